@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thalweg::ChannelReport;
 use thalweg::admin::{Reply, Request};
+use thalweg::carrier;
 use thalweg::control::local::silent_processes;
 use thalweg::control::matching::{is_pattern, topic_matches};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
@@ -55,7 +56,7 @@ pub struct Channel {
     /// The subscribing port.
     pub subscriber: String,
     /// The carrier.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// Samples that were sent or queued.
     pub sent: Option<u64>,
     /// Samples that the publisher's end dropped.

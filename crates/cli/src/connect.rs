@@ -95,7 +95,7 @@ pub fn connect(arguments: &ConnectArguments) -> Result {
     let request = Request::Connect {
         publisher: publisher.clone(),
         subscriber: subscriber.clone(),
-        carrier: wish.carrier.map(str::to_owned),
+        carrier: wish.carrier.map(Into::into),
     };
     session.node.ask(node, &request, PATIENCE)?;
     let ends = nodes.into_iter().filter(|d| has(d, publisher) || has(d, subscriber)).collect();
@@ -136,7 +136,7 @@ fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
             find_as(session, name, wanted)?;
         }
     }
-    let carrier = carrier.map(str::to_owned);
+    let carrier = carrier.map(Into::into);
     let mut priority = PrioritySettings::default();
     qos.into_iter().for_each(|changes| changes.apply(&mut priority));
     let (publisher_name, subscriber_name) = (publisher.to_owned(), subscriber.to_owned());
@@ -182,7 +182,7 @@ fn wait_for_channel(session: &Session, ends: Vec<Document>, wish: Wish<'_>) -> R
                 && carrier.is_none_or(|wanted| c.carrier == wanted)
         });
         if let Some(channel) = found {
-            return Ok(channel.carrier);
+            return Ok(channel.carrier.to_string());
         }
         if Instant::now() > until || !session.stop.sleep_until(Instant::now() + PAUSE) {
             let text = format!(

@@ -186,7 +186,7 @@ fn topic_row(topic: &Topic) -> Vec<String> {
 pub fn channel_table(channels: &[Channel]) -> String {
     let number = |value: Option<u64>| value.map_or("-".to_owned(), |v| v.to_string());
     let row = |c: &Channel| {
-        let names = [&c.topic, &c.publisher, &c.subscriber, &c.carrier].map(String::clone);
+        let names = [&c.topic, &c.publisher, &c.subscriber, c.carrier.as_str()].map(str::to_owned);
         let counts = [number(c.sent), number(c.received), number(c.dropped), number(c.lost), c.waiting.to_string()];
         let proxied = c.proxied.as_ref().map_or("-".to_owned(), ToString::to_string);
         names.into_iter().chain(counts).chain([proxied]).collect()

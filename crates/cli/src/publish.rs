@@ -15,6 +15,7 @@ use source::{Blocks, Counters, Lines, Next, Source};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg::ChannelReport;
+use thalweg::carrier;
 use thalweg::control::Direction;
 use thalweg::control::matching::topic_matches;
 use thalweg::{Published, Publisher};
@@ -175,7 +176,7 @@ impl Arguments {
 
     /// Overrides the profile's reliability and ownership by the command's.
     fn decide(&self, qos: &mut Qos) {
-        if self.best_effort || (quantity::is_lossy(&self.carrier) && !self.reliable) {
+        if self.best_effort || (carrier::Name::from(&self.carrier).is_lossy() && !self.reliable) {
             qos.reliability = Reliability::BestEffort;
         } else if self.reliable {
             qos.reliability = Reliability::Reliable;

@@ -106,11 +106,6 @@ pub fn carrier() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(CARRIERS.map(|(name, _)| name))
 }
 
-/// `true` if the carrier may lose samples.
-pub fn is_lossy(carrier: &str) -> bool {
-    matches!(carrier, "udp" | "mcast")
-}
-
 /// A class by name, in any spelling.
 pub fn class(text: &str) -> Result<Class, String> {
     text.parse().map_err(|wrong: qos::priority::PriorityError| format!("allowed is {}", wrong.allowed))
@@ -124,6 +119,12 @@ pub fn yarp_qos(text: &str) -> Result<Changes, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_built_in_carrier_can_be_asked_for() {
+        let named: Vec<_> = CARRIERS[1..].iter().map(|(name, _)| thalweg::carrier::Name::from(*name)).collect();
+        assert_eq!(named, thalweg::carrier::Name::BUILT_IN);
+    }
 
     #[test]
     fn values_are_read_with_and_without_units() {

@@ -8,6 +8,7 @@ use clap::Args;
 use qos::{Filter, Place, PolicyName, Qos, Reliability, Scale};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg::carrier;
 use thalweg::codec::Untyped;
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, PortInfo};
@@ -100,7 +101,7 @@ impl Tap {
         scaled: Scaled,
         callback: impl FnMut(Sample<'_, Untyped>) + Send + 'static,
     ) -> Result<Self> {
-        let may_lose = quantity::is_lossy(&target.carrier) && !target.reliable;
+        let may_lose = carrier::Name::from(&target.carrier).is_lossy() && !target.reliable;
         let reliability = if target.best_effort || may_lose { Reliability::BestEffort } else { Reliability::Reliable };
         let max_message = largest(session, &target.topic);
         let mut qos = Qos { reliability, max_message, ..Qos::default() };

@@ -104,7 +104,7 @@ impl Row {
             c.topic.clone(),
             c.publisher.clone(),
             c.subscriber.clone(),
-            c.carrier.clone(),
+            c.carrier.to_string(),
             hz(self.sent_hz),
             hz(self.received_hz),
             format!("{}/s", bytes(self.bytes_per_s)),

@@ -5,6 +5,7 @@ pub mod explain;
 pub mod grammar;
 pub mod priority;
 
+use crate::carrier;
 use crate::channel::ChannelReport;
 pub use crate::channel::memory::{DocumentMemory, HistoryMemory, MemoryReport, PeerMemory};
 use crate::channel::proxy::{Proxied, ProxyChanges};
@@ -28,7 +29,7 @@ pub enum Request {
         /// Subscriber's port name.
         subscriber: String,
         /// The carrier; `None`: as `auto` picks.
-        carrier: Option<String>,
+        carrier: Option<carrier::Name>,
     },
     /// To the subscriber's node: disconnect two ports by name, and keep them apart until they are connected again.
     Disconnect {
@@ -45,7 +46,7 @@ pub enum Request {
         /// Subscriber's port name.
         subscriber: String,
         /// The carrier; `None`: as `auto` picks.
-        carrier: Option<String>,
+        carrier: Option<carrier::Name>,
         /// The priority of both ends, from the first sample on; default: none.
         #[serde(default)]
         priority: PrioritySettings,
@@ -157,7 +158,7 @@ pub struct EndReport {
     /// The reporting end: `publisher`, `subscriber`, or `process` for the process of a port.
     pub end: String,
     /// The carrier; empty while the two are not connected.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// Settings requested for this end, the port's own included.
     pub asked: PrioritySettings,
     /// The thread that serves this end; `None`: none does now (samples leave on the publishing thread).

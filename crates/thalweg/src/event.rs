@@ -1,6 +1,7 @@
 //! Events that a node reports to its owner: matches, mismatches, losses, warnings. None arises on the data path of a healthy
 //! channel.
 
+use crate::carrier;
 use crate::channel::InstanceState;
 use qos::ResourceLimit;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub enum Event {
         /// Subscriber's port name.
         subscriber: String,
         /// The carrier that was chosen.
-        carrier: String,
+        carrier: carrier::Name,
     },
     /// A publisher and a subscriber of one topic do not match.
     Incompatible {
@@ -58,7 +59,7 @@ pub enum Event {
         /// Subscriber's port name.
         subscriber: String,
         /// The carrier.
-        carrier: String,
+        carrier: carrier::Name,
         /// The reason.
         reason: String,
     },

@@ -10,7 +10,7 @@ mod reason;
 
 pub use reason::{Reaction, Reason};
 
-use crate::carrier::Parameters;
+use crate::carrier::{self, Parameters};
 use crate::channel::proxy::{Provenance, Proxy};
 use crate::control::limits::{Refusal, check_port, check_text};
 use crate::control::matching::Subject;
@@ -43,7 +43,7 @@ pub struct Request {
     /// The publishing port.
     pub to_port: PortId,
     /// The carrier's name.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// The subscriber's clock ([`linux::clock::clock_id`]).
     pub clock: String,
     /// `true` if an administrator connected the two ports by name: topics need not be equal.

@@ -154,7 +154,7 @@ pub(super) fn publisher(mut orders: Orders) -> Result {
             Order::Connected { count } => {
                 let ok = node.wait_until(LONG, || hold(&port).connected() >= count);
                 let port = hold(&port);
-                let carriers = port.channels().into_iter().map(|c| c.carrier).collect();
+                let carriers = port.channels().into_iter().map(|c| c.carrier.to_string()).collect();
                 orders.say(&Connected { ok, found: port.connected() as u64, carriers })?;
             }
             Order::Publish { count } => {
@@ -248,7 +248,7 @@ pub(super) fn subscriber(mut orders: Orders) -> Result {
         match order {
             Order::Connected { count } => {
                 let ok = node.wait_until(LONG, || port.connected() >= count);
-                let carriers = port.channels().into_iter().map(|c| c.carrier).collect();
+                let carriers = port.channels().into_iter().map(|c| c.carrier.to_string()).collect();
                 orders.say(&Connected { ok, found: port.connected() as u64, carriers })?;
             }
             Order::Report => orders.say(&hold(&account).take())?,

@@ -119,7 +119,7 @@ impl Ends {
             let until = Instant::now() + CONNECT;
             loop {
                 let end = self.node.set_priority(&port, &other, changes)?;
-                if !end.carrier.is_empty() {
+                if !end.carrier.as_str().is_empty() {
                     return Ok(end);
                 }
                 // A publisher may know of the channel a moment earlier than its subscriber. One that is only stored would

@@ -328,7 +328,7 @@ impl Ear {
             received: account.received,
             last_seq: account.last_seq - account.before,
             span_ns: account.last_ns - account.first_ns,
-            carrier: channels.into_iter().next().map(|c| c.carrier).unwrap_or_default(),
+            carrier: channels.into_iter().next().map(|c| c.carrier.to_string()).unwrap_or_default(),
             latency_us: account.latencies.percentiles(),
         }
     }

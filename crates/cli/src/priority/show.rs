@@ -61,7 +61,7 @@ impl<'a> Shown<'a> {
             publisher,
             subscriber,
             end,
-            carrier,
+            carrier: carrier.as_str(),
             asked,
             sched: Sched {
                 tid: *tid,
@@ -107,8 +107,11 @@ fn text(reports: &[EndReport]) -> String {
     for report in reports {
         let channel = (&report.publisher, &report.subscriber);
         if report.end != "process" && before != Some(channel) {
-            let over =
-                if report.carrier.is_empty() { "not connected".to_owned() } else { format!("over {}", report.carrier) };
+            let over = if report.carrier.as_str().is_empty() {
+                "not connected".to_owned()
+            } else {
+                format!("over {}", report.carrier)
+            };
             lines.push(format!("{} → {} {over}", report.publisher, report.subscriber));
             before = Some(channel);
         }

@@ -3,6 +3,7 @@
 use super::clocks::Pair;
 use qos::verification::{Cost, Live, Window, Worst};
 use std::collections::{BTreeMap, HashMap};
+use thalweg::carrier;
 use thalweg::stages::{End, LatenessReport};
 
 /// A channel: publisher's and subscriber's port.
@@ -27,10 +28,16 @@ impl Reports {
     }
 
     /// The window of a route, by the clocks of its ends, and of its first part, up to a relay.
-    pub fn window(&self, live: &Live, carrier: &str, whole: Option<&Pair>, to_relay: Option<&Pair>) -> Window {
+    pub fn window(
+        &self,
+        live: &Live,
+        carrier: &carrier::Name,
+        whole: Option<&Pair>,
+        to_relay: Option<&Pair>,
+    ) -> Window {
         let Live { publisher, subscriber, over, .. } = live;
         let Some(arrived) = self.end(publisher, subscriber, End::Subscriber) else { return Window::default() };
-        if carrier == "local" {
+        if *carrier == carrier::Name::Local {
             return within_process(arrived);
         }
         let first = over.as_ref().map_or(subscriber, |over| &over.port);
@@ -133,7 +140,7 @@ mod tests {
         reports.add(vec![report(["/out", "/in"], End::Subscriber, 5_400, 3, &[("decode", 10), ("callback", 40)])]);
         let over = Some(Over { port: "/gate/proxy1".into(), names: vec!["gate".into()] });
         let live = Live { publisher: "/out".into(), subscriber: "/in".into(), over, ..Live::default() };
-        let window = reports.window(&live, "tcp", Some(&Pair::Same), Some(&Pair::Same));
+        let window = reports.window(&live, &carrier::Name::Tcp, Some(&Pair::Same), Some(&Pair::Same));
         let worst = window.worst.unwrap();
         assert_eq!(
             (worst.us, worst.stage(), window.late, window.late_at_relay),
@@ -143,7 +150,7 @@ mod tests {
         assert_eq!((of("wire to relay"), of("relay"), of("wire from relay")), (5_040.0, 41.0, 243.0));
         assert_eq!((window.cost.send_us, window.cost.receive_us), (25.0, 50.0));
         // Time that a silent relay leaves open is time on the way.
-        let alone = reports.window(&live, "tcp", Some(&Pair::Same), None).worst.unwrap();
+        let alone = reports.window(&live, &carrier::Name::Tcp, Some(&Pair::Same), None).worst.unwrap();
         assert_eq!((alone.stage(), alone.stages_us["wire"]), (Some("wire"), 5_324.0));
     }
 
@@ -154,7 +161,7 @@ mod tests {
         let stages = [("publish", 5), ("mailbox", 900), ("decode", 10), ("callback", 40), ("total", 1_000)];
         reports.add(vec![report(["/out", "/in"], End::Subscriber, 1_000, 3, &stages)]);
         let live = Live { publisher: "/out".into(), subscriber: "/in".into(), ..Live::default() };
-        let window = reports.window(&live, "local", None, None);
+        let window = reports.window(&live, &carrier::Name::Local, None, None);
         let worst = window.worst.unwrap();
         assert_eq!((worst.us, worst.stage(), worst.uncertainty_us), (1_000.0, Some("mailbox"), 0.0));
         assert_eq!((worst.stages_us["publish"], window.cost.send_us, window.cost.receive_us), (50.0, 5.0, 50.0));

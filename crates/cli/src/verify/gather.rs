@@ -9,6 +9,7 @@ use qos::verification::{Change, Live, Over, Route, Verification, Window, find};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
+use thalweg::carrier;
 use thalweg::control::{Document, NodeId};
 use thalweg::stages::{Asked, LateAfter, MOST_LATENESS};
 
@@ -21,7 +22,7 @@ pub struct Running {
     /// The channel.
     pub live: Live,
     /// Its carrier.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// Its difference from the planned route, if there is one.
     pub strays: Option<String>,
 }

@@ -4,6 +4,7 @@ use super::EndReport;
 use super::grammar::{Command, HELP, Side};
 use super::priority::Priority;
 use crate::bottle::{Bottle, Property, Value};
+use crate::carrier;
 use crate::channel::ChannelReport;
 use qos::priority::Changes;
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ pub trait Administered {
     ///
     /// # Errors
     /// The reason why not.
-    fn connect(&mut self, other: &str, carrier: Option<&str>) -> Result<String, String>;
+    fn connect(&mut self, other: &str, carrier: Option<&carrier::Name>) -> Result<String, String>;
     /// Disconnects it from another port. Returns a note.
     ///
     /// # Errors
@@ -91,7 +92,7 @@ fn carry_out(command: &Command, port: &mut dyn Administered) -> Result<Vec<Value
         Command::Help => Ok(HELP.iter().map(|line| Value::text(*line)).collect()),
         Command::Version => Ok(vec!["ver".into(), Value::Int(1), Value::Int(2), Value::Int(3)]),
         Command::Pray => Ok(vec![Value::text(sign(&port.name()))]),
-        Command::Add { other, carrier } => port.connect(other, carrier.as_deref()).map(done),
+        Command::Add { other, carrier } => port.connect(other, carrier.as_ref()).map(done),
         Command::Delete { other } => port.disconnect(other).map(done),
         Command::Attach { side, properties } => attach(port, *side, properties).map(|()| ok()),
         Command::Detach { side } => port.attach(*side, None).map(|()| ok()),
@@ -163,7 +164,7 @@ fn list(port: &mut dyn Administered, side: Side, other: Option<&str>) -> Result<
         Value::pair("to", found.subscriber.as_str()),
         Value::pair("carrier", found.carrier.as_str()),
     ];
-    if matches!(found.carrier.as_str(), "udp" | "mcast") {
+    if found.carrier.is_lossy() {
         details.push(Value::pair("connectionless", 1));
     }
     Ok(details)

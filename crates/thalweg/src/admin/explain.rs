@@ -1,5 +1,6 @@
 //! A node's knowledge of two ports: the answer to [`Request::Explain`](super::Request::Explain), which `thalweg why` asks.
 
+use crate::carrier;
 use crate::control::Document;
 use crate::event::Event;
 pub use crate::port::SubscriberState;
@@ -53,7 +54,7 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// The carrier.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// The address at which the publisher is asked: an address, a path, or `this process`.
     pub to: String,
 }

@@ -5,6 +5,7 @@
 
 use super::priority::Priority;
 use crate::bottle::{Bottle, Property, Value, properties};
+use crate::carrier;
 
 /// Direction of a port's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub enum Command {
         /// The subscribing port.
         other: String,
         /// The carrier of the samples.
-        carrier: Option<String>,
+        carrier: Option<carrier::Name>,
     },
     /// `del /other`: disconnect this port from another.
     Delete {
@@ -201,12 +202,12 @@ fn add(rest: &[Value]) -> Result<Command, String> {
     // YARP also takes `add tcp://other`.
     let first = rest.first().and_then(Value::word).unwrap_or_default();
     if let Some((carrier, name)) = first.split_once(":/") {
-        let carrier = Some(carrier.to_owned()).filter(|c| !c.is_empty());
+        let carrier = Some(carrier).filter(|c| !c.is_empty()).map(Into::into);
         return Ok(Command::Add { other: format!("/{}", name.trim_start_matches('/')), carrier });
     }
     let carrier = match rest.get(1) {
         None => None,
-        Some(value) => Some(value.word().ok_or_else(|| format!("carrier {value} is no name"))?.to_owned()),
+        Some(value) => Some(value.word().ok_or_else(|| format!("carrier {value} is no name"))?.into()),
     };
     Ok(Command::Add { other: port(rest.first(), "add /port [carrier]")?, carrier })
 }

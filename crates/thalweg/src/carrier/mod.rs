@@ -9,6 +9,7 @@ mod dice;
 pub mod fault;
 pub mod local;
 pub mod mcast;
+mod name;
 mod parameters;
 pub mod record;
 pub mod shm;
@@ -19,6 +20,7 @@ pub mod udp;
 pub use around::Around;
 pub(crate) use around::way;
 pub use dice::Dice;
+pub use name::Name;
 pub use parameters::Parameters;
 
 use std::io::{self, IoSlice};

@@ -39,7 +39,7 @@ pub(crate) use sender::{FlowNews, Own, Senders};
 
 pub use crate::trace::stages::End;
 
-use crate::carrier::{Interrupt, SharedSocket};
+use crate::carrier::{self, Interrupt, SharedSocket};
 use crate::control::{NodeId, Peer, PortId};
 use crate::trace::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
 use flow::Flow;
@@ -77,7 +77,7 @@ pub struct Channel {
     /// The topic.
     pub topic: String,
     /// The carrier's name.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// Incarnation of the publisher's node.
     pub incarnation: u64,
     /// Largest message that both ends take, in bytes: larger ones are refused on this channel alone.

@@ -2,6 +2,7 @@
 
 use super::End;
 use super::proxy::Proxied;
+use crate::carrier;
 use serde::{Deserialize, Serialize};
 
 /// The state of a channel, for tools.
@@ -14,7 +15,7 @@ pub struct ChannelReport {
     /// Subscriber's port name.
     pub subscriber: String,
     /// The carrier.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// The reporting end.
     pub end: End,
     /// Samples sent or delivered.

@@ -1,6 +1,7 @@
 //! The document in which a node describes itself. JSON on the wire; unknown fields are ignored.
 
 use super::matching::topic_matches;
+use crate::carrier;
 use crate::codec::TypeDescription;
 use qos::{Durability, Place, PullBuffer, Qos};
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,7 @@ pub struct PortInfo {
     /// Its QoS.
     pub qos: qos::Qos,
     /// Names of the carriers it can use, best first.
-    pub carriers: Vec<String>,
+    pub carriers: Vec<carrier::Name>,
     /// The port of the same node where answers to this one's samples arrive (of a publisher) or from which they are
     /// sent (of a subscriber). Over TCP they go back on the connection of the samples (YARP's replies, Y-08).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +218,7 @@ impl PortInfo {
         let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
         let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
         let texts = 2 * (name.len() + topic.len()) + message.name.len() + 3 * PIECE;
-        size_of::<Self>() + texts + listed(carriers) + policies(qos) + parts + INDEXED
+        size_of::<Self>() + texts + named(carriers) + policies(qos) + parts + INDEXED
     }
 }
 
@@ -255,6 +256,12 @@ fn policies(qos: &qos::Qos) -> usize {
         qos::Place::Publisher | qos::Place::Subscriber => 0,
     });
     listed(partition) + listed(key) + filter + places.sum::<usize>() + size_of_val(fallback.as_slice())
+}
+
+fn named(carriers: &[carrier::Name]) -> usize {
+    // As of `listed`; an added name has two counts before its text.
+    let added = |name: &carrier::Name| if name.is_built_in() { 0 } else { name.as_str().len() + 16 + PIECE };
+    carriers.iter().map(|name| size_of::<carrier::Name>() * 5 / 4 + added(name)).sum::<usize>() + PIECE
 }
 
 fn listed(texts: &[String]) -> usize {

@@ -3,6 +3,7 @@
 //!
 //! They are kept per host and realm until they are disconnected, or the run directory is emptied (a restart of the host).
 
+use crate::carrier;
 use qos::priority::PrioritySettings;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -21,7 +22,7 @@ pub struct Connection {
     /// The subscriber's port name.
     pub subscriber: String,
     /// The carrier; `None`: as `auto` picks.
-    pub carrier: Option<String>,
+    pub carrier: Option<carrier::Name>,
     /// The priority of both ends, from the first sample on, unless a channel's own was set; default: none.
     #[serde(default)]
     pub priority: PrioritySettings,
@@ -103,7 +104,7 @@ mod tests {
         let connection = |carrier: Option<&str>| Connection {
             publisher: "/out".into(),
             subscriber: "/in".into(),
-            carrier: carrier.map(str::to_owned),
+            carrier: carrier.map(Into::into),
             priority: PrioritySettings { socket_priority: carrier.map(|_| 6), ..PrioritySettings::default() },
         };
         kept.keep(&connection(None)).unwrap();

@@ -116,7 +116,7 @@ pub(crate) fn check_port(port: &PortInfo) -> Result<(), Refusal> {
         Refusal { limit: "policies", because }
     })?;
     at_most("carriers of a port", port.carriers.len(), MOST_CARRIERS)?;
-    port.carriers.iter().try_for_each(|carrier| check_text(carrier))
+    port.carriers.iter().try_for_each(|carrier| check_text(carrier.as_str()))
 }
 
 /// Checks a type that somebody else told of: who reads by it, for a key, a filter or a person, reads no further than it goes.

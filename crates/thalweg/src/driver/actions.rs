@@ -4,6 +4,7 @@ use super::control::Control;
 use super::dial::Dial;
 use super::entries::Entry;
 use super::matching::{Action, Candidate, Known, Matching, OwnPorts, Pair, Route};
+use crate::carrier;
 use crate::channel::PortRef;
 use crate::channel::proxy::Proxy;
 use crate::control::{PortId, PortInfo};
@@ -84,11 +85,11 @@ impl Control {
             return self.try_local(pair);
         }
         // A ring's reader needs a thread of its own; when they are used up, sockets share one.
-        let others = wanted.candidates.iter().any(|c| c.carrier != "shm");
+        let others = wanted.candidates.iter().any(|c| c.carrier != carrier::Name::Shm);
         if matches!(way.route, Route::Tcp(_)) && !self.may_dial(pair) {
             return self.matching.had_no_room(pair, now);
         }
-        if way.carrier == "shm" && others && !self.state.readers.has_own_thread_left() {
+        if way.carrier == carrier::Name::Shm && others && !self.state.readers.has_own_thread_left() {
             return self.matching.pass_over(pair, now);
         }
         match Dial::start(&self.state, pair, wanted, way, &self.carriers, false) {

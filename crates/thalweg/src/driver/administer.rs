@@ -8,6 +8,7 @@ use super::permit::Caller;
 use super::priority::Source;
 use super::state::NodeState;
 use crate::admin;
+use crate::carrier;
 use crate::channel::{Channel, End, PortRef};
 use crate::control::kept::Connection;
 use crate::control::{Direction, Discovery, NodeId, limits};
@@ -124,7 +125,8 @@ impl Control {
 
     fn stages(&self, topic: &str) -> admin::Reply {
         // Within a process both ends are one.
-        let once = |(end, channel): &(End, Arc<Channel>)| *end == End::Publisher || channel.carrier != "local";
+        let once =
+            |(end, channel): &(End, Arc<Channel>)| *end == End::Publisher || channel.carrier != carrier::Name::Local;
         let report = |(end, channel): (End, Arc<Channel>)| channel.stages_report(end);
         let ends = self.ends(topic, self.state.outlets()).into_iter();
         let own = ends.filter(once).filter_map(report);
@@ -143,15 +145,22 @@ impl Control {
             let ends = self.ends(&topic, self.outlets()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
             // Within a process both ends are one: what was seen is told at the subscriber's.
-            let once = |(end, channel): &(End, Arc<Channel>)| *end == End::Subscriber || channel.carrier != "local";
+            let once = |(end, channel): &(End, Arc<Channel>)| {
+                *end == End::Subscriber || channel.carrier != carrier::Name::Local
+            };
             let meant = ends.filter(|(_, channel)| same(channel)).filter(once);
             reports.extend(meant.map(|(end, channel)| channel.lateness_report(end, after_ns, asked)));
         }
         admin::Reply::Lateness(reports)
     }
 
-    pub(super) fn connect(&mut self, publisher: String, subscriber: String, carrier: Option<String>) -> admin::Reply {
-        if let Some(why) = self.refuse_carrier(carrier.as_deref()) {
+    pub(super) fn connect(
+        &mut self,
+        publisher: String,
+        subscriber: String,
+        carrier: Option<carrier::Name>,
+    ) -> admin::Reply {
+        if let Some(why) = self.refuse_carrier(carrier.as_ref()) {
             return admin::Reply::No(why);
         }
         let Some((port, inlet)) = self.state.inlets().into_iter().find(|(_, i)| i.info().name == subscriber) else {
@@ -179,10 +188,9 @@ impl Control {
         admin::Reply::No(text)
     }
 
-    pub(super) fn refuse_carrier(&self, carrier: Option<&str>) -> Option<String> {
-        let names = super::state::CARRIERS;
-        let unknown = carrier.filter(|name| !names.contains(name) && self.carrier(name).is_none());
-        unknown.map(|name| format!("carrier {name:?}: this node has {}", names.join(", ")))
+    pub(super) fn refuse_carrier(&self, carrier: Option<&carrier::Name>) -> Option<String> {
+        let unknown = carrier.filter(|name| !name.is_built_in() && self.carrier(name).is_none());
+        unknown.map(|name| format!("carrier {:?}: this node has {}", name.as_str(), carrier::Name::listed()))
     }
 
     pub(super) fn disconnect(&mut self, publisher: String, subscriber: String) -> admin::Reply {

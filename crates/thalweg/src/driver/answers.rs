@@ -10,7 +10,7 @@ use super::entries::{Entry, PendingAttach};
 use super::matching::{Pair, Progress, Wanted};
 use super::state::NodeState;
 use crate::carrier::tcp::{self, TcpReceive, TcpSend};
-use crate::carrier::{Place, ReceiveHalf};
+use crate::carrier::{self, Place, ReceiveHalf};
 use crate::channel::PortRef;
 use crate::channel::flow::FlowSettings;
 use crate::channel::inbound::{Agreed, Inbound};
@@ -51,8 +51,8 @@ impl std::fmt::Debug for Upcoming {
 }
 
 /// At the subscriber of questions: what it offers along with its request.
-pub(super) fn offer(state: &NodeState, wanted: &Wanted, carrier: &str) -> Option<Answers> {
-    wanted.publisher.answers.filter(|_| carrier == "tcp")?;
+pub(super) fn offer(state: &NodeState, wanted: &Wanted, carrier: &carrier::Name) -> Option<Answers> {
+    wanted.publisher.answers.filter(|_| *carrier == carrier::Name::Tcp)?;
     let port = wanted.subscriber.answers?;
     let (outlet, _) = state.outlet(port).filter(|(outlet, _)| !outlet.is_closed())?;
     let publisher = outlet.info().clone();
@@ -105,7 +105,8 @@ impl Control {
         let resume_after = self.resume_after(&pair, answers.incarnation);
         let Some(wanted) = self.matching.get(&pair) else { return false };
         let ports = (answers.publisher.clone(), wanted.subscriber.clone());
-        let channel = self.channel(pair, (&ports.0, &ports.1), ("tcp", same_clock), answers.incarnation, account);
+        let channel =
+            self.channel(pair, (&ports.0, &ports.1), (&carrier::Name::Tcp, same_clock), answers.incarnation, account);
         let agreed = Agreed {
             reliable: None,
             receipts: None,
@@ -157,7 +158,8 @@ impl Control {
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
         let ports = (outlet.info(), &subscriber);
-        let channel = Arc::new(self.channel(pair, ports, ("tcp", same_clock), self.state.incarnation, account));
+        let channel =
+            Arc::new(self.channel(pair, ports, (&carrier::Name::Tcp, same_clock), self.state.incarnation, account));
         let entry = Entry::Shared(stream, None, Some(Instant::now()));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());

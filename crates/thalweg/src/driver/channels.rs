@@ -5,6 +5,7 @@ use super::control::{Command, Control};
 use super::entries::{Entry, Joining};
 use super::matching::{Pair, Progress, Wanted};
 use super::reader::{CALLBACK, ServedBy};
+use crate::carrier;
 use crate::channel::history::Query;
 use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
@@ -70,7 +71,7 @@ impl Control {
         let Some(wanted) = self.matching.get(&pair) else { return };
         let ports = (&wanted.publisher, &wanted.subscriber);
         let account = self.state.memory.peer(Peer::Node(publisher.node));
-        let channel = self.channel(pair, ports, ("local", true), incarnation, account);
+        let channel = self.channel(pair, ports, (&carrier::Name::Local, true), incarnation, account);
         let mut channel = self.scaled_local(channel, &wanted.proxy, outlet.last_seq());
         if let Some(older) = self.open_channel(&pair) {
             channel.replaces = Some(older.id); // its proxy changes between two samples
@@ -122,7 +123,7 @@ impl Control {
             server.set_server(0);
             let channels = server.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
             let Some(state) = state.upgrade() else { return };
-            for channel in channels.into_iter().filter(|channel| channel.carrier == "local") {
+            for channel in channels.into_iter().filter(|channel| channel.carrier == carrier::Name::Local) {
                 state.command(Command::Ended { channel, why: why.clone() });
             }
         })?;
@@ -135,7 +136,7 @@ impl Control {
         &self,
         (publisher, subscriber): Pair,
         (offered, asked): (&PortInfo, &PortInfo),
-        (carrier, same_clock): (&str, bool),
+        (carrier, same_clock): (&carrier::Name, bool),
         incarnation: u64,
         account: Arc<Account>,
     ) -> Channel {
@@ -148,7 +149,7 @@ impl Control {
             publisher_name: offered.name.clone(),
             subscriber_name: asked.name.clone(),
             topic: offered.topic.clone(),
-            carrier: carrier.to_owned(),
+            carrier: carrier.clone(),
             incarnation,
             max_message: offered.qos.max_message.min(asked.qos.max_message),
             same_clock,
@@ -299,7 +300,9 @@ impl Control {
     /// The publisher of a `local` channel has no other sign of its end.
     fn detach_local(&mut self, channel: &Channel) {
         // The map's lock is given back first: ending a channel may drop a callback that owns a publisher.
-        let local = (channel.carrier == "local").then(|| LOCAL.publishers().get(&channel.publisher).cloned()).flatten();
+        let local = (channel.carrier == carrier::Name::Local)
+            .then(|| LOCAL.publishers().get(&channel.publisher).cloned())
+            .flatten();
         if let Some(outlet) = local {
             self.detach(outlet, channel.id);
         }

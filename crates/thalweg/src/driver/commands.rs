@@ -10,6 +10,7 @@ use crate::admin::answer::{Administered, answer};
 use crate::admin::grammar::Side;
 use crate::admin::{self, EndReport, Reply, Request};
 use crate::bottle::{Bottle, Property, Value};
+use crate::carrier;
 use crate::channel::{Channel, ChannelReport};
 use crate::control::{Direction, NodeId, PortId, PortInfo};
 use crate::event::Event;
@@ -98,7 +99,9 @@ impl End {
     /// The channels on which a callback may run where this end releases late samples.
     fn calling(&self) -> Vec<Arc<Channel>> {
         match self {
-            End::Out(outlet) => outlet.channels().into_iter().filter(|channel| channel.carrier == "local").collect(),
+            End::Out(outlet) => {
+                outlet.channels().into_iter().filter(|channel| channel.carrier == carrier::Name::Local).collect()
+            }
             End::In(inlet) => inlet.channels().lock().map(|channels| channels.clone()).unwrap_or_default(),
         }
     }
@@ -247,8 +250,8 @@ impl Administered for Port<'_> {
     fn connections(&self) -> Vec<ChannelReport> {
         self.end.reports()
     }
-    fn connect(&mut self, other: &str, carrier: Option<&str>) -> Result<String, String> {
-        let (name, carrier) = (self.name(), carrier.map(str::to_owned));
+    fn connect(&mut self, other: &str, carrier: Option<&carrier::Name>) -> Result<String, String> {
+        let (name, carrier) = (self.name(), carrier.cloned());
         if self.side() == Side::In {
             return Err(format!("{name} is a subscriber: add connects an output; say it to {other}"));
         }

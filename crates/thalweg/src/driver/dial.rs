@@ -34,7 +34,7 @@ pub(crate) struct Dial {
     /// It opens a channel beside the present one, to which a proxy moves.
     pub moves: bool,
     proxy: Proxy,
-    carrier: String,
+    carrier: carrier::Name,
     elsewhere: bool,
     connecting: bool,
     request: Option<Request>,
@@ -75,7 +75,7 @@ impl Dial {
         moves: bool,
     ) -> Result<Self, String> {
         let stream = connect(&candidate.route).map_err(|e| format!("cannot connect to {:?}: {e}", candidate.route))?;
-        let via = carriers.iter().find(|c| c.name() == candidate.carrier).cloned();
+        let via = carriers.iter().find(|c| candidate.carrier == *c.name()).cloned();
         let loses = via.as_ref().map(|via| via.capabilities()).filter(|of| !of.reliable && !of.multicast);
         let proxy = Proxy { place: candidate.place.clone(), ..wanted.proxy.clone() };
         let request = Request {
@@ -259,7 +259,7 @@ impl Control {
         let wants_all = datagrams && is_reliable(&wanted.publisher.qos, qos);
         let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, account.clone())
             .filter(|_| wants_all);
-        let builtin = super::state::CARRIERS.contains(&dial.carrier.as_str());
+        let builtin = dial.carrier.is_built_in();
         if wants_all && builtin && reliable.is_none() {
             return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");
         }
@@ -283,7 +283,7 @@ impl Control {
             stream: dial.via.as_ref().is_none_or(|via| via.capabilities().stream),
             resume_after,
         };
-        if dial.carrier == "shm" {
+        if dial.carrier == carrier::Name::Shm {
             return match self.map_ring(dial, &channel) {
                 Ok(ring) => {
                     let inbound = Inbound::shared(channel, inlet, ring, &agreed);

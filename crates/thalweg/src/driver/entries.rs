@@ -7,7 +7,7 @@ use super::life::Asking;
 use super::matching::Pair;
 use super::probe::Probing;
 use super::start::random;
-use crate::carrier::Carrier;
+use crate::carrier::{self, Carrier};
 use crate::channel::{Channel, PortRef};
 use crate::control::Peer;
 use crate::control::links::farewell;
@@ -296,8 +296,8 @@ impl Control {
         self.state.made_progress();
     }
 
-    pub(super) fn carrier(&self, name: &str) -> Option<Arc<dyn Carrier>> {
-        self.carriers.iter().find(|c| c.name() == name).cloned()
+    pub(super) fn carrier(&self, name: &carrier::Name) -> Option<Arc<dyn Carrier>> {
+        self.carriers.iter().find(|c| *name == *c.name()).cloned()
     }
 
     /// Wake-up bits go round; readers that share one are woken together, which is harmless.

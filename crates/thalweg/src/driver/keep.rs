@@ -42,7 +42,7 @@ impl Control {
         if let Some(why) = refuse_names([&connection.publisher, &connection.subscriber]) {
             return Reply::No(why);
         }
-        if let Some(why) = self.refuse_carrier(connection.carrier.as_deref()) {
+        if let Some(why) = self.refuse_carrier(connection.carrier.as_ref()) {
             return Reply::No(why);
         }
         if let Err(wrong) = connection.priority.check() {
@@ -158,7 +158,15 @@ mod tests {
         let (root, owner) = (0, own + 7);
         let of = |subscriber: &str, user: u32| {
             let (publisher, subscriber) = ("/out".to_owned(), subscriber.to_owned());
-            (Connection { publisher, subscriber, carrier: Some(user.to_string()), priority: Default::default() }, user)
+            (
+                Connection {
+                    publisher,
+                    subscriber,
+                    carrier: Some(user.to_string().into()),
+                    priority: Default::default(),
+                },
+                user,
+            )
         };
         let all = vec![of("/a", owner), of("/a", own), of("/a", root), of("/b", owner), of("/b", own), of("/c", owner)];
         for turned in 0..all.len() {

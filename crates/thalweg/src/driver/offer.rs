@@ -7,7 +7,7 @@ use super::matching::is_reliable;
 use super::reliable;
 use super::succession::Before;
 use crate::carrier::tcp::{self, TcpSend};
-use crate::carrier::{Capabilities, Carrier, Parameters, Place, SendHalf};
+use crate::carrier::{self, Capabilities, Carrier, Parameters, Place, SendHalf};
 use crate::channel::PortRef;
 use crate::channel::flow::{Flow, FlowSettings, Sending};
 use crate::channel::proxy::{Proxied, Proxy};
@@ -93,13 +93,13 @@ impl Control {
             control: None,
             outlasts,
         };
-        if request.carrier == "shm" {
+        if request.carrier == carrier::Name::Shm {
             return self.offer_shared_memory(request, outlet, stream);
         }
         let Some(place) = place else {
             return Err((refused(Subject::Carrier, request, "a stream with addresses: connect by TCP"), stream));
         };
-        if request.carrier == "tcp" {
+        if request.carrier == carrier::Name::Tcp {
             let mut accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
             let answers = self.expected_answers(request, outlet.info()).filter(|_| !before.is_anothers());
             accepted.answers = answers.as_ref().map(|answers| answers.subscriber.clone());

@@ -5,6 +5,7 @@ use super::control::Control;
 use super::matching::Pair;
 use super::permit::Caller;
 use crate::admin::{self, Request};
+use crate::carrier;
 use crate::channel::SentSelection;
 use crate::codec::{Sought, topic_number};
 use crate::control::{PortId, PortInfo};
@@ -71,7 +72,7 @@ impl Control {
         &self,
         (publisher, subscriber): Pair,
         (offered, asked): (&PortInfo, &PortInfo),
-        carrier: &str,
+        carrier: &carrier::Name,
     ) -> Option<SentSelection> {
         let key = if asked.qos.key.is_empty() { &offered.qos.key } else { &asked.qos.key };
         let filter = asked.qos.filter.as_ref();
@@ -88,7 +89,7 @@ impl Control {
             judge.came(writer, linux::clock::monotonic_ns());
         }
         // A group sends to all its members.
-        let sends = (publisher.node == self.state.id || carrier == "local") && !shared;
+        let sends = (publisher.node == self.state.id || *carrier == carrier::Name::Local) && !shared;
         if sends { SentSelection::of(&asked.qos, sought()?) } else { None }
     }
 

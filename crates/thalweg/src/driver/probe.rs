@@ -219,5 +219,5 @@ impl Control {
 
 fn refused(request: &Request, why: String) -> Refused {
     let (policy, offered) = (Subject::Carrier.into(), "carriers that work here".to_owned());
-    Refused { policy, offered, requested: request.carrier.clone(), remedy: why, others: Vec::new() }
+    Refused { policy, offered, requested: request.carrier.to_string(), remedy: why, others: Vec::new() }
 }

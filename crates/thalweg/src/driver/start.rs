@@ -9,6 +9,7 @@ use super::matching::Matching;
 use super::permit;
 use super::priority::Priorities;
 use super::state::NodeState;
+use crate::carrier;
 use crate::control::local::LocalEndpoint;
 use crate::control::local::shares::Shares;
 use crate::control::{self, Document, NodeId, Origin, Sink};
@@ -215,9 +216,8 @@ impl Control {
 }
 
 fn matching(state: &NodeState) -> Matching {
-    let builtin = |name: &&str| super::state::CARRIERS.contains(name);
-    let carriers = state.settings.carriers.iter().map(|carrier| carrier.name()).filter(|name| !builtin(name));
-    Matching::new(state.id, carriers.map(str::to_owned).collect(), !state.settings.around.is_nothing())
+    let carriers = state.settings.carriers.iter().map(|carrier| carrier::Name::from(carrier.name()));
+    Matching::new(state.id, carriers.filter(|name| !name.is_built_in()).collect(), !state.settings.around.is_nothing())
 }
 
 fn priorities(state: &NodeState) -> Priorities {

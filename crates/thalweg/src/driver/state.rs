@@ -6,6 +6,7 @@ use super::mailbox::Mailbox;
 use super::matching::Pair;
 use super::start::SETTLE;
 use super::{Fetches, Questions, Readers};
+use crate::carrier;
 use crate::channel::flow::Sending;
 use crate::channel::memory::Memory;
 use crate::channel::{FlowNews, Senders};
@@ -26,9 +27,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Instant;
-
-/// The carriers of this build, in the order `auto` prefers them.
-pub(crate) const CARRIERS: [&str; 5] = ["local", "shm", "tcp", "udp", "mcast"];
 
 pub(crate) struct NodeState {
     pub id: NodeId,
@@ -273,12 +271,14 @@ impl NodeState {
     }
 
     /// The carriers a port may use: those asked for, or all.
-    pub fn check_carriers(&self, asked: Option<&[String]>) -> Result<Vec<String>> {
-        let Some(asked) = asked else { return Ok(CARRIERS.iter().map(|c| (*c).to_owned()).collect()) };
-        let known =
-            |c: &String| CARRIERS.contains(&c.as_str()) || self.settings.carriers.iter().any(|own| own.name() == c);
+    pub fn check_carriers(&self, asked: Option<&[carrier::Name]>) -> Result<Vec<carrier::Name>> {
+        let Some(asked) = asked else { return Ok(carrier::Name::BUILT_IN.to_vec()) };
+        let known = |c: &&carrier::Name| c.is_built_in() || self.settings.carriers.iter().any(|own| **c == *own.name());
         match asked.iter().find(|c| !known(c)) {
-            Some(unknown) => Err(Error::Usage(format!("carrier {unknown:?}: this build has {}", CARRIERS.join(", ")))),
+            Some(unknown) => {
+                let (text, here) = (unknown.as_str(), carrier::Name::listed());
+                Err(Error::Usage(format!("carrier {text:?}: this build has {here}")))
+            }
             None if asked.is_empty() => Err(Error::Usage("a port needs at least one carrier".into())),
             None => Ok(asked.to_vec()),
         }

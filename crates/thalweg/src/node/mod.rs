@@ -14,6 +14,7 @@ pub use subscriber::{Mode, Subscriber, SubscriberBuilder};
 pub use wait_set::{WaitSet, Waitable};
 
 use crate::admin::{self, EndReport};
+use crate::carrier;
 use crate::channel::PortRef;
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
@@ -50,7 +51,7 @@ pub struct PortRequest {
     pub(crate) name: Option<String>,
     pub(crate) topic: String,
     pub(crate) qos: Qos,
-    pub(crate) carriers: Option<Vec<String>>,
+    pub(crate) carriers: Option<Vec<carrier::Name>>,
     pub(crate) sending: Sending,
     pub(crate) answers: Option<PortRef>,
     pub(crate) monitor: Option<Box<dyn Monitor>>,

@@ -2,6 +2,7 @@
 
 use super::{Node, PortRequest};
 use crate::bottle::Bottle;
+use crate::carrier;
 use crate::channel::bucket::Limit;
 use crate::channel::flow::Batching;
 use crate::channel::parity::Redundancy;
@@ -75,7 +76,7 @@ impl<M: Message> PublisherBuilder<M> {
         self
     }
     /// Allows only these carriers (`local`, `shm`, `tcp`, `udp`, `mcast`, or one that was added), best first.
-    pub fn carriers<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+    pub fn carriers<S: Into<carrier::Name>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.request.carriers = Some(names.into_iter().map(Into::into).collect());
         self
     }

@@ -2,7 +2,7 @@
 
 use super::{Node, PortRequest};
 use crate::bottle::Bottle;
-use crate::carrier::TICK;
+use crate::carrier::{self, TICK};
 use crate::channel::inbound::{Inbound, Step};
 use crate::channel::{ChannelReport, PortRef, SampleInfo};
 use crate::codec::Message;
@@ -86,7 +86,7 @@ impl<M: Message> SubscriberBuilder<M> {
         self
     }
     /// Allows only these carriers, best first.
-    pub fn carriers<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+    pub fn carriers<S: Into<carrier::Name>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.request.carriers = Some(names.into_iter().map(Into::into).collect());
         self
     }

@@ -35,7 +35,7 @@ pub fn port_info(name: &str) -> crate::control::PortInfo {
         topic: "/topic".to_owned(),
         message: crate::codec::TypeDescription::opaque("bytes"),
         qos: qos::Qos::default(),
-        carriers: vec!["tcp".to_owned()],
+        carriers: vec!["tcp".into()],
         answers: None,
         pull: Default::default(),
     }

@@ -101,7 +101,7 @@ fn what_was_set_holds_after_the_channel_was_opened_anew() {
     drop(subscriber);
     let gone = a.priority_report("/out", Some("/in")).unwrap();
     assert!(eventually(LONG, || (publisher.connected() == 0).then_some(())).is_some());
-    let gone = if gone[0].carrier.is_empty() { gone } else { a.priority_report("/out", Some("/in")).unwrap() };
+    let gone = if gone[0].carrier.as_str().is_empty() { gone } else { a.priority_report("/out", Some("/in")).unwrap() };
     assert!(gone[0].note.contains("stored"), "{gone:?}");
     let seqs = Arc::<Mutex<Vec<u64>>>::default();
     let again = subscribe(&b, "/in", "tcp", seqs.clone());
@@ -131,7 +131,7 @@ fn what_is_set_before_there_is_a_channel_is_stored() {
     let mut publisher =
         a.publisher::<Raw>("/t").named("/out").priority(asks("class=low pace=80Mbit/s")).open().unwrap();
     let report = a.set_priority("/out", "/in", &changes("class=critical")).unwrap();
-    assert!(report.carrier.is_empty() && report.note.starts_with("stored"), "{report:?}");
+    assert!(report.carrier.as_str().is_empty() && report.note.starts_with("stored"), "{report:?}");
     let (one, two) = (subscribe(&b, "/in", "tcp", Arc::default()), subscribe(&b, "/other", "tcp", Arc::default()));
     assert!(publisher.wait_connected(2, LONG) && one.wait_connected(1, LONG) && two.wait_connected(1, LONG));
     let marks = a.priority_report("/out", None).unwrap().into_iter().map(|r| (r.subscriber, r.tos, r.asked.pace));

@@ -36,7 +36,7 @@ impl Fake {
             topic: "/a".into(),
             message: Raw::description().as_ref().clone(),
             qos: qos::Qos::default(),
-            carriers: carriers.iter().map(|c| (*c).to_owned()).collect(),
+            carriers: carriers.iter().map(|c| (*c).into()).collect(),
             answers: None,
             pull: Default::default(),
         };

@@ -11,6 +11,7 @@ use std::time::Duration;
 use thalweg::ChannelReport;
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
+use thalweg::carrier;
 use thalweg::proxy::Provenance;
 
 /// Share of the time from which on a thread's wait for a processor delays samples.
@@ -172,8 +173,8 @@ fn in_callback(look: &Explanation) -> bool {
     look.subscriber.as_ref().is_some_and(|state| state.in_callback != 0)
 }
 
-fn problems(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Vec<Problem> {
-    let datagrams = matches!(carrier, "udp" | "mcast");
+fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Duration) -> Vec<Problem> {
+    let datagrams = carrier.is_lossy();
     let sizes = too_large(both, seen);
     let slow = slow_callback(both, seen, datagrams).or_else(|| held_up(both, seen, datagrams));
     let slow = slow.or_else(|| starved(both, seen, datagrams));
@@ -246,7 +247,7 @@ fn held_up(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
     (seen.holds_up && behind(seen, datagrams)).then(|| problem::NOT_TAKEN.found(what, remedy))
 }
 
-fn queue_full(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {
+fn queue_full(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port, &both.subscriber.port.name);
     let queue = match p.qos.queue {
         Queue::KeepLast(n) => format!("keep-last {n} drops the oldest"),
@@ -254,9 +255,9 @@ fn queue_full(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) ->
         Queue::Block { limit, up_to_us } => format!("block {limit} refuses new ones after {up_to_us} us"),
     };
     let what = format!("{} drops samples for {s}: {} ({queue})", p.name, seen.refused.said(watched));
-    let slower = match carrier {
-        "shm" | "local" => "the subscriber takes them more slowly than they are published",
-        _ => "network or subscriber take them more slowly than they are published",
+    let slower = match carrier.is_within_host() {
+        true => "the subscriber takes them more slowly than they are published",
+        false => "network or subscriber take them more slowly than they are published",
     };
     let remedy = format!(
         "{slower}: publish less, ask for fewer (sub --every N), or raise the class: thalweg set {} {s} class=high",
@@ -361,7 +362,7 @@ fn unheard(both: &Both<'_>, seen: &Seen, datagrams: bool) -> String {
     }
 }
 
-fn lost(both: &Both<'_>, seen: &Seen, carrier: &str, watched: Duration) -> Option<Problem> {
+fn lost(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let reliable =
         [both.publisher, both.subscriber].iter().all(|end| end.port.qos.reliability == Reliability::Reliable);

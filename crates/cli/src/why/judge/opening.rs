@@ -4,6 +4,8 @@ use super::super::problem::{self, Problem};
 use super::{Both, Diagnosis};
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, Stage};
+use thalweg::carrier::Name;
+use thalweg::control::PortInfo;
 
 /// Finds the reason why the channel is not open.
 pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
@@ -49,8 +51,8 @@ fn unreachable(both: &Both<'_>, look: &Explanation) -> Problem {
         if look.around { "; faults or a capture are around the node, which exclude local and shm" } else { "" };
     let what = format!(
         "no carrier leads from {p} ({}) to {s} ({}){around}",
-        publisher.port.carriers.join(", "),
-        subscriber.port.carriers.join(", ")
+        listed(&publisher.port),
+        listed(&subscriber.port)
     );
     problem::UNREACHABLE.found(what, "allow another carrier at both ports: tcp goes everywhere")
 }
@@ -67,10 +69,15 @@ fn refused(events: &[Event], p: &str, s: &str) -> Problem {
     problem::REFUSED.found(format!("the node of {p} refused {s}: {why}"), remedy)
 }
 
+fn listed(port: &PortInfo) -> String {
+    let names: Vec<&str> = port.carriers.iter().map(Name::as_str).collect();
+    names.join(", ")
+}
+
 /// The last failure of each carrier since the channel was last open.
-fn failures(events: &[Event]) -> Vec<(String, String)> {
+fn failures(events: &[Event]) -> Vec<(Name, String)> {
     let since = events.iter().rposition(|event| matches!(event, Event::Matched { .. }));
-    let mut last: Vec<(String, String)> = Vec::new();
+    let mut last: Vec<(Name, String)> = Vec::new();
     for event in &events[since.map_or(0, |at| at + 1)..] {
         if let Event::CarrierFailed { carrier, reason, .. } = event {
             last.retain(|(name, _)| name != carrier);
@@ -88,11 +95,11 @@ fn ways(look: &Explanation, found: &mut Diagnosis) {
 }
 
 /// Explains the choice of the carrier over a better one.
-pub fn carrier(both: &Both<'_>, chosen: &str, found: &mut Diagnosis) {
+pub fn carrier(both: &Both<'_>, chosen: &Name, found: &mut Diagnosis) {
     let Some(look) = both.received.looks.last() else { return };
     // A carrier that is none of the ways was chosen by an administrator since.
-    let at = look.ways.iter().position(|way| way.carrier == chosen).unwrap_or(0);
-    let better: Vec<&str> = look.ways[..at].iter().map(|way| way.carrier.as_str()).collect();
+    let at = look.ways.iter().position(|way| way.carrier == *chosen).unwrap_or(0);
+    let better = look.ways[..at].iter().map(|way| &way.carrier);
     found.line("carrier", format!("{chosen}: {}", reason(both, look, chosen)));
     let opened = look.events.iter().rposition(|event| matches!(event, Event::Matched { .. })).unwrap_or(0);
     let failed = failures(&look.events[..opened]);
@@ -106,29 +113,29 @@ pub fn carrier(both: &Both<'_>, chosen: &str, found: &mut Diagnosis) {
     }
 }
 
-fn remedy(carrier: &str) -> &'static str {
+fn remedy(carrier: &Name) -> &'static str {
     match carrier {
-        "shm" => "see `thalweg doctor`: shared memory, descriptors, threads left; then connect anew",
+        Name::Shm => "see `thalweg doctor`: shared memory, descriptors, threads left; then connect anew",
         _ => "see the reason; `thalweg connect` tries again",
     }
 }
 
-fn reason(both: &Both<'_>, look: &Explanation, chosen: &str) -> String {
+fn reason(both: &Both<'_>, look: &Explanation, chosen: &Name) -> String {
     let (publisher, subscriber) = (both.publisher, both.subscriber);
     let same_host = publisher.node.host == subscriber.node.host;
     let same_process = same_host && publisher.node.pid == subscriber.node.pid;
-    let named = [publisher, subscriber].into_iter().find(|end| !end.port.carriers.iter().any(|c| c == "shm"));
+    let named = [publisher, subscriber].into_iter().find(|end| !end.port.carriers.contains(&Name::Shm));
     let reliable = subscriber.port.qos.reliability == qos::Reliability::Reliable;
     match (chosen, named) {
-        ("local", _) => "both ports are in one process".into(),
-        ("shm", _) if same_process => "as asked for, though both ports are in one process".into(),
-        ("shm", _) => "both nodes are on one host".into(),
+        (Name::Local, _) => "both ports are in one process".into(),
+        (Name::Shm, _) if same_process => "as asked for, though both ports are in one process".into(),
+        (Name::Shm, _) => "both nodes are on one host".into(),
         _ if look.by_name => "as the administrator asked, or the best there is for ports connected by name".into(),
-        (_, Some(end)) => format!("{} allows {} only", end.port.name, end.port.carriers.join(", ")),
+        (_, Some(end)) => format!("{} allows {} only", end.port.name, listed(&end.port)),
         _ if look.around => "faults or a capture are around the node, which exclude local and shm".into(),
         _ if same_host => "local and shm could not be used".into(),
-        ("udp", _) => "the nodes are on different hosts, and the subscriber allows losses".into(),
-        ("tcp", _) if reliable => "the nodes are on different hosts, and the subscriber is reliable".into(),
+        (Name::Udp, _) => "the nodes are on different hosts, and the subscriber allows losses".into(),
+        (Name::Tcp, _) if reliable => "the nodes are on different hosts, and the subscriber is reliable".into(),
         _ => "the nodes are on different hosts".into(),
     }
 }

@@ -46,7 +46,7 @@ fn marks(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
 fn thread(end: &End, both: &Both<'_>, report: &EndReport) -> Option<Problem> {
     let asked = report.asked.sched?;
     // Samples that the publishing thread hands over itself need no other thread with a priority.
-    let direct = matches!(report.carrier.as_str(), "shm" | "local");
+    let direct = report.carrier.is_within_host();
     let Some(tid) = report.tid else { return (!direct).then(|| no_thread(end, report)) };
     let has = (report.policy.as_str(), report.priority);
     let wanted = (asked.policy.name(), u32::from(asked.policy.priority()));

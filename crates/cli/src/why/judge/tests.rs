@@ -248,7 +248,7 @@ fn a_better_carrier_that_failed_is_told_with_its_reason() {
     let fell_back = |e: &mut Evidence| {
         let look = said(&mut e.subscriber).looks.last_mut().unwrap();
         look.ways.insert(0, Way { carrier: "shm".into(), to: "/socket".into() });
-        let ((publisher, subscriber), (carrier, reason)) = (names(), ("shm".to_owned(), "no memory".to_owned()));
+        let ((publisher, subscriber), (carrier, reason)) = (names(), ("shm".into(), "no memory".to_owned()));
         look.events.push(Event::CarrierFailed { publisher, subscriber, carrier, reason });
         let (publisher, subscriber) = names();
         look.events.push(Event::Matched { publisher, subscriber, carrier: "tcp".into() });
@@ -413,8 +413,8 @@ fn who_is_reliable_is_not_told_to_be() {
         judged(|e| {
             for end in [&mut e.publisher, &mut e.subscriber] {
                 end.as_mut().unwrap().port.qos.reliability = reliability;
-                reports(end).1.carrier = "udp".to_owned();
-                reports(end).0.carrier = "udp".to_owned();
+                reports(end).1.carrier = "udp".into();
+                reports(end).0.carrier = "udp".into();
             }
             reports(&mut e.publisher).1.samples = 1050;
             let (first, last) = reports(&mut e.subscriber);

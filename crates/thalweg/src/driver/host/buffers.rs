@@ -2,11 +2,11 @@
 //! here. Equal requests share a buffer. It is filled by a subscriber of its own, from the publishers' histories first where
 //! they are durable, and stays for a while when nobody wants it any more: who was killed comes back.
 
+use crate::carrier;
 use crate::channel::PortRef;
 use crate::codec::{Message, Untyped};
 use crate::control::{Direction, PortId, PortInfo, PullRole};
 use crate::driver::control::Control;
-use crate::driver::state::CARRIERS;
 use crate::port::{AnyInlet, Histories, Inlet, Sink};
 use crate::pull::Identity;
 use qos::{Durability, Place, PolicyName, PullBuffer, Qos};
@@ -156,7 +156,7 @@ fn keeper((topic, partition, ..): &Buffered, name: String, limits: PullBuffer) -
         topic: topic.clone(),
         message: Untyped::description().as_ref().clone(),
         qos,
-        carriers: CARRIERS.map(str::to_owned).into(),
+        carriers: carrier::Name::BUILT_IN.to_vec(),
         answers: None,
         pull: PullRole::Keeps,
     }

@@ -1,5 +1,6 @@
 //! The middle of a hosted stream: who takes it from its source, and what becomes of each sample.
 
+use crate::carrier;
 use crate::channel::proxy::scaler::Scaler;
 use crate::channel::proxy::{Picture, Selection};
 use crate::codec::Untyped;
@@ -41,6 +42,6 @@ pub(super) fn upstream(offered: &PortInfo, name: String, picture: Option<(Pictur
     }
     let topic = name.clone();
     // Within this process a publisher hands over values of its own type only.
-    let carriers = offered.carriers.iter().filter(|carrier| *carrier != "local").cloned().collect();
+    let carriers = offered.carriers.iter().filter(|carrier| **carrier != carrier::Name::Local).cloned().collect();
     PortInfo { name, topic, qos, carriers, direction: Direction::Subscriber, answers: None, ..offered.clone() }
 }

@@ -82,7 +82,7 @@ pub(crate) fn refused(policy: impl Into<Reason>, request: &Request, offered: &st
         Reason::Node => request.to_node.to_string(),
         Reason::Port => format!("port {}", request.to_port.0),
         Reason::Topic => request.subscriber.topic.clone(),
-        _ => request.carrier.clone(),
+        _ => request.carrier.to_string(),
     };
     let remedy = format!("it takes {offered}");
     Refused { policy, offered: offered.to_owned(), requested, remedy, others: Vec::new() }

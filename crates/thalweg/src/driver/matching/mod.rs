@@ -25,6 +25,7 @@ pub(crate) use outcome::{is_of_the_way, refusal_text};
 pub(crate) use wanted::{PATIENCE, Pair, Progress, Wanted, is_reliable};
 pub(crate) use ways::{Candidate, Route, routes};
 
+use crate::carrier;
 use crate::channel::PortRef;
 use crate::channel::proxy::Proxy;
 use crate::control::directory::{Directory, PortKey};
@@ -72,19 +73,19 @@ pub(crate) struct OwnPorts<'a> {
 /// What was said of two ports before an administrator connected them.
 pub(crate) struct Before {
     apart: bool,
-    connected: Option<Option<String>>,
+    connected: Option<Option<carrier::Name>>,
 }
 
 /// The channels that a node's subscribers want.
 pub(crate) struct Matching {
     node: NodeId,
     /// Carriers that were added to those that every node has.
-    carriers: Vec<String>,
+    carriers: Vec<carrier::Name>,
     /// Carriers around others take sockets only.
     only_sockets: bool,
     wanted: BTreeMap<Pair, Wanted>,
     /// Pairs of ports that were connected by name, and over which carrier.
-    connected: BTreeMap<Names, Option<String>>,
+    connected: BTreeMap<Names, Option<carrier::Name>>,
     /// Pairs of ports that an administrator keeps apart.
     apart: BTreeSet<Names>,
     /// What an administrator asked for of single channels.
@@ -92,7 +93,7 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
-    pub fn new(node: NodeId, carriers: Vec<String>, only_sockets: bool) -> Self {
+    pub fn new(node: NodeId, carriers: Vec<carrier::Name>, only_sockets: bool) -> Self {
         let (wanted, connected) = (BTreeMap::new(), BTreeMap::new());
         Self { node, carriers, only_sockets, wanted, connected, apart: BTreeSet::new(), proxies: BTreeMap::new() }
     }
@@ -267,7 +268,7 @@ impl Matching {
     }
 
     /// Two ports are connected by name from now on.
-    pub fn connect(&mut self, names: Names, carrier: Option<String>) -> Before {
+    pub fn connect(&mut self, names: Names, carrier: Option<carrier::Name>) -> Before {
         let apart = self.apart.remove(&names);
         Before { apart, connected: self.connected.insert(names, carrier) }
     }

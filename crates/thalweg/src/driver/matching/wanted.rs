@@ -156,6 +156,6 @@ mod tests {
         }
         let millis: Vec<u64> = pauses.iter().skip(1).step_by(2).map(|(_, p)| p.as_millis() as u64).collect();
         assert_eq!(millis, [20, 40, 80, 160, 320, 400, 400, 400]);
-        assert!(pauses.iter().step_by(2).all(|(c, p)| c.as_deref() == Some("tcp") && p.is_zero()));
+        assert!(pauses.iter().step_by(2).all(|(c, p)| *c == Some(crate::carrier::Name::Tcp) && p.is_zero()));
     }
 }

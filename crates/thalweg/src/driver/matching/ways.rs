@@ -2,9 +2,9 @@
 
 use super::wanted::is_reliable;
 use super::{Known, Matching, Pair};
+use crate::carrier::Name;
 use crate::channel::proxy::Proxy;
 use crate::control::{Document, PortInfo};
-use crate::driver::state::CARRIERS;
 use qos::Place;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(crate) enum Route {
 /// One way to try: carrier and route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    pub carrier: String,
+    pub carrier: Name,
     pub route: Route,
     /// Where the stream is scaled if it comes this way.
     pub place: Place,
@@ -41,7 +41,7 @@ impl Matching {
         let here = known.here;
         let Some(there) = known.directory.node(pair.0.node) else { return Vec::new() };
         let only = self.connected.get(&(offered.name.clone(), asked.name.clone()));
-        let only = only.and_then(Option::as_deref);
+        let only = only.and_then(Option::as_ref);
         let mut ways = candidates(here, there, offered, asked, only);
         if let Some(extra) = self.added_carriers(there, offered, asked, only) {
             ways.splice(0..0, extra);
@@ -50,13 +50,13 @@ impl Matching {
             ways = candidates(here, here, offered, asked, only); // this node hosts it
         }
         if proxy.picture.is_some() {
-            ways.retain(|way| way.carrier != "local");
+            ways.retain(|way| way.carrier != Name::Local);
         }
         if proxy.place == Place::Subscriber {
             ways.iter_mut().for_each(|way| way.place = Place::Subscriber);
         }
         if self.only_sockets {
-            ways.retain(|way| !matches!(way.carrier.as_str(), "local" | "shm"));
+            ways.retain(|way| !way.carrier.is_within_host());
         }
         let by_relay = |name: &str| ways_by_relay(known, name, (offered, asked), only);
         ways.splice(0..0, proxy.place.relays().flat_map(by_relay).collect::<Vec<_>>());
@@ -69,11 +69,11 @@ impl Matching {
         there: &Document,
         offered: &PortInfo,
         asked: &PortInfo,
-        only: Option<&str>,
+        only: Option<&Name>,
     ) -> Option<Vec<Candidate>> {
-        let named = |n: &&String| only.map_or(offered.carriers.contains(n) && asked.carriers.contains(n), |o| o == *n);
+        let named = |n: &&Name| only.map_or(offered.carriers.contains(n) && asked.carriers.contains(n), |o| o == *n);
         let address = there.addresses.first()?;
-        let by = |carrier: &String| Candidate {
+        let by = |carrier: &Name| Candidate {
             carrier: carrier.clone(),
             route: Route::Tcp(*address),
             place: Place::default(),
@@ -87,12 +87,12 @@ fn ways_by_relay(
     known: Known,
     name: &str,
     (offered, asked): (&PortInfo, &PortInfo),
-    only: Option<&str>,
+    only: Option<&Name>,
 ) -> Vec<Candidate> {
     let relays = || known.directory.nodes().filter(|node| node.is_relay(name));
     let found = relays().find(|node| node.name == name).or_else(|| relays().next());
     let mut ways = found.map_or(Vec::new(), |relay| candidates(known.here, relay, offered, asked, only));
-    ways.retain(|way| matches!(way.carrier.as_str(), "tcp" | "udp" | "shm" | "mcast"));
+    ways.retain(|way| way.carrier.is_built_in() && way.carrier != Name::Local);
     ways.iter_mut().for_each(|way| way.place = Place::Relay(name.to_owned()));
     ways
 }
@@ -104,41 +104,43 @@ fn candidates(
     there: &Document,
     publisher: &PortInfo,
     subscriber: &PortInfo,
-    only: Option<&str>,
+    only: Option<&Name>,
 ) -> Vec<Candidate> {
     let same_host = here.host == there.host;
     let same_process = here.pid == there.pid && same_host;
     let reliable = is_reliable(&publisher.qos, &subscriber.qos);
     // Where nobody named a carrier, who may lose nothing gets those that lose nothing by themselves.
-    let auto = only.is_none() && [publisher, subscriber].iter().all(|port| port.carriers == CARRIERS);
+    let auto = only.is_none() && [publisher, subscriber].iter().all(|port| port.carriers == Name::BUILT_IN);
     let addresses = reachable(there, same_host);
-    let allowed = |carrier: &str| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
+    let allowed = |carrier: &Name| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
     let mut found = Vec::new();
-    for carrier in order(publisher, subscriber, only).into_iter().filter(|c| allowed(c)) {
-        let by = |route| Candidate { carrier: carrier.to_owned(), route, place: Place::default() };
-        match (carrier, &there.socket) {
-            ("local", _) if same_process => found.push(by(Route::Process)),
-            ("shm", Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
-            ("tcp", _) => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
-            ("udp" | "mcast", _) if !reliable || !auto => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+    for carrier in order(publisher, subscriber, only).into_iter().filter(allowed) {
+        let by = |route| Candidate { carrier: carrier.clone(), route, place: Place::default() };
+        match (&carrier, &there.socket) {
+            (Name::Local, _) if same_process => found.push(by(Route::Process)),
+            (Name::Shm, Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
+            (Name::Tcp, _) => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
+            (Name::Udp | Name::Mcast, _) if !reliable || !auto => {
+                found.extend(addresses.iter().map(|a| by(Route::Tcp(*a))))
+            }
             _ => {}
         }
     }
     found
 }
 
-fn named(port: &PortInfo, carrier: &str) -> bool {
-    port.carriers.iter().any(|c| c == carrier)
+fn named(port: &PortInfo, carrier: &Name) -> bool {
+    port.carriers.contains(carrier)
 }
 
 /// Carriers in the order to try: an administrator's, the subscriber's, the publisher's; who named none left it to `auto`,
 /// which takes udp only where losses are allowed (see above), and never mcast by itself.
-fn order<'a>(publisher: &'a PortInfo, subscriber: &'a PortInfo, only: Option<&'a str>) -> Vec<&'a str> {
-    let own = [subscriber, publisher].into_iter().find(|port| port.carriers != CARRIERS);
+fn order(publisher: &PortInfo, subscriber: &PortInfo, only: Option<&Name>) -> Vec<Name> {
+    let own = [subscriber, publisher].into_iter().find(|port| port.carriers != Name::BUILT_IN);
     match (only, own) {
-        (Some(only), _) => vec![only],
-        (None, Some(port)) => port.carriers.iter().map(String::as_str).collect(),
-        (None, None) => vec!["local", "shm", "udp", "tcp"],
+        (Some(only), _) => vec![only.clone()],
+        (None, Some(port)) => port.carriers.clone(),
+        (None, None) => vec![Name::Local, Name::Shm, Name::Udp, Name::Tcp],
     }
 }
 
@@ -165,18 +167,18 @@ mod tests {
         there.addresses = vec!["127.0.0.1:7".parse().unwrap()];
         there.socket = Some("/socket".into());
         let here = Document { node: crate::control::NodeId(2), pid: there.pid + 1, ..there.clone() };
-        let all: Vec<String> = CARRIERS.map(str::to_owned).into();
-        let port = |carriers: Vec<String>| PortInfo {
+        let all = Name::BUILT_IN.to_vec();
+        let port = |carriers: Vec<Name>| PortInfo {
             qos: qos::Qos { reliability: qos::Reliability::BestEffort, ..Default::default() },
             carriers,
             ..crate::testing::port_info("/p")
         };
-        let tried = |publisher: Vec<String>, subscriber: Vec<String>| {
+        let tried = |publisher: Vec<Name>, subscriber: Vec<Name>| {
             let found = candidates(&here, &there, &port(publisher), &port(subscriber), None);
             found.into_iter().map(|c| c.carrier).collect::<Vec<_>>()
         };
         assert_eq!(tried(all.clone(), all.clone()), ["shm", "udp", "tcp"]);
-        let mine = ["tcp", "mcast", "shm"].map(str::to_owned).to_vec();
+        let mine = ["tcp", "mcast", "shm"].map(Name::from).to_vec();
         assert_eq!(tried(all.clone(), mine.clone()), ["tcp", "mcast", "shm"]);
         assert_eq!(tried(mine, all), ["tcp", "mcast", "shm"]);
     }

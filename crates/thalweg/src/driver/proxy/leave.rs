@@ -2,6 +2,7 @@
 //! relay's channel goes on, and nothing was lost by trying.
 
 use super::moves::{Move, Stage, place};
+use crate::carrier;
 use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::Proxy;
@@ -22,7 +23,7 @@ impl Control {
         let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
         let at = place(channel).cloned();
         let mut ways = self.ways(pair, &offered, &asked, &proxy);
-        ways.retain(|way| Some(&way.place) != at.as_ref() && way.carrier != "local");
+        ways.retain(|way| Some(&way.place) != at.as_ref() && way.carrier != carrier::Name::Local);
         if !ways.is_empty() {
             self.moves.insert(pair, Move { ways, stage: Stage::Dialing, leaves: true, told: false });
             self.try_move(pair);

@@ -1,6 +1,7 @@
 //! Moving a proxy while samples flow. The subscriber owns the move: a second channel opens beside the present one, and
 //! takes over when it has caught up.
 
+use crate::carrier;
 use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::handover::Handover;
@@ -66,11 +67,11 @@ impl Control {
     pub(super) fn begin_move(&mut self, pair: Pair) {
         let Some(wanted) = self.matching.get(&pair) else { return };
         let mut ways = wanted.candidates.clone();
-        let is_local = self.open_channel(&pair).is_some_and(|open| open.carrier == "local");
-        if is_local && ways.first().is_some_and(|way| way.carrier == "local") {
+        let is_local = self.open_channel(&pair).is_some_and(|open| open.carrier == carrier::Name::Local);
+        if is_local && ways.first().is_some_and(|way| way.carrier == carrier::Name::Local) {
             return self.try_local(pair);
         }
-        ways.retain(|way| way.carrier != "local"); // its samples pass no gate
+        ways.retain(|way| way.carrier != carrier::Name::Local); // its samples pass no gate
         let waits = self.has_history_under_way(&pair);
         let stage = if waits { Stage::Waiting(Instant::now() + RETRY) } else { Stage::Dialing };
         self.moves.insert(pair, Move { ways, stage, leaves: false, told: false });

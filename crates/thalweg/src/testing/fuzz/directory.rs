@@ -105,7 +105,7 @@ fn document(node: u64) -> Document {
 
 fn port(direction: Direction, name: &str, topic: &str) -> PortInfo {
     let (name, topic, message) = (name.to_owned(), topic.to_owned(), TypeDescription::opaque("bytes"));
-    let carriers = vec!["tcp".to_owned()];
+    let carriers = vec!["tcp".into()];
     PortInfo {
         name,
         direction,

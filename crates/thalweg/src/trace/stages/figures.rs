@@ -1,6 +1,7 @@
 //! Measurements of stages, as they travel and are shown.
 
 use super::End;
+use crate::carrier;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ pub struct StagesReport {
     /// Subscriber's port name.
     pub subscriber: String,
     /// The carrier.
-    pub carrier: String,
+    pub carrier: carrier::Name,
     /// The reporting end; `relay` in the place of the publisher, for a stream that a relay hosts.
     pub end: End,
     /// One of so many samples is measured.

@@ -3,7 +3,6 @@
 use crate::carrier::Dice;
 use crate::codec::TypeDescription;
 use crate::control::{Direction, PortInfo};
-use crate::driver::state::CARRIERS;
 use qos::{Qos, Reliability};
 use std::time::Duration;
 
@@ -48,7 +47,7 @@ impl Drawn {
             0 => &["udp"],
             1..=3 => &["tcp"],
             4 | 5 => &["shm", "tcp"],
-            _ => &CARRIERS,
+            _ => &["local", "shm", "tcp", "udp", "mcast"],
         };
         let deadline = match dice.below(10) {
             0 => Some(20),
@@ -71,7 +70,7 @@ impl Drawn {
             topic,
             message: TypeDescription::opaque(TYPES[self.kind]),
             qos: Qos { reliability, deadline: self.deadline.map(Duration::from_millis), ..Qos::default() },
-            carriers: self.carriers.iter().map(|carrier| (*carrier).to_owned()).collect(),
+            carriers: self.carriers.iter().map(|carrier| (*carrier).into()).collect(),
             ..crate::testing::port_info(&self.name)
         }
     }
