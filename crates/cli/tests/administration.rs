@@ -53,7 +53,7 @@ fn info_tells_of_ports_topics_and_nodes() {
     assert!(unknown.errors.contains("is it /out?"), "{}", unknown.errors);
 }
 
-/// Who starts while the holder of a name is stopped knows nothing of it.
+/// A node that starts while the holder of a name is stopped does not know of it.
 #[test]
 fn info_says_which_of_several_ports_of_one_name_it_tells_of() {
     use rustix::process::Signal;
@@ -93,7 +93,7 @@ fn info_tells_what_a_node_holds_for_channels_and_of_documents() {
         for held in [memory, &memory["histories"], &memory["documents"]] {
             assert!(number(&held["used"]) <= number(&held["limit"]) && number(&held["refused"]) == 0, "{info}");
         }
-        // Its own, the subscriber's, and the command's that asks: a few kB each.
+        // Documents of the command's own node, of the subscriber's and of the publisher's: a few kB each.
         let documents = number(&memory["documents"]["used"]);
         assert!((500..500_000).contains(&documents) && number(&memory["documents"]["limit"]) == 24 << 20, "{info}");
 
@@ -121,7 +121,7 @@ fn ports_of_different_topics_are_connected_and_disconnected_by_name() {
     let done = house.run("connect /out /in --carrier tcp --json").json();
     assert_eq!((&done["carrier"], &done["connected"]), (&json!("tcp"), &json!(true)));
     assert_eq!(subscribe.json_line()["topic"], "/a");
-    // What cannot be leaves what is.
+    // A refused connection leaves the existing one.
     let refused = house.run("connect /out /in --carrier local");
     assert_eq!(refused.code(), 1, "{}", refused.errors);
     house.wait_for_list("channels", |channels| channels[0]["carrier"] == "tcp");

@@ -1,4 +1,4 @@
-//! `thalweg verify --agent`: what is measured leaves the contract, and another assignment follows from it.
+//! `thalweg verify --agent`: measured values leave the contract, and another assignment follows.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -72,7 +72,7 @@ fn decisions(arguments: &str) -> (Vec<Value>, Value) {
     assert_eq!(decisions[0]["contract"], json!([size]));
     assert!(done.errors.contains("it may give the classes low, normal"), "{}", done.errors);
     let class = house.run("get /imu/out /pilot/imu --json").json();
-    // What it set is taken back as what `apply` sets is.
+    // The agent's settings are taken back like those of `apply`.
     let restored = house.run("restore");
     let sets = decisions[0]["applied"] == true;
     assert_eq!((restored.code(), restored.lines.len()), (0, if sets { 2 } else { 1 }), "{:?}", restored.lines);

@@ -38,7 +38,7 @@ impl Host {
         Some(host)
     }
 
-    /// The same where `nft` is installed, which the rules of this test are set with.
+    /// A host with `nft`, which the rules of this test are set with.
     fn with_nft(test: &str) -> Option<Self> {
         if Command::new("nft").arg("--version").output().is_err() {
             println!("skipped: {test}: because nft is not installed");
@@ -84,7 +84,7 @@ fn json(text: &str) -> Value {
 #[test]
 fn queues_are_applied_proved_and_restored() {
     let Some(host) = Host::new("queues_are_applied_proved_and_restored") else { return };
-    // IPv6 is not there before the link-local address is.
+    // IPv6 works once the link-local address is there.
     let until = std::time::Instant::now() + support::LONG;
     let linked = ["-6", "-o", "address", "show", "dev", "wire", "scope", "link", "-tentative"];
     while host.out(Command::new("ip").args(linked)).stdout.is_empty() {
@@ -142,7 +142,8 @@ fn a_dry_run_prints_commands_that_do_the_same() {
     assert_eq!(host.thalweg("restore").0, 0);
     let output = host.out(Command::new("sh").args(["-e", "-c", &script]));
     assert!(output.status.success(), "{}\n{script}", String::from_utf8_lossy(&output.stderr));
-    // `tc` rounds bursts down to whole microseconds, where we round up to the kernel's ticks; and hosts send of themselves.
+    // `tc` rounds bursts down to whole microseconds, our library up to the kernel's ticks; hosts also send packets of
+    // their own.
     let without_bursts = |text: &str| {
         let words = text.split(' ').scan("", |before, word| Some((std::mem::replace(before, word), word)));
         words
@@ -170,7 +171,7 @@ fn bad_files_exit_2_and_refusals_3() {
     let own = std::env::temp_dir().join(format!("thalweg-nobody-{}", std::process::id()));
     let copy = own.join("thalweg");
     std::fs::create_dir_all(&own).unwrap();
-    // Nobody may neither read the house nor the folder that the program is built in.
+    // The user `nobody` can read neither the house nor the folder of the program.
     std::fs::copy(env!("CARGO_BIN_EXE_thalweg"), &copy).unwrap();
     std::fs::copy(&fine, own.join("host.toml")).unwrap();
     std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
@@ -200,13 +201,13 @@ fn channels_get_their_priority_and_give_it_back() {
     let ends = json(&said)["channels"].as_array().unwrap().clone();
     assert_eq!(ends.iter().map(|e| e["end"].as_str().unwrap()).collect::<Vec<_>>(), ["publisher", "subscriber"]);
     assert!(ends.iter().all(|end| end["dscp"] == 36), "{ends:?}");
-    // A port that is not there is noticed before anything changes.
+    // A missing port is noticed before anything changes.
     let applied = host.queues();
     let absent = host.file(&text.replace("/in", "/nobody"));
     let (code, _, errors) = host.thalweg(&format!("apply {absent}"));
     assert_eq!((code, host.queues()), (1, applied), "{errors}");
     assert!(errors.contains("no port /nobody is known"), "{errors}");
-    // What is refused takes back what was set before it.
+    // A refusal takes back the settings made before it.
     let refused = text.replace("class = \"high\"", "affinity = \"1000\"");
     let (code, _, errors) = host.thalweg(&format!("apply {}", host.file(&format!("{text}\n{refused}"))));
     assert_eq!(code, 3, "{errors}");
@@ -238,7 +239,7 @@ fn what_a_stopped_program_does_not_take_back_is_kept_for_the_next_time() {
     subscriber.signal(rustix::process::Signal::CONT);
     let (code, said, errors) = host.thalweg("restore");
     assert_eq!((code, said.trim()), (0, "/in with /out: as before"), "{errors}");
-    // A program that ended took its priority with it: nothing is left to be done.
+    // The priority of an ended program is gone with it: there is nothing to undo.
     assert_eq!(host.thalweg(&format!("apply {file}")).0, 0);
     drop((publisher, subscriber));
     let (code, said, errors) = host.thalweg("restore");
@@ -246,7 +247,7 @@ fn what_a_stopped_program_does_not_take_back_is_kept_for_the_next_time() {
     assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
 }
 
-/// Neither end may have the proxy: the plan has it at the node between, where a relay of that name runs.
+/// The proxy cannot be at either end: the plan puts it at the node between, where a relay of that name runs.
 const CONTRACT: &str = r#"
 [[node]]
 name = "camera"

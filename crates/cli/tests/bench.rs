@@ -1,4 +1,4 @@
-//! `thalweg bench` as its users start it: processes that find each other, documents with the promised keys.
+//! `thalweg bench` as users start it: processes find each other, and documents have the promised keys.
 #![allow(clippy::unwrap_used)] // helpers of tests, which clippy.toml exempts inside test functions only
 
 use std::process::{Command, Output, Stdio};
@@ -44,7 +44,7 @@ fn latency_prints_the_promised_document_for_every_carrier() {
     }
 }
 
-/// The one test that uses the name known to all processes of a user, as people do.
+/// The only test that uses the name known to all processes of a user, as people do.
 #[test]
 fn ping_and_pong_find_each_other_without_further_arguments() {
     let pong = thalweg().args(["latency", "--engine", "raw", "--carrier", "unix", "--role", "pong"]).spawn();
@@ -55,7 +55,7 @@ fn ping_and_pong_find_each_other_without_further_arguments() {
     assert!(pong.wait().unwrap().success(), "the pong ends when its ping ends");
 }
 
-/// Two run directories are two hosts as far as the unix sockets go.
+/// Two run directories count as two hosts, as far as unix sockets are concerned.
 #[test]
 fn ping_and_pong_find_each_other_by_an_address() {
     let dir = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));

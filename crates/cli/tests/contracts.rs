@@ -1,12 +1,12 @@
-//! What is wrong with a contract, on the command line: each with file, line, key, value and what is allowed, or an honest
-//! 'infeasible, because'; and soon.
+//! Errors in a contract, on the command line. Each is reported with file, line, key, value and allowed values, or as
+//! infeasible with the reason; and soon.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
 use std::process::Command;
 use support::{Done, House, Running};
 
-/// A contract that fits and has nothing to be found; each case changes a line of it.
+/// A valid contract without findings; each case changes a line of it.
 const FINE: &str = r#"[system]
 name = "small"
 
@@ -55,7 +55,7 @@ cpu_receive = "200 us"
 delay = "bound"
 "#;
 
-/// `thalweg plan` of a text, or of any bytes; whatever they are, it ends within half a minute.
+/// `thalweg plan` of a text or of any bytes; it always ends within half a minute.
 fn plan(house: &House, contract: &[u8], arguments: &str) -> (Done, String) {
     let file = house.path("system.toml");
     std::fs::write(&file, contract).unwrap();
@@ -70,7 +70,7 @@ fn changed(from: &str, to: &str) -> String {
     FINE.replacen(from, to, 1)
 }
 
-/// The line on which a text stands.
+/// The line of a text.
 fn line(text: &str, what: &str) -> usize {
     let at = text.find(what).unwrap_or_else(|| panic!("{what}"));
     text[..at].matches('\n').count() + 1
@@ -163,7 +163,7 @@ fn what_cannot_be_is_named_with_file_line_key_value_and_what_is_allowed() {
         ("scale = 2", "scale = 99999999999999999999", "scale = 1e20: allowed is a whole number from 1"),
         ("scale = 2", "scale = { n = 2 }", "scale = {…}: allowed is a whole number from 1"),
         ("scale = 2", "scale = 2026-11-21", "scale = {…}: allowed is a whole number from 1"),
-        // No TOML: what is written there.
+        // Invalid TOML.
         ("scale = 2", "scale == 2", "scale == 2: "),
         ("scale = 2", "scale = 2 3", "scale = 2 3: "),
         ("[placement]", "[[placement]]", "[[placement]]: allowed is one table, in single brackets"),
@@ -226,7 +226,7 @@ fn what_is_no_contract_is_said_at_once() {
     }
 }
 
-/// What can be read and cannot be kept: exit code 1, and why.
+/// Valid contracts that cannot be kept: exit code 1, and the reason.
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
     let house = House::new();
@@ -236,7 +236,7 @@ fn what_does_not_fit_is_refused_with_the_reason() {
             "link far from switch to desk: needs 1.718 Mbit/s, has 1 bit/s",
         ),
         (changed("rate = \"10 Mbit/s\"", "rate = \"1 Mbit/s\""), "far to desk is asked for 171.76 % of what it has"),
-        // A link that is full to a millionth; what comes as evenly as here does not wait.
+        // A link whose load is within a millionth of its rate. Samples that come this evenly do not wait.
         (
             changed("rate = \"10 Mbit/s\"", "rate = \"1717601 bit/s\"").replacen("60 ms", "42 ms", 1),
             "deadline of /viewer: needs 42.849 ms, has 42 ms",
@@ -263,8 +263,8 @@ fn what_does_not_fit_is_refused_with_the_reason() {
     }
 }
 
-/// Streams around a ring, each over two links: what one adds to the wait of the next comes back to it. With a load near the rate
-/// the iteration grows without end, unless it is stopped.
+/// Streams around a ring, each over two links: the delay that one adds to the next comes back to it. With a load near
+/// the rate the iteration would grow without end; it is stopped.
 fn ring(rate: &str) -> String {
     let mut text = "[placement]\ndelay = \"bound\"\n".to_owned();
     for node in 0..5 {
@@ -309,7 +309,7 @@ fn a_network_in_two_parts_is_named() {
     assert!(done.code() == 2 && done.errors.contains(&at), "{}", done.errors);
 }
 
-/// The six things that `--check` finds, and nothing where nothing is to be found.
+/// The six kinds of findings of `--check`, and none in a contract without mistakes.
 #[test]
 fn what_is_hardly_meant_is_found() {
     let house = House::new();
@@ -350,7 +350,7 @@ fn what_is_hardly_meant_is_found() {
     ] {
         let (done, file) = plan(&house, text.as_bytes(), "--check");
         assert_eq!(done.code(), 1, "{says}: {:?} {}", done.lines, done.errors);
-        // The line of the table, which is the one before its first key.
+        // The line of the table is the one before its first key.
         let at = format!("{file}:{}: ", line(&text, table) - 1);
         assert!(
             done.lines.iter().any(|found| found.starts_with(&at) && found.contains(says)),
@@ -361,7 +361,7 @@ fn what_is_hardly_meant_is_found() {
         let found: serde_json::Value = serde_json::from_str(&done.lines[0]).unwrap();
         assert!(found["ok"] == false && found["findings"].to_string().contains(&says.replace('"', "\\\"")), "{found}");
     }
-    // A name that one kind has twice cannot be read at all.
+    // Two objects of one kind with the same name cannot be read at all.
     let (done, file) = plan(&house, changed("name = \"switch\"", "name = \"desk\"").as_bytes(), "--check");
     assert!(done.code() == 2 && done.errors.contains(&format!("{file}:13: name = \"desk\"")), "{}", done.errors);
 }

@@ -1,4 +1,4 @@
-//! `delay`: where the time goes, stage by stage, and latencies between hosts whose clocks differ.
+//! `delay`: stages of a sample, and latencies between hosts with different clocks.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -32,7 +32,7 @@ fn the_stages_of_a_channel_are_all_of_its_latency() {
         let received = if carrier == "udp" { mean("receive") } else { 0.0 };
         let wire = number(&channel, "/wire_mean_us");
         let parts = [mean("publish"), mean("queue"), mean("send"), wire, received, mean("decode"), mean("callback")];
-        // The two ends are asked one after the other, so one may have measured a sample more.
+        // The two ends are asked one after the other, so one may have measured one sample more.
         let (sum, total) = (parts.iter().sum::<f64>(), mean("total"));
         assert!((sum - total).abs() < 1.0, "{carrier}: {parts:?} are {sum}, not {total}");
         assert!(parts.iter().all(|part| *part >= 0.0 || *part == wire) && total > 1.0, "{carrier}: {parts:?}");
@@ -42,7 +42,7 @@ fn the_stages_of_a_channel_are_all_of_its_latency() {
     }
 }
 
-/// By a relay there are two channels; the one from it shows the way to it, and the relay's own stages.
+/// A relay makes two channels. The one from it shows the way to it, and the relay's own stages.
 #[test]
 fn a_stream_that_a_relay_hosts_has_stages_at_the_relay_too() {
     let house = House::new();
@@ -72,7 +72,7 @@ fn samples_that_wait_for_a_thread_show_it() {
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|ports| !ports.is_empty()));
     let _publish = house.start("pub /imu --rate 500 --wait 1 --port /out");
     house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|channels| !channels.is_empty()));
-    // A channel with an affinity of its own has a thread of its own, and so a queue.
+    // A channel with an affinity has a thread of its own, and so a queue.
     let set = house.run("set /out /in affinity=0");
     assert_eq!(set.code(), 0, "{}", set.errors);
     let done = house.run("delay /imu --stages --sample 2 --count 50 --json");
@@ -88,7 +88,7 @@ fn nothing_to_measure_is_said() {
     assert!(done.errors.contains("has no channel to measure"), "{}", done.errors);
 }
 
-/// A time namespace is what another host is: a monotonic clock that began at another time.
+/// A time namespace stands for another host: its monotonic clock began at another time.
 #[test]
 fn latencies_between_two_clocks_are_known_within_what_is_said() {
     let house = House::new();

@@ -1,4 +1,4 @@
-//! The demo: all channels flow, and nothing is left when it ends, however it ends.
+//! The demo: all channels flow, and nothing is left after any kind of end.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -16,7 +16,7 @@ fn start(house: &House, arguments: &str) -> (Running, Pid) {
     (running, group)
 }
 
-/// Network namespaces that a demo of this process number made.
+/// Network namespaces of the demo with this process number.
 fn namespaces_of(process: Pid) -> Vec<String> {
     let prefix = format!("thalweg-lab-{}-", process.as_raw_nonzero());
     let all = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
@@ -52,7 +52,7 @@ fn all_channels_flow_and_are_counted_in_both_phases() {
     assert_eq!((&step["done"], step["ends"].as_array().map(Vec::len)), (&true.into(), Some(2)), "{summary}");
     assert_eq!((&step["ends"][0]["class"], &step["ends"][0]["effective"]), (&"high".into(), &true.into()), "{step}");
     let command = "thalweg set /controller/command /base/command class=high";
-    // Without the thread's priority only where the kernel refuses that, which it says.
+    // The thread has no priority only if the kernel refused it, which the demo reports.
     if let [refused, _] = steps.as_slice() {
         assert_eq!((&refused["done"], &step["command"]), (&false.into(), &command.into()), "{summary}");
         assert!(refused["because"].as_str().unwrap().contains("CAP_SYS_NICE"), "{refused}");
@@ -73,12 +73,12 @@ fn without_root_the_processors_are_filled_and_something_is_set() {
     assert!(summary["because"].as_str().unwrap().contains("--without-root") && summary["figure"].is_null());
 }
 
-/// Runs it to its end, checks what every document has, and that nothing is left.
+/// Runs the demo to its end, checks the common parts of the document, and looks for leftovers.
 fn document(arguments: &str) -> serde_json::Value {
     let house = House::new();
     let (running, group) = start(&house, arguments);
     let done = running.finish();
-    // Exit 1 is an honest answer of a busy machine.
+    // Exit code 1 is an honest answer of a busy machine.
     assert!([0, 1].contains(&done.code()), "{}", done.errors);
     let summary: serde_json::Value = serde_json::from_str(&done.lines[0]).unwrap();
     assert_eq!((done.lines.len(), summary["channels"].as_array().map(Vec::len)), (1, Some(4)));
@@ -135,7 +135,7 @@ fn the_robot_ends_with_a_killed_parent() {
     running.signal(Signal::KILL);
     drop(running);
     assert_gone(&house, group);
-    // What it could not remove, the next one does.
+    // The next demo removes what this one could not.
     let (next, after) = start(&house, "--seconds 1 --json");
     next.finish();
     assert_eq!((namespaces_of(group), namespaces_of(after)), (Vec::new(), Vec::new()));

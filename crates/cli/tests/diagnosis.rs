@@ -1,4 +1,4 @@
-//! Seeded faults, and whether `why` and `doctor` name them: each by its own name, and nothing on what is healthy.
+//! Seeded faults: `why` and `doctor` name each of them, and find nothing wrong with a healthy channel or host.
 #![allow(clippy::unwrap_used)]
 
 mod channels;

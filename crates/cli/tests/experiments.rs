@@ -1,5 +1,5 @@
-//! The experiments on processors, isolation and big messages: the shape of their results, and that nothing is left.
-//! Whether checks pass is no matter here: too little is measured, on a machine that does other things.
+//! The experiments on processors, isolation and big messages: the shape of their results, and no leftovers. Failed
+//! checks do not matter here: too little is measured, on a machine with other work.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -17,7 +17,7 @@ fn left_by(process: u32) -> Vec<String> {
     entries.filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with(&mark)).collect()
 }
 
-/// Runs the least of an experiment; `None` where it cannot be had.
+/// Runs the smallest form of an experiment; `None` where it cannot run.
 fn run(name: &str) -> Option<Value> {
     let house = House::new();
     let running = house.start(&format!("lab run {name} --tiny --json"));
@@ -43,7 +43,7 @@ fn run(name: &str) -> Option<Value> {
     Some(document)
 }
 
-/// What the cells were set to, by one factor.
+/// The values of one factor in the cells.
 fn factors<'a>(document: &'a Value, name: &str) -> Vec<&'a Value> {
     document["cells"].as_array().unwrap().iter().map(|cell| &cell["factors"][name]).collect()
 }
@@ -61,7 +61,7 @@ fn cpu_contention_compares_policies_on_the_same_processors() {
     for hogs in [0, 2, 4] {
         assert!(has("other", hogs, true) && has("fifo:30", hogs, true), "{:?}", factors(&document, "policy"));
     }
-    // The kernel admits a reservation or not; then it is said why.
+    // The kernel may refuse a reservation; the reason is then in the document.
     let skipped = document["skipped"].as_array().unwrap().iter().any(|s| s["because"].as_str() != Some(""));
     assert!(has("fifo:30", 4, false) && (has("deadline", 4, false) || skipped));
 }
@@ -97,7 +97,7 @@ fn big_messages_arrive_whole_beside_a_small_channel() {
     assert!(!document["environment"]["qdiscs"].as_array().unwrap().is_empty());
 }
 
-/// Checks that hold however little is measured.
+/// Checks that hold for short measurements, too.
 fn passed<'a>(document: &'a Value, part: &str) -> Vec<&'a Value> {
     let checks = document["checks"].as_array().unwrap();
     let found: Vec<_> = checks.iter().filter(|check| check["name"].as_str().unwrap().contains(part)).collect();
@@ -105,7 +105,7 @@ fn passed<'a>(document: &'a Value, part: &str) -> Vec<&'a Value> {
     found
 }
 
-/// How many cells have this value of a factor.
+/// Number of cells with this value of a factor.
 fn cells_with(document: &Value, name: &str, value: &str) -> usize {
     factors(document, name).iter().filter(|found| **found == value).count()
 }
@@ -127,7 +127,7 @@ fn pushpull_proxy_measures_every_place_beside_bare_sockets() {
 fn pushpull_places_reproduces_tables_1_and_2() {
     let Some(document) = run("pushpull-places") else { return };
     assert_eq!((cells_with(&document, "measured", "unicast"), cells_with(&document, "measured", "multicast")), (4, 3));
-    // What leaves a host is the same however little of it there is.
+    // The traffic that leaves a host is the same for few samples.
     assert_eq!(passed(&document, "traffic for it").len(), 1);
     let tables = document["tables"].as_array().unwrap();
     assert!(tables.len() == 2 && tables.iter().all(|table| table["rows"].as_array().unwrap().len() == 7), "{tables:?}");
@@ -185,7 +185,7 @@ fn a_conference_takes_a_profile_and_says_what_is_wrong_with_it() {
     std::fs::write(&profile, "[[port]]\ntopic = \"/*/chat\"\nclass = \"highest\"\n").unwrap();
     let done = house.start(&format!("lab run rt-conference --tiny --profile {}", profile.display())).finish();
     std::fs::remove_file(&profile).unwrap();
-    // Where there are no namespaces, that is said first.
+    // Missing namespaces are reported first.
     assert!(done.code() == 3 || (done.code() == 2 && done.errors.contains("highest")), "{}", done.errors);
 }
 
@@ -201,7 +201,7 @@ fn a_link_that_loses_delivers_whole_samples_and_pictures() {
 fn saturated_channels_lose_nothing_on_a_line_that_serialises() {
     let Some(document) = run("goodput") else { return };
     assert_eq!((cells_with(&document, "measured", "udp"), cells_with(&document, "measured", "tcp")), (12, 6));
-    // Counts, and the times of the line: they hold however little is measured.
+    // Counts, and the times of the line, hold for short measurements, too.
     assert_eq!(passed(&document, "over the idle line").len(), 2);
     assert_eq!(passed(&document, "in any window").len(), 3);
     assert_eq!(passed(&document, "udp: messages").len(), 3);
@@ -254,7 +254,7 @@ fn hostile_says_what_was_tried_and_what_was_felt() {
     let Some(document) = run("hostile") else { return };
     let (attacks, skipped) = (factors(&document, "attack"), document["skipped"].as_array().unwrap().len());
     for attack in ["nothing", "recorded-tcp", "recorded-datagrams", "extremes-openings-tcp"] {
-        // Two arms of each carrier; what the machine itself spoilt is said.
+        // Two arms of each carrier; disturbances by the machine are reported.
         assert!(
             attacks.iter().filter(|found| **found == attack).count() >= 2,
             "{attack}: {attacks:?}, {skipped} skipped"

@@ -1,16 +1,17 @@
 //! The house in figures: sizes of files and functions, public items, and the largest objects, per crate. Nothing is judged.
 //!
-//! `cargo test -p thalweg-cli --no-default-features --test command figures:: -- --ignored --nocapture` prints the tables;
-//! `THALWEG_HOUSE=DIR` counts another checkout. Lines are those of formatted source without blank lines and without tests.
+//! `cargo test -p thalweg-cli --no-default-features --test command figures:: -- --ignored --nocapture` prints the
+//! tables; `THALWEG_HOUSE=DIR` counts another checkout. Lines are those of formatted source without blank lines and
+//! without tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const CRATES: [&str; 6] =
     ["crates/thalweg/src", "crates/cli/src", "crates/qos/src", "lab/src", "crates/linux/src", "bench/src"];
-/// Spelled so that the search for such code passes over it.
+/// Spelled so that the search for such code skips it.
 const UNSAFE: &str = concat!("un", "safe");
-/// Objects that are shown of each crate.
+/// Number of objects shown per crate.
 const LARGEST: usize = 4;
 
 /// One type, with all its `impl` blocks; types of one name are counted as one.

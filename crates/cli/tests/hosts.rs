@@ -1,4 +1,5 @@
-//! Three hosts in a row, publisher – relay – subscriber (network namespaces): scaled, pulled, and each of them killed in turn.
+//! Three hosts in a row, publisher – relay – subscriber (network namespaces): scaling, pulls, and the death of each
+//! process in turn.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::{Done, House, LONG, Running};
 
-/// Where programs listen on the hosts `a`, `g` (which forwards) and `b`; on `b` a second one is for verbs that only look.
+/// Addresses on the hosts `a`, `g` (which forwards) and `b`; the second one of `b` is for verbs that only look.
 const PUBLISHER: &str = "10.96.1.1:7400";
 const RELAY: &str = "10.96.2.254:7400";
 const SUBSCRIBER: &str = "10.96.2.1:7400";
@@ -23,7 +24,7 @@ struct Row {
 }
 
 impl Row {
-    /// `None`: they cannot be made here.
+    /// The hosts; `None` if they cannot be made here.
     fn new(test: &str) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +77,7 @@ impl Row {
         self.start(LOOKER, arguments).finish()
     }
 
-    /// Looks until what is seen fits.
+    /// Repeats a command until its output fits.
     fn until(&self, arguments: &str, fits: impl Fn(&Done) -> bool) -> Done {
         let until = Instant::now() + LONG;
         loop {
@@ -90,8 +91,8 @@ impl Row {
 }
 
 impl Row {
-    /// Host `a` or `b` hears nothing of the relay and says nothing to it, though everything else passes; or all is well again.
-    /// `false`: there is no `nft`.
+    /// Cuts off host `a` or `b` from the relay in both directions, while everything else passes; or restores it.
+    /// `false` if there is no `nft`.
     fn cut(&self, host: usize, on: bool) -> bool {
         let relay = "{ 10.96.1.254, 10.96.2.254 }";
         let rules = match on {
@@ -137,17 +138,17 @@ fn a_stream_is_scaled_and_kept_half_way() {
     let mut last = 0;
     for line in (0..20).map(|_| every.json_line()) {
         let seq = line["seq"].as_u64().unwrap();
-        // Its relay may need a moment; then nothing but every tenth is missing.
+        // The relay may need a moment; then only every tenth sample comes.
         assert!(seq.is_multiple_of(10) && (last == 0 || seq == last + 10), "{seq} after {last}");
         assert_eq!((&line["publisher"], &line["scaled"]["selection"]), (&"/out".into(), &"10".into()), "{line}");
         last = seq;
     }
-    // The publisher keeps nothing; the relay does, of whatever was there since it began.
+    // The publisher keeps nothing; the relay keeps samples of all publishers since its start.
     let kept = row.until("pull /cam --nth 50 --json", |done| done.code() == 0);
     let from = seqs(&kept)[0];
     let range = row.until(&format!("pull /cam --seq {}..{} --json", from + 20, from + 22), |done| done.code() == 0);
     assert_eq!(seqs(&range), [from + 20, from + 21, from + 22]);
-    // Also when the publisher is no more.
+    // The same after the publisher's end.
     publish.interrupt();
     let never = row.until("pull /cam --seq 1000000", |done| done.code() == 1);
     assert!(never.errors.contains("never was: the last is"), "{}", never.errors);
@@ -155,7 +156,7 @@ fn a_stream_is_scaled_and_kept_half_way() {
     relay.interrupt();
 }
 
-/// A subscriber, and what it was given by the publisher's starts.
+/// A subscriber, and its samples by start of the publisher.
 struct Listener {
     running: Running,
     given: BTreeMap<String, Vec<u64>>,
@@ -171,7 +172,7 @@ impl Listener {
         self.given.entry(start).or_default().push(sample["seq"].as_u64().unwrap());
     }
 
-    /// Listens until a sample comes that was published after now.
+    /// Listens until a sample arrives that was published after this call.
     fn listen(&mut self) {
         let now = linux::clock::monotonic_ns();
         loop {
@@ -183,8 +184,8 @@ impl Listener {
         }
     }
 
-    /// Ends it. Of each start of the publisher the first and the last number that came: none between them is missing or
-    /// came twice.
+    /// Ends the subscriber. Returns the first and the last number of each start of the publisher; none between them
+    /// is missing or came twice.
     fn end(mut self) -> Vec<(u64, u64)> {
         let Done { lines, .. } = {
             let running = std::mem::replace(&mut self.running, Running::start(Command::new("true")));
@@ -211,7 +212,7 @@ fn at_relay(row: &Row) {
     served(row, true);
 }
 
-/// Waits until the relay serves the subscriber, or the publisher; how long that took.
+/// Waits until the relay, or the publisher, serves the subscriber; the time that it took.
 fn served(row: &Row, by_relay: bool) -> Duration {
     let begun = Instant::now();
     let proxied = |done: &Done| {
@@ -224,8 +225,8 @@ fn served(row: &Row, by_relay: bool) -> Duration {
     begun.elapsed()
 }
 
-/// The relay is cut off from the publisher, then from the subscriber, and nobody closes anything: the publisher serves, and
-/// the relay again when it is back. Nothing is lost.
+/// The relay is cut off from the publisher, then from the subscriber, and no connection is closed. The publisher
+/// serves meanwhile, and the relay again when it is back. Nothing is lost.
 #[test]
 fn a_relay_that_is_cut_off_is_done_without() {
     let Some(row) = Row::new("a_relay_that_is_cut_off_is_done_without") else { return };
@@ -254,8 +255,8 @@ fn kill(running: Running) {
     drop(running);
 }
 
-/// `kill -9` of the relay, the publisher and the subscriber in turn, while 500 samples a second are published that may
-/// not be lost.
+/// `kill -9` of the relay, the publisher and the subscriber in turn, while 500 reliable samples a second are
+/// published.
 fn each_is_killed(carrier: &str) {
     let Some(row) = Row::new("each_is_killed") else { return };
     let publish = || row.start(PUBLISHER, &format!("{PUBLISH} --carrier {carrier}"));
@@ -273,7 +274,7 @@ fn each_is_killed(carrier: &str) {
     kill(publisher);
     let again = publish();
     subscriber.listen();
-    // What the relay has of the first start is all that ever left its host: the subscriber has it, too.
+    // The relay has all samples of the first start that left its host: the subscriber has them, too.
     let kept = row.look("pull /cam --since 3600s --at /gate/keeps/cam --json");
     let first_start = subscriber.given.keys().next().unwrap().clone();
     let spans = subscriber.end();

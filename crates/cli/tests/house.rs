@@ -1,17 +1,18 @@
-//! Rules of the house that the compiler doesn't know, and what the documents promise: commands that exist, links that lead somewhere.
+//! Rules that the compiler does not check, and promises of the documents: commands exist, links lead somewhere.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Modules through which every sample goes. No lock that doesn't inherit priority may be there, and no channel of std's.
+/// Modules on the way of every sample. They contain no lock without priority inheritance, and no channel of std's.
 const DATA_PATH: &[&str] =
     &["carrier", "channel", "port", "wire", "wire.rs", "node/publisher.rs", "node/subscriber.rs", "driver/reader"];
 
-/// Types that the data path must not have; `linux::lock::PiMutex` is what it has instead.
+/// Types that the data path must not contain; it uses `linux::lock::PiMutex` instead.
 const LOCKS: &[&str] = &["Mutex<", "RwLock<", "Condvar", "parking_lot", "mpsc"];
 
-/// Lists that only joining, leaving and closing touch: file, declaration, why it is not on a sample's way.
+/// Lists that only joining, leaving and closing touch: file, declaration, and the reason why no sample meets the
+/// lock.
 const EXEMPT: &[(&str, &str, &str)] = &[
     ("channel/flow/opening.rs", "Condvar", "stands for the futex in loom's model"),
     ("port/local.rs", "OnceLock<Mutex<HashMap<PortRef", "all ports of the process; looked up when a channel opens"),
@@ -28,7 +29,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All files below `path` (or itself) with this extension, `target` and hidden folders left out.
+/// All files below `path` (or itself) with this extension, except in `target` and hidden folders.
 fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     if path.is_dir() && name != "target" && !name.starts_with('.') {
@@ -96,10 +97,11 @@ fn unsafe_code_is_in_linux_only() {
     assert!(wrong.is_empty(), "unsafe code belongs into crates/linux:\n{}", wrong.join("\n"));
 }
 
-/// What writes to a terminal, or to what may be one.
+/// Code that writes to a terminal, or to what may be one.
 const WRITES: &[&str] = &["print!(", "println!(", "dbg!(", "stdout()", "stderr()", "/dev/std", "/dev/tty"];
 
-/// Names, samples and reasons come from peers and may hold what a terminal obeys: `output.rs` escapes it, so nothing writes past it.
+/// Names, samples and reasons come from peers and may hold terminal sequences. `output.rs` escapes them, so only it
+/// writes.
 #[test]
 fn the_command_writes_to_a_terminal_in_one_place() {
     let source = root().join("crates/cli/src");
@@ -147,7 +149,7 @@ fn shell_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// What is wrong with a command of a document, if something is.
+/// The error in a command of a document, if there is one.
 fn command_fails(line: &str) -> Option<String> {
     let (first, rest) = line.split_once(" | ").unwrap_or((line, ""));
     if !rest.is_empty() {
@@ -235,7 +237,7 @@ fn ids(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The page begins a line with each ID that is cited anywhere, once.
+/// The page has exactly one line for each ID that is cited anywhere.
 #[test]
 fn ids_of_requirements_are_explained() {
     let root = root();
@@ -273,8 +275,8 @@ fn compiled(edges: &str) -> std::collections::BTreeSet<String> {
     lines.lines().map(package).collect()
 }
 
-/// Else the dependencies are compiled twice, for the tests and for the command (docs/decisions/0004-one-profile.md). The library's feature
-/// `testing`, which has no dependencies, is left out of the comparison.
+/// Other features would compile the dependencies twice, for the tests and for the command
+/// (docs/decisions/0004-one-profile.md). The feature `testing` of the library has no dependencies and is left out.
 #[test]
 fn tests_ask_no_other_features_of_what_the_command_is_built_from() {
     let (command, tests) = (compiled("normal,build"), compiled("normal,build,dev"));
@@ -282,8 +284,8 @@ fn tests_ask_no_other_features_of_what_the_command_is_built_from() {
     assert!(differ.is_empty(), "built with other features for tests: {differ:?}");
 }
 
-/// Cargo looks for no tests by itself here (`autotests = false`): a file that is no module of a program would never be run, nor
-/// would a program that `./test` doesn't name.
+/// Cargo does not search for tests here (`autotests = false`): a file that is no module of a program would never run,
+/// nor would a program that `./test` does not name.
 #[test]
 fn every_file_of_tests_is_run() {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();

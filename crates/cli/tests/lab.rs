@@ -1,5 +1,5 @@
-//! The lab from the command line: the shape of its results, and that nothing is left. Whether checks pass is no matter
-//! here: too little is measured, on a machine that does other things.
+//! The lab from the command line: the shape of its results, and no leftovers. Failed checks do not matter here: too
+//! little is measured, on a machine with other work.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use support::{Done, House, LONG, Running};
 
-/// Why a run cannot be had here, if so.
+/// The reason why a run is impossible here, if it is.
 fn refused(done: &Done) -> Option<String> {
     (done.code() == 3).then(|| done.errors.lines().last().unwrap_or_default().to_owned())
 }

@@ -1,11 +1,11 @@
-//! Every crate that the product is built from has a licence under which Thalweg may be given away.
-//! The list and its reasons: docs/decisions/0006-licences.md.
+//! Every crate in the product has a licence under which Thalweg may be given away. The list and its reasons:
+//! docs/decisions/0006-licences.md.
 
 use serde_json::Value;
 use spdx::{Expression, LicenseItem, LicenseReq, ParseMode};
 use std::process::Command;
 
-/// Enough by itself; of an `OR` one such side suffices, of an `AND` all sides are needed.
+/// Sufficient licences; an `OR` needs one such side, an `AND` all of them.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -24,13 +24,13 @@ const ALLOWED: &[&str] = &[
 
 fn allowed(request: &LicenseReq) -> bool {
     match &request.license {
-        // An exception (`WITH …`) only ever gives more rights than the licence before it.
+        // An exception (`WITH …`) only adds rights to the licence before it.
         LicenseItem::Spdx { id, .. } => ALLOWED.contains(&id.name),
         LicenseItem::Other { .. } => false,
     }
 }
 
-/// What is wrong with a licence, if something is.
+/// The problem with a licence, if there is one.
 fn refused(licence: Option<&str>) -> Option<String> {
     let Some(text) = licence.map(str::trim).filter(|text| !text.is_empty()) else {
         return Some("states no licence".to_owned());

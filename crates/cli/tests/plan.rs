@@ -1,4 +1,4 @@
-//! `thalweg plan`: the papers' numbers, the robot, refusals with offers, lint, plan files and what is wrong in a file.
+//! `thalweg plan`: the papers' numbers, the robot, refusals with offers, lint, plan files and errors in a file.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -18,7 +18,8 @@ fn changed(house: &House, name: &str, from: &str, to: &str) -> String {
     file.display().to_string()
 }
 
-/// Every line of the table in examples/papers: its command, the place in the document, and the number to as many digits as are printed.
+/// Every line of the table in examples/papers: its command, the place in the document, and the number with the
+/// printed digits.
 #[test]
 fn the_papers_numbers_come_out() {
     let house = House::new();
@@ -58,7 +59,7 @@ fn the_robot_fits_is_explained_written_drawn_and_compared() {
     assert_eq!(done.code(), 0, "{}", done.errors);
     let text = done.lines.join("\n");
     assert!(text.starts_with("robot fits (model bound)") && text.contains("to spare"), "{text}");
-    // What is nearest to its deadline comes first, with the step that takes most of it.
+    // Channels nearest to their deadlines come first, with the step that takes most of the time.
     let mut overview =
         done.lines.iter().skip_while(|line| !line.starts_with("deadlines, those with the least to spare")).skip(1);
     let first = overview.next().unwrap();
@@ -118,7 +119,7 @@ fn an_overloaded_robot_is_refused_with_offers() {
     );
 }
 
-/// The first offer of a refused plan, made in the file as it stands there, and planned again.
+/// The first offer of a refused plan is applied to the file as printed, and the plan fits.
 #[test]
 fn the_first_offer_taken_literally_makes_it_fit() {
     let house = House::new();
@@ -155,7 +156,7 @@ fn shown_ns(line: &str) -> Option<i64> {
     Some((us * 1e3).round() as i64)
 }
 
-/// What stands behind a transmission: bytes and bits per second.
+/// Bytes and bits per second behind a transmission.
 fn bytes_at(line: &str) -> Option<(f64, f64)> {
     let (before, rate) = line.split_once(" B at ")?;
     let mut words = rate.split_whitespace();
@@ -164,8 +165,8 @@ fn bytes_at(line: &str) -> Option<(f64, f64)> {
     Some((before.rsplit(' ').next()?.parse().ok()?, number * factor))
 }
 
-/// What `--explain` shows can be recomputed by hand: the steps add up to the bound, exactly, and what is bytes at a rate is that. Every
-/// step is explained.
+/// The output of `--explain` can be recomputed by hand. The steps add up to the bound exactly, and a transmission is
+/// its bytes at its rate. Every step is explained.
 #[test]
 fn an_explanation_adds_up() {
     let house = House::new();
@@ -217,7 +218,7 @@ fn what_would_change_and_what_differs_reads_well() {
     assert!(bound.len() == 4 && bound[2] != bound[3], "what, value, old, new: {bound:?}");
     assert_eq!(row(&done.lines, "link air radio → operator")[1..3], ["load", "2.172 Mbit/s"]);
     assert!(!done.lines.iter().any(|line| line.contains("/motors/stop")), "what stays is not shown: {:?}", done.lines);
-    // A contract that does not fit: what it needs, and what would do.
+    // A contract that does not fit: its needs, and changes that would help.
     let overloaded = example("robot-overloaded.toml");
     let done = house.run(&format!("plan {robot} --whatif {overloaded}"));
     let text = done.lines.join("\n");
@@ -248,7 +249,7 @@ fn what_would_change_and_what_differs_reads_well() {
     assert_eq!(back.map(|change| change["new"].clone()), Some(load[2].clone().into()), "{json}");
 }
 
-/// Every model of the documents plans, and a name that is none is answered with all of them.
+/// Every documented model plans, and an unknown name is answered with the list of all.
 #[test]
 fn every_model_is_documented_and_a_wrong_name_lists_them() {
     let house = House::new();

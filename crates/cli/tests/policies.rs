@@ -1,4 +1,4 @@
-//! Policies on the command line: matched, told at both ends, explained; profiles.
+//! Policies on the command line: matching, reports at both ends, explanations, profiles.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -56,7 +56,7 @@ fn partitions_keep_ports_apart_without_a_word() {
     let other = house.start("sub /a --json --partition left --partition up");
     other.json_line();
     for end in [publisher.interrupt(), subscriber.interrupt()] {
-        // A stalled machine breaks attempts to connect off, which is told.
+        // A stalled machine breaks off attempts to connect, which is reported.
         assert!(end.errors.lines().all(|line| line.contains("ended without a word")), "{}", end.errors);
     }
 }

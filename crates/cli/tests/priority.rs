@@ -1,4 +1,4 @@
-//! Priorities of live channels by the command line, between real processes, compared with what /proc and the sockets say.
+//! Priorities of live channels by the command line, between real processes, compared with /proc and the sockets.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::support;
@@ -45,14 +45,14 @@ impl Pair {
         done.errors + &done.lines.join("\n")
     }
 
-    /// A command with arguments that hold spaces.
+    /// A command whose arguments contain spaces.
     fn admin(&self, words: &[&str]) -> support::Done {
         let mut command = self.house.command("admin");
         command.args(words);
         Running::start(command).finish()
     }
 
-    /// What `get --json` says of an end.
+    /// The document of `get --json` about an end.
     fn end(&self, end: &str) -> Value {
         let got = self.run("get /publisher1 /subscriber1 --json").json();
         got["ends"].as_array().unwrap().iter().find(|e| e["end"] == end).unwrap().clone()
@@ -62,7 +62,7 @@ impl Pair {
         if end == "publisher" { self.publisher.child.id() } else { self.subscriber.child.id() }
     }
 
-    /// Octet and priority of every internet socket of a process, as the kernel says.
+    /// Octet and priority of every internet socket of a process, from the kernel.
     fn marks(&self, end: &str) -> Vec<(u8, u32)> {
         let pid = self.process(end);
         let process = pidfd_open(Pid::from_raw(pid as i32).unwrap(), PidfdFlags::empty()).unwrap();
@@ -74,7 +74,7 @@ impl Pair {
         copies.filter_map(|fd| linux::marks::read(fd.as_fd()).ok()).map(|m| (m.tos, m.priority)).collect()
     }
 
-    /// Policy, real-time priority and processors of a thread, as /proc says.
+    /// Policy, real-time priority and processors of a thread, from /proc.
     fn thread(&self, end: &str, tid: &Value) -> (u64, u64, String) {
         let folder = format!("/proc/{}/task/{}", self.process(end), tid.as_u64().expect("a thread"));
         let stat = std::fs::read_to_string(format!("{folder}/stat")).unwrap();
@@ -158,7 +158,7 @@ fn y_20_y_21_y_22_the_papers_commands_verbatim() {
     assert_eq!(done.lines[3], "fail \"send [help] for list of valid commands\"");
     assert_eq!(pair.thread("publisher", tid).0, 1);
     assert!(pair.marks("publisher").contains(&(144, 6)));
-    // As one argument, as several, and with what a shell needs quoted.
+    // As one argument, as several, and with quotes for the shell.
     for words in [
         vec!["/publisher1", "prop set /subscriber1 (sched ((policy SCHED_RR) (priority 9)))"],
         vec!["/publisher1", "prop", "set", "/subscriber1", "(sched ((policy 2) (priority 9)))"],
@@ -170,7 +170,7 @@ fn y_20_y_21_y_22_the_papers_commands_verbatim() {
         assert!(done.lines[0] == "ok" || done.lines[0].contains("\"ok\":true"), "{:?}", done.lines);
     }
     assert_ne!(pair.end("publisher")["sched"]["policy"], "rr", "-1 is back to the default");
-    // A failure exits 1 and gives the reason (YS-55).
+    // A failure exits with 1 and gives the reason (YS-55).
     let failed = pair.admin(&["/publisher1", "prop get /nobody"]);
     assert_eq!((failed.code(), failed.lines[0].as_str()), (1, "fail \"cannot find any connection to/from /nobody\""));
     let failed = pair.admin(&["/publisher1", "prop set /subscriber1 (qos ((priority URGENT)))", "--json"]);
@@ -253,7 +253,7 @@ fn what_is_wrong_is_refused_with_the_reason_and_nothing_is_half_applied() {
     assert_eq!(pair.end("publisher")["asked"]["mark"], Value::Null);
 }
 
-/// `pub` and `sub` without the right to real-time scheduling.
+/// `pub` and `sub` without the permission for real-time scheduling.
 #[test]
 fn y_16_what_the_kernel_refuses_exits_3_with_the_remedy_and_both_ends_are_as_before() {
     let house = House::new();
@@ -371,7 +371,7 @@ fn ys_53_an_end_whose_process_starts_anew_has_its_priority_again() {
     pair.publisher.signal(Signal::KILL);
     pair.publisher = pair.house.start("pub /a --port /publisher1 --rate 200");
     again(&pair, "publisher", 176);
-    // What was taken back does not come again.
+    // A setting that was taken back does not return.
     pair.done("set /publisher1 /subscriber1 class=default");
     pair.subscriber.signal(Signal::KILL);
     pair.subscriber = pair.house.start(SUBSCRIBE);
@@ -400,7 +400,7 @@ fn ys_33_a_persistent_connection_is_made_again_whoever_comes_first_and_comes_bac
     gone();
     let first = publisher();
     connected();
-    // Until it is disconnected: that lasts, too.
+    // The connection lasts until it is disconnected, and that lasts, too.
     assert_eq!(house.run("disconnect /publisher1 /subscriber1").code(), 0);
     gone();
     second.interrupt();
@@ -408,7 +408,7 @@ fn ys_33_a_persistent_connection_is_made_again_whoever_comes_first_and_comes_bac
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
     let channels = house.run("list channels --json").json();
     assert_eq!(channels["channels"], json!([]));
-    // While both are there it connects at once, and says over what.
+    // If both ports exist it connects at once, and reports the carrier.
     let told = house.run("connect --persist /publisher1 /subscriber1 --carrier tcp --json").json();
     assert_eq!((&told["connected"], &told["carrier"]), (&json!(true), &json!("tcp")));
     drop((first, second));

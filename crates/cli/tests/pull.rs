@@ -5,7 +5,7 @@ use crate::support;
 use serde_json::Value;
 use support::{Done, House, Running};
 
-/// `pub --stdin` that has published these lines, and does not end.
+/// `pub --stdin` that has published these lines, and continues.
 fn published(house: &House, options: &str, lines: std::ops::RangeInclusive<u32>) -> Running {
     let mut publish = house.start(&format!("pub /a --port /p --stdin --wait 0 {options}"));
     let last = *lines.end();
@@ -80,7 +80,7 @@ fn a_publisher_without_history_cannot_be_asked() {
     assert!(done.code() == 1 && done.errors.contains("nobody keeps samples of /a"), "{}", done.errors);
 }
 
-/// The relay has room for one publisher: who wants the other's samples kept there, and who asks for them, is told why not.
+/// The relay has room for one publisher. The other one, and a pull for its samples, get the reason.
 #[test]
 fn what_a_relay_does_not_keep_is_said_to_who_wants_it() {
     let house = House::new();
@@ -93,7 +93,7 @@ fn what_a_relay_does_not_keep_is_said_to_who_wants_it() {
     let until = std::time::Instant::now() + support::LONG;
     let told = loop {
         let done = house.run("pull /a --json");
-        // The other's are there.
+        // The samples of the other one are there.
         if done.code() == 1 && done.lines.len() == 1 && done.errors.contains("at relay:gate, samples of /p") {
             break done;
         }
@@ -130,7 +130,7 @@ fn pulling_opens_no_channel() {
     assert_eq!((&summary["sent"], &summary["published"]), (&0.into(), &3.into()), "{summary}");
 }
 
-/// Two hosts: the question goes over TCP, and both ends of its stream are marked AF11.
+/// Two hosts: the request goes over TCP, and both ends of its stream are marked AF11.
 #[test]
 fn another_host_is_asked_over_tcp() {
     let id = std::process::id();

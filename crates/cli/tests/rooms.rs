@@ -1,8 +1,8 @@
-//! Which room may use which: the arrows between the top-level modules of each crate, held against `docs/rooms.toml`.
+//! Uses between rooms: the arrows between the top-level modules of each crate, compared with `docs/rooms.toml`.
 //!
-//! An arrow that is not in the table fails the test, and so does one in the table that is gone: the table only shrinks, unless
-//! somebody adds a line to it on purpose. `THALWEG_ROOMS=write` writes the table as it is. Rooms that use each other, directly or
-//! over others, fail it in any case: arrows run one way.
+//! An arrow that is not in the table fails the test, and so does one in the table that is gone: the table only
+//! shrinks, unless a line is added on purpose. `THALWEG_ROOMS=write` writes the present arrows. Rooms that use each
+//! other, directly or over others, always fail: arrows run one way.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -18,7 +18,7 @@ const CRATES: [(&str, &str); 6] = [
     ("bench", "bench/src"),
 ];
 
-/// From a room to those that it uses.
+/// The rooms that each room uses.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -39,7 +39,7 @@ fn every_arrow_between_rooms_is_in_the_table() {
     );
 }
 
-/// `THALWEG_ROOMS=write` helps nobody here.
+/// `THALWEG_ROOMS=write` does not help here.
 #[test]
 fn no_room_is_in_a_ring() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
@@ -53,7 +53,7 @@ fn no_room_is_in_a_ring() {
     }
 }
 
-/// A test of the reader itself: it sees groups, `super`, re-exports and macros, and passes over tests.
+/// A test of the reader itself: it sees groups, `super`, re-exports and macros, and skips tests.
 #[test]
 fn uses_are_found_wherever_they_stand() {
     let rooms = ["a", "b", "c", "d", "e"].map(String::from).into();
@@ -109,7 +109,7 @@ fn reaches(arrows: &Arrows, from: &str, to: &str) -> bool {
     false
 }
 
-/// All arrows of a crate; what stands in its root (`lib.rs`, `main.rs`) belongs to no room.
+/// All arrows of a crate. Code in its root (`lib.rs`, `main.rs`) belongs to no room.
 fn arrows(folder: &Path) -> Arrows {
     let mut files = Vec::new();
     sources(folder, &mut files);
@@ -129,12 +129,12 @@ fn arrows(folder: &Path) -> Arrows {
     found
 }
 
-/// The room that a name below the crate's root belongs to.
+/// The room of a name below the crate's root.
 fn room(name: &str, rooms: &BTreeSet<String>, exports: &BTreeMap<String, String>) -> Option<String> {
     rooms.get(name).or_else(|| exports.get(name)).cloned()
 }
 
-/// Source files below a folder, but for those of tests.
+/// Source files below a folder, except those of tests.
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -157,7 +157,7 @@ fn module(folder: &Path, file: &Path) -> Vec<String> {
     parts
 }
 
-/// Names that the crate's root takes out of its rooms: `pub use port::Publisher` and the like.
+/// Names that the crate's root re-exports from its rooms: `pub use port::Publisher` and the like.
 fn exports(folder: &Path, rooms: &BTreeSet<String>) -> BTreeMap<String, String> {
     let root = ["lib.rs", "main.rs"].map(|name| folder.join(name));
     let text = std::fs::read_to_string(root.iter().find(|file| file.exists()).unwrap()).unwrap();

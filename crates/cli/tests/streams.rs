@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use support::{House, Running};
 
-/// A subscriber that is there: `list` shows its port.
+/// A subscriber whose port `list` shows.
 fn subscriber(house: &House, arguments: &str) -> Running {
     let sub = house.start(&format!("sub {arguments} --port /in"));
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.iter().any(|p| p["name"] == "/in")));
@@ -56,7 +56,7 @@ fn a_subscriber_takes_best_effort_publishers_at_once() {
     }
 }
 
-/// What somebody else published does nothing to the terminal of who looks at it.
+/// Text that a peer published has no effect on the reader's terminal.
 #[test]
 fn a_terminal_shows_what_it_would_obey() {
     let house = House::new();
@@ -191,7 +191,7 @@ fn a_file_arrives_in_blocks() {
 fn a_subscriber_takes_what_a_lossy_publisher_offers() {
     for carrier in ["udp", "mcast"] {
         let house = House::new();
-        // The subscriber is there first, so that it cannot know.
+        // The subscriber comes first, so that it cannot know the offer.
         let sub = subscriber(&house, "/lossy --count 2 --json");
         let _publish = house.start(&format!("pub /lossy --carrier {carrier} --rate 100"));
         let done = sub.finish();

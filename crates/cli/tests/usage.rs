@@ -1,4 +1,4 @@
-//! Bad arguments and files: exit codes, and what the message names.
+//! Bad arguments and files: exit codes, and the names in the message.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;

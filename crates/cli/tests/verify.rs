@@ -1,4 +1,4 @@
-//! `thalweg verify`: what runs, beside what its plan promised.
+//! `thalweg verify`: running channels beside the promises of their plan.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -51,7 +51,7 @@ cpu_receive = "20 ms"
 delay = "bound"
 "#;
 
-/// Times that a busy machine may disturb a measurement.
+/// Number of attempts: a busy machine may disturb a measurement.
 const TRIES: u32 = 5;
 
 /// A house with a plan.
@@ -73,7 +73,7 @@ fn verdicts(document: &Value) -> Value {
     channels.iter().map(|channel| (channel["topic"].as_str().unwrap().to_owned(), channel["verdict"].clone())).collect()
 }
 
-/// Measures until the verdicts are these: a busy machine may be late now and then, but not always.
+/// Measures until the verdicts are these. A busy machine may be late sometimes, but not always.
 fn until(house: &House, arguments: &str, expected: &Value) -> Done {
     let mut found = Vec::new();
     for _ in 0..TRIES {
@@ -163,7 +163,7 @@ fn a_late_channel_is_named_with_its_stage_and_both_ends_are_told() {
     assert!(errors.contains("the promise of its plan is broken: 2"), "{errors}");
 }
 
-/// Once broken is broken, whatever came after it: with its worst case, stage, when and how often; and what is now is told apart.
+/// A broken promise stays broken, with its worst case, stage, time and count. The present state is reported apart.
 #[test]
 fn what_was_broken_once_is_broken_at_the_end() {
     let (house, plan) = planned();
@@ -177,7 +177,7 @@ fn what_was_broken_once_is_broken_at_the_end() {
         };
         let is = |key: &'static str, verdict: &'static str| move |channel: &Value| channel[key] == verdict;
         until(&is("now", "kept"));
-        // Stopped until that is noticed, for much longer than the bound: what was published meanwhile comes late.
+        // Stopped until that is noticed, for much longer than the bound: samples published meanwhile come late.
         well[0].signal(rustix::process::Signal::STOP);
         until(&is("now", "at risk"));
         well[0].signal(rustix::process::Signal::CONT);
@@ -200,7 +200,7 @@ fn what_was_broken_once_is_broken_at_the_end() {
     panic!("{found}");
 }
 
-/// A time namespace is what another host is: a monotonic clock that began at another time.
+/// A time namespace stands for another host: its monotonic clock began at another time.
 #[test]
 fn between_two_clocks_a_figure_is_known_within_what_is_said() {
     let (house, plan) = planned();

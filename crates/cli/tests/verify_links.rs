@@ -1,4 +1,5 @@
-//! `thalweg verify` finds the link that is not as its contract says: three hosts, two links of the lab's, 5 ms injected on one.
+//! `thalweg verify` finds the link that differs from its contract: three hosts, two links of the lab, 5 ms injected
+//! on one.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -10,9 +11,9 @@ use std::process::Command;
 use std::time::Duration;
 use support::{House, Running};
 
-/// What is injected on the arm's link, in both directions.
+/// Delay injected on the arm's link, in both directions.
 const INJECTED: Duration = Duration::from_millis(5);
-/// Times that a busy machine may make other channels late, too.
+/// Number of attempts: a busy machine may make other channels late, too.
 const TRIES: u32 = 8;
 
 /// A channel: its topic, the hosts of its publisher and subscriber (0: base, 1: arm, 2: head), and its carrier.
@@ -20,7 +21,7 @@ const CHANNELS: [(&str, usize, usize, &str); 4] =
     [("joints", 1, 0, "tcp"), ("commands", 0, 1, "udp"), ("gaze", 2, 0, "udp"), ("look", 0, 2, "tcp")];
 const HOSTS: [&str; 3] = ["base", "arm", "head"];
 
-/// Bounds of about 4 ms: less than what is injected, and more than a real-time thread waits.
+/// Bounds of about 4 ms: less than the injected delay, and more than the wait of a real-time thread.
 fn contract() -> String {
     let mut text = "[system]\nname = \"robot\"\n[placement]\ndelay = \"bound\"\n".to_owned();
     for host in HOSTS {
@@ -80,7 +81,7 @@ impl Robot {
         Ok(Self { house: House::new(), hosts, _links: links, _lab: lab })
     }
 
-    /// A command on a host, which knows all nodes by a file.
+    /// A command on a host, which finds all nodes by a file.
     fn command(&self, host: usize, arguments: &str) -> Command {
         let file = self.house.path("nodes.toml");
         let inner = self.house.command(&format!("{arguments} --discovery static:{}", file.display()));

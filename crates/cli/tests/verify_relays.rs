@@ -1,11 +1,13 @@
-//! `thalweg verify` over a relay: the whole route has its bound, and what is late is blamed on the right side of the relay.
+//! `thalweg verify` over a relay: the bound applies to the whole route, and a delay is blamed on the right side of
+//! the relay.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
 use serde_json::{Value, json};
 use support::{House, Running};
 
-/// The proxy has to be between: neither end may have it. Bounds of about 100 ms, so that a busy machine keeps them nearly always.
+/// The proxy has to be between: it cannot be at either end. Bounds of about 100 ms, which a busy machine nearly
+/// always keeps.
 const CONTRACT: &str = r#"
 [system]
 name = "row"
@@ -45,10 +47,10 @@ delay = "bound"
 cpu_proxy = "30 ms"
 "#;
 
-/// Times that a busy machine may disturb a measurement.
+/// Number of attempts: a busy machine may disturb a measurement.
 const TRIES: u32 = 8;
 
-/// A camera, a relay and a desk; frames are held up where they arrive.
+/// A camera, a relay and a desk; frames are delayed on arrival.
 fn start(house: &House, relay: &str, desk: &str) -> [Running; 3] {
     let parts = [
         house.start(&format!("relay --name gate {relay}")),
@@ -72,7 +74,7 @@ fn plan(house: &House) -> String {
     plan.display().to_string()
 }
 
-/// Measures until what is found fits.
+/// Measures until the result fits.
 fn until(house: &House, plan: &str, fits: impl Fn(&Value, i32) -> bool) -> Value {
     let mut found = Value::Null;
     for _ in 0..TRIES {
@@ -106,7 +108,7 @@ fn a_route_over_a_relay_keeps_the_bound_of_the_whole() {
     }
     let sum: f64 = stages.values().map(|us| us.as_f64().unwrap()).sum();
     assert!((sum - channel["worst_us"].as_f64().unwrap()).abs() < 1.0, "{found}");
-    // Without its relay it is another way than the one that was planned.
+    // Without its relay the route differs from the planned one.
     drop(relay);
     let found = until(&house, &plan, |found, _| found["channels"][0]["now"] == "at risk");
     let because = found["channels"][0]["because"].as_str().unwrap();

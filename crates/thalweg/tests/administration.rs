@@ -86,7 +86,7 @@ fn y_22_ys_11_ys_20_packets_are_marked_and_the_answer_has_yarps_shape() {
         let shape = format!("(qos ((tos {tos})))");
         assert!(got.starts_with("(sched ((tid ") && got.ends_with(&shape), "{text}: {got}");
     }
-    // YS-14: the other end's answers carry what was set there.
+    // YS-14: the answers of the other end carry the mark that was set there.
     assert_eq!(pair.done("/in", "prop set /out (qos ((priority HIGH)))"), "ok");
     assert_eq!(find(&pair.done("/in", "prop get /out"), &["qos", "tos"]), Value::Int(144));
     assert_eq!(find(&pair.done("/out", "prop get /in"), &["qos", "tos"]), Value::Int(0));
@@ -193,7 +193,7 @@ fn ys_03_ys_15_properties_are_kept() {
     pair.done("/out", "prop set /in (qos ((priority HIGH)))");
     assert_eq!(pair.done("/out", "prop get colour"), "(red green)");
     assert_eq!(pair.done("/out", "prop get"), "(/in (qos ((priority HIGH)))) (colour (red green))");
-    // Where a port is named, a group that is none is a slip and no property.
+    // After a port's name, an unknown group is a mistake and not a property.
     for text in ["prop set /in (qoz ((priority HIGH)))", "prop set /out (qoz 3)"] {
         assert_eq!(pair.refused("/out", text), "fail \"(qoz …): groups are sched, qos and process\"", "{text}");
     }
@@ -298,7 +298,7 @@ fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
     let part = |role: &str, at: &str| format!("{role} file={} listen={at}:7400", file.display());
     let publisher = || Agent::start_by(&world, &part("publisher topic=/a name=/out ports=3", A), &hosts.in_a());
     let subscriber = || Agent::start_by(&world, &part("subscriber topic=/b name=/in", B), &hosts.in_b());
-    // Only the publisher's host is told, before there is a subscriber: that host's run directory is another's.
+    // Only the publisher's host is told, before a subscriber exists; that host has a run directory of its own.
     let mut first = publisher();
     for to in ["/out0,/in", "/out1,/in"] {
         let kept = first.ask(&format!("keep to={to}"));
@@ -313,7 +313,7 @@ fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
     let mut first = publisher();
     first.connected(2);
     second.connected(2);
-    // Said to the publisher's port, its own node forgets the connection, too: it reminds nobody any more.
+    // When the publisher's port is told, its own node forgets the connection, too, and no longer reminds others.
     let deleted = first.ask("command port=/out0 text=del+/in");
     assert_eq!(deleted["ok"], true, "{deleted}");
     second.finish();

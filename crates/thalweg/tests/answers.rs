@@ -18,7 +18,7 @@ fn nodes(realm: &str) -> (Node, Node) {
     (open("asking"), open("answering"))
 }
 
-/// The connections that two nodes of this process have between ports of theirs, by the flows' local and remote ends.
+/// The connections between ports of two nodes of this process, by the local and remote ends of the flows.
 fn connections(of: &[&Node]) -> usize {
     let own: BTreeSet<u16> = of.iter().flat_map(|n| n.nodes()).flat_map(|d| d.addresses).map(|a| a.port()).collect();
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
@@ -36,7 +36,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A port that hands on what it hears.
+/// A port that passes on its samples.
 fn hearing(node: &Node, topic: &str) -> (Subscriber<Raw>, mpsc::Receiver<(u64, Vec<u8>)>) {
     let (tell, told) = mpsc::channel();
     let port = node.subscriber::<Raw>(topic).carriers(["tcp"]);
@@ -166,7 +166,7 @@ fn either_end_may_leave_and_come_back() {
         drop(server); // and with it the answering port
         until("both channels are gone", || questions.connected() == 0 && answers.connected() == 0);
     }
-    // The answers' port alone leaves: questions still arrive.
+    // Only the port of the answers leaves: questions still arrive.
     let with = b.publisher::<Raw>("/answers").carriers(["tcp"]).open().unwrap();
     let (heard, hears) = mpsc::channel();
     let port = b.subscriber::<Raw>("/questions").carriers(["tcp"]).answering_with(&with);

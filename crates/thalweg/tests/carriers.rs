@@ -1,4 +1,4 @@
-//! Every carrier keeps the contract: the conformance suite, instantiated.
+//! The conformance suite for every carrier.
 #![allow(clippy::unwrap_used)] // the makers below are tests, too
 
 use std::io::{self, IoSlice};
@@ -181,13 +181,13 @@ fn group(v6: bool) -> SocketAddr {
     (Ipv4Addr::new(239, 192, high, low), port).into()
 }
 
-/// Why an address can't be used here.
+/// The reason why an address cannot be used here.
 fn missing(ip: IpAddr) -> Option<String> {
     UdpSocket::bind((ip, 0)).err().map(|e| format!("{ip}: {e}"))
 }
 
-/// Why there is no multicast on the loopback interface here, asked without our own halves. Linux delivers IPv6 groups
-/// on it only where somebody ran `ip -6 route add local ff00::/8 dev lo table local` (in a namespace of its own).
+/// The reason why there is no multicast on the loopback interface here, found without our own halves. Linux delivers
+/// IPv6 groups on it only after `ip -6 route add local ff00::/8 dev lo table local` (in a namespace of its own).
 fn no_multicast(v6: bool) -> Option<String> {
     let group = group(v6);
     let attempt = || {

@@ -14,7 +14,7 @@ fn node(realm: &str, name: &str) -> Node {
     Node::with_settings(Settings { name: name.to_owned(), realm, ..Settings::default() }).unwrap()
 }
 
-/// What `carrier` needs of QoS.
+/// The reliability that `carrier` can offer.
 fn reliability(carrier: &str) -> qos::Reliability {
     if matches!(carrier, "udp" | "mcast") { qos::Reliability::BestEffort } else { qos::Reliability::Reliable }
 }
@@ -231,8 +231,8 @@ fn a_plain_value_is_written_in_place() {
     assert_eq!(*subscriber.wait(LONG).unwrap(), [1.0, 2.0, 3.0, 4.0]);
 }
 
-/// A publisher with the given queue and a subscriber whose callback does not return until it is told to: the tcp
-/// connection fills up.
+/// A publisher with the given queue, and a subscriber whose callback blocks until it is released: the tcp connection
+/// fills up.
 static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 fn blocked_channel(
     queue: qos::Queue,
@@ -254,8 +254,8 @@ fn blocked_channel(
     (a, b, publisher, subscriber, go)
 }
 
-/// Publishes until samples find no room and stay without, as the kernel's buffers are full, too; gives what the last call
-/// said and how long it took.
+/// Publishes until samples find no room for some time, since the kernel's buffers are full, too. Returns the result
+/// of the last call and its duration.
 fn fill(publisher: &mut thalweg::Publisher<Raw>) -> (thalweg::Published, Duration) {
     let message = vec![0; 200_000];
     let mut without_room = 0;

@@ -1,5 +1,5 @@
-//! What a sample costs in the steady state, counted: no allocation, no wait on a lock, one system call per sample and
-//! channel on the sender, one per sample on a receiving thread that serves one socket.
+//! The cost of a sample in the steady state, counted: no allocation, no wait for a lock, one system call per sample
+//! and channel on the sender, one per sample on a receiving thread that serves one socket.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -38,7 +38,7 @@ fn a_sample_allocates_nothing_and_waits_for_no_lock() {
             for (subscriber, before) in subscribers.iter_mut().zip(before) {
                 subscriber.ask(&format!("until last={} ms=2000", number(&published, "last")));
                 let report = subscriber.ask("report");
-                // How many arrive is not judged: on a loaded machine keep-last may drop.
+                // The number of arrivals is not judged: on a loaded machine keep-last may drop.
                 assert!(number(&report, "received") > 0.0, "{report}");
                 assert_eq!(number(&report, "allocations"), 0.0, "{carrier}, {size} B: {report}");
                 assert_eq!(number(&subscriber.ask("status"), "waits"), before, "{carrier}, {size} B");
@@ -80,9 +80,9 @@ fn a_sample_within_one_process_allocates_nothing() {
         };
         publish(100, true);
         account.reset();
-        // Publisher and callback's thread share one lock, the mailbox's, for the instant in which a sample is put in or
-        // taken out. Who publishes while the thread takes the sample before may meet it there: a late thread's doing, so
-        // those waits are told. In step none may be left: the callback's thread touches no lock to find nothing.
+        // Publisher and callback thread share one lock, the mailbox's, for the moment in which a sample is put in or
+        // taken out. A publisher may meet it while a late thread takes the sample before, so those waits are only
+        // printed. In step there must be none: the callback thread touches no lock when the mailbox is empty.
         let (_, met) = publish(2000, false);
         let (allocations, waits) = publish(2000, true);
         let report = account.report();
@@ -99,7 +99,7 @@ fn a_sample_within_one_process_allocates_nothing() {
     }
 }
 
-/// A sample that is kept is shared with the history: no copy of its own, also where sizes vary.
+/// A kept sample is shared with the history: it is not copied, even if sizes vary.
 #[test]
 fn a_sample_that_is_kept_for_pulling_allocates_nothing() {
     use thalweg::codec::Raw;
@@ -124,8 +124,8 @@ fn a_sample_that_is_kept_for_pulling_allocates_nothing() {
     }
 }
 
-/// Who only asks is told of, and that is all: with it, publishing makes no system call, as with nobody, allocates nothing and
-/// waits for nothing.
+/// A port that only pulls is announced, and costs nothing else. With it, publishing makes no system call, allocates
+/// nothing and waits for nothing, as without a subscriber.
 #[test]
 fn a_subscriber_that_only_asks_costs_nothing_until_it_does() {
     use thalweg::codec::Raw;
@@ -134,7 +134,7 @@ fn a_subscriber_that_only_asks_costs_nothing_until_it_does() {
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a history=64");
     let settings = Settings { realm: world.realm().into(), name: "asks".into(), ..Settings::default() };
-    // Of the publisher's world, whose run directory is another process's.
+    // From the publisher's world; the run directory is another process's.
     let address = publisher.ask("status")["addresses"][0].as_str().unwrap().to_owned();
     let file = world.dir().join("nodes.toml");
     std::fs::write(&file, format!("[[node]]\naddress = \"{address}\"\n")).unwrap();
@@ -156,8 +156,8 @@ fn a_subscriber_that_only_asks_costs_nothing_until_it_does() {
     assert_eq!(asks.pull(Query::Last(100), world::LONG).unwrap().count(), 64);
 }
 
-/// While a channel has a thread of its own every sample goes over it: one wake-up on the publishing thread, one send and
-/// one wait on the other, nothing allocated on either.
+/// While a channel has a thread of its own every sample is handed over to it: one wake-up on the publishing thread,
+/// one send and one wait on the other, no allocation on either.
 #[test]
 fn a_sample_that_is_handed_over_costs_a_wake_up_and_allocates_nothing() {
     let _alone = world::alone();
@@ -189,8 +189,9 @@ fn a_sample_that_is_handed_over_costs_a_wake_up_and_allocates_nothing() {
         assert!(wakes <= SAMPLES + 5 && sum(&called, &["sendto", "sendmsg"]).0 == 0, "{called:?}");
         let sends = sum(&sent, &["sendto", "sendmsg"]).0;
         let (waits, at_once) = sum(&sent, &["futex"]);
-        // Keep-last drops what a traced thread is too late for; on a stream those that wait meanwhile leave in one call, so that
-        // there a send is counted against the times that the thread slept: on a busy machine a tenth of the samples left so.
+        // Keep-last drops samples when a traced thread is late. On a stream, samples that wait meanwhile leave in one
+        // call, so sends are compared with the number of times that the thread slept: on a busy machine a tenth of
+        // the samples left so.
         let dropped = number(&published, "dropped") as u64;
         let least = if carrier == "tcp" { (waits - at_once).saturating_sub(5).max(SAMPLES / 2) } else { SAMPLES };
         assert!((least..=SAMPLES).contains(&(sends + dropped)), "{dropped} dropped: {sent:?}");
@@ -213,7 +214,7 @@ fn one_system_call_per_sample_and_channel() {
             threads.push(number(&subscriber.ask("report"), "thread") as i64);
             subscriber.ask("reset");
         }
-        // The publishing thread is the one that plays the part.
+        // The publishing thread is the main thread of the part.
         let sender = number(&publisher.ask("status"), "thread") as i64;
         let (sending, receiving) = match (Strace::attach(sender), Strace::attach(threads[0])) {
             (Ok(sending), Ok(receiving)) => (sending, receiving),
@@ -227,7 +228,8 @@ fn one_system_call_per_sample_and_channel() {
             "counted",
             format!("{carrier}, {SAMPLES} samples to 2 channels: sender {sent:?}; receiving thread {received:?}"),
         );
-        // A traced thread of a loaded machine may fall behind by more than the queue holds: how many came is not judged.
+        // A traced thread of a loaded machine may fall behind by more than the queue holds: the number of arrivals is
+        // not judged.
         assert!(number(&report, "received") > 0.0, "{report}");
         let sends = sum(&sent, &["sendto", "sendmsg", "write", "futex"]).0;
         // Shared memory: one wake-up for all channels. Answers of the part itself are a few writes.
@@ -235,7 +237,7 @@ fn one_system_call_per_sample_and_channel() {
         assert!(sends <= expected + 5, "{carrier}: {sends} calls to send, not {expected}: {sent:?}");
         let quiet = ["sendto", "sendmsg", "write", "futex", "clock_nanosleep", "read", "restart_syscall"];
         let others: u64 = sent.iter().filter(|(name, _)| !quiet.contains(&name.as_str())).map(|(_, n)| n.0).sum();
-        // Where the machine is busy a sample may have to wait: then the thread that sends those starts, once.
+        // On a busy machine a sample may have to wait. Then the thread that sends waiting samples starts, once.
         let starts = sum(&sent, &["clone3"]).0;
         assert!(starts <= 1 && others <= 5 + 15 * starts, "{carrier}: other calls on the publishing thread: {sent:?}");
         let all: u64 = received.values().map(|n| n.0).sum();
@@ -244,7 +246,8 @@ fn one_system_call_per_sample_and_channel() {
     }
 }
 
-/// What waits for a stream leaves together: the subscriber is stopped until its connection is full and 10,000 samples wait.
+/// Samples that wait for a stream leave together: the subscriber is stopped until its connection is full and 10,000
+/// samples wait.
 #[test]
 fn ten_thousand_samples_that_wait_leave_in_few_system_calls() {
     let _alone = world::alone();
@@ -276,33 +279,34 @@ fn ten_thousand_samples_that_wait_leave_in_few_system_calls() {
     assert!(all <= WAITING / 50, "{all} calls for {WAITING} samples that waited: {calls:?}");
 }
 
-/// Who publishes in a loop makes few calls, and nothing waits longer than the loop goes on; alone a sample is one call
+/// Publishing in a loop makes few calls, and no sample waits longer than the loop lasts. A single sample is one call
 /// (`one_system_call_per_sample_and_channel`).
 #[test]
 fn a_publisher_that_outruns_its_calls_makes_few() {
     makes_few_calls("publisher topic=/a", "subscriber topic=/a carriers=tcp", (1, 10));
 }
-/// Most samples of its loop are no calls at all.
+/// Most samples of the loop make no call at all.
 #[test]
 fn a_publisher_of_a_scaled_channel_that_outruns_its_calls_makes_few() {
     makes_few_calls("publisher topic=/a", "subscriber topic=/a carriers=tcp every=10", (10, 8));
 }
-/// The calls of each port stand between two samples of the other.
+/// The calls of each port fall between two samples of the other.
 #[test]
 fn two_ports_published_in_turn_in_a_loop_make_few_calls() {
     makes_few_calls("publisher topic=/t ports=2", "subscriber topic=/t ports=2 carriers=tcp", (1, 8));
 }
 
-/// Over reliable datagrams, too, where many of them have one number.
+/// Over reliable datagrams, too, where many samples have one number.
 #[test]
 fn a_publisher_of_reliable_datagrams_that_outruns_its_calls_makes_few() {
     makes_few_calls("publisher topic=/a block=1000", "subscriber topic=/a carriers=udp reliable=1", (1, 8));
 }
 
-/// Runs until one makes few calls.
+/// Attempts until one makes few calls.
 const RUNS: usize = 6;
 
-/// Where packets have 1500 bytes, those of one length leave and come many in a call: samples that each fill one, and fragments.
+/// With packets of 1500 bytes, datagrams of one length leave and arrive many in a call: samples that each fill one,
+/// and fragments.
 #[test]
 fn datagrams_of_one_length_cost_few_calls_at_both_ends() {
     let _alone = world::alone();
@@ -321,10 +325,10 @@ fn datagrams_of_one_length_cost_few_calls_at_both_ends() {
     let subscriber = part("subscriber carriers=udp reliable=1", &at[1]);
     let mut subscriber = Agent::start_by(&world, &subscriber, &hosts.in_b());
     publisher.connected(1);
-    // As in `makes_few_calls`: a run with many says nothing, and is made again.
+    // As in `makes_few_calls`: a run with many calls proves nothing, and is repeated.
     for (size, count, datagrams) in [(1400, 20_000, 20_000), (65_536, 400, 400 * 46)] {
         let few_at_last = (0..RUNS).any(|_| {
-            // What waits for the window is another thread's, which is there then.
+            // Another thread sends samples that wait for the window; it exists by then.
             let last = number(&publisher.ask(&format!("publish count={count} hz=1000000000 size={size}")), "last");
             subscriber.ask(&format!("until last={last} ms=10000"));
             let receives = number(&subscriber.ask("report"), "thread") as i64;
@@ -357,10 +361,11 @@ fn datagrams_of_one_length_cost_few_calls_at_both_ends() {
     }
 }
 
-/// Of the samples that are taken, one in `few` costs a call. Interruptions end gathering; where they end it before it paid, some in a
-/// row, it begins again only after up to 65,536 samples. And strace stops the thread twice at each call: two ports, 15 runs at loads of 0,
-/// 2 and 4 threads, made 4 to 35 thousand calls as perf counts them, 2 to 92 thousand as strace does. So a run with many says nothing and is
-/// made again; where no samples gather, no run makes few.
+/// Of the taken samples, one in `few` costs a call. Interruptions end gathering. If they end it several times before
+/// it paid off, it starts again only after up to 65,536 samples. Besides, strace stops the thread twice at each call:
+/// two ports, 15 runs at loads of 0, 2 and 4 threads, made 4 to 35 thousand calls counted by perf, and 2 to 92
+/// thousand counted by strace. So a run with many calls proves nothing and is repeated; without gathering, no run
+/// makes few.
 fn makes_few_calls(publisher: &str, subscriber: &str, (every, few): (u64, u64)) {
     let _alone = world::alone();
     const SAMPLES: u64 = 200_000;
@@ -393,8 +398,8 @@ fn makes_few_calls(publisher: &str, subscriber: &str, (every, few): (u64, u64)) 
     assert!(few_at_last, "more than {most} calls in each of {RUNS} runs");
 }
 
-/// Reliable datagrams: what is kept for repetition costs no allocation, no wait and no call, and what is acknowledged is
-/// acknowledged many at a time.
+/// Reliable datagrams: keeping them for retransmission costs no allocation, no wait and no call, and one
+/// acknowledgement covers many.
 #[test]
 fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
     let _alone = world::alone();
@@ -404,7 +409,7 @@ fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
         let (mut publisher, mut subscribers) = pair(&world, &format!("{carrier} reliable=1"), 1);
         let subscriber = &mut subscribers[0];
         publisher.ask("publish count=500 hz=1000");
-        // As many samples are unacknowledged at once as never afterwards: each needs a buffer of its own.
+        // More samples are unacknowledged here than ever afterwards; each needs a buffer of its own.
         let warm = number(&publisher.ask("publish count=200 hz=100000"), "last");
         subscriber.ask(&format!("until last={warm} ms=2000"));
         subscriber.ask("reset");
@@ -434,7 +439,8 @@ fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
         );
         let sends = sum(&sent, &["sendto", "sendmsg", "write"]).0;
         assert!(sends <= SAMPLES + SAMPLES / 50 + 5, "{carrier}: {sends} calls to send: {sent:?}");
-        // Traced, a call to send takes so long that its own acknowledgement may come in, and wait for the lock, before it is over.
+        // A traced send takes so long that its own acknowledgement may arrive, and wait for the lock, before it
+        // returns.
         let waited_for = sum(&sent, &["futex"]).0;
         assert!(waited_for as f64 <= acknowledged + 5.0, "{carrier}: {waited_for} locks handed over: {sent:?}");
         assert!(
@@ -473,7 +479,7 @@ fn a_shared_reader_waits_once_per_wake_up_and_receives_once_per_sample() {
         let fewest = if carrier == "tcp" { 4 * ROUNDS * 9 / 10 } else { 4 * ROUNDS };
         assert!((fewest..=4 * ROUNDS).contains(&receives), "{calls:?}");
         assert!(waits <= receives + 10, "{calls:?}");
-        // The test's own account has a lock, and somebody who looks into it.
+        // The test's own account has a lock, and a reader.
         let all: u64 = calls.iter().filter(|(name, _)| *name != "futex").map(|(_, n)| n.0).sum();
         assert!(all <= waits + receives + 5, "other calls: {calls:?}");
     }
@@ -487,12 +493,13 @@ fn thread_named(pid: u32, name: &str) -> Option<i64> {
     tasks.filter(is).find_map(|task| task.file_name().to_str().and_then(|n| n.parse().ok()))
 }
 
-/// A thread that was held up publishes what is late in a loop, so that its channels gather, each for its first time: also those that have
-/// joined since.
+/// A thread that was held up publishes late samples in a loop. Its channels gather, each for the first time,
+/// including those that have joined since.
 #[test]
 fn samples_that_are_late_allocate_nothing() {
     let _alone = world::alone();
-    // What is under way over reliable udp is noted in a list that grows to the longest it ever was: 4 to 16,384 in 12 steps.
+    // Datagrams under way over reliable udp are recorded in a list that grows to its longest length: 4 to 16,384 in
+    // 12 steps.
     for (carrier, most) in [("tcp", 0.0), ("udp", 12.0)] {
         let world = World::new();
         let mut publisher = Agent::start(&world, "publisher topic=/a");

@@ -1,5 +1,5 @@
-//! `docs/data-path.md` against what happens: one sample is published, the steps it takes are recorded, and each section's
-//! table must name them in this order, on these threads, with these allocations.
+//! `docs/data-path.md` against reality: one sample is published, its steps are recorded, and each section's table
+//! must name them in this order, on these threads, with these allocations.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Set in the process that records.
 const ALONE: &str = "THALWEG_TEST_CHILD";
 
-/// A step of a table: number and verb, the letter of its thread, and whether it says that nothing is allocated.
+/// A step of a table: number and verb, the letter of its thread, and the claim that it allocates nothing.
 #[derive(Debug, PartialEq)]
 struct Said {
     verb: String,
@@ -20,7 +20,7 @@ struct Said {
     allocates: bool,
 }
 
-/// The steps of the section with this heading that do happen (thread "–": does not).
+/// The steps that happen in the section with this heading (thread "–": does not happen).
 fn page(heading: &str) -> Vec<Said> {
     let page = include_str!("../../../docs/data-path.md");
     let section =
@@ -70,7 +70,7 @@ impl Way {
     }
 }
 
-/// Publishes samples until all is warm, then records the steps of one more.
+/// Publishes samples until everything is warm, then records the steps of one more.
 fn record(carrier: &str, on_publisher: bool) -> Vec<Taken> {
     let mut way = Way::open(carrier, on_publisher, Around::default());
     for _ in 0..50 {
@@ -86,14 +86,15 @@ fn record(carrier: &str, on_publisher: bool) -> Vec<Taken> {
     steps
 }
 
-/// As [`record`], of a sample that has to wait behind another one, over a carrier that takes one in 20 ms.
+/// Records as [`record`] does, for a sample that waits behind another one, over a carrier that takes one in 20 ms.
 fn record_queued(carrier: &str) -> Vec<Taken> {
     let fault = Some("rate=38.4kbit/s".parse().unwrap());
     let mut way = Way::open(carrier, false, Around { fault, ..Around::default() });
-    // More wait at once than later on: the pool has its size from here.
+    // More samples wait here than later: the pool has its size from now on.
     let _: Vec<Published> = (0..6).map(|_| way.publish()).collect();
     (0..6).for_each(|_| way.arrived());
-    // The first finds no room, so that the sender thread has the send right: the second waits. A third would leave with it.
+    // The first sample finds no room, so the sender thread has the send right and the second one waits. A third would
+    // leave with it.
     let mut two = |steps: usize| {
         way.publish();
         trace::start(steps, linux::allocations::count);
@@ -101,13 +102,13 @@ fn record_queued(carrier: &str) -> Vec<Taken> {
         (0..2).for_each(|_| way.arrived());
         (waits, trace::stop())
     };
-    // A pause of this very thread lets the carrier be free again: another try.
+    // A pause of this thread lets the carrier become free again; then another attempt is made.
     let tries = (0..100).map(|_| two(4096));
     let queued = |steps: &[Taken]| steps.iter().any(|s| s.step == Step::Push);
     let steps = tries.filter(|(waits, steps)| *waits && queued(steps)).map(|(_, steps)| steps).next();
     let steps = steps.expect("a sample that has to wait");
-    // The first one's steps on the other threads come in between; those of the second are the last ones. The sender
-    // thread tries again and again: its first try is like all of them.
+    // Steps of the first sample on other threads come in between; those of the second are the last ones. The sender
+    // thread tries again and again: all its attempts are alike.
     let last = |step: Step| steps.iter().rposition(|s| s.step == step).unwrap();
     let own = steps.iter().filter(|s| letter(&s.thread) == 'P');
     let sending = &steps[last(Step::Next)..];
@@ -146,7 +147,7 @@ fn compare(heading: &str, carrier: &str, happened: &[Taken]) {
     }
 }
 
-/// In a process of its own: the recorder, and the count of waits, are the process's.
+/// In a process of its own: the recorder and the count of waits are global to the process.
 #[test]
 fn the_page_says_what_happens() {
     let mut alone = std::process::Command::new(std::env::current_exe().unwrap());

@@ -1,4 +1,4 @@
-//! What a directory says that its documents weigh is what they take: by this their limits bind.
+//! The weight of documents in a directory is the memory that they take: its limits rely on it.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use serde_json::{Value, json};
@@ -6,16 +6,16 @@ use thalweg::codec::Schema;
 use thalweg::control::directory::{Applied, Directory};
 use thalweg::control::{Document, Event, Origin};
 
-/// Bytes that this thread holds, with what malloc(3) adds to each piece: 8 bytes, and up to the next 16.
+/// Bytes that this thread holds, with malloc(3)'s overhead for each piece: 8 bytes, rounded up to the next 16.
 fn held() -> i64 {
     let (pieces, bytes) = linux::allocations::held();
     bytes + 16 * pieces
 }
 
-/// Makes a port, told as it would be, another one.
+/// Makes another port of an announced one.
 type Change = dyn Fn(usize, &mut Value);
 
-/// A node of these ports, as it comes over a link.
+/// A node with these ports, as it arrives over a link.
 fn document(node: usize, ports: usize, change: &Change) -> Document {
     let port = |number: usize| {
         let mut port = json!({

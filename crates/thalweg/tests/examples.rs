@@ -1,4 +1,4 @@
-//! The examples do what they say, as separate processes.
+//! The examples do what they promise, as separate processes.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;

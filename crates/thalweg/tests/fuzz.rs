@@ -1,7 +1,7 @@
-//! The bodies of all fuzz targets under the stable compiler: the stored corpus (`fuzz/seeds`), then random bytes, and examples
-//! with random changes, for THALWEG_FUZZ_SECONDS each (default 2). It follows no coverage as cargo-fuzz does; it finds what is
-//! shallow, and what was found before.
-//! The numbers come from a fixed seed, so a failure comes again; it prints the input in hexadecimal.
+//! The bodies of all fuzz targets under the stable compiler: the stored corpus (`fuzz/seeds`), then random bytes, and
+//! examples with random changes, for THALWEG_FUZZ_SECONDS each (default 2). Coverage is not followed, unlike in
+//! cargo-fuzz, so it finds shallow bugs and earlier ones. The numbers come from a fixed seed, so a failure repeats;
+//! it prints the input in hexadecimal.
 
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// A few changes of an example: bytes replaced, cut out, put in, doubled.
+/// A few changes of an example: bytes replaced, removed, inserted, doubled.
 fn changed(example: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = example.to_vec();
     for _ in 0..random.below(6) {
@@ -52,7 +52,7 @@ fn all() -> Vec<(&'static str, fuzz::Body, Vec<Vec<u8>>)> {
     all
 }
 
-/// What cargo-fuzz found for a target, by file name.
+/// Findings of cargo-fuzz for a target, by file name.
 fn stored(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -152,11 +152,11 @@ fn contract() {
 fn planner() {
     run("planner");
 }
-/// A corpus that nobody replays, or that is gone, shows here.
+/// Detects a corpus that is not replayed, or is gone.
 #[test]
 fn every_body_but_the_planner_has_a_stored_corpus() {
     let names: Vec<&str> = all().into_iter().map(|(name, ..)| name).collect();
-    // The planner's inputs are seeds of a generator: what it found is no better than the next number.
+    // The planner's inputs are seeds of a generator: a stored one is no better than the next number.
     assert!(names.iter().all(|name| *name == "planner" || !stored(name).is_empty()), "one of {names:?} has none");
 }
 #[test]

@@ -1,5 +1,5 @@
-//! Whoever speaks nonsense to a node, or lies to it, harms nobody: the channel or connection is dropped with a named
-//! reason, memory stays within limits, and other channels go on.
+//! A peer that sends malformed data, or lies, harms nobody: its channel or connection is dropped with a named reason,
+//! memory stays within limits, and other channels continue.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -14,7 +14,7 @@ use world::agent::{Agent, number};
 use world::fake::{Fake, acceptance, batch, fragment, frame, header};
 use world::{World, eventually, figure};
 
-/// A publisher and a subscriber of `/good`, which has to go on, and the subscriber of `/a` that is lied to.
+/// A publisher and a subscriber of `/good`, which must continue, and the subscriber of `/a` that is lied to.
 struct Victims {
     publisher: Agent,
     good: Agent,
@@ -31,7 +31,7 @@ impl Victims {
         Self { publisher, good, rss }
     }
 
-    /// Publishes during `attack` and checks that nothing of it was felt.
+    /// Publishes during `attack`, and checks that it had no effect.
     fn during(&mut self, attack: impl FnOnce()) {
         self.good.ask("reset");
         self.publisher.tell("publish count=1500");
@@ -47,7 +47,7 @@ impl Victims {
     }
 }
 
-/// Nonsense of several kinds, the same in every run.
+/// Malformed data of several kinds, the same in every run.
 fn nonsense() -> Vec<Vec<u8>> {
     let mut state = 7u64;
     let mut random = move |length: usize| -> Vec<u8> {
@@ -121,7 +121,7 @@ fn connections_that_say_nothing_are_few_and_end() {
             stream.set_nonblocking(true).unwrap();
             streams.push(stream);
         }
-        // The oldest beyond the limit of one address give way as soon as newer ones are seen.
+        // The oldest streams beyond the limit of one address give way as soon as newer ones arrive.
         eventually(Duration::from_secs(1), || (open(&mut streams) <= 16).then_some(()));
         kept = streams.len();
     });
@@ -164,7 +164,7 @@ fn a_lying_tcp_publisher_ends_its_own_channel_only() {
             });
             assert!(told.is_some(), "no event says {reason}: {}", lied_to.ask("status")["events"]);
         }
-        // Answers that are none.
+        // Malformed answers.
         for bytes in [&b"\xff\xff\xff\xffx"[..], b"\x04\x00\x00\x00null", b"\x00\x00"] {
             let (mut stream, _) = fake.asked();
             stream.write_all(bytes).unwrap();
@@ -211,7 +211,7 @@ fn hostile_datagrams_are_dropped_and_bounded() {
     bounded(&mut lied_to, before);
 }
 
-/// Of a batch all is delivered or nothing, and a wrong one does not count as having come.
+/// A batch is delivered whole or not at all, and a malformed one does not count as received.
 #[test]
 fn a_batch_with_something_wrong_in_it_is_dropped_whole() {
     let _alone = world::alone();
@@ -239,7 +239,7 @@ fn a_batch_with_something_wrong_in_it_is_dropped_whole() {
     for wrong in wrong {
         socket.send(&batch(&[frame(message(1)), frame(wrong)])).unwrap();
     }
-    // Behind the second one with a short header, of a message of 4 bytes, or 5 where there are 4.
+    // Behind the second frame with a short header, of a message of 4 bytes, or 5 where there are 4.
     let short = |length| [&[length, 0, 1, 0x80, 0, 0, 0, 0][..], &[7; 4]].concat();
     socket.send(&batch(&[frame(message(1)), frame(message(2)), short(5)])).unwrap();
     socket.send(&batch(&[frame(message(1)), frame(message(2)), short(4)])).unwrap();
@@ -275,7 +275,7 @@ fn forged_multicast_is_dropped_and_bounded() {
     bounded(&mut lied_to, before);
 }
 
-/// Nothing of this is a message.
+/// Bytes without a valid message.
 fn flood(mut send: impl FnMut(&[u8])) {
     for round in 0..20u64 {
         nonsense().iter().filter(|bytes| bytes.len() < 60_000).for_each(|bytes| send(bytes));
@@ -292,7 +292,7 @@ fn flood(mut send: impl FnMut(&[u8])) {
     }
 }
 
-/// Two unfinished messages, the socket's buffer and the datagram's, and what the allocator keeps.
+/// Memory is bounded by two unfinished messages, the buffers of socket and datagram, and the allocator's reserve.
 fn bounded(lied_to: &mut Agent, before: f64) {
     let status = lied_to.ask("status");
     let after = number(&status, "rss_kib");
@@ -301,7 +301,7 @@ fn bounded(lied_to: &mut Agent, before: f64) {
     assert!(after < before + 8192.0, "memory grew from {before} to {after} KiB");
 }
 
-/// A descriptor of a ring says how long its message is: no more of it is looked at than the subscriber takes.
+/// A ring descriptor states the length of its message; the subscriber reads no more of it than its limit.
 #[test]
 fn a_message_in_shared_memory_that_is_too_large_ends_the_channel() {
     use linux::memory::{Arena, Meta, Policy, Pushed, RingWriter};

@@ -1,5 +1,5 @@
-//! Strangers at a node's control plane: floods, slowness and lies take little memory, keep nobody out, and send nobody
-//! elsewhere. A pair publishes at 1 kHz beside each of them and loses nothing.
+//! Strangers at a node's control plane: floods, slowness and lies take little memory, keep nobody out, and redirect
+//! nobody. A pair publishes at 1 kHz beside each of them and loses nothing.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -16,12 +16,12 @@ use world::agent::{Agent, number};
 use world::stranger_link::{Link, connect, document, frame, greeting, publisher};
 use world::{World, eventually, figure};
 
-/// The most that strangers may make a node take, in KiB.
+/// Most memory that strangers may cost a node, in KiB.
 const MOST_MEMORY: f64 = 65_536.0;
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A publisher that strangers visit, and its subscriber.
+/// A publisher under attack, and its subscriber.
 struct Pair {
     publisher: Agent,
     subscriber: Agent,
@@ -40,8 +40,8 @@ impl Pair {
         Self { publisher, subscriber, address }
     }
 
-    /// Publishes while `attack` goes on, which tells how often it tried what, and newcomers come over these carriers. Nothing is
-    /// lost, little memory taken, and each of them connected before the attack ends.
+    /// Publishes during `attack`, which reports its number of attempts, while newcomers connect over these carriers.
+    /// Nothing is lost, little memory is taken, and each newcomer connects before the attack ends.
     fn during(&mut self, world: &World, newcomers: &[&str], attack: impl FnOnce(SocketAddr, &GoesOn) -> String + Send) {
         self.subscriber.ask("reset");
         let before = number(&self.publisher.ask("status"), "rss_kib");
@@ -57,8 +57,8 @@ impl Pair {
         });
         let published = self.publisher.answer();
         let last = number(&published, "last");
-        // The pair's own channel took them all. That of a newcomer, which is killed while samples are published, is broken or
-        // full until its end is seen: `publish` counts that, too.
+        // The pair's own channel took all samples. A newcomer's channel, which is killed while samples are published,
+        // is broken or full until its end is noticed: `publish` counts that, too.
         let status = self.publisher.ask("status");
         let own = status["channels"].as_array().unwrap().iter().find(|channel| channel["subscriber"] == "/s").unwrap();
         assert_eq!((number(own, "samples"), number(own, "lost")), (last, 0.0), "{published} {own}");
@@ -78,7 +78,7 @@ impl Pair {
     }
 }
 
-/// How long it takes a node to be connected that comes now; it waits for 20 s at most.
+/// Time until a new node is connected; at most 20 s.
 fn newcomer(world: &World, carrier: &str) -> Duration {
     let began = Instant::now();
     let mut late = Agent::start(world, &format!("subscriber topic=/good name=/late-{carrier} carriers={carrier}"));
@@ -86,7 +86,7 @@ fn newcomer(world: &World, carrier: &str) -> Duration {
     began.elapsed()
 }
 
-/// Whether an attack goes on: 4 s, the time that the pair publishes, and until the newcomers came.
+/// Duration of an attack: 4 s, the time that the pair publishes, and until the newcomers have connected.
 struct GoesOn {
     began: Instant,
     under_way: AtomicBool,
@@ -97,7 +97,7 @@ impl GoesOn {
     fn new() -> Self {
         Self { began: Instant::now(), under_way: AtomicBool::new(false), may_end: AtomicBool::new(false) }
     }
-    /// Called between two steps, the first of which was made.
+    /// `true` while the attack continues; called between two steps, after the first.
     fn yet(&self) -> bool {
         self.under_way.store(true, Ordering::Relaxed);
         let all_came = self.may_end.load(Ordering::Relaxed);
@@ -157,7 +157,7 @@ fn messages_that_are_begun_and_never_ended_take_little_memory() {
         format!("{} messages of 1 MiB begun", links.len())
     });
     turn.only_waits();
-    // What is silent ends, and a link that says nothing wrong stays.
+    // A silent connection ends; a well-behaved link stays.
     let mut good = Link::new(pair.address, HERE, world.realm(), 0x900d);
     let open = |links: &mut Vec<Link>| links.iter_mut().filter_map(|link| (!link.is_closed()).then_some(())).count();
     assert!(eventually(Duration::from_secs(90), || (open(&mut links) == 0).then_some(())).is_some());
@@ -172,7 +172,7 @@ fn documents_take_little_memory() {
     let realm = world.realm().to_owned();
     pair.during(&world, &["tcp", "shm"], |address, goes_on| {
         let (mut links, mut told) = (Vec::new(), 0);
-        // What all together may take is full after a few; then others come in the place of some.
+        // The common limit is full after a few; further ones replace earlier ones.
         while goes_on.yet() {
             let node = 0xbad + told;
             let mut link = Link::new(address, HERE, &realm, node);
@@ -187,7 +187,8 @@ fn documents_take_little_memory() {
     });
 }
 
-/// One address fills what it may; a publisher from another one is heard, and who found no room is asked again when there is.
+/// One address fills its share. A publisher from another address is heard, and refused nodes are asked again when
+/// there is room.
 #[test]
 fn who_fills_the_room_for_documents_keeps_no_remote_publisher_out() {
     let _alone = world::alone();
@@ -198,7 +199,7 @@ fn who_fills_the_room_for_documents_keeps_no_remote_publisher_out() {
     let address = address_of(&victim);
     let knows = |node: u64| victim.nodes().iter().any(|known| known.node.0 == node);
     let mut links = Vec::new();
-    // 1 MB each: 16 of them are what all other hosts may have.
+    // 1 MB each: 16 of them fill the share of all other hosts.
     for id in 0xbad..0xbad + 20 {
         let mut link = Link::new(address, OTHER, &realm, id);
         assert!(link.say(2, heavy_of(&realm, id, 62).as_bytes()));
@@ -227,7 +228,7 @@ fn who_fills_the_room_for_documents_keeps_no_remote_publisher_out() {
     assert!(eventually(world::LONG, || knows(id).then_some(())).is_some(), "it found no room when there was some");
 }
 
-/// A document whose ports have all that they may have beside their names.
+/// A document whose ports have the largest allowed contents besides their names.
 fn heavy(realm: &str, node: u64) -> String {
     heavy_of(realm, node, 250)
 }
@@ -243,7 +244,7 @@ fn heavy_of(realm: &str, node: u64, ports: u32) -> String {
     told.to_string()
 }
 
-/// Opens streams that say nothing, and keeps them, for as long as it lives.
+/// Opens silent streams, and keeps them while it lives.
 struct Slow(Arc<AtomicBool>, Option<std::thread::JoinHandle<usize>>);
 
 impl Slow {
@@ -362,7 +363,7 @@ fn who_claims_a_node_first_gives_way_to_its_socket() {
     let _beside = world::beside();
     let realm = format!("claimed-{}", std::process::id());
     let second = node("second", &realm);
-    // A stranger cannot know an id beforehand; whoever has it comes by a test's own hand.
+    // A stranger cannot know an id beforehand; the test hands it over.
     let claimed = 0x0123_4567_89ab_cdef;
     let mut link = Link::new(address_of(&second), HERE, &realm, claimed);
     assert!(link.say(2, document(&realm, claimed, u64::MAX).to_string().as_bytes()));
@@ -405,14 +406,14 @@ fn documents_send_nobody_elsewhere() {
     told["addresses"] = json!(vec![third.local_addr().unwrap().to_string(); 64]);
     (1..=200).for_each(|port| told["ports"][port.to_string()] = publisher(&format!("/evil{port}"), "/t"));
     assert!(link.say(2, told.to_string().as_bytes()));
-    // The same of a node that says it is on this host, with a socket of somebody else's.
+    // The same with a node that claims this host, with somebody else's socket.
     let mut second = Link::new(address_of(&victim), HERE, &realm, 0xbae);
     let mut told = document(&realm, 0xbae, 1);
     (told["host"], told["socket"]) = (json!(linux::clock::host_id()), json!(dir));
     told["ports"]["1"] = publisher("/evil-socket", "/t");
     told["ports"]["1"]["carriers"] = json!(["shm"]);
     assert!(second.say(2, told.to_string().as_bytes()));
-    // And one that points to itself: only so many handshakes are under way.
+    // A node that points to itself: the number of handshakes under way is bounded.
     let mut third_link = Link::new(address_of(&victim), HERE, &realm, 0xbaf);
     let mut told = document(&realm, 0xbaf, 1);
     told["host"] = json!(linux::clock::host_id());
@@ -436,7 +437,7 @@ fn a_run_directory_that_was_emptied_has_its_nodes_again() {
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a");
-    // The publisher's node may put a file into it meanwhile.
+    // The publisher's node may add a file meanwhile.
     let removed =
         || std::fs::remove_dir_all(world.run_dir()).map_or_else(|e| e.kind() == ErrorKind::NotFound, |()| true);
     assert!(eventually(world::LONG, || removed().then_some(())).is_some());
@@ -447,7 +448,7 @@ fn a_run_directory_that_was_emptied_has_its_nodes_again() {
     assert_eq!(world.left_behind(), Vec::<String>::new());
 }
 
-/// Programs that clean `/tmp` of old files leave sockets that somebody listens at.
+/// Programs that remove old files from `/tmp` spare sockets with a listener.
 #[test]
 fn a_run_directory_without_its_files_hides_no_node() {
     fn remove_files(folder: &std::path::Path) -> u32 {

@@ -1,4 +1,4 @@
-//! Two hosts (network namespaces) that find each other through Zenoh: by scouting, by naming each other, by a router.
+//! Two hosts (network namespaces) that find each other through Zenoh: by scouting, by address, by a router.
 #![cfg(feature = "zenoh")]
 #![allow(clippy::unwrap_used)] // all of this is test
 
@@ -12,21 +12,21 @@ use world::agent::{Agent, number};
 use world::net::{A, A6, B, B6, TwoHosts};
 use world::{LONG, World, alone, eventually, figure, skipped};
 
-/// The issue says 500 ms, which is printed; a loaded machine may take longer.
+/// The target is 500 ms, which is printed; a loaded machine may take longer.
 const MATCHED_MS: f64 = 3000.0;
-/// Memory that a small node with Zenoh has for itself alone. What it shares with the program's file is printed only: the kernel
-/// maps whole clusters of what is cached, so that one and the same program counted 10.4 MB at its peak once and 12.9 MB another time.
+/// Private memory of a small node with Zenoh. Memory shared with the program's file is only printed: the kernel maps
+/// whole clusters of cached pages, so the same program had a peak of 10.4 MB once and 12.9 MB another time.
 const MOST_OWN_KIB: f64 = 4.0 * 1024.0;
-/// Where a node that listens beyond loopback, and a router, are found.
+/// Port of a node that listens beyond loopback, and of a router.
 const PORT: u16 = 7447;
-/// Connections of one host at most.
+/// Largest number of connections of one host.
 const SHARE: usize = 500;
 /// Another host of the second network namespace.
 const STRANGER: &str = "10.99.0.66";
-/// How long a stranger waits for an answer.
+/// Time that a stranger waits for an answer.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// Plays a part of these tests; `false` if it is none.
+/// Plays a part of these tests; `false` if the part is unknown.
 pub fn play(part: &str) -> bool {
     match part.split_whitespace().collect::<Vec<_>>()[..] {
         ["router", address, ..] => router(address),
@@ -54,8 +54,8 @@ fn router(address: &str) {
     }
 }
 
-/// Keeps `count` connections until standard input ends, on which it says nothing more; begins when `first` stand, and tells when
-/// asked how many do, and how often it was not answered.
+/// Keeps `count` silent connections until standard input ends. It reports when `first` are open, and on request the
+/// number of open ones and of unanswered attempts.
 fn keep(count: usize, first: usize, connect: impl Fn() -> std::io::Result<TcpStream> + Send + 'static) {
     let (stands, unanswered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (told, counts) = (stands.clone(), unanswered.clone());
@@ -93,7 +93,7 @@ fn keep(count: usize, first: usize, connect: impl Fn() -> std::io::Result<TcpStr
     }
 }
 
-/// A connection that says nothing.
+/// A silent connection.
 fn connect(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     socket.bind(&from.into())?;
@@ -101,8 +101,8 @@ fn connect(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// A session with a node's Zenoh, of a peer with an id of its own that shows itself to nobody: InitSyn, InitAck with a cookie, OpenSyn with
-/// it and a lease of an hour, OpenAck (Zenoh's protocol, version 9).
+/// A session with a node's Zenoh, of a peer with an id of its own that does not announce itself: InitSyn, InitAck
+/// with a cookie, OpenSyn with it and a lease of an hour, OpenAck (Zenoh's protocol, version 9).
 fn finish_handshake(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let mut stream = connect(from, to)?;
     stream.set_read_timeout(Some(AT_ONCE))?;
@@ -112,7 +112,7 @@ fn finish_handshake(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStre
     let said = receive(&mut stream)?;
     let sized = said.first().is_some_and(|head| head & 0x40 != 0);
     let cookie = said.get(19 + 3 * usize::from(sized)..).ok_or(std::io::ErrorKind::InvalidData)?;
-    // Its length, in seven bits a byte, stands in front as it does in the answer.
+    // The cookie's length, in seven bits a byte, precedes it as in the answer.
     send(&mut stream, &[&[0x42, 0x90, 0x1c, 0x01][..], &cookie[..cookie_end(cookie)]].concat())?;
     match receive(&mut stream)?.first() {
         Some(head) if head & 0x1f == 2 => Ok(stream),
@@ -120,7 +120,7 @@ fn finish_handshake(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStre
     }
 }
 
-/// Where a cookie ends that begins with its length.
+/// The end of a cookie that begins with its length.
 fn cookie_end(cookie: &[u8]) -> usize {
     let head = cookie.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
     let length = cookie.iter().take(head).rev().fold(0, |length, byte| length << 7 | usize::from(byte & 0x7f));
@@ -139,12 +139,12 @@ fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// Two hosts of this test's own, or why there are none.
+/// Two hosts of this test, or the reason why there are none.
 fn hosts(test: &str) -> Option<TwoHosts> {
     TwoHosts::new(test).map_err(skipped).ok()
 }
 
-/// A publisher on host `a`, then a subscriber on host `b`: matched how fast, and at what memory.
+/// A publisher on host `a`, then a subscriber on host `b`: the time to match, and the memory.
 fn exchange(how: &str, hosts: &TwoHosts, on_a: &str, on_b: &str) {
     let world = World::new();
     let mut publisher = Agent::start_by(&world, &format!("publisher topic=/a name=/p {on_a}"), &hosts.in_a());
@@ -207,8 +207,8 @@ fn by_a_router_where_there_is_no_multicast() {
     router.finish();
 }
 
-/// Three subscribers at host `b`, one after the other, beside a stranger there that has `all` connections or is answered no more: each is
-/// matched. How many megabytes the stranger took.
+/// Three subscribers at host `b`, one after the other, beside a stranger there that has `all` connections or is no
+/// longer answered. Each is matched. Returns the megabytes that the stranger cost.
 fn newcomers_beside(test: &str, stranger: &str, under: &[&str], all: f64, checks: impl Fn(&mut Agent)) -> Option<f64> {
     let hosts = hosts(test)?;
     if let Err(because) = hosts.without_multicast() {
@@ -246,7 +246,8 @@ fn newcomers_beside(test: &str, stranger: &str, under: &[&str], all: f64, checks
     Some(grown_mb)
 }
 
-/// A reader kept 400 connections to a node's Zenoh port on which he said nothing: no newcomer of the same host was matched in 20 s.
+/// Regression: a stranger kept 400 silent connections to a node's Zenoh port, and no newcomer of the same host was
+/// matched in 20 s.
 #[test]
 fn connections_that_say_nothing_keep_no_newcomer_out() {
     let _alone = alone();
@@ -257,7 +258,8 @@ fn connections_that_say_nothing_keep_no_newcomer_out() {
     });
 }
 
-/// Beside 1100 and more of one host, which come again when Zenoh gives them up, newcomers of others were matched after 3 to 7 s.
+/// Beside 1100 and more connections of one host, which reconnects when Zenoh gives them up, newcomers of others were
+/// matched after 3 to 7 s.
 #[test]
 fn a_host_that_says_nothing_on_all_the_connections_there_may_be_keeps_no_newcomer_out() {
     let _alone = alone();
@@ -268,7 +270,8 @@ fn a_host_that_says_nothing_on_all_the_connections_there_may_be_keeps_no_newcome
     });
 }
 
-/// A stranger who finished 1000 handshakes had all of Zenoh's sessions: a newcomer was matched when it left.
+/// Regression: a stranger with 1000 finished handshakes had all of Zenoh's sessions, and a newcomer was matched only
+/// when it left.
 #[test]
 fn a_host_that_finishes_handshakes_without_end_keeps_no_newcomer_out() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Who says on a control link that it is a node which is somebody else gets nothing of what that node may and is told.
+//! A peer that claims on a control link to be another node gets none of that node's rights and information.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -21,12 +21,12 @@ fn address_of(node: &Node) -> SocketAddr {
     node.addresses().into_iter().find(SocketAddr::is_ipv4).unwrap()
 }
 
-/// What a request is refused with.
+/// The reason of a refusal.
 fn refusal(answer: &Value) -> &str {
     answer["no"].as_str().unwrap_or_else(|| panic!("not refused: {answer}"))
 }
 
-/// A publisher's node may have its channel opened anew, and say that it is alive: 250 times a second, if it likes.
+/// The node of a publisher may have its channel opened anew, and assert that it is alive, 250 times a second.
 #[test]
 fn nobody_opens_a_channel_anew_in_the_name_of_its_publisher() {
     let _beside = world::beside();
@@ -46,7 +46,7 @@ fn nobody_opens_a_channel_anew_in_the_name_of_its_publisher() {
     assert_eq!(unmatched.count(), 0);
 }
 
-/// An answer is one only from the node that was asked, though somebody else knows the number of the call.
+/// Only the node that was asked can answer, although others may know the number of the call.
 #[test]
 fn nobody_answers_for_another_node() {
     let _beside = world::beside();
@@ -68,7 +68,7 @@ fn nobody_answers_for_another_node() {
     assert!(matches!(got, Ok(Reply::Clock(10))), "{got:?}");
 }
 
-/// Each answer goes where its call came from, though callers of one name use one number.
+/// Each answer goes to its caller, although callers of one name use one number.
 #[test]
 fn nobody_is_told_what_another_node_asked() {
     let _beside = world::beside();

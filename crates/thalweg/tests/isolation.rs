@@ -53,7 +53,7 @@ fn paired_runs_of_the_other_seven() {
     assert!(wrong.is_empty(), "beyond 10 % at p50 or 1.5 at p99: {wrong:?}");
 }
 
-/// Figures before and while one is stopped.
+/// Figures before and during the stop of one subscriber.
 struct Pair {
     p50: (f64, f64),
     p99: (f64, f64),
@@ -88,13 +88,14 @@ fn stopped_over(carrier: &str, count: u64) -> Pair {
             publish("max")
         ),
     );
-    // Generous: a call that waits for the stopped one waits for ever, or as long as a time-out.
+    // Generous: a call that waits for the stopped subscriber waits for ever, or for a time-out.
     assert!(call_p99.1 < call_p99.0.max(100.0) * 10.0, "publish() takes longer while one is stopped: {call_p99:?}");
     pair
 }
 
-/// One run: the seven's (or eight's) figures in the middle, and the publisher's. What does not come to one who runs was
-/// dropped by the policy of its own channel (the last 16 wait: a stall of the machine of 20 ms does that) and counted.
+/// One run: the median figures of the seven (or eight), and those of the publisher. Samples that do not reach a
+/// running subscriber were dropped by the policy of its own channel (the last 16 wait, so a stall of 20 ms does that)
+/// and counted.
 fn segment(publisher: &mut Agent, subscribers: &mut [Agent], run: &str, carrier: &str) -> (Value, Value) {
     for subscriber in subscribers.iter_mut() {
         settle(publisher, subscriber);
@@ -129,13 +130,13 @@ fn segment(publisher: &mut Agent, subscribers: &mut [Agent], run: &str, carrier:
     (all.swap_remove(all.len() / 2), published)
 }
 
-/// Waits until the subscriber has what was published last, or (lossy carriers) nothing more comes.
+/// Waits until the subscriber has the last published sample, or (lossy carriers) no more samples come.
 fn settle(publisher: &mut Agent, subscriber: &mut Agent) {
     let last = number(&publisher.ask("publish count=0"), "last");
     subscriber.ask(&format!("until last={last} ms=1000"));
 }
 
-/// Who was stopped gets the newest sample soon, and none twice or out of order.
+/// The stopped subscriber gets the newest sample soon, and none twice or out of order.
 fn latest_soon(publisher: &mut Agent, stopped: &mut Agent, carrier: &str) {
     let last = number(&publisher.ask("publish count=200"), "last");
     let reached = stopped.ask(&format!("until last={last} ms=5000"));

@@ -1,4 +1,4 @@
-//! `kill -9` of any process: the others go on, notice, and nothing is left behind.
+//! `kill -9` of any process: the others continue, notice, and nothing is left behind.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
 use world::{World, figure};
 
-/// Within this time a death is noticed (the issue says about a second; a loaded machine may take longer).
+/// Time within which a death is noticed (about a second; a loaded machine may take longer).
 const NOTICED: Duration = Duration::from_secs(3);
 
 #[test]
@@ -64,7 +64,7 @@ fn subscriber_killed(carrier: &str) {
     let mut publisher = publisher(&world, "/p");
     let (mut stays, dies) = (subscriber(&world, carrier, 1), subscriber(&world, carrier, 2));
     publisher.connected(2);
-    // In the midst of a stream: the publisher has to find out by itself.
+    // During a stream: the publisher has to notice by itself.
     publisher.tell("publish count=1000");
     assert!(stays.ask("until count=200")["ok"] == true);
     dies.kill();
@@ -137,8 +137,8 @@ fn publisher_killed(carrier: &str) {
     assert_eq!(world.left_behind(), Vec::<String>::new());
 }
 
-/// What the one who stays did not get was dropped by its own channel's policy: over reliable datagrams, what the publisher
-/// counts as given up; over others, what the network loses, too.
+/// The remaining subscriber missed only samples that its own channel's policy dropped: over reliable datagrams, those
+/// that the publisher counts as given up; over others, also those that the network lost.
 fn everything_came(publisher: &mut Agent, stays: &mut Agent, reliable: bool) {
     stays.ask("until last=1000 ms=2000");
     let report = stays.ask("report");
@@ -155,7 +155,7 @@ fn everything_came(publisher: &mut Agent, stays: &mut Agent, reliable: bool) {
     assert_eq!(number(&report, "again"), 0.0, "{report}");
 }
 
-/// No named memory, and none that belongs to the dead: mappings are anonymous and go with the last process.
+/// No named memory, and none of the dead: mappings are anonymous and end with the last process.
 fn nothing_in_shared_memory(living: &[&Agent]) {
     let named = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let ours: Vec<_> = named.map(|e| e.file_name()).filter(|n| n.to_string_lossy().contains("thalweg")).collect();

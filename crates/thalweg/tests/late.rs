@@ -1,4 +1,4 @@
-//! Late joiners of durable publishers: the history, then what is published meanwhile, over every carrier.
+//! Late joiners of durable publishers: the history, then live samples, over every carrier.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::{Queue, Reliability};
@@ -21,7 +21,7 @@ fn durable(node: &Node, carrier: &str) -> Publisher<Raw> {
     port.queue(Queue::KeepAll(10_000)).open().unwrap()
 }
 
-/// What came, with whether it was marked.
+/// Received samples, each with its mark as historical.
 type Seen = Arc<Mutex<Vec<(u64, bool)>>>;
 
 fn joiner(node: &Node, carrier: &str, late: bool) -> (Subscriber<Raw>, Seen) {
@@ -53,7 +53,7 @@ fn until_last(node: &Node, seen: &Seen, last: u64) -> Vec<(u64, bool)> {
     seen
 }
 
-/// While it is published, somebody joins who wants the history, and somebody who does not.
+/// During publishing, one subscriber joins that wants the history, and one that does not.
 #[test]
 fn the_history_and_the_live_flow_have_no_gap_and_no_duplicate() {
     for carrier in ["local", "shm", "tcp", "udp", "mcast"] {
@@ -86,7 +86,7 @@ fn the_history_and_the_live_flow_have_no_gap_and_no_duplicate() {
     }
 }
 
-/// What was published before anybody came, to a port that is taken from, and to a polled one with a callback.
+/// Samples published before anybody came, to a port that is taken from, and to a polled one with a callback.
 #[test]
 fn who_joins_when_all_is_published_gets_the_last_of_it() {
     let (there, here) = (node("after", "there"), node("after", "here"));
@@ -110,7 +110,7 @@ fn who_joins_when_all_is_published_gets_the_last_of_it() {
     assert_eq!(taken.wait(LONG).unwrap().info().seq, 201);
 }
 
-/// Durability is offered: who asks for more than that does not match.
+/// Durability is offered: a request for more than that does not match.
 #[test]
 fn a_volatile_publisher_has_no_history_for_late_joiners() {
     let (there, here) = (node("volatile", "there"), node("volatile", "here"));
@@ -129,8 +129,8 @@ struct Arm {
     angle: f64,
 }
 
-/// Of a keyed topic the last samples of each instance come, however often others were published since, whether the port is taken
-/// from or has a callback, and whether it states the key or not; and only those for which its filter holds.
+/// Of a keyed topic the last samples of each instance come, however often others were published since, whether the
+/// port is taken from or has a callback, and with or without the key; and only samples that match its filter.
 #[test]
 fn the_history_of_a_keyed_topic_is_that_of_each_instance() {
     for carrier in ["local", "shm", "tcp", "udp", "mcast"] {

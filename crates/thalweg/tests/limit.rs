@@ -1,4 +1,4 @@
-//! Publishers with a limit: no more than it leaves, everything arrives, and `publish` waits for nobody.
+//! Publishers with a rate limit: it is kept, everything arrives, and `publish` does not wait.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::{Queue, Reliability};
@@ -10,7 +10,7 @@ use thalweg::{Batching, Limit, Node, Settings};
 const LONG: Duration = Duration::from_secs(30);
 const LIMIT: Limit = Limit { rate: 1_000_000, burst: 10_000 };
 
-/// How long so many samples of this size take; all of them arrive as they are.
+/// Time of so many samples of this size; all of them arrive unchanged.
 fn takes(name: &str, carrier: &str, size: usize, count: u64, batching: Option<Batching>) -> Duration {
     let realm = format!("limit-{name}-{carrier}-{}", std::process::id());
     let node = |name: &str| {

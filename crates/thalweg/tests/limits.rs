@@ -1,4 +1,4 @@
-//! How much a node takes: threads and memory of a thousand channels, time to open and to match.
+//! The cost of a node: threads and memory of a thousand channels, time to open and to match.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;

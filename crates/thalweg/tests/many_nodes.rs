@@ -1,4 +1,4 @@
-//! Many nodes on one host: each holds connections to those it shares a topic with, and to no others.
+//! Many nodes on one host: each has connections to nodes with a common topic, and to no others.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -9,7 +9,7 @@ use thalweg::codec::Raw;
 use thalweg::{Node, Settings};
 use world::{World, figure};
 
-/// Nodes, and processes that have them: a node is one whether it has a process of its own or not.
+/// Number of nodes, and of processes: a node counts as one with or without a process of its own.
 const PROCESSES: usize = 4;
 const LONG: Duration = Duration::from_secs(120);
 /// Realm, number of all nodes, first node and number of nodes of a process.
@@ -79,7 +79,7 @@ impl Crowd {
         Self(child, input, lines)
     }
 
-    /// The time and the descriptors of each node that it tells next.
+    /// The time and the number of descriptors in the next report of each node.
     fn told(&mut self, expected: &str) -> (f64, f64) {
         loop {
             let line = self.2.next().expect("it ended").unwrap();
@@ -140,12 +140,13 @@ fn who_asks_who_is_there_sees_all_and_a_name_is_taken_across_topics() {
     let (first, second) = (node("first"), node("second"));
     let _a = first.publisher::<Raw>("/a").named("/name").open().unwrap();
     let _b = second.publisher::<Raw>("/b").open().unwrap();
-    // The first one's control thread may not have told of its port yet: names are unique among those who know each other.
+    // The control thread of the first node may not have announced its port yet: names are unique among nodes that
+    // know each other.
     let is_taken = || {
         let taken = second.publisher::<Raw>("/c").named("/name").open();
         matches!(taken, Err(thalweg::Error::NameTaken { .. }))
     };
-    // A port that was opened and is gone again is no news that `wait_until` would look after.
+    // A port that was opened and closed again is no event that `wait_until` would wake for.
     let taken = world::eventually(world::LONG, || is_taken().then_some(()));
     assert!(taken.is_some(), "a name that a node of another topic has");
     let third = node("third");
@@ -167,7 +168,8 @@ fn who_asks_who_is_there_sees_all_and_a_name_is_taken_across_topics() {
     assert!(apart.wait(world::LONG).is_some());
 }
 
-/// Fewer nodes may be new than were looked at before and are forgotten meanwhile: the new ones are waited for, too.
+/// The number of new nodes may be smaller than that of the nodes seen before and forgotten meanwhile: new ones are
+/// waited for, too.
 #[test]
 fn who_asks_who_is_there_late_waits_for_those_that_are_new() {
     let _beside = world::beside();

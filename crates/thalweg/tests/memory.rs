@@ -1,4 +1,5 @@
-//! What a node holds for its channels is bounded in bytes: queues, what is not acknowledged, mailboxes; of a peer and in all.
+//! The memory of a node for its channels is bounded in bytes: queues, unacknowledged samples, mailboxes; per peer and
+//! in all.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -52,7 +53,7 @@ fn a_stopped_subscriber_costs_no_more_than_the_bytes_of_its_queue() {
     }
 }
 
-/// Large samples that waited once leave no room behind for good.
+/// Memory of large samples that waited once is freed.
 #[test]
 fn room_for_large_samples_goes_when_none_is_published_any_more() {
     let _waiting = world::waiting();
@@ -76,7 +77,8 @@ fn room_for_large_samples_goes_when_none_is_published_any_more() {
     assert!(after.is_some(), "{}", publisher.ask("status"));
 }
 
-/// A queue that keeps the last drops as many as the new one needs; one that keeps all refuses it. Both say the limit.
+/// A queue that keeps the last drops as many as the new one needs; one that keeps all refuses it. Both report the
+/// limit.
 #[test]
 fn what_publish_says_names_the_limit() {
     let _beside = world::beside();
@@ -130,7 +132,8 @@ fn a_mailbox_keeps_so_many_bytes_and_says_so() {
     }
 }
 
-/// One peer that takes nothing holds half of the node's memory at most, another one half of the rest; and a small channel goes on.
+/// A peer that takes nothing holds half of the node's memory at most, a second one half of the rest; small channels
+/// continue.
 #[test]
 fn a_slow_peer_leaves_room_for_the_next_and_for_small_channels() {
     let _beside = world::beside();
@@ -168,8 +171,8 @@ fn a_slow_peer_leaves_room_for_the_next_and_for_small_channels() {
     assert!(eventually(LONG, || (out.memory().used == 0).then_some(())).is_some(), "{:?}", out.memory());
 }
 
-/// A history that is full leaves room for the next: a sample that is published once is there for who comes late. One for which
-/// there is none is told.
+/// A full history leaves room for the next one: a sample that is published once is there for late joiners. A history
+/// without room is reported.
 #[test]
 fn a_full_history_leaves_room_for_others() {
     let _beside = world::beside();
@@ -192,10 +195,10 @@ fn a_full_history_leaves_room_for_others() {
     assert_eq!(later.wait(LONG).map(|sample| sample.len()), Some(5 * MIB), "what was kept before it stays");
 }
 
-/// Bytes that come to a mailbox that nobody empties.
+/// Bytes that arrive at a mailbox that is never emptied.
 const WAITING: usize = 3 * 200_000;
 
-/// Sends them, and looks for whom they count.
+/// Sends them, and checks which peer they count for.
 fn waits_of_one_host(node: &Node, at: &Subscriber<Raw>, streams: &mut [TcpStream]) {
     streams.iter_mut().for_each(|stream| stream.write_all(&fake::message(1, WAITING / 3)).unwrap());
     let waiting = || at.channels().iter().map(|report| report.waiting_bytes).max().unwrap_or(0);
@@ -204,7 +207,7 @@ fn waits_of_one_host(node: &Node, at: &Subscriber<Raw>, streams: &mut [TcpStream
     assert_eq!((came.is_some(), &told[..]), (true, &["host 127.0.0.1".to_owned()][..]), "{:?}", node.memory());
 }
 
-/// Ids cost nothing: what waits in a mailbox counts for the host that the channel leads to.
+/// Ids cost nothing: bytes in a mailbox count for the host of the channel's other end.
 #[test]
 fn publishers_of_a_host_have_one_share_of_mailboxes() {
     let _beside = world::beside();
@@ -229,7 +232,7 @@ fn publishers_of_a_host_have_one_share_of_mailboxes() {
     waits_of_one_host(&node, &heard, &mut streams);
 }
 
-/// The same of answers, which come on the connection of their questions.
+/// The same for answers, which come on the connection of their questions.
 #[test]
 fn answers_of_a_host_have_one_share_of_mailboxes() {
     let _beside = world::beside();

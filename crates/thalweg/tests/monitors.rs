@@ -167,7 +167,8 @@ fn a_delayed_sample_comes_later_and_keeps_its_number_and_stamp() {
     }
 }
 
-/// A callback that panics on the thread of late samples, once: the channel ends with that reason, comes again, and goes on.
+/// A callback that panics on the thread of late samples, once: the channel ends with that reason, returns, and
+/// continues.
 #[test]
 fn a_callback_that_panics_on_a_late_sample_ends_its_channel_only() {
     let _beside = world::beside();
@@ -203,7 +204,7 @@ fn a_callback_that_panics_on_a_late_sample_ends_its_channel_only() {
     }
 }
 
-/// Everything but a sample is too much for it.
+/// Panics on anything but a sample.
 struct Touchy;
 
 impl Monitor for Touchy {

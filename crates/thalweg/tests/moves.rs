@@ -1,4 +1,4 @@
-//! Streams that move to or from a relay which fails meanwhile: it dies, stops, or lags behind.
+//! Streams that move to or from a relay that fails meanwhile: it dies, stops, or lags behind.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -11,7 +11,7 @@ use thalweg::{Around, Node, RelayLimits, Settings};
 use world::agent::{Agent, number};
 use world::{LONG, World, eventually};
 
-/// A publisher, a relay and a subscriber that takes its stream by the relay.
+/// A publisher, a relay and a subscriber that takes its stream from the relay.
 fn by_a_relay(world: &World, carrier: &str) -> (Agent, Agent, Agent) {
     let mut publisher = Agent::start(world, "publisher topic=/a name=/out late=1 queue=4096");
     let relay = Agent::start(world, "relay node=gate relay=1");
@@ -26,7 +26,7 @@ fn by_a_relay(world: &World, carrier: &str) -> (Agent, Agent, Agent) {
     (publisher, relay, subscriber)
 }
 
-/// Each sample came once, in order, also those that were in the relay.
+/// Each sample came once, in order, including those that were in the relay.
 fn everything_came(subscriber: &mut Agent, last: f64) {
     let came = subscriber.ask(&format!("until last={last}"))["ok"] == true;
     let report = subscriber.ask("report");
@@ -35,7 +35,7 @@ fn everything_came(subscriber: &mut Agent, last: f64) {
     assert_eq!(counts, [last, 0.0, 0.0], "{report} {}", subscriber.ask("status"));
 }
 
-/// The relay has taken a hundred samples that it does not give, and the stream moves away from it.
+/// The relay has taken a hundred samples that it does not pass on, and the stream moves away from it.
 fn moves_away_from_a_stopped_relay(carrier: &str, publishes_meanwhile: bool, dies: bool) {
     let world = World::new();
     let (mut publisher, relay, mut subscriber) = by_a_relay(&world, carrier);
@@ -72,13 +72,13 @@ fn a_relay_that_dies_while_a_stream_moves_away_takes_nothing_along_over_shm() {
     moves_away_from_a_stopped_relay("shm", false, true);
     moves_away_from_a_stopped_relay("shm", true, true);
 }
-/// It is never killed: what it took is not waited for longer than a moment.
+/// The relay is never killed: samples in it are waited for only briefly.
 #[test]
 fn a_relay_that_stops_while_a_stream_moves_away_holds_nothing_up() {
     moves_away_from_a_stopped_relay("tcp", true, false);
 }
 
-/// What comes by the relay is a second late: the stream stays where it is, and comes in time.
+/// The relay's samples are a second late: the stream stays in place, and in time.
 #[test]
 fn a_stream_does_not_move_to_a_relay_that_lags() {
     let _beside = world::beside();
@@ -104,7 +104,7 @@ fn a_stream_does_not_move_to_a_relay_that_lags() {
     while !std::iter::from_fn(|| events.wait(Duration::ZERO)).any(lags) {
         assert!(Instant::now() < until, "it moved: {:?}", port.channels());
         let last = publisher.publish(&[7; 100]).unwrap().seq;
-        // The next one is not published before this one is here: none waits for the relay.
+        // The next sample is published after this one arrived: none waits for the relay.
         while seen.last() != Some(&last) {
             seen.push(told.recv_timeout(LONG).unwrap());
         }

@@ -1,5 +1,5 @@
-//! Multicast that does not work is a carrier that failed, with a reason, and the next one is taken; what works goes on when its
-//! interface was made anew, and hears its publisher only.
+//! Multicast that does not work is a failed carrier, with a reason, and the next one is taken. Working multicast
+//! continues when its interface is made anew, and accepts its publisher only.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -33,7 +33,7 @@ fn gets_all(publisher: &mut Agent, subscribers: &mut [Agent]) {
     }
 }
 
-/// The group has a member when the others come: each has to hear something itself.
+/// The group has a member when the others come: each of them has to receive something itself.
 #[test]
 fn a_group_that_a_switch_drops_gives_way_to_the_next_carrier() {
     let _alone = world::alone();
@@ -68,7 +68,7 @@ fn a_group_that_a_switch_drops_gives_way_to_the_next_carrier() {
     gets_all(&mut publisher, &mut others);
 }
 
-/// Linux makes no route for IPv6 groups on loopback: a datagram to one cannot even leave.
+/// Linux has no route for IPv6 groups on loopback: a datagram to one cannot even leave.
 #[test]
 fn ipv6_that_loopback_does_not_carry_gives_way_and_says_what_is_missing() {
     let _alone = world::alone();
@@ -99,7 +99,7 @@ fn ipv6_that_loopback_does_not_carry_gives_way_and_says_what_is_missing() {
     gets_all(&mut publisher, &mut [first, second]);
 }
 
-/// The same where there is IPv4 besides: it carries, and no other carrier is needed.
+/// The same with IPv4 besides: IPv4 works, and no other carrier is needed.
 #[test]
 fn ipv4_carries_where_ipv6_does_not() {
     let _alone = world::alone();
@@ -108,7 +108,8 @@ fn ipv4_carries_where_ipv6_does_not() {
         Err(why) => return skipped(why),
     };
     let world = World::new();
-    // Loopback has both families and no route for groups of IPv6, by which this publisher is to be reached first.
+    // Loopback has both families and no route for groups of IPv6, the family by which this publisher is preferably
+    // reached.
     let mut publisher = Agent::start_by(&world, "publisher topic=/a listen=[::1]:7400", &hosts.in_a());
     let addresses = publisher.ask("status")["addresses"].to_string();
     assert!(addresses.starts_with("[\"[::1]:7400\",\"127.0.0.1:"), "{addresses}");
@@ -130,7 +131,7 @@ fn a_group_of_ipv6_is_joined_again_when_its_interface_was_made_anew() {
     joined_again("6", &format!("[{A6}]"), &format!("[{B6}]"));
 }
 
-/// 250 messages are kept while nothing can leave: nothing reliable is lost, and what is not goes on.
+/// 250 messages are kept while nothing can leave: no reliable sample is lost, and best-effort flows continue.
 fn joined_again(test: &str, a: &str, b: &str) {
     let _alone = world::alone();
     let hosts = match TwoHosts::new(test) {
@@ -194,7 +195,7 @@ fn what_others_send_to_a_group_is_dropped_by_the_kernel() {
     let udp_port = Some(publisher.local_addr().unwrap().port());
     stream.write_all(&acceptance(Parameters { group: Some(group), udp_port, ..Parameters::default() })).unwrap();
     subscriber.connected(1);
-    // Of the next sample, and of the last one that there can be: nothing newer would be delivered for good.
+    // The number of the next sample, and the highest possible one: after that nothing newer would ever be delivered.
     for forged in [1, u64::MAX] {
         (0..50).for_each(|_| assert!(other.send_to(&frame(header(forged)), group).is_ok()));
     }
@@ -204,7 +205,7 @@ fn what_others_send_to_a_group_is_dropped_by_the_kernel() {
     assert!(subscriber.ask("until last=10")["ok"] == true, "{}", subscriber.ask("status"));
     let report = subscriber.ask("report");
     assert_eq!((number(&report, "received"), number(&report, "again")), (10.0, 0.0), "{report}");
-    // They came first, to the same socket: the thread that reads would have seen them.
+    // Forged frames came first, to the same socket: the reading thread would have seen them.
     let status = subscriber.ask("status");
     assert_eq!(number(&status["channels"][0], "strange"), 0.0, "{status}");
 }

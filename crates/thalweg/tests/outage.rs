@@ -46,7 +46,7 @@ fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
         Agent::start_by(&world, &format!("publisher topic=/a file={file} listen={}", at[0]), &hosts.in_a());
     let mut subscribers = Vec::new();
     for (carrier, at) in CARRIERS.iter().zip(&at[1..]) {
-        // `auto` may take anything else as well; shared memory it must not: other hosts have none of ours.
+        // `auto` may take anything but shared memory: other hosts do not share ours.
         let part = format!("subscriber topic=/a name=/{carrier} carriers={carrier},shm,local file={file} listen={at}");
         subscribers.push((carrier, Agent::start_by(&world, &part, &hosts.in_b())));
     }
@@ -91,7 +91,7 @@ fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
     }
 }
 
-/// An overloaded link may take several signs of life in a row from channels without priority.
+/// An overloaded link may lose several keep-alives in a row of channels without priority.
 #[test]
 fn five_seconds_of_silence_end_no_channel() {
     let _waiting = world::waiting();
@@ -128,7 +128,7 @@ fn five_seconds_of_silence_end_no_channel() {
     }
 }
 
-/// Datagrams leave whoever hears them: a publisher whose subscribers' host has vanished notices by itself.
+/// Datagrams leave with or without a receiver: a publisher notices by itself that its subscribers' host has vanished.
 #[test]
 fn a_publisher_of_datagrams_notices_that_a_host_has_vanished() {
     let _waiting = world::waiting();
@@ -166,7 +166,7 @@ fn answers_come_again_after_the_answerer_heard_nothing() {
     answered_after(&|hosts, broken| hosts.deafen(false, broken));
 }
 
-/// Questions and answers share a connection: one end may have given it up when the other has not noticed anything.
+/// Questions and answers share a connection: one end may have given it up before the other has noticed anything.
 fn answered_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
     let _waiting = world::waiting();
     let hosts = match TwoHosts::new("r") {

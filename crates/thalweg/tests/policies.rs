@@ -1,4 +1,4 @@
-//! Policies at run time, on real channels: what is sent, delivered and told. Their timing is tested in virtual time
+//! Policies at run time, on real channels: sending, delivery and reports. Their timing is tested in virtual time
 //! (`port/policy`).
 #![allow(clippy::unwrap_used)] // all of this is test
 
@@ -87,7 +87,7 @@ fn what_a_filter_or_key_looks_at_must_be_there() {
     assert!(wrong.contains("Arm has no speed, it has name, angle"), "{wrong}");
     assert!(refused(node.subscriber("/arm").key(["id"])).contains("Arm has no id"));
     assert!(node.publisher::<thalweg::codec::Raw>("/raw").key(["id"]).open().is_err());
-    // A subscriber that takes any type learns of it when it meets a publisher.
+    // A subscriber that takes any type learns it when it meets a publisher.
     let mut events = node.events();
     let _publisher = node.publisher::<Arm>("/arm").open().unwrap();
     let _any = node.subscriber::<thalweg::codec::Untyped>("/arm").filter(filter("speed > 1")).open().unwrap();
@@ -130,7 +130,8 @@ fn missed_deadlines_of_a_keyed_topic_name_the_instance_at_both_ends() {
     assert!(missed > 0 && missed <= subscriber.policy_counts().deadlines_missed);
 }
 
-/// DDS RESOURCE_LIMITS at the subscriber: what would be more is rejected, and the limit is named. Other channels go on.
+/// DDS RESOURCE_LIMITS at the subscriber: samples beyond a limit are rejected, and the limit is named. Other channels
+/// continue.
 #[test]
 fn samples_beyond_a_limit_are_rejected_and_the_limit_is_named() {
     for carrier in ["local", "shm", "tcp", "udp", "mcast"] {
@@ -169,7 +170,7 @@ fn samples_beyond_a_limit_are_rejected_and_the_limit_is_named() {
     }
 }
 
-/// A queue that keeps the last samples keeps those of each instance, where the subscriber states the key.
+/// A queue that keeps the last samples keeps those of each instance if the subscriber states the key.
 #[test]
 fn the_last_sample_of_each_instance_waits() {
     let (out, into) = (node("out", "each"), node("in", "each"));
@@ -221,7 +222,7 @@ fn instances_are_disposed_of_unregistered_and_left() {
     }
 }
 
-/// The proxy of a channel moves, from one channel to the next: the publisher was there all the time.
+/// The proxy of a channel moves, from one channel to the next, while the publisher stays.
 #[test]
 fn instances_and_their_publisher_outlive_a_move() {
     let (out, into) = (node("out", "moved"), node("in", "moved"));

@@ -1,5 +1,5 @@
-//! Priorities of live channels: what packets and threads really get, seen from outside the library (packet capture,
-//! /proc), and that nothing is lost, overtaken or connected anew by a change.
+//! Priorities of live channels: the effect on packets and threads, seen from outside the library (packet capture,
+//! /proc), without loss, overtaking or reconnection by a change.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod changes;

@@ -1,4 +1,4 @@
-//! Proxies between nodes of one process, over every carrier: what is selected, and moving a proxy while samples flow.
+//! Proxies between nodes of one process, over every carrier: selection, and moves of a proxy while samples flow.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::sync::mpsc::{Receiver, channel};
@@ -22,7 +22,7 @@ fn reliability(carrier: &str) -> qos::Reliability {
     if matches!(carrier, "udp" | "mcast") { qos::Reliability::BestEffort } else { qos::Reliability::Reliable }
 }
 
-/// A subscriber of `/numbers` that wants this, and what it is given.
+/// A subscriber of `/numbers` with this proxy, and its received samples.
 fn subscriber(
     node: &Node,
     carrier: &str,
@@ -60,7 +60,7 @@ fn multiples(n: u64, last: u64) -> Vec<u64> {
     (1..=last / n).map(|k| k * n).collect()
 }
 
-/// Four subscribers of one topic in different modes at once get what they asked for, and no sample more is sent.
+/// Four subscribers of one topic in different modes get what they asked for, and no further sample is sent.
 fn each_gets_what_it_asked_for(carrier: &str) {
     use qos::{Place, Scale};
     let (a, b) = (node(carrier, "a"), node(carrier, "b"));
@@ -84,7 +84,7 @@ fn each_gets_what_it_asked_for(carrier: &str) {
         let reports = publisher.channels();
         reports.into_iter().find(|report| report.subscriber == port.name()).unwrap().samples
     };
-    // What the publisher leaves out is not sent; within a process there is nothing to be sent.
+    // Samples that the publisher leaves out are not sent; within a process none is sent at all.
     let at_subscriber = if carrier == "local" { 20 } else { 200 };
     assert_eq!([sent(&all), sent(&early), sent(&late), sent(&rate)], [200, 20, at_subscriber, 150], "{carrier}");
     for port in [&all, &early, &late, &rate] {
@@ -134,13 +134,13 @@ fn scale(node: &Node, publisher: &str, subscriber: &str, proxy: &Proxy) {
     assert_eq!(node.ask(node.id(), &request, LONG).unwrap(), Reply::Done);
 }
 
-/// Moves the proxy of a channel to and fro while 1 kHz are published: no sample is missing but those that are left out
-/// anyway, and none comes twice.
+/// Moves the proxy of a channel to and fro at 1 kHz. No sample is missing except those left out anyway, and none
+/// comes twice.
 fn moves_without_gap(carrier: &str, moves: u64) {
     moves_at(carrier, moves, true, [qos::Place::Subscriber, qos::Place::Publisher]);
 }
 
-/// As [`moves_without_gap`]; unless it waits, a move is given up for the next one wherever it is.
+/// Moves as [`moves_without_gap`] does; unless `waits`, a move is given up for the next one at any point.
 fn moves_at(carrier: &str, moves: u64, waits: bool, places: [qos::Place; 2]) {
     const N: u64 = 3;
     let realm = format!("move-{carrier}-{waits}-{}", places[0].relays().count());

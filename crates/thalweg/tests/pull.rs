@@ -1,4 +1,4 @@
-//! Histories are asked: at publishers, at subscribers, at ports that keep for others; by friends and by others.
+//! Pulls from histories: at publishers, at subscribers, at ports that keep for others; well-behaved and malformed.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::PullBuffer;
@@ -41,7 +41,7 @@ fn publish(port: &mut Publisher<Raw>, numbers: std::ops::RangeInclusive<u64>) {
     numbers.for_each(|n| assert_eq!(port.publish(&n.to_le_bytes()).unwrap().seq, n));
 }
 
-/// The numbers that came, each with its own bytes, and why not all did.
+/// The numbers of the samples that came, each with its own bytes, and the reasons for missing ones.
 fn pulled(port: &Subscriber<Raw>, query: Query) -> (Vec<u64>, Vec<Why>) {
     let mut pull = port.pull(query, LONG).unwrap();
     let numbers = pull.by_ref().map(|sample| {
@@ -113,7 +113,7 @@ fn large_samples_and_many_small_ones_come_whole() {
         next += 1;
     }
     assert_eq!(next, 20_001);
-    // Who takes small ones only hears how many were left out.
+    // A port that takes only small messages gets the number of those left out.
     let small = here.subscriber::<Raw>("/a").pull_only().max_message(100).open().unwrap();
     let (some, problems): (Vec<_>, Vec<_>) = small.pull(Query::range(1..=2000), LONG).unwrap().partition(Result::is_ok);
     assert_eq!((some.len(), problems.len()), (1996, 1));
@@ -142,7 +142,7 @@ fn a_subscriber_that_keeps_asks_itself_and_one_that_keeps_for_others_is_asked() 
     let (mut numbers, why) = pulled(&asks, Query::range(1..=8));
     numbers.sort_unstable();
     assert_eq!((numbers, why), ((1..=8).collect(), vec![]));
-    // The publisher starts anew: the numbers begin again, and those of before are asked for by its incarnation.
+    // The publisher starts anew: the numbers begin again, and the former ones are requested by incarnation.
     let before = pulled_incarnation(&asks);
     drop((port, keeps));
     drop(there);
@@ -170,14 +170,14 @@ fn a_pull_with_a_limit_comes_no_faster_and_comes_whole() {
     let start = Instant::now();
     let came = asks.pull_from(&from(2_000_000), Query::Last(50), LONG).unwrap().map(Result::unwrap);
     let bytes: usize = came.map(|sample| sample.len()).sum();
-    // 500 kB less what may come at once, and what is read of the next piece before its bytes are counted.
+    // 500 kB less the burst, and the bytes read of the next piece before they are counted.
     let least = Duration::from_secs_f64((500_000.0 - 2.0 * f64::from(64 << 10)) / 2e6);
     assert!(bytes == 500_000 && start.elapsed() >= least, "{bytes} B in {:?}, {least:?} at least", start.elapsed());
     let refused = asks.pull_from(&from(100), Query::latest(), LONG).err().unwrap().to_string();
     assert!(refused.contains("100 bytes per second: at least 16000"), "{refused}");
 }
 
-/// Of the publisher itself.
+/// The incarnation of the publisher itself.
 fn pulled_incarnation(port: &Subscriber<Raw>) -> u64 {
     let from = PullFrom { holder: Some("/p".into()), ..PullFrom::default() };
     let pull = || port.pull_from(&from, Query::latest(), LONG).ok()?.next()?.ok();
@@ -216,7 +216,7 @@ fn ask(stream: &mut impl Write, question: &Question) {
     stream.write_all(&bytes).unwrap();
 }
 
-/// What is refused is refused with a reason, whatever is wrong with the question.
+/// Every refusal has a reason that names the error in the request.
 #[test]
 fn wrong_questions_are_refused_by_name() {
     let there = node("wrong", "there");
@@ -243,8 +243,8 @@ fn wrong_questions_are_refused_by_name() {
     }
 }
 
-/// Thousands ask and take nothing: so many are answered as may be, the others are told why not; the publisher notices
-/// nothing, and who asks when they are gone is answered.
+/// Thousands of peers ask and read nothing. The allowed number is answered, the others are refused with the reason.
+/// The publisher notices nothing, and requests after they left are answered.
 #[test]
 fn thousands_who_take_nothing_stop_nobody() {
     let _alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);

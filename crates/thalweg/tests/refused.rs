@@ -1,4 +1,5 @@
-//! What is refused says why, who, and what to do: names that are taken, ports in use, messages that are too large.
+//! Refusals name the reason, the cause and the remedy: names that are taken, ports in use, messages that are too
+//! large.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -64,7 +65,7 @@ fn a_message_above_the_publishers_limit_is_an_error_of_the_caller() {
     assert!(publisher.loan(101).is_err());
 }
 
-/// Only the messages that are too large for a subscriber are refused, and counted; its channel and the others go on.
+/// Only messages too large for a subscriber are refused and counted; its channel and the others continue.
 #[test]
 fn a_message_above_a_subscribers_limit_is_refused_for_it_alone() {
     for carrier in ["tcp", "udp", "shm", "mcast"] {

@@ -1,4 +1,4 @@
-//! Relays: streams that a third node hosts, over every carrier; refusals; and what happens when a relay dies and returns.
+//! Relays: streams that a third node hosts, over every carrier; refusals; and the death and return of a relay.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::{Place, Scale};
@@ -67,7 +67,7 @@ fn at_relay() -> Place {
     Place::Relay("gate".into())
 }
 
-/// Publishes until `done`, a sample per millisecond; gives the number of the last one.
+/// Publishes a sample per millisecond until `done`; returns the number of the last one.
 fn publish_until(publisher: &mut Publisher<Raw>, mut done: impl FnMut() -> bool) -> u64 {
     let until = Instant::now() + LONG;
     loop {
@@ -127,7 +127,8 @@ fn is_transparent_over_mcast() {
     is_transparent("mcast");
 }
 
-/// Smaller pictures and whole ones to groups of their own (Table 2): each subscriber gets its own, and equal ones share one.
+/// Smaller pictures and whole ones go to groups of their own (Table 2): each subscriber gets its own, and equal ones
+/// share one.
 #[test]
 fn smaller_messages_have_a_group_of_their_own() {
     let scalers = Scalers::default().with("/numbers", || Cut);
@@ -154,7 +155,7 @@ fn smaller_messages_have_a_group_of_their_own() {
     }
 }
 
-/// Each size costs a thread and the making of it for every sample: 300 of them left 343 Hz of 1 kHz.
+/// Each size costs a thread and its work for every sample: 300 of them left 343 Hz of 1 kHz.
 #[test]
 fn so_many_pictures_are_made_of_one_publisher() {
     let scalers = Scalers::default().with("/numbers", || Cut);
@@ -192,7 +193,7 @@ fn a_full_relay_refuses_and_the_publisher_serves() {
     assert!(told.iter().any(|text| text.contains("at most 1 proxies")), "{told:?}");
 }
 
-/// Leaves the first `width` bytes of a message. One that is empty cannot be scaled.
+/// Keeps the first `width` bytes of a message. An empty message cannot be scaled.
 struct Cut;
 
 impl Scaler for Cut {
@@ -265,7 +266,7 @@ fn a_type_that_nobody_can_scale_is_refused_with_its_name() {
     }
 }
 
-/// The relay dies: the publisher serves. It is there again: it serves again, without gap or duplicate.
+/// The relay dies, and the publisher serves. The relay returns and serves again, without gap or duplicate.
 #[test]
 fn a_relay_that_dies_is_done_without_and_returned_to() {
     let gate = relay("relay-dies", RelayLimits::default());
@@ -288,7 +289,7 @@ fn a_relay_that_dies_is_done_without_and_returned_to() {
     assert_eq!(seen, (from..=last).collect::<Vec<_>>(), "no gap and no duplicate on the way back");
 }
 
-/// Nothing is published while the relay goes and comes again: it is returned to all the same.
+/// Nothing is published while the relay goes and returns: the subscriber returns to it all the same.
 #[test]
 fn a_relay_is_returned_to_while_nothing_is_published() {
     let open = || relay("relay-quiet", RelayLimits::default());
@@ -313,7 +314,8 @@ fn a_relay_is_returned_to_while_nothing_is_published() {
     assert_eq!(fell_back.count(), 3, "{told:?}");
 }
 
-/// Who asks this very node of this realm gets a sign for each question; all others, and what is no question, see the stream end.
+/// A peer that asks this very node of this realm gets a heartbeat for each question. All others, and malformed
+/// questions, see the stream end.
 #[test]
 fn signs_of_life_are_for_those_who_ask_rightly() {
     let gate = relay("relay-signs", RelayLimits::default());
@@ -348,11 +350,11 @@ fn signs_of_life_are_for_those_who_ask_rightly() {
     assert_eq!(sign(&mut asked), Some(WELL), "the others harm nobody");
 }
 
-/// Who asks a relay may have heard of the publisher before the relay did: its question waits, as one for a source that connects does.
+/// A peer may know the publisher before the relay does: its question waits, like one for a source that is connecting.
 #[test]
 fn a_question_that_comes_before_its_publisher_waits() {
     let gate = relay("relay-early", RelayLimits::default());
-    // It waits for 400 ms, in which a stalled machine may not have opened the port.
+    // The question waits for 400 ms, in which a stalled machine may not have opened the port.
     assert!((0..10).any(|_| matches!(answer_to_an_early_question(&gate), Answer::Accepted(_))));
 }
 
@@ -371,7 +373,7 @@ fn answer_to_an_early_question(gate: &Node) -> Answer {
     unpack(&[&length, answer.as_slice()].concat()).unwrap().unwrap().0
 }
 
-/// For the first port of a node, of carrier `tcp`.
+/// A request for the first port of a node, over carrier `tcp`.
 fn question(publisher: &Node) -> Request {
     let subscriber = PortInfo {
         name: "/in".into(),
@@ -412,7 +414,8 @@ fn pulled(port: &Subscriber<Raw>, query: Query) -> Vec<u64> {
     pulled.filter_map(|sample| Some(sample.ok()?.info().seq)).collect()
 }
 
-/// A pull buffer at a relay, as the subscriber asks (P-09): the publisher keeps nothing, and is outlived by what it published.
+/// A pull buffer at a relay, requested by the subscriber (P-09): the publisher keeps nothing, and its samples outlive
+/// it.
 #[test]
 fn a_relay_keeps_what_ports_want_kept_there() {
     let gate = relay("relay-keeps", RelayLimits::default());
@@ -442,7 +445,7 @@ fn a_relay_keeps_no_more_than_it_may() {
     let open = |name| a.publisher::<Raw>("/numbers").named(name).open().unwrap();
     let (mut first, mut second) = (open("/first"), open("/second"));
     let port = kept_at_relay(&b, 10);
-    // What is not kept is not sent either.
+    // Samples that are not kept are not sent, either.
     eventually("one of them has a channel", || first.connected() + second.connected() == 1);
     for publisher in [&mut first, &mut second] {
         publisher.publish(&[7; 100]).unwrap();
@@ -452,7 +455,7 @@ fn a_relay_keeps_no_more_than_it_may() {
     let refused = refused.into_iter().find(|text| text.contains("not kept for others"));
     let says = refused.unwrap();
     assert!(says.contains(TOO_MUCH), "{says}");
-    // Who wanted them kept there is told, also who comes later; so is who asks for them.
+    // Ports that wanted them kept there are told, also later ones, and so is a pull.
     let mut told = asker;
     assert!(told.any(|text| text.contains("wants samples kept at relay:gate") && text.contains(TOO_MUCH)));
     let later = node("relay-kept", "later");
@@ -468,7 +471,7 @@ fn a_relay_keeps_no_more_than_it_may() {
     }
 }
 
-/// A publisher that there was no room for is kept as soon as there is, and who wanted it kept hears of both.
+/// A publisher that found no room is kept as soon as there is some, and the port that wanted it is told of both.
 #[test]
 fn what_had_no_room_is_kept_when_there_is() {
     let limits = RelayLimits { kept_bytes: 20 << 20, unwanted: Duration::ZERO, ..RelayLimits::default() };
@@ -491,7 +494,7 @@ fn what_had_no_room_is_kept_when_there_is() {
     eventually("it is kept", || pulled(&others, Query::latest()) == [1]);
 }
 
-/// What publishers left behind is kept until one that is here needs the room.
+/// Samples of a publisher that is gone are kept until a present one needs the room.
 #[test]
 fn samples_of_who_is_gone_give_way_to_a_publisher_that_is_here() {
     let gate = relay("relay-way", RelayLimits { kept_bytes: 20 << 20, ..RelayLimits::default() });
@@ -512,7 +515,7 @@ fn samples_of_who_is_gone_give_way_to_a_publisher_that_is_here() {
     eventually("it is kept instead", || pulled(&port, Query::Last(10)) == [1, 2, 3]);
 }
 
-/// Two relays: the second one serves while the first is away, and gives back.
+/// Two relays: the second one serves while the first is away, and gives the stream back.
 #[test]
 fn another_relay_serves_while_the_first_is_away() {
     let open = |name: &str| {

@@ -18,7 +18,7 @@ struct Ends {
     heard: Vec<Receiver<Vec<u8>>>,
 }
 
-/// A publisher and so many subscribers, whose node loses (or does nothing) to what it sends and receives.
+/// A publisher and so many subscribers, whose node applies the fault to all that it sends and receives.
 fn ends(name: &str, carrier: &str, count: usize, fault: &str, queue: Queue) -> Ends {
     let realm = format!("reliable-{name}-{carrier}-{}", std::process::id());
     let plain = Settings { realm, name: "near".into(), ..Settings::default() };
@@ -91,7 +91,7 @@ fn nothing_is_lost_over_udp() {
 #[test]
 fn what_was_lost_is_told_by_both_ends() {
     let mut ends = ends("told", "udp", 1, "loss=20%,seed=11", PATIENT);
-    // None of them shares its datagram with others.
+    // Each sample leaves in a datagram of its own.
     for sample in 0..500 {
         ends.publisher.publish(&content(sample, 20_000)).unwrap();
     }
@@ -102,7 +102,7 @@ fn what_was_lost_is_told_by_both_ends() {
     assert_eq!((subscriber.lost, subscriber.skipped, subscriber.samples), (0, 0, 500), "{subscriber:?}");
 }
 
-/// What became too old to be repeated, or gave way to newer samples, is given up: the publisher counts what its subscriber does.
+/// Samples too old to be retransmitted, or displaced by newer ones, are given up: both ends count the same ones.
 #[test]
 fn both_ends_count_the_same_samples_as_given_up() {
     const SAMPLES: u64 = 400;
@@ -128,8 +128,8 @@ fn both_ends_count_the_same_samples_as_given_up() {
     assert!(looks().0.skipped > 0, "{:?}", looks());
 }
 
-/// In the steady state no datagram says that a message came: one says it of half a window. The fewer the messages that wait
-/// at once, the more; here as many as a queue of 64 may hold.
+/// In the steady state no message is acknowledged alone: one acknowledgement covers half a window. The fewer messages
+/// wait at once, the more acknowledgements; here as many wait as a queue of 64 holds.
 #[test]
 fn messages_are_not_acknowledged_one_by_one() {
     const SAMPLES: u64 = 20_000;
@@ -145,7 +145,7 @@ fn messages_are_not_acknowledged_one_by_one() {
     assert!(heard.acknowledgements > 0 && sent.skipped == 0 && sent.lost == 0, "{sent:?} {heard:?}");
 }
 
-/// The last sample has none after it that would show its loss.
+/// No sample follows the last one that would reveal its loss.
 #[test]
 fn a_single_sample_arrives() {
     for seed in 0..5 {
@@ -165,7 +165,7 @@ fn nothing_is_lost_over_multicast() {
     }
 }
 
-/// Best effort: nobody asks for anything. Without parity a message of 145 datagrams would arrive once in 1,700 times.
+/// Best effort: nothing is requested. Without parity a message of 145 datagrams would arrive once in 1,700 times.
 #[test]
 fn parity_makes_up_for_what_the_network_loses() {
     const SAMPLES: u64 = 60;
@@ -200,7 +200,7 @@ fn parity_makes_up_for_what_the_network_loses() {
     }
 }
 
-/// Who does not take its samples is told what it lost; the others get theirs.
+/// A subscriber that does not take its samples is told which it lost; the others get theirs.
 #[test]
 fn a_member_that_stands_still_stops_no_other() {
     const SAMPLES: u64 = 6000;

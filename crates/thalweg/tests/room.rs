@@ -28,13 +28,13 @@ fn numbered(number: u32, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Takes so many samples; their numbers.
+/// Takes so many samples; returns their numbers.
 fn taken(subscriber: &mut Subscriber<Raw>, count: usize) -> Vec<u32> {
     let next = || subscriber.wait(LONG).map(|sample| u32::from_le_bytes(sample[..4].try_into().unwrap()));
     std::iter::from_fn(next).take(count).collect()
 }
 
-/// More than the kernel's buffers hold, to somebody who keeps four at a time: the publisher waits for it.
+/// More samples than the kernel's buffers hold, to a subscriber that keeps four at a time: the publisher waits.
 #[test]
 fn a_publisher_waits_for_a_queue_that_blocks() {
     const SAMPLES: u32 = 1500;
@@ -55,7 +55,7 @@ fn a_publisher_waits_for_a_queue_that_blocks() {
     }
 }
 
-/// More channels than have threads of their own.
+/// More channels than there are threads of their own.
 #[test]
 fn a_full_queue_that_blocks_holds_up_no_other_channel() {
     const OTHERS: usize = 12;
@@ -102,7 +102,7 @@ fn what_finds_no_room_in_time_is_rejected_and_told() {
     assert!(told);
 }
 
-/// Neither waits for the queue's patience.
+/// Neither of them waits for the queue's time-out.
 #[test]
 fn a_port_or_node_closes_although_its_queue_is_full() {
     for node_first in [false, true] {

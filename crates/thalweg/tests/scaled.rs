@@ -1,4 +1,5 @@
-//! Proxies between processes: what a scaled subscriber costs on the link and at its publisher, and a relay that is killed.
+//! Proxies between processes: the cost of a scaled subscriber on the link and at its publisher, and a relay that is
+//! killed.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -17,8 +18,8 @@ fn sent_bytes(hosts: &TwoHosts) -> f64 {
     String::from_utf8(counter.unwrap().stdout).unwrap().trim().parse().unwrap()
 }
 
-/// What leaves a publisher's host for a subscriber of every n-th sample is the n-th part (P-04): headers and
-/// acknowledgements of both, and what the nodes say to each other, come on top of it.
+/// For a subscriber of every n-th sample a publisher's host sends the n-th part (P-04). Headers and acknowledgements
+/// of both, and messages of the nodes, come on top.
 #[test]
 fn a_tenth_of_the_samples_is_a_tenth_of_the_traffic() {
     let _alone = world::alone();
@@ -60,8 +61,8 @@ fn a_tenth_of_the_samples_is_a_tenth_of_the_traffic() {
     }
 }
 
-/// For a subscriber of every tenth sample the publisher makes a tenth of the system calls (P-04): a sample that it does not want
-/// costs none. The processor time of both is measured by the lab (`pushpull-places`), where it can be judged.
+/// For a subscriber of every tenth sample the publisher makes a tenth of the system calls (P-04): an unwanted sample
+/// costs none. The lab measures the processor time of both (`pushpull-places`), where it can be judged.
 #[test]
 fn a_tenth_of_the_samples_is_a_tenth_of_the_system_calls() {
     const SAMPLES: u64 = 2000;
@@ -82,12 +83,13 @@ fn a_tenth_of_the_samples_is_a_tenth_of_the_system_calls() {
         let calls = counting.finish();
         let sends = sum(&calls, &["sendto", "sendmsg", "write", "futex"]).0;
         figure("scaled", format!("{carrier}, every 10th of {SAMPLES} samples: {calls:?}"));
-        // Samples that wait leave in one call; answers of the part are a few writes.
+        // Waiting samples leave in one call; answers of the part are a few writes.
         assert!((SAMPLES / 20..=SAMPLES / 10 + 5).contains(&sends), "{carrier}: {sends} calls: {calls:?}, {published}");
     }
 }
 
-/// Over multicast each scaled stream has a group of its own, and is sent there once, however many take it (Table 2).
+/// Over multicast each scaled stream has a group of its own, and is sent there once for any number of members (Table
+/// 2).
 #[test]
 fn each_scaled_stream_is_sent_once_to_a_group_of_its_own() {
     let _alone = world::alone();
@@ -110,12 +112,12 @@ fn each_scaled_stream_is_sent_once_to_a_group_of_its_own() {
         sent.sort_unstable();
         sent
     };
-    // Each packet of the loopback interface is seen leaving and arriving.
+    // Each packet of the loopback interface is captured when it leaves and when it arrives.
     let once = eventually(LONG, || (sent() == [2 * 20, 2 * 50, 2 * 200]).then_some(()));
     assert!(once.is_some(), "{:?}", sent());
 }
 
-/// A relay is killed while samples flow, and started again: the subscriber goes on, and returns to it.
+/// A relay is killed while samples flow, and started again: the subscriber continues, and returns to it.
 #[test]
 fn a_relay_that_is_killed_is_done_without() {
     let _alone = world::alone();

@@ -1,5 +1,5 @@
-//! A relay that is stopped or cut off gives no sign of life: its subscribers find another way within seconds, lose nothing
-//! that is kept, and return.
+//! A relay that is stopped or cut off sends no heartbeat: its subscribers find another way within seconds, lose
+//! nothing that is kept, and return.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -8,11 +8,11 @@ use world::agent::{Agent, number};
 use world::net::{A, B, TwoHosts};
 use world::{LONG, World, eventually, figure, skipped};
 
-/// Two seconds without a sign of life, a handshake, and what a loaded machine takes; TCP alone notices after ten, and a
-/// stopped process never.
+/// Two seconds without a heartbeat, a handshake, and the delays of a loaded machine. TCP alone notices after ten, and
+/// a stopped process never.
 const NOTICED: Duration = Duration::from_secs(5);
 
-/// Waits until the subscriber's only channel comes by the relay, or not; how long that took.
+/// Waits until the subscriber's only channel comes from the relay, or not; returns the time that it took.
 fn comes(subscriber: &mut Agent, by_relay: bool) -> Duration {
     let begun = Instant::now();
     let fits = |subscriber: &mut Agent| {
@@ -25,7 +25,7 @@ fn comes(subscriber: &mut Agent, by_relay: bool) -> Duration {
     begun.elapsed()
 }
 
-/// Samples are published while the relay goes silent and comes back: each comes once.
+/// Samples are published while the relay goes silent and returns: each arrives once.
 fn is_done_without(
     what: &str,
     (publisher, subscriber): (&mut Agent, &mut Agent),
@@ -80,7 +80,7 @@ fn a_stopped_relay_is_done_without_over_reliable_udp() {
     a_stopped_relay("udp");
 }
 
-/// The relay is on a host of its own, and its link is cut without a word.
+/// The relay is on a host of its own, and its link is cut silently.
 #[test]
 fn a_relay_behind_a_cut_link_is_done_without() {
     for carrier in ["tcp", "udp"] {
@@ -107,7 +107,7 @@ fn a_relay_behind_a_cut_link_is_done_without() {
     }
 }
 
-/// Nobody has another way: a relay's channel outlives a silence as any other does.
+/// No subscriber has another way: a relay's channel outlives a silence as any other does.
 #[test]
 fn a_silent_relay_is_not_left_for_nothing() {
     let _waiting = world::waiting();

@@ -1,5 +1,5 @@
-//! What loss and delay do to messages of three sizes, as a stored table: a change of fragmenting, reassembly or
-//! accounting shows up in review as a changed table. Everything is seeded and in virtual time.
+//! The effect of loss and delay on messages of three sizes, as a stored table: a change of fragmenting, reassembly or
+//! accounting appears in review as a changed table. Everything is seeded and in virtual time.
 //!
 //! After an intended change: `UPDATE_SNAPSHOTS=1 cargo test -p thalweg sim_sweep`, and look at the difference.
 #![allow(clippy::unwrap_used)] // all of this is test
@@ -93,7 +93,7 @@ impl Run {
         }
     }
 
-    /// Publishes and receives until nothing is left to happen, always at the next deadline.
+    /// Publishes and receives until nothing is left to do, always at the next deadline.
     fn all(&mut self, size: usize, count: u64) {
         let mut sample = 0;
         loop {

@@ -8,7 +8,7 @@ use thalweg::stages::{Asked, End, Figures, LateAfter, StagesReport};
 use thalweg::{Node, Publisher, Sample, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
-/// So long each sample waits at least.
+/// Least time that each sample waits.
 const WAITS: Duration = Duration::from_millis(2);
 const COUNT: u64 = 20;
 
@@ -29,7 +29,7 @@ fn measure(nodes: &[&Node]) {
     nodes.iter().for_each(|node| drop(ask(node, &Request::Measure { topic: "/a".into(), every: 1 })));
 }
 
-/// The stages that both nodes' ends report.
+/// The stages that the ends of both nodes report.
 fn measured(nodes: &[&Node]) -> Vec<StagesReport> {
     nodes.iter().flat_map(|node| ask(node, &Request::Stages { topic: "/a".into() })).collect()
 }
@@ -67,7 +67,8 @@ fn a_sample_that_waits_to_be_taken_shows_it() {
         let reports = measured(&both);
         let mailbox = figures(&reports, "mailbox").unwrap_or_else(|| panic!("{carrier}: {reports:?}"));
         assert_eq!(mailbox.n, COUNT, "{carrier}");
-        // A histogram knows a time within 1 %. On the way over a network it may still be, which only one of them is not.
+        // A histogram has a precision of 1 %. Over a network a sample may still be on its way, which only one of the
+        // ends counts.
         let least = if carrier == "local" { WAITS.as_secs_f64() * 0.98e6 } else { 0.0 };
         assert!(mailbox.min_us >= least && mailbox.max_us > 0.0, "{carrier}: {mailbox:?}");
         assert_eq!(figures(&reports, "publish").unwrap().n, COUNT, "{carrier}");
@@ -76,7 +77,8 @@ fn a_sample_that_waits_to_be_taken_shows_it() {
     }
 }
 
-/// How late samples within a process were, as `verify` asks: told once, at the subscriber's end, with all stages.
+/// Lateness of samples within a process, as `verify` asks for it: reported once, at the subscriber's end, with all
+/// stages.
 #[test]
 fn samples_within_a_process_have_their_lateness() {
     for how in ["taken", "callback", "publisher"] {
@@ -124,7 +126,7 @@ fn samples_within_a_process_have_their_lateness() {
                 let took = latest.done_ns - latest.published_ns;
                 let callback = latest.stages_ns.get("callback").copied().unwrap_or(0);
                 assert!(report.disordered == 0 && callback <= took, "{how}: {report:?}");
-                // What is taken has arrived when it can be.
+                // A sample that is taken has arrived when it can be taken.
                 let late = if how == "taken" { 0 } else { report.samples };
                 assert!(how == "taken" || u128::from(callback) >= WAITS.as_nanos(), "{how}: {report:?}");
                 assert!(report.late >= late && report.longest_ns.contains_key("publish"), "{how}: {report:?}");

@@ -1,4 +1,4 @@
-//! A stranger, who may open a TCP connection to a node and no more, gets a bounded share of it, and changes nothing.
+//! A stranger, who may only open TCP connections to a node, gets a bounded share of it, and changes nothing.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -19,7 +19,7 @@ fn refused((_, answer): (std::net::TcpStream, Option<Answer>)) -> Refused {
     }
 }
 
-/// Its last sample has the highest number there is: who counts on from there has no number left.
+/// Its last sample has the highest number: a counter that continues from there overflows.
 #[test]
 fn a_publisher_that_counts_beyond_all_numbers_ends_no_node() {
     let _alone = world::alone();
@@ -42,7 +42,8 @@ fn a_publisher_that_counts_beyond_all_numbers_ends_no_node() {
     drop(kept);
 }
 
-/// A host whose connections come to nothing is not answered for a while, and hears of it by nothing else; all others are.
+/// A host whose connections come to nothing is not answered for a while, and notices nothing else; all others are
+/// answered.
 #[test]
 fn a_host_that_connects_in_vain_without_end_is_not_answered_for_a_while() {
     let _alone = world::alone();
@@ -54,7 +55,7 @@ fn a_host_that_connects_in_vain_without_end_is_not_answered_for_a_while() {
         socket.bind(&std::net::SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
         socket.connect_timeout(&to.into(), std::time::Duration::from_millis(200)).map(|()| socket)
     };
-    // Each is answered and closed at once; the one that is not is only sent again after a second.
+    // Each connection is answered and closed at once; an unanswered one is retried only after a second.
     let answered = (0..3000).take_while(|_| from(66).is_ok_and(|socket| socket.send(b"?").is_ok())).count();
     assert!((28..1500).contains(&answered), "{answered} were answered");
     assert!(publisher.told("were_not_answered_for_half_a_second", world::LONG));
@@ -62,7 +63,7 @@ fn a_host_that_connects_in_vain_without_end_is_not_answered_for_a_while() {
     assert!(world::eventually(world::LONG, || from(66).ok()).is_some(), "and so is this one again");
 }
 
-/// One that was reset has no address any more when it is taken in, if it is not asked for sooner.
+/// A connection that was reset has no address when it is accepted, unless it is read sooner.
 #[test]
 fn connections_that_are_reset_at_once_count_for_their_host() {
     use rustix::process::{Pid, Signal, kill_process};
@@ -80,7 +81,7 @@ fn connections_that_are_reset_at_once_count_for_their_host() {
     assert!(publisher.told("were_not_answered_for_half_a_second", world::LONG));
 }
 
-/// A process that connects by the unix socket as fast as it can keeps no other one out.
+/// A process that connects by the unix socket at full speed keeps no other one out.
 #[test]
 fn a_process_that_connects_in_vain_without_end_keeps_no_newcomer_out() {
     use std::io::Write;
@@ -115,7 +116,7 @@ fn a_process_that_connects_in_vain_without_end_keeps_no_newcomer_out() {
     });
 }
 
-/// What is changed of a request, the policy that refuses it and what is said.
+/// The change of a request, the policy that refuses it, and the reason.
 type Case<'a> = (&'a dyn Fn(&mut Request), &'a str, &'a str);
 
 #[test]
@@ -165,7 +166,7 @@ fn what_no_program_would_ask_is_refused_with_the_limit() {
         assert!(refused.policy.name() == policy && refused.requested.contains(says), "{refused:?}");
         assert!(!refused.remedy.is_empty());
     }
-    // The port goes on.
+    // The port continues.
     let (_stream, answer) = stranger.ask(&stranger.request("/good", 1));
     assert!(matches!(answer, Some(Answer::Accepted(_))), "{answer:?}");
 }
@@ -213,7 +214,7 @@ fn a_stranger_gets_a_bounded_share_of_a_port() {
     let last = agent::number(&published, "last");
     assert!(good.ask(&format!("until last={last}"))["ok"] == true);
     assert_eq!(agent::number(&good.ask("report"), "missing"), 0.0);
-    // Who left makes room.
+    // Channels that end make room.
     streams.truncate(8);
     stranger.id = thalweg::control::NodeId(9);
     let again = world::eventually(world::LONG, || {
@@ -223,7 +224,7 @@ fn a_stranger_gets_a_bounded_share_of_a_port() {
     assert!(again.is_some());
 }
 
-/// Ids cost nothing, so a host has one share of a node's memory, and none of the share of the node whose id it uses.
+/// Ids cost nothing: a host has one share of a node's memory, and none of the share of a node whose id it uses.
 #[test]
 fn all_ids_of_a_host_have_one_share_of_memory() {
     let _alone = world::alone();
@@ -260,7 +261,7 @@ fn silent_subscribers_keep_nobody_off_multicast() {
         request.subscriber.qos.reliability = qos::Reliability::BestEffort;
         stranger.ask(&request)
     };
-    // A probe lasts half a second: more come meanwhile than there is room for, and the rest takes the places of the oldest.
+    // A probe lasts half a second. More arrive meanwhile than there is room for, and further ones replace the oldest.
     let began = std::time::Instant::now();
     let all: Vec<_> = (0..3 * MOST_PROBED as u32).map(ask).collect();
     let (open, took) = (all.iter().filter(|(stream, _)| is_open(stream)).count(), began.elapsed());
@@ -268,21 +269,21 @@ fn silent_subscribers_keep_nobody_off_multicast() {
         assert!(matches!(answer, Some(Answer::Probe(_))), "{answer:?}");
     }
     assert!(open <= MOST_PROBED, "{open} of {} are probed still, after {took:?}", all.len());
-    // Where the machine took longer to ask than a probe lasts, there was room for all.
+    // On a machine that took longer to ask than a probe lasts, there was room for all.
     let crowded = took < std::time::Duration::from_millis(500);
     let gave_way = publisher.told("the_oldest_gave_way", world::LONG.mul_f32(if crowded { 1.0 } else { 0.05 }));
     world::figure("strangers", format!("{open} of {} subscribers were probed still after {took:?}", all.len()));
     assert!(gave_way || !crowded, "{}", publisher.ask("status")["events"]);
 }
 
-/// Nothing has come on it since, nor its end.
+/// Nothing has arrived on it since, and it has not ended.
 fn is_open(stream: &std::net::TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// Everybody knows the names of nodes and ports, so a request in a subscriber's name ends nothing without its token; and what is
-/// opened in one name is counted as what is opened in many.
+/// Names of nodes and ports are public. A request in a subscriber's name ends nothing without its token, and channels
+/// opened in one name count like those in many.
 #[test]
 fn nobody_takes_the_place_of_a_subscriber() {
     let _alone = world::alone();
@@ -363,7 +364,7 @@ impl Scaler for Cut {
     }
 }
 
-/// Each size of pictures costs a thread; a stranger that asked for all of them first left none to anybody else.
+/// Each size of pictures costs a thread; a stranger that requested all of them first used to leave none to others.
 #[test]
 fn a_stranger_leaves_pictures_for_others() {
     let _alone = world::alone();
@@ -384,7 +385,7 @@ fn a_stranger_leaves_pictures_for_others() {
         let picture = Some(Picture { width, height: 1 });
         let request =
             Request { proxy: Some(Proxy { picture, ..Proxy::default() }), ..stranger.request("/good", width.into()) };
-        // It is late where a stalled machine has not begun it within the patience of a question: asked again.
+        // A stalled machine may not have started it within the patience of a question, so it is asked again.
         let answer = world::eventually(world::LONG, || match stranger.ask(&request) {
             (_, Some(Answer::Refused(refused))) if refused.remedy.contains("a source that it reaches") => None,
             other => Some(other),
@@ -406,7 +407,7 @@ fn names() -> (String, String) {
     ("/out".to_owned(), "/in".to_owned())
 }
 
-/// Everything that changes something, as a stranger would say it.
+/// Every request that changes something, as a stranger would send it.
 fn changes() -> Vec<Administration> {
     let (port, other) = names();
     let connect = Administration::Connect { publisher: port.clone(), subscriber: other.clone(), carrier: None };
@@ -458,7 +459,7 @@ fn administration_that_changes_something_is_this_hosts_unless_allowed() {
     }
     let left: Vec<String> = world.left_behind().into_iter().filter(|name| name.ends_with(".connection")).collect();
     assert!(left.is_empty(), "{left:?}");
-    // Looking is allowed, but what the process was started with is its own business.
+    // Looking is allowed, but the arguments of the process are private.
     let look = |text: &str| Administration::Command { port: "/out".into(), text: text.into() };
     let own = text(&stranger.administer(&look("prop get /out")));
     assert!(own.contains("told to its own host only") && !own.contains("the_part"), "{own}");
@@ -467,7 +468,7 @@ fn administration_that_changes_something_is_this_hosts_unless_allowed() {
     assert!(own["text"].as_str().unwrap().contains("the_part"), "{own}");
     assert!(matches!(stranger.administer(&Administration::Channels), Reply::Channels(all) if all.len() == 1));
     assert_eq!(subscriber.ask("status")["connected"], 1);
-    // From this host, by the unix socket, all of it is allowed.
+    // From this host, by the unix socket, everything is allowed.
     let set = subscriber.ask("set to=class=high");
     assert_eq!(set["ok"], true, "{set}");
 }
@@ -483,7 +484,7 @@ fn administrators_of_networks_that_were_named_may_but_keep_no_scheduling() {
     let (port, other) = names();
     let set = Administration::Set { port, other, changes: "class=high".parse().unwrap() };
     assert!(matches!(stranger.administer(&set), Reply::Settings(_)));
-    // Both are of one user, as the kernel tells of a connection within the host.
+    // Both are of one user, by the kernel's record of connections within the host.
     let (port, other) = names();
     let set = Administration::Set { port, other, changes: "sched=other".parse().unwrap() };
     assert!(matches!(stranger.administer(&set), Reply::Settings(_)));

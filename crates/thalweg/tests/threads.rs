@@ -1,5 +1,5 @@
-//! Threads that serve many are held up by nobody, and what cannot be served says why. Threads per channel are tested with
-//! the readers themselves (`driver/reader/tests.rs`) and from outside (`priority.rs`).
+//! A shared thread is held up by no channel, and a channel that cannot be served reports the reason. Threads per
+//! channel are tested with the readers themselves (`driver/reader/tests.rs`) and from outside (`priority.rs`).
 #![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use thalweg::admin::{Reply, Request};
 use thalweg::codec::Raw;
 use thalweg::{Event, Node, Settings};
 
-/// Nothing that works takes this long.
+/// Longest duration of anything that works.
 const LONG: Duration = Duration::from_secs(20);
 
 fn node(realm: &str, name: &str) -> Node {
@@ -38,7 +38,7 @@ fn a_publisher_that_always_holds_a_loan_keeps_nobody_out() {
         let holding = std::thread::spawn(move || {
             while !stopped.load(Ordering::SeqCst) {
                 let loan = publisher.loan(64).unwrap();
-                // Next to no time between two loans: who only tried now and then would hardly ever find the port free.
+                // Next to no time between two loans: occasional attempts would hardly ever find the port free.
                 std::thread::sleep(Duration::from_millis(200));
                 loan.publish().unwrap();
                 seen.store(publisher.connected() as u64, Ordering::SeqCst);
@@ -58,7 +58,7 @@ fn a_publisher_that_always_holds_a_loan_keeps_nobody_out() {
     }
 }
 
-/// Leave and join wait for the port together: the flow of the group that one leaves is none for the other.
+/// Leave and join wait for the port together: the flow of the group that one leaves does not serve the other.
 #[test]
 fn who_joins_a_group_behind_its_last_member_hears_what_follows() {
     let (out, into) = (node("group", "out"), node("group", "into"));
@@ -81,7 +81,7 @@ fn who_joins_a_group_behind_its_last_member_hears_what_follows() {
         std::thread::yield_now();
     }
     loan.publish().unwrap();
-    // It may hear some of what is sent before the flow ends.
+    // It may receive some samples that were sent before the flow ends.
     let mut heard = 0;
     while heard < 50 {
         assert!(Instant::now() < until, "it hears no more than {heard} samples");
@@ -93,7 +93,7 @@ fn who_joins_a_group_behind_its_last_member_hears_what_follows() {
 #[test]
 fn a_callback_that_owns_a_publisher_is_dropped_without_holding_up_the_node() {
     let (here, there) = (node("drop", "here"), node("drop", "there"));
-    // What it publishes is never read.
+    // Its samples are never read.
     let stuck = there.subscriber::<Raw>("/stuck").carriers(["tcp"]).polled().open().unwrap();
     let keep_all = qos::Queue::KeepAll(64);
     let mut owned = here.publisher::<Raw>("/stuck").queue(keep_all).open().unwrap();
@@ -105,7 +105,7 @@ fn a_callback_that_owns_a_publisher_is_dropped_without_holding_up_the_node() {
     let near = near.callback(move |sample| drop(owned.publish(&sample))).unwrap();
     let publisher = here.publisher::<Raw>("/near").open().unwrap();
     assert!(publisher.wait_connected(1, LONG));
-    // The callback goes with whoever lets go of it last: mostly the node's own thread, else this one, which may wait.
+    // The last owner drops the callback: mostly the node's own thread, else this one, which may wait.
     std::thread::spawn(move || drop(near));
     assert!(here.wait_until(LONG, || publisher.connected() == 0));
     let answer = here.ask(here.id(), &Request::Channels, LONG).unwrap();
@@ -154,7 +154,7 @@ fn without_threads_child() {
     let subscriber = into.subscriber::<Raw>("/a").carriers(["tcp"]).callback(|_| {}).unwrap();
     let said = told(&into, |event| matches!(event, Event::Unmatched { .. }));
     assert!(said.to_string().contains("no thread could be started"), "{said}");
-    // As soon as there may be one, the channel is back.
+    // The channel returns as soon as a thread can be started.
     setrlimit(Resource::Nproc, limit).unwrap();
     told(&into, |event| matches!(event, Event::Matched { .. }));
     assert!(publisher.wait_connected(1, LONG));

@@ -1,4 +1,4 @@
-//! Several users of one host in one run directory: they exchange over shared memory, and strangers stay out.
+//! Several users of one host in one run directory: they exchange samples over shared memory, and strangers stay out.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -13,13 +13,13 @@ use world::agent::{Agent, number};
 use world::stranger_link::Link;
 use world::{LONG, World, figure, skipped};
 
-/// Numbers nobody has: two members of a group, and one who is not.
+/// Unused numbers: two members of a group, and a user outside it.
 const GROUP: u32 = 61_000;
 const ONE: u32 = 61_001;
 const OTHER: u32 = 61_002;
 const STRANGER: u32 = 61_003;
 
-/// Plays a part of these tests; `false` if it is none.
+/// Plays a part of these tests; `false` if the part is unknown.
 pub fn play(part: &str) -> bool {
     match part.split_whitespace().next() {
         Some("stranger") => stranger(),
@@ -30,7 +30,7 @@ pub fn play(part: &str) -> bool {
     true
 }
 
-/// Tells why it cannot open a node, then what it is told at the sockets that it is given.
+/// Reports why it cannot open a node, then the answers of the sockets that it is given.
 fn stranger() {
     let problem = thalweg::Node::open("stranger").err().map(|e| e.to_string());
     println!("\n@{}", json!({"problem": problem}));
@@ -42,7 +42,7 @@ fn stranger() {
     }
 }
 
-/// Opens a port when it is told to, and says whether its node then warned of the run directory.
+/// Opens a port on request, and reports the warning of its node about the run directory, if there was one.
 fn late() {
     let node = thalweg::Node::open("late").unwrap();
     println!("\n@{}", json!({}));
@@ -64,7 +64,7 @@ fn caller() {
     }
 }
 
-/// A world whose run directory belongs to root and is the group's; `None` and why where this cannot be had.
+/// A world whose run directory belongs to root and a group; `None`, with the reason, where this is impossible.
 fn shared() -> Option<World> {
     if !rustix::process::geteuid().is_root() {
         skipped("only root can start processes of other users");
@@ -95,7 +95,7 @@ fn two_users_exchange_over_shared_memory_and_a_killed_one_leaves_nothing() {
     let mut again = subscriber();
     publisher.connected(1);
     assert_eq!(sockets(&world).len(), 2, "one each: {:?}", world.left_behind());
-    // The other way round: the publisher dies, and its user's next one takes its place.
+    // The other way round: the publisher dies, and the next one of its user takes its place.
     publisher.kill();
     assert!(again.ask("left n=0 ms=3000")["ok"] == true, "the dead publisher is still connected");
     let mut publisher = Agent::start_as(&world, "publisher topic=/a name=/p match=1", ONE, GROUP);
@@ -117,7 +117,7 @@ fn a_stranger_is_refused_with_the_reason_by_the_directory_and_by_each_node() {
     let socket = world.run_dir().join(&sockets(&world)[0]);
     let told = stranger.ask(socket.to_str().unwrap());
     assert!(told["problem"].as_str().unwrap().contains("Permission denied"), "{told}");
-    // Whatever happens to the modes meanwhile: a node asks the kernel who is there.
+    // Whatever happens to the modes meanwhile, a node asks the kernel for the peer's identity.
     set_permissions(world.run_dir(), Permissions::from_mode(0o1777)).unwrap();
     set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
     let told = stranger.ask(socket.to_str().unwrap());
@@ -168,7 +168,7 @@ fn id(agent: &mut Agent) -> String {
     agent.ask("status")["id"].as_str().unwrap().to_owned()
 }
 
-/// What this node, root's or the member's, is answered when it asks the other one.
+/// The answer to one node, root's or the member's, when it asks the other one.
 fn asked(agent: &mut Agent, of: &mut Agent, request: &Request) -> Value {
     let node = id(of);
     agent.ask(&asking(&node, request))["reply"].take()
@@ -178,7 +178,7 @@ fn asking(node: &str, request: &Request) -> String {
     format!("ask node={node} request={}", serde_json::to_string(request).unwrap().replace(' ', "+"))
 }
 
-/// Each way in which scheduling, processors or more than an unprivileged socket's priority can be asked for.
+/// Every way to ask for scheduling, processors or a socket priority above that of unprivileged users.
 fn privileged() -> Vec<Request> {
     let (publisher, subscriber) = ("/out".to_owned(), "/in".to_owned());
     let set = |other: &str, words: &str| {
@@ -207,7 +207,7 @@ fn a_user_has_anothers_process_do_nothing_that_takes_a_privilege() {
         assert!(said.contains(reason) && said.contains("not from user 61001: say it as user 0"), "{request:?}: {said}");
     }
     assert!(!world.left_behind().iter().any(|name| name.ends_with(".connection")), "{:?}", world.left_behind());
-    // All else is every user's, and root may say all of it.
+    // Every user may request everything else, and root all of it.
     let class = |port: &str, other: &str, words: &str| Request::Set {
         port: port.into(),
         other: other.into(),
@@ -221,7 +221,8 @@ fn a_user_has_anothers_process_do_nothing_that_takes_a_privilege() {
     assert_eq!(own["ok"], true, "a user's own process is its own: {own}");
 }
 
-/// Nor by a detour: what one node of root's is told to remember, it tells another one as its own word.
+/// Nor by a detour: a node of root's repeats to another node, as its own request, settings that it was told to
+/// remember.
 #[test]
 fn no_privilege_comes_back_from_a_node_that_remembers() {
     let Some(world) = shared() else { return };
@@ -233,7 +234,7 @@ fn no_privilege_comes_back_from_a_node_that_remembers() {
     let said = asked(&mut members, &mut roots, &remember);
     assert_eq!(said, "done");
     let mut later = Agent::start(&world, "subscriber topic=/a name=/later match=1");
-    // What was remembered comes as a whole: with the class the rest would be here.
+    // Remembered settings come as a whole: with the class the rest would be here.
     let node = id(&mut later);
     let get = asking(&node, &Request::Get { port: "/later".into(), other: Some("/out".into()) });
     let told = || Some(later.ask(&get)["reply"]["settings"][0].take()).filter(|end| end["class"] == "high");
@@ -247,7 +248,7 @@ fn settings(words: &str) -> qos::priority::PrioritySettings {
     settings
 }
 
-/// Has an agent's own node keep a connection from `/out` to `/in` with these settings.
+/// Makes an agent's own node keep a connection from `/out` to `/in` with these settings.
 fn keeps(agent: &mut Agent, names: [&str; 2], words: &str) {
     let [publisher, subscriber] = names.map(str::to_owned);
     let keep = Request::Keep { publisher, subscriber, carrier: None, priority: settings(words) };
@@ -256,7 +257,8 @@ fn keeps(agent: &mut Agent, names: [&str; 2], words: &str) {
     assert_eq!(said["reply"], "done", "{said}");
 }
 
-/// What was asked for an end of an agent's own node. (`class` in a report is what packets have, where there is a channel.)
+/// The settings requested for an end of an agent's own node. (`class` in a report is the class of the packets, if
+/// there is a channel.)
 fn holds(agent: &mut Agent, port: &str, other: &str) -> qos::priority::PrioritySettings {
     let node = id(agent);
     let get = Request::Get { port: port.into(), other: Some(other.into()) };
@@ -264,7 +266,8 @@ fn holds(agent: &mut Agent, port: &str, other: &str) -> qos::priority::PriorityS
     serde_json::from_value(said["reply"]["settings"][0]["asked"].clone()).unwrap_or_else(|_| panic!("{said}"))
 }
 
-/// The directory is a user's and root's node takes its kept files, without what takes a privilege; root's go before them.
+/// The directory is a user's. Root's node takes the user's kept files, without privileged settings; root's own files
+/// go first.
 #[test]
 fn files_of_the_directorys_owner_give_roots_node_no_scheduling() {
     let Some(world) = shared() else { return };
@@ -291,12 +294,12 @@ fn files_of_the_directorys_owner_give_roots_node_no_scheduling() {
     let end = publisher.ask(&asking(&node, &get))["reply"]["settings"][0].take();
     assert_eq!((&end["class"], &end["carrier"]), (&json!("high"), &json!("tcp")), "as its packets have it: {end}");
     publisher.finish();
-    // The owner's own node takes all of it.
+    // The owner's own node accepts all of it.
     let mut publisher = Agent::start_as(&world, "publisher topic=/a name=/out", ONE, GROUP);
     assert_eq!(holds(&mut publisher, "/out", "/in"), settings("class=high sched=other:5"));
 }
 
-/// A user who keeps a connection with a node of root's takes nothing away that root said of scheduling.
+/// A user who keeps a connection with a node of root's does not remove root's scheduling.
 #[test]
 fn what_root_said_stays_where_a_user_keeps_a_connection() {
     let Some(world) = shared() else { return };
@@ -314,7 +317,7 @@ fn what_root_said_stays_where_a_user_keeps_a_connection() {
     assert_eq!(holds(&mut roots, "/out", "/later"), settings("class=low"));
 }
 
-/// Over TCP the kernel says whose the other end of a connection within the host is, whatever address it is bound to.
+/// Over TCP the kernel names the user at the other end of a connection within the host, whatever its address.
 #[test]
 fn another_user_gets_no_privilege_over_tcp_of_the_own_host() {
     let Some(world) = shared() else { return };

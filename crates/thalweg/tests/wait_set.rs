@@ -22,13 +22,13 @@ fn who_waits_is_told_what_is_there() {
     let mut publish_text = out.publisher::<String>("/text").open().unwrap();
     assert!(publish_raw.wait_connected(1, LONG) && publish_text.wait_connected(1, LONG));
     let mut waits = WaitSet::new();
-    // The events of two matches, and whatever else was told.
+    // The events of two matches, and all others.
     assert_eq!(waits.wait(&[&raw, &text, &events], LONG), [false, false, true]);
     while events.wait(Duration::from_millis(100)).is_some() {}
     let started = Instant::now();
     assert_eq!(waits.wait(&[&raw, &text, &events], Duration::from_millis(20)), [false; 3]);
     assert!(started.elapsed() >= Duration::from_millis(20));
-    // Somebody publishes while it waits.
+    // Samples are published while it waits.
     let publishing = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
         publish_text.publish(&"hello".to_owned()).unwrap();
@@ -42,7 +42,7 @@ fn who_waits_is_told_what_is_there() {
     publish_text.publish(&"again".to_owned()).unwrap();
     while waits.wait(&[&raw, &text], LONG) != [true, true] {}
     assert!(raw.take().is_some() && raw.take().is_none() && text.take().is_some());
-    // What ends is told as an event.
+    // The end of a publisher is an event.
     drop(publish_raw);
     assert_eq!(waits.wait(&[&events, &raw], LONG), [true, false]);
 }

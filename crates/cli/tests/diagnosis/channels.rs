@@ -6,14 +6,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// What `why` says, and its exit code.
+/// The document of `why`, and its exit code.
 fn why(house: &House, ports: &str) -> (Value, i32) {
     let done = house.run(&format!("why {ports} --json"));
     let report = done.lines.first().map_or(Value::Null, |line| serde_json::from_str(line).unwrap());
     (report, done.code())
 }
 
-/// Asks until the first problem is this one. Counters need a moment to tell.
+/// Asks until the first problem is this one: counters need a moment.
 fn until_named(house: &House, ports: &str, id: &str) -> Value {
     let until = Instant::now() + LONG;
     loop {
@@ -67,7 +67,7 @@ fn names_that_are_wrong_are_told_from_ports_that_are_elsewhere() {
     assert_eq!(house.run("why /out").code(), 2);
 }
 
-/// What a host says of when it started does not take a name from a port of this one.
+/// A port on another host that claims an earlier start does not take the name of a port of this host.
 #[test]
 fn of_two_ports_of_one_name_why_and_settings_mean_the_one_that_lookups_find() {
     let (house, elsewhere) = (House::new(), House::new());

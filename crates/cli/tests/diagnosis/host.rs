@@ -1,5 +1,5 @@
-//! `doctor` on this host, in network namespaces, control groups and with rights taken away: faults for real. Each is compared
-//! with what is found in the same place without the fault, since the host itself may have faults of its own.
+//! `doctor` on this host with real faults: in network namespaces, in control groups, and without privileges. Each
+//! result is compared with that of the same place without the fault, since the host itself may have faults.
 
 use super::space::{Namespace, run};
 use crate::support::{House, Running};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What `doctor` finds, notes included, when it is started by `prefix`.
+/// Findings of `doctor`, notes included, when it is started by `prefix`.
 fn found(house: &House, prefix: &str, more: &str) -> (BTreeSet<String>, i32, Value) {
     let line = format!("{prefix} {} doctor --json {more}", env!("CARGO_BIN_EXE_thalweg"));
     let mut words = line.split_whitespace();
@@ -17,12 +17,12 @@ fn found(house: &House, prefix: &str, more: &str) -> (BTreeSet<String>, i32, Val
     let done = Running::start(command).finish();
     let report: Value = serde_json::from_str(done.lines.first().unwrap_or_else(|| panic!("{}", done.errors))).unwrap();
     let all = ["findings", "notes"].into_iter().flat_map(|what| report[what].as_array().unwrap());
-    // The load of a machine comes and goes.
+    // The load of a machine varies.
     let ids = all.map(|found| found["id"].as_str().unwrap().to_owned()).filter(|id| id != "load");
     (ids.collect(), done.code(), report)
 }
 
-/// What is found with the fault, and was not without.
+/// Findings with the fault that were not there without it.
 fn new(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
     after.difference(before).cloned().collect()
 }
@@ -69,7 +69,7 @@ fn queues_are_fixed_and_put_back() {
     assert_eq!(report["fixed"][0]["undo"], "thalweg restore", "{report}");
     space.thalweg(&house, "restore");
     assert_eq!(found(&house, &prefix, "").0, before);
-    // Without the right to change queues: exit code 3 and the remedy.
+    // Without the permission to change queues: exit code 3 and the remedy.
     let line =
         format!("{prefix} setpriv --bounding-set -net_admin {} doctor --fix=no-bands", env!("CARGO_BIN_EXE_thalweg"));
     let mut command = Command::new("sh");
@@ -197,7 +197,7 @@ fn groups_without_budget_and_with_quota_are_named() {
     std::fs::write(format!("{}/cpu.cfs_quota_us", group.0), "50000").unwrap();
     assert!(group.doctor(&house, "").0.contains("group-quota"));
     std::fs::write(format!("{}/cpu.cfs_quota_us", group.0), "-1").unwrap();
-    // Only this: everything else that `--fix` would change is the whole host's.
+    // Only this finding: everything else that `--fix` would change belongs to the whole host.
     std::fs::write(format!("{}/cpu.rt_runtime_us", group.0), "10000").unwrap();
     assert_eq!(new(&before, &group.doctor(&house, "").0), [""; 0]);
 }

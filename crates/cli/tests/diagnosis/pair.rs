@@ -1,4 +1,4 @@
-//! `why` between two hosts, that is two network namespaces with a wire between them.
+//! `why` between two hosts: two network namespaces with a wire between them.
 
 use super::part;
 use super::space::{Namespace, run};
@@ -28,7 +28,7 @@ impl Pair {
         Some(Self { house, hosts })
     }
 
-    /// What a command needs to find both hosts.
+    /// Arguments with which a command finds both hosts.
     fn found_by(&self) -> String {
         format!("--discovery static:{}", self.house.path("nodes.toml").display())
     }
@@ -46,7 +46,7 @@ impl Pair {
         within
     }
 
-    /// What `why` says at the publisher's host.
+    /// The document of `why` at the publisher's host.
     fn why(&self) -> (Value, i32) {
         let command = self.house.command(&format!("why /out /in --json {}", self.found_by()));
         let done = Running::start(self.within(0, command)).finish();
@@ -54,7 +54,7 @@ impl Pair {
         (serde_json::from_str(line).unwrap(), done.code())
     }
 
-    /// Asks until `why` says what fits.
+    /// Asks until the document fits.
     fn until(&self, fits: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + LONG;
         loop {
@@ -100,7 +100,7 @@ fn what_a_class_may_wait_for_lower_ones_is_computed_where_the_rate_is_known() {
     let _publish = pair.start(0, "pub /a --port /out --rate 200 --carrier tcp --class high");
     let _subscribe = pair.start(1, "sub /a --port /in --json --carrier tcp");
     let report = pair.until(healthy);
-    // Two packets fit the bucket and go whole: 3200 B at 10 Mbit/s.
+    // Two packets fit the bucket and leave together: 3200 B at 10 Mbit/s.
     assert!((report["blocking_us"].as_f64().unwrap() - 2560.0).abs() < 1.0, "{report}");
     assert!(report.to_string().contains("waits ≤ 2560 µs for lower classes"), "{report}");
 }
@@ -158,15 +158,16 @@ fn handshakes_that_nobody_answers_are_told_with_the_ways_that_were_tried() {
     assert!(report["verdict"].as_str().unwrap().contains("tcp (no answer in time)"), "{report}");
 }
 
-/// It worked before, and the publisher goes on; what is small still comes through, both control links too.
+/// The channel worked before, and the publisher continues. Small packets still arrive, those of both control links
+/// too.
 #[test]
 fn a_channel_of_which_one_end_receives_nothing_any_more_is_not_healthy() {
-    // Reliable `udp` goes on with datagrams of 576 bytes at the least: only a smaller MTU ends it.
+    // Reliable `udp` continues with datagrams of 576 bytes or more: only a smaller MTU ends it.
     for (index, (carrier, mtu)) in
         [("udp --reliable", 500), ("mcast --reliable", 1300), ("udp", 1300)].into_iter().enumerate()
     {
         let Some(pair) = Pair::new(&format!("ceased{index}")) else { return };
-        // One by one, as on a wire: a veth pair lets a super-packet through whatever the MTU of the other end.
+        // One by one, as on a wire: a veth pair passes a super-packet whatever the MTU of the other end.
         pair.hosts[0].does("ip link set wire0 gso_max_segs 1");
         let _publish = pair.start(0, &format!("pub /a --port /out --rate 1000 --size 1400 --carrier {carrier}"));
         let reliable = if carrier.ends_with("reliable") { "--reliable" } else { "" };

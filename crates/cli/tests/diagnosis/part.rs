@@ -12,7 +12,7 @@ pub fn start(house: &House, part: &str) -> Running {
     Running::start(command(house, part))
 }
 
-/// The command that is a part; with `LISTEN` and `NODES` set, its node listens there and finds those.
+/// The command of a part. With `LISTEN` and `NODES` set, its node listens there and finds those nodes.
 pub fn command(house: &House, part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "diagnosis::part::play", "--nocapture"]);
@@ -29,7 +29,7 @@ fn open(part: &str) -> Node {
     Node::with_settings(settings).unwrap()
 }
 
-/// Not a test: the body of the processes that [`start`] starts.
+/// Not a test: the body of the processes of [`start`].
 #[test]
 #[ignore = "started by other tests"]
 fn play() {
@@ -88,7 +88,7 @@ fn publish(mut publisher: Publisher<Raw>, size: usize, pause: Duration) {
     }
 }
 
-/// Whoever started the part kills it.
+/// Waits until the test kills this process.
 fn forever() {
     loop {
         std::thread::park();

@@ -45,7 +45,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Whether a command went well.
+/// `true` if the command succeeded.
 pub fn run(program: &str, arguments: &str) -> bool {
     let mut command = Command::new(program);
     command.args(arguments.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! `doctor` on a tree of `proc` and `sys` with one fault in it, for what cannot be broken for real without harm to others.
+//! `doctor` on a tree of `proc` and `sys` with one fault in it, for faults that would harm others if they were real.
 
 use crate::support::{Done, House};
 use serde_json::Value;
@@ -74,12 +74,12 @@ fn doctor(house: &House, root: &std::path::Path, more: &str) -> (Done, Value) {
     (done, report)
 }
 
-/// The names of what was found.
+/// The names of the findings.
 fn ids(report: &Value, what: &str) -> Vec<String> {
     report[what].as_array().unwrap().iter().map(|found| found["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Faults, what names them, and whether that is a fault (exit code 1) or a warning (0).
+/// The files of a fault, the finding that names it, and the exit code: 1 for a fault, 0 for a warning.
 type Seeded = (&'static [(&'static str, &'static str)], &'static str, i32);
 
 const SEEDED: &[Seeded] = &[

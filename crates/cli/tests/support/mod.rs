@@ -1,4 +1,4 @@
-//! The real binary, in a run directory of its own, waited for by what it writes.
+//! The real binary, in a run directory of its own. Tests wait for its output.
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses a part of it
 
 use serde_json::Value;
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Nothing a test waits for takes longer, however busy the machine is.
+/// Longest wait of a test, on a busy machine.
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// A run directory: commands of one house see each other and nobody else.
-/// It tells at its end how long it was there, for `./test`, which lists the longest.
+/// A run directory: commands of one house see each other and nobody else. When dropped it prints its lifetime, for
+/// `./test`, which lists the longest.
 pub struct House(PathBuf, Instant);
 
 impl House {
@@ -37,17 +37,17 @@ impl House {
         command
     }
 
-    /// Starts it.
+    /// Starts the command.
     pub fn start(&self, arguments: &str) -> Running {
         Running::start(self.command(arguments))
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub fn run(&self, arguments: &str) -> Done {
         self.start(arguments).finish()
     }
 
-    /// Repeats `list` until what it says fits.
+    /// Repeats `list` until its output fits.
     pub fn wait_for_list(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + LONG;
         loop {
@@ -67,7 +67,7 @@ impl Drop for House {
     }
 }
 
-/// A command that runs; killed when dropped.
+/// A running command; killed when dropped.
 pub struct Running {
     pub child: Child,
     input: Option<ChildStdin>,
@@ -75,7 +75,7 @@ pub struct Running {
     errors: Receiver<String>,
 }
 
-/// How a command ended.
+/// Result of a command.
 pub struct Done {
     pub status: ExitStatus,
     pub lines: Vec<String>,

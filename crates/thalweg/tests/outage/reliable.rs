@@ -1,5 +1,5 @@
-//! Reliable channels over every carrier through what happens to hosts: a link goes down for more messages than a subscriber can
-//! hold, an interface is made anew, an address changes, a process is stopped.
+//! Reliable channels over every carrier through faults of hosts: a link goes down for more messages than a subscriber
+//! can hold, an interface is made anew, an address changes, a process is stopped.
 
 use super::world::agent::{Agent, number};
 use super::world::net::{A, B, TwoHosts};
@@ -12,7 +12,7 @@ use std::time::Duration;
 struct Stage {
     publisher: Agent,
     subscribers: Vec<(&'static str, Agent)>,
-    /// The subscribers, now.
+    /// `true` while the subscribers are stopped.
     are_stopped: bool,
     hosts: TwoHosts,
     _world: World,
@@ -23,7 +23,7 @@ impl Stage {
         Self::with(test, "")
     }
 
-    /// The publisher with these words.
+    /// The publisher with these arguments.
     fn with(test: &str, words: &str) -> Result<Self, String> {
         let hosts = TwoHosts::new(test)?;
         let world = World::new();
@@ -43,7 +43,8 @@ impl Stage {
         Ok(Self { publisher, subscribers, are_stopped: false, hosts, _world: world })
     }
 
-    /// A kilohertz goes on while something is broken for this time, and `limit` longer. Whoever receives hears of it again.
+    /// Publishes at 1 kHz during a fault of this duration, and `limit` longer. Each subscriber receives samples
+    /// again.
     fn resumes_after(&mut self, what: &str, down: Duration, limit: Duration, broken: &dyn Fn(&mut Self, bool)) {
         let count = (down + limit).as_millis();
         for (carrier, subscriber) in &mut self.subscribers {
@@ -112,7 +113,7 @@ fn reliable_channels_resume_after_their_link_or_interface_was_gone() {
     });
 }
 
-/// Too short for anybody to notice but who waits for acknowledgements.
+/// Too short to be noticed, except by an end that waits for acknowledgements.
 #[test]
 fn reliable_channels_resume_after_everything_was_lost_for_a_moment() {
     let _waiting = world::waiting();
@@ -143,8 +144,8 @@ fn reliable_channels_resume_after_a_process_was_stopped() {
     stage.resumes_after("publisher stopped", down, limit(), &|stage, broken| stop(&stage.publisher, broken));
 }
 
-/// The streams of handshakes and of `tcp` do not end with their address, and TCP gives them up only after 10 s. A queue that drops
-/// nothing goes on with all that the old ones had.
+/// The streams of handshakes and of `tcp` do not end with their address, and TCP gives them up only after 10 s. A
+/// queue that drops nothing continues with all samples of the old ones.
 #[test]
 fn reliable_channels_resume_from_another_address() {
     let _waiting = world::waiting();
@@ -167,9 +168,9 @@ fn reliable_channels_resume_from_another_address() {
     }
 }
 
-/// A connection is given up after 10 s. What is published until the subscriber comes back waits for it by the queue's policy, and with
-/// it what was under way: of a queue that drops nothing, nothing is lost. Of one that keeps the last, what is missing is counted,
-/// but where a durable publisher's history has it.
+/// A connection is given up after 10 s. Samples published until the subscriber returns wait by the queue's policy,
+/// together with those under way. A queue that drops nothing loses nothing. With a queue that keeps the last, missing
+/// samples are counted, unless a durable publisher's history has them.
 #[test]
 fn what_a_queue_keeps_outlasts_the_connection() {
     let _waiting = world::waiting();
@@ -230,8 +231,8 @@ fn what_a_queue_keeps_outlasts_the_connection() {
     }
 }
 
-/// A publisher of 64 B at 1 kHz, which leave in datagrams of many, on a path that takes ever less: an interface says so, a route
-/// does, and the other end drops what is longer without a word. Nothing is lost, and no channel ends.
+/// A publisher of 64 B at 1 kHz, in batches, on a path whose MTU shrinks: an interface reports it, a route does, and
+/// the other end drops longer packets silently. Nothing is lost, and no channel ends.
 #[test]
 fn reliable_samples_go_on_over_a_path_that_takes_shorter_packets() {
     let _waiting = world::waiting();

@@ -5,8 +5,8 @@ use super::world::agent::{Agent, number};
 use super::world::net::{A, B, TwoHosts};
 use super::world::{self, World, skipped};
 
-/// Each of five subscribers resets its connection and does not come back: a port waits for as many of a host as a quarter of the
-/// channels that its node may have.
+/// Five subscribers reset their connections and do not return: a port waits for at most a quarter of its channel
+/// limit of subscribers at one host.
 #[test]
 fn a_port_waits_for_some_subscribers_of_a_host() {
     let _alone = world::alone();
@@ -26,7 +26,7 @@ fn a_port_waits_for_some_subscribers_of_a_host() {
         subscriber
     }));
     publisher.connected(5);
-    // Who has not read all that came resets its connection when it ends.
+    // A process that ends with unread samples resets its connection.
     subscribers.iter().for_each(Agent::stop);
     let published = publisher.ask("publish count=1");
     assert_eq!(number(&published, "sent"), 5.0, "{published}");

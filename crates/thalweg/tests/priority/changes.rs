@@ -1,4 +1,4 @@
-//! Changes while samples flow: nothing lost, overtaken or connected anew; what holds afterwards, and what is refused.
+//! Changes while samples flow: no loss, overtaking or reconnection; lasting settings, and refusals.
 
 use super::pair::{
     CRITICAL, Family, HIGH, LOW, NORMAL, Pair, asks, changes, first_odd, may_schedule, nodes, subscribe,
@@ -112,7 +112,7 @@ fn what_was_set_holds_after_the_channel_was_opened_anew() {
     assert_eq!(b.priority_report("/in", Some("/out")).unwrap()[0].tos, Some(LOW));
     let seq = publisher.publish(b"x").unwrap().seq;
     assert!(eventually(LONG, || seqs.lock().unwrap().contains(&seq).then_some(())).is_some());
-    // Connected anew while both ports stay.
+    // The channel is opened anew while both ports stay.
     let request = Request::Connect { publisher: "/out".into(), subscriber: "/in".into(), carrier: Some("tcp".into()) };
     let own = |report: &EndReport| (report.tid, report.asked.clone());
     let before = own(&report);
@@ -151,7 +151,7 @@ fn what_the_other_node_remembers_holds_only_where_nothing_was_set() {
     let tos = || pair.b.priority_report("/in", Some("/out")).unwrap()[0].tos;
     let wrong = PrioritySettings { socket_priority: Some(16), ..PrioritySettings::default() };
     assert!(tell("/in", wrong).is_err() && tell("no name", asks("class=high")).is_err());
-    // One for a port that is elsewhere is kept, and changes nothing here.
+    // A setting for a port elsewhere is kept, and changes nothing here.
     tell("/elsewhere", asks("class=critical")).unwrap();
     assert_eq!(tos(), Some(NORMAL));
     tell("/in", asks("class=critical")).unwrap();
@@ -171,7 +171,7 @@ fn what_is_refused_leaves_all_as_it_was() {
     let mut pair = Pair::new("refused", "tcp", Family::V4, b"");
     pair.set_out("class=high");
     let before = pair.a.priority_report("/out", Some("/in")).unwrap();
-    // No machine of ours has processor 1023: the kernel refuses it after the marks were taken.
+    // The test machines have no processor 1023: the kernel refuses it after it accepted the marks.
     let refused = pair.a.set_priority("/out", "/in", &changes("class=low affinity=1023")).unwrap_err().to_string();
     assert!(refused.contains("1023") && !refused.contains("Os {"), "{refused}");
     let unknown = [

@@ -1,4 +1,4 @@
-//! Marks, queues and pace: what packets get, seen on the wire.
+//! Marks, queues and pace: the packets on the wire.
 
 use super::pair::{CRITICAL, Family, HIGH, LOW, NORMAL, Pair, changes, nodes, subscribe};
 use crate::world::agent::Agent;
@@ -63,9 +63,9 @@ fn acknowledgements_and_the_stream_beside_udp_are_marked_too() {
         let begun = capture.packets().len();
         let seq = pair.exchange();
         let data = capture.packet_of(seq).unwrap();
-        // TCP acknowledges within 40 ms; the stream beside udp says each second that it lives, and is answered.
+        // TCP acknowledges within 40 ms; the stream beside udp sends a keep-alive each second, which is answered.
         let streams: Vec<u16> = pair.a.addresses().iter().map(SocketAddr::port).collect();
-        // What was on its way when the marks were set comes first.
+        // Packets from before the marks were set come first.
         let marked = |octet: u8, is: &dyn Fn(&Packet) -> bool| {
             let found = |p: &Packet| p.tcp && p.sample.is_none() && p.tos == octet && is(p);
             eventually(LONG, || capture.packets().split_off(begun).into_iter().find(found)).is_some()
@@ -96,7 +96,7 @@ fn two_subscribers_of_one_topic_have_different_marks_at_once() {
         pair.a.set_priority("/out", "/in2", &changes("class=high")).unwrap();
         let begun = capture.packets().len();
         let seq = pair.exchange();
-        // Each packet of the loopback interface is seen leaving and arriving.
+        // Each packet of the loopback interface is captured when it leaves and when it arrives.
         let octets = eventually(LONG, || {
             let late = capture.packets().split_off(begun);
             let mut found: Vec<u8> = late.iter().filter(|p| p.sample == Some(seq)).map(|p| p.tos).collect();
@@ -108,7 +108,7 @@ fn two_subscribers_of_one_topic_have_different_marks_at_once() {
     }
 }
 
-/// Marking is not prioritising: what a mark does is up to the queue, and the answer says which band it is.
+/// A mark's effect depends on the queue, and the answer names the band.
 #[test]
 fn a_report_says_in_which_band_packets_wait_and_whether_that_helps() {
     let _alone = alone();
@@ -140,7 +140,7 @@ fn a_report_says_in_which_band_packets_wait_and_whether_that_helps() {
             assert!(end["band"].as_str().unwrap().contains(place), "{words}: {set}");
             assert!(!end["because"].as_str().unwrap().is_empty());
         }
-        // At the other end nothing waits.
+        // At the other end no packet waits.
         let set = subscriber.ask("set to=class=high");
         assert_eq!((set["ends"][0]["tos"].as_u64(), set["ends"][0]["effective"].as_bool()), (Some(0x90), Some(false)));
         subscriber.finish();
@@ -236,7 +236,7 @@ fn a_pace_is_kept_to() {
     let _alone = alone();
     let mut pair = Pair::new("paced", "tcp", Family::V4, b"");
     assert_eq!(pair.set_out("pace=40Mbit/s").asked.pace, Some(5_000_000));
-    // 2 MB at 5 MB/s take 400 ms. Only "not much faster" is asserted: that is what it is for.
+    // 2 MB at 5 MB/s take 400 ms. Only "not much faster" is asserted, which is the purpose of pacing.
     let (start, mut seq) = (Instant::now(), 0);
     for _ in 0..20 {
         seq = pair.publisher.publish(&[3; 100_000]).unwrap().seq;

@@ -35,7 +35,7 @@ pub struct Pair {
     pub marker: &'static [u8],
 }
 
-/// Where the publisher's node listens first, so that channels come there.
+/// The first address family on which the publisher's node listens, which channels then use.
 pub enum Family {
     V4,
     V6,
@@ -82,7 +82,7 @@ impl Pair {
         assert!(got.is_some(), "sample {seq} did not arrive; the last was {:?}", self.seqs.lock().unwrap().last());
     }
 
-    /// Publishes one, which arrives.
+    /// Publishes one sample, which arrives.
     pub fn exchange(&mut self) -> u64 {
         let seq = self.publish();
         self.arrived(seq);
@@ -97,7 +97,7 @@ impl Pair {
         self.b.set_priority("/in", "/out", &changes(words)).unwrap()
     }
 
-    /// Matched once, and never ended: no change connected it anew.
+    /// Matched once, and never ended: no change opened it anew.
     pub fn never_reconnected(&self) {
         for node in [&self.a, &self.b] {
             let mut events = node.events();
@@ -113,7 +113,7 @@ pub fn subscribe(node: &Node, name: &str, carrier: &str, seqs: Arc<Mutex<Vec<u64
     subscriber.callback(move |sample| seqs.lock().unwrap().push(sample.info().seq)).unwrap()
 }
 
-/// Policy and real-time priority of a thread, as /proc says.
+/// Policy and real-time priority of a thread, from /proc.
 pub fn scheduling_of(tid: i32) -> (u32, u32) {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -121,7 +121,7 @@ pub fn scheduling_of(tid: i32) -> (u32, u32) {
     (fields[41 - 3].parse().unwrap(), fields[40 - 3].parse().unwrap())
 }
 
-/// Whether this process may use real-time scheduling; prints why not.
+/// `true` if this process may use real-time scheduling; prints the reason if not.
 pub fn may_schedule() -> bool {
     let settings = linux::thread::Settings {
         scheduling: Some("fifo:1".parse().unwrap()),

@@ -1,4 +1,4 @@
-//! Threads and processes, as /proc shows them.
+//! Threads and processes, from /proc.
 
 use super::pair::{Family, Pair, changes, first_odd, may_schedule, nodes, scheduling_of};
 use crate::world::agent::{Agent, number};
@@ -24,7 +24,7 @@ fn a_sending_thread_is_scheduled_as_proc_says_and_ends_when_unset() {
     assert_eq!((report.policy.as_str(), report.priority, report.affinity), ("fifo", 30, vec![0]));
     assert!(report.own_thread);
     pair.exchange();
-    // At once by thread id: the same thread.
+    // At once, by thread id: it is the same thread.
     let report = pair.set_out("sched=rr:7 affinity=default");
     assert_eq!((report.tid, scheduling_of(tid)), (Some(tid), (2, 7)));
     assert!(report.affinity.len() > 1 || std::thread::available_parallelism().unwrap().get() == 1);
@@ -35,7 +35,7 @@ fn a_sending_thread_is_scheduled_as_proc_says_and_ends_when_unset() {
     assert_eq!((report.tid, report.own_thread), (None, false));
     pair.exchange();
     assert!(ended(tid), "the thread did not end");
-    // And it ends with the channel.
+    // The thread ends with the channel.
     let tid = pair.set_out("sched=fifo:5").tid.unwrap();
     drop(pair.subscriber);
     assert!(ended(tid), "it outlived its channel");
@@ -98,12 +98,13 @@ fn limit_descriptors(pid: u32, number: u32) -> bool {
     limit.is_ok_and(|status| status.success())
 }
 
-/// A channel whose samples cannot be taken over by any thread ends with its reason; it must not fall silent.
+/// A channel whose waiting samples no thread can send ends with its reason, instead of falling silent.
 #[test]
 fn without_a_thread_for_what_waits_the_channel_says_so() {
     let _alone = alone();
-    // A datagram never waits for who does not read. Of a message the fragments pause after a quarter of the subscriber's buffer, which is
-    // 1 MiB where the kernel gives all that is asked for: 1 MB left whole, so that nothing waited.
+    // A datagram never waits for a subscriber that does not read. Fragments of a message pause after a quarter of the
+    // subscriber's buffer, which is 1 MiB where the kernel grants the full size: 1 MB left whole, so that nothing
+    // waited.
     for (carrier, size) in [("tcp", 60_000), ("udp", 4_000_000)] {
         let world = World::new();
         let mut publisher = Agent::start(&world, &format!("publisher topic=/a max={size}"));
@@ -112,7 +113,7 @@ fn without_a_thread_for_what_waits_the_channel_says_so() {
         if !limit_descriptors(publisher.pid(), 3) {
             return skipped("prlimit could not lower the number of descriptors");
         }
-        // The thread of the class that it had is there since it was opened.
+        // The thread of its former class exists since the channel was opened.
         let set = publisher.ask("set to=class=high");
         assert!(set["ok"] == true, "{carrier}: {set}");
         subscriber.stop();
@@ -120,7 +121,7 @@ fn without_a_thread_for_what_waits_the_channel_says_so() {
         assert!(publisher.told("no thread for what waits", LONG), "{carrier}");
         assert!(limit_descriptors(publisher.pid(), 1000));
         subscriber.go_on();
-        // With descriptors again it is connected anew, and goes on.
+        // With descriptors again it is connected anew, and continues.
         subscriber.ask("reset");
         let heard = eventually(LONG, || {
             publisher.ask("publish count=1 size=64");
@@ -130,8 +131,8 @@ fn without_a_thread_for_what_waits_the_channel_says_so() {
     }
 }
 
-/// What waits moves with its channel: from the class's thread to the channel's own and back, to another class's, while the
-/// socket is full.
+/// Waiting samples move with their channel while the socket is full: from the class's thread to the channel's own and
+/// back, and to another class's.
 #[test]
 fn what_waits_moves_to_the_new_thread_in_order() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! What a subscriber got: how many, in which order, how late. Written by receiving threads without allocating.
+//! A subscriber's account: number, order and latency of samples. Receiving threads write it without allocating.
 
 use linux::allocations;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl Account {
         }))
     }
 
-    /// Notes a sample. Called on the receiving thread.
+    /// Records a sample. Called on the receiving thread.
     pub fn note(&self, info: &SampleInfo) {
         let mut inner = self.0.lock().unwrap();
         let allocations = allocations::count();
@@ -74,7 +74,7 @@ impl Account {
         }
         inner.last = inner.last.max(info.seq);
         inner.last_at_ns = info.received_ns;
-        // Counted per thread: of a port whose channels have several it says nothing.
+        // Counted per thread: meaningless for a port whose channels have several.
         inner.allocations = allocations.saturating_sub(inner.allocations_at_first);
         let late = info.received_ns.saturating_sub(info.source_ns) / 100;
         if inner.latencies.len() < MOST {
@@ -82,7 +82,7 @@ impl Account {
         }
     }
 
-    /// Begins anew; the last sequence number stays known, so that nothing comes twice unnoticed.
+    /// Resets the account; the last sequence number stays, so that duplicates are noticed.
     pub fn reset(&self) {
         let mut inner = self.0.lock().unwrap();
         let (last, incarnation) = (inner.last, inner.incarnation);
@@ -93,13 +93,13 @@ impl Account {
         *inner = Inner { latencies, long_gaps_ms, holes, last, incarnation, last_at_ns, ..Inner::default() };
     }
 
-    /// Number of the newest sample, and how many came.
+    /// Number of the newest sample, and the count of samples.
     pub fn last(&self) -> (u64, u64) {
         let inner = self.0.lock().unwrap();
         (inner.last, inner.received)
     }
 
-    /// All of it.
+    /// The whole account.
     pub fn report(&self) -> Value {
         let inner = self.0.lock().unwrap();
         let micros = |share| percentile(&inner.latencies, share) / 10.0;
@@ -113,17 +113,17 @@ impl Account {
     }
 }
 
-/// How long calls took.
+/// Durations of calls.
 #[derive(Default)]
 pub struct Durations(Vec<u32>);
 
 impl Durations {
-    /// Room for `count` calls, so that noting them allocates nothing.
+    /// Room for `count` calls, so that recording them allocates nothing.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
 
-    /// Notes a call.
+    /// Records a call.
     pub fn note(&mut self, took: Duration) {
         if self.0.len() < self.0.capacity() {
             self.0.push(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! A process that plays a part in a test: told what to do by lines on its standard input, it answers with lines on its
+//! A process that plays a part in a test. It reads commands as lines of standard input, and answers with lines on
 //! standard output, `@` and a JSON document each. Killed when dropped.
 
 use super::{LONG, World};
@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Environment variable that holds the part.
+/// Environment variable with the part.
 pub const PART: &str = "THALWEG_TEST_PART";
 
 /// One process.
@@ -24,7 +24,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts a process with a part, such as `publisher topic=/a carriers=tcp`; it has answered when this returns.
+    /// Starts a process with a part, such as `publisher topic=/a carriers=tcp`, and waits for its first answer.
     pub fn start(world: &World, part: &str) -> Self {
         Self::start_by(world, part, &[])
     }
@@ -60,7 +60,7 @@ impl Agent {
 
     /// As [`Agent::start_as`], without waiting for the first answer.
     pub fn begin_as(world: &World, part: &str, user: u32, group: u32) -> Self {
-        // By an open file: the program may lie where only root looks.
+        // By an open file: the program may be where only root can read.
         let program = rustix::fs::open(std::env::current_exe().unwrap(), OFlags::RDONLY, Mode::empty()).unwrap();
         let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
         command.uid(user).gid(group);
@@ -115,7 +115,7 @@ impl Agent {
         assert!(answer["ok"] == true, "{}: not {count} channels: {answer}", self.name);
     }
 
-    /// Waits until its node told an event that contains `text`.
+    /// Waits until its node reported an event that contains `text`.
     pub fn told(&mut self, text: &str, within: Duration) -> bool {
         let text = text.replace(' ', "_");
         self.ask(&format!("told ms={} text={text}", within.as_millis()))["ok"] == true
@@ -129,7 +129,7 @@ impl Agent {
     /// SIGSTOP.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
-        // Stopped is it when the kernel says so.
+        // The process is stopped when the kernel says so.
         let stopped = super::eventually(LONG, || (self.state() == 'T').then_some(()));
         assert!(stopped.is_some(), "{} did not stop", self.name);
     }

@@ -1,4 +1,4 @@
-//! What really leaves: packets of the loopback interface, with their marks.
+//! Captured packets of the loopback interface, with their marks.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use thalweg::testing::wire::{HEADER, Header, Kind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     pub v6: bool,
-    /// UDP otherwise.
+    /// `true` for TCP, else UDP.
     pub tcp: bool,
     /// TOS octet or traffic class.
     pub tos: u8,
@@ -36,16 +36,17 @@ const ALL: u16 = 3; // ETH_P_ALL
 const ETHERNET: usize = 14;
 
 impl Capture {
-    /// Begins; messages that start with `marker` are numbered.
+    /// Starts the capture; messages that start with `marker` are numbered.
     ///
     /// # Errors
-    /// Why it cannot be done here: no CAP_NET_RAW.
+    /// The reason why it is impossible here: no CAP_NET_RAW.
     pub fn start(marker: &'static [u8]) -> Result<Self, String> {
         let all = Protocol::from(i32::from(ALL.to_be()));
         let mut socket =
             Socket::new(Domain::PACKET, Type::RAW, Some(all)).map_err(|e| format!("no packet socket: {e}"))?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        // Others may use the interface, too: beyond the system's limit, which who may capture may do.
+        // Others may use the interface, too: the buffer exceeds the system's limit, which the right to capture
+        // permits.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 32 << 20);
         let (packets, stop) = (Arc::<Mutex<Vec<Packet>>>::default(), Arc::<AtomicBool>::default());
         let (seen, ends) = (packets.clone(), stop.clone());
@@ -61,7 +62,7 @@ impl Capture {
         Ok(Self { packets, stop, thread: Some(thread) })
     }
 
-    /// What was seen so far.
+    /// The packets so far.
     pub fn packets(&self) -> Vec<Packet> {
         self.packets.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! A publisher that lies: announced like any other, it speaks the handshake and then whatever the test wants.
+//! A publisher that lies: announced like any other, it makes the handshake and then sends what the test wants.
 
 use super::World;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Fake {
         Self { _links: links, _endpoint: endpoint, unix, tcp }
     }
 
-    /// The next subscriber's stream and what it asks for.
+    /// The next subscriber's stream and request.
     pub fn asked(&self) -> (TcpStream, Request) {
         let (mut stream, _) = self.tcp.accept().unwrap();
         let request = request(&mut stream);
@@ -98,7 +98,7 @@ impl Fake {
     }
 }
 
-/// What a subscriber asks for that has connected.
+/// The request of a subscriber that has connected.
 pub fn request(stream: &mut TcpStream) -> Request {
     let mut first = [0];
     stream.read_exact(&mut first).unwrap();
@@ -115,7 +115,7 @@ fn read_request(stream: &mut impl Read) -> Request {
     handshake::unpack(&bytes).unwrap().unwrap().0
 }
 
-/// An acceptance as it travels.
+/// An acceptance as bytes.
 pub fn acceptance(parameters: Parameters) -> Vec<u8> {
     packed(Accepted { parameters, ..accepted() })
 }
@@ -134,7 +134,7 @@ pub fn accepted() -> Accepted {
     }
 }
 
-/// Any acceptance as it travels.
+/// Any acceptance as bytes.
 pub fn packed(accepted: Accepted) -> Vec<u8> {
     handshake::pack(&Answer::Accepted(accepted)).unwrap()
 }
@@ -152,14 +152,14 @@ pub fn message(sample: u64, size: usize) -> Vec<u8> {
     [&bytes[..], &vec![7; size]].concat()
 }
 
-/// A frame with 4 bytes of payload, whatever its header says.
+/// A frame with 4 bytes of payload and any header.
 pub fn frame(header: Header) -> Vec<u8> {
     let mut bytes = [0; HEADER];
     header.emit(&mut bytes);
     [&bytes[..], &[7; 4]].concat()
 }
 
-/// Frames in one datagram, which has the number of the first.
+/// Frames in one datagram, with the number of the first.
 pub fn batch(frames: &[Vec<u8>]) -> Vec<u8> {
     let messages = frames.concat();
     let first = Header::parse(&messages).unwrap();

@@ -1,7 +1,8 @@
-//! A world of its own for a test: processes that play a part, network namespaces that connect them, figures they tell.
+//! A world of its own for a test: processes that play a part, network namespaces that connect them, and their
+//! figures.
 //!
-//! A process is this very test program, started again with its part in the environment; see [`agent`]. All is taken
-//! down when the test ends, however it ends.
+//! A process is this test program, started again with its part in the environment; see [`agent`]. All is taken down
+//! when the test ends, however it ends.
 #![allow(dead_code)] // each test program uses a part of it
 #![allow(clippy::unwrap_used)] // all of this is test
 
@@ -22,20 +23,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 pub use turn::{alone, beside, waiting};
 
-/// Nothing that works takes this long.
+/// Longest duration of anything that works.
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// What is told before the names of tests, so that figures are found in the output.
+/// Printed before the names of tests, so that figures are found in the output.
 pub fn figure(test: &str, text: impl std::fmt::Display) {
     println!("FIGURE {test}: {text}");
 }
 
-/// Why a test does nothing here.
+/// Prints the reason why a test does nothing here.
 pub fn skipped(because: impl std::fmt::Display) {
     println!("\nskipped: because {because}");
 }
 
-/// Runs the long variants too, which take minutes and want a quiet machine.
+/// `true` to run the long variants too, which take minutes and need a quiet machine.
 pub fn long() -> bool {
     std::env::var_os("THALWEG_TEST_LONG").is_some()
 }
@@ -48,7 +49,7 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world, as long as nobody else measures.
+    /// An empty world, which waits until no other test measures.
     pub fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl Drop for World {
     }
 }
 
-/// Waits until `condition` gives something, looking every few milliseconds; `None` when `timeout` passed first.
+/// Waits until `condition` returns a value, checking every few milliseconds; `None` after `timeout`.
 pub fn eventually<T>(timeout: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let until = std::time::Instant::now() + timeout;
     loop {
@@ -109,7 +110,7 @@ pub fn eventually<T>(timeout: Duration, mut condition: impl FnMut() -> Option<T>
     }
 }
 
-/// The value in the middle.
+/// The median.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -22,10 +22,10 @@ pub const A6: &str = "fd99::1";
 pub const B6: &str = "fd99::2";
 
 impl TwoHosts {
-    /// Makes them.
+    /// Makes the hosts.
     ///
     /// # Errors
-    /// Why they cannot be made here: no root, no `ip`.
+    /// The reason why they cannot be made here: no root, no `ip`.
     pub fn new(test: &str) -> Result<Self, String> {
         let hosts = Self::apart(test, false)?;
         run("ip", &["-n", &hosts.a, "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", &hosts.b])?;
@@ -33,7 +33,7 @@ impl TwoHosts {
         Ok(hosts)
     }
 
-    /// Makes them with a switch between them.
+    /// Makes the hosts with a switch between them.
     ///
     /// # Errors
     /// As [`TwoHosts::new`].
@@ -79,14 +79,14 @@ impl TwoHosts {
         run("ip", &["-n", &self.b, "link", "delete", "veth"]).unwrap();
     }
 
-    /// Makes them anew, with the same names and addresses.
+    /// Makes the interfaces anew, with the same names and addresses.
     pub fn make_anew(&self) {
         run("ip", &["-n", &self.b, "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", &self.a])
             .unwrap();
         self.addresses().unwrap();
     }
 
-    /// From now on the switch gives host `b` no multicast.
+    /// Makes the switch drop multicast to host `b`.
     pub fn switch_drops_multicast(&self) {
         let switch = self.switch.as_deref().unwrap();
         run("ip", &["-n", switch, "link", "set", "to-b", "type", "bridge_slave", "mcast_flood", "off"]).unwrap();
@@ -95,34 +95,34 @@ impl TwoHosts {
     /// Runs `ip` in host `a`.
     ///
     /// # Errors
-    /// What it says.
+    /// The error of `ip`.
     pub fn ip_in_a(&self, words: &str) -> Result<(), String> {
         run("ip", &[&["-n", &self.a][..], &words.split_whitespace().collect::<Vec<_>>()].concat())
     }
 
-    /// What `ip` says about host `a`.
+    /// The output of `ip` in host `a`.
     ///
     /// # Errors
-    /// Why it says nothing.
+    /// The error of `ip`.
     pub fn said_by_a(&self, words: &str) -> Result<String, String> {
         let said = std::process::Command::new("ip").args(["-n", &self.a]).args(words.split_whitespace()).output();
         said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).map_err(|error| error.to_string())
     }
 
-    /// From now on host `b` drops longer packets, and nobody is told.
+    /// Makes host `b` drop longer packets silently.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The error of `ip`.
     pub fn mtu_of_b(&self, bytes: u32) -> Result<(), String> {
         run("ip", &["-n", &self.b, "link", "set", "veth", "mtu", &bytes.to_string()])
     }
 
-    /// What starts a program in host `a`.
+    /// The command that starts a program in host `a`.
     pub fn in_a(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.a]
     }
 
-    /// What starts a program in host `b`.
+    /// The command that starts a program in host `b`.
     pub fn in_b(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.b]
     }
@@ -132,10 +132,10 @@ impl TwoHosts {
         run("ip", &["-n", &self.b, "link", "set", "veth", if up { "up" } else { "down" }]).unwrap();
     }
 
-    /// From now on the link carries no multicast.
+    /// Makes the link drop multicast.
     ///
     /// # Errors
-    /// Why this cannot be had here: no `nft`.
+    /// The reason why this is impossible here: no `nft`.
     pub fn without_multicast(&self) -> Result<(), String> {
         let rule = "add table inet unicast; add chain inet unicast in { type filter hook input priority 0; }; \
                     add rule inet unicast in ip daddr 224.0.0.0/4 drop; \
@@ -143,17 +143,17 @@ impl TwoHosts {
         [&self.a, &self.b].iter().try_for_each(|host| run("ip", &["netns", "exec", host, "nft", rule]))
     }
 
-    /// Takes the IPv4 addresses away.
+    /// Removes the IPv4 addresses.
     pub fn v6_only(&self) {
         for host in [&self.a, &self.b] {
             run("ip", &["-n", host, "-4", "address", "flush", "dev", "veth"]).unwrap();
         }
     }
 
-    /// Loses everything in both directions, or nothing, without either end noticing.
+    /// Drops all packets in both directions, or none; neither end is told.
     ///
     /// # Errors
-    /// Why this cannot be had here: no `nft`.
+    /// The reason why this is impossible here: no `nft`.
     pub fn silence(&self, on: bool) -> Result<(), String> {
         let rule = match on {
             true => {
@@ -167,10 +167,10 @@ impl TwoHosts {
         run("ip", &["netns", "exec", &self.b, "nft", rule])
     }
 
-    /// Host `a` or `b` hears nothing from the other, which still hears it; or both hear again.
+    /// Makes host `a` or `b` deaf for the other, which still hears it; or restores both.
     ///
     /// # Errors
-    /// Why this cannot be had here: no `nft`.
+    /// The reason why this is impossible here: no `nft`.
     pub fn deafen(&self, a: bool, on: bool) -> Result<(), String> {
         let rule = match on {
             true => {
@@ -185,7 +185,7 @@ impl TwoHosts {
     /// Gives `a` the three strict bands of `pfifo_fast`, behind a rate at which packets can wait.
     ///
     /// # Errors
-    /// Why this cannot be had here: no `tc`.
+    /// The reason why this is impossible here: no `tc`.
     pub fn bands(&self) -> Result<(), String> {
         let rate = ["root", "handle", "1:", "tbf", "rate", "100mbit", "burst", "32000", "limit", "1000000"];
         let bands = ["parent", "1:1", "handle", "2:", "pfifo_fast"];
@@ -194,10 +194,10 @@ impl TwoHosts {
             .try_for_each(|what| run("tc", &[&["-n", &self.a, "qdisc", "add", "dev", "veth"][..], what].concat()))
     }
 
-    /// Lets no more than `rate` pass from `a` to `b`, and loses `loss` percent of it.
+    /// Limits the link from `a` to `b` to `rate`, and drops `loss` percent of the packets.
     ///
     /// # Errors
-    /// Why this cannot be had here: no `tc`, no `nft`.
+    /// The reason why this is impossible here: no `tc`, no `nft`.
     pub fn impair(&self, rate: &str, loss: u32) -> Result<(), String> {
         let shape = ["qdisc", "add", "dev", "veth", "root", "tbf", "rate", rate, "burst", "3200", "limit", "30000"];
         run("tc", &[&["-n", &self.a][..], &shape[..]].concat())?;

@@ -1,4 +1,4 @@
-//! The parts that processes play: a publisher, a subscriber, a node with many of them.
+//! The parts of processes: a publisher, a subscriber, a node with many of them.
 
 use super::account::{Account, Durations};
 use super::agent::PART;
@@ -24,7 +24,7 @@ impl Words {
         let pair = |word: &str| word.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned()));
         (verb, Self(words.filter_map(pair).collect()))
     }
-    /// A word, if it is there.
+    /// The value of a key, if it is there.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
@@ -37,7 +37,7 @@ impl Words {
 /// Plays the part that the environment names; does nothing without one.
 pub fn play() {
     let Ok(part) = std::env::var(PART) else { return };
-    // Who starts a test and dies leaves nobody behind, stopped or not.
+    // The death of the test ends its processes, stopped or not.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     raise_open_files();
     let (role, words) = Words::parse(&part);
@@ -107,7 +107,7 @@ fn names(words: &Words, index: u64) -> (String, String) {
 
 fn carriers(words: &Words, index: u64) -> Vec<String> {
     let all: Vec<String> = words.get("carriers").unwrap_or("tcp").split(',').map(str::to_owned).collect();
-    // Many ports take the carriers in turn.
+    // If there are many ports, they take the carriers in turn.
     if words.number("ports", 1) == 1 { all } else { vec![all[index as usize % all.len()].clone()] }
 }
 
@@ -243,7 +243,7 @@ impl Part {
         }
     }
 
-    /// Asks a node, `ask node=ID request=JSON` with `+` for spaces.
+    /// Sends a request to a node: `ask node=ID request=JSON`, with `+` for spaces.
     fn ask(&self, words: &Words) -> Value {
         let node = serde_json::from_value(words.get("node").unwrap().into()).unwrap();
         let request = serde_json::from_str(&words.get("request").unwrap().replace('+', " ")).unwrap();
@@ -260,8 +260,8 @@ impl Part {
         }
     }
 
-    /// Sets the priority of all channels of its ports, `set to=class=high+sched=fifo:30`, or of the process,
-    /// `set to=process+sched=other`.
+    /// Sets the priority of all channels of its ports, `set to=class=high+sched=fifo:30`, or of the process, `set
+    /// to=process+sched=other`.
     fn set(&self, words: &str) -> Value {
         let settings = words.trim_start_matches("process+");
         let changes: qos::priority::Changes = settings.replace('+', " ").parse().unwrap();
@@ -280,7 +280,7 @@ impl Part {
         }
     }
 
-    /// Asks for another proxy of a channel of its only subscriber, `scale to=/publisher,proxy=publisher`.
+    /// Moves the proxy of a channel of its only subscriber: `scale to=/publisher,proxy=publisher`.
     fn scale(&self, words: &str) -> Value {
         let (publisher, all) = words.split_once(',').unwrap();
         let mut changes = thalweg::proxy::ProxyChanges::default();
@@ -291,7 +291,7 @@ impl Part {
         json!({"ok": scaled.is_ok(), "why": scaled.err().map(|e| e.to_string())})
     }
 
-    /// Has a connection of two ports kept, `keep to=/publisher,/subscriber`.
+    /// Makes the node keep a connection of two ports: `keep to=/publisher,/subscriber`.
     fn keep(&self, names: &str) -> Value {
         let (publisher, subscriber) = names.split_once(',').unwrap();
         let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
@@ -329,7 +329,7 @@ impl Part {
         })
     }
 
-    /// Publishes at a steady rate from this thread and tells what each call took.
+    /// Publishes at a steady rate from this thread, and reports the duration of each call.
     fn publish(&mut self, words: &Words) -> Value {
         let (hz, count) = (words.number("hz", 1000), words.number("count", 1000));
         let message = vec![7; words.number("size", 64) as usize];
@@ -363,7 +363,7 @@ impl Part {
     }
 }
 
-/// Opens subscribers and drops them as soon as they are connected, again and again; how many.
+/// Opens subscribers and drops them as soon as they are connected, again and again; returns their number.
 fn join_and_leave(node: &Node, words: &Words, stop: &dyn Fn() -> bool) -> u64 {
     let mut cycles = 0;
     while !stop() {
@@ -383,7 +383,7 @@ pub fn rss_kib() -> u64 {
     status_kib("VmRSS:")
 }
 
-/// A line of `/proc/self/status` that is in KiB.
+/// A value of `/proc/self/status` in KiB.
 fn status_kib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();

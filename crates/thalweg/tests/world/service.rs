@@ -1,4 +1,4 @@
-//! The parts of a service: who answers with what it is asked, and who asks.
+//! The parts of a service: one answers, the other asks.
 
 use super::roles::Words;
 use serde_json::json;
@@ -14,7 +14,7 @@ pub fn answer(node: &Node) {
     std::io::stdin().lock().lines().map_while(Result::ok).for_each(drop);
 }
 
-/// Asks as it is told: `call number=7 ms=200`; `channels` tells what its node has.
+/// Asks on request: `call number=7 ms=200`; `channels` returns the channels of its node.
 pub fn ask(node: &Node) {
     let mut client = node.client::<u64, u64>("/echo").unwrap();
     println!("\n@{{}}");

@@ -10,14 +10,14 @@ pub struct Strace {
     output: BufReader<ChildStderr>,
 }
 
-/// System calls by name: how often, and how many of them failed.
+/// System calls by name: their number, and the number of failed ones.
 pub type Calls = BTreeMap<String, (u64, u64)>;
 
 impl Strace {
     /// Attaches to one thread.
     ///
     /// # Errors
-    /// Why it cannot: no strace, no permission.
+    /// The reason of a failure: no strace, no permission.
     pub fn attach(thread: i64) -> Result<Self, String> {
         let mut command = Command::new("strace");
         command.args(["-c", "-U", "name,calls,errors", "-p", &thread.to_string()]);
@@ -34,7 +34,7 @@ impl Strace {
         Err(format!("strace cannot attach: {}", line.trim()))
     }
 
-    /// Detaches and gives the counts.
+    /// Detaches and returns the counts.
     pub fn finish(mut self) -> Calls {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -1,4 +1,5 @@
-//! Somebody who may open a TCP connection to a node, and no more: asks for channels and administers, as `docs/wire.md` says.
+//! A peer that may only open a TCP connection to a node: it requests channels and administers, by the rules of
+//! `docs/wire.md`.
 
 use super::agent::Agent;
 use super::{LONG, World};
@@ -17,12 +18,12 @@ pub struct Stranger {
     realm: String,
     node: NodeId,
     address: SocketAddr,
-    /// The node that it says it is.
+    /// The node id that it claims.
     pub id: NodeId,
 }
 
 impl Stranger {
-    /// Knows where an agent listens, and its node.
+    /// A stranger that knows an agent's address and node.
     pub fn of(world: &World, agent: &mut Agent) -> Self {
         let status = agent.ask("status");
         let address = status["addresses"][0].as_str().unwrap().parse().unwrap();
@@ -30,19 +31,19 @@ impl Stranger {
         Self { realm: world.realm().to_owned(), node, address, id: NodeId(0xbad) }
     }
 
-    /// Knows a node of this process.
+    /// A stranger that knows a node of this process.
     pub fn of_node(node: &thalweg::Node) -> Self {
         let own = node.nodes().into_iter().find(|document| document.node == node.id()).unwrap();
         let address = (Ipv4Addr::LOCALHOST, own.addresses[0].port()).into();
         Self { realm: own.realm, node: node.id(), address, id: NodeId(0xbad) }
     }
 
-    /// Where it found the node.
+    /// The address of the node.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A request for its first port.
+    /// A request for the node's first port.
     pub fn request(&self, topic: &str, number: u32) -> Request {
         let subscriber = PortInfo {
             name: format!("/stranger/{number}"),
@@ -73,7 +74,7 @@ impl Stranger {
         }
     }
 
-    /// Asks for a channel; the stream and the answer, if there is one.
+    /// Requests a channel; returns the stream, and the answer if there is one.
     pub fn ask(&self, request: &Request) -> (TcpStream, Option<Answer>) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -83,7 +84,7 @@ impl Stranger {
         (stream, answer)
     }
 
-    /// Asks the node for something over a control link.
+    /// Sends a request to the node over a control link.
     pub fn administer(&self, request: &Administration) -> Reply {
         let document = Document {
             node: self.id,

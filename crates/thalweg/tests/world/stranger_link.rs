@@ -1,4 +1,4 @@
-//! Somebody who speaks the protocols of docs/wire.md to a node, and means no good.
+//! A hostile peer that speaks the protocols of docs/wire.md.
 
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ impl Link {
         Self(stream)
     }
 
-    /// Sends a message, in frames of 1 MiB; `false`: the node takes no more for now, or has closed.
+    /// Sends a message in frames of 1 MiB; `false` if the node takes no more for now, or has closed.
     pub fn say(&mut self, kind: u8, body: &[u8]) -> bool {
         self.0.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut frames = body.chunks(1 << 20).peekable();
@@ -29,7 +29,7 @@ impl Link {
         self.0.write_all(&bytes).is_ok()
     }
 
-    /// Calls, and waits for the answer: all that was said before has been heard then.
+    /// Calls, and waits for the answer: all earlier messages have been processed by then.
     pub fn call(&mut self, request: &Value) -> Value {
         const NUMBER: u64 = 0xfeed;
         self.ask(NUMBER, request);
@@ -66,7 +66,7 @@ impl Link {
         }
     }
 
-    /// Whether the node has closed it.
+    /// `true` if the node has closed the link.
     pub fn is_closed(&mut self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         let mut bytes = vec![0; 1 << 16];

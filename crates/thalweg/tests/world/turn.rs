@@ -1,5 +1,5 @@
-//! Which tests run at the same time. One that measures, or counts what belongs to the machine, runs alone; those that wait most
-//! of their time for something slow run beside each other, however many; all others as many at a time as there are processors.
+//! Scheduling of the tests. A test that measures, or counts for the whole machine, runs alone; tests that mostly wait
+//! run beside each other without a limit; all others run as many at a time as there are processors.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// How many of them run at the same time.
+    /// Largest number of them at the same time.
     fn most(self) -> usize {
         match self {
             Self::Alone => 1,
@@ -23,7 +23,7 @@ impl Kind {
     }
 }
 
-/// The tests that run, all of one kind.
+/// The running tests, all of one kind.
 static RUNNING: Mutex<(Kind, usize)> = Mutex::new((Kind::Alone, 0));
 static ENDED: Condvar = Condvar::new();
 
@@ -32,31 +32,31 @@ thread_local! {
     static TAKEN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A test's turn, until it is dropped; then it tells how long it took, for `./test`, which lists the longest.
+/// A test's turn, until it is dropped. It then prints its duration, for `./test`, which lists the longest.
 #[must_use]
 pub struct Turn {
     began: Option<Instant>,
 }
 
-/// Waits until no other test runs. What measures calls this first.
+/// Waits until no other test runs. A test that measures calls this first.
 pub fn alone() -> Turn {
     assert_eq!(TAKEN.get(), 0, "a test that runs alone says so before it does anything else");
     take(Kind::Alone)
 }
 
-/// Waits until only tests run that wait most of their time. What is one of them calls this first.
+/// Waits until all running tests mostly wait. A test that mostly waits calls this first.
 pub fn waiting() -> Turn {
     assert_eq!(TAKEN.get(), 0, "a test that mostly waits says so before it does anything else");
     take(Kind::Waiting)
 }
 
-/// Waits until only tests of no special kind run. Within a test that has a turn it changes nothing.
+/// Waits until only tests of no special kind run. Within a test that has a turn it does nothing.
 pub fn beside() -> Turn {
     take(Kind::Beside)
 }
 
 impl Turn {
-    /// From now on the test mostly waits.
+    /// Marks the rest of the test as mostly waiting.
     pub fn only_waits(&mut self) {
         running().1 -= 1;
         ENDED.notify_all();
