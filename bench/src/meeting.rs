@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_meets_nobody_is_told_so_on_both_sides() {
+    fn a_failed_meeting_is_reported_on_both_sides() {
         let meeting = Meeting::test("test-nobody").patience(Duration::from_millis(20));
         let alone = meeting.join().unwrap_err();
         assert_eq!((alone.kind(), alone.to_string().contains("nobody met")), (io::ErrorKind::TimedOut, true));

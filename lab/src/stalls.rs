@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_half_a_stall_was_hit() {
+    fn a_sample_that_may_be_half_a_stall_was_hit() {
         let stalls = Stalls {
             stalls: vec![Stall { cpu: 0, from_ns: 100, to_ns: 200, late_ns: 50 }],
             cpus: vec![0],

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scatters_more_is_less_certain() {
+    fn more_scatter_means_more_uncertainty() {
         assert!(uncertainty(&[]).is_nan());
         assert_eq!(uncertainty(&[2.0; 5]), 0.0);
         let near = uncertainty(&[1.0, 1.1, 1.2, 1.3, 1.4]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_has_none_or_explains_little() {
+    fn points_off_a_line_have_none_or_explain_little() {
         assert_eq!(LinearFit::through(&[]), None);
         assert_eq!(LinearFit::through(&[(1.0, 2.0), (1.0, 3.0)]), None);
         assert_eq!(LinearFit::through(&[(1.0, f64::NAN), (2.0, 3.0)]), None);

@@ -201,7 +201,7 @@ fn finding_10_descriptors_that_are_no_memory_are_refused() {
 
 /// Found by a reader: connections that said nothing, and then whole sessions, kept newcomers of other hosts out.
 #[test]
-fn zenoh_leads_newcomers_of_other_hosts_here_whatever_a_stranger_does_at_its_port() {
+fn a_stranger_at_the_zenoh_port_keeps_no_newcomer_out() {
     let _alone = alone();
     for name in ["zenoh-silent", "zenoh-handshakes", "zenoh-changed"] {
         // A message that a router may send and a peer may not meets one in Zenoh, and ends the process.

@@ -41,8 +41,8 @@ fn left(host: &Namespace) -> u64 {
 const LOAD: Load = Load { protocol: Protocol::Udp, rate: 20_000_000, pattern: Pattern::Even, gso: false, seed: 1 };
 
 #[test]
-fn what_is_said_to_be_offered_left_the_host_and_arrived() {
-    let Some(mut world) = world("what_is_said_to_be_offered_left_the_host_and_arrived") else { return };
+fn the_reported_load_left_the_host_and_arrived() {
+    let Some(mut world) = world("the_reported_load_left_the_host_and_arrived") else { return };
     let bursts = Pattern::Bursts(40);
     for load in [LOAD, Load { pattern: Pattern::Random(4), ..LOAD }, Load { pattern: bursts, gso: true, ..LOAD }] {
         let (before, seen) = (left(world.topology.host(1)), world.sink.count(&world.lab).unwrap());

@@ -131,8 +131,8 @@ fn a_panic_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_run_left_is_removed_by_the_next() {
-    if !can("what_a_killed_run_left_is_removed_by_the_next") {
+fn leftovers_of_a_killed_run_are_removed_by_the_next() {
+    if !can("leftovers_of_a_killed_run_are_removed_by_the_next") {
         return;
     }
     let program = std::env::current_exe().unwrap();
@@ -164,7 +164,7 @@ fn a_part_is_told_and_heard_in_its_host_and_ends_with_its_pipe() {
 }
 
 #[test]
-fn why_a_part_failed_is_told() {
+fn the_failure_of_a_part_is_reported() {
     let lab = open();
     let mut part = Part::start(&lab, Place::default(), "clown", &json!({})).unwrap();
     let said = part.hear::<Value>(&lab, LONG).unwrap_err().to_string();
@@ -175,7 +175,7 @@ fn why_a_part_failed_is_told() {
 }
 
 #[test]
-fn somebody_who_asks_to_stop_is_obeyed() {
+fn a_request_to_stop_is_obeyed() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let program = Program::this(&[]).unwrap();
     let lab = Lab::open(Options::default(), Stop::by(asked), program, |_| {}).unwrap();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_instead() {
+    fn control_characters_are_escaped_for_a_terminal() {
         assert_eq!(for_terminal("é ⌊x⌋\n\t→"), "é ⌊x⌋\n\t→");
         assert_eq!(for_terminal("a\u{1b}[2Jb\rc\u{9b}1m\u{7f}"), "a\\u{1b}[2Jb\\u{d}c\\u{9b}1m\\u{7f}");
         assert_eq!(for_terminal("evil\u{202e}txt"), "evil\\u{202e}txt");

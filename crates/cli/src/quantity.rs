@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_answered_with_what_is_allowed() {
+    fn an_invalid_value_is_answered_with_the_allowed_ones() {
         assert!(["0", "-1", "soon", "inf", "NaN"].iter().all(|bad| seconds(bad).is_err()));
         assert!(["0", "-1", "fast", "NaN"].iter().all(|bad| rate(bad).is_err()));
         assert!(["0", "2GiB", "1.5", "9999999999"].iter().all(|bad| size(bad).is_err()));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_source_files_are_not_told() {
+    fn places_in_source_files_are_left_out() {
         let text = "router on 10.0.0.1:1: no listener at /home/a/zenoh/src/net/orchestrator.rs:412. - refused";
         assert_eq!(without_sources(text), "router on 10.0.0.1:1: no listener - refused");
     }

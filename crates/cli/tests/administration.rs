@@ -55,7 +55,7 @@ fn info_tells_of_ports_topics_and_nodes() {
 
 /// A node that starts while the holder of a name is stopped does not know of it.
 #[test]
-fn info_says_which_of_several_ports_of_one_name_it_tells_of() {
+fn info_names_the_port_it_shows_of_several_with_one_name() {
     use rustix::process::Signal;
     let house = House::new();
     let first = house.start("pub /a --port /twice --rate 10 --name first --wait 0");
@@ -81,7 +81,7 @@ fn quantity(text: &str) -> f64 {
 }
 
 #[test]
-fn info_tells_what_a_node_holds_for_channels_and_of_documents() {
+fn info_shows_the_memory_for_channels_and_documents() {
     let ports = ports("/a");
     let house = &ports.house;
     house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
@@ -131,7 +131,7 @@ fn ports_of_different_topics_are_connected_and_disconnected_by_name() {
 }
 
 #[test]
-fn what_is_not_there_is_answered_with_no() {
+fn missing_objects_are_answered_with_no() {
     let ports = ports("/a");
     let house = &ports.house;
     for (arguments, says) in [

@@ -220,8 +220,8 @@ fn channels_get_their_priority_and_give_it_back() {
 }
 
 #[test]
-fn what_a_stopped_program_does_not_take_back_is_kept_for_the_next_time() {
-    let Some(host) = Host::new("what_a_stopped_program_does_not_take_back_is_kept_for_the_next_time") else { return };
+fn settings_of_a_stopped_program_stay_in_the_journal() {
+    let Some(host) = Host::new("settings_of_a_stopped_program_stay_in_the_journal") else { return };
     let start = |arguments: &str| {
         let command = host.house.command(arguments);
         host.namespace.run(|| support::Running::start(command)).unwrap()

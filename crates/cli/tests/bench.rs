@@ -80,7 +80,7 @@ fn ping_and_pong_find_each_other_by_an_address() {
 }
 
 #[test]
-fn who_waits_alone_says_so() {
+fn a_lone_process_says_that_it_waits() {
     use std::io::{BufRead, BufReader};
     for role in ["ping", "pong"] {
         let mut command = thalweg();
@@ -107,7 +107,7 @@ fn throughput_counts_what_arrives() {
 }
 
 #[test]
-fn fanout_tells_how_late_the_last_of_all_subscriber_processes_is() {
+fn fanout_reports_the_latency_of_the_last_subscriber() {
     for carrier in ["tcp", "udp", "unix", "shm"] {
         let arguments = format!("fanout --engine raw --carrier {carrier} --subscribers 3 --count 50 --warmup 5 --json");
         let output = run(&arguments);

@@ -77,7 +77,7 @@ fn line(text: &str, what: &str) -> usize {
 }
 
 #[test]
-fn what_cannot_be_is_named_with_file_line_key_value_and_what_is_allowed() {
+fn impossible_values_are_named_with_file_line_key_and_allowed_values() {
     let house = House::new();
     for (from, to, says) in [
         // References.
@@ -180,7 +180,7 @@ fn what_cannot_be_is_named_with_file_line_key_value_and_what_is_allowed() {
 }
 
 #[test]
-fn what_is_no_contract_is_said_at_once() {
+fn an_invalid_contract_is_refused_at_once() {
     let house = House::new();
     let deep = |open: &str, close: &str| format!("name = {}1{}", open.repeat(100_000), close.repeat(100_000));
     let dotted = vec!["a"; 100_000].join(".");
@@ -228,7 +228,7 @@ fn what_is_no_contract_is_said_at_once() {
 
 /// Valid contracts that cannot be kept: exit code 1, and the reason.
 #[test]
-fn what_does_not_fit_is_refused_with_the_reason() {
+fn a_contract_that_does_not_fit_is_refused_with_the_reason() {
     let house = House::new();
     for (text, says) in [
         (
@@ -311,7 +311,7 @@ fn a_network_in_two_parts_is_named() {
 
 /// The six kinds of findings of `--check`, and none in a contract without mistakes.
 #[test]
-fn what_is_hardly_meant_is_found() {
+fn likely_mistakes_are_found() {
     let house = House::new();
     let (done, file) = plan(&house, FINE.as_bytes(), "--check");
     assert_eq!((done.code(), done.lines), (0, vec![format!("{file}: nothing found")]));

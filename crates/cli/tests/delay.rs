@@ -81,7 +81,7 @@ fn samples_that_wait_for_a_thread_show_it() {
 }
 
 #[test]
-fn nothing_to_measure_is_said() {
+fn a_topic_without_samples_is_reported() {
     let house = House::new();
     let done = house.run("delay /nothing --stages --seconds 0.2");
     assert_eq!(done.code(), 1);
@@ -90,7 +90,7 @@ fn nothing_to_measure_is_said() {
 
 /// A time namespace stands for another host: its monotonic clock began at another time.
 #[test]
-fn latencies_between_two_clocks_are_known_within_what_is_said() {
+fn latencies_between_two_clocks_are_within_the_stated_uncertainty() {
     let house = House::new();
     let publish = house.command("pub /imu --rate 500");
     let mut apart = Command::new("unshare");

@@ -143,14 +143,14 @@ fn pushpull_sizes_are_measured_at_every_distance() {
 }
 
 #[test]
-fn pushpull_under_load_says_how_many_times_longer() {
+fn pushpull_under_load_reports_the_ratio() {
     let Some(document) = run("pushpull-5") else { return };
     assert_eq!((cells_with(&document, "arm", "alone"), cells_with(&document, "arm", "loaded")), (12, 12));
     assert_eq!(document["tables"][0]["rows"].as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn velox_counts_what_topics_samples_and_subscribers_cost() {
+fn velox_measures_the_cost_of_topics_samples_and_subscribers() {
     for (experiment, cells) in [("velox-topics", 10), ("velox-cpu", 8), ("velox-subscribers", 4)] {
         let Some(document) = run(experiment) else { return };
         assert_eq!(document["cells"].as_array().unwrap().len(), cells, "{experiment}");
@@ -160,7 +160,7 @@ fn velox_counts_what_topics_samples_and_subscribers_cost() {
 }
 
 #[test]
-fn what_two_hosts_measure_stands_beside_its_bound() {
+fn measurements_of_two_hosts_stand_beside_their_bound() {
     let Some(document) = run("velox-lan") else { return };
     assert_eq!(document["cells"].as_array().unwrap().len(), 5);
     assert_eq!(passed(&document, "the model's mean").len(), 5);
@@ -250,7 +250,7 @@ fn ctrl_c_ends_hogs_and_stopped_processes_too() {
 }
 
 #[test]
-fn hostile_says_what_was_tried_and_what_was_felt() {
+fn hostile_reports_attempts_and_effects() {
     let Some(document) = run("hostile") else { return };
     let (attacks, skipped) = (factors(&document, "attack"), document["skipped"].as_array().unwrap().len());
     for attack in ["nothing", "recorded-tcp", "recorded-datagrams", "extremes-openings-tcp"] {

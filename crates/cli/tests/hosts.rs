@@ -228,15 +228,15 @@ fn served(row: &Row, by_relay: bool) -> Duration {
 /// The relay is cut off from the publisher, then from the subscriber, and no connection is closed. The publisher
 /// serves meanwhile, and the relay again when it is back. Nothing is lost.
 #[test]
-fn a_relay_that_is_cut_off_is_done_without() {
-    let Some(row) = Row::new("a_relay_that_is_cut_off_is_done_without") else { return };
+fn a_relay_that_is_cut_off_is_replaced() {
+    let Some(row) = Row::new("a_relay_that_is_cut_off_is_replaced") else { return };
     let (publisher, gate) = (row.start(PUBLISHER, PUBLISH), row.start(RELAY, "relay --name gate"));
     let mut subscriber = Listener::new(row.start(SUBSCRIBER, SUBSCRIBE));
     for (host, from) in [(0, "publisher"), (2, "subscriber")] {
         at_relay(&row);
         subscriber.listen();
         if !row.cut(host, true) {
-            return println!("skipped: a_relay_that_is_cut_off_is_done_without because there is no nft");
+            return println!("skipped: a_relay_that_is_cut_off_is_replaced because there is no nft");
         }
         let left = served(&row, false);
         subscriber.listen();

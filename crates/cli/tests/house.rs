@@ -278,7 +278,7 @@ fn compiled(edges: &str) -> std::collections::BTreeSet<String> {
 /// Other features would compile the dependencies twice, for the tests and for the command
 /// (docs/decisions/0004-one-profile.md). The feature `testing` of the library has no dependencies and is left out.
 #[test]
-fn tests_ask_no_other_features_of_what_the_command_is_built_from() {
+fn tests_enable_no_other_features_of_common_dependencies() {
     let (command, tests) = (compiled("normal,build"), compiled("normal,build,dev"));
     let differ: Vec<_> = command.difference(&tests).collect();
     assert!(differ.is_empty(), "built with other features for tests: {differ:?}");

@@ -199,7 +199,7 @@ fn an_explanation_adds_up() {
 }
 
 #[test]
-fn what_would_change_and_what_differs_reads_well() {
+fn changes_and_differences_are_readable() {
     let house = House::new();
     let robot = example("robot.toml");
     let more = changed(&house, "robot.toml", "scale = 3", "scale = 1");
@@ -276,7 +276,7 @@ fn every_model_is_documented_and_a_wrong_name_lists_them() {
 }
 
 #[test]
-fn what_is_hardly_meant_and_what_is_wrong_is_named_with_its_line() {
+fn likely_mistakes_and_errors_are_named_with_their_line() {
     let house = House::new();
     let robot = example("robot.toml");
     assert_eq!(house.run(&format!("plan {robot} --check")).code(), 0);

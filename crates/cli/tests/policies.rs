@@ -15,7 +15,7 @@ fn pair(publish: &str, subscribe: &str) -> (House, Running, Running) {
 }
 
 #[test]
-fn each_policy_that_stands_between_two_ports_is_explained_and_told_at_both_ends() {
+fn each_mismatch_is_explained_and_reported_at_both_ends() {
     let (house, publisher, subscriber) =
         pair("--deadline 50ms --best-effort", "--deadline 20ms --reliable --policy destination-order=by-source");
     let why = house.run("why /out /in --json");
@@ -49,7 +49,7 @@ fn a_declared_fallback_matches_with_a_warning() {
 }
 
 #[test]
-fn partitions_keep_ports_apart_without_a_word() {
+fn partitions_keep_ports_apart_silently() {
     let (house, publisher, subscriber) = pair("--partition left", "--partition right");
     let why = house.run("why /out /in").lines.join("\n");
     assert!(why.contains("partition: /out offers left, /in requests right"), "{why}");

@@ -215,7 +215,7 @@ fn ys_30_ys_32_ys_51_ys_54_qos_and_sched_in_yarps_words() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_the_reason_and_nothing_is_half_applied() {
+fn errors_are_refused_with_the_reason_and_nothing_is_half_applied() {
     let pair = pair();
     for (arguments, code, says) in [
         ("set /publisher1 /nobody class=high", 1, "no port /nobody is known"),
@@ -255,7 +255,7 @@ fn what_is_wrong_is_refused_with_the_reason_and_nothing_is_half_applied() {
 
 /// `pub` and `sub` without the permission for real-time scheduling.
 #[test]
-fn y_16_what_the_kernel_refuses_exits_3_with_the_remedy_and_both_ends_are_as_before() {
+fn y_16_a_refusal_by_the_kernel_exits_3_with_the_remedy_and_both_ends_are_as_before() {
     let house = House::new();
     let root = rustix::process::geteuid().is_root();
     let unprivileged = |arguments: &str| {
@@ -382,7 +382,7 @@ fn ys_53_an_end_whose_process_starts_anew_has_its_priority_again() {
 }
 
 #[test]
-fn ys_33_a_persistent_connection_is_made_again_whoever_comes_first_and_comes_back() {
+fn ys_33_a_persistent_connection_is_made_again_in_any_order_of_restarts() {
     let house = House::new();
     let told = house.run("connect --persist /publisher1 /subscriber1 --json").json();
     assert_eq!((&told["connected"], &told["persistent"]), (&json!(false), &json!(true)));

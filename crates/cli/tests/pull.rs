@@ -24,7 +24,7 @@ fn seqs(done: &Done) -> Vec<u64> {
 }
 
 #[test]
-fn all_four_forms_print_what_is_there() {
+fn all_four_forms_print_the_existing_samples() {
     let house = House::new();
     let _publish = published(&house, "--history 10", 1..=30);
     let pull = |how: &str| house.run(&format!("pull /a {how}"));
@@ -47,7 +47,7 @@ fn all_four_forms_print_what_is_there() {
 }
 
 #[test]
-fn what_is_not_there_exits_1_and_says_what_is() {
+fn missing_samples_exit_1_with_the_existing_range() {
     let house = House::new();
     let _publish = published(&house, "--history 10", 1..=30);
     for (how, printed, because) in [
@@ -82,7 +82,7 @@ fn a_publisher_without_history_cannot_be_asked() {
 
 /// The relay has room for one publisher. The other one, and a pull for its samples, get the reason.
 #[test]
-fn what_a_relay_does_not_keep_is_said_to_who_wants_it() {
+fn a_full_relay_names_the_reason_to_those_who_want_a_buffer() {
     let house = House::new();
     let _relay = house.start("relay --name gate --kept 20MB");
     house.wait_for_list("nodes", |nodes| nodes.to_string().contains("gate"));
@@ -105,7 +105,7 @@ fn what_a_relay_does_not_keep_is_said_to_who_wants_it() {
 }
 
 #[test]
-fn numbers_of_a_publisher_that_was_killed_are_not_those_of_its_successor() {
+fn numbers_of_a_killed_publisher_differ_from_those_of_its_successor() {
     let house = House::new();
     let mut first = published(&house, "", 1..=20);
     let before = house.run("pull /a --json").json();

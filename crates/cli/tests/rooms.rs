@@ -55,7 +55,7 @@ fn no_room_is_in_a_ring() {
 
 /// A test of the reader itself: it sees groups, `super`, re-exports and macros, and skips tests.
 #[test]
-fn uses_are_found_wherever_they_stand() {
+fn uses_are_found_in_every_form() {
     let rooms = ["a", "b", "c", "d", "e"].map(String::from).into();
     let exports = [("Thing".to_owned(), "e".to_owned())].into();
     let text = "use crate::{b::X, c::{Y, Z}}; fn f() { println!(\"{}\", crate::Thing::new()); super::super::d::g() }\n\

@@ -31,7 +31,7 @@ fn lines_arrive_as_text() {
 
 /// The publisher is gone before its sample is printed.
 #[test]
-fn a_line_of_somebody_who_left_arrives_as_text() {
+fn a_line_of_a_publisher_that_left_arrives_as_text() {
     let house = House::new();
     let sub = subscriber(&house, "chat --count 1");
     let mut publish = house.start("pub chat --stdin");
@@ -58,7 +58,7 @@ fn a_subscriber_takes_best_effort_publishers_at_once() {
 
 /// Text that a peer published has no effect on the reader's terminal.
 #[test]
-fn a_terminal_shows_what_it_would_obey() {
+fn a_terminal_shows_escape_sequences_as_text() {
     let house = House::new();
     let inner = house.command("sub /chat --port /in --count 1");
     let words: Vec<String> = [inner.get_program()]
@@ -80,7 +80,7 @@ fn a_terminal_shows_what_it_would_obey() {
 }
 
 #[test]
-fn nothing_of_a_long_input_is_lost_on_any_reliable_carrier() {
+fn a_long_input_arrives_whole_on_any_reliable_carrier() {
     for carrier in ["auto", "shm", "tcp"] {
         let house = House::new();
         let sub = subscriber(&house, "/numbers");

@@ -69,7 +69,7 @@ fn a_bad_file_is_named_with_line_and_value() {
 }
 
 #[test]
-fn limits_that_let_nobody_in_are_refused_with_the_range() {
+fn limits_of_zero_are_refused_with_the_range() {
     let house = House::new();
     for limit in ["--channels", "--pictures"] {
         let done = house.run(&format!("pub /a {limit} 0 --count 1 --wait 0"));
@@ -90,7 +90,7 @@ fn a_line_that_is_no_text_is_named() {
 }
 
 #[test]
-fn what_the_system_refuses_exits_3_with_the_remedy() {
+fn a_refusal_by_the_system_exits_3_with_the_remedy() {
     let house = House::new();
     let done = house.run("list --listen 192.0.2.1");
     assert_eq!(done.code(), 3, "{}", done.errors);

@@ -97,7 +97,7 @@ fn pair(house: &House, topic: &str, carrier: &str, subscriber: &str) -> [Running
 }
 
 #[test]
-fn promises_are_kept_or_broken_and_the_rest_is_said() {
+fn promises_are_kept_or_broken_and_the_rest_is_reported() {
     let (house, plan) = planned();
     let alone = house.run(&format!("verify {plan} --for 0.2 --json"));
     assert_eq!((alone.code(), verdicts(&document(&alone))), (1, json!({"joints": "unknown", "gaze": "unknown"})));
@@ -124,7 +124,7 @@ fn promises_are_kept_or_broken_and_the_rest_is_said() {
 }
 
 #[test]
-fn what_was_measured_is_written_back_into_the_contract() {
+fn measured_values_are_written_back_into_the_contract() {
     let (house, plan) = planned();
     let _joints = pair(&house, "joints", "tcp", "");
     let done = house.run(&format!("verify {plan} --for 1 --json"));
@@ -165,7 +165,7 @@ fn a_late_channel_is_named_with_its_stage_and_both_ends_are_told() {
 
 /// A broken promise stays broken, with its worst case, stage, time and count. The present state is reported apart.
 #[test]
-fn what_was_broken_once_is_broken_at_the_end() {
+fn a_promise_once_broken_is_broken_at_the_end() {
     let (house, plan) = planned();
     let joints = || pair(&house, "joints", "udp", "");
     let mut found = Value::Null;
@@ -202,7 +202,7 @@ fn what_was_broken_once_is_broken_at_the_end() {
 
 /// A time namespace stands for another host: its monotonic clock began at another time.
 #[test]
-fn between_two_clocks_a_figure_is_known_within_what_is_said() {
+fn figures_between_two_clocks_are_within_the_stated_uncertainty() {
     let (house, plan) = planned();
     let _sub = house.start("sub /joints --port /base/joints --carrier tcp --json");
     let publish = house.command("pub /joints --rate 20 --size 100 --carrier tcp --port /joints@x");
@@ -228,7 +228,7 @@ fn between_two_clocks_a_figure_is_known_within_what_is_said() {
 }
 
 #[test]
-fn a_watch_shows_each_look_and_what_is_no_plan_is_refused() {
+fn a_watch_shows_each_look_and_an_invalid_plan_is_refused() {
     let (house, plan) = planned();
     let _joints = pair(&house, "joints", "tcp", "");
     let done = house.run(&format!("verify {plan} --watch --for 1 --interval 250ms --json"));

@@ -140,7 +140,7 @@ fn with<'a>(channels: &'a [Value], verdicts: &[&str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_is_injected_on_a_link_breaks_the_channels_that_cross_it_and_no_others() {
+fn a_delay_injected_on_a_link_breaks_only_the_channels_that_cross_it() {
     let robot = match Robot::new() {
         Ok(robot) => robot,
         Err(why) => return println!("skipped: verify with two links: because {why}"),

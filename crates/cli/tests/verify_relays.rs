@@ -116,7 +116,7 @@ fn a_route_over_a_relay_keeps_the_bound_of_the_whole() {
 }
 
 #[test]
-fn what_is_late_is_blamed_on_its_side_of_the_relay() {
+fn a_delay_is_blamed_on_its_side_of_the_relay() {
     for (relay, desk, stage, link) in [
         ("", "--fault delay=400ms", "wire from relay", "second to desk"),
         ("--fault delay=400ms", "", "wire to relay", "first to gate"),

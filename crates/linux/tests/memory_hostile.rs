@@ -95,7 +95,7 @@ const RETURNED: u64 = 64 + 128;
 const CELL: u64 = 64 + 8 * 64;
 
 #[test]
-fn each_lie_to_the_writer_is_named() {
+fn each_false_word_to_the_writer_is_named() {
     let lies: [(&str, &[(u64, u64)]); 4] = [
         ("head of the ring", &[(HEAD, 99), (RETURNED, 1)]),
         ("does not hold", &[(RETURNED, 1)]),            // still waiting in the ring
@@ -117,7 +117,7 @@ fn each_lie_to_the_writer_is_named() {
 }
 
 #[test]
-fn each_lie_to_the_reader_is_named() {
+fn each_false_word_to_the_reader_is_named() {
     let lies: [(&str, u64, u64); 5] = [
         ("head or tail", TAIL, 6),
         ("outside its memory", CELL, 1 << 40),
@@ -137,7 +137,7 @@ fn each_lie_to_the_reader_is_named() {
 }
 
 #[test]
-fn what_is_not_ours_is_not_attached() {
+fn foreign_memory_is_not_attached() {
     let arena = Arena::create(4096, 256).unwrap();
     let (_ring, fd) = RingWriter::create(4, 4, 0).unwrap();
     assert!(RingReader::attach(fd.as_fd(), fd.as_fd()).is_err(), "a ring is no payload");

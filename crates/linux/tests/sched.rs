@@ -64,9 +64,9 @@ fn may_schedule(test: &str) -> bool {
 }
 
 #[test]
-fn what_is_set_is_what_the_kernel_has() {
+fn settings_are_read_back_from_the_kernel() {
     let _turn = in_turn();
-    if !may_schedule("what_is_set_is_what_the_kernel_has") {
+    if !may_schedule("settings_are_read_back_from_the_kernel") {
         return;
     }
     let sleeper = Sleeper::new();
@@ -138,7 +138,7 @@ fn more_than_the_processors_can_keep_is_not_admitted() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_threads_are_reported() {
     let gone = Sleeper::new().tid; // dropped here
     let refused = sched::set(gone, &Scheduling::default()).unwrap_err();
     assert!(matches!(refused.reason, Reason::NoSuchThread), "{refused}");
@@ -202,7 +202,7 @@ fn whole_process_child() {
 }
 
 #[test]
-fn who_lacks_the_right_is_told_which_one() {
+fn a_missing_permission_is_named() {
     if rustix::process::geteuid().is_root() {
         if let Some(output) = child("unprivileged_child", true) {
             passed(&output);
@@ -213,7 +213,7 @@ fn who_lacks_the_right_is_told_which_one() {
 }
 
 #[test]
-#[ignore = "run by who_lacks_the_right_is_told_which_one as another user"]
+#[ignore = "run by a_missing_permission_is_named as another user"]
 fn unprivileged_child() {
     if std::env::var_os("THALWEG_TEST_CHILD").is_some() {
         unprivileged();
@@ -224,7 +224,7 @@ fn unprivileged() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Rtprio).current;
     for asked in [fifo(30), DEADLINE.into(), Scheduling { policy: Policy::Other, nice: -5 }] {
         if limit != Some(0) && asked == fifo(30) {
-            println!("skipped: fifo:30 in who_lacks_the_right_is_told_which_one: because RLIMIT_RTPRIO is {limit:?}");
+            println!("skipped: fifo:30 in a_missing_permission_is_named: because RLIMIT_RTPRIO is {limit:?}");
             continue;
         }
         let refused = sched::set(0, &asked).unwrap_err();

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_has_a_unit_that_fits_and_is_read_again() {
+    fn shown_quantities_have_a_fitting_unit_and_are_read_back() {
         assert_eq!([0.0, 0.5, 83.3, 40_000.0, 2e6].map(show_time), ["0 ns", "500 ns", "83.3 us", "40 ms", "2 s"]);
         assert_eq!([5.0, 1.5e6, 1e8].map(show_bit_rate), ["5 bit/s", "1.5 Mbit/s", "100 Mbit/s"]);
         assert_eq!([0, 1000, 36_864, 5 << 20].map(show_bytes), ["0 B", "1000 B", "36 KiB", "5 MiB"]);

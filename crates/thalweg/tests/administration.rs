@@ -122,7 +122,7 @@ fn ys_12_ys_20_threads_are_scheduled_by_name_and_number() {
 }
 
 #[test]
-fn y_16_what_has_nothing_to_act_on_is_said() {
+fn y_16_settings_without_effect_are_reported() {
     let _beside = world::beside();
     let pair = pair("nothing", "shm");
     for (text, part) in [
@@ -156,7 +156,7 @@ fn ys_21_the_port_itself() {
 }
 
 #[test]
-fn ys_22_ys_13_what_is_not_there_is_refused_with_the_reason() {
+fn ys_22_ys_13_missing_objects_are_refused_with_the_reason() {
     let _beside = world::beside();
     let pair = pair("unknown", "tcp");
     for text in [
@@ -286,7 +286,7 @@ fn pairs_are_kept_apart_up_to_a_limit() {
 }
 
 #[test]
-fn ys_33_a_connection_between_hosts_lasts_whoever_starts_anew() {
+fn ys_33_a_connection_between_hosts_outlasts_restarts_of_either_end() {
     let _alone = world::alone();
     let hosts = match TwoHosts::new("k") {
         Ok(hosts) => hosts,

@@ -62,7 +62,7 @@ fn ask(questions: &mut Publisher<Raw>, told: &mpsc::Receiver<(u64, Vec<u8>)>, nu
 }
 
 #[test]
-fn a_question_and_its_answer_share_one_connection_whatever_port_opens_first() {
+fn a_question_and_its_answer_share_one_connection_in_any_order_of_opening() {
     for order in 0..2 {
         let (a, b) = nodes(&format!("share-{order}"));
         let (answers, told);

@@ -274,7 +274,7 @@ fn fill(publisher: &mut thalweg::Publisher<Raw>) -> (thalweg::Published, Duratio
 }
 
 #[test]
-fn each_queue_policy_does_what_it_says_when_a_subscriber_is_stuck() {
+fn each_queue_policy_is_kept_when_a_subscriber_is_stuck() {
     let (_a, _b, mut publisher, _subscriber, go) = blocked_channel(qos::Queue::KeepAll(3));
     let (published, _) = fill(&mut publisher);
     assert_eq!((published.refused, published.queued, published.channels()), (1, 0, 1));

@@ -127,7 +127,7 @@ fn a_sample_that_is_kept_for_pulling_allocates_nothing() {
 /// A port that only pulls is announced, and costs nothing else. With it, publishing makes no system call, allocates
 /// nothing and waits for nothing, as without a subscriber.
 #[test]
-fn a_subscriber_that_only_asks_costs_nothing_until_it_does() {
+fn a_pull_only_subscriber_costs_nothing_until_it_pulls() {
     use thalweg::codec::Raw;
     use thalweg::{Node, Query, Settings};
     let _alone = world::alone();

@@ -149,7 +149,7 @@ fn compare(heading: &str, carrier: &str, happened: &[Taken]) {
 
 /// In a process of its own: the recorder and the count of waits are global to the process.
 #[test]
-fn the_page_says_what_happens() {
+fn the_page_matches_the_recorded_steps() {
     let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
     alone.args(["--exact", "data_path::the_page", "--ignored", "--nocapture"]).env(ALONE, "1");
     let output = alone.output().unwrap();
@@ -159,7 +159,7 @@ fn the_page_says_what_happens() {
 }
 
 #[test]
-#[ignore = "run by the_page_says_what_happens, in a process of its own"]
+#[ignore = "run by the_page_matches_the_recorded_steps, in a process of its own"]
 fn the_page() {
     if std::env::var_os(ALONE).is_none() {
         return;

@@ -76,7 +76,7 @@ fn nonsense() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn nonsense_at_the_listeners_harms_nobody() {
+fn malformed_data_at_the_listeners_harms_nobody() {
     let _alone = world::alone();
     let world = World::new();
     let mut victims = Victims::new(&world);
@@ -101,7 +101,7 @@ fn nonsense_at_the_listeners_harms_nobody() {
 }
 
 #[test]
-fn connections_that_say_nothing_are_few_and_end() {
+fn silent_connections_are_few_and_end() {
     let _alone = world::alone();
     let world = World::new();
     let mut victims = Victims::new(&world);
@@ -213,7 +213,7 @@ fn hostile_datagrams_are_dropped_and_bounded() {
 
 /// A batch is delivered whole or not at all, and a malformed one does not count as received.
 #[test]
-fn a_batch_with_something_wrong_in_it_is_dropped_whole() {
+fn a_malformed_batch_is_dropped_whole() {
     let _alone = world::alone();
     let world = World::new();
     let mut lied_to = Agent::start(&world, "subscriber topic=/a name=/lied carriers=udp reliable=1");
@@ -328,7 +328,7 @@ fn a_message_in_shared_memory_that_is_too_large_ends_the_channel() {
 }
 
 #[test]
-fn shared_memory_that_is_none_is_refused() {
+fn descriptors_that_are_not_shared_memory_are_refused() {
     let _alone = world::alone();
     let world = World::new();
     let mut victims = Victims::new(&world);

@@ -135,7 +135,7 @@ fn a_flood_of_calls_takes_little_memory_and_keeps_nobody_out() {
 }
 
 #[test]
-fn messages_that_are_begun_and_never_ended_take_little_memory() {
+fn unfinished_messages_take_little_memory() {
     let mut turn = world::alone();
     let world = World::new();
     let mut pair = Pair::new(&world, &[]);
@@ -190,7 +190,7 @@ fn documents_take_little_memory() {
 /// One address fills its share. A publisher from another address is heard, and refused nodes are asked again when
 /// there is room.
 #[test]
-fn who_fills_the_room_for_documents_keeps_no_remote_publisher_out() {
+fn a_stranger_that_fills_the_room_for_documents_keeps_no_publisher_out() {
     let _alone = world::alone();
     const LATER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
     let realm = format!("room-{}", std::process::id());
@@ -275,7 +275,7 @@ impl Slow {
 }
 
 #[test]
-fn streams_that_say_nothing_keep_nobody_out() {
+fn silent_streams_keep_nobody_out() {
     let _alone = world::alone();
     let world = World::new();
     let mut pair = Pair::new(&world, &[]);
@@ -359,7 +359,7 @@ fn a_node_that_is_there_is_not_taken_over() {
 }
 
 #[test]
-fn who_claims_a_node_first_gives_way_to_its_socket() {
+fn an_impostor_gives_way_to_the_socket_of_the_node() {
     let _beside = world::beside();
     let realm = format!("claimed-{}", std::process::id());
     let second = node("second", &realm);
@@ -381,7 +381,7 @@ fn who_claims_a_node_first_gives_way_to_its_socket() {
 }
 
 #[test]
-fn documents_send_nobody_elsewhere() {
+fn documents_redirect_nobody() {
     let _beside = world::beside();
     let realm = format!("elsewhere-{}", std::process::id());
     let victim = node("victim", &realm);

@@ -249,7 +249,7 @@ fn newcomers_beside(test: &str, stranger: &str, under: &[&str], all: f64, checks
 /// Regression: a stranger kept 400 silent connections to a node's Zenoh port, and no newcomer of the same host was
 /// matched in 20 s.
 #[test]
-fn connections_that_say_nothing_keep_no_newcomer_out() {
+fn silent_connections_keep_no_newcomer_out() {
     let _alone = alone();
     let stranger = format!("silent {B}:0 {A}:{PORT} 400 400");
     newcomers_beside("si", &stranger, &["prlimit", "--nofile=1024:1024"], 400.0, |stranger| {
@@ -261,7 +261,7 @@ fn connections_that_say_nothing_keep_no_newcomer_out() {
 /// Beside 1100 and more connections of one host, which reconnects when Zenoh gives them up, newcomers of others were
 /// matched after 3 to 7 s.
 #[test]
-fn a_host_that_says_nothing_on_all_the_connections_there_may_be_keeps_no_newcomer_out() {
+fn a_host_with_all_its_connections_silent_keeps_no_newcomer_out() {
     let _alone = alone();
     let stranger = format!("silent {STRANGER}:0 {A}:{PORT} 1500 {SHARE}");
     newcomers_beside("sa", &stranger, &[], 1000.0, |stranger| {

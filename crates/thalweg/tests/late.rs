@@ -88,7 +88,7 @@ fn the_history_and_the_live_flow_have_no_gap_and_no_duplicate() {
 
 /// Samples published before anybody came, to a port that is taken from, and to a polled one with a callback.
 #[test]
-fn who_joins_when_all_is_published_gets_the_last_of_it() {
+fn a_late_joiner_gets_the_last_samples() {
     let (there, here) = (node("after", "there"), node("after", "here"));
     let mut port = durable(&there, "tcp");
     publish(&mut port, 1..=200);

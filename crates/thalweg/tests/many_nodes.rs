@@ -102,7 +102,7 @@ impl Drop for Crowd {
 }
 
 #[test]
-fn a_node_holds_connections_to_those_it_shares_something_with() {
+fn a_node_has_connections_to_nodes_with_a_common_topic() {
     let _alone = world::alone();
     let world = World::new();
     let all = if world::long() { 1000 } else { 200 };
@@ -131,7 +131,7 @@ fn a_node_holds_connections_to_those_it_shares_something_with() {
 }
 
 #[test]
-fn who_asks_who_is_there_sees_all_and_a_name_is_taken_across_topics() {
+fn a_node_that_lists_nodes_sees_all_and_names_are_unique_across_topics() {
     let _beside = world::beside();
     let realm = format!("sees-{}", std::process::id());
     let node = |name: &str| {
@@ -171,7 +171,7 @@ fn who_asks_who_is_there_sees_all_and_a_name_is_taken_across_topics() {
 /// The number of new nodes may be smaller than that of the nodes seen before and forgotten meanwhile: new ones are
 /// waited for, too.
 #[test]
-fn who_asks_who_is_there_late_waits_for_those_that_are_new() {
+fn a_late_list_of_nodes_waits_for_new_ones() {
     let _beside = world::beside();
     const FORGOTTEN: Duration = Duration::from_millis(1100); // after a second
     let realm = format!("later-{}", std::process::id());

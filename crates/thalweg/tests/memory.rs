@@ -55,7 +55,7 @@ fn a_stopped_subscriber_costs_no_more_than_the_bytes_of_its_queue() {
 
 /// Memory of large samples that waited once is freed.
 #[test]
-fn room_for_large_samples_goes_when_none_is_published_any_more() {
+fn memory_of_large_samples_is_freed_when_unused() {
     let _waiting = world::waiting();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a queue=16 max=4194304");
@@ -80,7 +80,7 @@ fn room_for_large_samples_goes_when_none_is_published_any_more() {
 /// A queue that keeps the last drops as many as the new one needs; one that keeps all refuses it. Both report the
 /// limit.
 #[test]
-fn what_publish_says_names_the_limit() {
+fn publish_names_the_limit_that_a_sample_met() {
     let _beside = world::beside();
     for (queue, last) in [(Queue::KeepLast(4096), true), (Queue::KeepAll(4096), false)] {
         let [out, into] = nodes(&format!("says-{last}"), 1 << 30);
@@ -100,7 +100,7 @@ fn what_publish_says_names_the_limit() {
 }
 
 #[test]
-fn a_mailbox_keeps_so_many_bytes_and_says_so() {
+fn a_mailbox_is_bounded_in_bytes_and_reports_it() {
     let _beside = world::beside();
     const SAMPLES: u8 = 20;
     for carrier in ["local", "shm", "tcp"] {

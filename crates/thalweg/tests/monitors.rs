@@ -127,7 +127,7 @@ fn a_monitor_passes_changes_and_drops_at_either_end() {
 }
 
 #[test]
-fn what_is_taken_is_monitored_too_and_typed_values_are_seen_encoded() {
+fn taken_samples_are_monitored_and_typed_values_are_seen_encoded() {
     let _beside = world::beside();
     let node = node("typed");
     let mut subscriber =
@@ -247,7 +247,7 @@ fn a_monitor_that_panics_is_told_and_the_node_goes_on() {
 }
 
 #[test]
-fn what_a_port_has_no_side_or_monitor_for_is_answered() {
+fn a_missing_side_or_monitor_is_answered() {
     let _beside = world::beside();
     let node = node("sides");
     let _subscriber = node.subscriber::<Raw>("/a").named("/in").open().unwrap();

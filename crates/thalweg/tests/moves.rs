@@ -58,23 +58,23 @@ fn moves_away_from_a_stopped_relay(carrier: &str, publishes_meanwhile: bool, die
 }
 
 #[test]
-fn a_relay_that_dies_while_a_stream_moves_away_takes_nothing_along_over_tcp() {
+fn a_relay_that_dies_during_a_move_loses_nothing_over_tcp() {
     moves_away_from_a_stopped_relay("tcp", false, true);
     moves_away_from_a_stopped_relay("tcp", true, true);
 }
 #[test]
-fn a_relay_that_dies_while_a_stream_moves_away_takes_nothing_along_over_reliable_udp() {
+fn a_relay_that_dies_during_a_move_loses_nothing_over_reliable_udp() {
     moves_away_from_a_stopped_relay("udp", false, true);
     moves_away_from_a_stopped_relay("udp", true, true);
 }
 #[test]
-fn a_relay_that_dies_while_a_stream_moves_away_takes_nothing_along_over_shm() {
+fn a_relay_that_dies_during_a_move_loses_nothing_over_shm() {
     moves_away_from_a_stopped_relay("shm", false, true);
     moves_away_from_a_stopped_relay("shm", true, true);
 }
 /// The relay is never killed: samples in it are waited for only briefly.
 #[test]
-fn a_relay_that_stops_while_a_stream_moves_away_holds_nothing_up() {
+fn a_relay_that_stops_during_a_move_holds_nothing_up() {
     moves_away_from_a_stopped_relay("tcp", true, false);
 }
 

@@ -70,7 +70,7 @@ fn a_group_that_a_switch_drops_gives_way_to_the_next_carrier() {
 
 /// Linux has no route for IPv6 groups on loopback: a datagram to one cannot even leave.
 #[test]
-fn ipv6_that_loopback_does_not_carry_gives_way_and_says_what_is_missing() {
+fn ipv6_that_loopback_does_not_carry_gives_way_with_the_reason() {
     let _alone = world::alone();
     let hosts = match TwoHosts::new("l") {
         Ok(hosts) => hosts,
@@ -180,7 +180,7 @@ fn joined_again(test: &str, a: &str, b: &str) {
 
 /// Anybody who knows a group may send to it.
 #[test]
-fn what_others_send_to_a_group_is_dropped_by_the_kernel() {
+fn forged_multicast_is_dropped_by_the_kernel() {
     let _alone = world::alone();
     let world = World::new();
     let mut subscriber = Agent::start(&world, "subscriber topic=/a name=/s carriers=mcast");

@@ -79,7 +79,7 @@ fn a_content_filter_is_applied_by_the_publisher_or_where_a_group_shares_its_samp
 }
 
 #[test]
-fn what_a_filter_or_key_looks_at_must_be_there() {
+fn fields_of_a_filter_or_key_must_exist() {
     let node = node("alone", "fields");
     let filter = |text: &str| Filter { expression: text.into(), parameters: Vec::new() };
     let refused = |builder: SubscriberBuilder<Arm>| builder.open().err().unwrap().to_string();
@@ -256,7 +256,7 @@ fn instances_and_their_publisher_outlive_a_move() {
 }
 
 #[test]
-fn late_joiners_learn_that_an_instance_is_no_more() {
+fn late_joiners_learn_that_an_instance_has_ended() {
     for carrier in ["local", "tcp"] {
         let test = format!("late-{carrier}");
         let (out, into) = (node("out", &test), node("in", &test));
@@ -314,7 +314,7 @@ fn the_stronger_publisher_is_heard_until_it_falls_silent() {
 }
 
 #[test]
-fn a_publisher_with_nothing_to_say_is_alive_as_long_as_it_says_so() {
+fn an_idle_publisher_is_alive_while_it_asserts_liveliness() {
     let (out, into) = (node("out", "alive"), node("in", "alive"));
     let liveliness = Liveliness { kind: LivelinessKind::ByNode, lease: Some(Duration::from_millis(300)) };
     let (publisher, subscriber) = ends("tcp", &out, &into);
@@ -328,7 +328,7 @@ fn a_publisher_with_nothing_to_say_is_alive_as_long_as_it_says_so() {
 }
 
 #[test]
-fn samples_are_as_far_apart_as_asked() {
+fn samples_keep_the_requested_separation() {
     for carrier in ["local", "shm", "tcp", "mcast"] {
         let test = format!("separation-{carrier}");
         let (out, into) = (node("out", &test), node("in", &test));

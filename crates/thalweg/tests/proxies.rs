@@ -96,28 +96,28 @@ fn each_gets_what_it_asked_for(carrier: &str) {
 }
 
 #[test]
-fn each_gets_what_it_asked_for_over_local() {
+fn each_subscriber_gets_its_scale_over_local() {
     each_gets_what_it_asked_for("local");
 }
 #[test]
-fn each_gets_what_it_asked_for_over_shm() {
+fn each_subscriber_gets_its_scale_over_shm() {
     each_gets_what_it_asked_for("shm");
 }
 #[test]
-fn each_gets_what_it_asked_for_over_tcp() {
+fn each_subscriber_gets_its_scale_over_tcp() {
     each_gets_what_it_asked_for("tcp");
 }
 #[test]
-fn each_gets_what_it_asked_for_over_udp() {
+fn each_subscriber_gets_its_scale_over_udp() {
     each_gets_what_it_asked_for("udp");
 }
 #[test]
-fn each_gets_what_it_asked_for_over_mcast() {
+fn each_subscriber_gets_its_scale_over_mcast() {
     each_gets_what_it_asked_for("mcast");
 }
 
 #[test]
-fn samples_tell_how_they_were_scaled() {
+fn samples_carry_their_scale() {
     let (a, b) = (node("provenance", "a"), node("provenance", "b"));
     let (port, told) = subscriber(&b, "tcp", qos::Scale::Every(4), qos::Place::Subscriber);
     let mut publisher = a.publisher::<Raw>("/numbers").open().unwrap();
@@ -192,7 +192,7 @@ fn moves_at(carrier: &str, moves: u64, waits: bool, places: [qos::Place; 2]) {
 }
 
 #[test]
-fn moves_that_are_given_up_leave_no_gap() {
+fn abandoned_moves_leave_no_gap() {
     ["tcp", "shm"]
         .iter()
         .for_each(|carrier| moves_at(carrier, 200, false, [qos::Place::Subscriber, qos::Place::Publisher]));

@@ -78,7 +78,7 @@ fn every_query_is_answered_by_another_node_and_by_the_own_one() {
 }
 
 #[test]
-fn who_only_asks_has_no_channel() {
+fn a_pull_only_subscriber_has_no_channel() {
     let (there, here) = (node("only", "there"), node("only", "here"));
     let mut port = publisher(&there, 4);
     let asks = asking(&here);
@@ -246,7 +246,7 @@ fn wrong_questions_are_refused_by_name() {
 /// Thousands of peers ask and read nothing. The allowed number is answered, the others are refused with the reason.
 /// The publisher notices nothing, and requests after they left are answered.
 #[test]
-fn thousands_who_take_nothing_stop_nobody() {
+fn thousands_of_peers_that_read_nothing_stop_nobody() {
     let _alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
     let (there, here) = (node("slow", "there"), node("slow", "here"));
     let limits = PullBuffer { samples: 64, bytes: 64 << 20, ..PullBuffer::default() };

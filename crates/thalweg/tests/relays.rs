@@ -157,7 +157,7 @@ fn smaller_messages_have_a_group_of_their_own() {
 
 /// Each size costs a thread and its work for every sample: 300 of them left 343 Hz of 1 kHz.
 #[test]
-fn so_many_pictures_are_made_of_one_publisher() {
+fn pictures_of_one_publisher_are_bounded() {
     let scalers = Scalers::default().with("/numbers", || Cut);
     let limits = thalweg::PortLimits { pictures: 2, ..thalweg::PortLimits::default() };
     let a = Node::with_settings(Settings { scalers, limits, ..settings("pictures", "a") }).unwrap();
@@ -268,7 +268,7 @@ fn a_type_that_nobody_can_scale_is_refused_with_its_name() {
 
 /// The relay dies, and the publisher serves. The relay returns and serves again, without gap or duplicate.
 #[test]
-fn a_relay_that_dies_is_done_without_and_returned_to() {
+fn a_dead_relay_is_replaced_and_used_again_when_it_returns() {
     let gate = relay("relay-dies", RelayLimits::default());
     let (a, b) = (node("relay-dies", "a"), node("relay-dies", "b"));
     let mut publisher = a.publisher::<Raw>("/numbers").queue(qos::Queue::KeepAll(4096)).open().unwrap();
@@ -317,7 +317,7 @@ fn a_relay_is_returned_to_while_nothing_is_published() {
 /// A peer that asks this very node of this realm gets a heartbeat for each question. All others, and malformed
 /// questions, see the stream end.
 #[test]
-fn signs_of_life_are_for_those_who_ask_rightly() {
+fn heartbeats_answer_valid_requests_only() {
     let gate = relay("relay-signs", RelayLimits::default());
     let realm = settings("relay-signs", "").realm;
     let right = Watching { version: VERSION, realm, to_node: gate.id(), source: gate.id(), port: PortId(1) };
@@ -417,7 +417,7 @@ fn pulled(port: &Subscriber<Raw>, query: Query) -> Vec<u64> {
 /// A pull buffer at a relay, requested by the subscriber (P-09): the publisher keeps nothing, and its samples outlive
 /// it.
 #[test]
-fn a_relay_keeps_what_ports_want_kept_there() {
+fn a_relay_keeps_samples_that_ports_want_kept_there() {
     let gate = relay("relay-keeps", RelayLimits::default());
     let (a, b) = (node("relay-keeps", "a"), node("relay-keeps", "b"));
     let mut publisher = a.publisher::<Raw>("/numbers").open().unwrap();
@@ -436,7 +436,7 @@ fn a_relay_keeps_what_ports_want_kept_there() {
 }
 
 #[test]
-fn a_relay_keeps_no_more_than_it_may() {
+fn a_relay_keeps_no_more_than_its_limit() {
     let gate = relay("relay-kept", RelayLimits { kept_bytes: 20 << 20, ..RelayLimits::default() });
     let (a, b) = (node("relay-kept", "a"), node("relay-kept", "b"));
     const TOO_MUCH: &str = "16777216 bytes are kept, 16777216 more are asked for, and it keeps at most 20971520";
@@ -473,7 +473,7 @@ fn a_relay_keeps_no_more_than_it_may() {
 
 /// A publisher that found no room is kept as soon as there is some, and the port that wanted it is told of both.
 #[test]
-fn what_had_no_room_is_kept_when_there_is() {
+fn a_refused_publisher_is_kept_when_there_is_room() {
     let limits = RelayLimits { kept_bytes: 20 << 20, unwanted: Duration::ZERO, ..RelayLimits::default() };
     let _gate = relay("relay-room", limits);
     let (a, b) = (node("relay-room", "a"), node("relay-room", "b"));
@@ -496,7 +496,7 @@ fn what_had_no_room_is_kept_when_there_is() {
 
 /// Samples of a publisher that is gone are kept until a present one needs the room.
 #[test]
-fn samples_of_who_is_gone_give_way_to_a_publisher_that_is_here() {
+fn samples_of_a_gone_publisher_give_way_to_a_present_one() {
     let gate = relay("relay-way", RelayLimits { kept_bytes: 20 << 20, ..RelayLimits::default() });
     let (a, b) = (node("relay-way", "a"), node("relay-way", "b"));
     let open = |name| a.publisher::<Raw>("/numbers").named(name).open().unwrap();

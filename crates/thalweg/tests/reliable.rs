@@ -89,7 +89,7 @@ fn nothing_is_lost_over_udp() {
 }
 
 #[test]
-fn what_was_lost_is_told_by_both_ends() {
+fn both_ends_count_losses() {
     let mut ends = ends("told", "udp", 1, "loss=20%,seed=11", PATIENT);
     // Each sample leaves in a datagram of its own.
     for sample in 0..500 {
@@ -167,7 +167,7 @@ fn nothing_is_lost_over_multicast() {
 
 /// Best effort: nothing is requested. Without parity a message of 145 datagrams would arrive once in 1,700 times.
 #[test]
-fn parity_makes_up_for_what_the_network_loses() {
+fn parity_replaces_lost_datagrams() {
     const SAMPLES: u64 = 60;
     for carrier in ["udp", "mcast"] {
         let realm = format!("parity-{carrier}-{}", std::process::id());
@@ -202,7 +202,7 @@ fn parity_makes_up_for_what_the_network_loses() {
 
 /// A subscriber that does not take its samples is told which it lost; the others get theirs.
 #[test]
-fn a_member_that_stands_still_stops_no_other() {
+fn a_stuck_member_stops_no_other() {
     const SAMPLES: u64 = 6000;
     let realm = format!("reliable-still-{}", std::process::id());
     let settings = |name: &str| Settings { realm: realm.clone(), name: name.into(), ..Settings::default() };

@@ -85,7 +85,7 @@ fn a_full_queue_that_blocks_holds_up_no_other_channel() {
 }
 
 #[test]
-fn what_finds_no_room_in_time_is_rejected_and_told() {
+fn samples_without_room_in_time_are_rejected_and_reported() {
     let [out, into] = nodes("rejected");
     let mut publisher = out.publisher::<Raw>("/t").open().unwrap();
     let subscriber = into.subscriber::<Raw>("/t").carriers(["tcp"]).queue(block(2, Duration::from_millis(1)));

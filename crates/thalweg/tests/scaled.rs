@@ -119,7 +119,7 @@ fn each_scaled_stream_is_sent_once_to_a_group_of_its_own() {
 
 /// A relay is killed while samples flow, and started again: the subscriber continues, and returns to it.
 #[test]
-fn a_relay_that_is_killed_is_done_without() {
+fn a_killed_relay_is_replaced() {
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a name=/out");

@@ -68,21 +68,21 @@ fn a_stopped_relay(carrier: &str) {
 }
 
 #[test]
-fn a_stopped_relay_is_done_without_over_tcp() {
+fn a_stopped_relay_is_replaced_over_tcp() {
     a_stopped_relay("tcp");
 }
 #[test]
-fn a_stopped_relay_is_done_without_over_shm() {
+fn a_stopped_relay_is_replaced_over_shm() {
     a_stopped_relay("shm");
 }
 #[test]
-fn a_stopped_relay_is_done_without_over_reliable_udp() {
+fn a_stopped_relay_is_replaced_over_reliable_udp() {
     a_stopped_relay("udp");
 }
 
 /// The relay is on a host of its own, and its link is cut silently.
 #[test]
-fn a_relay_behind_a_cut_link_is_done_without() {
+fn a_relay_behind_a_cut_link_is_replaced() {
     for carrier in ["tcp", "udp"] {
         let _waiting = world::waiting();
         let hosts = match TwoHosts::new(if carrier == "tcp" { "st" } else { "su" }) {
@@ -109,7 +109,7 @@ fn a_relay_behind_a_cut_link_is_done_without() {
 
 /// No subscriber has another way: a relay's channel outlives a silence as any other does.
 #[test]
-fn a_silent_relay_is_not_left_for_nothing() {
+fn a_silent_relay_is_kept_when_there_is_no_other_way() {
     let _waiting = world::waiting();
     let hosts = match TwoHosts::new("sn") {
         Ok(hosts) => hosts,

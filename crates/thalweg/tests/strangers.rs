@@ -21,7 +21,7 @@ fn refused((_, answer): (std::net::TcpStream, Option<Answer>)) -> Refused {
 
 /// Its last sample has the highest number: a counter that continues from there overflows.
 #[test]
-fn a_publisher_that_counts_beyond_all_numbers_ends_no_node() {
+fn a_publisher_with_the_highest_number_ends_no_node() {
     let _alone = world::alone();
     let world = World::new();
     let mut lied_to = Agent::start(&world, "subscriber topic=/a name=/lied carriers=tcp every=3");
@@ -138,7 +138,7 @@ fn an_answer_with_many_descriptors_keeps_none_of_them() {
 }
 
 #[test]
-fn what_no_program_would_ask_is_refused_with_the_limit() {
+fn absurd_requests_are_refused_with_the_limit() {
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/good");
@@ -285,7 +285,7 @@ fn is_open(stream: &std::net::TcpStream) -> bool {
 /// Names of nodes and ports are public. A request in a subscriber's name ends nothing without its token, and channels
 /// opened in one name count like those in many.
 #[test]
-fn nobody_takes_the_place_of_a_subscriber() {
+fn a_subscriber_is_replaced_only_with_its_token() {
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/good");
@@ -474,7 +474,7 @@ fn administration_that_changes_something_is_this_hosts_unless_allowed() {
 }
 
 #[test]
-fn administrators_of_networks_that_were_named_may_but_keep_no_scheduling() {
+fn administrators_of_allowed_networks_may_but_keep_no_scheduling() {
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/a name=/out node=mine admin=10.0.0.0/8,127.0.0.0/8");

@@ -28,7 +28,7 @@ fn told(node: &Node, wanted: impl Fn(&Event) -> bool) -> Event {
 }
 
 #[test]
-fn a_publisher_that_always_holds_a_loan_keeps_nobody_out() {
+fn a_publisher_that_always_holds_a_loan_delays_no_newcomer() {
     for carrier in ["tcp", "shm", "udp", "local"] {
         let (out, into) = (node("loans", "out"), node("loans", "into"));
         let into = if carrier == "local" { out.clone() } else { into };
@@ -60,7 +60,7 @@ fn a_publisher_that_always_holds_a_loan_keeps_nobody_out() {
 
 /// Leave and join wait for the port together: the flow of the group that one leaves does not serve the other.
 #[test]
-fn who_joins_a_group_behind_its_last_member_hears_what_follows() {
+fn a_member_that_joins_after_the_last_one_left_gets_samples() {
     let (out, into) = (node("group", "out"), node("group", "into"));
     let subscriber = |name: &str| {
         let builder = into.subscriber::<Raw>("/held").named(name).reliability(qos::Reliability::BestEffort);

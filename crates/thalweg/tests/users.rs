@@ -130,7 +130,7 @@ fn a_stranger_is_refused_with_the_reason_by_the_directory_and_by_each_node() {
 }
 
 #[test]
-fn what_a_node_shares_is_told_again_when_the_directory_did_not_take_it() {
+fn marks_are_written_again_after_the_directory_refused_them() {
     let Some(world) = shared() else { return };
     let mut node = Agent::start_as(&world, "late", ONE, GROUP);
     let shares =
@@ -146,7 +146,7 @@ fn what_a_node_shares_is_told_again_when_the_directory_did_not_take_it() {
 }
 
 #[test]
-fn who_is_not_in_the_group_cannot_open_a_node_there_and_is_told_why() {
+fn a_user_outside_the_group_cannot_open_a_node_and_gets_the_reason() {
     let Some(world) = shared() else { return };
     set_permissions(world.run_dir(), Permissions::from_mode(0o1775)).unwrap();
     let agent = Agent::begin_as(&world, "stranger", STRANGER, STRANGER);
@@ -198,7 +198,7 @@ fn privileged() -> Vec<Request> {
 }
 
 #[test]
-fn a_user_has_anothers_process_do_nothing_that_takes_a_privilege() {
+fn a_user_gets_no_privilege_from_anothers_process() {
     let Some(world) = shared() else { return };
     let (mut roots, mut members) = roots_node_and_a_members(&world);
     for request in privileged() {
@@ -301,7 +301,7 @@ fn files_of_the_directorys_owner_give_roots_node_no_scheduling() {
 
 /// A user who keeps a connection with a node of root's does not remove root's scheduling.
 #[test]
-fn what_root_said_stays_where_a_user_keeps_a_connection() {
+fn settings_of_root_stay_when_a_user_keeps_a_connection() {
     let Some(world) = shared() else { return };
     let (mut roots, mut members) = roots_node_and_a_members(&world);
     let (port, other) = ("/later".to_owned(), "/out".to_owned());

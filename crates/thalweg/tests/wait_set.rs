@@ -13,7 +13,7 @@ fn node(name: &str) -> Node {
 }
 
 #[test]
-fn who_waits_is_told_what_is_there() {
+fn a_wait_names_the_ready_sources() {
     let (out, into) = (node("out"), node("in"));
     let mut raw = into.subscriber::<Raw>("/raw").carriers(["tcp"]).open().unwrap();
     let mut text = into.subscriber::<String>("/text").carriers(["shm"]).open().unwrap();

@@ -339,7 +339,7 @@ mod tests {
 
     /// A run directory may be shared. The journal is read and written only where nobody else can have put it.
     #[test]
-    fn a_journal_leads_nowhere_else() {
+    fn a_journal_is_not_followed_through_links() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let place = std::env::temp_dir().join(format!("thalweg-channels-{}", std::process::id()));
         let (directory, victim) = (place.join("applied"), place.join("victim"));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_set_again_goes_back_to_where_it_was_first() {
+    fn an_end_set_twice_returns_to_its_first_settings() {
         let former = |port: &str, back: &str| Former {
             port: port.into(),
             other: "/in".into(),

@@ -52,7 +52,7 @@ fn a_delay_becomes_a_first_slope() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line_and_what_is_allowed() {
+fn errors_name_the_line_and_the_allowed_values() {
     let device = |more: &str| format!("[[device]]\nname = \"eth0\"\nrate = \"10 Mbit/s\"\n{more}\n");
     let channel = |more: &str| format!("[[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\n{more}\n");
     for (text, says) in [

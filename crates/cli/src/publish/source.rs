@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused_with_its_place() {
+    fn an_invalid_line_is_refused_with_its_place() {
         let refused = |input: &[u8]| lines(input, 8).into_iter().find_map(std::result::Result::err).unwrap();
         assert!(refused(b"ok\na\xffb\n").contains("line 2, byte 2"));
         assert!(refused(b"123456789\n").contains("line 1: longer than 8 bytes"));

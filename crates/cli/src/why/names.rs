@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_a_slip_are_found_the_likeliest_first() {
+    fn similar_names_are_found_the_most_similar_first() {
         let all = ["/camera/left/out", "/camera/right/out", "/viewer/in", "/in"];
         assert_eq!(near("/camera/lfet/out", all.into_iter())[0], "/camera/left/out");
         assert_eq!(near("/Viewer/IN", all.into_iter())[0], "/viewer/in");
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_that_changed_places_are_one_slip() {
+    fn swapped_letters_count_as_one_difference() {
         assert_eq!([distance("ab", "ba"), distance("", "abc"), distance("kitten", "sitting")], [1, 3, 3]);
     }
 }

@@ -39,7 +39,7 @@ fn healthy_pair(house: &House) -> [Running; 2] {
 }
 
 #[test]
-fn nothing_is_wrong_with_a_healthy_channel_of_any_carrier() {
+fn a_healthy_channel_of_any_carrier_has_no_problem() {
     for carrier in ["shm", "tcp", "udp", "mcast"] {
         let house = House::new();
         let publish = house.start(&format!("pub /a --port /out --rate 200 --carrier {carrier}"));
@@ -55,7 +55,7 @@ fn nothing_is_wrong_with_a_healthy_channel_of_any_carrier() {
 }
 
 #[test]
-fn names_that_are_wrong_are_told_from_ports_that_are_elsewhere() {
+fn wrong_names_are_distinguished_from_ports_elsewhere() {
     let house = House::new();
     let _pair = healthy_pair(&house);
     let _lab = house.start("sub /a --port /lab/in --realm lab --json");
@@ -69,7 +69,7 @@ fn names_that_are_wrong_are_told_from_ports_that_are_elsewhere() {
 
 /// A port on another host that claims an earlier start does not take the name of a port of this host.
 #[test]
-fn of_two_ports_of_one_name_why_and_settings_mean_the_one_that_lookups_find() {
+fn why_and_set_use_the_port_that_lookups_find_of_two_with_one_name() {
     let (house, elsewhere) = (House::new(), House::new());
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nodes = house.path("nodes.toml");
@@ -87,7 +87,7 @@ fn of_two_ports_of_one_name_why_and_settings_mean_the_one_that_lookups_find() {
 }
 
 #[test]
-fn what_an_administrator_did_is_remembered() {
+fn changes_by_an_administrator_are_remembered() {
     let house = House::new();
     let _pair = healthy_pair(&house);
     assert_eq!(house.run("disconnect /out /in").code(), 0);
@@ -174,7 +174,7 @@ fn a_queue_that_overflows_at_the_publisher_is_named_with_its_policy() {
 }
 
 #[test]
-fn what_was_set_and_is_so_is_no_problem() {
+fn effective_settings_are_no_problem() {
     let house = House::new();
     let _pair = healthy_pair(&house);
     let set = house.run("set /out /in sched=fifo:10 class=high");

@@ -93,7 +93,7 @@ fn a_mark_is_effective_or_not_by_the_queue_of_the_device() {
 }
 
 #[test]
-fn what_a_class_may_wait_for_lower_ones_is_computed_where_the_rate_is_known() {
+fn blocking_by_lower_classes_is_computed_where_the_rate_is_known() {
     let Some(pair) = Pair::new("blocking") else { return };
     pair.hosts[0].does("tc qdisc replace dev wire0 root handle 1: tbf rate 10mbit burst 3200 limit 100000");
     pair.hosts[0].does("tc qdisc add dev wire0 parent 1:1 pfifo_fast");
@@ -120,7 +120,7 @@ fn expedited_forwarding_on_the_default_queue_is_best_effort() {
 }
 
 #[test]
-fn packets_that_are_too_large_for_the_other_host_are_found_missing() {
+fn packets_too_large_for_the_other_host_are_noticed() {
     let Some(pair) = Pair::new("mtu") else { return };
     pair.hosts[1].does("ip link set wire1 mtu 1300");
     let _publish = pair.start(0, "pub /a --port /out --rate 200 --size 1400 --carrier udp");
@@ -144,7 +144,7 @@ fn a_firewall_that_lets_no_datagrams_through_is_found() {
 }
 
 #[test]
-fn handshakes_that_nobody_answers_are_told_with_the_ways_that_were_tried() {
+fn unanswered_handshakes_are_reported_with_the_ways_tried() {
     let Some(pair) = Pair::new("deaf") else { return };
     let rules = ["nft add table inet wall", "nft add chain inet wall in { type filter hook input priority 0 ; }"];
     if !rules.iter().all(|rule| run("ip", &format!("netns exec {} {rule}", pair.hosts[0].name))) {
@@ -161,7 +161,7 @@ fn handshakes_that_nobody_answers_are_told_with_the_ways_that_were_tried() {
 /// The channel worked before, and the publisher continues. Small packets still arrive, those of both control links
 /// too.
 #[test]
-fn a_channel_of_which_one_end_receives_nothing_any_more_is_not_healthy() {
+fn a_channel_with_a_deaf_end_is_not_healthy() {
     // Reliable `udp` continues with datagrams of 576 bytes or more: only a smaller MTU ends it.
     for (index, (carrier, mtu)) in
         [("udp --reliable", 500), ("mcast --reliable", 1300), ("udp", 1300)].into_iter().enumerate()

@@ -141,7 +141,7 @@ const SEEDED: &[Seeded] = &[
 ];
 
 #[test]
-fn nothing_is_found_on_a_healthy_host() {
+fn a_healthy_host_has_no_findings() {
     let house = House::new();
     let (done, report) = doctor(&house, &tree(&house, 0, &[]), "");
     assert_eq!((done.code(), &report["healthy"]), (0, &Value::Bool(true)), "{report}");
@@ -159,7 +159,7 @@ fn a_machine_that_shows_nothing_is_no_false_alarm() {
 }
 
 #[test]
-fn each_seeded_fault_is_named_and_nothing_else() {
+fn only_the_seeded_fault_is_named() {
     let house = House::new();
     for (number, (faults, id, code)) in SEEDED.iter().enumerate() {
         let (done, report) = doctor(&house, &tree(&house, number, faults), "");
@@ -170,7 +170,7 @@ fn each_seeded_fault_is_named_and_nothing_else() {
 }
 
 #[test]
-fn what_can_be_fixed_is_fixed_and_its_undo_is_named() {
+fn fixable_findings_are_fixed_and_the_undo_is_named() {
     let house = House::new();
     for (number, (faults, id, _)) in SEEDED.iter().enumerate() {
         let root = tree(&house, 100 + number, faults);
@@ -186,7 +186,7 @@ fn what_can_be_fixed_is_fixed_and_its_undo_is_named() {
 }
 
 #[test]
-fn values_of_any_kind_are_no_panic() {
+fn any_value_is_read_without_panic() {
     let house = House::new();
     for (number, text) in
         ["", "-", "99999999999999999999999", "-9223372036854775808", "\u{0}", "a b c"].iter().enumerate()

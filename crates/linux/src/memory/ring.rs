@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_reader_held_is_released() {
+    fn slots_of_a_dead_reader_are_released() {
         let (mut arena, mut ring, mut reader) = channel(4, 4);
         (0..4).for_each(|seq| assert_eq!(push(&mut arena, &mut ring, seq, Policy::KeepLast), Pushed::Sent));
         let held = (reader.try_next().unwrap(), reader.try_next().unwrap());

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_shows_other_devices_is_not_believed() {
+    fn a_tree_with_other_devices_is_ignored() {
         let root = std::env::temp_dir().join(format!("thalweg-devices-{}", std::process::id()));
         std::fs::create_dir_all(root.join("proc/self/net")).unwrap();
         std::fs::write(root.join("proc/self/net/dev"), "lo: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0").unwrap();

@@ -78,9 +78,9 @@ fn as_before() -> Vec<Restored> {
 }
 
 #[test]
-fn what_was_there_is_there_again() {
+fn a_restored_queue_is_as_before() {
     let ours = || [Scheduler::Fifo, Scheduler::Strict, shares()];
-    FORMER.iter().for_each(|former| restored_over("what_was_there_is_there_again", former, ours()));
+    FORMER.iter().for_each(|former| restored_over("a_restored_queue_is_as_before", former, ours()));
 }
 
 /// Makes queues by these commands, ours over them, and compares all that `tc` says before and afterwards.
@@ -103,9 +103,9 @@ pub fn restored_over<const N: usize>(test: &str, former: &[&str], ours: [Schedul
 }
 
 #[test]
-fn what_is_dropped_is_taken_away_and_what_replaces_keeps_the_first_state() {
+fn a_drop_restores_and_a_replacement_keeps_the_first_state() {
     let journals = Journals::new("dropped");
-    let Some([a, _b]) = veth("what_is_dropped_is_taken_away_and_what_replaces_keeps_the_first_state") else { return };
+    let Some([a, _b]) = veth("a_drop_restores_and_a_replacement_keeps_the_first_state") else { return };
     a.run(FORMER[1][0]);
     let before = a.queues("veth");
     a.inside(|| {
@@ -183,9 +183,9 @@ fn others_queues_and_vanished_devices_are_left_alone() {
 }
 
 #[test]
-fn what_is_refused_leaves_nothing_behind() {
+fn a_refusal_leaves_nothing_behind() {
     let journals = Journals::new("refused");
-    let Some([a, b]) = veth("what_is_refused_leaves_nothing_behind") else { return };
+    let Some([a, b]) = veth("a_refusal_leaves_nothing_behind") else { return };
     cable(&a, "second", &b, "second");
     let before = a.queues("veth");
     let refused = |all: &[Wanted]| -> QueueError { a.inside(|| install(&journals.0, all).map(drop)).unwrap_err() };

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused() {
+    fn a_load_that_cannot_be_served_is_refused() {
         let over = responses(&[(work(10, 6), 0), (work(10, 5), 0)]);
         assert_eq!((over[0].map(|r| r.time), over[1]), (Ok(6), Err(Unbounded::Overload(1_100_000_000))));
         let huge = Work { arrivals: Arrivals { period: 1, jitter: u64::MAX }, execution: u64::MAX };

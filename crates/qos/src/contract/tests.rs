@@ -184,7 +184,7 @@ fn an_error_names_line_key_value_and_what_is_allowed() {
 }
 
 #[test]
-fn what_is_no_contract_is_said() {
+fn an_invalid_contract_is_reported() {
     for (text, says) in [
         ("", "1: no [[node]]: a contract has the tables"),
         ("nonsense", "1: "),
@@ -226,7 +226,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_hardly_meant_is_found_and_nothing_else() {
+fn only_likely_mistakes_are_found() {
     let plain = changed("deadline = \"40 ms\"", "deadline = \"10 ms\"");
     assert_eq!(check(&Contract::read(&plain).unwrap()), []);
     for (from, to, line, says) in [

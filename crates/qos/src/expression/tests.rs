@@ -58,7 +58,7 @@ fn parameters_stand_for_their_values() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_what_is_allowed() {
+fn errors_name_the_place_and_the_allowed_values() {
     for (text, at, says) in [
         ("", 0, "expected a field"),
         ("x", 1, "BETWEEN"),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_changes_are_reported() {
         for (change, says) in [
             (change("topic", "x", "size", "\"9 B\""), "no topic x"),
             (change("topic", "t", "size", "9 B"), "is no value"),

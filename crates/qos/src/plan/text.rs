@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_said() {
+    fn an_invalid_plan_is_reported() {
         assert!(Plan::from_text("").unwrap_err().starts_with("1: missing field"));
         assert!(Plan::from_text("feasible = 3").unwrap_err().starts_with("1: "));
     }

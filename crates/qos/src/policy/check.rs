@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_just_within_its_limits_is_fine() {
+    fn values_at_their_limits_are_accepted() {
         assert_eq!(said(|_| ()), "fine");
         assert_eq!(said(|q| (q.deadline, q.separation) = (ms(20), ms(20))), "fine");
         assert_eq!(said(|q| (q.ownership, q.strength) = (Ownership::Exclusive, -3)), "fine");

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_says_too_much_is_not_believed() {
+    fn a_peer_beyond_the_limits_is_not_believed() {
         let many: Vec<String> = (0..MOST + 1).map(|n| n.to_string()).collect();
         assert!(partitions_meet(&many, &[(MOST - 1).to_string()]) && !partitions_meet(&many, &[MOST.to_string()]));
         let long = vec!["x".repeat(LONGEST + 1)];

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_what_is_read() {
+    fn shown_policies_are_read_back() {
         let all = [
             ("reliability", "best-effort"),
             ("queue", "block 256 1.5ms"),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_is_allowed() {
+    fn errors_name_the_allowed_values() {
         for (name, value, says) in [
             ("reliability", "maybe", "best-effort, reliable"),
             ("queue", "keep-last", "keep-all N"),

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_derives_is_the_measured_table() {
+    fn the_derived_priorities_are_the_measured_ones() {
         // Checklist §1.1.4, measured with setsockopt(IP_TOS), getsockopt(SO_PRIORITY).
         let table: [(&[u8], u32, u8); 4] = [
             (&[12, 20, 28, 36, 44], 6, 0),

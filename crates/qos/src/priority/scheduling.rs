@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_would_refuse_is_refused() {
+    fn settings_that_the_kernel_would_refuse_are_refused() {
         let bad = [
             "",
             "fifo",

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_is_allowed() {
+    fn errors_name_the_allowed_values() {
         for (text, says) in [
             ("class=urgent", "critical (crit)"),
             ("dscp=64", "0 to 63"),

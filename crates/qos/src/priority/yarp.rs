@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_is_allowed() {
+    fn errors_name_the_allowed_values() {
         for (text, says) in [
             ("high", "level:low"),
             ("colour:red", "level:low"),

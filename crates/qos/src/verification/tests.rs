@@ -96,7 +96,7 @@ fn a_verdict_changes_with_what_was_measured_last_and_the_sum_remembers() {
 
 /// A finding of one look is not averaged away by later measurements.
 #[test]
-fn what_was_broken_or_at_risk_once_is_so_at_the_end() {
+fn a_verdict_once_broken_or_at_risk_stays_so() {
     let good = window(100.0, 0.0);
     let vague = Window { worst: worst(880.0, 80.0), late: 0, ..good.clone() };
     let certain = Window { worst: worst(850.0, 0.0), ..good.clone() };
@@ -133,7 +133,7 @@ fn what_was_broken_or_at_risk_once_is_so_at_the_end() {
 }
 
 #[test]
-fn it_is_said_when_and_how_often() {
+fn a_verdict_reports_when_and_how_often() {
     let mut verification = Verification::new(&promised(1000.0, 100.0));
     for at in 0..60 {
         let us = if [7, 8, 31].contains(&at) { 2000.0 + at as f64 } else { 100.0 };
@@ -148,7 +148,7 @@ fn it_is_said_when_and_how_often() {
 
 /// A sample every two seconds, looked at every second.
 #[test]
-fn a_look_at_which_nothing_had_to_come_says_nothing() {
+fn a_look_without_expected_samples_has_no_verdict() {
     let mut verification = Verification::new(&promised(1000.0, 0.5));
     verification.began(0, second(0));
     let came = Window { received: 1, measured: 1, worst: worst(100.0, 0.0), ..Window::default() };
@@ -164,7 +164,7 @@ fn a_look_at_which_nothing_had_to_come_says_nothing() {
 
 /// Samples that waited and come all at once are late, not too many.
 #[test]
-fn what_was_on_its_way_is_no_more_than_planned() {
+fn samples_on_their_way_do_not_exceed_the_planned_rate() {
     let held_up = Window { received: 150, ..window(500_000.0, 0.0) };
     let judged = verdict(&held_up);
     assert!(judged.verdict == Verdict::Broken && !judged.because.contains("Hz"), "{judged:?}");
@@ -220,7 +220,7 @@ fn an_average_needs_samples() {
 
 /// Samples lost by chance, as often as planned: no look but one in many thousands finds the average broken, from the first sample on.
 #[test]
-fn what_is_lost_as_planned_is_hardly_ever_broken() {
+fn planned_losses_are_hardly_ever_broken() {
     let mut chance = crate::simulate::Chance(1);
     let (mut looks, mut broken) = (0, 0);
     for run in 0..300 {
@@ -239,7 +239,7 @@ fn what_is_lost_as_planned_is_hardly_ever_broken() {
 }
 
 #[test]
-fn what_has_no_promise_and_what_does_not_run_is_unknown() {
+fn channels_without_a_promise_or_not_running_are_unknown() {
     let plan = Plan { channels: vec![Channel::default()], ..Plan::default() };
     let mut verification = Verification::new(&plan);
     assert_eq!(verification.judged(0).verdict, Verdict::Unknown);

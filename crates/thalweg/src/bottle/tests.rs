@@ -33,7 +33,7 @@ fn values_have_kinds() {
 }
 
 #[test]
-fn what_is_malformed_gets_position_and_reason() {
+fn malformed_text_is_reported_with_position_and_reason() {
     let deep = format!("a {}{}", "(".repeat(17), ")".repeat(17));
     let many = "x ".repeat(MOST_ITEMS + 1);
     let long = "x".repeat(LONGEST + 1);
@@ -70,7 +70,7 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_the_same(values in prop::collection::vec(values(), 0..6)) {
+    fn written_text_is_read_back_unchanged(values in prop::collection::vec(values(), 0..6)) {
         let bottle = Bottle(values);
         prop_assert_eq!(Bottle::parse(&bottle.to_string()), Ok(bottle));
     }

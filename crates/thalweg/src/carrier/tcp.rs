@@ -200,7 +200,7 @@ mod tests {
 
     /// The kernel's own figure, once it has seen a round trip. Kernels before 6.15 have no such option.
     #[test]
-    fn what_is_lost_is_sent_again_soon() {
+    fn lost_segments_are_retransmitted_soon() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut receiver = TcpReceive::new(listener.accept().unwrap().0).unwrap();

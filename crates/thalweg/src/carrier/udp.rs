@@ -317,7 +317,7 @@ mod tests {
 
     /// A socket that makes no checksums cuts nothing, as a device without them does.
     #[test]
-    fn where_the_kernel_does_not_cut_they_leave_one_by_one() {
+    fn without_segmentation_they_leave_one_by_one() {
         const SOL_SOCKET: i32 = 1;
         const SO_NO_CHECK: i32 = 11;
         let (send, mut receive) = pair();
@@ -330,7 +330,7 @@ mod tests {
 
     /// That is no reason to give up sending many in one call.
     #[test]
-    fn what_the_path_does_not_take_is_said_so() {
+    fn datagrams_too_large_for_the_path_are_reported() {
         let (send, _receive) = pair();
         let long = vec![0; MOST + 1];
         let datagram = [IoSlice::new(&[]), IoSlice::new(&long)];

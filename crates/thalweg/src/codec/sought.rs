@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_there_are_named() {
+    fn missing_fields_are_named() {
         let find =
             |schema: Option<Schema>, key: &str| Sought::find(schema.as_ref(), &[key.to_owned()], None).unwrap_err();
         assert!(find(None, "id").contains("not known"));

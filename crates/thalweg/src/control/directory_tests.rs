@@ -76,7 +76,7 @@ fn a_node_is_gone_when_no_back_end_sees_it() {
 }
 
 #[test]
-fn of_two_ports_with_one_name_the_later_loses_whoever_was_heard_of_first() {
+fn the_later_of_two_ports_with_one_name_loses_in_any_order() {
     let (early, late) = (doc(9, 10, 1, &[(1, "/a", "/a")]), doc(2, 20, 1, &[(1, "/a", "/a")]));
     let expected = [Conflict { name: "/a".into(), winner: key(9, 1), loser: key(2, 1) }];
     for order in [[&early, &late], [&late, &early]] {
@@ -94,7 +94,7 @@ fn of_two_ports_with_one_name_the_later_loses_whoever_was_heard_of_first() {
 }
 
 #[test]
-fn what_goes_beyond_a_limit_is_refused_by_name_and_counted() {
+fn entries_beyond_a_limit_are_refused_by_name_and_counted() {
     let mut d = Directory::new();
     let name = |applied| match applied {
         Applied::Refused { refusal, .. } => refusal.limit,
@@ -260,7 +260,7 @@ fn ids_of_other_hosts_leave_places_for_nodes_and_ports_of_this_one() {
 }
 
 #[test]
-fn who_found_no_room_is_asked_again_once_when_there_is_some() {
+fn a_refused_node_is_asked_again_once_there_is_room() {
     let mut d = Directory::new();
     let (taken, _) = fill(&mut d, stranger(), 0, 3000);
     let refused = NodeId(taken);
@@ -283,7 +283,7 @@ fn who_found_no_room_is_asked_again_once_when_there_is_some() {
 
 /// A test of two ways that found no room: once only the last was remembered, and forgotten whichever said the node is gone.
 #[test]
-fn who_found_no_room_by_two_ways_is_asked_again_for_each() {
+fn a_node_refused_by_two_ways_is_asked_again_for_each() {
     for zenoh_says_gone in [false, true] {
         let mut d = Directory::new();
         let refused = NodeId(fill(&mut d, stranger(), 0, 3000).0);
@@ -299,7 +299,7 @@ fn who_found_no_room_by_two_ways_is_asked_again_for_each() {
 }
 
 #[test]
-fn who_is_heard_by_a_worse_way_is_still_asked_for_what_it_says_by_a_better_one() {
+fn a_node_known_by_a_worse_way_is_asked_by_a_better_one() {
     let full = || {
         let mut d = Directory::new();
         let refused = fill(&mut d, stranger(), 0, 3000).0;
@@ -317,7 +317,7 @@ fn who_is_heard_by_a_worse_way_is_still_asked_for_what_it_says_by_a_better_one()
 
 /// Each repeated document had all those looked through who had found no room.
 #[test]
-fn who_found_no_room_is_looked_for_only_where_room_came_back() {
+fn refused_nodes_are_searched_only_where_room_was_freed() {
     let mut d = Directory::new();
     let unheard = fill(&mut d, stranger(), 0, 30).0;
     let mut looked = |origin: Origin, event: Event| {

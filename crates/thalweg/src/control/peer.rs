@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_the_other_end_of_a_stream_is_what_the_kernel_says() {
+    fn the_peer_of_a_stream_is_identified_by_the_kernel() {
         let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let user = rustix::process::geteuid().as_raw();
         assert_eq!(Peer::of(&stream), Some(Peer::Process { user, process: std::process::id() }));

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_its_flow_and_number_makes_it_wrong() {
+    fn a_message_of_another_flow_or_number_makes_a_batch_malformed() {
         let good = message(1, &[5; 4]);
         let read = |second: &Header| {
             let bytes = packed(&[good.clone(), (*second, vec![6; 4]), good.clone()]);
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_is_read(samples in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u8>(), 0..200)), 1..50)) {
+        fn packed_batches_are_read_back(samples in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u8>(), 0..200)), 1..50)) {
             let messages: Vec<_> = samples.iter().map(|(sample, bytes)| message(*sample, bytes)).collect();
             let bytes = packed(&messages);
             for bytes in [bytes, packed_shortly(&messages).0] {

@@ -344,7 +344,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(gaps in prop::collection::vec(gap(), 0..90), sequence: u32, seen: u32, fresh: u32) {
+        fn written_feedback_is_read_back(gaps in prop::collection::vec(gap(), 0..90), sequence: u32, seen: u32, fresh: u32) {
             let mut writer = Writer::default();
             let mut model: Vec<Gap> = Vec::new();
             for gap in gaps {

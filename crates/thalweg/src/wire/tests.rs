@@ -120,7 +120,7 @@ fn after_a_wrong_frame_the_stream_stays_wrong_and_asks_for_no_memory() {
 
 proptest! {
     #[test]
-    fn what_is_emitted_is_parsed(
+    fn emitted_frames_are_parsed_back(
         length: u32, kind in 1u8..7, flags in 0u16..32, flow: u32, sequence: u32, sample: u64, stamp_ns: u64,
     ) {
         let h = Header { length, kind: Kind::parse(kind).unwrap(), flags, flow, sequence, sample, stamp_ns };

@@ -172,7 +172,7 @@ fn reliable_channels_resume_from_another_address() {
 /// together with those under way. A queue that drops nothing loses nothing. With a queue that keeps the last, missing
 /// samples are counted, unless a durable publisher's history has them.
 #[test]
-fn what_a_queue_keeps_outlasts_the_connection() {
+fn queued_samples_outlast_the_connection() {
     let _waiting = world::waiting();
     let hosts = match TwoHosts::new("k") {
         Ok(hosts) => hosts,

@@ -87,7 +87,7 @@ fn a_batching_channel_gets_and_loses_its_thread_without_loss() {
 }
 
 #[test]
-fn what_was_set_holds_after_the_channel_was_opened_anew() {
+fn settings_outlast_a_reopened_channel() {
     let _alone = alone();
     let marker: &[u8] = b"thalweg anew";
     let pair = Pair::new("anew", "tcp", Family::V4, marker);
@@ -125,7 +125,7 @@ fn what_was_set_holds_after_the_channel_was_opened_anew() {
 }
 
 #[test]
-fn what_is_set_before_there_is_a_channel_is_stored() {
+fn settings_before_a_channel_are_stored() {
     let _alone = alone();
     let (a, b) = nodes("early", &Family::V4);
     let mut publisher =
@@ -141,7 +141,7 @@ fn what_is_set_before_there_is_a_channel_is_stored() {
 }
 
 #[test]
-fn what_the_other_node_remembers_holds_only_where_nothing_was_set() {
+fn remembered_settings_give_way_to_local_ones() {
     let _alone = alone();
     let mut pair = Pair::new("remembered", "tcp", Family::V4, b"");
     let tell = |port: &str, settings: PrioritySettings| {
@@ -166,7 +166,7 @@ fn what_the_other_node_remembers_holds_only_where_nothing_was_set() {
 }
 
 #[test]
-fn what_is_refused_leaves_all_as_it_was() {
+fn a_refusal_changes_nothing() {
     let _alone = alone();
     let mut pair = Pair::new("refused", "tcp", Family::V4, b"");
     pair.set_out("class=high");

@@ -110,7 +110,7 @@ fn two_subscribers_of_one_topic_have_different_marks_at_once() {
 
 /// A mark's effect depends on the queue, and the answer names the band.
 #[test]
-fn a_report_says_in_which_band_packets_wait_and_whether_that_helps() {
+fn a_report_names_the_band_and_its_effect() {
     let _alone = alone();
     let hosts = match TwoHosts::new("p").and_then(|hosts| hosts.bands().map(|()| hosts)) {
         Ok(hosts) => hosts,
@@ -150,7 +150,7 @@ fn a_report_says_in_which_band_packets_wait_and_whether_that_helps() {
 }
 
 #[test]
-fn carriers_without_packets_take_it_and_say_so() {
+fn carriers_without_packets_accept_marks_and_report_it() {
     let _alone = alone();
     for carrier in ["shm", "local"] {
         let (a, b) = nodes(&format!("none-{carrier}"), &Family::V4);

@@ -100,7 +100,7 @@ fn limit_descriptors(pid: u32, number: u32) -> bool {
 
 /// A channel whose waiting samples no thread can send ends with its reason, instead of falling silent.
 #[test]
-fn without_a_thread_for_what_waits_the_channel_says_so() {
+fn a_channel_without_a_sending_thread_ends_with_the_reason() {
     let _alone = alone();
     // A datagram never waits for a subscriber that does not read. Fragments of a message pause after a quarter of the
     // subscriber's buffer, which is 1 MiB where the kernel grants the full size: 1 MB left whole, so that nothing
@@ -134,7 +134,7 @@ fn without_a_thread_for_what_waits_the_channel_says_so() {
 /// Waiting samples move with their channel while the socket is full: from the class's thread to the channel's own and
 /// back, and to another class's.
 #[test]
-fn what_waits_moves_to_the_new_thread_in_order() {
+fn waiting_samples_move_to_the_new_thread_in_order() {
     let _alone = alone();
     let (a, b) = nodes("backlog", &Family::V4);
     let (seqs, gate) = (Arc::<Mutex<Vec<u64>>>::default(), Arc::new(Mutex::new(())));

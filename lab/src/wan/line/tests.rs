@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn who_keeps_to_the_rate_is_a_frame_ahead_and_a_burst_is_more() {
+fn a_steady_sender_is_one_frame_ahead_and_a_burst_more() {
     // 8 Gbit/s: a byte in a nanosecond.
     let mut even = RateExcess::new(Some(8_000_000_000));
     (1..100).for_each(|n| even.left(n * 1000, 1000));

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_count_from_a_share_on() {
+    fn losses_count_above_a_share() {
         let of = |packets, errors, dropped| losses("eth0", "sent", Counts { packets, errors, dropped }).len();
         assert_eq!((of(1_000_000, 11, 101), of(1000, 5, 50), of(1000, 20, 0), of(1000, 0, 500)), (0, 0, 1, 1));
         assert_eq!(of(u64::MAX, u64::MAX, 0), 0); // counters of any size are compared

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_must_agree_with_others_only_where_there_are_others() {
+    fn a_clock_is_judged_only_on_a_host_with_a_network() {
         let free = Some(Synchronisation { synchronised: false, most_error_us: 16_000_000 });
         let facts = |running| Facts {
             clock: Clock { synchronisation: free, ..Default::default() },

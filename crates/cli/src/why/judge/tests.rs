@@ -170,7 +170,7 @@ fn limits_in_bytes_that_bind_are_named_with_value_and_limit() {
 }
 
 #[test]
-fn ports_that_are_not_there_are_told_with_what_may_have_been_meant() {
+fn missing_ports_are_reported_with_similar_names() {
     let missing = |e: &mut Evidence| {
         e.publisher = None;
         e.asked[0] = "/uot".into();
@@ -187,7 +187,7 @@ fn ports_that_are_not_there_are_told_with_what_may_have_been_meant() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_is_told_by_what_its_process_does() {
+fn a_silent_node_is_reported_with_the_state_of_its_process() {
     let silent = |state| ids(move |e: &mut Evidence| e.subscriber.as_mut().unwrap().answer = Answer::Silent(state));
     assert_eq!(silent(Some(State::Stopped)), ["node-stopped"]);
     assert_eq!(silent(Some(State::Gone)), ["node-dead"]);
@@ -218,7 +218,7 @@ fn policies_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn a_channel_that_does_not_open_is_told_by_what_was_tried() {
+fn a_channel_that_does_not_open_is_reported_with_the_attempts() {
     let at = |change: fn(&mut Explanation)| ids(move |e: &mut Evidence| not_open(e, change));
     let failed = || Event::CarrierFailed {
         publisher: "/out".into(),
@@ -258,7 +258,7 @@ fn a_better_carrier_that_failed_is_told_with_its_reason() {
 }
 
 #[test]
-fn samples_that_do_not_come_are_found_where_they_went() {
+fn missing_samples_are_found_where_they_were_lost() {
     assert_eq!(ids(|e| reports(&mut e.publisher).1.lost = 5), ["queue-full"]);
     let too_large = |e: &mut Evidence| {
         let last = reports(&mut e.publisher).1;
@@ -326,7 +326,7 @@ fn losses_on_the_way_are_the_networks_only_where_there_are_datagrams() {
 
 /// A flow that stopped at one end is not healthy because it worked before.
 #[test]
-fn nothing_is_healthy_of_which_one_end_receives_nothing_any_more() {
+fn a_channel_with_a_deaf_end_is_not_healthy() {
     let stopped = |carrier: &'static str, acknowledged| {
         move |e: &mut Evidence| {
             for end in [&mut e.publisher, &mut e.subscriber] {
@@ -380,7 +380,7 @@ fn the_document_lists_every_kind_of_problem() {
 }
 
 #[test]
-fn a_node_that_a_channel_still_leads_to_is_told_from_one_that_was_never_there() {
+fn a_node_with_a_channel_is_distinguished_from_one_that_never_existed() {
     let cut_off = judged(|e| {
         e.subscriber = None;
         reports(&mut e.publisher).1.waiting = 33;
@@ -396,7 +396,7 @@ fn a_node_that_a_channel_still_leads_to_is_told_from_one_that_was_never_there() 
 }
 
 #[test]
-fn who_reaches_no_other_host_blames_nobody_there() {
+fn a_node_without_reach_blames_no_other_host() {
     let silent = |here_only| {
         judged(|e| {
             e.here_only = here_only;
@@ -408,7 +408,7 @@ fn who_reaches_no_other_host_blames_nobody_there() {
 }
 
 #[test]
-fn who_is_reliable_is_not_told_to_be() {
+fn a_reliable_subscriber_gets_no_advice_to_be_reliable() {
     let lost = |reliability| {
         judged(|e| {
             for end in [&mut e.publisher, &mut e.subscriber] {

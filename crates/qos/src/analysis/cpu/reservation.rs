@@ -144,7 +144,7 @@ mod tests {
 
         /// The demand criterion agrees with a processor that runs the earliest deadline first, tick by tick.
         #[test]
-        fn what_fits_meets_its_deadlines(set in prop::collection::vec((1..4u64, 0..5u64, 0..5u64), 1..4)) {
+        fn a_load_that_fits_meets_its_deadlines(set in prop::collection::vec((1..4u64, 0..5u64, 0..5u64), 1..4)) {
             let set: Vec<_> = set.iter().map(|&(c, d, t)| reservation(c, c + d, c + d + t)).collect();
             let (mut left, mut met) = (vec![(0u64, 0u64); set.len()], true);
             for now in 0..2000 {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_feeds_comes_first() {
+    fn feeding_stages_come_first() {
         // 3 feeds 1 and 2, both feed 0; 0 and 4 feed each other.
         let order = downstream(&[vec![4], vec![0], vec![0], vec![1, 2], vec![0]]);
         let place = |resource| order.iter().position(|other| *other == resource).unwrap();

@@ -79,7 +79,7 @@ fn switched_with(system: &System, scheduler: Scheduler) -> System {
 }
 
 #[test]
-fn what_is_too_much_is_named() {
+fn an_overload_is_named() {
     let mut system = switched(Scheduler::Strict);
     wanted(&mut system, 1500, 100_000);
     wanted(&mut system, 125, 1_000_000);

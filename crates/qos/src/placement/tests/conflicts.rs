@@ -42,7 +42,7 @@ fn a_deadline_that_no_place_keeps_says_what_it_would_have_to_be() {
 }
 
 #[test]
-fn what_no_way_joins_is_named() {
+fn nodes_without_a_route_are_named() {
     let mut system = network(4, &[(0, 1), (2, 3)]);
     system.topics = vec![topic(0, 100, 10.0)];
     system.subscribers = vec![subscriber(0, 1, 1, None), subscriber(0, 3, 1, None)];

@@ -106,7 +106,7 @@ fn a_proxy_leaves_a_node_that_may_not_host_it_or_can_take_no_more() {
 }
 
 #[test]
-fn what_nobody_scales_needs_no_proxy() {
+fn an_unscaled_stream_needs_no_proxy() {
     let mut system = fork();
     system.subscribers.iter_mut().for_each(|subscriber| subscriber.scale = 1);
     system.nodes.iter_mut().for_each(|node| node.proxy = false);

@@ -126,7 +126,7 @@ fn the_solver_finds_what_the_search_through_all_finds() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn the_bound_is_below_and_what_is_placed_is_not(system in system()) {
+    fn the_bound_is_below_every_placement(system in system()) {
         let graph = Network::new(&system);
         let problem = Problem::new(&system, &graph);
         let best = exhaustive::best(&problem, &exhaustive::choices(&problem)).map(|layout| layout.value(&problem));
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_admitted_later_keeps_all_limits(system in system()) {
+    fn a_later_admission_keeps_all_limits(system in system()) {
         let mut before = system.clone();
         let last = before.subscribers.len() - 1;
         before.subscribers.pop();

@@ -86,7 +86,7 @@ fn partitions_and_keys_stand_between_ports_that_share_none() {
 }
 
 #[test]
-fn what_concerns_one_end_is_never_in_the_way() {
+fn policies_of_one_end_never_mismatch() {
     use crate::{Class, Filter, Place, PullBuffer, Queue, ResourceLimits, Scale};
     let one_sided = Qos {
         queue: Queue::KeepAll(3),
@@ -129,7 +129,7 @@ fn modest() -> Qos {
 }
 
 #[test]
-fn all_mismatches_are_told_in_their_order_with_both_values_and_what_would_fit() {
+fn all_mismatches_are_reported_in_order_with_values_and_remedy() {
     assert_eq!(between(&modest(), &demanding()), PolicyName::ALL);
     let found = match_qos(&modest(), &demanding()).unwrap_err();
     assert_eq!(
@@ -144,7 +144,7 @@ fn all_mismatches_are_told_in_their_order_with_both_values_and_what_would_fit() 
 }
 
 #[test]
-fn what_the_subscriber_declared_it_does_without_matches_and_is_told() {
+fn declared_fallbacks_match_and_are_reported() {
     let able = &PolicyName::ALL[..7];
     let wish = Qos { fallback: able.to_vec(), partition: vec![], key: vec![], ..demanding() };
     let given_up = match_qos(&modest(), &wish).unwrap();

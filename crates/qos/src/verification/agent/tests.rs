@@ -108,7 +108,7 @@ fn a_larger_video_gives_the_imu_the_class_that_it_needs_now() {
 }
 
 #[test]
-fn what_was_proposed_and_not_done_is_part_of_the_next_proposal() {
+fn a_proposal_not_applied_is_part_of_the_next_one() {
     let mut agent = agent(&ALL);
     look(&mut agent, &[10_000; LOOKS], 1.0);
     assert_eq!(agent.decide(Duration::ZERO, &mut Still).unwrap().settings.len(), 1);

@@ -43,7 +43,7 @@ fn ys_03_properties() {
 }
 
 #[test]
-fn what_is_wrong_has_a_reason() {
+fn malformed_commands_are_refused_with_the_reason() {
     for (text, says) in [
         ("", "[help]"),
         ("add", "port name is missing"),

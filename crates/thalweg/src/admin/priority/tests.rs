@@ -74,7 +74,7 @@ fn ys_10_groups_in_any_combination() {
 }
 
 #[test]
-fn what_is_not_allowed_is_named_with_what_is() {
+fn forbidden_values_are_named_with_the_allowed_ones() {
     for (groups, says) in [
         ("(sched ((policy SCHED_FIFO) (priority 100)))", "1 to 99"),
         ("(sched ((policy SCHED_FIFO)))", "1 to 99"),

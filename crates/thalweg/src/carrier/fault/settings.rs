@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn malformed_settings_are_named() {
         for (text, names) in [("loss=1", "loss=1"), ("los=1%", "los=1%"), ("delay", "no ="), ("seed=x", "whole number")]
         {
             let message = format!("loss=2%,{text}").parse::<FaultSettings>().unwrap_err().to_string();

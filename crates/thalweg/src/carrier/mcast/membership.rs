@@ -102,7 +102,7 @@ mod tests {
     const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn what_is_tied_to_an_interface_follows_it() {
+    fn memberships_follow_their_interface() {
         let group = group_of(u64::from(std::process::id()), false);
         let all = linux::net::interfaces().unwrap();
         let index = all.iter().find(|i| i.address == LOCAL).unwrap().index;

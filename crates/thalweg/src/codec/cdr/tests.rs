@@ -97,7 +97,7 @@ fn sensor_msgs_image() {
 }
 
 #[test]
-fn what_ros_does_not_have() {
+fn types_that_ros_lacks() {
     exact(Some(0x0102_u16), &[&[1, 0, 2, 1]]);
     exact(None::<u16>, &[&[0]]);
     exact('ä', &[&[0xe4, 0, 0, 0]]);
@@ -153,7 +153,7 @@ struct Flat {
 }
 
 #[test]
-fn what_cannot_be_encoded_leaves_the_buffer_alone() {
+fn a_failed_encoding_leaves_the_buffer_unchanged() {
     fails((1u8, 1i128), "i128");
     fails((1u8, 1u128), "u128");
     fails(Skips { first: 1, second: None }, "`second` is skipped");
@@ -212,7 +212,7 @@ fn padding_behind_the_value() {
 }
 
 #[test]
-fn errors_say_where_what_and_what_instead() {
+fn errors_name_position_value_and_expectation() {
     assert_eq!(refused::<u64>(&[1, 2, 3]), "byte 4: expected u64 (8 bytes), found the end after 3 bytes");
     assert_eq!(refused::<(u8, bool)>(&[1, 2]), "byte 5: expected a bool (0 or 1), found 2");
     assert_eq!(refused::<Option<u8>>(&[3, 2]), "byte 4: expected the mark of an option (0 or 1), found 3");

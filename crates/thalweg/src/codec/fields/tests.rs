@@ -35,7 +35,7 @@ proptest! {
     }
     /// Reading over everything that serde knows ends exactly at its end.
     #[test]
-    fn what_is_not_looked_at_is_read_over(everything in everything()) {
+    fn unused_fields_are_skipped(everything in everything()) {
         let bytes = to_cdr(&(everything, 7_u8)).unwrap();
         let schema = schema::<(Everything, u8)>();
         let mut reader = Reader::new(&bytes).unwrap();

@@ -140,7 +140,7 @@ struct Flat {
 enum Never {}
 
 #[test]
-fn what_cannot_be_traced_is_known_by_name() {
+fn untraceable_types_are_known_by_name() {
     assert_eq!(TypeDescription::of::<Tree>(), TypeDescription::opaque("Tree"));
     assert_eq!(TypeDescription::of::<Term>(), TypeDescription::opaque("Term"));
     assert_eq!(TypeDescription::of::<Picky>(), TypeDescription::opaque("Picky"));
@@ -189,7 +189,7 @@ fn matching() {
 }
 
 #[test]
-fn no_name_passes_for_structure() {
+fn a_name_is_not_taken_for_structure() {
     let field = |name: &str, schema| Field { name: name.into(), schema };
     let one = Schema::Struct { name: "S".into(), fields: vec![field("a:u8,b", Schema::U8)] };
     let two = Schema::Struct { name: "S".into(), fields: vec![field("a", Schema::U8), field("b", Schema::U8)] };

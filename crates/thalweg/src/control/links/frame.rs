@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_named() {
+    fn malformed_messages_are_named() {
         let of = |bytes: &[u8]| read_all(&mut Reader::new(), bytes, 4096).unwrap_err().0;
         assert!(of(&[0xff, 0xff, 0xff, 0xff, 2]).contains("4294967295 bytes where 4096 are allowed"));
         assert!(of(&[0, 0, 0, 0, 99]).contains("unknown kind of frame 99"));

@@ -112,7 +112,7 @@ fn a_call_to_a_node_without_a_link_makes_one() {
 
 /// A call in a node's name counts as its own where that node is: on its first link, or from an address that it tells there.
 #[test]
-fn who_claims_to_be_a_node_elsewhere_is_not_taken_for_it() {
+fn a_false_claim_to_be_a_node_elsewhere_is_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (news, told) = sink();
     let mut links = Links::start(Arc::new(document(1)), Vec::new(), news).unwrap();

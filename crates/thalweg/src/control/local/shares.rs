@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_in_its_place_keeps_no_node_from_telling() {
+    fn a_foreign_file_in_its_place_does_not_stop_a_node() {
         let dir = crate::testing::TempDir::new();
         let start = format!("host.lab.{}", NodeId(1));
         let mut file = SharesFile::new(dir.path(), start.clone());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_topic_or_a_name_in_common_meets() {
+    fn nodes_with_a_common_topic_or_name_meet() {
         assert!(shares(&["/a", "/b"], &[]).meet(&shares(&["/b", "/c"], &[])));
         assert!(!shares(&["/a", "/b"], &[]).meet(&shares(&["/c"], &[])));
         assert!(shares(&["/a"], &[]).meet(&shares(&["/x"], &["/port0/a"])), "it waits for that port");

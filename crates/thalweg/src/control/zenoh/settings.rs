@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_takes_half_of_the_descriptors_at_most() {
+    fn silent_connections_take_at_most_half_of_the_descriptors() {
         assert_eq!([Some(1024), Some(20_000), None].map(of), [512, 1000, 1000]);
     }
 
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_on_ipv6_only_scouts_there_and_is_told_whom_that_leaves_out() {
+    fn a_node_on_ipv6_only_scouts_there_with_a_warning() {
         let key = |listen: &[&str], key: &str| {
             let listen: Vec<IpAddr> = listen.iter().map(|ip| ip.parse().unwrap()).collect();
             group(&listen).into_iter().find(|(k, _)| *k == key).map(|(_, value)| value)

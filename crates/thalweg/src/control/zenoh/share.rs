@@ -133,12 +133,12 @@ mod tests {
     const OF_HOST: usize = 500;
 
     #[test]
-    fn a_share_leaves_room_to_others_among_sessions_and_among_who_is_unfinished() {
+    fn a_share_leaves_room_for_other_hosts() {
         assert_eq!([1000, 512, 128].map(of_host), [OF_HOST, 409, 102]);
     }
 
     #[test]
-    fn a_host_has_half_by_however_many_addresses_of_its_network() {
+    fn a_host_has_half_with_any_number_of_addresses() {
         let of = |host: &str, count: usize| vec![host.parse::<IpAddr>().unwrap(); count];
         let many = (0..OF_HOST).map(|n| format!("fd00::1:{n:x}").parse().unwrap());
         let all = [of("10.0.0.1", OF_HOST), of("10.0.0.2", OF_HOST - 1), of("fd01::1", 3)].concat();

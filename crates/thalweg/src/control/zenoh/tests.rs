@@ -69,7 +69,7 @@ fn dropping_does_not_hang_even_while_opening_with_a_peer_that_never_answers() {
 }
 
 #[test]
-fn addresses_that_are_none_are_refused() {
+fn malformed_addresses_are_refused() {
     let settings = ZenohSettings { peers: vec!["nowhere".into()], ..ZenohSettings::default() };
     let refused = Zenoh::start(Arc::new(document(1)), &settings, Sink::new(|_| ())).err().unwrap();
     assert!(refused.to_string().contains("\"nowhere\"; allowed is an IP address and a port"));

@@ -69,7 +69,7 @@ fn a_profile_of_dds_says_the_same_here() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_are_named_with_their_line() {
     let profile =
         |inner: &str| format!("<dds><qos_library>\n<qos_profile name='a'>\n{inner}</qos_profile></qos_library></dds>");
     let writer = |inner: &str| profile(&format!("<datawriter_qos>\n{inner}</datawriter_qos>"));
