@@ -1,6 +1,6 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
-use super::barred::Barred;
+use super::admission::Admission;
 use super::calls::Calls;
 use super::channels::SubscriberEnd;
 use super::cut_off::CutOff;
@@ -119,7 +119,6 @@ pub(crate) struct Control {
     pub(super) looked: Instant,
     pub(super) housekeeping: Housekeeping,
     pub(super) policies: Policies,
-    pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
     /// When this node's socket in the run directory was looked for.
     pub(super) looked_for_socket: Instant,
@@ -130,10 +129,7 @@ pub(crate) struct Control {
     pub(super) looked_at: LookedAt,
     /// Calls that wait for nodes that are being met.
     pub(super) parked: Vec<Parked>,
-    /// Hosts and processes whose connections came to nothing too often.
-    pub(super) barred: Barred,
-    /// The listener that is not watched until then.
-    pub(super) paced: Option<(usize, Instant)>,
+    pub(super) admission: Admission,
     #[cfg(test)]
     pub(super) panics: bool,
 }
@@ -228,8 +224,7 @@ impl Control {
             .chain(self.next_unparking())
             .chain([self.next_socket_look()])
             .chain([self.housekeeping.next_deadline(!self.matching.is_empty())])
-            .chain(self.barred.next())
-            .chain(self.paced.map(|(_, at)| at))
+            .chain(self.admission.next_deadline())
             .chain(self.next_cut_off())
             .min()
     }
@@ -257,10 +252,8 @@ impl Control {
         self.expire_streams(now);
         self.look_after_socket(now);
         self.unpark(now);
-        if self.barred.release(now) {
-            self.bar();
-        }
-        self.accept_again(now);
+        let actions = self.admission.poll(now);
+        self.admit_as_said(actions);
     }
 
     pub(super) fn expire_streams(&mut self, now: Instant) {
@@ -296,19 +289,5 @@ impl Control {
 
     pub(super) fn warn(&self, text: String) {
         self.state.events.push(Event::Warning { text });
-    }
-
-    /// Counts something that a stranger did, and tells the first time.
-    pub(super) fn count(&mut self, what: &'static str) {
-        self.count_because(what, &"counted from now on");
-    }
-
-    /// As [`Self::count`], with the reason of the first one.
-    pub(super) fn count_because(&mut self, what: &'static str, why: &dyn std::fmt::Display) {
-        let count = self.counts.entry(what).or_default();
-        *count += 1;
-        if *count == 1 {
-            self.warn(format!("{what} ({why})"));
-        }
     }
 }

@@ -179,7 +179,7 @@ impl Control {
             return self.take_in(stream, from);
         };
         let _ = linux::socket::send(stream.as_fd(), &farewell(&why.to_string()));
-        if !self.counts.contains_key(STRANGERS) {
+        if !self.admission.has_counted(STRANGERS) {
             self.warn(format!("a connection was refused: {why}"));
         }
         self.count(STRANGERS);

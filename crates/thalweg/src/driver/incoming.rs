@@ -1,10 +1,14 @@
 //! What others ask of this node's listeners: control links, channels, and questions to what it keeps.
 
+use super::admission::{Action, COUNTED, accepted_at_once, is_in_reserve};
 use super::control::Control;
+use super::entries::Entry;
 use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, LIFE, PULL, Peer};
 use crate::handshake::{self, LARGEST, Reason, Refused, Request, Watching};
 use crate::port::Histories;
 use crate::pull::{self, Question};
+use linux::poll::Readiness;
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -59,6 +63,95 @@ impl Incoming {
 }
 
 impl Control {
+    /// A stream that somebody opened, who has said nothing yet; by TCP from this address: one that was reset has none any more.
+    pub(super) fn take_in(&mut self, stream: OwnedFd, from: Option<SocketAddr>) {
+        let peer = from.map(|from| Peer::at(from.ip())).or_else(|| Peer::of(&stream));
+        let Some(peer) = peer else { return };
+        if let Some(why) = self.admission.refuse(peer, is_in_reserve(&stream)) {
+            return self.count(why);
+        }
+        self.let_give_way(peer);
+        self.watch(Entry::Incoming(Incoming::new(stream, (peer, from), Instant::now())), Readiness::IN);
+    }
+
+    /// Makes room for another stream of this peer. Who has said what it wants meanwhile is served instead of giving way.
+    fn let_give_way(&mut self, peer: Peer) {
+        while let Some(oldest) = self.admission.who_gives_way(&self.waiting_streams(), peer) {
+            let Some(Some(Entry::Incoming(incoming))) = self.entries.get(oldest) else { return };
+            let (until, who) = (incoming.until, incoming.peer);
+            self.incoming_ready(oldest);
+            let stays = |entry: &Option<Entry>| matches!(entry, Some(Entry::Incoming(of)) if of.until == until);
+            if let Some(silent) = self.entries.iter().position(stays) {
+                self.unwatch(silent);
+                return self.came_to_nothing(who, "incoming streams beyond the limit: the oldest gave way");
+            }
+        }
+    }
+
+    /// The streams that have said nothing yet.
+    fn waiting_streams(&self) -> Vec<(Instant, usize, Peer)> {
+        let waiting = self.entries.iter().enumerate().filter_map(|(index, entry)| match entry {
+            Some(Entry::Incoming(incoming)) => Some((incoming.until, index, incoming.peer)),
+            _ => None,
+        });
+        waiting.collect()
+    }
+
+    /// Counts a connection that came to nothing; a peer with too many of them is not answered for a while.
+    pub(super) fn came_to_nothing(&mut self, peer: Peer, why: &'static str) {
+        let actions = self.admission.failed(peer, why, Instant::now());
+        self.admit_as_said(actions);
+    }
+
+    /// Counts something that a stranger did, and tells the first time.
+    pub(super) fn count(&mut self, what: &'static str) {
+        self.count_because(what, &COUNTED);
+    }
+
+    /// As [`Self::count`], with the reason of the first one.
+    pub(super) fn count_because(&mut self, what: &'static str, why: &dyn Display) {
+        let action = self.admission.count(what, why);
+        self.admit_as_said(action);
+    }
+
+    /// Carries out what admission says.
+    pub(super) fn admit_as_said(&mut self, actions: impl IntoIterator<Item = Action>) {
+        for action in actions {
+            match action {
+                Action::Warn(text) => self.warn(text),
+                Action::Filter(hosts) => self.filter(&hosts),
+                Action::Resume(listener) => self.accept_again(listener),
+            }
+        }
+    }
+
+    /// Has the listeners answer all hosts but these.
+    fn filter(&self, hosts: &[IpAddr]) {
+        let listeners = self.entries.iter().flatten().filter_map(|entry| match entry {
+            Entry::Tcp(listener) => Some(listener),
+            _ => None,
+        });
+        listeners.for_each(|listener| drop(linux::filter::not_from(listener, hosts))); // else all are answered, as before
+    }
+
+    /// The number of connections that are taken in from a listener before others have their turn: few at a time while a process is barred.
+    pub(super) fn accepted_at_once(&mut self, index: usize) -> usize {
+        let paced = self.admission.paces(matches!(self.entries.get(index), Some(Some(Entry::Unix(_)))));
+        if paced
+            && let Some(Some(listener)) = self.entries.get(index)
+            && self.poller.remove(listener.descriptor()).is_ok()
+        {
+            self.admission.pause(index, Instant::now());
+        }
+        accepted_at_once(paced)
+    }
+
+    fn accept_again(&mut self, index: usize) {
+        if let Some(Some(listener @ Entry::Unix(_))) = self.entries.get(index) {
+            let _ = self.poller.add(listener.descriptor(), index as u64, Readiness::IN); // a new one is there already
+        }
+    }
+
     /// Goes on with an incoming stream.
     pub fn incoming(&mut self, incoming: &mut Option<Incoming>) -> Progress {
         let Some(peer) = incoming else { return Progress::Done };

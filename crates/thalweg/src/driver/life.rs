@@ -8,7 +8,6 @@ use super::control::Control;
 use super::dial::connect;
 use super::entries::Entry;
 use super::matching::Route;
-use super::pools::MOST_ASKERS_OF_PEER;
 use crate::carrier::tcp;
 use crate::channel::life::Life;
 use crate::channel::{Channel, PortRef};
@@ -25,8 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Streams on which others ask this node.
+/// Streams on which others ask this node …
 const MOST_ASKERS: usize = 1024;
+/// … and on which one peer does.
+const MOST_ASKERS_OF_PEER: usize = 64;
 /// Pause before a node that takes no questions is asked again. Each that it does not take counts as a connection that came to nothing, of
 /// which a host may have 32 per second: so 320 channels too many bar nobody.
 const EXCUSED: Duration = Duration::from_secs(10);
@@ -226,6 +227,11 @@ impl Control {
         let now = Instant::now();
         let of = |watch: &&Watch| watch.channel.publisher == source && self.is_source(&watch.channel);
         self.watches.iter().filter(of).any(|watch| watch.life.is_silent(now))
+    }
+
+    /// How many streams of this peer ask for signs of life.
+    fn askers_of(&self, peer: Peer) -> usize {
+        self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(_, _, of) if *of == peer)).count()
     }
 
     /// Somebody wants signs of this node's life: gives the first one.

@@ -14,8 +14,8 @@
 
 mod actions;
 mod administer;
+mod admission;
 mod answers;
-mod barred;
 mod calls;
 mod channels;
 mod commands;
@@ -37,7 +37,6 @@ mod news;
 mod offer;
 mod permit;
 mod policies;
-mod pools;
 mod priority;
 mod privilege;
 mod probe;

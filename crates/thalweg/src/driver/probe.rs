@@ -2,11 +2,11 @@
 //! until the subscriber says on the handshake's stream that it heard one. A group that carries nothing, for want of a route, a
 //! querier or a hole in a firewall, is thus a carrier that failed, with a reason, and the next one is tried.
 
+use super::admission::oldest_of_most;
 use super::control::Control;
 use super::dial::{ATTEMPT, Dial};
 use super::entries::Entry;
 use super::offer::answer;
-use super::pools::oldest_of_most;
 use crate::carrier::mcast::{cannot, nothing_came};
 use crate::carrier::{Carrier, Parameters, Place};
 use crate::channel::flow::{Flow, FlowSettings};

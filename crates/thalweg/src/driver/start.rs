@@ -1,5 +1,6 @@
 //! Opening a node: listeners, its socket in the run directory, back ends, the control thread.
 
+use super::admission::Admission;
 use super::calls::Calls;
 use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
@@ -85,15 +86,13 @@ impl Control {
             looked: Instant::now(),
             housekeeping: Housekeeping::new(Instant::now()),
             policies: Default::default(),
-            counts: BTreeMap::new(),
             _endpoint: None,
             looked_for_socket: Instant::now(),
             shares: Default::default(),
             sees_all: state.settings.relay.is_some(),
             looked_at: Default::default(),
             parked: Vec::new(),
-            barred: Default::default(),
-            paced: None,
+            admission: Admission::new(rustix::process::geteuid().as_raw()),
             #[cfg(test)]
             panics: false,
         };

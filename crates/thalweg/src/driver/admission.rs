@@ -1,0 +1,259 @@
+//! Admission of streams that others open: who may have how many, who gives way, who is not answered for a while. Nobody keeps
+//! newcomers out: where there is no room, the oldest stream that has not said what it wants makes some, of the one that has most of them.
+//! Pure: time and peers are arguments, and [`Control`](super::control::Control) carries out the [`Action`]s
+//! (`incoming.rs`, `entries.rs`).
+
+mod barred;
+
+use crate::control::Peer;
+use barred::Barred;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+/// Streams that have not said yet what they want: of each kind of listener, so that none starves the other …
+pub(crate) const MOST_INCOMING: usize = 256;
+/// … and of one peer, or of all processes of one user who is not this node's. Who says what it wants at once is never among them
+/// for longer than a turn of the loop.
+pub(crate) const MOST_INCOMING_OF_PEER: usize = 16;
+/// Descriptors that streams over TCP leave to this host's nodes, who come by the unix socket, and to the node itself.
+const RESERVE: u64 = 32;
+
+/// Connections that are taken in before others have their turn …
+const ACCEPTED_AT_ONCE: usize = 16;
+/// … and of the unix socket in a [`PACE`], while a process is barred. Closing what it opens as fast as it does takes a fifth of a
+/// processor, and with 4 per millisecond of each of three nodes p99 of a channel was 1.9 times that alone.
+const ACCEPTED_PACED: usize = 2;
+const PACE: Duration = Duration::from_millis(2);
+
+const NOT_ANSWERED: &str = "connections of hosts or processes that are not answered for half a second";
+const IN_RESERVE: &str =
+    "connections beyond what leaves 32 descriptors to nodes of this host: raise the limit of open files (ulimit -n)";
+const BARRED: &str = "times that connections of a host or process were not answered for half a second";
+
+/// Work for the control thread.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Warn whoever listens.
+    Warn(String),
+    /// Have the listeners answer all hosts but these.
+    Filter(Vec<IpAddr>),
+    /// Watch the listener at this index again.
+    Resume(usize),
+}
+
+/// The state of admission, with the counts of what strangers did.
+pub(super) struct Admission {
+    /// The user of this process.
+    user: u32,
+    barred: Barred,
+    /// The listener that is not watched until then.
+    paused: Option<(usize, Instant)>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Admission {
+    pub fn new(user: u32) -> Self {
+        Self { user, barred: Barred::default(), paused: None, counts: BTreeMap::new() }
+    }
+
+    /// Counts something that a stranger did. The first time it is warned of, with the reason.
+    pub fn count(&mut self, what: &'static str, why: &dyn Display) -> Option<Action> {
+        let count = self.counts.entry(what).or_default();
+        *count += 1;
+        (*count == 1).then(|| Action::Warn(format!("{what} ({why})")))
+    }
+
+    /// `true` if this was counted before.
+    pub fn has_counted(&self, what: &str) -> bool {
+        self.counts.contains_key(what)
+    }
+
+    /// The reason for which a stream of this peer is closed at once; `None`: it is taken in. `in_reserve`: its descriptor is one of the
+    /// process's last.
+    pub fn refuse(&self, peer: Peer, in_reserve: bool) -> Option<&'static str> {
+        if self.barred.has(peer) {
+            return Some(NOT_ANSWERED);
+        }
+        (in_reserve && !peer.is_of_unix()).then_some(IN_RESERVE)
+    }
+
+    /// A connection of this peer came to nothing. A peer with too many of them is not answered for a while.
+    pub fn failed(&mut self, peer: Peer, why: &'static str, now: Instant) -> Vec<Action> {
+        let mut actions: Vec<Action> = self.count(why, &COUNTED).into_iter().collect();
+        if matches!(peer, Peer::Host(_) | Peer::Process { .. }) && self.barred.came_to_nothing(peer, now) {
+            let why = format_args!("of {peer} more than 32 per second came to nothing");
+            actions.extend(self.count(BARRED, &why));
+            actions.push(Action::Filter(self.barred.hosts()));
+        }
+        actions
+    }
+
+    /// The hosts that are not answered.
+    #[cfg(test)]
+    fn hosts(&self) -> Vec<IpAddr> {
+        self.barred.hosts()
+    }
+
+    /// `true` if a listener of this kind is to be paused after each few connections: while a process of this host is barred.
+    pub fn paces(&self, unix: bool) -> bool {
+        unix && self.barred.has_process()
+    }
+
+    /// The listener at this index is not watched any more, until [`Action::Resume`].
+    pub fn pause(&mut self, listener: usize, now: Instant) {
+        self.paused = Some((listener, now + PACE));
+    }
+
+    /// The next time at which [`Self::poll`] has work.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.barred.next().into_iter().chain(self.paused.map(|(_, at)| at)).min()
+    }
+
+    /// Answers those again, and watches the listener again, whose time has come.
+    pub fn poll(&mut self, now: Instant) -> Vec<Action> {
+        let released = self.barred.release(now).then(|| Action::Filter(self.barred.hosts()));
+        let due = self.paused.take_if(|(_, at)| *at <= now);
+        released.into_iter().chain(due.map(|(listener, _)| Action::Resume(listener))).collect()
+    }
+
+    /// Of streams that have said nothing yet, with their deadlines and peers, the one that makes room for a newcomer's of this peer, if
+    /// that is needed. Only those of the newcomer's kind of listener count: the oldest of a peer that has its share; in a full pool, that of
+    /// the peer that has most. This node's own user has no share, but each of its processes is a peer: one that connects in a loop keeps
+    /// no other out.
+    pub fn who_gives_way<D: Ord + Copy>(&self, waiting: &[(D, usize, Peer)], newcomer: Peer) -> Option<usize> {
+        let pool = waiting.iter().copied().filter(|(_, _, of)| of.is_of_unix() == newcomer.is_of_unix());
+        let pool: Vec<_> = pool.collect();
+        let shared = || pool.iter().filter(|(_, _, of)| of.shares_with(newcomer));
+        if newcomer.user() != Some(self.user) && shared().count() >= MOST_INCOMING_OF_PEER {
+            return shared().min().map(|(_, index, _)| *index);
+        }
+        if pool.len() < MOST_INCOMING { None } else { oldest_of_most(&pool) }
+    }
+}
+
+/// The reason of what needs none.
+pub(super) const COUNTED: &str = "counted from now on";
+
+/// Connections that are taken in from a listener before others have their turn.
+pub(super) fn accepted_at_once(paced: bool) -> usize {
+    if paced { ACCEPTED_PACED } else { ACCEPTED_AT_ONCE }
+}
+
+/// `true` if this descriptor is one of the last that the process may have. The kernel gives the lowest free number.
+pub(crate) fn is_in_reserve(descriptor: impl AsFd) -> bool {
+    use rustix::process::{Resource, getrlimit};
+    let most = getrlimit(Resource::Nofile).current;
+    let number = u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(0);
+    most.is_some_and(|most| number.saturating_add(RESERVE) >= most)
+}
+
+/// The oldest of the peer that has most.
+pub(super) fn oldest_of_most<D: Ord + Copy>(pool: &[(D, usize, Peer)]) -> Option<usize> {
+    let of = |peer: Peer| pool.iter().filter(move |(_, _, of)| *of == peer);
+    let most = pool.iter().map(|(_, _, peer)| *peer).max_by_key(|peer| of(*peer).count())?;
+    of(most).min().map(|(_, index, _)| *index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: u32 = 1000;
+
+    fn who_gives_way(waiting: &[(usize, usize, Peer)], newcomer: Peer) -> Option<usize> {
+        Admission::new(USER).who_gives_way(waiting, newcomer)
+    }
+
+    fn address(last: u8) -> Peer {
+        Peer::Host([10, 0, 0, last].into())
+    }
+
+    #[test]
+    fn who_has_its_share_gives_way_itself_and_a_full_pool_takes_from_who_has_most() {
+        let flood: Vec<_> = (0..MOST_INCOMING_OF_PEER).map(|n| (100 - n, n, address(1))).collect();
+        assert_eq!(who_gives_way(&flood, address(1)), Some(MOST_INCOMING_OF_PEER - 1), "the oldest");
+        assert_eq!(who_gives_way(&flood, address(2)), None, "another one has room");
+        let full: Vec<_> = (0..MOST_INCOMING).map(|n| (n, n, address(if n < 5 { 9 } else { n as u8 }))).collect();
+        assert_eq!(who_gives_way(&full, address(2)), Some(0));
+    }
+
+    #[test]
+    fn each_kind_of_listener_has_a_pool_of_its_own() {
+        let process = |process| Peer::Process { user: u32::MAX - 1, process };
+        let addresses: Vec<_> = (0..MOST_INCOMING).map(|n| (n, n, address(n as u8))).collect();
+        let processes = (0..MOST_INCOMING_OF_PEER).map(|n| (n, MOST_INCOMING + n, process(n as u32)));
+        assert_eq!(who_gives_way(&addresses, process(1)), None, "by the unix socket there is room");
+        assert_eq!(who_gives_way(&processes.clone().collect::<Vec<_>>(), address(1)), None, "and over TCP");
+        let both: Vec<_> = addresses.into_iter().chain(processes).collect();
+        assert!(who_gives_way(&both, address(1)).is_some_and(|index| index < MOST_INCOMING));
+        assert_eq!(who_gives_way(&both, process(99)), Some(MOST_INCOMING));
+    }
+
+    #[test]
+    fn of_one_user_each_process_is_a_peer_and_another_users_share_one() {
+        let of = |user, process| Peer::Process { user, process };
+        let pool = |user, floods: usize| -> Vec<_> {
+            (0..floods).map(|n| (n + 1, n, of(user, 7))).chain([(0, floods, of(user, 8))]).collect()
+        };
+        let full = pool(USER, MOST_INCOMING - 1);
+        assert_eq!(who_gives_way(&full, of(USER, 9)), Some(0), "the oldest of who floods, not the oldest of all");
+        let some = pool(USER, MOST_INCOMING_OF_PEER);
+        assert_eq!(who_gives_way(&some, of(USER, 7)), None, "one's own has no share");
+        let others = pool(USER + 1, MOST_INCOMING_OF_PEER - 1);
+        assert_eq!(who_gives_way(&others, of(USER + 1, 9)), Some(MOST_INCOMING_OF_PEER - 1));
+    }
+
+    /// Has connections of this peer fail until the first is barred; gives back all actions.
+    fn flood(admission: &mut Admission, peer: Peer, now: Instant) -> Vec<Action> {
+        (0..32).flat_map(|_| admission.failed(peer, "streams without a word", now)).collect()
+    }
+
+    #[test]
+    fn a_host_that_fails_too_often_is_filtered_until_its_time_is_over_and_warned_of_once() {
+        let (mut admission, start) = (Admission::new(USER), Instant::now());
+        let [bad, good] = [address(1), address(2)];
+        let actions = flood(&mut admission, bad, start);
+        let [Action::Warn(first), Action::Warn(second), Action::Filter(hosts)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(first, "streams without a word (counted from now on)");
+        assert!(second.starts_with(BARRED) && second.contains("10.0.0.1"), "{second}");
+        assert_eq!(*hosts, [IpAddr::from([10, 0, 0, 1])]);
+        assert_eq!((admission.refuse(bad, false), admission.refuse(good, false)), (Some(NOT_ANSWERED), None));
+        let until = admission.next_deadline().unwrap();
+        assert_eq!(admission.poll(until - Duration::from_nanos(1)), []);
+        assert_eq!(admission.poll(until), [Action::Filter(Vec::new())]);
+        assert_eq!((admission.refuse(bad, false), admission.next_deadline()), (None, None));
+        let again = flood(&mut admission, bad, until);
+        assert!(!again.is_empty() && again.iter().all(|action| matches!(action, Action::Filter(_))), "{again:?}");
+    }
+
+    #[test]
+    fn a_listener_is_paced_while_a_process_is_barred_and_resumes() {
+        let (mut admission, start) = (Admission::new(USER), Instant::now());
+        flood(&mut admission, address(1), start);
+        assert!(!admission.paces(true), "hosts do not come by the unix socket");
+        flood(&mut admission, Peer::Process { user: USER, process: 7 }, start);
+        assert!(admission.paces(true) && !admission.paces(false));
+        assert_eq!((accepted_at_once(true), accepted_at_once(false)), (ACCEPTED_PACED, ACCEPTED_AT_ONCE));
+        admission.pause(3, start);
+        assert_eq!(admission.next_deadline(), Some(start + PACE));
+        assert_eq!(admission.poll(start), []);
+        assert_eq!(admission.poll(start + PACE), [Action::Resume(3)]);
+        assert_eq!(admission.poll(start + PACE), []);
+        let released = admission.next_deadline().unwrap();
+        assert!(released > start + PACE);
+        admission.poll(released);
+        assert!(!admission.paces(true) && admission.hosts().is_empty());
+    }
+
+    #[test]
+    fn the_last_descriptors_are_for_nodes_of_this_host() {
+        let admission = Admission::new(USER);
+        assert_eq!(admission.refuse(address(1), true), Some(IN_RESERVE));
+        assert_eq!(admission.refuse(Peer::Process { user: USER, process: 7 }, true), None);
+    }
+}

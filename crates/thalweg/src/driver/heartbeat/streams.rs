@@ -1,0 +1,253 @@
+//! Streams on which heartbeats travel. This node asks on some, and answers on others: about the streams of samples that it serves.
+
+use super::{Action, Silent};
+use crate::carrier::tcp;
+use crate::channel::{Channel, PortRef};
+use crate::control::{LIFE, NodeId, Peer};
+use crate::driver::control::Control;
+use crate::driver::dial::connect;
+use crate::driver::entries::Entry;
+use crate::driver::matching::Route;
+use crate::handshake::{self, DRY, VERSION, WELL, Watching};
+use linux::marks;
+use linux::poll::Readiness;
+use qos::Class;
+use qos::priority::Mark;
+use socket2::{Domain, SockRef};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Streams on which others ask this node …
+const MOST_ASKERS: usize = 1024;
+/// … and on which one peer does.
+const MOST_ASKERS_OF_PEER: usize = 64;
+/// Questions that are read at once. Who asks as [`Life`](crate::channel::life::Life) does has asked fewer within 6 s.
+const MOST_ASKED: usize = 64;
+/// Any byte is a question.
+const QUESTION: &[u8] = b"?";
+
+/// The stream on which a channel's other end is asked.
+pub(crate) struct Asking {
+    pub stream: OwnedFd,
+    channel: u64,
+    connecting: bool,
+}
+
+impl Control {
+    /// A channel of a subscriber of this node opened: what serves it is asked from now on, if there is another way.
+    pub(in crate::driver) fn watch_life(&mut self, channel: &Arc<Channel>) {
+        let (Some(node), Some(inlet)) = (self.serves(channel), self.state.inlet(channel.subscriber.port)) else {
+            return;
+        };
+        let Some(route) = self.route_of(channel, node) else { return };
+        self.heartbeat.watch(channel.clone(), (node, route), &inlet.info().qos, Instant::now());
+    }
+
+    /// The relay that serves a channel, or the source of a stream that this relay hosts.
+    fn serves(&self, channel: &Channel) -> Option<NodeId> {
+        let relayed = channel.proxied.as_ref().filter(|proxied| proxied.place.relays().next().is_some());
+        let relay = relayed.map(|proxied| proxied.provenance.node);
+        let source = || self.is_source(channel).then_some(channel.publisher.node);
+        relay.or_else(source).filter(|node| *node != self.state.id)
+    }
+
+    fn is_source(&self, channel: &Channel) -> bool {
+        self.relay.is_some() && self.is_hosted_port(channel.subscriber.port)
+    }
+
+    /// Where the other end of a channel was reached, which is this node.
+    fn route_of(&self, channel: &Arc<Channel>, node: NodeId) -> Option<Route> {
+        let held = self.entries.iter().flatten().find_map(|entry| match entry {
+            Entry::Held(stream, of) if Arc::ptr_eq(of, channel) => Some(stream.clone() as Arc<dyn AsFd + Send + Sync>),
+            _ => None,
+        });
+        let stream = held.or_else(|| channel.sockets.get()?.last()?.upgrade())?;
+        let peer = SockRef::from(&stream).peer_addr().ok()?;
+        let unix = || self.state.directory().node(node)?.socket.clone();
+        peer.as_socket().map(Route::Tcp).or_else(|| unix().map(Route::Unix))
+    }
+
+    /// Asks whose time has come, and leaves those who have been silent for too long.
+    pub(in crate::driver) fn ask_for_signs(&mut self, now: Instant) {
+        let mut silent = Vec::new();
+        for action in self.heartbeat.poll(now) {
+            match action {
+                Action::Stop(channel) => drop(self.asking(channel).and_then(|index| self.unwatch(index))),
+                Action::Ask(channel) => {
+                    let asked = match self.asking(channel) {
+                        Some(index) => self.ask_again(index),
+                        None => self.begin_asking(channel),
+                    };
+                    // Where nobody can be reached, the question is lost.
+                    match asked {
+                        Err(error) if excuses(&error) => self.heartbeat.declined(channel, now),
+                        _ => silent.extend(self.heartbeat.asked(channel, now)),
+                    }
+                }
+            }
+        }
+        silent.into_iter().for_each(|silent| self.fell_silent(silent));
+    }
+
+    /// The stream on which the other end of this channel is asked.
+    fn asking(&self, channel: u64) -> Option<usize> {
+        let its = |entry: &Option<Entry>| matches!(entry, Some(Entry::Asking(asking)) if asking.channel == channel);
+        self.entries.iter().position(its)
+    }
+
+    fn begin_asking(&mut self, channel: u64) -> io::Result<()> {
+        let Some((_, _, route)) = self.heartbeat.asks(channel) else { return Ok(()) };
+        let stream = connect(route)?;
+        prepare(&stream);
+        let asking = Asking { stream, channel, connecting: true };
+        self.watch(Entry::Asking(asking), Readiness::OUT).map(drop).ok_or(io::ErrorKind::Other)?;
+        Ok(())
+    }
+
+    fn ask_again(&mut self, index: usize) -> io::Result<()> {
+        let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return Ok(()) };
+        if asking.connecting {
+            return Ok(()); // the greeting is a question
+        }
+        match linux::socket::send(asking.stream.as_fd(), QUESTION) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                self.unwatch(index);
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Something happened on a stream on which this node asks.
+    pub(in crate::driver) fn asking_ready(&mut self, index: usize) {
+        let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return };
+        let id = asking.channel;
+        let heard = if asking.connecting { self.greet(index).map(|()| (0, 0)) } else { hear(&asking.stream) };
+        match heard {
+            Ok((0, _)) => {}
+            Ok((_, sign)) => {
+                let silent = self.heartbeat.answered(id, sign == WELL);
+                silent.into_iter().for_each(|silent| self.fell_silent(silent));
+            }
+            Err(error) => {
+                self.unwatch(index);
+                if excuses(&error) {
+                    self.heartbeat.declined(id, Instant::now());
+                }
+            }
+        }
+    }
+
+    /// The connection stands: says whose signs are wanted, and of which stream.
+    fn greet(&mut self, index: usize) -> io::Result<()> {
+        let Some(Some(Entry::Asking(asking))) = self.entries.get_mut(index) else { return Ok(()) };
+        let socket = SockRef::from(&asking.stream);
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if socket.domain()? == Domain::UNIX {
+            self.state.users.admit(&asking.stream)?;
+        }
+        let Some((PortRef { node: source, port }, to_node, _)) = self.heartbeat.asks(asking.channel) else {
+            return Ok(());
+        };
+        let realm = self.state.settings.realm.clone();
+        let watching = Watching { version: VERSION, realm, to_node, source, port };
+        let mut bytes = vec![LIFE];
+        bytes.extend(handshake::pack(&watching).map_err(io::Error::other)?);
+        linux::socket::send(asking.stream.as_fd(), &bytes)?; // a fresh connection's buffer takes it whole
+        asking.connecting = false;
+        self.poller.change(&asking.stream, index as u64, Readiness::IN | Readiness::RDHUP)
+    }
+
+    /// Acts on the silence of what serves a channel.
+    fn fell_silent(&mut self, Silent { channel, first }: Silent) {
+        let names = format!("{} to {}", channel.publisher_name, channel.subscriber_name);
+        if self.is_source(&channel) {
+            // Its subscribers hear of it when they ask.
+            return if first {
+                self.warn(format!("{names}: the publisher gives no sign of life"))
+            };
+        }
+        if let Some(proxied) = channel.proxied.as_ref().filter(|_| first) {
+            let place = &proxied.place;
+            self.warn(format!("{names}: {place} gives no sign of life of the stream; another way is tried"));
+        }
+        self.leave(&channel);
+    }
+
+    /// `true` if nothing is heard of the source of a stream that this relay hosts.
+    pub(in crate::driver) fn is_dry(&self, source: PortRef) -> bool {
+        let mut silent = self.heartbeat.silent(Instant::now());
+        silent.any(|channel| channel.publisher == source && self.is_source(channel))
+    }
+
+    /// The number of streams on which this peer asks for signs of life.
+    fn askers_of(&self, peer: Peer) -> usize {
+        self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(_, _, of) if *of == peer)).count()
+    }
+
+    /// Somebody wants signs of this node's life: gives the first one.
+    pub(in crate::driver) fn give_signs(&mut self, watching: &Watching, stream: OwnedFd, peer: Peer) {
+        let Watching { version, ref realm, to_node, source, port } = *watching;
+        let meant = version == VERSION && *realm == self.state.settings.realm && to_node == self.state.id;
+        let askers = self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(..))).count();
+        if !meant || askers >= MOST_ASKERS || self.askers_of(peer) >= MOST_ASKERS_OF_PEER {
+            return self.came_to_nothing(peer, "questions for signs of life that were another node's, or too many");
+        }
+        prepare(&stream);
+        let asked = Entry::Asked(stream, PortRef { node: source, port }, peer);
+        let index = self.watch(asked, Readiness::IN | Readiness::RDHUP);
+        index.into_iter().for_each(|index| self.give_sign(index));
+    }
+
+    /// Somebody asks, or has gone.
+    pub(in crate::driver) fn asked_ready(&mut self, index: usize) {
+        let Some(Some(Entry::Asked(stream, ..))) = self.entries.get(index) else { return };
+        match hear(stream) {
+            Ok((0, _)) => {}
+            Ok((MOST_ASKED, _)) => {
+                if let Some(Entry::Asked(_, _, peer)) = self.unwatch(index) {
+                    self.came_to_nothing(peer, "streams with more questions for signs of life than come in 6 s");
+                }
+            }
+            Ok(_) => self.give_sign(index),
+            Err(_) => drop(self.unwatch(index)),
+        }
+    }
+
+    fn give_sign(&mut self, index: usize) {
+        let Some(Some(Entry::Asked(stream, source, _))) = self.entries.get(index) else { return };
+        let sign = if self.is_dry(*source) { DRY } else { WELL };
+        let _ = linux::socket::send(stream.as_fd(), &[sign]); // who is gone is noticed by the stream's end
+    }
+}
+
+/// `true` if what failed says that somebody is there who takes no questions: a node that is gone, of an older version, or
+/// has too many. Silence says nothing of the kind.
+fn excuses(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut, WouldBlock};
+    !matches!(error.kind(), TimedOut | HostUnreachable | NetworkUnreachable | NetworkDown | WouldBlock)
+}
+
+/// The last byte that came, if one did.
+fn hear(stream: &OwnedFd) -> io::Result<(usize, u8)> {
+    let mut bytes = [0; MOST_ASKED];
+    match linux::socket::receive_stream(stream.as_fd(), &mut bytes, false) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => Ok((count, bytes.get(count - 1).copied().unwrap_or_default())),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((0, 0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Signs of life are not to wait behind what they are to tell of. One that is lost is repeated soon, and who vanished leaves
+/// no stream behind. Within the host there is nothing to be set.
+fn prepare(stream: &OwnedFd) {
+    let mark = Mark::Class(Class::High);
+    let _ = marks::set(stream.as_fd(), &mark, mark.socket_priority());
+    tcp::retransmit_soon(stream);
+    tcp::notice_outage(stream);
+}
