@@ -20,7 +20,7 @@ impl Watch for Clock {
 /// [`Error::Failed`] for a contract that cannot be read or does not fit.
 pub(crate) fn plan(contract: &str, changes: &[FileChange], model: Model) -> Result<Plan> {
     let wrong = |problem: String| Error::Failed(format!("the experiment's own contract: {problem}"));
-    let text = rewrite(contract, changes).map_err(wrong)?;
+    let text = rewrite(contract, changes).map_err(|e| wrong(e.to_string()))?;
     let contract = Contract::read(&text).map_err(|e| wrong(e.to_string()))?;
     let plan = make(&contract, model, &mut Clock(Instant::now()));
     match plan.refusals.first() {

@@ -69,7 +69,7 @@ impl<'a> Wish<'a> {
         let mut changes = Changes::default();
         let mut proxy = ProxyChanges::default();
         for word in settings {
-            if !proxy.add(word).map_err(Failure::Usage)? {
+            if !proxy.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))? {
                 changes.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
             }
         }

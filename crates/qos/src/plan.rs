@@ -12,6 +12,7 @@
 //! Times are microseconds here, as people and the papers read them; the analysis itself counts whole nanoseconds.
 
 mod difference;
+mod error;
 #[cfg(feature = "placement")]
 mod make;
 mod model;
@@ -20,6 +21,7 @@ mod rewrite;
 mod text;
 
 pub use difference::{Change, differences};
+pub use error::{ModelError, PlanError};
 #[cfg(feature = "placement")]
 pub use make::make;
 pub use model::Model;

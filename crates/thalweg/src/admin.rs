@@ -1,9 +1,9 @@
 //! Administration: requests between nodes over the control plane.
 
-pub mod answer;
+pub(crate) mod answer;
 pub mod explain;
-pub mod grammar;
-pub mod priority;
+pub(crate) mod grammar;
+pub(crate) mod priority;
 
 use crate::carrier;
 use crate::channel::ChannelReport;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg::admin::{Reply, Request};
 use thalweg::bottle::Value;
 use thalweg::codec::Raw;
-use thalweg::monitor::{Delay, Monitor, Seen, Statistics, Throttle, Verdict};
+use thalweg::monitor::{Delay, Monitor, ParameterError, Seen, Statistics, Throttle, Verdict};
 use thalweg::{Event, Node, Publisher, Settings, Subscriber};
 use world::LONG;
 
@@ -214,7 +214,7 @@ impl Monitor for Touchy {
     fn sample(&mut self, _: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
         Verdict::Pass
     }
-    fn set(&mut self, key: &str, _: &Value) -> Result<(), String> {
+    fn set(&mut self, key: &str, _: &Value) -> Result<(), ParameterError> {
         panic!("do not touch {key}")
     }
     fn parameters(&self) -> Vec<(String, Value)> {

@@ -307,7 +307,7 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
     }
     for (key, value) in scaled.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
         let word = format!("{key}={}", value.get_ref());
-        proxy.add(&word).map_err(|wrong| (value.span(), wrong))?;
+        proxy.add(&word).map_err(|wrong| (value.span(), wrong.to_string()))?;
         words.push(word);
     }
     if words.is_empty() {

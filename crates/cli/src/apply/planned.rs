@@ -73,7 +73,7 @@ fn settings(planned: &plan::Channel, live: &Live, nodes: &[Document]) -> Result<
 fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {
     let (mut changes, mut proxy) = (Changes::default(), ProxyChanges::default());
     for word in words {
-        if !proxy.add(word).map_err(Failure::Usage)? {
+        if !proxy.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))? {
             changes.add(word).map_err(|wrong| Failure::Usage(format!("the plan says {word}: {wrong}")))?;
         }
     }

@@ -1,5 +1,6 @@
 //! The delay models, by name.
 
+use super::ModelError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -67,10 +68,9 @@ impl fmt::Display for Model {
 }
 
 impl FromStr for Model {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let names = Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|model| model.name() == text).ok_or_else(|| format!("allowed is {names}"))
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        Self::ALL.into_iter().find(|model| model.name() == text).ok_or(ModelError)
     }
 }
 
@@ -84,6 +84,12 @@ mod tests {
             assert_eq!(model.to_string().parse(), Ok(model));
             assert_eq!(serde_json::to_string(&model).unwrap(), format!("\"{model}\""));
         }
-        assert!("best".parse::<Model>().unwrap_err().contains("paper-hop, velox-table2, velox-eq4-literal, mm1"));
+        assert!(
+            "best"
+                .parse::<Model>()
+                .unwrap_err()
+                .to_string()
+                .contains("paper-hop, velox-table2, velox-eq4-literal, mm1")
+        );
     }
 }

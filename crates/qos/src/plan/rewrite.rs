@@ -1,7 +1,7 @@
 //! Changes made in the text of a contract: comments, order and layout stay.
 
-use super::FileChange;
-use crate::contract::Contract;
+use super::{FileChange, PlanError};
+use crate::contract::{Contract, ContractError};
 use crate::system::System;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
@@ -9,25 +9,32 @@ use toml_edit::{DocumentMut, Item, Table, Value};
 ///
 /// # Errors
 /// What cannot be read, before or after; a change of something that is not there.
-pub fn rewrite(text: &str, changes: &[FileChange]) -> Result<String, String> {
-    let system = Contract::read(text).map_err(|e| e.to_string())?.system;
-    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
+pub fn rewrite(text: &str, changes: &[FileChange]) -> Result<String, PlanError> {
+    let system = Contract::read(text).map_err(PlanError::Contract)?.system;
+    let mut document: DocumentMut = text.parse().map_err(|e| PlanError::Contract(unreadable(text, &e)))?;
     for change in changes.iter().filter(|change| !change.key.is_empty()) {
         set(table(&mut document, &system, change)?, change)?;
     }
     let gone =
         changes.iter().filter(|change| change.key.is_empty()).map(|change| Ok((change, place(&system, change)?)));
-    let mut gone = gone.collect::<Result<Vec<_>, String>>()?;
+    let mut gone = gone.collect::<Result<Vec<_>, PlanError>>()?;
     gone.sort_by_key(|(_, place)| std::cmp::Reverse(*place));
     for (change, place) in gone {
         tables(&mut document, &change.table)?.remove(place);
     }
     let text = document.to_string();
-    Contract::read(&text).map(|_| text).map_err(|e| format!("with the changes, line {e}"))
+    Contract::read(&text).map(|_| text).map_err(PlanError::Changed)
+}
+
+/// What another reader of TOML takes is read here, too; if not, the line is told.
+fn unreadable(text: &str, error: &toml_edit::TomlError) -> ContractError {
+    let at = error.span().map_or(0, |span| span.start);
+    let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+    ContractError { line, problem: error.message().to_owned() }
 }
 
 /// Its place among the tables of its kind.
-fn place(system: &System, change: &FileChange) -> Result<usize, String> {
+fn place(system: &System, change: &FileChange) -> Result<usize, PlanError> {
     let FileChange { table, name, .. } = change;
     let found = match table.as_str() {
         "node" => system.nodes.iter().position(|node| node.name == *name),
@@ -36,16 +43,16 @@ fn place(system: &System, change: &FileChange) -> Result<usize, String> {
         "subscriber" => system.subscribers.iter().position(|subscriber| subscriber.name == *name),
         _ => None,
     };
-    found.ok_or_else(|| format!("the contract has no {table} {name}"))
+    found.ok_or_else(|| PlanError::Missing { table: table.clone(), name: name.clone() })
 }
 
-fn tables<'a>(document: &'a mut DocumentMut, kind: &str) -> Result<&'a mut toml_edit::ArrayOfTables, String> {
+fn tables<'a>(document: &'a mut DocumentMut, kind: &str) -> Result<&'a mut toml_edit::ArrayOfTables, PlanError> {
     let tables = document.get_mut(kind).and_then(Item::as_array_of_tables_mut);
-    tables.ok_or_else(|| format!("{kind} is not written as [[{kind}]] tables: change it by hand"))
+    tables.ok_or_else(|| PlanError::Layout { table: kind.to_owned(), form: "an array of tables ([[…]])" })
 }
 
-fn table<'a>(document: &'a mut DocumentMut, system: &System, change: &FileChange) -> Result<&'a mut Table, String> {
-    let wrong = || format!("{} is not written as a table: change it by hand", change.table);
+fn table<'a>(document: &'a mut DocumentMut, system: &System, change: &FileChange) -> Result<&'a mut Table, PlanError> {
+    let wrong = || PlanError::Layout { table: change.table.clone(), form: "a table" };
     if change.name.is_empty() {
         let table = document.entry(&change.table).or_insert_with(|| Item::Table(Table::new()));
         return table.as_table_mut().ok_or_else(wrong);
@@ -55,9 +62,9 @@ fn table<'a>(document: &'a mut DocumentMut, system: &System, change: &FileChange
 }
 
 /// Sets a value; what stands behind it on its line stays.
-fn set(table: &mut Table, change: &FileChange) -> Result<(), String> {
+fn set(table: &mut Table, change: &FileChange) -> Result<(), PlanError> {
     let FileChange { key, value, .. } = change;
-    let mut new: Value = value.parse().map_err(|_| format!("{key} = {value} is no value"))?;
+    let mut new: Value = value.parse().map_err(|_| PlanError::Value { key: key.clone(), value: value.clone() })?;
     // A topic says one of the two.
     let other = match key.as_str() {
         "rate" => "period",
@@ -120,7 +127,7 @@ mod tests {
             (change("nothing", "t", "size", "1"), "no nothing t"),
             (change("link", "a-b", "", ""), ""),
         ] {
-            let problem = rewrite(TEXT, &[change]).unwrap_err();
+            let problem = rewrite(TEXT, &[change]).unwrap_err().to_string();
             assert!(problem.contains(says), "{problem}");
         }
         assert!(rewrite("x", &[]).is_err());

@@ -1,6 +1,6 @@
 //! The plan file: the same plan always gives the same text.
 
-use super::Plan;
+use super::{Plan, PlanError};
 
 /// The head of every plan.
 const HEAD: &str =
@@ -22,12 +22,12 @@ impl Plan {
     /// Reads the text of a plan file.
     ///
     /// # Errors
-    /// The line and the error there.
-    pub fn from_text(text: &str) -> Result<Self, String> {
+    /// [`PlanError::File`] with the line and the error there.
+    pub fn from_text(text: &str) -> Result<Self, PlanError> {
         toml::from_str(text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);
             let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
-            format!("{line}: {}; allowed is what `thalweg plan -o` writes", e.message())
+            PlanError::File { line, problem: e.message().to_owned() }
         })
     }
 }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn an_invalid_plan_is_reported() {
-        assert!(Plan::from_text("").unwrap_err().starts_with("1: missing field"));
-        assert!(Plan::from_text("feasible = 3").unwrap_err().starts_with("1: "));
+        assert!(Plan::from_text("").unwrap_err().to_string().starts_with("1: missing field"));
+        assert!(Plan::from_text("feasible = 3").unwrap_err().to_string().starts_with("1: "));
     }
 }

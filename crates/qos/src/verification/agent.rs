@@ -8,7 +8,7 @@ use super::{Cost, Measured, Window, measured};
 use crate::Class;
 use crate::contract::Contract;
 use crate::placement::Watch;
-use crate::plan::{Channel, FileChange, Plan, make, rewrite};
+use crate::plan::{Channel, FileChange, Plan, PlanError, make, rewrite};
 use crate::quantity::{parse_bytes, parse_duration};
 use crate::system::System;
 use serde::Serialize;
@@ -87,12 +87,12 @@ impl Agent {
     /// The agent of a contract's text and the plan of it.
     ///
     /// # Errors
-    /// What is wrong with the text; a plan of another contract.
-    pub fn new(text: &str, plan: &Plan, limits: Limits) -> Result<Self, String> {
-        let contract = Contract::read(text).map_err(|e| e.to_string())?;
-        let hash = format!("{:016x}", contract.hash);
-        if hash != plan.contract.hash {
-            return Err(format!("1: the plan is of contract {}, this is {hash}: plan anew", plan.contract.hash));
+    /// [`PlanError`]: the text is no contract, or the plan is of another one.
+    pub fn new(text: &str, plan: &Plan, limits: Limits) -> Result<Self, PlanError> {
+        let contract = Contract::read(text).map_err(PlanError::Contract)?;
+        let given = format!("{:016x}", contract.hash);
+        if given != plan.contract.hash {
+            return Err(PlanError::OtherContract { planned: plan.contract.hash.clone(), given });
         }
         let recent = vec![VecDeque::with_capacity(LOOKS); plan.channels.len()];
         let (text, plan) = (text.to_owned(), plan.clone());
@@ -140,7 +140,7 @@ impl Agent {
 
     /// Plans with the measured values. Gives the settings that channels need then and lack now, or the reason why there are none.
     fn replan(&mut self, changes: &[FileChange], watch: &mut dyn Watch) -> Result<Vec<Setting>, String> {
-        let text = rewrite(&self.text, changes)?;
+        let text = rewrite(&self.text, changes).map_err(|e| e.to_string())?;
         self.contract = Contract::read(&text).map_err(|e| e.to_string())?;
         self.text = text;
         let plan = make(&self.contract, self.plan.model, watch);

@@ -11,9 +11,9 @@ mod picture;
 pub mod scaler;
 mod selection;
 
-pub use changes::ProxyChanges;
+pub use changes::{ProxyChangeError, ProxyChanges};
 pub(crate) use gate::{Gate, Passage, Role};
-pub use picture::Picture;
+pub use picture::{Picture, PictureError};
 pub use selection::{Selection, SelectionError};
 
 use crate::channel::Channel;

@@ -3,7 +3,8 @@
 use super::cdr::Reader;
 use super::schema::{MAX_NODES, Variant};
 use super::{CodecError, Schema};
-use qos::expression::Value;
+use qos::expression::{ExpressionError, Value};
+use std::fmt;
 
 /// Parts of a type that may be read over per byte of a message, and of an empty message. Encoding a message is of the same
 /// order; a type of a stranger may have thousands of parts without a byte, and a count of a million of them.
@@ -36,12 +37,13 @@ impl Fields {
     /// Finds the fields of `paths` in a type. A field of an optional struct is there when the struct is.
     ///
     /// # Errors
-    /// A sentence that names the path that leads nowhere, or to what is no single value, and what is there.
-    pub fn find(schema: &Schema, paths: &[String]) -> Result<Self, String> {
+    /// [`FieldError`] with the path that leads nowhere, or to what is no single value, and what is there.
+    pub fn find(schema: &Schema, paths: &[String]) -> Result<Self, FieldError> {
         let mut root = Part::default();
         for (place, path) in paths.iter().enumerate() {
             let names: Vec<&str> = path.split('.').collect();
-            add(&mut root, schema, &names, place).map_err(|there| format!("field {path}: {there}"))?;
+            add(&mut root, schema, &names, place)
+                .map_err(|problem| FieldError::Path { path: path.clone(), problem })?;
         }
         Ok(Self { root, count: paths.len() })
     }
@@ -69,21 +71,80 @@ impl Fields {
     }
 }
 
-fn add(part: &mut Part, schema: &Schema, names: &[&str], place: usize) -> Result<(), String> {
+/// Fields that a type does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldError {
+    /// The structure of the type is not known.
+    Unknown,
+    /// The filter cannot be read.
+    Filter(ExpressionError),
+    /// A path leads nowhere, or to what is no single value.
+    Path {
+        /// The path.
+        path: String,
+        /// The problem at its end.
+        problem: PathProblem,
+    },
+}
+
+/// The end of a path to a field that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathProblem {
+    /// It is no single number, text or truth value.
+    NotSingle,
+    /// A field of what is no struct.
+    NoStruct {
+        /// The field.
+        name: String,
+    },
+    /// A field that the struct does not have.
+    NoField {
+        /// The struct.
+        owner: String,
+        /// The field.
+        name: String,
+        /// The first of its fields.
+        there: Vec<String>,
+    },
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("the structure of the type is not known: it has no fields to look at"),
+            Self::Filter(error) => error.fmt(f),
+            Self::Path { path, problem } => write!(f, "field {path}: {problem}"),
+        }
+    }
+}
+
+impl fmt::Display for PathProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSingle => f.write_str("it is no single number, text or truth value"),
+            Self::NoStruct { name } => write!(f, "nothing has a field {name} there"),
+            Self::NoField { owner, name, there } => write!(f, "{owner} has no {name}, it has {}", there.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+fn add(part: &mut Part, schema: &Schema, names: &[&str], place: usize) -> Result<(), PathProblem> {
     let schema = if let Schema::Option(inner) = schema { inner } else { schema };
     let Some((name, rest)) = names.split_first() else {
         if is_single(schema) {
             part.wanted.push(place);
             return Ok(());
         }
-        return Err("it is no single number, text or truth value".to_owned());
+        return Err(PathProblem::NotSingle);
     };
     let Schema::Struct { fields, name: owner } = schema else {
-        return Err(format!("nothing has a field {name} there"));
+        return Err(PathProblem::NoStruct { name: (*name).to_owned() });
     };
     let Some(at) = fields.iter().position(|field| field.name == *name) else {
-        let there: Vec<&str> = fields.iter().map(|field| &field.name[..]).take(16).collect();
-        return Err(format!("{owner} has no {name}, it has {}", there.join(", ")));
+        let there = fields.iter().map(|field| field.name.clone()).take(16).collect();
+        return Err(PathProblem::NoField { owner: owner.clone(), name: (*name).to_owned(), there });
     };
     if part.fields.len() <= at {
         part.fields.resize_with(at + 1, Part::default);

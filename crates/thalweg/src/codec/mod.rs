@@ -21,9 +21,9 @@ mod sought;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
 pub use dynamic::{from_json, to_json};
-pub use fields::Fields;
+pub use fields::{FieldError, Fields, PathProblem};
 pub use plain::Plain;
-pub use schema::{Field, Schema, TypeDescription, Variant};
+pub use schema::{Field, Schema, SchemaError, TypeDescription, Variant};
 pub(crate) use sought::{Sought, WHOLE_TOPIC, topic_number};
 
 use serde::Serialize;

@@ -8,6 +8,7 @@ mod trace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// The deepest [`Schema`] that is traced or accepted from others.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -118,8 +119,8 @@ impl Schema {
     /// than 255 bytes, two fields or variants of one name.
     ///
     /// # Errors
-    /// A sentence that says which limit is passed.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`SchemaError`] with the limit that is passed.
+    pub fn check(&self) -> Result<(), SchemaError> {
         self.check_within(1, &mut { MAX_NODES })
     }
 
@@ -138,9 +139,9 @@ impl Schema {
     }
 
     /// Checks this part at `depth`, with `nodes` parts still allowed.
-    fn check_within(&self, depth: usize, nodes: &mut usize) -> Result<(), String> {
+    fn check_within(&self, depth: usize, nodes: &mut usize) -> Result<(), SchemaError> {
         if depth > MAX_DEPTH {
-            return Err(format!("expected a schema of at most {MAX_DEPTH} levels, found more"));
+            return Err(SchemaError::Levels);
         }
         let spent = match self {
             Self::Struct { name, fields } if fields.len() <= *nodes => {
@@ -152,9 +153,7 @@ impl Schema {
             Self::Struct { .. } | Self::Enum { .. } => usize::MAX, // more than is left, which need not be read
             _ => 1,
         };
-        *nodes = nodes
-            .checked_sub(spent)
-            .ok_or_else(|| format!("expected a schema of at most {MAX_NODES} parts, found more"))?;
+        *nodes = nodes.checked_sub(spent).ok_or(SchemaError::Parts)?;
         self.children().try_for_each(|child| child.check_within(depth + 1, nodes))
     }
 
@@ -173,18 +172,66 @@ impl Schema {
     }
 }
 
+/// A type description beyond the limits, or one that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchemaError {
+    /// More than 32 levels.
+    Levels,
+    /// More than 4096 parts.
+    Parts,
+    /// A name of more than 255 bytes.
+    Name {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Two fields or variants of one name.
+    Twice {
+        /// The struct or enum.
+        owner: String,
+        /// The name.
+        name: String,
+    },
+    /// A hash that is not that of the schema.
+    Hash {
+        /// The type.
+        name: String,
+        /// The schema's hash.
+        schema: u64,
+        /// The hash that was stated.
+        stated: u64,
+    },
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Levels => write!(f, "expected a schema of at most {MAX_DEPTH} levels, found more"),
+            Self::Parts => write!(f, "expected a schema of at most {MAX_NODES} parts, found more"),
+            Self::Name { length } => {
+                write!(f, "expected names of at most {MAX_NAME} bytes in a schema, found one of {length}")
+            }
+            Self::Twice { owner, name } => write!(f, "expected different names in {owner}, found {name:?} twice"),
+            Self::Hash { name, schema, stated } => {
+                write!(f, "expected the hash {schema:016x} of the schema of {name}, found {stated:016x}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SchemaError {}
+
 /// Checks the names in a struct or enum; gives how many fields or variants it has.
-fn check_names<'a>(owner: &str, names: impl Iterator<Item = &'a String>) -> Result<usize, String> {
+fn check_names<'a>(owner: &str, names: impl Iterator<Item = &'a String>) -> Result<usize, SchemaError> {
     let fits = |name: &str| match name.len() {
         0..=MAX_NAME => Ok(()),
-        length => Err(format!("expected names of at most {MAX_NAME} bytes in a schema, found one of {length}")),
+        length => Err(SchemaError::Name { length }),
     };
     fits(owner)?;
     let mut seen = BTreeSet::new();
     for name in names {
         fits(name)?;
         if !seen.insert(name) {
-            return Err(format!("expected different names in {owner}, found {name:?} twice"));
+            return Err(SchemaError::Twice { owner: owner.to_owned(), name: name.clone() });
         }
     }
     Ok(seen.len())
@@ -253,15 +300,13 @@ impl TypeDescription {
     /// is that of the schema. Without a schema there is nothing to check the hash against.
     ///
     /// # Errors
-    /// A sentence that says which limit is passed, or both hashes.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`SchemaError`] with the limit that is passed, or with both hashes.
+    pub fn check(&self) -> Result<(), SchemaError> {
         let Some(schema) = &self.schema else { return Ok(()) };
         schema.check()?;
         match schema.hash() {
             hash if hash == self.hash => Ok(()),
-            hash => {
-                Err(format!("expected the hash {hash:016x} of the schema of {}, found {:016x}", self.name, self.hash))
-            }
+            schema => Err(SchemaError::Hash { name: self.name.clone(), schema, stated: self.hash }),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Key fields and filters: the instance to which a sample belongs, and whether a filter holds for it.
 
-use crate::codec::{Fields, Schema};
+use crate::codec::{FieldError, Fields, Schema};
 use qos::Filter;
 use qos::expression::{Expression, Value};
 
@@ -23,13 +23,13 @@ impl Sought {
     /// Finds the fields of a key and a filter in a type.
     ///
     /// # Errors
-    /// A sentence: the structure of the type is not known, or has no such field.
-    pub fn find(schema: Option<&Schema>, key: &[String], filter: Option<&Filter>) -> Result<Self, String> {
-        let expression = filter.map(Expression::parse).transpose().map_err(|wrong| wrong.to_string())?;
+    /// [`FieldError`]: the structure of the type is not known, or has no such field.
+    pub fn find(schema: Option<&Schema>, key: &[String], filter: Option<&Filter>) -> Result<Self, FieldError> {
+        let expression = filter.map(Expression::parse).transpose().map_err(FieldError::Filter)?;
         if key.is_empty() && expression.is_none() {
             return Ok(Self { schema: None, key: None, filter: None });
         }
-        let schema = schema.ok_or("the structure of the type is not known: it has no fields to look at")?;
+        let schema = schema.ok_or(FieldError::Unknown)?;
         let key = (!key.is_empty()).then(|| Fields::find(schema, key)).transpose()?;
         let found = expression.map(|e| Fields::find(schema, e.fields()).map(|fields| (e, fields)));
         Ok(Self { schema: Some(schema.clone()), key, filter: found.transpose()? })
@@ -152,8 +152,9 @@ mod tests {
 
     #[test]
     fn missing_fields_are_named() {
-        let find =
-            |schema: Option<Schema>, key: &str| Sought::find(schema.as_ref(), &[key.to_owned()], None).unwrap_err();
+        let find = |schema: Option<Schema>, key: &str| {
+            Sought::find(schema.as_ref(), &[key.to_owned()], None).unwrap_err().to_string()
+        };
         assert!(find(None, "id").contains("not known"));
         assert!(find(TypeDescription::of::<Arm>().schema, "id").contains("Arm has no id, it has name, joint, angle"));
         assert!(find(TypeDescription::of::<Part>().schema, "id").contains("nothing has a field id"));

@@ -25,13 +25,23 @@ impl From<NodeId> for String {
     }
 }
 impl TryFrom<String> for NodeId {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        u64::from_str_radix(&text, 16)
-            .map(NodeId)
-            .map_err(|_| format!("a node id is 16 hexadecimal digits, not {text:?}"))
+    type Error = NodeIdError;
+    fn try_from(text: String) -> Result<Self, NodeIdError> {
+        u64::from_str_radix(&text, 16).map(NodeId).map_err(|_| NodeIdError(text))
     }
 }
+
+/// Text that is no node id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeIdError(String);
+
+impl fmt::Display for NodeIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a node id is 16 hexadecimal digits, not {:?}", self.0)
+    }
+}
+impl std::error::Error for NodeIdError {}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)

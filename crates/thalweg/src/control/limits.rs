@@ -122,7 +122,7 @@ pub(crate) fn check_port(port: &PortInfo) -> Result<(), Refusal> {
 /// Checks a type that somebody else told of: who reads by it, for a key, a filter or a person, reads no further than it goes.
 pub(crate) fn check_type(message: &TypeDescription) -> Result<(), Refusal> {
     check_text(&message.name)?;
-    message.check().map_err(|because| Refusal { limit: "types", because })
+    message.check().map_err(|because| Refusal { limit: "types", because: because.to_string() })
 }
 
 /// Checks a name or another short text that somebody else told.

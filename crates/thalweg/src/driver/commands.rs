@@ -296,7 +296,7 @@ impl Administered for Port<'_> {
         let seat = self.sided(side)?;
         match monitor {
             Some((kind, parameters)) => {
-                self.control.state.attach_monitor(&self.end, ready(kind, parameters)?);
+                self.control.state.attach_monitor(&self.end, ready(kind, parameters).map_err(|e| e.to_string())?);
                 Ok(())
             }
             None if seat.detach() => Ok(()),

@@ -22,6 +22,7 @@ pub use statistics::Statistics;
 pub use throttle::Throttle;
 
 use crate::bottle::{Property, Value};
+use std::fmt;
 use std::time::Duration;
 
 /// A sample as a monitor sees it.
@@ -62,10 +63,10 @@ pub trait Monitor: Send {
     /// Sets a parameter.
     ///
     /// # Errors
-    /// The parameter is unknown, or the value is not allowed. The text says what is allowed.
-    fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+    /// The parameter is unknown, or the value is not allowed.
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), ParameterError> {
         let _ = value;
-        Err(format!("{key}: {} has no parameters to set", self.kind()))
+        Err(ParameterError::new(key, format!("{} has no parameters to set", self.kind())))
     }
     /// Its parameters and results.
     fn parameters(&self) -> Vec<Property> {
@@ -77,6 +78,28 @@ pub trait Monitor: Send {
     }
 }
 
+/// A parameter that a monitor does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterError {
+    parameter: String,
+    problem: String,
+}
+
+impl ParameterError {
+    /// Of this parameter, with its value if that is the problem, and with what is allowed.
+    pub fn new(parameter: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { parameter: parameter.into(), problem: problem.into() }
+    }
+}
+
+impl fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.parameter, self.problem)
+    }
+}
+
+impl std::error::Error for ParameterError {}
+
 /// The types that can be attached by name.
 pub const TYPES: &str = "(type throttle) (period_ms N), (type delay) (delay_ms N), (type statistics), or (type arbitrate) \
                          (input (from /port) (level N) (tc SECONDS)) …";
@@ -85,7 +108,7 @@ pub const TYPES: &str = "(type throttle) (period_ms N), (type delay) (delay_ms N
 ///
 /// # Errors
 /// An unknown type or parameter, a value that is not allowed, a parameter that is missing.
-pub fn ready(kind: &str, parameters: &[Property]) -> Result<Box<dyn Monitor>, String> {
+pub fn ready(kind: &str, parameters: &[Property]) -> Result<Box<dyn Monitor>, ParameterError> {
     // (type dll) (file throttleDown), as YARP attaches plug-ins.
     let file = parameters.iter().find(|(key, _)| key == "file").and_then(|(_, value)| value.word());
     let kind = if kind == "dll" { file.unwrap_or(kind) } else { kind };
@@ -94,7 +117,7 @@ pub fn ready(kind: &str, parameters: &[Property]) -> Result<Box<dyn Monitor>, St
         "delay" | "simulated_network_delay" => Box::new(Delay::default()),
         "statistics" | "stats_monitor" => Box::new(Statistics::default()),
         "arbitrate" | "priority" => Box::new(Arbitrate::default()),
-        _ => return Err(format!("type {kind:?}: there are {TYPES}")),
+        _ => return Err(ParameterError::new(format!("type {kind:?}"), format!("there are {TYPES}"))),
     };
     for (key, value) in parameters.iter().filter(|(key, _)| key != "file") {
         monitor.set(key, value)?;
@@ -106,25 +129,25 @@ pub fn ready(kind: &str, parameters: &[Property]) -> Result<Box<dyn Monitor>, St
         _ => None,
     };
     match needed.filter(|needed| !parameters.iter().any(|(key, _)| key == needed)) {
-        Some(missing) => Err(format!("({missing} …) is missing: {TYPES}")),
+        Some(missing) => Err(ParameterError::new(format!("({missing} …) is missing"), TYPES)),
         None => Ok(monitor),
     }
 }
 
 /// A time in milliseconds, up to a day.
-fn milliseconds(key: &str, value: &Value) -> Result<Duration, String> {
+fn milliseconds(key: &str, value: &Value) -> Result<Duration, ParameterError> {
     let number = value.number().filter(|ms| (0.0..=86_400_000.0).contains(ms));
     number
         .map(|ms| Duration::from_secs_f64(ms / 1e3))
-        .ok_or_else(|| format!("{key} {value}: allowed is 0 to 86400000 (ms)"))
+        .ok_or_else(|| ParameterError::new(format!("{key} {value}"), "allowed is 0 to 86400000 (ms)"))
 }
 
 fn in_milliseconds(time: Duration) -> Value {
     Value::from(time.as_secs_f64() * 1e3)
 }
 
-fn unknown(key: &str, kind: &str, known: &str) -> String {
-    format!("{key}: {kind} has {known}")
+fn unknown(key: &str, kind: &str, known: &str) -> ParameterError {
+    ParameterError::new(key, format!("{kind} has {known}"))
 }
 
 #[cfg(test)]
@@ -132,7 +155,7 @@ mod tests {
     use super::*;
     use crate::admin::grammar::Command;
 
-    fn attach(text: &str) -> Result<Box<dyn Monitor>, String> {
+    fn attach(text: &str) -> Result<Box<dyn Monitor>, ParameterError> {
         let Ok(Command::Attach { properties, .. }) = Command::parse(&format!("atch in {text}")) else {
             panic!("{text} is no command")
         };
@@ -165,7 +188,7 @@ mod tests {
             ("(type arbitrate)", "(input …) is missing"),
             ("(type arbitrate) (input (level 3))", "(from /port)"),
         ] {
-            let said = attach(text).map(|m| m.kind().to_owned()).unwrap_err();
+            let said = attach(text).map(|m| m.kind().to_owned()).unwrap_err().to_string();
             assert!(said.contains(says), "{text}: {said}");
         }
     }

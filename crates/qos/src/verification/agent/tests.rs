@@ -147,6 +147,6 @@ fn rates_count_too_and_what_was_never_declared_does_not() {
 #[test]
 fn a_plan_of_another_contract_is_refused() {
     let limits = Limits { classes: ALL.to_vec(), every: Duration::ZERO };
-    assert!(Agent::new(TEXT, &Plan::default(), limits.clone()).unwrap_err().contains("plan anew"));
+    assert!(Agent::new(TEXT, &Plan::default(), limits.clone()).unwrap_err().to_string().contains("plan anew"));
     assert!(Agent::new("x", &Plan::default(), limits).is_err());
 }

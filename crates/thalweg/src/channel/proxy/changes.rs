@@ -1,9 +1,10 @@
 //! Changes to a channel's proxy, as an administrator says them.
 
-use super::{Picture, Proxy, Selection};
-use qos::Place;
+use super::{Picture, PictureError, Proxy, Selection, SelectionError};
 use qos::priority::Change;
+use qos::{Place, PlaceError};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Changes to a [`Proxy`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,28 +51,54 @@ impl ProxyChanges {
     /// `false`: it is not about proxies.
     ///
     /// # Errors
-    /// The values that are allowed.
-    pub fn add(&mut self, word: &str) -> Result<bool, String> {
+    /// [`ProxyChangeError`] with the allowed values.
+    pub fn add(&mut self, word: &str) -> Result<bool, ProxyChangeError> {
         let Some((name, value)) = word.split_once('=') else { return Ok(false) };
         let default = value.eq_ignore_ascii_case("default");
         match name.trim() {
             "every" | "rate" if default => self.selection = Change::Unset,
             "picture" if default => self.picture = Change::Unset,
             "proxy" if default => self.place = Change::Unset,
-            "every" | "rate" => self.selection = Change::Set(value.parse().map_err(|e| format!("{name}: {e}"))?),
-            "picture" => self.picture = Change::Set(value.parse()?),
-            "proxy" => self.place = Change::Set(value.parse().map_err(|e| format!("proxy {e}"))?),
+            "every" | "rate" => {
+                self.selection =
+                    Change::Set(value.parse().map_err(|e| ProxyChangeError::Selection(name.to_owned(), e))?)
+            }
+            "picture" => self.picture = Change::Set(value.parse().map_err(ProxyChangeError::Picture)?),
+            "proxy" => self.place = Change::Set(value.parse().map_err(ProxyChangeError::Place)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 }
 
+/// A value that a proxy's setting does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyChangeError {
+    /// Of the setting of this name, `every` or `rate`.
+    Selection(String, SelectionError),
+    /// Of `picture`.
+    Picture(PictureError),
+    /// Of `proxy`.
+    Place(PlaceError),
+}
+
+impl fmt::Display for ProxyChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Selection(name, error) => write!(f, "{name}: {error}"),
+            Self::Picture(error) => error.fmt(f),
+            Self::Place(error) => write!(f, "proxy {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ProxyChangeError {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn changed(words: &str, proxy: &Proxy, default: &Proxy) -> Result<Proxy, String> {
+    fn changed(words: &str, proxy: &Proxy, default: &Proxy) -> Result<Proxy, ProxyChangeError> {
         let mut changes = ProxyChanges::default();
         for word in words.split(' ') {
             assert!(changes.add(word)?, "{word}");
@@ -93,7 +120,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_what_is_allowed() {
         for (word, says) in [("every=0", "such as 10"), ("picture=1", "320x240"), ("proxy=there", "relay:NAME")] {
-            let said = ProxyChanges::default().add(word).unwrap_err();
+            let said = ProxyChanges::default().add(word).unwrap_err().to_string();
             assert!(said.contains(says), "{said}");
         }
         assert_eq!(ProxyChanges::default().add("class=high"), Ok(false));

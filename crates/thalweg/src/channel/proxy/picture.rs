@@ -29,17 +29,27 @@ impl fmt::Display for Picture {
 }
 
 impl FromStr for Picture {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = PictureError;
+    fn from_str(text: &str) -> Result<Self, PictureError> {
         let number = |text: &str| text.trim().parse::<u16>().ok().filter(|n| *n > 0);
         let both = text.split_once('x').and_then(|(width, height)| Some((number(width)?, number(height)?)));
         let picture = both.map(|(width, height)| Picture { width, height });
-        picture.ok_or_else(|| {
-            let text: String = text.chars().take(64).collect();
-            format!("picture {text:?}: allowed is WIDTHxHEIGHT in pixels, each 1 to 65535, such as 320x240")
-        })
+        picture.ok_or_else(|| PictureError(text.chars().take(64).collect()))
     }
 }
+
+/// Text that is no size of a picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PictureError(String);
+
+impl fmt::Display for PictureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allowed = "WIDTHxHEIGHT in pixels, each 1 to 65535, such as 320x240";
+        write!(f, "picture {:?}: allowed is {allowed}", self.0)
+    }
+}
+
+impl std::error::Error for PictureError {}
 
 impl From<Picture> for String {
     fn from(picture: Picture) -> String {
@@ -48,8 +58,8 @@ impl From<Picture> for String {
 }
 
 impl TryFrom<String> for Picture {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
+    type Error = PictureError;
+    fn try_from(text: String) -> Result<Self, PictureError> {
         text.parse()
     }
 }
@@ -63,7 +73,7 @@ mod tests {
         assert_eq!("320x240".parse(), Ok(Picture { width: 320, height: 240 }));
         assert_eq!("320x240".parse::<Picture>().unwrap().to_string(), "320x240");
         for wrong in ["320", "0x1", "1x0", "65536x1", "320*240", ""] {
-            assert!(wrong.parse::<Picture>().unwrap_err().contains("such as 320x240"), "{wrong}");
+            assert!(wrong.parse::<Picture>().unwrap_err().to_string().contains("such as 320x240"), "{wrong}");
         }
     }
 }

@@ -17,7 +17,7 @@
 //! that isn't virtual is greater. Simpler than YARP's: while a source is active its stimulation doesn't fade.
 //! Sources that are not named don't take part: their samples pass while no named one is active.
 
-use super::{Monitor, Seen, Verdict, unknown};
+use super::{Monitor, ParameterError, Seen, Verdict, unknown};
 use crate::bottle::{Property, Value, properties};
 
 /// Most sources that are named.
@@ -62,12 +62,17 @@ impl Input {
         }
     }
 
-    fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
-        let number =
-            || value.number().filter(|n| n.is_finite()).ok_or_else(|| format!("{key} {value}: a number is allowed"));
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), ParameterError> {
+        let number = || {
+            value
+                .number()
+                .filter(|n| n.is_finite())
+                .ok_or_else(|| ParameterError::new(format!("{key} {value}"), "a number is allowed"))
+        };
         let seconds = || {
             let fits = number().ok().filter(|s| (0.0..=86_400.0).contains(s));
-            fits.map(|s| (s * 1e9) as u64).ok_or_else(|| format!("{key} {value}: allowed is 0 to 86400 (s)"))
+            fits.map(|s| (s * 1e9) as u64)
+                .ok_or_else(|| ParameterError::new(format!("{key} {value}"), "allowed is 0 to 86400 (s)"))
         };
         match key {
             "bs" | "level" => self.bias = number()? / 10.0,
@@ -124,8 +129,8 @@ impl Input {
     }
 }
 
-fn excitations(value: &Value) -> Result<Vec<(String, f64)>, String> {
-    let wrong = || format!("ex {value}: allowed is (ex (/port N) …)");
+fn excitations(value: &Value) -> Result<Vec<(String, f64)>, ParameterError> {
+    let wrong = || ParameterError::new(format!("ex {value}"), "allowed is (ex (/port N) …)");
     let all = value.list().ok_or_else(wrong)?;
     let all = if value.group().is_some() { std::slice::from_ref(value) } else { all };
     let one = |v: &Value| match v.group() {
@@ -136,12 +141,12 @@ fn excitations(value: &Value) -> Result<Vec<(String, f64)>, String> {
 }
 
 impl Arbitrate {
-    fn set_input(&mut self, value: &Value) -> Result<(), String> {
-        let needed = "an input needs (from /port): (input (from /port) (level 15) (tc 0.5))";
-        let given = value.list().ok_or(needed)?;
+    fn set_input(&mut self, value: &Value) -> Result<(), ParameterError> {
+        let needed = || ParameterError::new("an input needs (from /port)", "(input (from /port) (level 15) (tc 0.5))");
+        let given = value.list().ok_or_else(needed)?;
         let given = if value.group().is_some() { std::slice::from_ref(value) } else { given };
-        let given = properties(given)?;
-        let from = given.iter().find(|(key, _)| key == "from").and_then(|(_, name)| name.word()).ok_or(needed)?;
+        let given = properties(given).map_err(|problem| ParameterError::new("input", problem))?;
+        let from = given.iter().find(|(key, _)| key == "from").and_then(|(_, name)| name.word()).ok_or_else(needed)?;
         let at = self.inputs.iter().position(|i| i.from == from);
         let mut input = at.map_or_else(|| Input::new(from), |at| self.inputs[at].clone());
         for (key, value) in given.iter().filter(|(key, _)| key != "from") {
@@ -149,7 +154,9 @@ impl Arbitrate {
         }
         match at {
             Some(at) => self.inputs[at] = input,
-            None if self.inputs.len() == MOST => return Err(format!("{MOST} inputs are named already")),
+            None if self.inputs.len() == MOST => {
+                return Err(ParameterError::new("input", format!("{MOST} are named already")));
+            }
             None => self.inputs.push(input),
         }
         let n = self.inputs.len();
@@ -218,7 +225,7 @@ impl Monitor for Arbitrate {
         self.dropped += 1;
         Verdict::Drop
     }
-    fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), ParameterError> {
         match key {
             "input" => self.set_input(value),
             _ => Err(unknown(key, "arbitrate", "input")),

@@ -1,6 +1,6 @@
 //! `delay`: passes every sample later (YARP's simulated_network_delay). The thread that publishes or receives doesn't wait.
 
-use super::{Monitor, Seen, Verdict, in_milliseconds, milliseconds, unknown};
+use super::{Monitor, ParameterError, Seen, Verdict, in_milliseconds, milliseconds, unknown};
 use crate::bottle::{Property, Value};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Monitor for Delay {
     fn sample(&mut self, _: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
         if self.delay.is_zero() { Verdict::Pass } else { Verdict::Late(self.delay) }
     }
-    fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), ParameterError> {
         match key {
             "delay_ms" => milliseconds(key, value).map(|delay| self.delay = delay),
             _ => Err(unknown(key, "delay", "delay_ms")),

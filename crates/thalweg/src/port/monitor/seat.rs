@@ -168,6 +168,7 @@ impl Seat {
         let mut held = self.held.lock();
         let monitor = held.monitor.as_mut().ok_or(NONE)?;
         guarded("the monitor", || parameters.iter().try_for_each(|(key, value)| monitor.set(key, value)))?
+            .map_err(|e| e.to_string())
     }
 
     /// Type, parameters and findings of the monitor.

@@ -1,6 +1,6 @@
 //! `statistics`: counts what passes (YARP's stats_monitor).
 
-use super::{Monitor, Seen, Verdict, unknown};
+use super::{Monitor, ParameterError, Seen, Verdict, unknown};
 use crate::bottle::{Property, Value};
 
 /// Counts samples and bytes, and the time between samples.
@@ -30,7 +30,7 @@ impl Monitor for Statistics {
         self.bytes += sample.bytes.len() as u64;
         Verdict::Pass
     }
-    fn set(&mut self, key: &str, _: &Value) -> Result<(), String> {
+    fn set(&mut self, key: &str, _: &Value) -> Result<(), ParameterError> {
         match key {
             "reset" => *self = Self::default(),
             _ => return Err(unknown(key, "statistics", "reset")),

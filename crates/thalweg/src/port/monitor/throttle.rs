@@ -1,6 +1,6 @@
 //! `throttle`: passes a sample at most once per period (YARP's throttleDown).
 
-use super::{Monitor, Seen, Verdict, in_milliseconds, milliseconds, unknown};
+use super::{Monitor, ParameterError, Seen, Verdict, in_milliseconds, milliseconds, unknown};
 use crate::bottle::{Property, Value};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Monitor for Throttle {
         self.passed += 1;
         Verdict::Pass
     }
-    fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), ParameterError> {
         match key {
             "period_ms" => milliseconds(key, value).map(|period| self.period = period),
             _ => Err(unknown(key, "throttle", "period_ms")),

@@ -4,7 +4,7 @@ use super::reading::{PolicyCounts, Reading, Writer};
 use super::writing::Writing;
 use super::{News, ns};
 use crate::channel::{Change, InstanceReport, PortRef, SampleInfo};
-use crate::codec::{Schema, Sought, WHOLE_TOPIC};
+use crate::codec::{FieldError, Schema, Sought, WHOLE_TOPIC};
 use linux::lock::PiMutex;
 use qos::Qos;
 use std::sync::Arc;
@@ -46,13 +46,13 @@ pub(crate) fn judge_of_subscriber(name: &str, requested: &Qos) -> Option<Arc<Jud
 /// The judge of a publisher that promises a deadline or signs of life. `schema`: that of its type, for the key.
 ///
 /// # Errors
-/// A sentence: the key is not in the type.
+/// [`FieldError`]: the key is not in the type.
 pub(crate) fn judge_of_publisher(
     name: &str,
     offered: &Qos,
     schema: Option<&Schema>,
     now: u64,
-) -> Result<Option<Arc<Judge>>, String> {
+) -> Result<Option<Arc<Judge>>, FieldError> {
     let sought = Sought::find(schema, &offered.key, None)?;
     let promises = offered.deadline.is_some() || offered.liveliness.lease.is_some();
     Ok(promises.then(|| Arc::new(Judge::new(name, State::Writes(Writing::new(offered, sought, now)), offered))))
