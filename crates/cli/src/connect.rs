@@ -5,7 +5,7 @@ use crate::ends::{self, End, PATIENCE, Which, find, find_as};
 use crate::failure::{Failure, Result};
 use crate::output::table;
 use crate::priority;
-use crate::quantity::{self, CARRIERS};
+use crate::quantity;
 use crate::session::{Common, Session};
 use clap::Args;
 use qos::priority::{Changes, PrioritySettings};
@@ -122,8 +122,9 @@ fn ends_there(session: &Session, Wish { publisher, subscriber, .. }: Wish<'_>, p
 }
 
 fn list_carriers(arguments: &ConnectArguments) -> Result {
-    let document: Vec<_> = CARRIERS.iter().map(|(name, about)| json!({"carrier": name, "about": about})).collect();
-    let rows = CARRIERS.map(|(name, about)| vec![name.to_owned(), about.to_owned()]);
+    let carriers = quantity::carriers();
+    let document: Vec<_> = carriers.iter().map(|(name, about)| json!({"carrier": name, "about": about})).collect();
+    let rows: Vec<_> = carriers.into_iter().map(|(name, about)| vec![name.to_owned(), about.to_owned()]).collect();
     let text = || table(&[("carrier", '<'), ("what it is", '<')], &rows);
     arguments.common.output().result(&json!({"carriers": document}), text)
 }

@@ -242,6 +242,12 @@ impl Place {
     }
 }
 
+/// The built-in carriers that open their halves by [`Carrier`]. `local`, `shm` and `tcp` take what the handshake has at hand: the
+/// process, a memory and the stream itself.
+pub(crate) fn built_in() -> [Arc<dyn Carrier>; 2] {
+    [Arc::new(udp::Udp), Arc::new(mcast::Mcast)]
+}
+
 /// A transport of channels: implement this, in the workspace or outside it, and give it to
 /// [`Settings::carriers`](crate::settings::Settings::carriers). During the handshake the subscriber opens its end first
 /// ([`Carrier::receiver`]), then the publisher ([`Carrier::sender`]), then the subscriber completes its own

@@ -8,15 +8,15 @@ use std::sync::Arc;
 /// A carrier, as users, administrators and the wire name it: by its text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Name {
-    /// Within one process: samples are passed on, not copied.
+    /// Within one process.
     Local,
-    /// On one host: samples lie in shared memory.
+    /// Shared memory.
     Shm,
-    /// A stream per channel.
+    /// A TCP stream per channel.
     Tcp,
-    /// Datagrams per channel.
+    /// UDP datagrams per channel.
     Udp,
-    /// One datagram for all subscribers of a network.
+    /// UDP multicast, one group per publisher.
     Mcast,
     /// One that was added to the node ([`Settings::carriers`](crate::Settings::carriers)).
     Other(Added),
@@ -27,8 +27,11 @@ pub enum Name {
 pub struct Added(Arc<str>);
 
 impl Name {
-    /// The carriers of this build, in the order in which `auto` prefers them.
+    /// The carriers of this build.
     pub const BUILT_IN: [Self; 5] = [Self::Local, Self::Shm, Self::Tcp, Self::Udp, Self::Mcast];
+
+    /// Those that are tried where nobody names one, best first: within a process, on one host, where samples may be lost, else.
+    pub const AUTO: [Self; 4] = [Self::Local, Self::Shm, Self::Udp, Self::Tcp];
 
     /// Names of the carriers of this build, for messages.
     pub(crate) fn listed() -> String {
@@ -38,12 +41,24 @@ impl Name {
     /// Its text.
     pub fn as_str(&self) -> &str {
         match self {
-            Self::Local => "local",
-            Self::Shm => "shm",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Mcast => "mcast",
             Self::Other(Added(text)) => text,
+            built_in => built_in.described().0,
+        }
+    }
+
+    /// Text and use of each built-in carrier, for people.
+    pub fn descriptions() -> impl Iterator<Item = (&'static str, &'static str)> {
+        Self::BUILT_IN.into_iter().map(|name| name.described())
+    }
+
+    fn described(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Local => ("local", "within one process: samples are passed on, not copied"),
+            Self::Shm => ("shm", "on one host: samples lie in shared memory"),
+            Self::Tcp => ("tcp", "anywhere, reliable: a stream per channel"),
+            Self::Udp => ("udp", "anywhere, samples may be lost: datagrams per channel"),
+            Self::Mcast => ("mcast", "one network, samples may be lost: one send for all subscribers"),
+            Self::Other(_) => ("", ""),
         }
     }
 

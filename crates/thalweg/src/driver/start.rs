@@ -96,8 +96,7 @@ impl Control {
             #[cfg(test)]
             panics: false,
         };
-        control.carriers.push(Arc::new(crate::carrier::udp::Udp));
-        control.carriers.push(Arc::new(crate::carrier::mcast::Mcast));
+        control.carriers.extend(carrier::built_in());
         for listener in listeners {
             control.watch(Entry::Tcp(listener), Readiness::IN);
         }

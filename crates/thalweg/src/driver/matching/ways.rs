@@ -119,11 +119,9 @@ fn candidates(
         match (&carrier, &there.socket) {
             (Name::Local, _) if same_process => found.push(by(Route::Process)),
             (Name::Shm, Some(socket)) if same_host => found.push(by(Route::Unix(socket.clone()))),
-            (Name::Tcp, _) => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
-            (Name::Udp | Name::Mcast, _) if !reliable || !auto => {
-                found.extend(addresses.iter().map(|a| by(Route::Tcp(*a))))
-            }
-            _ => {}
+            (Name::Local | Name::Shm | Name::Other(_), _) => {}
+            (network, _) if reliable && auto && network.is_lossy() => {}
+            _ => found.extend(addresses.iter().map(|a| by(Route::Tcp(*a)))),
         }
     }
     found
@@ -140,7 +138,7 @@ fn order(publisher: &PortInfo, subscriber: &PortInfo, only: Option<&Name>) -> Ve
     match (only, own) {
         (Some(only), _) => vec![only.clone()],
         (None, Some(port)) => port.carriers.clone(),
-        (None, None) => vec![Name::Local, Name::Shm, Name::Udp, Name::Tcp],
+        (None, None) => Name::AUTO.to_vec(),
     }
 }
 
