@@ -5,7 +5,7 @@ use super::calls::Calls;
 use super::channels::SubscriberEnd;
 use super::cut_off::CutOff;
 use super::entries::{Entry, Joining};
-use super::host::{Buffer, Buffered, Carried, Guest, Hosted, Hosting, Told};
+use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::interfaces::{Homes, Tied};
 use super::life::Watch;
@@ -22,12 +22,11 @@ use crate::channel::proxy::{Picture, Selection};
 use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::kept::Connection;
 use crate::control::local::shares::Shares;
-use crate::control::{self, Discovery, NodeId, NotKept, PortId, PortInfo};
+use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::port::AnyOutlet;
-use crate::settings::RelayLimits;
 use linux::poll::{Poller, Ready};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -102,21 +101,7 @@ pub(crate) struct Control {
     pub(super) priorities: Priorities,
     /// Channels whose other end is to give signs of life.
     pub(super) watches: Vec<Watch>,
-    /// Streams that this node hosts proxies for.
-    pub(super) hosted: BTreeMap<Hosting, Hosted>,
-    /// Requests for such streams whose source is not here yet.
-    pub(super) guests: Vec<Guest>,
-    /// What this node carries for others at most; `None`: nothing, it is no relay.
-    pub(super) relay: Option<RelayLimits>,
-    pub(super) carried: Carried,
-    /// Pull buffers that ports of others want at this relay.
-    pub(super) buffers: BTreeMap<Buffered, Buffer>,
-    /// What this relay is wanted to keep, and does not.
-    pub(super) not_kept: Vec<NotKept>,
-    /// What owners of this node's ports were told of what relays do not keep.
-    pub(super) told_not_kept: BTreeSet<Told>,
-    /// When hosted streams were looked at.
-    pub(super) looked: Instant,
+    pub(super) relay: Relay,
     pub(super) housekeeping: Housekeeping,
     pub(super) policies: Policies,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
@@ -219,7 +204,7 @@ impl Control {
             .chain(self.next_move())
             .chain(self.next_question())
             .chain(self.calls.next_deadline())
-            .chain(self.next_look())
+            .chain(self.relay.next_deadline())
             .chain(self.policies.next_deadline())
             .chain(self.next_unparking())
             .chain([self.next_socket_look()])

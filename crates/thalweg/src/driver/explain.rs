@@ -52,7 +52,7 @@ impl Control {
     fn events_of(&self, publisher: &str, subscriber: &str) -> Vec<Event> {
         let mut reader = self.state.events.reader();
         let all = std::iter::from_fn(|| reader.wait(Duration::ZERO));
-        let hosted = self.hosted.values().filter(|hosted| hosted.is_of(publisher));
+        let hosted = self.relay.streams.iter().map(|(_, hosted)| hosted).filter(|hosted| hosted.is_of(publisher));
         let proxies: Vec<&str> = hosted.map(|hosted| hosted.proxy_name()).collect();
         let of_proxy = |event: &Event| matches!(event, Event::Undecodable { subscriber, .. } if proxies.contains(&subscriber.as_str()));
         let mut events: Vec<Event> =

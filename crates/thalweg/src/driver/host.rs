@@ -4,34 +4,27 @@
 //! sample keeps its source's identity, numbers and stamps, so that both ends see each other as if nothing were between.
 
 mod buffers;
-mod load;
 mod refusals;
 mod stages;
 mod stream;
 
-pub(super) use buffers::{Buffer, Buffered};
-pub(super) use load::Carried;
-pub(super) use refusals::Told;
-
 use super::control::Control;
 use super::matching::grant::check_greeting;
 use super::offer::answer;
+use super::relay::{self, Action, Hosting, Stream, refused};
+use crate::channel::proxy::Proxy;
 use crate::channel::proxy::scaler::Scaler;
-use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::channel::{Channel, ChannelReport, PortRef};
 use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
-use crate::control::{NodeId, Peer, PortId, PortInfo};
+use crate::control::{Change, NodeId, Peer, PortId, PortInfo};
 use crate::handshake::{Answer, Reason, Refused, Request};
 use crate::port::{AnyInlet, AnyOutlet, Inlet, Outlet, Sink};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use stream::{forwarder, upstream};
-
-/// Which stream: its source, and what becomes of its pictures.
-pub(crate) type Hosting = (PortRef, Option<(Picture, Selection)>);
 
 /// A stream that this node hosts.
 pub(crate) struct Hosted {
@@ -39,34 +32,18 @@ pub(crate) struct Hosted {
     inlet: Arc<Inlet<Untyped>>,
     /// The port of `inlet`.
     port: PortId,
-    /// For whom it was begun.
-    asker: Peer,
-    /// Since when nothing comes from the source.
-    idle_since: Option<Instant>,
 }
 
-/// A request that waits for the source of what it asked for.
-pub(crate) struct Guest {
-    pub(super) request: Request,
-    pub(super) stream: OwnedFd,
-    until: Instant,
-}
+/// A request that waits, and its stream.
+pub(crate) type Waiting = (Request, OwnedFd);
 
-/// How long a request waits for the source: less than its sender waits for an answer.
-const PATIENCE: Duration = Duration::from_millis(400);
-/// Requests that wait at once.
-const MOST_GUESTS: usize = 256;
-/// A stream whose source is gone, or that nobody takes any more, is hosted for so long.
-const IDLE: Duration = Duration::from_millis(500);
-/// How often load and idle streams are looked at.
-const LOOK: Duration = Duration::from_millis(250);
-/// A relay that has not looked for so long was stopped.
-const AWAY: Duration = Duration::from_secs(1);
+/// What this node hosts.
+pub(super) type Relay = relay::Relay<Hosted, Waiting, buffers::Buffer>;
 
 impl Control {
     /// All publishing ends of this node: its own ports', and those of streams that it hosts.
     pub(super) fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
-        let hosted = self.hosted.values().map(|hosted| hosted.outlet.clone() as Arc<dyn AnyOutlet>);
+        let hosted = self.relay.streams.iter().map(|(_, hosted)| hosted.outlet.clone() as Arc<dyn AnyOutlet>);
         self.state.outlets().into_iter().chain(hosted).collect()
     }
 
@@ -77,14 +54,14 @@ impl Control {
             let told = move |report: ChannelReport| ChannelReport { over: Some(name.clone()), ..report };
             hosted.outlet.reports().into_iter().map(told)
         };
-        self.hosted.values().flat_map(over).collect()
+        self.relay.streams.iter().flat_map(|(_, hosted)| over(hosted)).collect()
     }
 
     /// The publishing end of a channel.
     pub(super) fn outlet_of(&self, channel: &Channel) -> Option<Arc<dyn AnyOutlet>> {
         let of = |outlet: &Outlet<Untyped>| outlet.channels().iter().any(|other| other.id == channel.id);
-        let hosted =
-            self.hosted.iter().find(|((source, _), hosted)| *source == channel.publisher && of(&hosted.outlet));
+        let mut hosted = self.relay.streams.iter();
+        let hosted = hosted.find(|((source, _), hosted)| *source == channel.publisher && of(&hosted.outlet));
         if let Some((_, hosted)) = hosted {
             return Some(hosted.outlet.clone());
         }
@@ -101,7 +78,7 @@ impl Control {
     /// Whether a request is for a stream that this node has to host.
     pub(super) fn is_hosted(&self, request: &Request) -> bool {
         let picture = request.proxy.as_ref().is_some_and(|proxy| proxy.picture.is_some());
-        picture || (request.to_node != self.state.id && self.relay.is_some())
+        picture || (request.to_node != self.state.id && self.relay.is_relay())
     }
 
     fn refuse(&self, refused: Refused, stream: &OwnedFd) {
@@ -117,17 +94,20 @@ impl Control {
         let ready = room.and_then(|()| self.ready_to_host(&request, &stream));
         match ready {
             Ok(true) => self.serve_now(request, stream),
-            Ok(false) if self.guests.len() < MOST_GUESTS => {
-                self.guests.push(Guest { request, stream, until: Instant::now() + PATIENCE });
+            Ok(false) => {
+                let waits = self.relay.streams.wait(hosting(&request), (request, stream), Instant::now());
+                if let Err(((_, stream), why)) = waits {
+                    self.refuse(why, &stream);
+                }
             }
-            Ok(false) => self.refuse(refused(format!("fewer than {MOST_GUESTS} requests that wait")), &stream),
             Err(why) => self.refuse(why, &stream),
         }
     }
 
     /// What is hosted for a request that was let in.
     pub(super) fn hosted_for(&self, request: &Request) -> Result<Arc<dyn AnyOutlet>, Refused> {
-        let hosted = self.hosted.get(&hosting(request)).ok_or_else(|| refused("a stream that it hosts".into()))?;
+        let hosted =
+            self.relay.streams.get(&hosting(request)).ok_or_else(|| refused("a stream that it hosts".into()))?;
         let (mut offered, mut asked) = (hosted.outlet.info.clone(), request.subscriber.clone());
         if request.by_name {
             offered.topic.clone_from(&asked.topic);
@@ -144,13 +124,13 @@ impl Control {
     fn ready_to_host(&mut self, request: &Request, stream: &OwnedFd) -> Result<bool, Refused> {
         let key = hosting(request);
         if request.to_node != self.state.id && request.node != self.state.id {
-            self.check_relay()?;
+            self.relay.check_load()?;
         }
-        if !self.hosted.contains_key(&key) {
+        if self.relay.streams.get(&key).is_none() {
             let Some((offered, incarnation)) = self.announced(key.0) else { return Ok(false) };
             self.begin_hosting(key, offered, incarnation, self.whose(request.node, stream))?;
         }
-        Ok(self.hosted.get(&key).is_some_and(Hosted::has_source) && !self.is_dry(key.0))
+        Ok(self.relay.streams.get(&key).is_some_and(Hosted::has_source) && !self.is_dry(key.0))
     }
 
     /// A port, and its node's incarnation, as far as this node heard of it.
@@ -165,7 +145,8 @@ impl Control {
         let scaler = match picture {
             None => None,
             Some((picture, _)) => {
-                self.check_pictures(source, &offered, asker)?;
+                let most = self.state.settings.limits.pictures;
+                self.relay.streams.check_pictures(source, &offered.name, asker, most)?;
                 Some((self.scaler(&offered)?, picture))
             }
         };
@@ -181,7 +162,7 @@ impl Control {
         });
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
-        self.hosted.insert(key, Hosted { outlet, inlet, port: number, asker, idle_since: Some(Instant::now()) });
+        self.relay.streams.begin(key, Hosted { outlet, inlet, port: number }, asker, Instant::now());
         self.matching.connect((offered.name, name), None);
         self.own_port_added(number, info);
         Ok(())
@@ -189,33 +170,15 @@ impl Control {
 
     /// Whether a port takes a hosted stream from its source.
     pub(super) fn is_hosted_port(&self, port: PortId) -> bool {
-        self.hosted.values().any(|hosted| hosted.port == port)
+        self.relay.streams.iter().any(|(_, hosted)| hosted.port == port)
     }
 
     /// The port that takes a hosted stream from its source got a channel that brings what follows sample `after`: so do
     /// those that lead from here.
     pub(super) fn hosted_from(&self, port: PortId, after: u64) {
-        if let Some(hosted) = self.hosted.values().find(|hosted| hosted.port == port) {
+        if let Some((_, hosted)) = self.relay.streams.iter().find(|(_, hosted)| hosted.port == port) {
             hosted.outlet.published.fetch_max(after, Relaxed);
         }
-    }
-
-    /// Whether one more size of a publisher's pictures is made here: each takes a thread, and a processor's time per sample. One
-    /// other host may have half of them made.
-    fn check_pictures(&self, source: PortRef, offered: &PortInfo, asker: Peer) -> Result<(), Refused> {
-        let (name, most) = (&offered.name, self.state.settings.limits.pictures);
-        let all = self.hosted.iter().filter(|((port, _), _)| *port == source);
-        let made: Vec<_> = all.filter_map(|((_, picture), hosted)| Some((picture.as_ref()?.0, hosted.asker))).collect();
-        let its = made.iter().filter(|(_, of)| *of == asker).count();
-        let (full, whom) = match asker {
-            Peer::Host(address) if its >= most.div_ceil(2) as usize => (most.div_ceil(2), format!(" for {address}")),
-            _ if made.len() >= most as usize => (most, String::new()),
-            _ => return Ok(()),
-        };
-        let made = made.iter().map(|(picture, _)| picture.to_string()).collect::<Vec<_>>().join(", ");
-        Err(refused(format!(
-            "at most {full} different pictures of {name}{whom}, and makes {made}: ask for one of these, or start it with --pictures above {most}"
-        )))
     }
 
     fn scaler(&self, offered: &PortInfo) -> Result<Box<dyn Scaler>, Refused> {
@@ -228,68 +191,65 @@ impl Control {
 
     /// A channel of this node opened, or a port was announced: perhaps the source that somebody waits for.
     pub(super) fn look_after_guests(&mut self) {
-        for guest in std::mem::take(&mut self.guests) {
-            let ready = match self.hosted.get(&hosting(&guest.request)) {
+        for guest in self.relay.streams.take_guests() {
+            let (request, stream) = &guest.who;
+            let ready = match self.relay.streams.get(&guest.of) {
                 Some(hosted) => Ok(hosted.has_source()),
-                None => self.ready_to_host(&guest.request, &guest.stream),
+                None => self.ready_to_host(request, stream),
+            };
+            let (request, stream) = match ready {
+                Ok(false) => {
+                    self.relay.streams.wait_on(guest);
+                    continue;
+                }
+                Ok(true) | Err(_) => guest.who,
             };
             match ready {
-                Ok(true) => self.serve_now(guest.request, guest.stream),
-                Ok(false) => self.guests.push(guest),
-                Err(why) => self.refuse(why, &guest.stream),
+                Err(why) => self.refuse(why, &stream),
+                Ok(_) => self.serve_now(request, stream),
             }
         }
     }
 
-    /// When hosted streams are to be looked at.
-    pub(super) fn next_look(&self) -> Option<Instant> {
-        let busy = self.relay.is_some() || !self.hosted.is_empty() || !self.guests.is_empty();
-        busy.then_some(self.looked + LOOK)
-    }
-
     /// Ends what waited too long and what nobody needs, and tells what this relay carries.
     pub(super) fn look_after_hosted(&mut self, now: Instant) {
-        if now < self.looked + LOOK {
-            return;
-        }
-        let away = now.duration_since(std::mem::replace(&mut self.looked, now));
-        if self.relay.is_some() && away > AWAY && !self.hosted.is_empty() {
-            self.begin_anew(away);
-        }
-        let guests = std::mem::take(&mut self.guests).into_iter();
-        let (late, waiting): (Vec<Guest>, Vec<Guest>) = guests.partition(|guest| guest.until <= now);
-        self.guests = waiting;
-        for guest in late {
-            let (node, port) = (guest.request.to_node, guest.request.to_port.0);
-            let why = match self.hosted.contains_key(&hosting(&guest.request)) {
-                true => "a source that it reaches, which this one is not now".to_owned(),
-                false => format!("a publisher that it knows, not port {port} of {node}"),
-            };
-            self.refuse(refused(why), &guest.stream);
-        }
-        self.hosted.values_mut().for_each(|hosted| hosted.note(now));
-        let over = |hosted: &Hosted| hosted.idle_since.is_some_and(|since| now.duration_since(since) > IDLE);
-        let ended: Vec<Hosting> = self.hosted.iter().filter(|(_, h)| over(h)).map(|(key, _)| *key).collect();
-        ended.into_iter().for_each(|key| self.end_hosting(key));
+        let Some(actions) = self.relay.look(now) else { return };
+        self.carry_out_hosting(actions);
         self.look_after_buffers(now);
         self.tell_load(now);
     }
 
-    /// This relay was stopped: who has another way took it, and what came meanwhile was dropped before it came here, so that
-    /// nobody may return to these streams as if nothing were missing.
-    fn begin_anew(&mut self, away: Duration) {
-        self.warn(format!("this relay did nothing for {away:.1?} (stopped?): it takes the streams that it hosts anew"));
-        let all: Vec<Hosting> = self.hosted.keys().copied().collect();
-        all.into_iter().for_each(|key| self.end_hosting(key));
+    fn carry_out_hosting(&mut self, actions: Vec<Action<Waiting>>) {
+        for action in actions {
+            match action {
+                Action::Warn(text) => self.warn(text),
+                Action::Refuse((_, stream), why) => self.refuse(why, &stream),
+                Action::EndStream(key) => self.end_hosting(key),
+                Action::BeginBuffer(key, limits) => self.begin_buffer(key, limits),
+                Action::EndBuffer(key) => self.end_buffer(&key),
+            }
+        }
+    }
+
+    /// Measures what this relay carries, and announces it when it changed.
+    fn tell_load(&mut self, now: Instant) {
+        if !self.relay.is_measured(now) {
+            return;
+        }
+        let keeps = self.kept_for_others().map(|kept| kept.publishers() as u32).sum();
+        let load = self.relay.measure(keeps, &self.state.directory(), now);
+        if load.is_some() {
+            self.announce(Change { relay: load, ..Change::default() });
+        }
     }
 
     fn end_hosting(&mut self, key: Hosting) {
-        let Some(hosted) = self.hosted.get(&key) else { return };
+        let Some(hosted) = self.relay.streams.get(&key) else { return };
         // Each channel ends as one whose publisher closes: its subscriber looks for another way.
         for channel in hosted.outlet.channels() {
             self.end_served(&channel);
         }
-        let Some(hosted) = self.hosted.remove(&key) else { return };
+        let Some(hosted) = self.relay.streams.end(&key) else { return };
         let picture = key.1.map(|(picture, _)| picture);
         self.groups.retain(|(source, _, _, of), _| *source != key.0 || *of != picture);
         hosted.outlet.close();
@@ -303,10 +263,6 @@ impl Control {
 }
 
 impl Hosted {
-    fn has_source(&self) -> bool {
-        self.inlet.channels().lock().is_ok_and(|channels| channels.iter().any(|channel| !channel.is_closed()))
-    }
-
     /// Whether it is a stream of this publisher.
     pub(super) fn is_of(&self, publisher: &str) -> bool {
         self.outlet.info.name == publisher
@@ -316,11 +272,15 @@ impl Hosted {
     pub(super) fn proxy_name(&self) -> &str {
         &self.inlet.info.name
     }
+}
 
-    /// Neither source nor takers: not needed for long.
-    fn note(&mut self, now: Instant) {
-        let needed = self.has_source() && !self.outlet.channels().is_empty();
-        self.idle_since = if needed { None } else { self.idle_since.or(Some(now)) };
+impl Stream for Hosted {
+    fn has_source(&self) -> bool {
+        self.inlet.channels().lock().is_ok_and(|channels| channels.iter().any(|channel| !channel.is_closed()))
+    }
+
+    fn takers(&self) -> usize {
+        self.outlet.channels().len()
     }
 
     fn carried(&self) -> (u64, u64) {
@@ -337,9 +297,4 @@ fn hosting(request: &Request) -> Hosting {
     let source = PortRef { node: request.to_node, port: request.to_port };
     let picture = |proxy: &Proxy| Some((proxy.picture?, Proxy::sent(Some(proxy))));
     (source, request.proxy.as_ref().and_then(picture))
-}
-
-pub(super) fn refused(offered: String) -> Refused {
-    let (policy, requested, remedy) = (Reason::Relay, "a proxy".to_owned(), format!("it takes {offered}"));
-    Refused { policy, offered, requested, remedy, others: Vec::new() }
 }

@@ -43,6 +43,7 @@ mod probe;
 mod proxy;
 mod pull;
 mod reader;
+mod relay;
 mod reliable;
 mod room;
 mod start;

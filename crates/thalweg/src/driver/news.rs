@@ -137,7 +137,7 @@ impl Control {
         self.groups.retain(|(outlet, ..), _| *outlet != me);
         self.give_up_cut_off(|channel, _| channel.publisher == me);
         self.policies.remove(port);
-        self.told_not_kept.retain(|(of, ..)| *of != port);
+        self.relay.refusals.closed(port);
         self.announce(Change { removed: vec![port], ..Change::default() });
         self.refresh_shares();
         self.consider_refused(); // it may have kept samples, and left room

@@ -2,7 +2,7 @@
 
 use super::control::Control;
 use super::entries::Entry;
-use super::matching::room::{self, Elsewhere, Had};
+use super::matching::room::{self, Elsewhere};
 use crate::channel::memory::Account;
 use crate::channel::{Channel, PortRef};
 use crate::control::{NodeId, Peer};
@@ -10,9 +10,6 @@ use crate::handshake::{Refused, Request};
 use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-
-/// How many hosts share the proxies of a relay at least.
-const HOSTS: u32 = 4;
 
 impl Control {
     /// Whether a port has room for one more channel to who asks on this stream.
@@ -30,22 +27,12 @@ impl Control {
 
     /// As [`Control::check_room`], of a relay's proxies for all its sources.
     fn check_room_at_relay(&self, peer: Elsewhere, but: Option<u64>) -> Result<(), Refused> {
-        let Some(limits) = self.relay else { return Ok(()) };
         let its = |channel: &Channel| channel.publisher.node != self.state.id && Some(channel.id) != but;
-        let had = Had::of(peer, self.channels_elsewhere(its).chain(self.guests_elsewhere()));
-        let (host, node) = peer;
-        let limits = [
-            (had.host, limits.proxies.div_ceil(HOSTS).max(limits.per_peer), format!("peers of {host}")),
-            (had.node, limits.per_peer, format!("node {node} of {host}")),
-        ];
-        let full = limits.into_iter().find(|(has, most, _)| has >= most);
-        full.map_or(Ok(()), |(has, most, whom)| {
-            Err(super::host::refused(format!("at most {most} proxies for {whom}, which has {has}")))
-        })
+        self.relay.check_share(peer, self.channels_elsewhere(its).chain(self.guests_elsewhere()))
     }
 
     fn guests_elsewhere(&self) -> impl Iterator<Item = Elsewhere> {
-        self.guests.iter().filter_map(|guest| self.elsewhere(guest.request.node, &guest.stream))
+        self.relay.streams.guests().filter_map(|(request, stream)| self.elsewhere(request.node, stream))
     }
 
     /// The peers of those channels of this node that lead to elsewhere.

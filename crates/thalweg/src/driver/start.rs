@@ -4,6 +4,7 @@ use super::admission::Admission;
 use super::calls::Calls;
 use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
+use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::interfaces::Homes;
 use super::matching::Matching;
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::guard::{or_abort, parsing};
 use crate::settings::Settings;
 use linux::poll::{Poller, Readiness, Waker};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -76,14 +77,7 @@ impl Control {
             priorities: priorities(&state),
             moves: BTreeMap::new(),
             watches: Vec::new(),
-            hosted: BTreeMap::new(),
-            guests: Vec::new(),
-            relay: state.settings.relay,
-            carried: Default::default(),
-            buffers: BTreeMap::new(),
-            not_kept: Vec::new(),
-            told_not_kept: BTreeSet::new(),
-            looked: Instant::now(),
+            relay: Relay::new(state.settings.relay, Instant::now()),
             housekeeping: Housekeeping::new(Instant::now()),
             policies: Default::default(),
             _endpoint: None,

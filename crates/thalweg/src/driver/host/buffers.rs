@@ -7,65 +7,33 @@ use crate::channel::PortRef;
 use crate::codec::{Message, Untyped};
 use crate::control::{Direction, PortId, PortInfo, PullRole};
 use crate::driver::control::Control;
+use crate::driver::relay::{self, Buffered};
 use crate::port::{AnyInlet, Histories, Inlet, Sink};
 use crate::pull::Identity;
 use qos::{Durability, Place, PolicyName, PullBuffer, Qos};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is kept: the topic or pattern, the partitions that are looked at, number, bytes and age in nanoseconds.
-pub(crate) type Buffered = (String, Vec<String>, u32, u64, Option<u128>);
-
 /// A buffer that is kept.
 pub(crate) struct Buffer {
     inlet: Arc<Inlet<Untyped>>,
     port: PortId,
-    /// Since when no port wants it.
-    unwanted_since: Option<Instant>,
 }
 
-/// Buffers at once.
-const MOST_BUFFERS: usize = 64;
 /// The largest message there is.
 const LARGEST: u64 = 1 << 30;
 
 impl Control {
     /// Begins to keep what ports want kept here, and ends what nobody wants.
     pub(super) fn look_after_buffers(&mut self, now: Instant) {
-        let Some(limits) = self.relay else { return };
-        let wanted = self.buffers_wanted();
-        for (key, buffer) in &mut self.buffers {
-            let since = buffer.unwanted_since.unwrap_or(now);
-            buffer.unwanted_since = (!wanted.iter().any(|(other, _)| other == key)).then_some(since);
+        if self.relay.is_relay() {
+            let wanted = relay::wanted(&self.state.document(), &self.state.directory());
+            let actions = self.relay.look_at_buffers(wanted, now);
+            self.carry_out_hosting(actions);
         }
-        for (key, limits) in wanted {
-            match self.buffers.len() {
-                _ if self.buffers.contains_key(&key) => {}
-                MOST_BUFFERS.. => self.keep_not(&key.0, None, format!("it has {MOST_BUFFERS} buffers, the most")),
-                _ => self.begin_buffer(key, limits),
-            }
-        }
-        let over = |since| now.duration_since(since) > limits.unwanted;
-        let over = |buffer: &Buffer| buffer.unwanted_since.is_some_and(over);
-        let ended: Vec<Buffered> = self.buffers.iter().filter(|(_, b)| over(b)).map(|(key, _)| key.clone()).collect();
-        ended.iter().for_each(|key| self.end_buffer(key));
     }
 
-    fn buffers_wanted(&self) -> Vec<(Buffered, PullBuffer)> {
-        let here = self.state.document();
-        let directory = self.state.directory();
-        let ports = directory.nodes().flat_map(|node| node.ports.values());
-        let wanted = ports.filter_map(|port| {
-            let limits = port.qos.pull.clone()?;
-            let here = limits.place.relays().any(|name| here.is_relay(name));
-            let age = limits.age.map(|age| age.as_nanos());
-            let key = (port.topic.clone(), port.qos.partition.clone(), limits.samples, limits.bytes, age);
-            here.then_some((key, limits))
-        });
-        wanted.collect()
-    }
-
-    fn begin_buffer(&mut self, key: Buffered, limits: PullBuffer) {
+    pub(super) fn begin_buffer(&mut self, key: Buffered, limits: PullBuffer) {
         let number = self.state.next_port();
         let name = format!("/{}/keeps{}", self.state.settings.name, number.0);
         if let Err(why) = self.state.reserve_name(&name) {
@@ -76,13 +44,13 @@ impl Control {
         let inlet = Arc::new(Inlet::new(info.clone(), Sink::callback(|_| {}), false, false, events, &memory));
         self.state.add_inlet(number, inlet.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
-        self.keeps_now(&key.0, None);
-        self.buffers.insert(key, Buffer { inlet, port: number, unwanted_since: None });
+        self.relay.refusals.keeps_now(&key.0, None);
+        self.relay.buffers.begin(key, Buffer { inlet, port: number });
         self.own_port_added(number, info);
     }
 
-    fn end_buffer(&mut self, key: &Buffered) {
-        let Some(buffer) = self.buffers.remove(key) else { return };
+    pub(super) fn end_buffer(&mut self, key: &Buffered) {
+        let Some(buffer) = self.relay.buffers.end(key) else { return };
         buffer.inlet.close();
         crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: buffer.port });
         self.state.remove_inlet(buffer.port, || ());
@@ -101,23 +69,12 @@ impl Control {
     /// # Errors
     /// How much is kept, and how much may be; nothing is given up in vain.
     pub(in crate::driver) fn make_room_for(&self, histories: &Histories, publisher: Identity) -> Result<(), String> {
-        let Some(limits) = self.relay.filter(|_| !histories.knows(publisher)) else { return Ok(()) };
+        let Some(most) = self.relay.kept_bytes().filter(|_| !histories.knows(publisher)) else { return Ok(()) };
         let of = |kept: Arc<Histories>| kept.most_bytes().saturating_mul(kept.publishers() as u64);
         let kept = self.kept_for_others().map(of).fold(0, u64::saturating_add);
-        let (more, most) = (histories.most_bytes(), limits.kept_bytes);
-        let lacking = kept.saturating_add(more).saturating_sub(most);
-        let gone = if lacking > 0 { self.kept_of_the_gone() } else { Vec::new() };
-        let (mut found, mut given_up) = (0_u64, Vec::new());
-        for (kept, gone) in gone {
-            if found >= lacking {
-                break;
-            }
-            found = found.saturating_add(kept.most_bytes());
-            given_up.push((kept, gone));
-        }
-        if found < lacking {
-            return Err(format!("{kept} bytes are kept, {more} more are asked for, and it keeps at most {most}"));
-        }
+        let gone = std::iter::once_with(|| self.kept_of_the_gone()).flatten();
+        let gone = gone.map(|(kept, gone)| (kept.most_bytes(), (kept, gone)));
+        let given_up = relay::make_room((kept, histories.most_bytes(), most), gone)?;
         given_up.iter().for_each(|(kept, gone)| kept.forget(*gone));
         Ok(())
     }

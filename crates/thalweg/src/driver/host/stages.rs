@@ -7,7 +7,7 @@ use crate::trace::stages::{End, Stage, StagesReport};
 impl Control {
     /// Stage `publish` is the way from the source to here, which is known only where both read one clock.
     pub(in crate::driver) fn stages_of_hosted(&self, topic: &str) -> Vec<StagesReport> {
-        let channels = self.hosted.values().flat_map(|hosted| hosted.outlet.channels());
+        let channels = self.relay.streams.iter().flat_map(|(_, hosted)| hosted.outlet.channels());
         let mut reports = Vec::new();
         for channel in channels.filter(|channel| channel.topic == topic) {
             let Some(mut report) = channel.stages_report(End::Relay) else { continue };
