@@ -1,5 +1,5 @@
-//! Strangers beside a legitimate pair: an attack for each finding of the review of security, bounded in time and count. Asserted are
-//! counts; times are the matter of `thalweg lab run hostile`.
+//! Strangers beside a legitimate pair: an attack for each finding of the review of security, bounded in time and
+//! count. Counts are asserted; times are measured by `thalweg lab run hostile`.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use thalweg_lab::experiments::hostile::{ATTACKS, record, zenoh};
 use thalweg_lab::part::Place;
 use thalweg_lab::{Lab, Options, Program, Stop};
 
-/// What a stranger may take, in KiB.
+/// Largest memory cost of a stranger, in KiB.
 const MEMORY: u64 = 64 << 10;
 /// Samples that are published meanwhile, at 1 kHz.
 const SAMPLES: u64 = 1000;
-/// Nothing that works takes this long.
+/// Longest duration of anything that works.
 const LONG: Duration = Duration::from_secs(20);
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -22,12 +22,12 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Attacks, and checks that nobody was harmed; what the stranger tells.
+/// Attacks, and checks that nobody was harmed; returns the stranger's report.
 fn attack(name: &str) -> Tried {
     attack_for(name, SAMPLES).tried
 }
 
-/// The same, for so many milliseconds.
+/// Attacks for so many milliseconds.
 fn attack_for(name: &str, ms: u64) -> Phase {
     let _alone = alone();
     let lab = lab();
@@ -77,7 +77,7 @@ fn nothing_lost(name: &str, house: &House, phase: &Phase) {
     }
 }
 
-/// How often an answer came that begins like this.
+/// Number of answers that begin with this text.
 fn answers(tried: &Tried, beginning: &str) -> u64 {
     tried.answers.iter().filter(|(text, _)| text.starts_with(beginning)).map(|(_, count)| count).sum()
 }
@@ -171,7 +171,7 @@ fn finding_8_nobody_takes_the_place_of_a_living_node() {
     assert_eq!(answers(&tried, "was asked in another's place"), 0, "{tried:?}");
 }
 
-/// Found by this search: a request in the name of a living subscriber ended its channel.
+/// Regression: a request in the name of a living subscriber ended its channel.
 #[test]
 fn nobody_asks_in_the_name_of_another() {
     attack("lies-node-in-its-place");
@@ -199,12 +199,12 @@ fn finding_10_descriptors_that_are_no_memory_are_refused() {
     attack("lies-publisher-shm");
 }
 
-/// Found by a reader: connections that said nothing, and then whole sessions, kept newcomers of other hosts out.
+/// Regression: silent connections, and later whole sessions, kept newcomers of other hosts out.
 #[test]
 fn a_stranger_at_the_zenoh_port_keeps_no_newcomer_out() {
     let _alone = alone();
     for name in ["zenoh-silent", "zenoh-handshakes", "zenoh-changed"] {
-        // A message that a router may send and a peer may not meets one in Zenoh, and ends the process.
+        // A message that a router may send and a peer may not reaches an assertion in Zenoh, and ends the process.
         if name == "zenoh-changed" && cfg!(debug_assertions) {
             println!("skipped: {name}: because Zenoh has its debug assertions in this build; use --release");
             continue;

@@ -1,4 +1,4 @@
-//! Loads offer what they say, and the sink counts it.
+//! Loads offer their stated rate, and the sink counts it.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ struct World {
     lab: Lab,
 }
 
-/// Two hosts, or why there are none here.
+/// Two hosts, or the reason why there are none here.
 fn world(test: &str) -> Option<World> {
     let program = Program::this(&["the_part", "--exact", "--ignored", "--nocapture", "--test-threads=1"]).unwrap();
     let lab = Lab::open(Options::default(), Stop::default(), program, |_| {}).unwrap();
@@ -51,9 +51,9 @@ fn the_reported_load_left_the_host_and_arrived() {
         let offered = world.generator.stop(&world.lab).unwrap();
         let sent = left(world.topology.host(1)) - before;
         assert!(offered.packets > 0 && offered.mbit() > 0.0, "{load:?}: {offered:?}");
-        // The kernel says which multicast groups it is in, when it likes.
+        // The kernel announces its multicast groups at any time.
         assert!((0..8).contains(&(sent - offered.packets)), "{load:?}: {sent} left, {offered:?}");
-        // The last ones may still wait to be counted.
+        // The last packets may still wait to be counted.
         let arrived = || world.sink.count(&world.lab).map(|now| now.datagrams - seen.datagrams);
         let all = std::iter::repeat_with(arrived).take(1000).find(|n| matches!(n, Ok(n) if *n == offered.packets));
         assert!(all.is_some(), "{load:?}: of {} packets not all were counted", offered.packets);

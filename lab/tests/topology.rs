@@ -1,4 +1,4 @@
-//! Topologies and parts for real: made, entered, used, and gone afterwards, however the run ended.
+//! Real topologies and parts: made, entered, used, and removed after any end of the run.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::Class;
@@ -17,7 +17,7 @@ use thalweg_lab::{iproute::ip, lab};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Makes a topology, says so, and waits to be killed.
+/// Makes a topology, prints a line, and waits to be killed.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn the_victim() {
@@ -32,7 +32,7 @@ fn open() -> Lab {
     Lab::open(Options::default(), Stop::default(), program, |_| {}).unwrap()
 }
 
-/// Whether namespaces can be made here; says why not.
+/// `true` if namespaces can be made here; prints the reason if not.
 fn can(test: &str) -> bool {
     let lab = open();
     match Topology::link(&lab) {
@@ -87,7 +87,7 @@ fn marks_survive_two_routers_in_a_row() {
     let lab = open();
     let topology = Topology::routers(&lab).unwrap();
     assert!(reaches(&topology, 1, 2) && reaches(&topology, 2, 1));
-    // The queue where they leave the second router puts them by their code points.
+    // The queue at the second router's exit sorts them by code point.
     let (router, device) = (topology.beside(2).unwrap(), Topology::leads_to(2));
     Wire { rate: 100_000_000, limit: 100, queue: Queue::Classes }.install(router, &device).unwrap();
     let sent = |class: Class| 10 + 5 * class as u32;

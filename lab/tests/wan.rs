@@ -1,4 +1,4 @@
-//! The wide-area link between two namespaces: what it was asked for is what happens, and nothing is left.
+//! The wide-area link between two namespaces: it has the requested properties, and leaves nothing behind.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -13,7 +13,7 @@ struct World {
     _lab: Lab,
 }
 
-/// Two hosts, or why there are none here.
+/// Two hosts, or the reason why there are none here.
 fn world(test: &str, there: Behaviour, back: Behaviour) -> Option<World> {
     let options = Options { seed: 7, ..Options::default() };
     let lab = Lab::open(options, Stop::default(), Program::this(&[]).unwrap(), |_| {}).unwrap();
@@ -41,7 +41,7 @@ fn a_delay_is_kept_in_both_directions() {
     let address = listener.local_addr().unwrap();
     let began = Instant::now();
     let connected = world.hosts.host(1).within(|| TcpStream::connect(address).unwrap()).unwrap();
-    // There and back once, at least; how much later is the machine's business.
+    // At least one way there and back; the rest depends on the machine.
     assert!(began.elapsed() >= DELAY * 2, "{:?}", began.elapsed());
     drop(connected);
     let reports = world.finish();

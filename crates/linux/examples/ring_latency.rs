@@ -47,7 +47,7 @@ fn bare_pair() -> &'static [Bare; 2] {
     }
 }
 
-/// One direction of ours.
+/// One direction of our ring.
 struct Out {
     arena: Arena,
     ring: RingWriter,

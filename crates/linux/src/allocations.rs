@@ -20,12 +20,13 @@ thread_local! {
 /// The system's allocator, counting per thread; when memory runs out the counts are wrong. Make it the `#[global_allocator]` of a test program.
 pub struct Counting;
 
-/// How often the calling thread has allocated or grown memory. Always 0 unless [`Counting`] is the global allocator.
+/// Number of times that the calling thread has allocated or grown memory. Always 0 unless [`Counting`] is the global
+/// allocator.
 pub fn count() -> u64 {
     COUNT.with(Cell::get)
 }
 
-/// Pieces of memory, and their bytes, that the calling thread has allocated beyond those that it has freed.
+/// Number of pieces of memory, and of bytes, that the calling thread has allocated and not freed.
 pub fn held() -> (i64, i64) {
     HELD.with(Cell::get)
 }

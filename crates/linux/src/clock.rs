@@ -1,4 +1,4 @@
-//! The monotonic clock, and which clock it is.
+//! The monotonic clock, and its identity.
 
 use std::{fs, io};
 
@@ -24,13 +24,13 @@ pub fn process_cpu_ns() -> u64 {
 /// Process numbers are not above this (`PID_MAX_LIMIT`).
 const MOST_PROCESSES: u32 = 1 << 22;
 
-/// Processor time of another process so far, that of threads which have ended included, in nanoseconds.
+/// Processor time of another process so far, in nanoseconds, including threads that have ended.
 ///
 /// # Errors
 /// There is no process of this number.
 #[allow(unsafe_code)]
 pub fn cpu_ns_of(process: u32) -> io::Result<u64> {
-    // The C library shifts what is larger, or 0, into the number of another clock: this process's own.
+    // The C library shifts a larger number, or 0, into the number of another clock: this process's own.
     if process == 0 || process > MOST_PROCESSES {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
@@ -53,7 +53,8 @@ pub fn clock_id() -> String {
     format!("{}/{}", boot_id(), namespace("time"))
 }
 
-/// Host identity: the boot id and the network namespace, never the name (two lab "hosts" share a kernel and a name).
+/// Host identity: the boot id and the network namespace, never the name (two hosts of the lab share a kernel and a
+/// name).
 pub fn host_id() -> String {
     format!("{}/{}", boot_id(), namespace("net"))
 }

@@ -1,5 +1,5 @@
-//! Packet filters of sockets (socket(7), `SO_ATTACH_FILTER`): what a socket is not to get is dropped where it arrives, in the time of
-//! who sends it or of its network card, and wakes nobody.
+//! Packet filters of sockets (socket(7), `SO_ATTACH_FILTER`): unwanted packets are dropped on arrival, in the time of
+//! the sender or of the network card, and wake no thread.
 
 use socket2::{SockFilter, SockRef};
 use std::io;
@@ -9,10 +9,10 @@ use std::os::fd::AsFd;
 /// Most hosts that [`not_from`] takes: a jump of the program is at most 255 instructions long.
 pub const MOST_HOSTS: usize = 64;
 
-/// The UDP socket gets what comes from this address alone; with a port other than 0 from that port alone.
+/// Restricts the UDP socket to packets from this address, and from this port unless it is 0.
 ///
 /// # Errors
-/// What setsockopt(2) says.
+/// The error of setsockopt(2).
 pub fn only_from(socket: impl AsFd, sender: SocketAddr) -> io::Result<()> {
     let mut program = Vec::with_capacity(12);
     for (offset, word) in words_of_source(sender.ip()) {
@@ -25,11 +25,11 @@ pub fn only_from(socket: impl AsFd, sender: SocketAddr) -> io::Result<()> {
     SockRef::from(&socket).attach_filter(&program)
 }
 
-/// The listening TCP socket answers nobody at these hosts, of IPv6 at their networks of 64 bits; those beyond [`MOST_HOSTS`] it does.
-/// What it accepted before goes on, and what it accepts from now on inherits the filter ([`nothing`] takes it away).
+/// Makes the listening TCP socket ignore these hosts, with IPv6 their networks of 64 bits; it answers those beyond
+/// [`MOST_HOSTS`]. Accepted connections continue, and later ones inherit the filter ([`nothing`] removes it).
 ///
 /// # Errors
-/// What setsockopt(2) says.
+/// The error of setsockopt(2).
 pub fn not_from(listener: impl AsFd, hosts: &[IpAddr]) -> io::Result<()> {
     if hosts.is_empty() {
         return nothing(listener);
@@ -57,10 +57,10 @@ pub fn not_from(listener: impl AsFd, hosts: &[IpAddr]) -> io::Result<()> {
     SockRef::from(&listener).attach_filter(&program)
 }
 
-/// Takes the socket's filter away, if it has one.
+/// Removes the socket's filter, if it has one.
 ///
 /// # Errors
-/// What setsockopt(2) says.
+/// The error of setsockopt(2).
 pub fn nothing(socket: impl AsFd) -> io::Result<()> {
     match SockRef::from(&socket).detach_filter() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -68,7 +68,7 @@ pub fn nothing(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Where the network header begins (`SKF_NET_OFF`); offset 0 is that of the transport.
+/// Start of the network header (`SKF_NET_OFF`); offset 0 is that of the transport.
 const NETWORK: u32 = libc::SKF_NET_OFF.cast_unsigned();
 /// The source in a header of IPv4 and of IPv6.
 const V4_SOURCE: u32 = 12;
@@ -88,7 +88,7 @@ const fn load(at: u32) -> SockFilter {
     SockFilter::new((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0, at)
 }
 
-/// Skips so many instructions if the value is this one, else so many.
+/// Skips `then` instructions if the value is this one, else `otherwise`.
 const fn if_equal(value: u32, then: u8, otherwise: u8) -> SockFilter {
     SockFilter::new((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, then, otherwise, value)
 }

@@ -1,4 +1,4 @@
-//! Waiting on a 32-bit word and waking those who wait (futex(2)).
+//! Waiting on a 32-bit word, and waking the waiters (futex(2)).
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Timespec};
@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Whether the word is seen by one process or lies in memory shared by several.
+/// Sharing of the word: within one process, or in memory shared by several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One process: the kernel needs no look-up of the memory object.

@@ -1,21 +1,21 @@
-//! What Thalweg asks of the Linux kernel, and the only Rust crate of the product with unsafe code.
+//! Access to the Linux kernel, and the only Rust crate of the product with unsafe code.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`allocations`] | counting allocations, for tests |
 //! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |
-//! | [`filter`] | from whom a socket gets anything, decided by the kernel |
+//! | [`filter`] | packet filters: the permitted senders of a socket |
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
 //! | [`lock`] | a mutex whose waiters lend their priority to the holder |
 //! | [`marks`] | DSCP, traffic class and priority of a socket's packets |
 //! | [`memory`] | sealed shared memory, the slot arena and the descriptor rings of the `shm` carrier |
 //! | [`namespace`] | network namespaces |
-//! | [`net`] | network interfaces, their addresses, and whose a connection within the host is |
+//! | [`net`] | network interfaces, their addresses, and the user of a connection within the host |
 //! | `netlink` | requests to the kernel, their answers and attributes (netlink(7)) |
-//! | [`owned`] | files that others may have put there: read and written only if they are whose they should be |
+//! | [`owned`] | files in shared directories: read and written only if they belong to the right user |
 //! | [`poll`] | epoll and eventfd |
 //! | [`probe`] | facts of this host that decide whether real-time promises can be kept |
-//! | [`queueing`] | what queues on a network device, what that makes of a mark, and queues of our own |
+//! | [`queueing`] | queues of a network device, their treatment of a mark, and queues of our own |
 //! | [`raw`] | a bare shared mapping, for the programs that measure the limit |
 //! | [`sched`] | scheduling, processors and memory locking of threads and processes, by id |
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |

@@ -1,4 +1,4 @@
-//! A mutex with priority inheritance: who waits lends its priority to who holds (futex(2), FUTEX_LOCK_PI).
+//! A mutex with priority inheritance: a waiter lends its priority to the holder (futex(2), FUTEX_LOCK_PI).
 //!
 //! The data path uses no other lock. An uncontended lock and unlock is one atomic exchange each, no system call.
 
@@ -9,7 +9,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 thread_local! {
-    /// This thread's id, as the kernel knows it; 0: not asked for yet, or the process was forked since.
+    /// This thread's id in the kernel; 0: not asked for yet, or the process was forked since.
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -41,7 +41,7 @@ fn ask_for_this_thread() -> u32 {
 
 static WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// How often a thread of this process had to wait for a [`PiMutex`] so far. Tests count it: the steady state must not.
+/// Number of waits for a [`PiMutex`] in this process so far. Tests count it: the steady state must have none.
 pub fn waits() -> u64 {
     WAITS.load(Ordering::Relaxed)
 }
@@ -77,7 +77,7 @@ impl<T: ?Sized> PiMutex<T> {
     /// Waits until the lock is free and takes it.
     ///
     /// # Panics
-    /// When this thread holds the lock already, and on a kernel without priority-inheriting futexes: our own bugs.
+    /// If this thread holds the lock already, and on a kernel without priority-inheriting futexes: our own bugs.
     #[inline]
     pub fn lock(&self) -> PiGuard<'_, T> {
         let me = this_thread();
@@ -141,7 +141,7 @@ impl<T: ?Sized> Drop for PiGuard<'_, T> {
     fn drop(&mut self) {
         let me = this_thread();
         if self.lock.owner.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Somebody waits (FUTEX_WAITERS is set): the kernel hands the lock to the waiter of highest priority.
+            // A thread waits (FUTEX_WAITERS is set): the kernel hands the lock to the waiter of highest priority.
             let _ = futex::unlock_pi(&self.lock.owner, Flags::PRIVATE);
         }
     }

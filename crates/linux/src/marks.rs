@@ -1,9 +1,10 @@
 //! The marks of a socket's packets: TOS octet (IPv4) or traffic class (IPv6), and the socket's priority, which chooses
 //! the band of a queue on this host.
 //!
-//! Setting the octet changes the priority on IPv4 ([`qos::priority::kernel_priority`]) and leaves it alone on IPv6; so the
-//! priority is always set after it, on both. What a mark does is up to the queues it meets. The two lowest bits of the octet are ECN's: on TCP the kernel keeps its own, whatever is asked for (`tcp(7)`
-//! negotiates them), so that what is read back may differ in them from what was set.
+//! Setting the octet changes the priority on IPv4 ([`qos::priority::kernel_priority`]) and not on IPv6, so the
+//! priority is always set after it, on both. The effect of a mark depends on the queues on the way. The two lowest
+//! bits of the octet are ECN's: on TCP the kernel keeps its own (`tcp(7)` negotiates them), so the octet that is read
+//! back may differ in them.
 
 use crate::socket::{option, set_option};
 use qos::priority::Mark;
@@ -26,17 +27,17 @@ pub struct Marks {
 /// Marks all further packets of the socket, retransmitted ones too.
 ///
 /// # Errors
-/// PermissionDenied for a priority above 6 without CAP_NET_ADMIN; else what setsockopt(2) says, such as ENOPROTOOPT for a
-/// socket without IP. The marks are then as they were.
+/// PermissionDenied for a priority above 6 without CAP_NET_ADMIN; else the error of setsockopt(2), such as
+/// ENOPROTOOPT for a socket without IP. The marks are then unchanged.
 pub fn set(socket: BorrowedFd<'_>, mark: &Mark, socket_priority: u32) -> io::Result<()> {
     let before = read(socket)?;
     mark_all(socket, mark.tos(), socket_priority).inspect_err(|_| drop(put_back(socket, &before)))
 }
 
-/// Makes a socket's marks what they were when they were read.
+/// Restores a socket's marks as they were read.
 ///
 /// # Errors
-/// What setsockopt(2) says; a priority above 6 needs CAP_NET_ADMIN again.
+/// The error of setsockopt(2); a priority above 6 needs CAP_NET_ADMIN again.
 pub fn put_back(socket: BorrowedFd<'_>, marks: &Marks) -> io::Result<()> {
     mark_all(socket, marks.tos, marks.priority)
 }
@@ -44,7 +45,7 @@ pub fn put_back(socket: BorrowedFd<'_>, marks: &Marks) -> io::Result<()> {
 /// The marks that the socket has now.
 ///
 /// # Errors
-/// What getsockopt(2) says; Unsupported for a socket that is not of the Internet.
+/// The error of getsockopt(2); Unsupported for a socket that is not of the Internet.
 pub fn read(socket: BorrowedFd<'_>) -> io::Result<Marks> {
     let v6 = is_v6(socket)?;
     let tos = if v6 { sockopt::ipv6_tclass(socket)? as u8 } else { sockopt::ip_tos(socket)? };
@@ -63,7 +64,7 @@ fn mark_all(socket: BorrowedFd<'_>, tos: u8, priority: u32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, &priority.to_ne_bytes())
 }
 
-/// Whether IPv6 packets leave the socket.
+/// `true` if IPv6 packets leave the socket.
 fn is_v6(socket: BorrowedFd<'_>) -> io::Result<bool> {
     match family(socket)? {
         AddressFamily::INET => Ok(false),
@@ -93,7 +94,7 @@ mod tests {
         Mark::Dscp(Dscp::new(value).unwrap())
     }
 
-    /// Checklist §1.1.4 against this very kernel: what IP_TOS alone makes of the priority, and so of the band.
+    /// The table of docs/queueing.md against this kernel: the priority, and so the band, that IP_TOS alone gives.
     #[test]
     fn the_kernel_derives_the_table_from_ip_tos() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -6,15 +6,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
-/// A network namespace that stays as long as this value.
+/// A network namespace, which exists as long as this value.
 #[derive(Debug)]
 pub struct Namespace {
     file: File,
 }
 
-/// Where `ip netns` keeps the names.
+/// Folder in which `ip netns` keeps the names.
 pub const FOLDER: &str = "/run/netns";
-/// Where a thread finds its own.
+/// Path of a thread's own namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 
 impl Namespace {
@@ -29,12 +29,12 @@ impl Namespace {
     /// The one that `ip netns add NAME` made.
     ///
     /// # Errors
-    /// When there is none, or it may not be opened.
+    /// There is none, or it may not be opened.
     pub fn named(name: &str) -> io::Result<Self> {
         Ok(Self { file: File::open(Path::new(FOLDER).join(name))? })
     }
 
-    /// A new one without a name, in which only `lo` is, down. It goes when nothing refers to it any more.
+    /// A new namespace without a name, which contains only `lo`, down. It is removed when nothing refers to it.
     ///
     /// # Errors
     /// PermissionDenied without CAP_SYS_ADMIN.
@@ -46,7 +46,7 @@ impl Namespace {
         made.join().unwrap_or_else(|_| Err(io::Error::other("the thread that made the namespace panicked")))
     }
 
-    /// Runs `body` in it, on a thread of its own; programs that it starts are in it, too.
+    /// Runs `body` in the namespace, on a thread of its own; programs that it starts are in it, too.
     ///
     /// # Errors
     /// PermissionDenied without CAP_SYS_ADMIN.
@@ -58,8 +58,8 @@ impl Namespace {
         std::thread::scope(|scope| scope.spawn(inside).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
 
-    /// Moves the calling thread into it. Threads that it starts from then on are there, too, others stay where they are: a
-    /// process enters before it starts any.
+    /// Moves the calling thread into the namespace. Threads that it starts later are there, too, existing ones are
+    /// not: a process enters before it starts any.
     ///
     /// # Errors
     /// PermissionDenied without CAP_SYS_ADMIN.
@@ -67,13 +67,13 @@ impl Namespace {
         Ok(move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// A path by which programs started by this process find it (`ip link set DEV netns PATH`).
+    /// A path by which programs started by this process can find it (`ip link set DEV netns PATH`).
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
     }
 }
 
-/// Which network namespace the calling thread is in: a number, unique while the namespace exists.
+/// Identity of the calling thread's network namespace: a number, unique while the namespace exists.
 ///
 /// # Errors
 /// Without /proc.

@@ -1,5 +1,5 @@
-//! Network interfaces and their addresses (getifaddrs(3)), word of their changes (rtnetlink(7)), and whose a connection within the
-//! host is (sock_diag(7)).
+//! Network interfaces and their addresses (getifaddrs(3)), their changes (rtnetlink(7)), and the users of connections
+//! within the host (sock_diag(7)).
 
 mod own_tcp;
 mod tcp_user;
@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct InterfaceAddress {
     /// The interface's name, such as `eth0`.
     pub name: String,
-    /// Its index, as socket options want it.
+    /// Its index, for socket options.
     pub index: u32,
     /// The address.
     pub address: IpAddr,
@@ -34,7 +34,7 @@ pub struct InterfaceAddress {
 /// All addresses of this network namespace.
 ///
 /// # Errors
-/// What getifaddrs(3) says.
+/// The error of getifaddrs(3).
 #[allow(unsafe_code)]
 pub fn interfaces() -> io::Result<Vec<InterfaceAddress>> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
@@ -86,16 +86,17 @@ fn read(entry: &libc::ifaddrs) -> Option<InterfaceAddress> {
     })
 }
 
-/// Becomes readable when an interface or an address of this network namespace came, changed or went. Wants no right.
+/// Becomes readable when an interface or an address of this network namespace appears, changes or disappears. Needs
+/// no permission.
 #[derive(Debug)]
 pub struct Changes {
     socket: OwnedFd,
 }
 
-/// What [`Changes::take`] found.
+/// The result of [`Changes::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Something did.
+    /// `true` if there was any change.
     pub any: bool,
     /// Indices of interfaces that were deleted: another one may have got the same index since.
     pub deleted: Vec<u32>,
@@ -105,14 +106,14 @@ pub struct Changed {
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 /// `RTM_DELLINK`
 const LINK_DELETED: u16 = 17;
-/// Datagrams that one [`Changes::take`] reads: a host that changes without end holds up nobody.
+/// Datagrams that one [`Changes::take`] reads: endless changes of a host hold up no thread.
 const MOST_TAKEN: usize = 64;
 
 impl Changes {
-    /// From now on changes are told.
+    /// Starts to watch for changes.
     ///
     /// # Errors
-    /// What socket(2) and bind(2) say.
+    /// The error of socket(2) and bind(2).
     pub fn new() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -120,8 +121,8 @@ impl Changes {
         Ok(Self { socket })
     }
 
-    /// What changed since the last time. Never waits. Who did not look for so long that the kernel dropped some of it learns
-    /// of a change without details.
+    /// The changes since the last call. Never waits. After a long pause the kernel may have dropped details; the
+    /// change itself is reported all the same.
     pub fn take(&self) -> Changed {
         let (mut found, mut buffer) = (Changed::default(), vec![0; 32 << 10]);
         for _ in 0..MOST_TAKEN {

@@ -1,7 +1,7 @@
-//! Netlink (netlink(7)) as traffic control, routes and sockets need it: one request, its answers, nothing asynchronous.
+//! Netlink (netlink(7)) for traffic control, routes and sockets: one request, its answers, nothing asynchronous.
 //!
-//! An own forty lines of attributes rather than crates: those type five disciplines, none of them ours, and what was read
-//! must be given back byte by byte.
+//! Forty lines of attributes of our own rather than crates: those type five disciplines, none of them ours, and
+//! messages must be replayed byte by byte.
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -9,15 +9,15 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// The request wants an acknowledgement or an answer (`NLM_F_REQUEST`).
+/// The message is a request (`NLM_F_REQUEST`).
 pub const REQUEST: u16 = 1;
 /// `NLM_F_ACK`
 pub const ACK: u16 = 4;
 /// All objects, not one (`NLM_F_DUMP`).
 pub const DUMP: u16 = 0x300;
-/// `NLM_F_CREATE | NLM_F_EXCL`: fails where the object is there.
+/// `NLM_F_CREATE | NLM_F_EXCL`: fails if the object exists.
 pub const CREATE: u16 = 0x600;
-/// `NLM_F_CREATE | NLM_F_REPLACE`: takes the place of what is there.
+/// `NLM_F_CREATE | NLM_F_REPLACE`: replaces an existing object.
 pub const REPLACE: u16 = 0x500;
 
 const DONE: u16 = 3;
@@ -31,16 +31,16 @@ const EXTENDED: u16 = 0x200;
 pub struct Message {
     /// Its type, such as `RTM_NEWQDISC`.
     pub kind: u16,
-    /// What follows the header.
+    /// The body behind the header.
     pub body: Vec<u8>,
 }
 
-/// What the kernel answered instead of doing it.
+/// A refusal by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The error number, positive.
     pub errno: i32,
-    /// The kernel's own words, where it has some (`NLMSGERR_ATTR_MSG`).
+    /// The kernel's own words, if it sent any (`NLMSGERR_ATTR_MSG`).
     pub words: String,
 }
 
@@ -51,12 +51,12 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// What one datagram of answers says.
+/// Contents of one datagram of answers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Objects.
     pub messages: Vec<Message>,
-    /// The request is answered: by its end, or by a refusal.
+    /// The end of the answers, or a refusal.
     pub end: Option<Result<(), Refusal>>,
     /// The objects changed while they were listed.
     pub interrupted: bool,
@@ -101,24 +101,24 @@ pub struct Socket {
     sequence: u32,
 }
 
-/// The kernel answers at once; who waits longer waits for nothing.
+/// Time-out: the kernel answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Listings that change while they are read are begun again so often.
+/// Number of attempts at a listing that changes while it is read.
 const ATTEMPTS: usize = 5;
 
 impl Socket {
     /// Opens one for interfaces, routes and queues (`NETLINK_ROUTE`) in the calling thread's network namespace.
     ///
     /// # Errors
-    /// What socket(2) says.
+    /// The error of socket(2).
     pub fn open() -> io::Result<Self> {
         Self::of(None) // the route family's protocol is number 0
     }
 
-    /// The same for what the kernel knows of sockets (sock_diag(7)).
+    /// Opens one for the kernel's information about sockets (sock_diag(7)).
     ///
     /// # Errors
-    /// What socket(2) says: EPROTONOSUPPORT where the kernel was built without.
+    /// The error of socket(2): EPROTONOSUPPORT where the kernel was built without.
     pub fn for_sockets() -> io::Result<Self> {
         Self::of(Some(rustix::net::netlink::SOCK_DIAG))
     }
@@ -132,10 +132,10 @@ impl Socket {
         Ok(Self { fd, sequence: 0 })
     }
 
-    /// Sends one request and gives all its answers.
+    /// Sends one request and returns all its answers.
     ///
     /// # Errors
-    /// The kernel's refusal, or what the socket says.
+    /// The kernel's refusal, or the error of the socket.
     pub fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Result<Vec<Message>, Refusal>> {
         for _ in 0..ATTEMPTS {
             let (answer, interrupted) = self.ask_once(kind, flags, body)?;
@@ -159,7 +159,8 @@ impl Socket {
         rustix::net::sendto(&self.fd, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let (mut messages, mut interrupted, mut buffer) = (Vec::new(), false, vec![0; 64 << 10]);
         loop {
-            // A process that is stopped and goes on is interrupted here, since the socket has a time-out (signal(7)).
+            // A process that is stopped and continued is interrupted here, since the socket has a time-out
+            // (signal(7)).
             let receive = || rustix::net::recv(&self.fd, &mut buffer[..], RecvFlags::empty());
             let got = rustix::io::retry_on_intr(receive)?.0;
             let found = answers(buffer.get(..got).unwrap_or_default(), self.sequence);

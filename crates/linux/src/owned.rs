@@ -1,5 +1,5 @@
-//! Files in directories that several users may write to: read only if they are whose they should be, written so that no link leads
-//! elsewhere. A name there may be anything that somebody else made: a link, a FIFO that would block, a file without end.
+//! Files in directories that several users may write to: read only if the right user owns them, and written so that
+//! no link leads elsewhere. A name there may stand for anything: a link, a FIFO that would block, an endless file.
 
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::fs::{DirBuilder, File};
@@ -7,16 +7,16 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-/// Reads a file that is this user's, root's, or of the owner of its directory.
+/// Reads a file of this user, of root, or of the owner of its directory.
 ///
 /// # Errors
-/// What the kernel said; `ELOOP` for a link; PermissionDenied when it is no regular file or somebody else's; FileTooLarge when it
-/// has more than `most` bytes.
+/// The kernel's error; `ELOOP` for a link; PermissionDenied if it is no regular file or somebody else's; FileTooLarge
+/// above `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_of(path, most).map(|(bytes, _)| bytes)
 }
 
-/// As [`read`], and whose file it is.
+/// Reads as [`read`] does, and returns the file's owner.
 ///
 /// # Errors
 /// As [`read`].
@@ -40,7 +40,7 @@ pub fn read_of(path: &Path, most: u64) -> io::Result<(Vec<u8>, u32)> {
     Ok((bytes, found.st_uid))
 }
 
-/// As [`read`], from a directory that is this user's alone, as [`directory`] makes it.
+/// Reads as [`read`] does, from a directory that is this user's alone, as made by [`directory`].
 ///
 /// # Errors
 /// As [`read`] and [`directory`].
@@ -52,7 +52,7 @@ pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Makes a directory for this user only, if need be.
 ///
 /// # Errors
-/// PermissionDenied when it is somebody else's, or others may write to it; else what the kernel said.
+/// PermissionDenied if it is somebody else's, or others may write to it; else the kernel's error.
 pub fn directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     check(path)
@@ -70,7 +70,7 @@ fn check(directory: &Path) -> io::Result<()> {
 /// Writes a file in such a [`directory`] and waits until it is on disk: whole or, with a reason, not at all.
 ///
 /// # Errors
-/// As [`directory`]; what the kernel said.
+/// As [`directory`]; the kernel's error.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     directory(above)?;
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(read(&file, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         symlink(&file, dir.join("link")).unwrap();
         assert!(read(&dir.join("link"), 5).is_err());
-        // Nobody writes to it: who opened it as a file would wait for ever.
+        // No writer: opening it as a file would block for ever.
         rustix::fs::mknodat(rustix::fs::CWD, dir.join("fifo"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
         assert!(read(&dir.join("fifo"), 5).unwrap_err().to_string().contains("no regular file"));
         assert!(read(&dir, 5).is_err());

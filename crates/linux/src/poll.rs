@@ -1,4 +1,4 @@
-//! Waiting for many descriptors (epoll(7)) and waking such a wait (eventfd(2)).
+//! Waiting for many descriptors (epoll(7)), and waking such a wait (eventfd(2)).
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
@@ -13,7 +13,7 @@ pub struct Poller {
     epoll: OwnedFd,
 }
 
-/// What one wait returned: the token given to [`Poller::add`] and what the descriptor is ready for.
+/// One result of a wait: the token given to [`Poller::add`], and the readiness of the descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     /// The caller's token.
@@ -33,7 +33,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), flags)?)
     }
 
-    /// Changes what `fd` is watched for.
+    /// Changes the watched readiness of `fd`.
     pub fn change(&self, fd: impl AsFd, token: u64, flags: Readiness) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(token), flags)?)
     }
@@ -68,7 +68,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker that nobody woke yet.
+    /// A waker without pending wake-ups.
     pub fn new() -> io::Result<Self> {
         Ok(Self { fd: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
@@ -78,7 +78,7 @@ impl Waker {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Takes the wake-ups back.
+    /// Clears pending wake-ups.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
     }
@@ -116,7 +116,7 @@ fn wait_one(fd: impl AsFd, flags: PollFlags, timeout: Option<Duration>) -> io::R
     }
 }
 
-/// Waits until one of `fds` can be read, at most `timeout`; `ready[i]` tells which. `false` when the time ran out.
+/// Waits until one of `fds` can be read, at most `timeout`; `ready[i]` tells which. `false` after the time-out.
 pub fn wait_any_readable(fds: &[BorrowedFd<'_>], ready: &mut Vec<bool>, timeout: Option<Duration>) -> io::Result<bool> {
     const MOST: usize = 64; // a thread that waits for more uses a Poller
     ready.clear();

@@ -1,7 +1,7 @@
 //! Facts of this host that decide whether real-time promises can be kept, as plain values. Nothing is judged here.
 //!
-//! Everything that the kernel shows as a file is read below a [`Tree`], so that a test can build one with a fault in it.
-//! What cannot be read is `None`: a virtual machine has no frequency governor, a container no debugfs.
+//! All files of the kernel are read below a [`Tree`], so that a test can build one with a fault. An unreadable value
+//! is `None`: a virtual machine has no frequency governor, a container no debugfs.
 //!
 //! | module | what it reads |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`memory`] | swap, huge pages |
 //! | [`network`] | socket buffers, forwarding, multicast limits |
 //! | [`devices`] | network devices: MTU, flags, errors, bridges |
-//! | [`process`] | whether another process runs |
+//! | [`process`] | the state of another process |
 //! | [`directory`] | room for files and shared memory |
 
 pub mod clock;
@@ -29,7 +29,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where `proc` and `sys` are.
+/// The place of `proc` and `sys`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree(PathBuf);
 
@@ -44,7 +44,7 @@ impl Tree {
         Self(root.into())
     }
 
-    /// Whether it is this host's own: then system calls say the same as its files.
+    /// `true` if it is this host's own: then system calls agree with its files.
     pub fn is_host(&self) -> bool {
         self.0 == Path::new("/")
     }
@@ -86,7 +86,7 @@ pub struct Facts {
     pub clock: clock::Clock,
     /// Memory.
     pub memory: memory::Memory,
-    /// What holds for all devices.
+    /// Settings for all devices.
     pub network: network::Network,
     /// Network devices of this namespace, by name.
     pub devices: Vec<devices::Device>,
@@ -121,7 +121,7 @@ fn list(text: &str) -> Vec<u32> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// Processor numbers that are believed.
+/// Largest processor number that is accepted.
 const MOST_PROCESSORS: u32 = 8192;
 
 #[cfg(test)]

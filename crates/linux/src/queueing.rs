@@ -1,17 +1,17 @@
-//! What queues on a network device and what that makes of a packet's mark, and queues of our own: installed, read back,
-//! and taken away so that what was there before is there again (traffic control over netlink, tc(8)).
+//! Queues of a network device, their treatment of a packet's mark, and queues of our own: installed, read back, and
+//! removed so that the former ones are restored (traffic control over netlink, tc(8)).
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `devices` | network devices and routes |
-//! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and as `tc` says them |
-//! | `tree` | what is on a device |
-//! | `placement`, `effect`, `blocking` | where a marked packet lands, whether its mark changes anything, and what it still waits for |
-//! | `counted` | where a marked packet really went, by the queues' counters |
-//! | `wanted`, `step`, `map` | what queues should be, as steps that the kernel or `tc` can be told, and as `nft` table |
-//! | `install`, `journal`, `replay` | all of it or nothing, with what was there before on disk first; and back |
+//! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and in `tc`'s notation |
+//! | `tree` | the queues on a device |
+//! | `placement`, `effect`, `blocking` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
+//! | `counted` | the real place of a marked packet, by the queues' counters |
+//! | `wanted`, `step`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
+//! | `install`, `journal`, `replay` | all of it or nothing, with the former queues on disk first; and back |
 //!
-//! All of it is about the network namespace of the calling thread ([`crate::namespace`]).
+//! All of it concerns the network namespace of the calling thread ([`crate::namespace`]).
 
 mod blocking;
 mod class;
@@ -47,24 +47,24 @@ pub use wanted::{MARKS, OURS, OURS_MAPPED, PerClass, Scheduler, Service, Share, 
 use crate::namespace::Namespace;
 use crate::netlink;
 
-/// What queues on `device`. Needs no permission.
+/// The queues on `device`. Needs no permission.
 ///
 /// # Errors
-/// An unknown device, or what the kernel says.
+/// An unknown device, or the kernel's error.
 pub fn read(device: &str) -> Result<Queues, QueueError> {
     Queues::read(device)
 }
 
-/// Where a packet with this TOS octet (IPv6: traffic class) lands that a socket of this priority sends by `device`.
+/// The place of a packet with this TOS octet (IPv6: traffic class) that a socket of this priority sends by `device`.
 /// Needs no permission.
 ///
 /// # Errors
-/// An unknown device, or what the kernel says.
+/// An unknown device, or the kernel's error.
 pub fn placement(device: &str, tos: u8, socket_priority: u32, v6: bool) -> Result<Placement, QueueError> {
     Ok(Queues::read(device)?.placement(tos, socket_priority, v6))
 }
 
-/// The disciplines that Thalweg or its experiments may want.
+/// Disciplines that Thalweg or its experiments may use.
 pub const DISCIPLINES: [&str; 17] = [
     "pfifo",
     "bfifo",
@@ -85,7 +85,7 @@ pub const DISCIPLINES: [&str; 17] = [
     "red",
 ];
 
-/// Which of [`DISCIPLINES`] this kernel has, tried in a network namespace of its own; modules are loaded as needed.
+/// The [`DISCIPLINES`] of this kernel, tried in a network namespace of its own; modules are loaded as needed.
 ///
 /// # Errors
 /// Without CAP_SYS_ADMIN and CAP_NET_ADMIN.
@@ -97,7 +97,8 @@ pub fn probe() -> Result<Vec<(&'static str, bool)>, QueueError> {
     })?
 }
 
-/// Asks for a discipline without parameters on `lo`: what the kernel doesn't have it doesn't find; all else means it has it.
+/// Requests a discipline without parameters on `lo`. "Not found" means that the kernel lacks it; any other answer
+/// that it has it.
 fn has(socket: &mut netlink::Socket, name: &str) -> Result<bool, QueueError> {
     const LO: u32 = 1;
     let mut request = vec![0; 4];

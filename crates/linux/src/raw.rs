@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicU32;
 /// A memfd mapped for reading and writing, all of whose pages are there from the start.
 ///
 /// Both ends take turns: a hand-over word says whose turn a range is (written with `Release`, read with `Acquire`).
-/// That the peer keeps to it is an agreement between two processes of one measuring program, not something this type
-/// can check; so it is for such programs only, and its descriptor never reaches another.
+/// This is an agreement between two processes of one measuring program, which the type cannot check. So it is for
+/// such programs only, and its descriptor never reaches another one.
 pub struct SharedWords {
     base: NonNull<u8>,
     len: usize,
@@ -28,7 +28,7 @@ impl SharedWords {
     /// A new mapping of at least `len` bytes, all zero, and the descriptor with which another process opens it.
     ///
     /// # Errors
-    /// What memfd_create(2), ftruncate(2), fcntl(2) or mmap(2) say.
+    /// The error of memfd_create(2), ftruncate(2), fcntl(2) or mmap(2).
     pub fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
         let fd = rustix::fs::memfd_create("thalweg-raw", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len.max(1) as u64)?;
@@ -36,10 +36,10 @@ impl SharedWords {
         Ok((Self::open(&fd)?, fd))
     }
 
-    /// Maps what another process created.
+    /// Maps another process's mapping.
     ///
     /// # Errors
-    /// InvalidData when the memory could shrink under the mapping; otherwise what the kernel says.
+    /// InvalidData if the memory could shrink under the mapping; otherwise the kernel's error.
     pub fn open(fd: impl AsFd) -> io::Result<Self> {
         let fd = fd.as_fd();
         if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
@@ -54,7 +54,7 @@ impl SharedWords {
         self.len
     }
 
-    /// Whether nothing is mapped; never true for a mapping that was made.
+    /// `true` if nothing is mapped; never true for a mapping that was made.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -68,7 +68,8 @@ impl SharedWords {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<AtomicU32>(), self.len / 4) }
     }
 
-    /// Copies `bytes` into the mapping from byte `at` on. Past the end is our own bug and panics, as a slice does.
+    /// Copies `bytes` into the mapping from byte `at` on. A range past the end is our own bug and panics, as a slice
+    /// does.
     #[inline]
     pub fn copy_in(&mut self, at: usize, bytes: &[u8]) {
         self.write(at..at + bytes.len(), |slot| slot.copy_from_slice(bytes));

@@ -1,7 +1,7 @@
 //! Scheduling of threads: read and set by thread id, live (sched(7), sched_setattr(2), sched_setaffinity(2)).
 //!
-//! A thread id is what `gettid` gives; 0 is the calling thread. Where the kernel refuses, [`SchedError`] says which of the
-//! several reasons it was, and what helps.
+//! A thread id is the result of `gettid`; 0 is the calling thread. On a refusal [`SchedError`] names which of the
+//! kernel's several reasons it was, and the remedy.
 
 mod error;
 mod process;
@@ -14,7 +14,7 @@ use qos::priority::{Policy, Scheduling};
 use rustix::thread::{CpuSet, Pid};
 use std::io;
 
-/// How a thread is scheduled now, as the kernel says.
+/// The present scheduling of a thread, from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduled {
     /// The thread.
@@ -39,11 +39,11 @@ impl Scheduled {
             _ => "unknown",
         }
     }
-    /// The real-time priority, 0 where there is none.
+    /// The real-time priority, 0 if there is none.
     pub fn priority(&self) -> u8 {
         self.policy.map_or(0, Policy::priority)
     }
-    /// As it would be set again; `None` as in [`Scheduled::policy`].
+    /// The scheduling in the form in which it is set; `None` as in [`Scheduled::policy`].
     pub fn scheduling(&self) -> Option<Scheduling> {
         self.policy.map(|policy| Scheduling { policy, nice: self.nice })
     }
@@ -54,10 +54,10 @@ pub fn current() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// How the thread is scheduled now.
+/// The present scheduling of the thread.
 ///
 /// # Errors
-/// What sched_getattr(2) says: ESRCH when there is no such thread.
+/// The error of sched_getattr(2): ESRCH if there is no such thread.
 pub fn read(tid: i32) -> io::Result<Scheduled> {
     let found = attributes(tid)?;
     let cpus = rustix::thread::sched_getaffinity(Pid::from_raw(tid))?;
@@ -82,7 +82,7 @@ pub fn read(tid: i32) -> io::Result<Scheduled> {
 /// Gives the thread this policy, priority, reservation and nice value, at once.
 ///
 /// # Errors
-/// The kernel's refusal with its reason; the thread is as it was.
+/// The kernel's refusal with its reason; the thread is unchanged.
 pub fn set(tid: i32, to: &Scheduling) -> Result<(), SchedError> {
     let refused = |error| refusal::of_scheduling(tid, to, error);
     let before = attributes(tid).map_err(refused)?;
@@ -92,8 +92,9 @@ pub fn set(tid: i32, to: &Scheduling) -> Result<(), SchedError> {
     }
 }
 
-/// Policy OTHER by the older calls, which leave the thread's slice as it is: sched_setattr(2) would need it told, and tells none of a
-/// thread of another policy. The nice value comes first: it may be refused, to leave a real-time policy needs no right.
+/// Sets policy OTHER by the older calls, which do not change the thread's slice: sched_setattr(2) would need its
+/// value, and does not report it for a thread of another policy. The nice value comes first: it may be refused, while
+/// leaving a real-time policy needs no permission.
 #[allow(unsafe_code)]
 fn set_other(tid: i32, nice: i8, flags: u64) -> io::Result<()> {
     rustix::process::setpriority_process(Pid::from_raw(tid), nice.into()).map_err(|error| match error {
@@ -107,7 +108,8 @@ fn set_other(tid: i32, nice: i8, flags: u64) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets the thread run only while nobody else wants its processor (SCHED_IDLE): it keeps the processor awake, and holds up no other.
+/// Lets the thread run only while its processor is idle (SCHED_IDLE): it keeps the processor awake, and holds up no
+/// other.
 ///
 /// # Errors
 /// The thread is gone, or somebody else's.
@@ -120,8 +122,8 @@ pub fn set_idle(tid: i32) -> io::Result<()> {
     )
 }
 
-/// Gives the calling thread of policy OTHER this slice ([`crate::thread::Settings::slice_ns`]), or with 0 everybody's. A kernel that
-/// knows none leaves it as it was.
+/// Gives the calling thread of policy OTHER this slice ([`crate::thread::Settings::slice_ns`]), or with 0 the
+/// default. A kernel without slices ignores it.
 pub(crate) fn set_slice(slice_ns: u64) {
     if let Ok(before) = attributes(0) {
         let nice = i8::try_from(before.sched_nice).unwrap_or(0);
@@ -130,7 +132,7 @@ pub(crate) fn set_slice(slice_ns: u64) {
     }
 }
 
-/// The calling thread's slice in nanoseconds; 0 where the kernel knows none.
+/// The calling thread's slice in nanoseconds; 0 if the kernel has none.
 #[cfg(test)]
 pub(crate) fn slice() -> u64 {
     attributes(0).map_or(0, |found| found.sched_runtime)
@@ -139,7 +141,7 @@ pub(crate) fn slice() -> u64 {
 /// Lets the thread run on these processors only.
 ///
 /// # Errors
-/// As [`set`]; [`Reason::Invalid`] when none of the processors exists or may be used.
+/// As [`set`]; [`Reason::Invalid`] if none of the processors exists or may be used.
 pub fn set_affinity(tid: i32, cpus: &[u16]) -> Result<(), SchedError> {
     let mut set = CpuSet::new();
     cpus.iter().map(|c| usize::from(*c)).filter(|c| *c < CpuSet::MAX_CPU).for_each(|c| set.set(c));
@@ -147,7 +149,7 @@ pub fn set_affinity(tid: i32, cpus: &[u16]) -> Result<(), SchedError> {
         .map_err(|error| refusal::of_affinity(tid, cpus, error.into()))
 }
 
-/// Both at once, in the order that the kernel allows (a reservation needs all processors). `None`: as it is.
+/// Sets both at once, in the order that the kernel allows (a reservation needs all processors). `None`: unchanged.
 ///
 /// # Errors
 /// As [`set`]; nothing is half done.
@@ -156,7 +158,7 @@ pub fn apply(tid: i32, scheduling: Option<&Scheduling>, affinity: Option<&[u16]>
         return Ok(());
     }
     let before = read(tid).map_err(|error| refusal::of_scheduling(tid, &Scheduling::default(), error))?;
-    // Processors can be put back by anybody, a higher nice value only by who has the right. A thread with a reservation has to
+    // Restoring processors needs no permission, restoring a lower nice value does. A thread with a reservation has to
     // leave it first.
     let processors_first = !matches!(before.policy, Some(Policy::Deadline { .. }));
     let policy = || scheduling.map_or(Ok(()), |to| set(tid, to));
@@ -166,7 +168,7 @@ pub fn apply(tid: i32, scheduling: Option<&Scheduling>, affinity: Option<&[u16]>
     done.inspect_err(|_| put_back(&before))
 }
 
-/// Makes a thread what it was. Fails only for a thread that is gone, which has nothing to put back.
+/// Restores a thread. Fails only for a thread that is gone, which has nothing to restore.
 fn put_back(before: &Scheduled) {
     let reserved = matches!(before.policy, Some(Policy::Deadline { .. }));
     if reserved {
@@ -180,19 +182,19 @@ fn put_back(before: &Scheduled) {
     }
 }
 
-/// Keeps the process's memory resident: no sample waits for a page that was written out. Pages are locked as they are
-/// touched, now and later: shared memory is set aside by the gigabyte and hardly touched (MCL_ONFAULT).
+/// Keeps the process's memory resident: no sample waits for a page that was written out. Pages are locked when they
+/// are touched, now and later: shared memory is reserved by the gigabyte and hardly touched (MCL_ONFAULT).
 ///
 /// # Errors
-/// [`Reason::MemoryLimit`] or [`Reason::MissingCapability`] with what helps.
+/// [`Reason::MemoryLimit`] or [`Reason::MissingCapability`] with the remedy.
 pub fn lock_memory() -> Result<(), SchedError> {
     use rustix::mm::MlockAllFlags;
     rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
         .map_err(|error| refusal::of_memory_lock(error.into()))
 }
 
-/// What the kernel is asked for. A reservation must not pass to threads that this one starts (they could not be started
-/// at all), and the mark for that, once set, is taken back only by who may set priorities.
+/// The kernel's form of the request. A reservation must not pass to threads that this one starts (they could not be
+/// started at all). The flag for that, once set, is cleared only by a process that may set priorities.
 fn wanted(to: &Scheduling, before: u64) -> libc::sched_attr {
     let (mut runtime, mut deadline, mut period) = (0, 0, 0);
     let mut flags = before & RESET_ON_FORK;

@@ -37,21 +37,21 @@ pub fn send_parts_to(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], to: &std::net::S
     Ok(rustix::net::sendmsg_addr(fd, to, parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
 }
 
-/// Datagrams that one call sends or gives at most (UDP_MAX_SEGMENTS; newer kernels send twice as many).
+/// Largest number of datagrams in one call (UDP_MAX_SEGMENTS; newer kernels send twice as many).
 pub const MOST_SEGMENTS: usize = 64;
 
-/// A control message that says how long each datagram is.
+/// A control message with the length of each datagram.
 #[repr(C)]
 struct Segment {
     head: libc::cmsghdr,
     bytes: u16, // where CMSG_DATA is: no less aligned than the header
 }
 
-/// Sends what `parts` are together as datagrams of `segment` bytes each, the last may be shorter, without waiting, in one system
-/// call (UDP_SEGMENT): at most [`MOST_SEGMENTS`], and 65,507 bytes.
+/// Sends the concatenated `parts` as datagrams of `segment` bytes each, of which the last may be shorter, without
+/// waiting, in one system call (UDP_SEGMENT): at most [`MOST_SEGMENTS`], and 65,507 bytes.
 ///
 /// # Errors
-/// What sendmsg(2) says; EINVAL or EIO where the kernel or the device cannot.
+/// The error of sendmsg(2); EINVAL or EIO if the kernel or the device cannot do it.
 #[allow(unsafe_code)]
 pub fn send_segments(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], segment: u16) -> io::Result<usize> {
     // SAFETY: both are integers and pointers, for which zeros are valid: no address, no flags.
@@ -60,7 +60,7 @@ pub fn send_segments(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], segment: u16) ->
     (control.head.cmsg_level, control.head.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
     // SAFETY: arithmetic, no memory is read.
     control.head.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as _;
-    // `IoSlice` is an `iovec`; what it points to is only read.
+    // `IoSlice` is an `iovec`; the bytes behind it are only read.
     (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut().cast(), parts.len() as _);
     (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), size_of::<Segment>() as _);
     // SAFETY: the descriptor is borrowed for the call, and the parts and the control message live until it is over.
@@ -68,16 +68,16 @@ pub fn send_segments(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], segment: u16) ->
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether this socket can send by [`send_segments`] (Linux 4.18).
+/// `true` if this socket can use [`send_segments`] (Linux 4.18).
 pub fn cuts_datagrams(fd: BorrowedFd<'_>) -> bool {
     option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
-/// From now on [`receive`] may give several datagrams of one sender, behind each other: all of one length, the last may be
+/// Lets [`receive`] return several datagrams of one sender, one behind the other: all of one length, the last may be
 /// shorter (UDP_GRO).
 ///
 /// # Errors
-/// What setsockopt(2) says where the kernel is older than 5.0.
+/// The error of setsockopt(2) if the kernel is older than 5.0.
 pub fn join_datagrams(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::SOL_UDP, libc::UDP_GRO, &1i32.to_ne_bytes())
 }
@@ -90,7 +90,7 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<
     Ok(rustix::net::recv(fd, buffer, flags)?.1)
 }
 
-/// As [`receive`], and who sent it, where that is an address of the Internet.
+/// Receives as [`receive`] does, and returns the sender if it is an address of the Internet.
 #[inline]
 pub fn receive_from(
     fd: BorrowedFd<'_>,
@@ -102,20 +102,20 @@ pub fn receive_from(
     Ok((length, from.and_then(|from| std::net::SocketAddr::try_from(from).ok())))
 }
 
-/// As [`receive`] for a byte stream, where cutting is no loss (and MSG_TRUNC would throw bytes away).
+/// Receives as [`receive`] does from a byte stream, where cutting is no loss (and MSG_TRUNC would discard bytes).
 #[inline]
 pub fn receive_stream(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
     let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
     Ok(rustix::net::recv(fd, buffer, flags)?.0)
 }
 
-/// How many descriptors one message may carry.
+/// Largest number of descriptors in one message.
 pub const MOST_DESCRIPTORS: usize = 4;
 
 /// Sends `bytes` over a unix socket together with descriptors (SCM_RIGHTS).
 ///
 /// # Errors
-/// InvalidInput above [`MOST_DESCRIPTORS`]; otherwise what sendmsg(2) says.
+/// InvalidInput above [`MOST_DESCRIPTORS`]; otherwise the error of sendmsg(2).
 pub fn send_with_descriptors(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -155,7 +155,7 @@ pub fn peer_user(fd: impl AsFd) -> io::Result<u32> {
 /// Number of the process at the other end of a unix socket when it connected or listened.
 ///
 /// # Errors
-/// What getsockopt(2) says.
+/// The error of getsockopt(2).
 pub fn peer_process(fd: impl AsFd) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(fd)?.pid.as_raw_nonzero().get().unsigned_abs())
 }
@@ -163,7 +163,7 @@ pub fn peer_process(fd: impl AsFd) -> io::Result<u32> {
 /// Group ids of the process at the other end of a unix socket when it connected or listened: the first is its own group.
 ///
 /// # Errors
-/// What getsockopt(2) says; `ENOPROTOOPT` before Linux 4.13.
+/// The error of getsockopt(2); `ENOPROTOOPT` before Linux 4.13.
 #[allow(unsafe_code)]
 pub fn peer_groups(fd: impl AsFd) -> io::Result<Vec<u32>> {
     use std::os::fd::AsRawFd;
@@ -182,22 +182,23 @@ pub fn peer_groups(fd: impl AsFd) -> io::Result<Vec<u32>> {
                 others.insert(0, first);
                 return Ok(others);
             }
-            // The kernel says how much room it needs.
+            // The kernel reports the needed size.
             _ if error.raw_os_error() == Some(libc::ERANGE) && count > others.len() => others.resize(count, 0),
             _ => return Err(error),
         }
     }
 }
 
-/// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true`: it was taken.
+/// Sets an integer option of the TCP level that the socket crates do not know; older kernels ignore it. `true` if it
+/// was accepted.
 pub fn set_tcp_option(fd: BorrowedFd<'_>, option: i32, value: i32) -> bool {
     set_option(fd, libc::IPPROTO_TCP, option, &value.to_ne_bytes()).is_ok()
 }
 
-/// After what time the kernel sends again on this TCP socket what is not acknowledged.
+/// Time after which the kernel retransmits unacknowledged data on this TCP socket.
 ///
 /// # Errors
-/// What getsockopt(2) says.
+/// The error of getsockopt(2).
 pub fn retransmission_timeout(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     // The first bytes of `tcp_info` (linux/tcp.h): eight of states and flags, then `tcpi_rto` in microseconds.
     let mut info = [0; 12];
@@ -206,9 +207,10 @@ pub fn retransmission_timeout(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     Ok(Duration::from_micros(u32::from_ne_bytes([a, b, c, d]).into()))
 }
 
-/// When the last datagram that was received from this socket reached the kernel, by CLOCK_MONOTONIC in nanoseconds
-/// (SIOCGSTAMPNS: a system call, and the kernel stamps this socket's packets from the first one on). `None`: not known, as for
-/// streams and for the first packet. The kernel's stamp is of the wall clock: a step of it in between makes the time wrong.
+/// Time when the last received datagram of this socket reached the kernel, by CLOCK_MONOTONIC in nanoseconds
+/// (SIOCGSTAMPNS: a system call, and the kernel stamps this socket's packets from the first call on). `None`: not
+/// known, as for streams and for the first packet. The kernel's stamp is of the wall clock: a step of that clock in
+/// between falsifies the time.
 #[allow(unsafe_code)]
 pub fn arrived_ns(fd: BorrowedFd<'_>) -> Option<u64> {
     const SIOCGSTAMPNS: libc::Ioctl = 0x8907; // asm-generic/sockios.h
@@ -222,10 +224,10 @@ pub fn arrived_ns(fd: BorrowedFd<'_>) -> Option<u64> {
     crate::clock::monotonic_ns().checked_sub(age)
 }
 
-/// Bytes of a connected stream that were sent and are not acknowledged, or have not left yet (SIOCOUTQ).
+/// Bytes of a connected stream that are not acknowledged, or have not left yet (SIOCOUTQ).
 ///
 /// # Errors
-/// What ioctl(2) says.
+/// The error of ioctl(2).
 #[allow(unsafe_code)]
 pub fn outstanding(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
@@ -236,20 +238,20 @@ pub fn outstanding(fd: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-/// Lets the kernel send at most so many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: as fast as it can.
-/// TCP paces itself; datagrams are paced only by a queue discipline `fq` on the device.
+/// Limits the kernel to so many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: no limit. TCP paces
+/// itself; datagrams are paced only by a queue discipline `fq` on the device.
 ///
 /// # Errors
-/// What setsockopt(2) says.
+/// The error of setsockopt(2).
 pub fn set_pace(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Result<()> {
     let rate = bytes_per_second.unwrap_or(u64::MAX);
     set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes())
 }
 
-/// The pace that was set, in bytes per second; `None`: no limit.
+/// The pace in bytes per second; `None`: no limit.
 ///
 /// # Errors
-/// What getsockopt(2) says.
+/// The error of getsockopt(2).
 pub fn pace(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let mut rate = [0; 8];
     get_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
@@ -266,7 +268,7 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u3
 /// Sets an option to the bytes of its value.
 ///
 /// # Errors
-/// What setsockopt(2) says.
+/// The error of setsockopt(2).
 #[allow(unsafe_code)]
 pub fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let size = value.len() as libc::socklen_t;
@@ -283,7 +285,7 @@ fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets the socket's packets leave by this device only, and come in by it only (SO_BINDTODEVICE).
+/// Lets the socket's packets leave and arrive by this device only (SO_BINDTODEVICE).
 ///
 /// # Errors
 /// ENODEV for an unknown device; PermissionDenied without CAP_NET_RAW on kernels before 5.7.
@@ -291,11 +293,11 @@ pub fn bind_to_device(fd: BorrowedFd<'_>, device: &str) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())
 }
 
-/// Lets the kernel cut every datagram that is sent into ones of `bytes` each, the last may be shorter (UDP_SEGMENT; at
+/// Lets the kernel cut every datagram into ones of `bytes` each, of which the last may be shorter (UDP_SEGMENT; at
 /// most 64 of them, 64 KiB in all).
 ///
 /// # Errors
-/// EINVAL for 0; what setsockopt(2) says where the kernel is older than 4.18.
+/// EINVAL for 0; the error of setsockopt(2) if the kernel is older than 4.18.
 #[allow(unsafe_code)]
 pub fn cut_datagrams(fd: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     use std::os::fd::AsRawFd;

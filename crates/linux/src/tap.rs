@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// One TAP device. What its network namespace sends through it is read here, what is written here arrives there. The
-/// kernel has segmented and checksummed every frame before it is read. The device vanishes when this is dropped.
+/// One TAP device. Frames that its network namespace sends through it are read here, and frames written here arrive
+/// there. The kernel has segmented and checksummed every frame before it is read. The device vanishes when this is
+/// dropped.
 pub struct Tap {
     fd: OwnedFd,
 }
@@ -32,7 +33,7 @@ impl Tap {
     /// The next frame that the namespace sent, without waiting: its length, or `None` when there is none.
     ///
     /// # Errors
-    /// What read(2) says; a frame that is longer than the buffer is cut.
+    /// The error of read(2); a frame longer than the buffer is cut.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match rustix::io::read(&self.fd, buffer) {
             Ok(length) => Ok(Some(length)),
@@ -44,7 +45,7 @@ impl Tap {
     /// Gives the namespace a frame.
     ///
     /// # Errors
-    /// What write(2) says: EIO while the device is down.
+    /// The error of write(2): EIO while the device is down.
     pub fn write(&self, frame: &[u8]) -> io::Result<()> {
         rustix::io::write(&self.fd, frame)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Threads with explicit scheduling, stack size and name: none inherits what its creator happened to have.
+//! Threads with explicit scheduling, stack size and name: nothing is inherited from the creator by chance.
 
 use crate::sched::{self, SchedError};
 use qos::priority::Scheduling;
@@ -6,7 +6,7 @@ use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-/// What a new thread gets.
+/// Settings of a new thread.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Shown by `top -H` and `ps -L`; the kernel keeps 15 bytes.
@@ -20,7 +20,7 @@ pub struct Settings {
     /// Slice of policy OTHER in nanoseconds, 100 µs to 100 ms (EEVDF, Linux 6.12): a thread that wakes up takes the processor from one
     /// whose slice is longer. Shares stay as they are. Default: the kernel's (about 3 ms). Older kernels know none and ignore it.
     pub slice_ns: Option<u64>,
-    /// Start also where the kernel refuses the scheduling or the processors. Default: no.
+    /// Start also if the kernel refuses the scheduling or the processors. Default: no.
     pub best_effort: bool,
 }
 
@@ -38,7 +38,7 @@ impl Settings {
     }
 }
 
-/// Starts a thread with scheduling policy OTHER (whatever its creator has) or what the settings say.
+/// Starts a thread with scheduling policy OTHER (whatever its creator has), or with that of the settings.
 ///
 /// # Errors
 /// As [`start`].
@@ -52,10 +52,10 @@ pub fn spawn<F: FnOnce() + Send + 'static>(settings: Settings, body: F) -> io::R
     })
 }
 
-/// As [`spawn`]; waits until the thread runs as it should, and gives its id too.
+/// Starts as [`spawn`] does, waits until the thread runs with its settings, and returns its id too.
 ///
 /// # Errors
-/// The kernel gives no thread; or it refuses the scheduling, as a [`SchedError`] within: then `body` does not run.
+/// The kernel gives no thread; or it refuses the scheduling, with a [`SchedError`] inside: then `body` does not run.
 pub fn start<F: FnOnce() + Send + 'static>(settings: Settings, body: F) -> io::Result<(JoinHandle<()>, i32)> {
     let builder = builder(&settings);
     let (tell, told) = mpsc::sync_channel(1);
@@ -81,8 +81,8 @@ fn prepare(settings: &Settings) -> Result<(), SchedError> {
     done.or_else(|refused| if settings.best_effort { Ok(()) } else { Err(refused) })
 }
 
-/// Sets the calling thread to SCHED_OTHER with this slice or everybody's, its nice value left as it is. Giving up a priority needs no
-/// permission.
+/// Sets the calling thread to SCHED_OTHER with this slice or the default, without changing its nice value. Giving up
+/// a priority needs no permission.
 #[allow(unsafe_code)]
 fn reset_policy(slice_ns: Option<u64>) {
     let parameters = libc::sched_param { sched_priority: 0 };
@@ -94,14 +94,14 @@ fn reset_policy(slice_ns: Option<u64>) {
 /// Pins the calling thread to these processors.
 ///
 /// # Errors
-/// EINVAL when none of them exists or may be used.
+/// EINVAL if none of them exists or may be used.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     cpus.iter().filter(|c| **c < rustix::thread::CpuSet::MAX_CPU).for_each(|c| set.set(*c));
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// How many threads this process has (`/proc/self/task`).
+/// Number of threads of this process (`/proc/self/task`).
 pub fn count() -> usize {
     std::fs::read_dir("/proc/self/task").map(|d| d.count()).unwrap_or(0)
 }

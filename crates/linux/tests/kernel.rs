@@ -1,4 +1,5 @@
-//! Memory and scheduling as the kernel has them. (Queues are a program of their own: packets are lost beside threads at full speed.)
+//! Memory and scheduling in the kernel. (Queues have a program of their own: packets are lost beside threads at full
+//! speed.)
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod memory_cost;

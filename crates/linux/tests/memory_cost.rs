@@ -1,4 +1,4 @@
-//! What one sample costs: no allocation, no system call while the reader is busy, one when it waits.
+//! The cost of one sample: no allocation, no system call while the reader is busy, one when it waits.
 #![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
 use std::os::fd::AsFd;
@@ -91,7 +91,7 @@ fn one_wake_for_all() {
     assert!(arena.wake_calls() >= SAMPLES / 2, "{} wakes: they did wait", arena.wake_calls());
 }
 
-/// The kernel itself watches: in strict mode any call but read, write and exit kills.
+/// The kernel itself watches: in strict mode any call but read, write and exit kills the thread.
 #[test]
 #[ignore = "run by the other test, in a process of its own"]
 #[allow(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A peer that writes anything anywhere it can: no panic, no access outside the mapping, and it is told apart.
+//! A peer that writes anything anywhere it can: no panic, no access outside the mapping, and it is noticed.
 #![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ impl Dice {
         self.0
     }
 
-    /// Often a small number, which is the more dangerous lie.
+    /// Often a small number, which is the more dangerous value.
     fn word(&mut self) -> u64 {
         match self.next() % 4 {
             0 => self.next(),
@@ -88,7 +88,7 @@ fn random_words_in_the_ring_harm_nobody_and_are_noticed() {
     assert!(writer > 40 && reader > 0, "writer noticed {writer}, reader {reader} of 150");
 }
 
-/// The byte offsets of the words that a cheat would choose, by the layout of version 1.
+/// The byte offsets of the words that an attacker would choose, by the layout of version 1.
 const HEAD: u64 = 64 + 64;
 const TAIL: u64 = 64;
 const RETURNED: u64 = 64 + 128;

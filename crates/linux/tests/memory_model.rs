@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// Publishes `count` samples at full speed while another thread reads; gives what was sent and what was dropped.
+/// Publishes `count` samples at full speed while another thread reads; returns the numbers of sent and dropped ones.
 fn stress(policy: Policy, count: u64) -> (u64, u64, u64) {
     let mut arena = Arena::create(Arena::capacity_for(16 + 4 + 1, 1024), 1024).unwrap();
     let (mut ring, mut reader) = channel(&arena, 16, 4);

@@ -1,4 +1,4 @@
-//! Two processes. The child is this very program, started again with the descriptors inherited.
+//! Two processes. The child is this program, started again with the descriptors inherited.
 #![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
 use std::fs::{File, OpenOptions};
@@ -36,7 +36,7 @@ fn the_child() {
     }
 }
 
-/// Reads for ever, keeps the last two, says each sequence number.
+/// Reads for ever, keeps the last two samples, prints each sequence number.
 fn read(payload: &File, ring: &File) {
     let mut reader = RingReader::attach(payload.as_fd(), ring.as_fd()).unwrap();
     let mut kept = std::collections::VecDeque::new();

@@ -1,4 +1,4 @@
-//! Scheduling as the kernel has it afterwards, and refusals as they really come.
+//! Scheduling in the kernel after a change, and real refusals.
 #![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
 use qos::priority::{Policy, Scheduling};
@@ -11,14 +11,14 @@ use thalweg_linux::thread::{Settings, start};
 
 const DEADLINE: Policy = Policy::Deadline { runtime_ns: 1_000_000, deadline_ns: 5_000_000, period_ns: 10_000_000 };
 
-/// Reservations are the machine's: tests that make some take turns.
+/// Reservations belong to the machine: tests that make some take turns.
 static RESERVATIONS: Mutex<()> = Mutex::new(());
 
 fn in_turn() -> MutexGuard<'static, ()> {
     RESERVATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread that sleeps until it is let go.
+/// A thread that sleeps until it is released.
 struct Sleeper {
     tid: i32,
     thread: Option<JoinHandle<()>>,
@@ -44,14 +44,14 @@ fn fifo(priority: u8) -> Scheduling {
     Policy::Fifo(priority).into()
 }
 
-/// Policy and priority as `/proc/TID/sched` tells them (the kernel's own `prio` is 99 − priority), where there is that file.
+/// Policy and priority from `/proc/TID/sched` (the kernel's own `prio` is 99 − priority), if there is that file.
 fn from_outside(tid: i32) -> Option<(u32, i32)> {
     let text = std::fs::read_to_string(format!("/proc/{tid}/sched")).ok()?;
     let value = |name: &str| text.lines().find(|l| l.split(' ').next() == Some(name))?.rsplit(' ').next();
     Some((value("policy")?.parse().ok()?, value("prio")?.parse().ok()?))
 }
 
-/// Whether this process may schedule; prints why not.
+/// `true` if this process may schedule; prints the reason if not.
 fn may_schedule(test: &str) -> bool {
     let probe = Sleeper::new();
     match sched::set(probe.tid, &fifo(1)) {
@@ -190,7 +190,7 @@ fn whole_process_child() {
     for tid in sleepers.iter().map(|s| s.tid).chain([sched::current()]) {
         assert_eq!(sched::read(tid).unwrap().policy, Some(Policy::Fifo(5)));
     }
-    // One of them may not: all are as before. It is the last: threads are listed in the order they started.
+    // One of them may not: all are as before. It is the last one: threads are listed in the order they started.
     let last = Sleeper::new();
     if sched::read(last.tid).unwrap().affinity.len() > 1 {
         sched::set(last.tid, &DEADLINE.into()).unwrap();

@@ -1,4 +1,4 @@
-//! Prints ten positions (or as many as its argument says) with their latency. See `talker.rs`.
+//! Prints ten positions (or the number given as argument) with their latency. See `talker.rs`.
 
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc;
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = Node::open("listener")?;
     let (tell, told) = mpsc::channel();
     let _subscriber = node.subscriber::<Position>("/position").named("/listener").callback(move |position| {
-        // On the receiving thread: be short. `position` is valid until the callback returns.
+        // This runs on the receiving thread, so it is short. `position` is valid until the callback returns.
         let micros = position.info().latency_ns().unwrap_or(0) / 1000;
         let _ = tell.send(format!(
             "sample {}: ({:.2}, {:.2}) after {micros} µs",

@@ -1,4 +1,5 @@
-//! A scaler of one's own: grids of heights, of which a subscriber asks for a coarser one. Run it: both ends are in here.
+//! A scaler of one's own: grids of heights, of which a subscriber requests a coarser one. Both ends are in this
+//! program.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -13,14 +14,14 @@ struct Grid {
     heights: Vec<f32>,
 }
 
-/// Takes one height of each square, so that the grid is no wider than was asked for.
+/// Takes one height of each square, so that the grid is no wider than requested.
 struct Coarser;
 
 impl Scaler for Coarser {
     fn scale(&mut self, message: &[u8], picture: Picture, out: &mut Vec<u8>) -> Result<(), Unscalable> {
         let grid: Grid = from_cdr(message)?;
         let width = grid.width as usize;
-        // What the message claims may not be so: then the sample is left out, counted and told.
+        // The message may claim a wrong size: then the sample is left out, counted and reported.
         if width == 0 || !grid.heights.len().is_multiple_of(width) {
             return Err(Unscalable(format!("{} heights are no rows of {width}", grid.heights.len())));
         }

@@ -1,4 +1,4 @@
-//! A publisher's payload memory, and who borrows what of it.
+//! A publisher's payload memory, and its borrows.
 //!
 //! The bytes are shared, read-only to everybody else. The table of slots and borrows is ordinary memory of this process:
 //! no reader can break it, and a loan allocates nothing and calls nobody.
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{fmt, io};
 
-/// Where slots begin: after the page of the header.
+/// Start of the slots: behind the page of the header.
 pub(super) const FIRST: usize = 4096;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"thalwegP");
 pub(super) const VERSION: u32 = 1;
@@ -28,7 +28,7 @@ pub(super) struct Header {
 #[allow(unsafe_code)]
 unsafe impl Shared for Header {}
 
-/// Why there is no loan.
+/// The reason why there is no loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArenaError {
     /// The message is longer than the arena was made for.
@@ -38,11 +38,11 @@ pub enum ArenaError {
         /// The largest message, as given to [`Arena::create`].
         max: usize,
     },
-    /// Every slot that would do is still borrowed: collect from the rings, or drop.
+    /// Every slot that would fit is still borrowed: collect from the rings, or drop.
     NoRoom {
         /// Bytes asked for.
         len: usize,
-        /// How many slots are borrowed now, by loans, samples and readers.
+        /// Number of slots borrowed now, by loans, samples and readers.
         borrowed: usize,
     },
 }
@@ -76,8 +76,8 @@ impl Loan {
     }
 }
 
-/// A finished message, which nobody writes any more. Goes to any number of rings; it stays (for a history, say) until
-/// [`Arena::release`].
+/// A finished message, which is no longer written. It goes to any number of rings, and stays (for a history, say)
+/// until [`Arena::release`].
 #[derive(Debug)]
 #[must_use = "a sample that is not released loses its slot"]
 pub struct Sealed {
@@ -102,7 +102,7 @@ impl Arena {
     /// Memory for messages up to `max_message` bytes, `capacity` bytes in all. Only what is touched costs memory.
     ///
     /// # Errors
-    /// When not one message would fit, or the kernel gives no memory.
+    /// Not one message would fit, or the kernel gives no memory.
     pub fn create(capacity: usize, max_message: usize) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let too_small = || too_small(capacity, max_message);
@@ -117,14 +117,14 @@ impl Arena {
         Ok(Self { map, fd, slots, max_message, wakes: 0, id })
     }
 
-    /// How much to ask of [`Arena::create`] so that a loan never fails while fewer than `slots` are borrowed, of whatever
+    /// The capacity for [`Arena::create`] with which a loan never fails while fewer than `slots` are borrowed, of any
     /// sizes.
     pub fn capacity_for(slots: usize, max_message: usize) -> usize {
         let slot = class_of(max_message).map_or(usize::MAX, size_of_class);
         slot.saturating_mul(slots)
     }
 
-    /// What readers attach to. They can only read it.
+    /// The descriptor that readers attach to. They can only read.
     pub fn payload_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -134,7 +134,7 @@ impl Arena {
         self.max_message
     }
 
-    /// How many slots are borrowed now, by loans, samples and readers.
+    /// Number of slots borrowed now, by loans, samples and readers.
     pub fn borrowed(&self) -> usize {
         self.slots.borrowed()
     }
@@ -142,12 +142,12 @@ impl Arena {
     /// Touches all memory now, so that no later publish waits for a page.
     ///
     /// # Errors
-    /// When the kernel has no such memory, or is older than 5.14.
+    /// The kernel has no such memory, or is older than 5.14.
     pub fn populate(&self) -> io::Result<()> {
         self.map.populate()
     }
 
-    /// Lends a slot for a message of `len` bytes. What it holds is left over from before.
+    /// Lends a slot for a message of `len` bytes. Its content is left over from before.
     ///
     /// # Errors
     /// A message too large, or no room.
@@ -161,7 +161,7 @@ impl Arena {
     /// The bytes of a loan, to be written.
     ///
     /// # Panics
-    /// When the loan is of another arena (a bug of the caller).
+    /// If the loan is of another arena (a bug of the caller).
     #[allow(unsafe_code)]
     pub fn bytes_mut(&mut self, loan: &Loan) -> &mut [u8] {
         assert_eq!(loan.arena, self.id, "a loan of another arena");
@@ -179,7 +179,7 @@ impl Arena {
     /// Ends the writing: the message can now be pushed to rings.
     ///
     /// # Panics
-    /// When the loan is of another arena (a bug of the caller).
+    /// If the loan is of another arena (a bug of the caller).
     pub fn seal(&mut self, loan: Loan) -> Sealed {
         assert_eq!(loan.arena, self.id, "a loan of another arena");
         let offset = FIRST + self.slots.offset(loan.slot);
@@ -189,7 +189,7 @@ impl Arena {
     /// The bytes of a finished message.
     ///
     /// # Panics
-    /// When the sample is of another arena (a bug of the caller).
+    /// If the sample is of another arena (a bug of the caller).
     #[allow(unsafe_code)]
     pub fn bytes(&self, sample: &Sealed) -> &[u8] {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
@@ -197,10 +197,10 @@ impl Arena {
         unsafe { self.map.bytes(sample.offset, sample.len as usize) }.unwrap_or_default()
     }
 
-    /// The publisher itself no longer needs the sample; readers that were given it keep it.
+    /// Gives up the publisher's own use of the sample; readers keep it.
     ///
     /// # Panics
-    /// When the sample is of another arena (a bug of the caller).
+    /// If the sample is of another arena (a bug of the caller).
     pub fn release(&mut self, sample: Sealed) {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
         self.slots.give_back(sample.slot);
@@ -215,7 +215,7 @@ impl Arena {
         self.wakes += 1;
     }
 
-    /// How many system calls [`Arena::wake`] has made.
+    /// Number of system calls that [`Arena::wake`] has made.
     pub fn wake_calls(&self) -> u64 {
         self.wakes
     }

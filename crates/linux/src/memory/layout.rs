@@ -1,4 +1,4 @@
-//! How the memory of one channel's rings is laid out: header, counters, descriptors, returned tickets.
+//! Layout of the memory of one channel's rings: header, counters, descriptors, returned tickets.
 
 use super::protocol::{Cell, Control, Lane};
 use super::segment::{Access, RING_SEALS, Segment, Shared, refused};
@@ -31,7 +31,7 @@ unsafe impl Shared for Control {}
 #[allow(unsafe_code)]
 unsafe impl Shared for Cell {}
 
-/// What both sides agree on; each keeps its own copy.
+/// The agreement of both sides; each keeps its own copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) depth: u32,
@@ -49,7 +49,7 @@ impl Shape {
         self.depth.next_power_of_two() as usize
     }
 
-    /// How many samples can be out at once: waiting in the ring, and held by the reader.
+    /// Largest number of samples in use at once: waiting in the ring, and held by the reader.
     pub(super) fn tickets(self) -> u32 {
         self.depth + self.hold
     }
@@ -67,7 +67,7 @@ impl Shape {
     }
 }
 
-/// Ring memory that has been found to be of its shape.
+/// Ring memory of a checked shape.
 #[derive(Debug)]
 pub(super) struct RingMemory {
     map: Segment,
@@ -89,7 +89,7 @@ impl RingMemory {
         Ok((Self { map, shape }, fd))
     }
 
-    /// Ring memory made by somebody else: seals, magic, version, shape and size are looked at first.
+    /// Ring memory of another process: seals, magic, version, shape and size are checked first.
     pub(super) fn attach(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let map = Segment::attach(fd, RING_SEALS, Access::ReadWrite, CELLS_AT)?;
         let header: &Header = map.value(0).ok_or_else(|| refused("no room for the header"))?;

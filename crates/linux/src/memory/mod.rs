@@ -2,13 +2,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `segment` | sealed memory files and their mappings: all there is of the kernel |
-//! | `arena` | [`Arena`]: a publisher's payload memory and its private table of who borrows what |
-//! | `slots` | how payload memory is cut, and how often each slot is borrowed |
+//! | `segment` | sealed memory files and their mappings: the only calls to the kernel |
+//! | `arena` | [`Arena`]: a publisher's payload memory and its private table of borrows |
+//! | `slots` | division of payload memory, and the number of borrows of each slot |
 //! | `protocol` | the descriptor and return ring as an algorithm on atomics; loom checks this very file (`model`) |
-//! | `layout` | where the rings lie in their memory, and whether foreign memory fits |
-//! | `ring` | [`RingWriter`]: the publisher's side of one channel, which believes nothing that it reads |
-//! | `reader` | [`RingReader`]: the subscriber's side, which believes nothing either |
+//! | `layout` | position of the rings in their memory, and the check of foreign memory |
+//! | `ring` | [`RingWriter`]: the publisher's side of one channel, which trusts nothing that it reads |
+//! | `reader` | [`RingReader`]: the subscriber's side, which trusts nothing either |
 //!
 //! One sample from end to end, with one system call at most:
 //!

@@ -83,7 +83,7 @@ fn check(body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// Keep-last against a reader: each position is claimed or taken back or still waiting, exactly one of them, in order.
+/// Keep-last against a reader: each position is claimed, taken back, or still waiting, exactly one of them, in order.
 #[test]
 fn loom_no_descriptor_goes_to_both_and_none_is_torn() {
     check(|| {
@@ -115,7 +115,7 @@ fn loom_no_descriptor_goes_to_both_and_none_is_torn() {
     });
 }
 
-/// Were a wake-up lost, the reader would sleep for ever, which loom reports as a deadlock.
+/// A lost wake-up would let the reader sleep for ever, which loom reports as a deadlock.
 #[test]
 fn loom_no_wake_up_is_lost() {
     check(|| {
@@ -168,7 +168,7 @@ fn loom_no_room_is_left_untold() {
     });
 }
 
-/// One slot, used again as soon as it comes back by either way: loom sees it if both sides ever have it at once.
+/// One slot, used again as soon as it is returned by either way: loom reports it if both sides ever have it at once.
 #[test]
 fn loom_no_slot_is_with_both_sides() {
     check(|| {

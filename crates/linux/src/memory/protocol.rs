@@ -1,23 +1,23 @@
 //! The rings of one channel as an algorithm on atomics, without memory mapping or waiting, so that loom can run this very file.
 //!
-//! The descriptor ring goes from writer to reader. Positions count up for ever; position `p` lies in cell `p mod cells`.
-//! `tail` is the next position to be written; `head` the next to be claimed. The reader claims by a compare-and-swap on
-//! `head`, and so does the writer when it takes the oldest descriptor back (keep-last): whoever wins has it. A reader
-//! reads the cell *before* it claims, and believes what it read only if the claim succeeds; a cell is written again
-//! only after `head` has passed it, so what was claimed was whole.
+//! The descriptor ring goes from writer to reader. Positions count up for ever; position `p` is in cell `p mod
+//! cells`. `tail` is the next position to be written, `head` the next to be claimed. The reader claims by a
+//! compare-and-swap on `head`, and so does the writer when it takes the oldest descriptor back (keep-last): the
+//! winner has it. A reader reads the cell *before* it claims, and trusts it only if the claim succeeds. A cell is
+//! written again only after `head` has passed it, so a claimed descriptor was complete.
 //!
-//! The return ring goes back, with the tickets of what the reader no longer needs.
+//! The return ring goes back, with the tickets of samples that the reader no longer needs.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// How many words a descriptor has.
+/// Words of a descriptor.
 pub(super) const WORDS: usize = 6;
-/// How often a claim is tried again while the writer overtakes, before the reader looks after other things.
+/// Number of claims that are tried while the writer overtakes, before the reader looks after other things.
 const TRIES: usize = 256;
 
-/// A descriptor as it lies in a cell.
+/// A descriptor in a cell.
 pub(super) type Record = [u64; WORDS];
-/// What the other side did that it never may, in words.
+/// A breach of the rules by the other side, in words.
 pub(super) type Violation = &'static str;
 
 /// A value with a cache line of its own.
@@ -25,7 +25,7 @@ pub(super) type Violation = &'static str;
 #[derive(Debug, Default)]
 pub(super) struct Line<T>(pub(super) T);
 
-/// The counters of both rings. Who writes which:
+/// The counters of both rings, each with its writer:
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct Control {
@@ -33,13 +33,13 @@ pub(super) struct Control {
     pub(super) tail: Line<AtomicU64>,
     /// Both, by compare-and-swap.
     pub(super) head: Line<AtomicU64>,
-    /// The reader: how many tickets it has given back so far.
+    /// The reader: number of tickets that it has given back.
     pub(super) returned: Line<AtomicU64>,
     /// The reader sets it before it waits; the writer clears it before it wakes.
     pub(super) waiting: Line<AtomicU32>,
     /// The writer sets it before it waits for room; the reader clears it.
     pub(super) asked: Line<AtomicU32>,
-    /// The reader: grows when there is room and somebody asked for it; the writer waits on it.
+    /// The reader: incremented when there is room and the writer asked for it; the writer waits on it.
     pub(super) room: Line<AtomicU32>,
     /// The writer: it will write no more.
     pub(super) writer_closed: Line<AtomicU32>,
@@ -71,31 +71,32 @@ impl Lane<'_> {
         std::array::from_fn(|i| self.cell(position).words[i].load(Ordering::Relaxed))
     }
 
-    /// Whether there is something to claim (or the counters are nonsense, which [`ReaderSide::take`] will say).
+    /// `true` if there is something to claim (or the counters are inconsistent, which [`ReaderSide::take`] reports).
     pub(super) fn has_news(&self) -> bool {
         self.control.tail.0.load(Ordering::Acquire) != self.control.head.0.load(Ordering::Acquire)
     }
 
-    /// Reader: says that it is about to wait. It must look at the ring again after this, and only then wait.
+    /// Reader: announces a wait. It must look at the ring again after this, and only then wait.
     pub(super) fn announce_waiting(&self) {
-        // A swap, so that it is plainly ordered after whatever `take_waiting` wrote (loom knows no order between a store
-        // and another thread's swap). It costs nothing: a wait follows.
+        // A swap, so that it is ordered after the write of `take_waiting` (loom knows no order between a store and
+        // another thread's swap). It costs nothing: a wait follows.
         self.control.waiting.0.swap(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // the store comes before the look; pairs with the fence in `take_waiting`
     }
 
-    /// Reader: it does not wait any more.
+    /// Reader: withdraws the announcement.
     pub(super) fn withdraw_waiting(&self) {
         self.control.waiting.0.store(0, Ordering::Relaxed);
     }
 
-    /// Writer, after a push: whether the reader must be woken. Asked once per wait, so that a burst wakes once.
+    /// Writer, after a push: `true` if the reader must be woken. Asked once per wait, so that a burst wakes once.
     pub(super) fn take_waiting(&self) -> bool {
         fence(Ordering::SeqCst); // the push comes before the look; pairs with the fence in `announce_waiting`
         self.control.waiting.0.load(Ordering::Relaxed) != 0 && self.control.waiting.0.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Writer: asks to be woken when there is room, and gives the word to wait on. It must try once more before it waits.
+    /// Writer: asks to be woken when there is room, and returns the word to wait on. It must try once more before it
+    /// waits.
     pub(super) fn ask_room(&self) -> u32 {
         let word = self.control.room.0.load(Ordering::Acquire);
         self.control.asked.0.swap(1, Ordering::Relaxed); // as in `announce_waiting`
@@ -103,7 +104,7 @@ impl Lane<'_> {
         word
     }
 
-    /// Reader, after a claim or a return: whether the writer must be woken (`room` has changed then).
+    /// Reader, after a claim or a return: `true` if the writer must be woken (`room` has changed then).
     pub(super) fn tell_room(&self) -> bool {
         fence(Ordering::SeqCst); // pairs with the fence in `ask_room`
         let asked = &self.control.asked.0;
@@ -127,7 +128,7 @@ impl Lane<'_> {
     }
 }
 
-/// What the writer knows by itself, and never reads back from shared memory.
+/// The writer's private state, never read back from shared memory.
 #[derive(Debug)]
 pub(super) struct WriterSide {
     tail: u64,
@@ -140,7 +141,7 @@ impl WriterSide {
         Self { tail: 0, seen: 0, depth }
     }
 
-    /// Whether the ring was full when last looked at.
+    /// `true` if the ring was full at the last look.
     pub(super) fn full(&self) -> bool {
         self.tail - self.seen >= self.depth
     }
@@ -151,7 +152,7 @@ impl WriterSide {
         self.tail
     }
 
-    /// Looks how far the ring is claimed.
+    /// Reads the position up to which the ring is claimed.
     pub(super) fn refresh(&mut self, lane: Lane<'_>) -> Result<u64, Violation> {
         let head = lane.control.head.0.load(Ordering::Acquire);
         if head < self.seen || head > self.tail {
@@ -161,7 +162,7 @@ impl WriterSide {
         Ok(head)
     }
 
-    /// Takes the oldest descriptor back if the reader has not claimed it; gives its position.
+    /// Takes the oldest descriptor back if the reader has not claimed it; returns its position.
     pub(super) fn reclaim(&mut self, lane: Lane<'_>) -> Result<Option<u64>, Violation> {
         let head = self.refresh(lane)?;
         if head == self.tail {
@@ -183,7 +184,7 @@ impl WriterSide {
     }
 }
 
-/// What the reader knows by itself.
+/// The reader's private state.
 #[derive(Debug)]
 pub(super) struct ReaderSide {
     seen: u64,
@@ -195,7 +196,7 @@ impl ReaderSide {
         Self { seen: 0, depth }
     }
 
-    /// Claims the oldest descriptor. `None` when there is none, and when the writer keeps overtaking.
+    /// Claims the oldest descriptor. `None` if there is none, or the writer keeps overtaking.
     pub(super) fn take(&mut self, lane: Lane<'_>) -> Result<Option<Record>, Violation> {
         for _ in 0..TRIES {
             let head = lane.control.head.0.load(Ordering::Acquire);

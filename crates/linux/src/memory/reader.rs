@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// Why no sample could be taken.
+/// The reason why no sample could be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeError {
-    /// The application holds as many samples as it may; give one back first.
+    /// The application holds as many samples as it may; one must be given back first.
     TooManyHeld {
-        /// How many it may hold.
+        /// Largest number that it may hold.
         limit: u32,
     },
-    /// The publisher wrote what it never may: leave the channel.
+    /// The publisher broke the rules: leave the channel.
     Violation(&'static str),
 }
 
@@ -38,11 +38,11 @@ impl fmt::Display for TakeError {
 
 impl std::error::Error for TakeError {}
 
-/// A sample that was taken; goes back by [`RingReader::give_back`].
+/// A taken sample; it goes back by [`RingReader::give_back`].
 #[derive(Debug)]
 #[must_use = "a sample that is not given back stays borrowed"]
 pub struct Taken {
-    /// What travelled with it.
+    /// Data that travelled with it.
     pub meta: Meta,
     offset: usize,
     len: usize,
@@ -55,13 +55,13 @@ impl Taken {
         self.len
     }
 
-    /// Whether the message has no bytes.
+    /// `true` if the message is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// What the reading thread and the holders of samples share.
+/// State shared by the reading thread and the holders of samples.
 #[derive(Debug)]
 struct Attached {
     payload: Segment,
@@ -73,20 +73,20 @@ struct Attached {
     _sign: Option<OwnedFd>,
 }
 
-/// Ends the waits of one reader, for good: they return at once from then on. What lies in the ring can still be taken.
+/// Ends the waits of one reader, for good: they return at once from then on. Samples in the ring can still be taken.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     shared: Arc<Attached>,
 }
 
 impl Interrupt {
-    /// Ends them.
+    /// Ends the waits.
     pub fn end(&self) {
         self.shared.interrupted.store(true, Ordering::SeqCst);
         let Some(header) = self.shared.payload.value::<Header>(0) else { return };
         let patience = Instant::now() + Duration::from_secs(1);
-        // The wake word is the publisher's and read-only here, so it cannot say that something happened: a reader that
-        // looked before and sleeps after the wake-up would miss it. Woken again until it is seen to be out.
+        // The wake word is the publisher's and read-only here, so it cannot record this event. A reader that looked
+        // before and sleeps after the wake-up would miss it, so it is woken again until it has left the wait.
         while self.shared.waits.load(Ordering::SeqCst) && Instant::now() < patience {
             futex::wake_bits(&header.wake, self.shared.bit(), Scope::Shared);
             std::thread::yield_now();
@@ -137,16 +137,17 @@ pub struct RingReader {
 }
 
 impl RingReader {
-    /// Maps what a publisher handed over, after looking at seals, sizes, magic numbers and versions.
+    /// Maps a publisher's memory, after checking seals, sizes, magic numbers and versions.
     ///
     /// # Errors
-    /// `InvalidData` for what cannot be believed, and what the kernel says.
+    /// `InvalidData` for malformed memory, and the kernel's error.
     pub fn attach(payload: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<Self> {
         Self::attach_with_sign(payload, ring, None)
     }
 
-    /// As [`RingReader::attach`], and keeps `sign`, one end of a socket, open as long as the reader or any sample of it
-    /// lives: who holds the other end sees its end exactly when nobody reads the memory any more, killed or not.
+    /// Attaches as [`RingReader::attach`] does, and keeps `sign`, one end of a socket, open as long as the reader or
+    /// any sample of it lives. The other end sees it close exactly when nobody reads the memory any more, killed or
+    /// not.
     ///
     /// # Errors
     /// As [`RingReader::attach`].
@@ -171,17 +172,17 @@ impl RingReader {
         Ok(Self { shared, side, busy_poll: Duration::ZERO })
     }
 
-    /// Looks at the ring for so long before it waits. The default is zero: a waiting thread costs nothing.
+    /// Polls the ring for this time before it waits. The default is zero: a waiting thread costs nothing.
     pub fn set_busy_poll(&mut self, time: Duration) {
         self.busy_poll = time;
     }
 
-    /// How many samples may be held at once.
+    /// Largest number of samples that may be held at once.
     pub fn hold_limit(&self) -> u32 {
         self.shared.ring.shape.hold
     }
 
-    /// How many samples are held now.
+    /// Number of samples held now.
     pub fn held(&self) -> u32 {
         self.shared.held.load(Ordering::Acquire)
     }
@@ -234,17 +235,17 @@ impl RingReader {
         self.shared.bytes(taken.offset, taken.len)
     }
 
-    /// The sample is no longer needed.
+    /// Gives the sample back.
     pub fn give_back(&self, taken: Taken) {
         self.shared.give_back(taken.ticket);
     }
 
-    /// Whether the publisher said that nothing more comes. What waits in the ring can still be taken.
+    /// `true` if the publisher has closed. Samples in the ring can still be taken.
     pub fn writer_closed(&self) -> bool {
         self.shared.ring.lane().control.writer_closed.0.load(Ordering::Acquire) != 0
     }
 
-    /// Whether something can be taken, or the end is known.
+    /// `true` if a sample can be taken, or the end is known.
     fn ready(&self) -> bool {
         self.shared.ring.lane().has_news() || self.writer_closed() || self.shared.interrupted.load(Ordering::SeqCst)
     }
@@ -321,7 +322,7 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// What travelled with the sample.
+    /// Data that travelled with the sample.
     pub fn meta(&self) -> Meta {
         self.taken.meta
     }

@@ -1,7 +1,7 @@
 //! The publisher's side of one channel.
 //!
-//! Every index that comes out of shared memory is compared with what the writer knows by itself: which positions it has
-//! written, and which ticket stands for which slot. A reader that writes nonsense hurts only itself.
+//! Every index from shared memory is compared with the writer's private state: the positions that it has written, and
+//! the slot of each ticket. A reader that writes nonsense hurts only itself.
 
 use super::arena::{Arena, Sealed};
 use super::layout::{RingMemory, Shape};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What travels with a sample besides its bytes.
+/// Data that travels with a sample besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// The publisher's sequence number.
     pub seq: u64,
-    /// When it was published, `CLOCK_MONOTONIC`.
+    /// Time of publishing, `CLOCK_MONOTONIC`.
     pub stamp_ns: u64,
     /// The flow's own dense sequence.
     pub flow_seq: u32,
@@ -26,7 +26,7 @@ pub struct Meta {
     pub kind: u32,
 }
 
-/// What to do when a reader's ring is full.
+/// Policy for a full ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Take the oldest sample back.
@@ -35,18 +35,18 @@ pub enum Policy {
     Refuse,
 }
 
-/// What became of a push.
+/// Result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// In the ring.
     Sent,
-    /// In the ring, and so many older ones were taken back unread.
+    /// In the ring; this many older ones were taken back unread.
     SentDroppedOldest(u32),
     /// Not sent: the ring is full.
     Full,
-    /// Not sent: the reader reads no more, or [`RingWriter::close`] was called.
+    /// Not sent: the reader has closed, or [`RingWriter::close`] was called.
     Closed,
-    /// Not sent: the reader wrote what it never may. Call [`RingWriter::release_all`] and drop the ring.
+    /// Not sent: the reader broke the rules. Call [`RingWriter::release_all`] and drop the ring.
     Violation(&'static str),
 }
 
@@ -58,7 +58,8 @@ struct Entry {
     out: bool,
 }
 
-/// The publisher's side of one channel. Before it is dropped, [`RingWriter::release_all`] gives back what the reader holds.
+/// The publisher's side of one channel. Before it is dropped, [`RingWriter::release_all`] returns the reader's
+/// samples.
 #[derive(Debug)]
 pub struct RingWriter {
     memory: Arc<RingMemory>,
@@ -99,7 +100,7 @@ impl RingWriter {
         Ok((writer, fd))
     }
 
-    /// Gives the reader a sample. It borrows the sample's slot until it gives it back.
+    /// Gives the reader a sample, which borrows the sample's slot until it gives it back.
     pub fn push(&mut self, arena: &mut Arena, sample: &Sealed, meta: Meta, policy: Policy) -> Pushed {
         match self.try_push(arena, sample, meta, policy) {
             Ok(pushed) => pushed,
@@ -147,7 +148,7 @@ impl RingWriter {
         Ok(if dropped == 0 { Pushed::Sent } else { Pushed::SentDroppedOldest(dropped) })
     }
 
-    /// Returns how many were taken back for it, or `None` when the ring stays full.
+    /// Makes room. Returns the number of samples taken back, or `None` if the ring stays full.
     fn make_room(&mut self, arena: &mut Arena, policy: Policy) -> Result<Option<u32>, Violation> {
         if self.side.full() {
             self.side.refresh(self.memory.lane())?;
@@ -161,8 +162,8 @@ impl RingWriter {
         Ok(Some(u32::from(self.take_back(arena)?))) // when the reader was faster, there is room as well
     }
 
-    /// The same by bytes: of those that wait and those that the reader holds. One sample always has room, and so has one beside what
-    /// the reader holds, which its number bounds, where older ones are taken back.
+    /// Makes room by bytes, of waiting and held samples together. One sample always has room. Where older ones are
+    /// taken back, one also has room beside the held ones, whose number is bounded.
     fn make_room_for(&mut self, arena: &mut Arena, len: u32, policy: Policy) -> Result<Option<u32>, Violation> {
         self.met_bytes = false;
         if self.fits(len) {
@@ -204,10 +205,10 @@ impl RingWriter {
         }
     }
 
-    /// Takes in what the reader gave back; returns how many samples. Any number of times, at any time.
+    /// Collects the samples that the reader gave back; returns their number. Any number of times, at any time.
     ///
     /// # Errors
-    /// The reader wrote what it never may.
+    /// The reader broke the rules.
     pub fn collect(&mut self, arena: &mut Arena) -> Result<usize, &'static str> {
         if let Some(violation) = self.broken {
             return Err(violation);
@@ -240,17 +241,17 @@ impl RingWriter {
         u32::from(self.memory.lane().take_waiting()) << self.memory.shape.bit
     }
 
-    /// Whether a sample could be pushed without taking an older one back.
+    /// `true` if a sample could be pushed without taking an older one back.
     pub fn has_room(&mut self) -> bool {
         !self.side.full() || (self.side.refresh(self.memory.lane()).is_ok() && !self.side.full())
     }
 
-    /// How many samples the reader may hold besides those that wait in the ring.
+    /// Number of samples that the reader may hold besides those in the ring.
     pub fn hold(&self) -> u32 {
         self.memory.shape.hold
     }
 
-    /// From now on samples that wait or are held have so many bytes at most.
+    /// Limits the bytes of waiting and held samples from now on.
     pub fn limit_bytes(&mut self, most: u64) {
         self.most_bytes = most;
     }
@@ -260,22 +261,22 @@ impl RingWriter {
         self.bytes
     }
 
-    /// Whether the last push met the limit of bytes.
+    /// `true` if the last push met the limit of bytes.
     pub fn met_bytes(&self) -> bool {
         self.met_bytes
     }
 
-    /// How many samples this reader has: waiting in the ring, or held.
+    /// Number of the reader's samples: waiting in the ring, or held.
     pub fn out(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether the reader reads no more. It may still hold samples, until [`RingWriter::out`] is 0 after a collect.
+    /// `true` if the reader has closed. It may still hold samples, until [`RingWriter::out`] is 0 after a collect.
     pub fn reader_closed(&self) -> bool {
         self.memory.lane().control.reader_closed.0.load(Ordering::Acquire) != 0
     }
 
-    /// Tells the reader that nothing more will come. It reads what waits in the ring.
+    /// Tells the reader that nothing more will come. It reads the samples in the ring.
     pub fn close(&mut self, arena: &mut Arena) {
         self.closed = true;
         self.memory.lane().control.writer_closed.0.store(1, Ordering::Release);
@@ -283,11 +284,11 @@ impl RingWriter {
         arena.wake(bits);
     }
 
-    /// Takes back what waits in the ring, and returns to the arena what was given back: for a reader that closed but
-    /// still lives. What it holds stays with it.
+    /// Takes back the samples in the ring, and collects returned ones, for a reader that closed but still lives.
+    /// Samples that it holds stay with it.
     ///
     /// # Errors
-    /// The reader wrote what it never may.
+    /// The reader broke the rules.
     pub fn withdraw(&mut self, arena: &mut Arena) -> Result<(), &'static str> {
         self.collect(arena)?;
         while self.take_back(arena).inspect_err(|violation| self.broken = Some(violation))? {}
@@ -307,14 +308,14 @@ impl RingWriter {
     }
 }
 
-/// Waits until a reader has made room. Ask, try once more, and only then wait.
+/// A wait for room. Ask, try once more, and only then wait.
 #[derive(Clone, Debug)]
 pub struct Room {
     memory: Arc<RingMemory>,
 }
 
 impl Room {
-    /// Asks the reader to tell; gives what [`Room::wait`] wants.
+    /// Asks the reader to tell; returns the argument of [`Room::wait`].
     pub fn ask(&self) -> u32 {
         self.memory.lane().ask_room()
     }

@@ -1,4 +1,4 @@
-//! Sealed memory files: created by one process, mapped by several, believed only after their seals are read.
+//! Sealed memory files: created by one process, mapped by several, trusted only after their seals are read.
 //!
 //! A file that may shrink while it is mapped can kill its reader (SIGBUS), so [`Segment::attach`] maps nothing that is not
 //! sealed against it. Nothing here has a name in a file system: when the last process is gone, so is the memory.
@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What payload memory must be sealed with: of fixed size, and written by nobody but who mapped it first.
+/// Required seals of payload memory: fixed size, and written only by its first mapping.
 pub(super) const PAYLOAD_SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
-/// What ring memory must be sealed with: of fixed size. Both sides write it.
+/// Required seals of ring memory: fixed size. Both sides write it.
 pub(super) const RING_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -32,7 +32,7 @@ unsafe impl Shared for AtomicU32 {}
 #[allow(unsafe_code)]
 unsafe impl Shared for AtomicU64 {}
 
-/// How a segment is mapped.
+/// Kinds of mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -173,7 +173,7 @@ fn memory_file(name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// What was handed to us cannot be believed.
+/// An error for foreign memory that is malformed.
 pub(super) fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

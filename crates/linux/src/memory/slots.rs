@@ -1,4 +1,4 @@
-//! How payload memory is cut into slots, and how often each is borrowed: the publisher's private table.
+//! Slots of payload memory, and the number of borrows of each: the publisher's private table.
 //!
 //! The memory is cut into blocks of the largest slot. A block in use is cut into slots of one size; when its last borrow
 //! ends it is whole again. So `n` borrowed slots, however small, pin `n` blocks at most: as long as fewer slots than blocks
@@ -58,12 +58,12 @@ impl Slots {
         })
     }
 
-    /// How many slots are borrowed.
+    /// Number of borrowed slots.
     pub(super) fn borrowed(&self) -> usize {
         self.borrowed
     }
 
-    /// Where the slot begins, counted from the first block.
+    /// Offset of the slot from the first block.
     pub(super) fn offset(&self, slot: u32) -> usize {
         let (block, place) = (slot >> self.largest, slot & ((1 << self.largest) - 1));
         let class = self.blocks[block as usize].class;
@@ -98,7 +98,7 @@ impl Slots {
         self.borrows[slot as usize] += 1;
     }
 
-    /// One borrow less; the last one frees the slot. Of a slot that nobody borrows it takes nothing.
+    /// Ends one borrow; the last one frees the slot. A slot without borrows is left alone.
     pub(super) fn give_back(&mut self, slot: u32) {
         let Some(borrows) = self.borrows.get_mut(slot as usize).filter(|b| **b > 0) else { return };
         *borrows -= 1;

@@ -1,4 +1,4 @@
-//! TCP sockets of this process at one of its ports, also those that a library opened: who is connected, and the listeners.
+//! TCP sockets of this process at one of its ports, including those of a library: the peers, and the listeners.
 
 use crate::filter;
 use socket2::{SockRef, Type};
@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Shutdown};
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// The sockets at a port, as they were when they were looked for.
+/// The sockets at a port at the time of the search.
 #[derive(Debug, Default)]
 pub struct AtPort {
     port: u16,
@@ -32,12 +32,12 @@ impl AtPort {
         Ok(found)
     }
 
-    /// The hosts of those who are connected, one for each connection.
+    /// The hosts of the peers, one for each connection.
     pub fn connected(&self) -> impl Iterator<Item = IpAddr> {
         self.accepted.iter().map(|(peer, _)| *peer)
     }
 
-    /// Ends connections for which this is true of the host; how many.
+    /// Ends connections whose host satisfies `ends`; returns their number.
     pub fn end(&self, mut ends: impl FnMut(IpAddr) -> bool) -> usize {
         let over = self.accepted.iter().filter(|(peer, _)| ends(*peer));
         over.filter(|(peer, fd)| {
@@ -47,17 +47,17 @@ impl AtPort {
         .count()
     }
 
-    /// The listeners answer nobody at these hosts, see [`filter::not_from`].
+    /// Makes the listeners ignore these hosts, see [`filter::not_from`].
     ///
     /// # Errors
-    /// What setsockopt(2) says.
+    /// The error of setsockopt(2).
     pub fn refuse(&self, hosts: &[IpAddr]) -> io::Result<()> {
         let listens = |fd: &&RawFd| at(**fd, self.port) == Some(None);
         self.listeners.iter().filter(listens).try_for_each(|fd| with(*fd, |fd| filter::not_from(fd, hosts)))
     }
 }
 
-/// How many descriptors this process has, one more than before it counts.
+/// Number of descriptors of this process, plus one for the count itself.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -65,7 +65,7 @@ pub fn descriptors() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/fd")?.count())
 }
 
-/// Calls with a descriptor that somebody else owns. It may be closed meanwhile.
+/// Calls with a descriptor of another owner. It may be closed meanwhile.
 #[allow(unsafe_code)]
 fn with<T>(fd: RawFd, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
     // SAFETY: the number is one of this process. Its owner may close it while it is borrowed: then a call fails (EBADF), or meets the
@@ -74,7 +74,7 @@ fn with<T>(fd: RawFd, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
     call(fd)
 }
 
-/// Of a TCP socket at this port: the host at its other end, or `None` of a listener.
+/// The host at the other end of a TCP socket at this port, or `None` of a listener.
 fn at(fd: RawFd, port: u16) -> Option<Option<IpAddr>> {
     with(fd, |fd| {
         let socket = SockRef::from(&fd);

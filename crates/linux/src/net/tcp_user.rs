@@ -1,5 +1,5 @@
-//! The user of a TCP connection's other end, where that is on this host. The kernel is asked for that one socket: a table of all
-//! (`/proc/net/tcp`) takes the longer the more connections strangers leave behind.
+//! The user at the other end of a TCP connection within this host. The kernel is asked for that one socket: reading
+//! the table of all (`/proc/net/tcp`) takes longer the more connections strangers leave behind.
 
 use crate::netlink::{Socket, u32_at};
 use std::net::{IpAddr, SocketAddr};
@@ -9,8 +9,8 @@ const BY_FAMILY: u16 = 20;
 /// `TCP_ESTABLISHED` (tcp_states.h).
 const ESTABLISHED: u8 = 1;
 
-/// The user who has the other end of a TCP connection; `None`: that end is not of this network namespace, nobody has it any more,
-/// or the kernel does not tell (built without `CONFIG_INET_DIAG`).
+/// The user at the other end of a TCP connection; `None`: that end is not in this network namespace, has no owner any
+/// more, or the kernel does not tell (built without `CONFIG_INET_DIAG`).
 pub fn tcp_user(own: SocketAddr, far: SocketAddr) -> Option<u32> {
     let answer = Socket::for_sockets().ok()?.ask(BY_FAMILY, 0, &request(far, own)).ok()?.ok()?;
     user_of(&answer.first()?.body)
@@ -44,8 +44,8 @@ fn sixteen(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// `struct inet_diag_msg`: state at 1, user at 64, inode at 68. Where no connection is, the kernel gives the listener; what is being
-/// closed has no inode, and stands there as root's.
+/// `struct inet_diag_msg`: state at 1, user at 64, inode at 68. Without a connection the kernel returns the listener;
+/// a closing socket has no inode, and is listed as root's.
 fn user_of(body: &[u8]) -> Option<u32> {
     let (state, user, inode) = (*body.get(1)?, u32_at(body, 64)?, u32_at(body, 68)?);
     if state == ESTABLISHED && inode != 0 { Some(user) } else { None }

@@ -1,4 +1,4 @@
-//! Clocks: where time comes from, and whether it agrees with other hosts.
+//! Clocks: the source of time, and its agreement with other hosts.
 
 use super::Tree;
 
@@ -9,16 +9,16 @@ pub struct Clock {
     pub source: Option<String>,
     /// All sources that could be used.
     pub sources: Vec<String>,
-    /// What adjtimex(2) says; `None` for a tree that is not this host's.
+    /// The result of adjtimex(2); `None` for a tree that is not this host's.
     pub synchronisation: Option<Synchronisation>,
     /// Nanoseconds that CLOCK_MONOTONIC of this time namespace is ahead of the host's.
     pub namespace_offset_ns: i128,
 }
 
-/// How well the wall clock agrees with the rest of the world.
+/// Agreement of the wall clock with the rest of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synchronisation {
-    /// Somebody disciplines the clock (not STA_UNSYNC).
+    /// The clock is disciplined (not STA_UNSYNC).
     pub synchronised: bool,
     /// The largest error it may have, in microseconds.
     pub most_error_us: i64,

@@ -9,7 +9,7 @@ pub struct Device {
     pub name: String,
     /// It is switched on.
     pub up: bool,
-    /// It has a carrier: something is at the other end.
+    /// It has a carrier: the other end is connected.
     pub running: bool,
     /// It is the loopback device.
     pub loopback: bool,
@@ -19,13 +19,13 @@ pub struct Device {
     pub mtu: Option<u32>,
     /// It is a radio.
     pub wireless: bool,
-    /// What the link carries, in Mbit/s, where the device says.
+    /// Rate of the link in Mbit/s, if the device reports it.
     pub speed: Option<u64>,
-    /// `full` or `half`, where the device says.
+    /// `full` or `half`, if the device reports it.
     pub duplex: Option<String>,
     /// The bridge it is a port of.
     pub bridge: Option<String>,
-    /// It is a bridge: what it does with multicast.
+    /// If it is a bridge: its treatment of multicast.
     pub bridging: Option<Bridging>,
     /// `rp_filter`: 1 drops packets that came by another device than the answer would take.
     pub strict_source: bool,
@@ -35,23 +35,23 @@ pub struct Device {
     pub sent: Counts,
 }
 
-/// What a bridge does with multicast.
+/// A bridge's treatment of multicast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bridging {
-    /// It looks who is a member.
+    /// It tracks the members.
     pub snooping: bool,
-    /// It asks who is a member.
+    /// It asks for the members.
     pub querier: bool,
 }
 
 /// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that went well.
+    /// Good packets.
     pub packets: u64,
-    /// Packets that were broken.
+    /// Broken packets.
     pub errors: u64,
-    /// Packets for which there was no room.
+    /// Packets dropped for want of room.
     pub dropped: u64,
 }
 
@@ -59,8 +59,8 @@ const IFF_UP: u32 = 0x1;
 const IFF_LOOPBACK: u32 = 0x8;
 const IFF_MULTICAST: u32 = 0x1000;
 
-/// Reads them, by name. `sys` shows the namespace of who mounted it: where that is another one, only what `proc` shows of
-/// ours is read.
+/// Reads all devices, sorted by name. `sys` shows the namespace of the process that mounted it: if that is another
+/// one, only the values in `proc` are read.
 pub fn read(tree: &Tree) -> Vec<Device> {
     let counted = tree.text("proc/self/net/dev").unwrap_or_default();
     let mut devices: Vec<Device> = counted.lines().filter_map(device).collect();

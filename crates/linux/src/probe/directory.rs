@@ -3,26 +3,27 @@
 use std::io;
 use std::path::Path;
 
-/// What a file system has left for this user.
+/// Free space of a file system for this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes.
     pub bytes: u64,
-    /// Files; `u64::MAX` where it has no such limit.
+    /// Files; `u64::MAX` if there is no such limit.
     pub files: u64,
 }
 
-/// The room where `path` is; `None` where there is no such path.
+/// The free space at `path`; `None` if there is no such path.
 pub fn room(path: &Path) -> Option<Room> {
     let left = rustix::fs::statvfs(path).ok()?;
     let files = if left.f_files == 0 { u64::MAX } else { left.f_favail };
     Some(Room { bytes: left.f_bavail.saturating_mul(left.f_frsize), files })
 }
 
-/// Whether the kernel gives memory that can be passed to other processes (memfd_create(2)), as the carrier `shm` needs it.
+/// `true` if the kernel gives memory that can be passed to other processes (memfd_create(2)), which the carrier `shm`
+/// needs.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn shared_memory() -> io::Result<()> {
     let memory = rustix::fs::memfd_create("thalweg-probe", rustix::fs::MemfdFlags::CLOEXEC)?;
     Ok(rustix::fs::ftruncate(memory, 4096)?)

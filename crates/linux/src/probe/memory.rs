@@ -1,4 +1,4 @@
-//! Memory: what can make a page slow to reach.
+//! Memory: reasons why a page can be slow to reach.
 
 use super::{Tree, field};
 
@@ -7,7 +7,7 @@ use super::{Tree, field};
 pub struct Memory {
     /// All memory, in KiB.
     pub total_kib: Option<u64>,
-    /// What could be had without swapping, in KiB.
+    /// Memory available without swapping, in KiB.
     pub available_kib: Option<u64>,
     /// Swap space in use, in KiB.
     pub swapped_kib: Option<u64>,

@@ -1,17 +1,17 @@
-//! What holds for all sockets and devices of this network namespace.
+//! Settings for all sockets and devices of this network namespace.
 
 use super::Tree;
 
 /// Limits and switches of the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// Most bytes that a socket gets for receiving (`net.core.rmem_max`).
+    /// Largest receive buffer of a socket (`net.core.rmem_max`).
     pub receive_max: Option<u64>,
-    /// … when it does not ask (`net.core.rmem_default`).
+    /// Default receive buffer (`net.core.rmem_default`).
     pub receive_default: Option<u64>,
-    /// Most bytes that a socket gets for sending (`net.core.wmem_max`).
+    /// Largest send buffer of a socket (`net.core.wmem_max`).
     pub send_max: Option<u64>,
-    /// … when it does not ask (`net.core.wmem_default`).
+    /// Default send buffer (`net.core.wmem_default`).
     pub send_default: Option<u64>,
     /// Packets that may wait between device and protocols (`net.core.netdev_max_backlog`).
     pub backlog: Option<u64>,

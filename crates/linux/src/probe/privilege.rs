@@ -1,4 +1,4 @@
-//! What this process may do: capabilities(7), getrlimit(2), as `proc/self` shows them.
+//! Privileges of this process: capabilities(7), getrlimit(2), from `proc/self`.
 
 use super::{Tree, field};
 
@@ -20,9 +20,9 @@ pub struct Privilege {
 /// A resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What counts; `u64::MAX` is no limit.
+    /// The effective limit; `u64::MAX` is no limit.
     pub soft: u64,
-    /// Up to where the process may raise it.
+    /// The limit up to which the process may raise it.
     pub hard: u64,
 }
 
@@ -38,7 +38,7 @@ pub enum Capability {
 }
 
 impl Privilege {
-    /// Whether this capability is effective; `None` where that cannot be read.
+    /// `true` if this capability is effective; `None` if that cannot be read.
     pub fn has(&self, capability: Capability) -> Option<bool> {
         self.capabilities.map(|all| all >> capability as u32 & 1 == 1)
     }

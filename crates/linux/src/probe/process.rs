@@ -2,22 +2,22 @@
 
 use super::Tree;
 
-/// What it does at the moment.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It runs, or waits for something.
     Alive,
     /// It was stopped: by SIGSTOP, SIGTSTP, a debugger or a frozen control group.
     Stopped,
-    /// It waits within the kernel, for a disk most often, and hears no signal.
+    /// It waits within the kernel, mostly for a disk, and handles no signal.
     Blocked,
-    /// It ended, and nobody took notice.
+    /// It ended, and its parent has not noticed.
     Zombie,
     /// There is no such process.
     Gone,
 }
 
-/// What process `pid` does (proc_pid_stat(5)).
+/// State of process `pid` (proc_pid_stat(5)).
 pub fn state(tree: &Tree, pid: u32) -> State {
     let text = tree.text(&format!("proc/{pid}/stat"));
     let letter = text.as_deref().and_then(|text| text.rsplit_once(')')?.1.trim_start().chars().next());
@@ -30,7 +30,7 @@ pub fn state(tree: &Tree, pid: u32) -> State {
     }
 }
 
-/// Nanoseconds that a thread of process `pid` was ready to run, and waited for a processor, since it started.
+/// Nanoseconds that a thread of process `pid` was ready to run and waited for a processor, since it started.
 pub fn waited_ns(tree: &Tree, pid: u32, tid: i32) -> Option<u64> {
     tree.text(&format!("proc/{pid}/task/{tid}/schedstat"))?.split_whitespace().nth(1)?.parse().ok()
 }

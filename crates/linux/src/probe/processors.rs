@@ -1,4 +1,4 @@
-//! Processors: how fast they run, how deep they sleep, who may use them; and which kernel runs on them.
+//! Processors: their speed, their sleep states, their users; and the kernel that runs on them.
 
 use super::{Tree, field, list};
 use std::collections::BTreeMap;
@@ -7,19 +7,19 @@ use std::io::Read;
 /// Processors and kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Processors {
-    /// Numbers of those that are on.
+    /// Numbers of the processors that are on.
     pub online: Vec<u32>,
     /// Those that this process may use.
     pub allowed: Vec<u32>,
     /// Those that the scheduler leaves alone (`isolcpus=`).
     pub isolated: Vec<u32>,
-    /// Frequency governors with their processors; empty where frequencies are not ours to choose.
+    /// Frequency governors with their processors; empty if frequencies are not under this kernel's control.
     pub governors: BTreeMap<String, Vec<u32>>,
-    /// The idle state that is on and takes longest to wake from.
+    /// The enabled idle state that takes longest to wake from.
     pub deepest: Option<IdleState>,
-    /// Longest wake-up that somebody allows at present (`dev/cpu_dma_latency`), in microseconds; `None`: not readable.
+    /// Longest wake-up that is allowed at present (`dev/cpu_dma_latency`), in microseconds; `None`: not readable.
     pub allowed_wake_up_us: Option<u64>,
-    /// Whether two threads share a core.
+    /// `true` if two threads share a core.
     pub threads_share_cores: Option<bool>,
     /// Processes that want to run, averaged over a minute.
     pub load: Option<f64>,
@@ -47,8 +47,8 @@ pub struct Kernel {
     pub real_time: bool,
     /// It can preempt itself (PREEMPT, PREEMPT_DYNAMIC or PREEMPT_RT).
     pub preemptible: bool,
-    /// Whether and where it does, which PREEMPT_DYNAMIC leaves to its start: `none`, `voluntary`, `lazy`, `full`. As debugfs, the
-    /// kernel's command line or its configuration in `/boot` say; `None`: none of them does.
+    /// The mode of preemption, which PREEMPT_DYNAMIC leaves to the boot: `none`, `voluntary`, `lazy`, `full`. Read
+    /// from debugfs, the kernel's command line or its configuration in `/boot`; `None`: from none of them.
     pub mode: Option<String>,
 }
 
@@ -120,7 +120,7 @@ fn kernel(tree: &Tree) -> Option<Kernel> {
     Some(Kernel { release, real_time, preemptible, mode })
 }
 
-/// The mode that holds, in the order of who knows best: it may be changed at run time, and was said at start.
+/// The mode of preemption, from the best source first: it may be changed at run time, and was set at boot.
 fn preemption_mode(tree: &Tree, release: &str) -> Option<String> {
     let present = || {
         let all = tree.text("sys/kernel/debug/sched/preempt")?; // none voluntary (full) lazy

@@ -1,4 +1,4 @@
-//! What the kernel keeps from threads: real-time throttling, group budgets and quotas; and who takes all of it.
+//! Limits on threads: real-time throttling, group budgets and quotas; and threads that take a whole processor.
 
 use super::Tree;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub struct Scheduling {
     pub group: Option<Group>,
 }
 
-/// A control group with what its threads may use.
+/// A control group and the budgets of its threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// Its folder, as a path from the root.
@@ -24,7 +24,7 @@ pub struct Group {
     pub runtime_us: Option<i64>,
     /// Quota and period of its ordinary threads in microseconds; `None`: no quota.
     pub quota_us: Option<(u64, u64)>,
-    /// How often its threads were stopped at the end of their quota.
+    /// Number of times that its threads were stopped at the end of their quota.
     pub throttled: u64,
 }
 
@@ -49,7 +49,7 @@ fn group(tree: &Tree) -> Option<Group> {
     };
     let places =
         [("sys/fs/cgroup/cpu", of("cpu")), ("sys/fs/cgroup/cpu,cpuacct", of("cpu")), ("sys/fs/cgroup", of(""))];
-    // In a container the path may start above what is mounted.
+    // In a container the path may start above the mounted root.
     let folders = places.into_iter().flat_map(|(mount, path)| {
         path.into_iter().flat_map(move |path| [format!("{mount}{}", path.trim_end_matches('/')), mount.to_owned()])
     });

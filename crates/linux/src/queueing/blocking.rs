@@ -1,4 +1,4 @@
-//! How long a packet waits at most for what is less urgent, where the queues say at which rate they send.
+//! Longest wait of a packet for less urgent ones, if the queues state their rate.
 
 use super::class::{Class, Shares};
 use super::discipline::Discipline;
@@ -10,7 +10,7 @@ const WITHIN_MTU: u64 = 52;
 /// The same with Ethernet's.
 const HEADERS: u64 = 66;
 
-/// The largest that a device is given at one go.
+/// The largest unit that a device is given at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Largest {
     /// Bytes of the largest packet (`mtu`).
@@ -22,9 +22,9 @@ pub struct Largest {
 }
 
 impl Queues {
-    /// Microseconds that a packet of this rank waits at most for less urgent ones: one of them, the largest that is sent at
-    /// one go, is not interrupted. Its own transmission and packets as urgent as it come on top. `None`: nothing is less
-    /// urgent, or no token bucket says the rate.
+    /// Microseconds that a packet of this rank waits at most for less urgent ones: one of them, the largest unit sent
+    /// at once, is not interrupted. Its own transmission and equally urgent packets come on top. `None`: nothing is
+    /// less urgent, or no token bucket states the rate.
     pub(super) fn blocking_us(&self, rank: u32, of: u32) -> Option<f64> {
         let (rate, burst) = self.bucket().filter(|_| rank + 1 < of)?;
         let segment = u64::from(self.largest.mtu).saturating_sub(WITHIN_MTU).max(1);
@@ -37,12 +37,12 @@ impl Queues {
             min_rtt_us: 0,
             tso_rtt_log: 0,
         };
-        // A super-packet that a token bucket has no room for is taken apart before it.
+        // A super-packet too large for a token bucket is split before it.
         let largest = sender.largest().min(burst.map_or(u64::MAX, u64::from)).max(segment + HEADERS);
         Some(Blocking { rate, largest, ring: 0, own: 0 }.us())
     }
 
-    /// Bits per second of all that leaves, and the bytes of the largest packet that passes whole.
+    /// Total rate in bits per second, and the bytes of the largest packet that passes whole.
     fn bucket(&self) -> Option<(u64, Option<u32>)> {
         let root = self.root()?;
         match root.is {

@@ -11,11 +11,11 @@ pub enum Class {
     Htb(Shares),
     /// Of HFSC: a class without a real-time curve has no guarantee, one without link share only its guarantee.
     Hfsc {
-        /// What is guaranteed.
+        /// The guarantee.
         real_time: Option<Curve>,
-        /// How what is spare is divided.
+        /// The share of the spare rate.
         link_share: Option<Curve>,
-        /// What is not exceeded.
+        /// The upper limit.
         upper_limit: Option<Curve>,
     },
     /// Of another discipline; it has no parameters that Thalweg sets.
@@ -31,7 +31,7 @@ pub struct Shares {
     pub ceil: u64,
     /// Bytes that may go at once.
     pub burst: u32,
-    /// 0 gets what is spare first, … 7.
+    /// Priority for the spare rate: 0 first, … 7.
     pub priority: u32,
     /// Bytes taken in one turn among equals.
     pub quantum: u32,
@@ -49,7 +49,7 @@ pub struct Curve {
 }
 
 impl Class {
-    /// What the kernel's options say.
+    /// Reads the kernel's options.
     pub fn read(name: &str, options: &[u8]) -> Self {
         let known = match name {
             "htb" => shares(options).map(Class::Htb),
@@ -72,7 +72,7 @@ impl Class {
         }
     }
 
-    /// Its options as the kernel takes them.
+    /// The options in the kernel's form.
     pub fn options(&self) -> Option<Vec<u8>> {
         let mut options = Vec::new();
         match self {

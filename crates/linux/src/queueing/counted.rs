@@ -1,4 +1,4 @@
-//! Marked packets that are sent for proof: the queues' counters say where they really went.
+//! Marked packets that are sent as a proof: the queues' counters show their real place.
 
 use super::placement::Placement;
 use super::tree::{Counters, Queues};
@@ -9,28 +9,28 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Where a packet was counted.
+/// The place where a packet was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Where it was expected.
+    /// The expected place.
     AsPlaced,
-    /// There instead, such as `class 7a2:40`.
+    /// Another place, such as `class 7a2:40`.
     Elsewhere(String),
-    /// Nowhere: there are no counters per class, or no packet of this kind can be sent by this device.
+    /// No place: there are no counters per class, or no packet of this kind can be sent by this device.
     Nowhere,
 }
 
 /// Groups for documentation (RFC 6676), which nobody joins: their packets need no neighbour and trouble none.
 const GROUPS: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(233, 252, 0, 1), Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0xdb8, 1));
 const DISCARD: u16 = 9;
-/// Others' packets are counted, too; so often it is tried to tell ours from them.
+/// Number of attempts to tell our packets from those of others, which are counted, too.
 const TRIES: usize = 5;
 
-/// Sends an empty datagram with this mark by `device`, no further than its link, and says where the queues counted it.
-/// Where others send at the same time it takes up to five.
+/// Sends an empty datagram with this mark by `device`, no further than its link, and returns the place where the
+/// queues counted it. If others send at the same time it takes up to five.
 ///
 /// # Errors
-/// What the kernel says about the queues.
+/// The kernel's error about the queues.
 pub fn counted(device: &str, mark: &Mark, v6: bool) -> Result<Counted, QueueError> {
     let mut before = read(device)?;
     let expected = name(&before.placement(mark.tos(), mark.socket_priority(), v6));
@@ -57,7 +57,7 @@ pub fn counted(device: &str, mark: &Mark, v6: bool) -> Result<Counted, QueueErro
     Ok(if there { Counted::AsPlaced } else { elsewhere.map_or(Counted::Nowhere, Counted::Elsewhere) })
 }
 
-/// What counts packets in such a place; `None`: nothing does.
+/// The name of the counter of such a place; `None`: there is none.
 fn name(placement: &Placement) -> Option<String> {
     let first = placement.place.split(',').next().unwrap_or_default();
     match placement.discipline.as_str() {
@@ -67,7 +67,7 @@ fn name(placement: &Placement) -> Option<String> {
     }
 }
 
-/// What counted more packets than before.
+/// Counters that grew.
 fn grown(before: &Queues, after: &Queues) -> Vec<String> {
     let before = counts(before);
     let grew = |(name, count): (String, u64)| {
@@ -77,7 +77,7 @@ fn grown(before: &Queues, after: &Queues) -> Vec<String> {
     counts(after).into_iter().filter_map(grew).collect()
 }
 
-/// How many packets came to each band or class; without any, to the last discipline.
+/// Packets per band or class; without any, per last discipline.
 fn counts(queues: &Queues) -> Vec<(String, u64)> {
     let count = |c: &Counters| c.packets + u64::from(c.waiting) + u64::from(c.drops);
     let kind = |major: u16| queues.disciplines.iter().find(|d| d.handle.major() == major).map(|d| d.is.name());
@@ -96,7 +96,7 @@ fn counts(queues: &Queues) -> Vec<(String, u64)> {
     found
 }
 
-/// A socket whose packets have this mark and leave by this device, and where to.
+/// A socket whose packets have this mark and leave by this device, and their destination.
 fn marked(queues: &Queues, mark: &Mark, v6: bool) -> io::Result<(UdpSocket, SocketAddr)> {
     let own = |i: &net::InterfaceAddress| i.name == queues.device && i.up && i.multicast && i.address.is_ipv6() == v6;
     net::interfaces()?.iter().find(|i| own(i)).ok_or(io::ErrorKind::AddrNotAvailable)?;

@@ -1,4 +1,4 @@
-//! Network devices as traffic control needs them, and the one a packet leaves by.
+//! Network devices for traffic control, and the device by which a packet leaves.
 
 use super::QueueError;
 use super::blocking::Largest;
@@ -25,7 +25,7 @@ const MTU: u16 = 4;
 const QUEUE_LENGTH: u16 = 13;
 const GSO_MAX_SEGMENTS: u16 = 40;
 const GSO_MAX_SIZE: u16 = 41;
-/// Names are shorter than this (IFNAMSIZ).
+/// Limit of names (IFNAMSIZ).
 const LONGEST_NAME: usize = 16;
 
 /// The device with this name.
@@ -83,7 +83,7 @@ pub fn egress(local: IpAddr, peer: IpAddr) -> io::Result<String> {
     egress_device(local, peer).map(|device| device.name)
 }
 
-/// The most bytes (headers included) and packets that this device takes as one super-packet.
+/// Largest super-packet that this device takes, in bytes (headers included) and packets.
 ///
 /// # Errors
 /// As [`egress`].

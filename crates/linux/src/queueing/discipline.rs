@@ -1,4 +1,4 @@
-//! Disciplines and their parameters: read from the kernel's structures, written to them, and said as `tc` says them.
+//! Disciplines and their parameters: read from the kernel's structures, written to them, and in `tc`'s notation.
 
 use crate::netlink::{attribute, put, u16_at, u32_at, u64_at, words};
 use std::fmt;
@@ -25,12 +25,12 @@ pub enum Discipline {
     },
     /// `prio`: bands, the first is sent first, chosen by filters or socket priority.
     Prio {
-        /// How many bands, 2…16.
+        /// Number of bands, 2…16.
         bands: u8,
         /// The band of each socket priority 0…15.
         map: [u8; 16],
     },
-    /// `tbf`: lets no more than a rate through; what waits is its child's business.
+    /// `tbf`: limits the rate; the child decides which packets wait.
     Tbf {
         /// Bits per second.
         rate: u64,
@@ -39,14 +39,14 @@ pub enum Discipline {
         /// Most bytes that wait, where there is no child.
         limit: u32,
     },
-    /// `htb`: classes with a guaranteed and a highest rate, and strict priority for what is spare.
+    /// `htb`: classes with a guaranteed and a highest rate, and strict priority for the spare rate.
     Htb {
-        /// Minor number of the class for what no filter chose.
+        /// Minor number of the class for packets that no filter chose.
         default: u32,
     },
     /// `hfsc`: classes with service curves.
     Hfsc {
-        /// Minor number of the class for what no filter chose.
+        /// Minor number of the class for packets that no filter chose.
         default: u16,
     },
     /// `netem`: a worse network, for tests.
@@ -64,7 +64,7 @@ pub enum Discipline {
     Other(String),
 }
 
-/// What `pfifo_fast` and `prio` do with socket priorities when nobody says otherwise.
+/// The default map of `pfifo_fast` and `prio`.
 pub const DEFAULT_MAP: [u8; 16] = qos::priority::PRIORITY_BANDS;
 
 impl Discipline {
@@ -84,7 +84,7 @@ impl Discipline {
         }
     }
 
-    /// What the kernel's options say. Options that cannot be read make it [`Discipline::Other`].
+    /// Reads the kernel's options. Unreadable options make it [`Discipline::Other`].
     pub fn read(name: &str, options: &[u8]) -> Self {
         let known = match name {
             "noqueue" => Some(Discipline::NoQueue),
@@ -101,7 +101,7 @@ impl Discipline {
         known.unwrap_or_else(|| Discipline::Other(name.to_owned()))
     }
 
-    /// Its options as the kernel takes them; `None` where it takes none.
+    /// The options in the kernel's form; `None` if it takes none.
     pub fn options(&self) -> Option<Vec<u8>> {
         match self {
             Discipline::NoQueue | Discipline::PfifoFast { .. } | Discipline::Other(_) => None,
@@ -150,7 +150,7 @@ impl fmt::Display for Discipline {
     }
 }
 
-/// What HTB wants to see before it listens; it answers with a longer number.
+/// The version that HTB expects; it answers with a longer number.
 pub const HTB_VERSION: u32 = 3;
 
 fn bands(options: &[u8]) -> Option<(u8, [u8; 16])> {
@@ -181,13 +181,13 @@ fn tick(nanoseconds: u64) -> u32 {
     u32::try_from(nanoseconds / TICK_NS).unwrap_or(u32::MAX)
 }
 
-/// How long `bytes` take at `rate` bits per second, in ticks (rounded up: a burst of exactly one packet must let it through).
+/// Ticks that `bytes` take at `rate` bits per second (rounded up: a burst of exactly one packet must let it through).
 pub fn ticks(bytes: u32, rate: u64) -> u32 {
     let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate.max(1));
     u32::try_from(ns.div_ceil(u128::from(TICK_NS))).unwrap_or(u32::MAX)
 }
 
-/// How many bytes go in `ticks` at `rate` bits per second: what the kernel keeps of a burst.
+/// Bytes that leave in `ticks` at `rate` bits per second: the kernel's form of a burst.
 pub fn bytes(ticks: u32, rate: u64) -> u32 {
     let bits = u128::from(ticks) * u128::from(TICK_NS) * u128::from(rate);
     u32::try_from(bits / 8_000_000_000).unwrap_or(u32::MAX)

@@ -1,11 +1,11 @@
-//! Whether a mark has an effect: where it lands compared with what it asks for.
+//! Effect of a mark: its place compared with its purpose.
 
 use super::placement::{Packet, Spot};
 use super::tree::Queues;
 use qos::priority::{Dscp, Mark};
 use std::cmp::Ordering;
 
-/// What a mark asks for, compared with unmarked packets.
+/// Purpose of a mark, compared with unmarked packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Ahead,
@@ -68,7 +68,7 @@ impl Queues {
         }
     }
 
-    /// The class whose packets would be treated as this one's mark means.
+    /// The class whose packets get the treatment that this mark asks for.
     fn remedy(&self, packet: Packet, unmarked: &Spot) -> String {
         let wanted = match packet.wish() {
             Wish::Behind => qos::Class::Low,

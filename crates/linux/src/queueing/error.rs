@@ -1,20 +1,20 @@
-//! Why queues could not be read or changed.
+//! Errors of reading or changing queues.
 
 use crate::netlink::Refusal;
 use std::{fmt, io};
 
-/// Why queues could not be read or changed, and what to do.
+/// The reason why queues could not be read or changed, and the remedy.
 #[derive(Debug)]
 pub struct QueueError {
-    /// What was to be done, as `tc` or `nft` would be told.
+    /// The attempted change, in the words of `tc` or `nft`.
     pub what: String,
-    /// What is in the way.
+    /// The obstacle.
     pub reason: Reason,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// What is in the way.
+/// The obstacle.
 #[derive(Debug)]
 pub enum Reason {
     /// No such device in this network namespace.
@@ -23,7 +23,7 @@ pub enum Reason {
     MissingCapability(&'static str),
     /// This kernel lacks this discipline, class or filter.
     MissingFeature,
-    /// The kernel took something else than it was told, in these words.
+    /// The kernel made something else than requested, in these words.
     Differs(String),
     /// Anything else.
     Other(io::Error),
@@ -46,7 +46,7 @@ impl QueueError {
         Self { what: what.to_owned(), reason, remedy: remedy(capability) }
     }
 
-    /// What `nft` said.
+    /// The error of `nft`.
     pub(crate) fn from_nft(said: &str) -> Self {
         let first = said.lines().next().unwrap_or("it said nothing").to_owned();
         let (reason, remedy) = match () {
@@ -61,7 +61,7 @@ impl QueueError {
         Self { what: "nft -f -".to_owned(), reason, remedy }
     }
 
-    /// What a refusal of the kernel means. It answers ENOENT for kinds it doesn't know, with words that say so.
+    /// The meaning of a refusal by the kernel. Unknown kinds get ENOENT, with words that say so.
     pub(crate) fn refused(what: String, refusal: Refusal) -> Self {
         let unknown =
             refusal.errno == libc::ENOENT && (refusal.words.contains("unknown") || refusal.words.contains("not found"));

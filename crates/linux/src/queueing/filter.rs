@@ -1,4 +1,4 @@
-//! Filters: `u32` on bits of the packet's header, and what one that is known only by its mark makes of them.
+//! Filters: `u32` on bits of the packet's header, and their verdict on a packet of which only the mark is known.
 
 use super::tree::Handle;
 use crate::netlink::{attribute, put, u32_at};
@@ -11,9 +11,9 @@ pub struct Filter {
     pub protocol: Protocol,
     /// Filters are asked in this order, from 1.
     pub preference: u16,
-    /// Where it puts what matches.
+    /// The class for packets that match.
     pub target: Option<Handle>,
-    /// What it asks.
+    /// The condition.
     pub question: Question,
 }
 
@@ -30,7 +30,7 @@ pub enum Protocol {
     Other(u16),
 }
 
-/// What a filter asks.
+/// The condition of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// All these bits of the header must be so.
@@ -46,13 +46,13 @@ pub enum Question {
 pub struct Bits {
     /// Their offset from the start of the network header, in bytes.
     pub offset: i32,
-    /// Those that count.
+    /// The bits that count.
     pub mask: u32,
-    /// What they must be.
+    /// Their required values.
     pub value: u32,
 }
 
-/// What a filter says of a packet of which only version and mark are known.
+/// A filter's verdict on a packet of which only version and mark are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It matches.
@@ -72,7 +72,7 @@ impl Filter {
         Self { protocol, preference, target: Some(target), question: Question::Bits(vec![bits]) }
     }
 
-    /// What the kernel's message says: the number that holds preference and protocol, the kind, the options.
+    /// Reads the kernel's message: the number with preference and protocol, the kind, the options.
     pub fn read(info: u32, kind: &str, options: &[u8]) -> Self {
         let target = attribute(options, 1).and_then(|id| u32_at(id, 0)).map(Handle);
         let question = match kind {
@@ -88,12 +88,12 @@ impl Filter {
         }
     }
 
-    /// The number that holds preference and protocol.
+    /// The number with preference and protocol.
     pub fn info(&self) -> u32 {
         u32::from(self.preference) << 16 | u32::from(self.protocol.number().to_be())
     }
 
-    /// Its options as the kernel takes them.
+    /// The options in the kernel's form.
     pub fn options(&self) -> Option<Vec<u8>> {
         let Question::Bits(keys) = &self.question else { return None };
         const TERMINAL: u8 = 1;
@@ -111,7 +111,7 @@ impl Filter {
         Some(options)
     }
 
-    /// What it says of a packet with this mark.
+    /// The verdict on a packet with this mark.
     pub fn verdict(&self, tos: u8, v6: bool) -> Verdict {
         match (self.protocol, v6) {
             (Protocol::All, _) | (Protocol::V4, false) | (Protocol::V6, true) => {}

@@ -1,4 +1,4 @@
-//! Installing queues, and taking them away so that what was there before is there again.
+//! Installing queues, and removing them so that the former ones are restored.
 
 use super::error::{QueueError, Reason};
 use super::journal::{self, Before, Journal, Store};
@@ -10,35 +10,35 @@ use crate::netlink::Socket;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Queues that are installed; taken away when dropped, unless kept. To be dropped by a thread in the same network namespace.
+/// Installed queues, removed when dropped, unless kept. To be dropped by a thread in the same network namespace.
 #[derive(Debug)]
 #[must_use = "queues are taken away when this is dropped"]
 pub struct Installed {
     directory: PathBuf,
     kept: bool,
-    /// What was left from an earlier installation and was taken away first.
+    /// Leftovers of an earlier installation that were removed first.
     pub restored: Vec<Restored>,
 }
 
-/// What became of a device.
+/// The result for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The device.
     pub device: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a device's former queues.
+/// The outcome for a device's former queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// They are as they were.
     AsBefore,
     /// The device is gone, and its queues with it.
     Vanished,
-    /// Somebody replaced ours; theirs were left alone.
+    /// Another program replaced ours; its queues were left alone.
     Replaced,
-    /// Something could not be had back: what.
+    /// This difference remains.
     Differs(String),
 }
 
@@ -54,11 +54,11 @@ impl fmt::Display for Restored {
     }
 }
 
-/// Installs queues, all or none, and reads them back. Earlier ones of Thalweg are taken away first. `directory` is where
-/// the journal is written before anything is changed.
+/// Installs queues, all or none, and reads them back. Earlier ones of Thalweg are removed first. The journal is
+/// written to `directory` before anything is changed.
 ///
 /// # Errors
-/// What was refused, as `tc` would be told; everything is as it was before the call then.
+/// The refused step, in the words of `tc`; everything is then as it was before the call.
 pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueError> {
     let store = Store::open(directory)?;
     let earlier = store.load()?.map(Earlier::of).transpose()?;
@@ -93,14 +93,14 @@ fn install_all(store: &Store, wanted: &[Wanted]) -> Result<(), QueueError> {
     })
 }
 
-/// An earlier installation, to be had again if the next one fails.
+/// An earlier installation, restored if the next one fails.
 struct Earlier {
     journal: Journal,
     installed: Vec<Before>,
 }
 
 impl Earlier {
-    /// What it installed; refuses to touch what another process holds that still runs.
+    /// The installation of a journal; refused if another process holds it and still runs.
     fn of(journal: Journal) -> Result<Self, QueueError> {
         if let Some(holder) = journal.holder.filter(|h| journal::is_alive(*h) && Some(*h) != journal::this_process()) {
             return Err(QueueError {
@@ -128,14 +128,14 @@ impl Earlier {
 pub struct Present {
     /// On these devices.
     pub devices: Vec<String>,
-    /// The process that should have taken them away is gone.
+    /// The process that should have removed them is gone.
     pub orphaned: bool,
 }
 
-/// What is installed in this network namespace; nothing is changed. `directory`: as for [`install`].
+/// The installed queues of this network namespace; nothing is changed. `directory`: as for [`install`].
 ///
 /// # Errors
-/// When the journal cannot be read.
+/// The journal cannot be read.
 pub fn installed(directory: &Path) -> Result<Option<Present>, QueueError> {
     if !directory.exists() {
         return Ok(None);
@@ -147,16 +147,17 @@ pub fn installed(directory: &Path) -> Result<Option<Present>, QueueError> {
     Ok(Store::open(directory)?.load()?.map(present))
 }
 
-/// Takes away what is installed in this network namespace, whoever did it. `directory`: as for [`install`].
+/// Removes the installed queues of this network namespace, whoever installed them. `directory`: as for [`install`].
 ///
 /// # Errors
-/// What was refused; the journal stays for another try.
+/// The refused step; the journal stays for another attempt.
 pub fn restore(directory: &Path) -> Result<Vec<Restored>, QueueError> {
     let store = Store::open(directory)?;
     store.load()?.map_or(Ok(Vec::new()), |journal| restore_all(&store, &journal))
 }
 
-/// As [`restore`], but only what a process left that is gone: for the start of whatever installs queues.
+/// Restores as [`restore`] does, but only leftovers of a process that is gone: for the start of programs that install
+/// queues.
 ///
 /// # Errors
 /// As [`restore`].
@@ -174,7 +175,7 @@ impl Installed {
     /// Leaves the queues until [`restore`].
     ///
     /// # Errors
-    /// When the journal cannot be written; the queues are taken away then.
+    /// The journal cannot be written; the queues are then removed.
     pub fn keep(mut self) -> Result<(), QueueError> {
         let store = Store::open(&self.directory)?;
         if let Some(mut journal) = store.load()? {
@@ -189,7 +190,7 @@ impl Installed {
 impl Drop for Installed {
     fn drop(&mut self) {
         if !self.kept {
-            // Nobody is left to be told; the journal stays if something is refused.
+            // Nobody is left to be told; the journal stays if a step is refused.
             let _ = restore(&self.directory);
         }
     }

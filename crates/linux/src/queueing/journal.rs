@@ -1,4 +1,4 @@
-//! What was there before: written and synced before the kernel is touched, removed when it is there again. So a crash at
+//! The former queues: written and synced before the kernel is touched, removed when they are restored. So a crash at
 //! any point leaves a file from which the next start restores.
 
 use super::tree::{Queues, Said};
@@ -11,15 +11,16 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// No journal is longer, in bytes.
+/// Largest journal in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// What one network namespace's journal says.
+/// The journal of one network namespace.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Journal {
     /// The boot it was written in; queues don't outlive one.
     pub boot: String,
-    /// Who takes the queues away at its end: process and when it started; `None`: they stay until `restore`.
+    /// The process that removes the queues at its end, and the time when it started; `None`: they stay until
+    /// `restore`.
     pub holder: Option<(u32, u64)>,
     /// One per device.
     pub devices: Vec<Before>,
@@ -33,7 +34,7 @@ pub(crate) struct Before {
     pub device: String,
     pub index: u32,
     pub length: u32,
-    /// Disciplines, classes and filters as the kernel said them.
+    /// Disciplines, classes and filters in the kernel's form.
     pub said: Vec<(u16, Said)>,
 }
 
@@ -66,7 +67,7 @@ impl Store {
         open().map_err(|error| unusable(directory, error))
     }
 
-    /// What it says; `None`: nothing is installed, or another boot's queues, which are gone.
+    /// The journal's content; `None`: nothing is installed, or only queues of another boot, which are gone.
     pub(crate) fn load(&self) -> Result<Option<Journal>, QueueError> {
         let bytes = match owned::read_own(&self.path, LARGEST) {
             Ok(bytes) => bytes,
@@ -77,13 +78,13 @@ impl Store {
         Ok((journal.boot == clock::boot_id()).then_some(journal))
     }
 
-    /// Writes it and waits until it is on disk.
+    /// Writes the journal and waits until it is on disk.
     pub(crate) fn save(&self, journal: &Journal) -> Result<(), QueueError> {
         let save = || owned::write(&self.path, &serde_json::to_vec(journal)?);
         save().map_err(|error| unusable(&self.path, error))
     }
 
-    /// Nothing is installed any more.
+    /// Removes the journal: nothing is installed any more.
     pub(crate) fn remove(&self) -> Result<(), QueueError> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unusable(&self.path, error)),
@@ -113,12 +114,12 @@ pub(crate) fn this_process() -> Option<(u32, u64)> {
     Some((process, started(process)?))
 }
 
-/// Whether a holder still runs.
+/// `true` if a holder still runs.
 pub(crate) fn is_alive(holder: (u32, u64)) -> bool {
     started(holder.0) == Some(holder.1)
 }
 
-/// When a process started, in ticks since boot (proc(5), `stat` field 22).
+/// Start time of a process, in ticks since boot (proc(5), `stat` field 22).
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()

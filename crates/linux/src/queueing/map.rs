@@ -1,6 +1,6 @@
-//! Priority maps: packets get a priority by their code point before they queue, by the program `nft`, in a table of our own.
-//! For routers and bridges, where packets were marked elsewhere and the kernel derives nothing (IPv6, bridges) or the
-//! wrong thing (`pfifo_fast` by the old TOS bits) from it.
+//! Priority maps: packets get a priority by their code point before they queue, by the program `nft`, in a table of
+//! our own. They are for routers and bridges, where other hosts marked the packets, and the kernel derives nothing
+//! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits).
 
 use super::error::QueueError;
 use super::tree::Handle;
@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Where packets pass.
+/// The way of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// This host's own and routed packets.
@@ -24,7 +24,7 @@ pub enum Hook {
 pub struct PriorityMap {
     /// The device by which they leave.
     pub device: String,
-    /// Where they pass.
+    /// The way of the packets.
     pub hook: Hook,
     /// The priority of each class ([`super::PerClass`]): a socket priority, or a class's handle.
     pub priorities: [u32; 4],
@@ -50,7 +50,7 @@ impl PriorityMap {
         self.priorities[class as usize]
     }
 
-    /// What `nft -f -` is told. Tables are made anew by the first of them.
+    /// The input of `nft -f -`. Its first lines remove an older table.
     fn script(&self) -> String {
         let elements = self.elements().join(", ");
         let (family, device) = (self.hook.family(), &self.device);
@@ -87,12 +87,12 @@ impl PriorityMap {
     }
 }
 
-/// The tables of these maps: family and what `nft -f -` is told.
+/// The tables of these maps: family and input of `nft -f -`.
 pub(crate) fn tables(maps: &[PriorityMap]) -> Vec<(String, String)> {
     maps.iter().map(|map| (map.hook.family().to_owned(), map.script())).collect()
 }
 
-/// Installs tables, in place of what an earlier one left.
+/// Installs tables in place of earlier ones.
 pub(crate) fn install(tables: &[(String, String)]) -> Result<(), QueueError> {
     remove(tables)?;
     tables.iter().try_for_each(|(_, script)| nft(script))

@@ -1,4 +1,4 @@
-//! Where a marked packet lands: the tree walked as the kernel walks it, and the outcome compared with unmarked packets.
+//! Place of a marked packet: the tree walked as the kernel walks it, and the outcome compared with unmarked packets.
 
 use super::class::Class;
 use super::discipline::Discipline;
@@ -7,7 +7,7 @@ use super::tree::{Handle, Node, Queues};
 use super::wanted::mapped;
 use serde::Serialize;
 
-/// Where a packet lands, and whether its mark changes anything there.
+/// The place of a packet, and the effect of its mark there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placement {
     /// The device.
@@ -16,21 +16,21 @@ pub struct Placement {
     pub discipline: String,
     /// The band or class, such as `band 1` or `class 1:20`.
     pub place: String,
-    /// 0 is sent first.
+    /// The rank; 0 is sent first.
     pub rank: u32,
-    /// How many ranks there are; 1: all are equal.
+    /// Number of ranks; 1: all are equal.
     pub of: u32,
-    /// Whether packets can wait on this device at all.
+    /// `true` if packets can wait on this device at all.
     pub waits: bool,
-    /// Whether the packet is treated as its mark asks, compared with unmarked ones.
+    /// `true` if the packet is treated as its mark asks, compared with unmarked ones.
     pub effective: bool,
-    /// Why, and what would change it.
+    /// The reason, and a change that would help.
     pub because: String,
-    /// Microseconds that it waits at most for less urgent packets; `None`: there are none, or no rate is known.
+    /// Longest wait for less urgent packets in microseconds; `None`: there are none, or no rate is known.
     pub blocking_us: Option<f64>,
 }
 
-/// What is known of a packet.
+/// The known properties of a packet.
 #[derive(Clone, Copy)]
 pub(super) struct Packet {
     pub tos: u8,
@@ -38,18 +38,18 @@ pub(super) struct Packet {
     pub v6: bool,
 }
 
-/// Where a packet ends up.
+/// The final place of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
     pub discipline: String,
     pub place: String,
     pub rank: u32,
     of: u32,
-    /// By the packet's priority or mark.
+    /// Chosen by the packet's priority or mark.
     pub chosen: bool,
     pub waits: bool,
     pub dropped: bool,
-    /// What else might decide.
+    /// A filter that might decide otherwise.
     unsure: Option<String>,
 }
 
@@ -76,11 +76,11 @@ impl Spot {
     }
 }
 
-/// Disciplines within disciplines, and filters that send on to filters, are followed so far.
+/// Limit of nested disciplines, and of filters that lead to filters.
 const DEEPEST: u32 = 16;
 
 impl Queues {
-    /// Where a packet with this mark lands.
+    /// The place of a packet with this mark.
     pub fn placement(&self, tos: u8, socket_priority: u32, v6: bool) -> Placement {
         let packet = Packet { tos, priority: socket_priority, v6 };
         let (spot, unmarked) = (self.spot(packet), self.spot(Packet { tos: 0, priority: 0, v6 }));
@@ -161,7 +161,7 @@ impl Queues {
         let hfsc = matches!(at.is, Discipline::Hfsc { .. });
         let (class, unsure) = match self.classify(handle, default, packet) {
             (Some(class), unsure) => (class, unsure),
-            // Nothing fits: HTB sends it unshaped, before all classes; HFSC drops it.
+            // No class fits: HTB sends it unshaped, before all classes; HFSC drops it.
             (None, unsure) => {
                 let place = if hfsc { "no class: dropped" } else { "no class: unshaped" };
                 let of = self.ranks(handle).len().max(1) as u32;
@@ -216,7 +216,7 @@ impl Queues {
     }
 }
 
-/// HTB gives what is spare by priority; HFSC serves real-time curves before link share.
+/// HTB gives the spare rate by priority; HFSC serves real-time curves before link share.
 fn rank_of(class: &Class) -> u32 {
     match class {
         Class::Htb(shares) => shares.priority,
@@ -225,7 +225,7 @@ fn rank_of(class: &Class) -> u32 {
     }
 }
 
-/// Where the first filter that matches puts the packet, and the first that might.
+/// The class of the first filter that matches, and the first filter that might.
 fn choose(filters: &[&Filter], packet: Packet) -> (Option<Handle>, Option<String>) {
     let mut unsure = None;
     for filter in filters {

@@ -1,4 +1,4 @@
-//! Telling the kernel again what it once said, and comparing.
+//! Replaying the kernel's own messages, and comparing.
 
 use super::discipline::HTB_VERSION;
 use super::journal::Before;
@@ -7,7 +7,7 @@ use super::{QueueError, devices};
 use crate::netlink::{CREATE, REPLACE, Refusal, Socket, attribute, attributes, put, u32_at, words};
 use std::io;
 
-/// Kinds whose classes are made one by one; others have theirs by themselves.
+/// Kinds with explicitly made classes; others make theirs themselves.
 const CLASSFUL: [&str; 4] = ["htb", "hfsc", "drr", "qfq"];
 /// Hash tables of `u32` from here on are made by the kernel.
 const OWN_TABLES: u32 = 0x800;
@@ -19,7 +19,7 @@ impl Before {
     }
 }
 
-/// Makes the device's queues as they were, as far as the kernel takes it; gives what it refused.
+/// Restores the device's queues, as far as the kernel accepts; returns what it refused.
 pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Result<Option<String>, QueueError> {
     let index = before.index;
     // The length first: the kernel's own queue is made with it.
@@ -40,8 +40,8 @@ pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Resu
     Ok(refused)
 }
 
-/// Tells the kernel one thing again. Newer disciplines want their options marked as nested, older ones don't know the mark;
-/// and a filter's number may be taken differently: better another number than no filter.
+/// Replays one message. Newer disciplines want their options marked as nested, older ones do not know the mark. A
+/// filter's number may be taken differently: better another number than no filter.
 fn tell(socket: &mut Socket, kind: u16, said: &Said, index: u32) -> io::Result<Result<(), Refusal>> {
     let flags = if said.parent == Handle::ROOT.0 && kind == DISCIPLINE { REPLACE } else { CREATE };
     let told = prepared(kind, said);
@@ -53,7 +53,7 @@ fn tell(socket: &mut Socket, kind: u16, said: &Said, index: u32) -> io::Result<R
     Ok(socket.ask(kind, flags, &other)?.map(drop).map_err(|_| first))
 }
 
-/// What has to be told, parents before children, filters at last by number: that is how the kernel numbered them.
+/// The messages to replay, parents before children, filters at last by number, as the kernel numbered them.
 fn in_order(said: &[(u16, Said)]) -> Vec<(u16, &Said)> {
     let told = |(kind, said): &&(u16, Said)| match *kind {
         DISCIPLINE => said.handle != 0,
@@ -76,7 +76,7 @@ fn in_order(said: &[(u16, Said)]) -> Vec<(u16, &Said)> {
     ordered.into_iter().chain(filters).collect()
 }
 
-/// Whether what it hangs on was told.
+/// `true` if its parent was replayed.
 fn is_ready(kind: u16, said: &Said, told: &[(u16, &Said)]) -> bool {
     const DISCIPLINE_PART: u32 = 0xffff_0000;
     let is_told = |parent: u32| {
@@ -92,7 +92,7 @@ fn is_ready(kind: u16, said: &Said, told: &[(u16, &Said)]) -> bool {
     }
 }
 
-/// What the kernel said, as it wants to be told: some of it is for reading only.
+/// The kernel's message as a request: parts of it are read-only.
 fn prepared(kind: u16, said: &Said) -> Said {
     let options = said.options.as_deref().unwrap_or_default();
     let kept = match (kind, &said.name[..]) {
@@ -127,8 +127,8 @@ fn prepared(kind: u16, said: &Said) -> Said {
     Said { options: Some(kept), ..said.clone() }
 }
 
-/// CoDel keeps times in units of 1024 ns, and loses up to two microseconds of what it is told: what it must be told to
-/// say `us` again.
+/// CoDel keeps times in units of 1024 ns, and loses up to two microseconds: the value to write so that it reads `us`
+/// again.
 fn codel_time(us: u32) -> u32 {
     let said = |told: u32| ((u64::from(told) * 1000) >> 10 << 10) / 1000;
     (us..=us.saturating_add(2)).find(|told| said(*told) == u64::from(us)).unwrap_or(us)
@@ -140,7 +140,7 @@ fn settable(flags: &[u8]) -> Option<Vec<u8>> {
     u32_at(flags, 0).map(|flags| words([flags & SETTABLE]))
 }
 
-/// SFQ has more flows than places only if it was not told how many places; to be told nothing is 0.
+/// SFQ has more flows than places only if the number of places was not set; 0 leaves it unset.
 fn default_limit(options: &[u8]) -> Vec<u8> {
     let (limit, mut kept) = (8..12, options.to_vec());
     if u32_at(options, 16) > u32_at(options, limit.start) {
@@ -157,7 +157,7 @@ fn rewritten(options: &[u8], change: impl Fn(u16, &[u8]) -> Option<Vec<u8>>) -> 
     kept
 }
 
-/// The first difference between what was there and what is there, counters left out.
+/// The first difference between the former and the present queues, except counters.
 pub(crate) fn difference(before: &Before, now: &Queues) -> Option<String> {
     let now = Before::of(now);
     if now.length != before.length {
@@ -182,7 +182,7 @@ fn same(one: &(u16, Said), other: &(u16, Said)) -> bool {
     kind == other_kind && place(a) == place(b) && info && steady(*kind, a) == steady(*kind, b)
 }
 
-/// Options without what counts.
+/// The options without counters.
 fn steady(kind: u16, said: &Said) -> Option<Vec<u8>> {
     match (kind, &said.name[..]) {
         (DISCIPLINE, "htb") => {

@@ -1,4 +1,4 @@
-//! Changes to queues, one by one: as the kernel takes them, and as `tc` would be told.
+//! Changes to queues, one by one: in the kernel's form, and as commands of `tc`.
 
 use super::class::Class;
 use super::devices;
@@ -14,13 +14,13 @@ use std::fmt;
 pub enum Step {
     /// The device's own queue gets this length in packets (`pfifo_fast` has no other limit).
     Length(u32),
-    /// A discipline, in place of what is there if it is the first.
+    /// A discipline; the first one replaces the existing one.
     Discipline {
         /// [`Handle::ROOT`] or a class.
         parent: Handle,
         /// Its own.
         handle: Handle,
-        /// What it is.
+        /// The discipline.
         is: Discipline,
     },
     /// A class.
@@ -29,14 +29,14 @@ pub enum Step {
         parent: Handle,
         /// Its own.
         handle: Handle,
-        /// What it is.
+        /// The class.
         is: Class,
     },
     /// A filter.
     Filter {
-        /// What it hangs on.
+        /// Its parent.
         parent: Handle,
-        /// What it is.
+        /// The filter.
         is: Filter,
     },
 }
@@ -94,7 +94,7 @@ impl Step {
         }
     }
 
-    /// Whether `queues` show it done. Numbers are compared as the kernel rounds them.
+    /// `true` if `queues` show it done. Numbers are compared as the kernel rounds them.
     pub(crate) fn is_done(&self, queues: &Queues) -> bool {
         let options = |options: Option<Vec<u8>>| options.unwrap_or_default();
         match self {

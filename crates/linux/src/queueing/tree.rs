@@ -1,4 +1,4 @@
-//! What queues on a device, as the kernel says it.
+//! The queues of a device, from the kernel's messages.
 
 use super::blocking::Largest;
 use super::class::Class;
@@ -48,7 +48,7 @@ pub struct Queues {
     pub device: String,
     /// Its index in its network namespace.
     pub index: u32,
-    /// Length of the device's own queue in packets (`txqueuelen`): what `pfifo_fast` holds.
+    /// Length of the device's own queue in packets (`txqueuelen`): the limit of `pfifo_fast`.
     pub length: u32,
     /// The largest packets it is given.
     pub largest: Largest,
@@ -56,7 +56,7 @@ pub struct Queues {
     pub disciplines: Vec<Node<Discipline>>,
     /// Classes.
     pub classes: Vec<Node<Class>>,
-    /// Filters with what they hang on.
+    /// Filters, with their parents.
     pub filters: Vec<Node<Filter>>,
 }
 
@@ -65,17 +65,17 @@ pub struct Queues {
 pub struct Node<T> {
     /// Its own handle; 0: a discipline that the kernel put there by itself.
     pub handle: Handle,
-    /// What it belongs to.
+    /// Its parent.
     pub parent: Handle,
-    /// What it is.
+    /// The object itself.
     pub is: T,
-    /// What it did so far.
+    /// Its counters.
     pub counters: Counters,
-    /// As the kernel said it.
+    /// The kernel's message.
     pub(crate) said: Said,
 }
 
-/// What a discipline or class did so far.
+/// Counters of a discipline or class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Bytes sent.
@@ -90,7 +90,7 @@ pub struct Counters {
     pub backlog: u32,
 }
 
-/// A traffic-control message: what the kernel said, and what makes it so again.
+/// A traffic-control message of the kernel, which can be replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Said {
     pub handle: u32,
@@ -110,10 +110,10 @@ pub(crate) const FILTER: u16 = 44;
 const INGRESS: u32 = 0xffff_fff1;
 
 impl Queues {
-    /// What queues on `device` in this network namespace. Needs no permission.
+    /// The queues of `device` in this network namespace. Needs no permission.
     ///
     /// # Errors
-    /// An unknown device, or what the kernel says.
+    /// An unknown device, or the kernel's error.
     pub fn read(device: &str) -> Result<Self, QueueError> {
         let mut socket = Socket::open()?;
         let found = devices::find(&mut socket, device)?;
@@ -127,7 +127,7 @@ impl Queues {
             filters: Vec::new(),
         };
         queues.disciplines.retain(|d| d.parent.0 != INGRESS);
-        // Numbers of pfifo_fast and mq queues look like classes; those say nothing.
+        // Numbers of pfifo_fast and mq queues look like classes, but mean nothing.
         queues.classes.retain(|c| !matches!(&c.is, Class::Other(name) if name == "mq"));
         let holders = queues.disciplines.iter().map(|d| d.handle).filter(|h| h.0 != 0);
         let inner = queues.classes.iter().filter(|c| !queues.is_leaf(c.handle)).map(|c| c.handle);
@@ -146,7 +146,7 @@ impl Queues {
     pub fn root(&self) -> Option<&Node<Discipline>> {
         self.disciplines.iter().find(|d| d.parent == Handle::ROOT)
     }
-    /// The discipline that hangs on a class (or on the only class of a discipline without classes).
+    /// The discipline below a class (or below the only class of a discipline without classes).
     pub fn below(&self, parent: Handle) -> Option<&Node<Discipline>> {
         self.disciplines.iter().find(|d| d.parent == parent)
     }
@@ -154,7 +154,7 @@ impl Queues {
     pub fn class(&self, handle: Handle) -> Option<&Node<Class>> {
         self.classes.iter().find(|c| c.handle == handle)
     }
-    /// Whether no class is below this one.
+    /// `true` if no class is below this one.
     pub fn is_leaf(&self, handle: Handle) -> bool {
         !self.classes.iter().any(|c| c.parent == handle && c.handle != handle)
     }
@@ -167,7 +167,7 @@ impl Queues {
     }
 }
 
-/// What stands in a message of each type.
+/// Contents of the messages of each type.
 pub(crate) trait Listed: Sized {
     fn of(said: &Said) -> Self;
 }

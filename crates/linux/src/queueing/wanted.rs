@@ -1,4 +1,4 @@
-//! What a device's queues should be, and the steps that make them so.
+//! The wanted queues of a device, and the steps that make them.
 //!
 //! The wire comes first: a token bucket (`tbf`) just below the link's rate, so that packets wait here, where marks count,
 //! and not in hardware or a switch. HTB or HFSC alone are no wire: a class within its guarantee is sent at once, even
@@ -13,22 +13,22 @@ use super::tree::{Handle, Queues};
 use qos::Class;
 use qos::priority::Dscp;
 
-/// What a device's queues should be.
+/// The wanted queues of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The device's name.
     pub device: String,
-    /// What the link carries, in bits per second.
+    /// Rate of the link, in bits per second.
     pub rate: u64,
     /// Most packets that wait in each queue.
     pub queue: u32,
-    /// Who goes first.
+    /// The order of service.
     pub scheduler: Scheduler,
     /// Set the priority of packets by their code point before they queue here, for traffic that other hosts marked.
     pub map: Option<Hook>,
 }
 
-/// Who goes first.
+/// The order of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scheduler {
     /// Nobody: one queue.
@@ -37,7 +37,7 @@ pub enum Scheduler {
     Strict,
     /// Bands of `prio`, by code point or socket priority: critical, high, normal, low.
     StrictPrio,
-    /// HTB: guaranteed shares; what is spare goes to the highest class first.
+    /// HTB: guaranteed shares; the spare rate goes to the highest class first.
     Htb(PerClass<Share>),
     /// HFSC: service curves.
     Hfsc(PerClass<Service>),
@@ -46,39 +46,40 @@ pub enum Scheduler {
 /// One of something for each class, in the order of [`Class::ALL`]: low, normal, high, critical.
 pub type PerClass<T> = [T; 4];
 
-/// What HTB gives a class.
+/// The share of a class under HTB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Guaranteed, in bits per second.
     pub rate: u64,
-    /// Never more than this, in bits per second; `None`: all that is spare.
+    /// Upper limit in bits per second; `None`: all of the spare rate.
     pub ceil: Option<u64>,
-    /// 0 gets what is spare first, … 7; `None`: by class, critical 0 to low 3.
+    /// Priority for the spare rate: 0 first, … 7; `None`: by class, critical 0 to low 3.
     pub priority: Option<u32>,
 }
 
-/// What HFSC gives a class.
+/// The service of a class under HFSC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// What is guaranteed.
+    /// The guarantee.
     pub real_time: Option<Curve>,
-    /// How what is spare is divided.
+    /// The share of the spare rate.
     pub link_share: Option<Curve>,
-    /// What is not exceeded.
+    /// The upper limit.
     pub upper_limit: Option<Curve>,
 }
 
 /// The major number of the first discipline that Thalweg installs; it tells ours from others'.
 pub const OURS: u16 = 0x7a1;
-/// The same, where a priority map comes before it: so whoever may read queues, but not nft tables, knows of the map.
+/// The same with a priority map before it: users who can read queues, but not nft tables, see by it that there is a
+/// map.
 pub const OURS_MAPPED: u16 = 0x7a3;
 /// The discipline below it.
 const INNER: u16 = 0x7a2;
 /// The largest packet on the wire with its link-layer header, in bytes.
 const PACKET: u32 = 1514;
 
-/// TOS octets and masks in the order they are asked, and the class of what matches first; the rest is normal. By the upper
-/// three bits (class selectors), but VA and EF are critical, and LE is low (RFC 2474, 4594, 5865, 8622).
+/// TOS octets and masks in the order of the filters, and the class of the first match; the rest is normal. By the
+/// upper three bits (class selectors), but VA and EF are critical, and LE is low (RFC 2474, 4594, 5865, 8622).
 pub const MARKS: [(u8, u8, Class); 9] = [
     (0xb0, 0xfc, Class::Critical),
     (0xb8, 0xfc, Class::Critical),
@@ -107,7 +108,7 @@ fn band(class: Class) -> Handle {
     Handle::new(INNER, 4 - class as u16)
 }
 
-/// The priority that our map, where there is one, gives packets with this TOS octet before they reach these queues.
+/// The priority that our map, if there is one, gives packets with this TOS octet before they reach these queues.
 pub(crate) fn mapped(queues: &Queues, tos: u8) -> Option<u32> {
     queues.root().filter(|root| root.handle.major() == OURS_MAPPED)?;
     let class = class_of(Dscp::new(tos >> 2)?);
@@ -125,7 +126,7 @@ fn burst(rate: u64) -> u32 {
 }
 
 impl Wanted {
-    /// The steps from nothing to this, in their order.
+    /// The steps from nothing to these queues, in order.
     pub fn steps(&self) -> Vec<Step> {
         let inner = Handle::new(INNER, 0);
         let discipline = |parent, handle, is| Step::Discipline { parent, handle, is };
@@ -158,7 +159,7 @@ impl Wanted {
         steps
     }
 
-    /// Faster than the wire, so that what the wire leaves can be lent.
+    /// Faster than the wire, so that the spare rate can be lent.
     fn above(&self) -> u64 {
         self.rate.saturating_mul(10)
     }
@@ -205,7 +206,7 @@ impl Wanted {
         queues.chain(filters).collect()
     }
 
-    /// The priorities that packets get before they queue here, where that was asked for.
+    /// The priority map before these queues, if one was asked for.
     pub fn priority_map(&self) -> Option<PriorityMap> {
         let priorities = match &self.scheduler {
             Scheduler::Fifo | Scheduler::Strict => Class::ALL.map(Class::socket_priority),

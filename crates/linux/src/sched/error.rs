@@ -1,19 +1,19 @@
-//! Why the kernel does not schedule as asked.
+//! Errors of scheduling.
 
 use std::{fmt, io};
 
-/// What was refused, why, and what helps.
+/// The refused request, the reason and the remedy.
 #[derive(Debug)]
 pub struct SchedError {
-    /// What was asked for, such as `fifo:30 for thread 4711`.
+    /// The request, such as `fifo:30 for thread 4711`.
     pub what: String,
-    /// Why it was refused.
+    /// The reason of the refusal.
     pub reason: Reason,
-    /// What helps.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// Why scheduling was refused: the kernel says EPERM for four of these.
+/// The reason of a refusal: four of these are EPERM in the kernel.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reason {
@@ -28,26 +28,26 @@ pub enum Reason {
     Rlimit {
         /// The limit.
         limit: u8,
-        /// What was asked for.
+        /// The requested priority.
         asked: u8,
     },
     /// The reservations of all threads together would be more than the processors can keep.
     DeadlineAdmission {
-        /// The share of one processor that was asked for, in percent.
+        /// The requested share of one processor, in percent.
         asked_percent: f64,
     },
     /// A thread with a reservation must be allowed on all processors.
     AffinityWithDeadline,
     /// There is no such thread (any more).
     NoSuchThread,
-    /// The kernel does not take the value.
+    /// The kernel does not accept the value.
     Invalid,
     /// More memory than RLIMIT_MEMLOCK would be locked.
     MemoryLimit {
         /// The limit in bytes.
         limit: u64,
     },
-    /// Anything else the kernel said.
+    /// Any other error of the kernel.
     Other(io::Error),
 }
 

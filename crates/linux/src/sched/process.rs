@@ -4,14 +4,14 @@ use super::{Reason, SchedError, apply, put_back, read, refusal};
 use qos::priority::Scheduling;
 use std::collections::BTreeSet;
 
-/// A process that starts threads faster than they are found is given up after so many looks.
+/// Limit of looks at a process that starts threads faster than they are found.
 const MOST_LOOKS: usize = 100;
 
-/// Sets all threads of a process, also those that start meanwhile; `None`: as it is. 0 is the calling process. Returns how
-/// many threads were set. Threads that they start later inherit it, but for a reservation.
+/// Sets all threads of a process, including those that start meanwhile; `None`: unchanged. 0 is the calling process.
+/// Returns the number of threads that were set. Threads started later inherit the settings, except a reservation.
 ///
 /// # Errors
-/// As [`super::set`]; the threads that were changed already are put back.
+/// As [`super::set`]; threads that were changed already are restored.
 pub fn set_process(pid: i32, scheduling: Option<&Scheduling>, affinity: Option<&[u16]>) -> Result<usize, SchedError> {
     let mut seen = BTreeSet::new();
     let mut before = Vec::new();

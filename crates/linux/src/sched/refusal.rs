@@ -1,5 +1,5 @@
-//! Which of several reasons the kernel had. EPERM alone has four, told apart by what the kernel looks at, in its order:
-//! the right (capability or limit), the group's budget, the processors.
+//! The reason of a refusal by the kernel. EPERM alone has four, distinguished by the kernel's checks, in its order:
+//! the permission (capability or limit), the group's budget, the processors.
 
 use super::{Reason, SchedError};
 use qos::priority::{Policy, Scheduling};
@@ -81,7 +81,7 @@ fn not_permitted(tid: i32, to: &Scheduling, error: io::Error) -> (Reason, String
         Policy::Other | Policy::Deadline { .. } if !capable => return (NICE, capability_remedy("cap_sys_nice")),
         Policy::Other | Policy::Deadline { .. } => {}
     }
-    // With the capability and nothing in the way: a user namespace, whose root may not schedule.
+    // The capability is there and nothing in the way: a user namespace, whose root may not schedule.
     (
         Reason::Other(error),
         "outside a container it would be allowed: give that one CAP_SYS_NICE (--cap-add sys_nice)".into(),
@@ -121,14 +121,14 @@ fn capability_remedy(capability: &str) -> String {
     format!("`setcap {capability}+ep {program}`, or run it as root")
 }
 
-/// Whether the calling thread has the capability now.
+/// `true` if the calling thread has the capability now.
 fn has_capability(number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     set.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|bits| bits & (1 << number) != 0)
 }
 
-/// RLIMIT_RTPRIO of the thread that is to be set: the kernel looks at that one's, not at the caller's.
+/// RLIMIT_RTPRIO of the thread that is to be set: the kernel checks that one's, not the caller's.
 fn priority_limit(tid: i32) -> u8 {
     let limits = std::fs::read_to_string(proc_file(tid, "limits")).unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime priority"));
@@ -139,13 +139,13 @@ fn priority_limit(tid: i32) -> u8 {
     }
 }
 
-/// Whether the thread may run on fewer processors than there are.
+/// `true` if the thread may run on fewer processors than there are.
 fn restricted(tid: i32) -> bool {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     super::read(tid).is_ok_and(|found| found.affinity.len() < count(online.trim()))
 }
 
-/// How many numbers a list such as `0-3,8` has.
+/// Number of processors in a list such as `0-3,8`.
 fn count(list: &str) -> usize {
     let span = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,5 +1,5 @@
-//! What the kernel really does with marked packets is what `placement` says: by class counters, and by the order in
-//! which packets leave a queue that is held shut while they arrive.
+//! `placement` agrees with the kernel's treatment of marked packets: by class counters, and by the order in which
+//! packets leave a queue that is held shut while they arrive.
 
 use crate::packets::{NAMED, marked, priority_of, receive, receiver};
 use crate::world::{Host, bridged, pair, routed};
@@ -8,7 +8,7 @@ use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wante
 
 pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 
-/// So many packets of a mark: more than what the hosts send of themselves.
+/// Number of packets of a mark: more than the hosts send by themselves.
 const MANY: u64 = 20;
 
 pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
@@ -32,15 +32,15 @@ fn sent(host: &Host, device: &str) -> Vec<(Handle, u64)> {
     leaves.map(|c| (c.handle, c.counters.packets)).collect()
 }
 
-/// Sends packets of each mark from `from` and compares the counters of `device` at `at` with what is expected of a mark
-/// and the sender's socket priority.
+/// Sends packets of each mark from `from`, and compares the counters of `device` at `at` with the expectation for a
+/// mark and the sender's socket priority.
 pub fn counted(from: &Host, at: &Host, device: &str, to: [&str; 2], expected: impl Fn(u8, u32, bool) -> String) {
     for to in to.map(|to| to.parse::<IpAddr>().unwrap()) {
         for dscp in NAMED {
             let before = sent(at, device);
             let priority = from.inside(|| {
                 let socket = marked(SocketAddr::new(to, 9), dscp << 2, None);
-                // Nobody listens there; a send that is told so sends nothing.
+                // There is no receiver; a send that reports this has sent nothing.
                 let mut left = MANY;
                 while left > 0 {
                     left -= u64::from(socket.send(b"mark").is_ok());
@@ -69,7 +69,7 @@ fn filters_put_each_mark_into_its_class() {
     in_own_directory(&a, "filters", &[wanted("veth", shares(), None)]);
     let queues = a.inside(|| read("veth")).unwrap();
     counted(&a, &a, "veth", NEAR, |tos, priority, v6| queues.placement(tos, priority, v6).place);
-    // A class that gets nothing but the test's packets.
+    // A class that gets only the test's packets.
     let told = a.run("tc -s class show dev veth classid 7a2:20");
     let own = sent(&a, "veth").iter().find(|(class, _)| class.to_string() == "7a2:20").unwrap().1;
     assert!(told.contains(&format!(" {own} pkt ")), "{own} packets, and tc says {told}");
@@ -110,7 +110,7 @@ fn ordered(from: &Host, at: &Host, device: &str, to: (&Host, &str), priority: im
     for _ in 0..2 {
         send(0, &[255; 1400]);
     }
-    // Worst first, so that an order that is right did not come by itself.
+    // Worst first, so that the right order is not a coincidence.
     let marks: Vec<u8> = [34, 10, 46, 0].into_iter().chain(NAMED).collect();
     let rank = |dscp: u8| {
         let own = send(dscp << 2, &[dscp]);

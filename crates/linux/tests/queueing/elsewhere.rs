@@ -1,12 +1,12 @@
-//! Disciplines that not every kernel has. Where one is missing the test says so; `tests/emulated/run` runs all of them
-//! under a kernel that has them.
+//! Disciplines that not every kernel has. The test reports a missing one; `tests/emulated/run` runs all of them under
+//! a kernel that has them.
 
 use crate::counters::{NEAR, counted, in_own_directory, wanted};
 use crate::restoring::restored_over;
 use crate::world::{Host, pair};
 use thalweg_linux::queueing::{Curve, Discipline, Handle, Scheduler, Service, probe, read};
 
-/// Whether this kernel has a discipline; says so if not.
+/// `true` if this kernel has a discipline; prints if not.
 fn has(test: &str, name: &str) -> bool {
     let has = probe().is_ok_and(|found| found.contains(&(name, true)));
     if !has {
@@ -51,7 +51,7 @@ fn prio_puts_each_mark_into_its_band() {
     assert_eq!(named.place, "band 0", "a socket priority that names a band");
 }
 
-/// A label hides the mark from filters on IP; what the sender's socket says still counts.
+/// A label hides the mark from filters on IP; the priority of the sender's socket still counts.
 #[test]
 fn a_label_hides_the_mark_from_filters() {
     let test = "a_label_hides_the_mark_from_filters";
@@ -81,7 +81,7 @@ fn netem_is_read() {
     assert_eq!(queues.placement(36 << 2, 6, false).place, "band 0", "of the discipline below it");
 }
 
-/// Tests that a discipline made by these commands is there again after ours.
+/// Tests that a discipline made by these commands is restored after ours.
 macro_rules! there_again {
     ($($test:ident $name:literal: $($command:literal)+)*) => {$(
         #[test]

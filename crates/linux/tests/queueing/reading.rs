@@ -1,4 +1,4 @@
-//! What is read is what `tc` made.
+//! Queues made by `tc` are read.
 
 use crate::world::{cable, hosts};
 use thalweg_linux::queueing::{Class, Discipline, Handle, Shares, placement, probe, read};

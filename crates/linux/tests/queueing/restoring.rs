@@ -1,4 +1,4 @@
-//! What was there is there again: exactly, whatever it was, also after a crash.
+//! The former queues are restored exactly, whatever they were, also after a crash.
 
 use crate::world::{Host, cable, hosts};
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use thalweg_linux::queueing::{
     Curve, Hook, Outcome, QueueError, Reason, Restored, Scheduler, Service, Share, Wanted, install, recover, restore,
 };
 
-/// Queues as others make them.
+/// Queues in the style of other programs.
 const FORMER: [&[&str]; 7] = [
     &[],
     &["tc qdisc add dev veth root handle 5: pfifo limit 77"],
@@ -118,7 +118,7 @@ fn a_drop_restores_and_a_replacement_keeps_the_first_state() {
     assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
 }
 
-/// Where the process that is to be killed keeps its journal; only set for that process.
+/// Journal directory of the process that is to be killed; only set for that process.
 const VICTIM: &str = "THALWEG_TEST_VICTIM";
 
 #[test]
@@ -191,7 +191,7 @@ fn a_refusal_leaves_nothing_behind() {
     let refused = |all: &[Wanted]| -> QueueError { a.inside(|| install(&journals.0, all).map(drop)).unwrap_err() };
     let absent = Wanted { device: "eth9".to_owned(), ..wanted(shares()) };
     assert!(matches!(refused(&[wanted(shares()), absent]).reason, Reason::NoDevice(name) if name == "eth9"));
-    // No rate at all is refused by the kernel, on the second device, when the first is done.
+    // The kernel refuses a rate of 0, on the second device, after the first is done.
     let Scheduler::Htb(mut none) = shares() else { unreachable!() };
     none[0].rate = 0;
     let broken = Wanted { device: "second".to_owned(), ..wanted(Scheduler::Htb(none)) };

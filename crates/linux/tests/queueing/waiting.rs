@@ -21,7 +21,7 @@ const PROBES: [(&str, u8, Option<u32>); 7] = [
 const ROUNDS: usize = 60;
 const FLOOD: u8 = 255;
 
-/// Waits in milliseconds of each probe that arrived while the flood lasted, in the middle; infinite where most were lost.
+/// Waits in milliseconds of each probe that arrived during the flood: the median, infinite if most were lost.
 fn median(waits: &[f64]) -> f64 {
     let mut all = waits.to_vec();
     all.resize(ROUNDS, f64::INFINITY);

@@ -7,12 +7,12 @@ use thalweg_linux::namespace::Namespace;
 pub struct Host(pub Namespace);
 
 impl Host {
-    /// Runs a program in it and gives what it printed; a failure fails the test.
+    /// Runs a program in it and returns its output; a failure fails the test.
     pub fn run(&self, line: &str) -> String {
         self.try_run(line).unwrap_or_else(|said| panic!("{line}: {said}"))
     }
 
-    /// Runs a program in it; what it said is the error where it failed.
+    /// Runs a program in it; its output is the error if it failed.
     pub fn try_run(&self, line: &str) -> Result<String, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let run = || Command::new(words[0]).args(&words[1..]).output();
@@ -28,7 +28,7 @@ impl Host {
         self.0.run(body).unwrap()
     }
 
-    /// All that `tc` knows of a device's queues.
+    /// The queues of a device, as printed by `tc`.
     pub fn queues(&self, device: &str) -> String {
         let qdiscs = self.run(&format!("tc -s -d qdisc show dev {device}"));
         let classes = self.run(&format!("tc -s -d class show dev {device}"));
@@ -40,7 +40,7 @@ impl Host {
     }
 }
 
-/// Makes hosts, or says why they cannot be had here.
+/// Makes hosts, or prints why they are impossible here.
 pub fn hosts<const N: usize>(test: &str) -> Option<[Host; N]> {
     let made: Result<Vec<Host>, String> =
         (0..N).map(|_| Namespace::new().map(Host).map_err(|e| e.to_string())).collect();

@@ -1,13 +1,13 @@
-//! What every carrier promises, as tests that each carrier instantiates in one line.
+//! Promises of every carrier, as tests that each carrier instantiates in one line.
 //!
 //! ```ignore
 //! thalweg::carrier_conformance!(my_carrier, make());  // one #[test] per property
 //! thalweg::testing::conformance::check_all(make);     // or all in one
 //! ```
 //!
-//! `make` gives a connected pair of fresh halves and what they can do. The [`Capabilities`] decide what is asked: an
-//! unreliable carrier may lose under load, but not on an idle link; only a reliable one has to notice a lost peer.
-//! Nothing waits for a time: each wait ends with what it waits for, or fails after [`PATIENCE`].
+//! `make` gives a connected pair of fresh halves and their capabilities. The [`Capabilities`] decide what is tested:
+//! an unreliable carrier may lose under load, but not on an idle link; only a reliable one has to notice a lost peer.
+//! There are no fixed waits: each wait ends with its event, or fails after [`PATIENCE`].
 
 use crate::carrier::{Capabilities, ReceiveHalf, SendHalf};
 use std::io::{self, IoSlice};
@@ -20,10 +20,11 @@ pub use pressure::{
     nothing_is_lost_under_back_pressure,
 };
 
-/// How long a property waits for something that must happen before it fails. Generous: machines that run tests stall.
+/// Time that a property waits for something that must happen before it fails. Generous: machines that run tests
+/// stall.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Fresh halves of one flow and what the carrier can do.
+/// Fresh halves of one flow, and the carrier's capabilities.
 pub type Made = (Box<dyn SendHalf>, Box<dyn ReceiveHalf>, Capabilities);
 
 /// A property and its name.
@@ -50,7 +51,7 @@ pub const ALL: [Property; 14] = [
 /// Checks every property, each with fresh halves.
 ///
 /// # Panics
-/// When one doesn't hold; the property is printed before.
+/// If one does not hold; the property is printed before.
 pub fn check_all(make: impl Fn() -> Made) {
     for (name, property) in ALL {
         println!("{name}");
@@ -58,8 +59,8 @@ pub fn check_all(make: impl Fn() -> Made) {
     }
 }
 
-/// One `#[test]` for each property of a carrier: `carrier_conformance!(name, make())`. With a third argument, an
-/// expression that gives `None` or why the carrier can't be tested here, which is printed.
+/// One `#[test]` for each property of a carrier: `carrier_conformance!(name, make())`. A third argument is an
+/// expression that gives `None`, or the reason why the carrier cannot be tested here, which is printed.
 #[macro_export]
 macro_rules! carrier_conformance {
     ($name:ident, $make:expr) => {
@@ -97,7 +98,7 @@ macro_rules! carrier_conformance {
     };
 }
 
-/// Messages of all sizes arrive as they were sent, up to the datagram limit or 1 MiB of a stream.
+/// Messages of all sizes arrive unchanged, up to the datagram limit or 1 MiB of a stream.
 pub fn arrives_unchanged((send, mut receive, capabilities): Made) {
     let limit = capabilities.max_datagram.filter(|_| !capabilities.stream).unwrap_or(1 << 20);
     let sizes = [0, 1, 31, 32, 64, 1400, 1 << 14, 1 << 16, 1 << 20, limit - 1, limit];
@@ -116,8 +117,8 @@ pub fn several_parts_are_one_message((send, mut receive, capabilities): Made) {
     assert!(got == message, "the parts arrived as {} other bytes", got.len());
 }
 
-/// Datagrams stay apart, and one that was cut says how long it was. Bytes of a stream stay together, whatever the
-/// sizes of sends and receives.
+/// Datagrams stay apart, and a cut one reports its full length. Bytes of a stream stay together, whatever the sizes
+/// of sends and receives.
 pub fn boundaries_or_bytes_are_kept((send, mut receive, capabilities): Made) {
     let sizes = [5usize, 300, 1, 64];
     let sent: Vec<u8> = sizes.iter().flat_map(|n| content(*n)).collect();
@@ -139,7 +140,7 @@ pub fn boundaries_or_bytes_are_kept((send, mut receive, capabilities): Made) {
     }
 }
 
-/// Datagrams that are sent together arrive each by itself, also those that are received together; the last is shorter.
+/// Datagrams that are sent or received together arrive each by itself; the last one is shorter.
 pub fn datagrams_sent_together_stay_apart((send, mut receive, capabilities): Made) {
     if capabilities.stream {
         return;
@@ -169,7 +170,7 @@ pub fn datagrams_sent_together_stay_apart((send, mut receive, capabilities): Mad
     assert!(got == datagrams.iter().map(joined).collect::<Vec<_>>(), "{} other datagrams arrived", got.len());
 }
 
-/// What arrives, arrives in order, if the carrier says so.
+/// A carrier that promises order keeps it for all messages that arrive.
 pub fn order_is_kept((send, mut receive, capabilities): Made) {
     if !capabilities.ordered {
         return;
@@ -185,7 +186,7 @@ pub fn order_is_kept((send, mut receive, capabilities): Made) {
     assert!(!numbers.is_empty() && numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
 }
 
-/// A datagram above the limit is an error of that send, not `WouldBlock` (which would be tried again for ever), and
+/// A datagram above the limit is an error of that send, not `WouldBlock` (which would be retried for ever), and
 /// leaves the flow usable.
 pub fn too_long_is_refused_and_harmless((send, mut receive, capabilities): Made) {
     let Some(limit) = capabilities.max_datagram.filter(|_| !capabilities.stream) else { return };
@@ -197,7 +198,7 @@ pub fn too_long_is_refused_and_harmless((send, mut receive, capabilities): Made)
     assert_eq!(got, b"after");
 }
 
-/// A receive that doesn't wait says `WouldBlock` when there is nothing, at once and again.
+/// A receive that does not wait returns `WouldBlock` if there is nothing, at once and again.
 pub fn an_empty_receive_would_block((send, mut receive, capabilities): Made) {
     let mut buffer = [0; 64];
     for _ in 0..100 {
@@ -217,8 +218,8 @@ pub fn a_waiting_receive_comes_back((send, mut receive, capabilities): Made) {
     assert_eq!(exchange(&*send, &mut *receive, capabilities, &[b"x"], 1), b"x", "after the tick the flow goes on");
 }
 
-/// A descriptor, where there is one, is readable exactly when there is something; the sender's is writable when there
-/// is room.
+/// A descriptor, if there is one, is readable exactly when there is something; the sender's is writable when there is
+/// room.
 pub fn the_descriptor_tells((send, mut receive, _): Made) {
     assert!(send.wait_room(PATIENCE).is_ok_and(|room| room), "a fresh flow has no room");
     let readable = |receive: &dyn ReceiveHalf, timeout| {
@@ -232,7 +233,7 @@ pub fn the_descriptor_tells((send, mut receive, _): Made) {
     assert_ne!(readable(&*receive, Duration::ZERO), Some(true), "readable, and all was received");
 }
 
-/// Bytes that depend on their place and on the length.
+/// Bytes that depend on their position and on the length.
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i * 31 + (i >> 8) * 7 + length) as u8).collect()
 }
@@ -271,7 +272,7 @@ fn try_send(send: &dyn SendHalf, parts: &[&[u8]], mut offset: usize) -> Option<u
     }
 }
 
-/// Sends all of a short message; somebody else receives if room is needed.
+/// Sends all of a short message; another thread receives if room is needed.
 fn send_all(send: &dyn SendHalf, parts: &[&[u8]]) {
     let (total, mut sent) = (parts.iter().map(|p| p.len()).sum::<usize>(), 0);
     loop {

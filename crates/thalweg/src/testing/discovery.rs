@@ -1,4 +1,4 @@
-//! What every discovery back end must do, and a node that is nothing but a mailbox and a directory to try it with.
+//! Duties of every discovery back end, and a node that consists of a mailbox and a directory, to test them with.
 
 use crate::codec::TypeDescription;
 use crate::control::directory::{Applied, Directory};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longer than any condition takes on a busy machine.
+/// Longest time of any condition on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
 /// A document without ports.
@@ -50,7 +50,7 @@ pub fn port(direction: Direction, name: &str, topic: &str) -> PortInfo {
     }
 }
 
-/// Where a back end's peers connect to.
+/// The listener to which a back end's peers connect.
 pub enum Listener {
     /// A unix socket.
     Unix(UnixListener),
@@ -58,7 +58,7 @@ pub enum Listener {
     Tcp(TcpListener),
 }
 
-/// A back end of one node and what belongs to it.
+/// The back end of one node, with its listener.
 pub struct Back {
     discovery: Box<dyn Discovery>,
     listener: Option<Listener>,
@@ -66,7 +66,7 @@ pub struct Back {
 }
 
 impl Back {
-    /// A back end that nobody connects to.
+    /// A back end without a listener.
     pub fn new(discovery: impl Discovery + 'static) -> Self {
         Self { discovery: Box::new(discovery), listener: None, _keep: Box::new(()) }
     }
@@ -99,19 +99,19 @@ enum Mail {
     Stop,
 }
 
-/// What a node has seen.
+/// Everything that a node has seen.
 pub struct Seen {
     /// Its own document.
     pub document: Document,
-    /// What it knows of others.
+    /// Its directory of other nodes.
     pub directory: Directory,
     /// Answers to its calls.
     pub answers: Vec<(NodeId, u64, Vec<u8>)>,
     /// Warnings.
     pub warnings: Vec<String>,
-    /// How often it asked for a refresh.
+    /// Number of its requests for a refresh.
     pub refreshes: usize,
-    /// So many changes are thrown away before the directory sees them.
+    /// Number of changes to drop before the directory sees them.
     pub lose: usize,
 }
 
@@ -153,7 +153,7 @@ impl TestNode {
         Self { mail, seen, stop, threads }
     }
 
-    /// Waits until the condition holds of what the node has seen.
+    /// Waits until the condition holds for the node's view.
     pub fn until(&self, what: &str, mut condition: impl FnMut(&Seen) -> bool) {
         let seen = self.seen.0.lock().unwrap();
         let (seen, timeout) = self.seen.1.wait_timeout_while(seen, LONG, |seen| !condition(seen)).unwrap();
@@ -163,7 +163,7 @@ impl TestNode {
         assert!(!timeout.timed_out(), "{what} did not happen; {state}");
     }
 
-    /// Runs `job` on the node's control thread and gives what it returns.
+    /// Runs `job` on the node's control thread and returns its result.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut Seen, &mut dyn Discovery) -> T + Send + 'static) -> T {
         let (tell, told) = channel();
         let job: Job = Box::new(move |seen, discovery| drop(tell.send(job(seen, discovery))));
@@ -186,7 +186,7 @@ impl TestNode {
         self.seen.0.lock().unwrap().document.clone()
     }
 
-    /// Calls `other` and waits for the answer: what was announced before has arrived then, where calls and changes travel
+    /// Calls `other` and waits for the answer. Earlier announcements have then arrived, if calls and changes travel
     /// on one link.
     pub fn asks(&self, other: &TestNode, id: u64) {
         let to = other.document().node;
@@ -194,7 +194,7 @@ impl TestNode {
         self.until("an answer", |seen| seen.answers.iter().any(|(_, answered, _)| *answered == id));
     }
 
-    /// Waits until this node knows exactly what `other` says of itself.
+    /// Waits until this node knows exactly the document of `other`.
     pub fn learns(&self, other: &TestNode) {
         let expected = other.document();
         let what = format!("that node {} knows {} as it is", self.document().node, expected.node);
@@ -273,7 +273,7 @@ fn first_byte<S: Patient>(mut stream: S, byte: &mut [u8; 1]) -> S {
     stream
 }
 
-/// Everything a back end must do.
+/// Runs all tests of a back end.
 pub fn conforms<S: Stage>(stage: impl Fn() -> S) {
     nodes_see_each_other_and_changes(stage());
     a_late_joiner_gets_the_whole_state(stage());
@@ -296,7 +296,7 @@ pub fn nodes_see_each_other_and_changes(mut stage: impl Stage) {
     b.until("the ports to be found", |seen| seen.directory.ports_on("/topic").len() == 2);
 }
 
-/// A node that comes later learns everything, and is learnt by all.
+/// A node that comes later learns everything, and all others learn of it.
 pub fn a_late_joiner_gets_the_whole_state(mut stage: impl Stage) {
     let (a, b) = (stage.node(document(1)), stage.node(document(2)));
     a.edit(&(0..50).collect::<Vec<_>>(), &[]);
@@ -328,7 +328,7 @@ pub fn recovers_from_gaps(mut stage: impl Stage) {
     b.learns(&a);
 }
 
-/// Calls reach the node they are for, and answers the caller; unknown nodes are said to be unknown.
+/// Calls reach their node, and answers their caller; a call to an unknown node is refused.
 pub fn calls_are_answered(mut stage: impl Stage) {
     let (a, b, c) = (stage.node(document(1)), stage.node(document(2)), stage.node(document(3)));
     for (who, whom) in [(&a, &b), (&b, &a), (&a, &c), (&c, &a)] {
@@ -367,7 +367,7 @@ pub fn a_node_that_leaves_is_gone(mut stage: impl Stage) {
     again.learns(&a);
 }
 
-/// 100 nodes with 10 ports each are known to all; prints how long that took.
+/// 100 nodes with 10 ports each know each other; prints the time.
 pub fn hundred_nodes(name: &str, stage: &mut impl Stage) {
     const NODES: u64 = 100;
     let start = Instant::now();

@@ -6,13 +6,13 @@
 //! | `frames` | streams, datagrams and fragments |
 //! | `parity` | fragments with parity |
 //! | `documents` | handshakes, control links, pull |
-//! | `directory` | what nodes tell of themselves |
+//! | `directory` | announcements of nodes |
 //! | `codec` | messages |
-//! | `types` | types and filters of others, and messages by them |
+//! | `types` | types and filters of peers, and messages with them |
 //! | `reliable` | both ends of a reliable flow over datagrams |
 //! | `operations` | the order of operations on a channel |
 //! | `administration` | administrators' lines |
-//! | `pictures` | what proxies scale (feature `pictures`) |
+//! | `pictures` | inputs of the built-in scalers (feature `pictures`) |
 
 mod administration;
 mod codec;
@@ -41,7 +41,7 @@ pub use types::types;
 /// A body.
 pub type Body = fn(&[u8]);
 
-/// All bodies by name, each with inputs to begin from.
+/// All bodies by name, each with initial inputs.
 pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
     vec![
         ("wire", wire, vec![vec![64; 200], frames::frames(), frames::batch()]),
@@ -61,12 +61,12 @@ pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
     ]
 }
 
-/// The largest message that anybody takes here.
+/// The largest message here.
 const MAX_MESSAGE: usize = 4096;
 /// The number of the flow.
 const FLOW: u32 = 7;
 
-/// Byte by byte a function of sample and place, so that a byte in the wrong place shows.
+/// Bytes that depend on sample and position, so that a misplaced byte shows.
 fn content(sample: u64, from: usize, length: usize) -> Vec<u8> {
     (from..from + length).map(|at| (at as u64 * 31 + (at as u64 >> 8) + sample * 17) as u8).collect()
 }

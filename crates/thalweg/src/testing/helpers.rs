@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A directory of its own for one test, removed with all it holds.
+/// A directory of its own for one test, removed with its contents.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
@@ -15,7 +15,7 @@ impl TempDir {
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! What tests share. Public are the suites that carriers, engines and brokers pass by instantiating them, and
-//! the bodies of the fuzz targets; they panic when a promise is broken: that is how a test fails.
+//! Parts shared by tests. The suites for carriers, engines and brokers are public, and so are the bodies of the fuzz
+//! targets. They panic when a promise is broken, which fails the test.
 
 pub mod conformance;
 #[cfg(test)]

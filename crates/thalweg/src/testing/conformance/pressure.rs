@@ -1,4 +1,4 @@
-//! The properties that need load, a second thread, or a peer that leaves.
+//! Properties that need load, a second thread, or a peer that leaves.
 
 use super::{Made, PATIENCE, content, patiently, receive_one, send_all};
 use crate::carrier::{Capabilities, ReceiveHalf, SendHalf};
@@ -14,8 +14,8 @@ const LARGEST: usize = 1000;
 /// A carrier that takes this much without a receiver has no bound.
 const TOO_MUCH: usize = 256 << 20;
 
-/// A sender that goes on as soon as there is room loses nothing, while another thread receives: 10,000 messages, each
-/// checked. Framing and parsing are the product's own.
+/// A sender that continues as soon as there is room loses nothing while another thread receives: 10,000 messages,
+/// each checked. Framing and parsing are the product's own.
 pub fn nothing_is_lost_under_back_pressure((send, mut receive, capabilities): Made) {
     if !capabilities.reliable {
         return;
@@ -37,8 +37,8 @@ pub fn nothing_is_lost_under_back_pressure((send, mut receive, capabilities): Ma
     });
 }
 
-/// With no receiver there is no room at some time; that is `WouldBlock`, at once and again, and never a wait. When
-/// something was received there is room again. An unreliable carrier may drop instead.
+/// Without a receiver the room ends at some time. A send then returns `WouldBlock`, at once and again, and never
+/// waits. After a receive there is room again. An unreliable carrier may drop instead.
 pub fn a_send_without_room_would_block((send, mut receive, capabilities): Made) {
     let chunk = content(capabilities.max_datagram.unwrap_or(usize::MAX).min(1 << 14));
     let (tell, told) = mpsc::channel();
@@ -58,7 +58,8 @@ pub fn a_send_without_room_would_block((send, mut receive, capabilities): Made) 
     });
 }
 
-/// After `close` all that was taken still arrives; then a stream gives 0 bytes and a reliable datagram carrier an error.
+/// After `close` all accepted data still arrives; then a stream returns 0 bytes and a reliable datagram carrier an
+/// error.
 pub fn close_is_noticed((send, mut receive, capabilities): Made) {
     if !capabilities.reliable {
         return;
@@ -124,7 +125,7 @@ fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T 
     }
 }
 
-/// Sends until there is no room; how much was taken. `None` if the carrier drops instead and takes all.
+/// Sends until there is no room; returns the accepted amount. `None` if the carrier drops instead and accepts all.
 fn fill(send: &dyn SendHalf, chunk: &[u8], capabilities: Capabilities) -> Option<usize> {
     let (mut taken, limit) = (0, if capabilities.reliable { TOO_MUCH } else { 16 << 20 });
     while taken < limit {
@@ -153,7 +154,7 @@ fn check(header: &Header, payload: &[u8], due: u32) {
     assert!(payload == message(due).1, "message {due} changed");
 }
 
-/// Receives all messages from a stream; how many.
+/// Receives all messages from a stream; returns their number.
 fn receive_stream(receive: &mut dyn ReceiveHalf) -> u32 {
     let (mut parser, mut due) = (StreamParser::new(LARGEST, Some(1)), 0);
     while due < MANY {
@@ -172,7 +173,7 @@ fn receive_stream(receive: &mut dyn ReceiveHalf) -> u32 {
     due
 }
 
-/// Receives message `due` from a datagram carrier; the number of the next one.
+/// Receives message `due` from a datagram carrier; returns the number of the next one.
 fn receive_frame(receive: &mut dyn ReceiveHalf, due: u32) -> u32 {
     let mut buffer = [0; HEADER + LARGEST];
     let n = receive_one(receive, &mut buffer);

@@ -5,7 +5,7 @@ use crate::admin::grammar::Command;
 use crate::bottle::{Bottle, DEEPEST, LONGEST, MOST_ITEMS, Value};
 use qos::priority::Changes;
 
-/// Lines to begin from.
+/// Initial lines.
 pub(super) fn lines() -> Vec<Vec<u8>> {
     let lines = [
         "prop set /subscriber1 (sched ((policy SCHED_FIFO) (priority 30))) (qos ((priority HIGH)))",
@@ -19,8 +19,8 @@ pub(super) fn lines() -> Vec<Vec<u8>> {
     lines.map(|line| line.as_bytes().to_vec()).into()
 }
 
-/// Any text: a list that was read is within its limits and is written and read as the same; a command that was read is
-/// read again from what was written; a refusal says where and why.
+/// Any text. A list that is read is within its limits, and is written and read back unchanged; so is a command. A
+/// refusal names the position and the reason.
 pub fn administration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Bottle::parse(&text) {

@@ -51,8 +51,8 @@ impl Everything {
     }
 }
 
-/// Any bytes as a value: refused, or read; and what was read and written again is read as the same bytes. Without the
-/// type, by its description, likewise no panic.
+/// Any bytes as a value: refused, or read; and a value that is read is written and read back as the same bytes.
+/// Without the type, by its description, there is no panic, either.
 pub fn codec(bytes: &[u8]) {
     if let Ok(value) = codec::from_cdr::<Everything>(bytes) {
         let first = codec::to_cdr(&value).unwrap_or_else(|e| panic!("a value that was read cannot be written: {e}"));

@@ -1,13 +1,13 @@
-//! What nodes tell of themselves, and what is kept of it.
+//! Announcements of nodes, and the directory that keeps them.
 
 use crate::codec::TypeDescription;
 use crate::control::directory::{Applied, Directory, Surroundings};
 use crate::control::{Change, Direction, Document, Event, NodeId, Origin, PortId, PortInfo, limits};
 use std::net::IpAddr;
 
-/// Lines of documents, changes and ids of nodes that are gone, each by the way that its first byte says: what is kept stays
-/// within its limits, names and topics find what is there, nobody is sent to an address that is not the peer's, and with
-/// the last node all is gone.
+/// Lines of documents, changes and ids of nodes that are gone, each by the way that its first byte selects. The
+/// directory stays within its limits, look-ups by name and topic find what is there, no address of another host is
+/// accepted, and with the last node all is gone.
 pub fn directory(bytes: &[u8]) {
     let mut own = document(1);
     own.socket = Some("/run/thalweg/host.lab.0000000000000001.sock".into());

@@ -1,4 +1,4 @@
-//! What nodes say to each other: handshakes, control links, and pull.
+//! Documents between nodes: handshakes, control links, and pull.
 
 use super::codec::Everything;
 use super::frames::emitted;
@@ -14,7 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// Handshake documents of any content: refused, waited for, or read; what was read is written and read as the same.
+/// Handshake documents of any content: refused, incomplete, or read; a document that is read is written and read back
+/// unchanged.
 pub fn handshake(bytes: &[u8]) {
     document::<Request>(bytes);
     document::<Answer>(bytes);
@@ -53,7 +54,7 @@ pub fn control(bytes: &[u8]) {
     }
 }
 
-/// A question, and an answer as who asked reads it: nothing is read beyond an error, no sample is larger than was allowed.
+/// A request, and an answer at the end that asked: nothing is read beyond an error, no sample is larger than allowed.
 pub fn pull(bytes: &[u8]) {
     if let Ok(Some((question, used))) = handshake::unpack::<Question>(bytes) {
         assert!(used <= bytes.len());

@@ -1,4 +1,4 @@
-//! Byte streams, datagrams and fragments as a carrier hands them over.
+//! Byte streams, datagrams and fragments from a carrier.
 
 use super::{FLOW, MAX_MESSAGE, content};
 use crate::channel::fragment::Reassembly;
@@ -6,8 +6,8 @@ use crate::channel::memory::Account;
 use crate::wire::feedback::Acknowledgement;
 use crate::wire::{self, Fragment, HEADER, Header, INITIAL, Kind, Messages, Parity, StreamParser};
 
-/// A byte stream and a datagram of any content: frames come out as they went in, the buffer stays within the limit, and
-/// after an error there is nothing but this error.
+/// A byte stream and a datagram of any content: frames come out unchanged, the buffer stays within the limit, and
+/// after an error only this error is returned.
 pub fn wire(bytes: &[u8]) {
     if let Ok((header, payload)) = wire::datagram(bytes, MAX_MESSAGE, None) {
         assert_eq!(emitted(&header, payload), bytes, "a datagram is its header and its payload");
@@ -38,7 +38,7 @@ pub fn wire(bytes: &[u8]) {
     assert_eq!(passed, bytes[..passed.len()], "frames came out as they went in");
 }
 
-/// A batch is its messages, each with a whole header or a short one.
+/// Checks that a batch consists of its messages, each with a whole header or a short one.
 fn is_all_of(messages: Messages<'_>, payload: &[u8]) {
     let (mut rest, mut before) = (payload, None::<Header>);
     for (header, message) in messages {
@@ -51,7 +51,7 @@ fn is_all_of(messages: Messages<'_>, payload: &[u8]) {
     assert!(rest.is_empty(), "{} bytes are of no message", rest.len());
 }
 
-/// A payload as whatever may stand in a datagram.
+/// Parses a payload as every kind of datagram.
 fn parts(payload: &[u8]) {
     let said = [Acknowledgement::parse(payload), Acknowledgement::parse_with_receipt(payload)];
     for said in said.into_iter().flatten() {
@@ -72,8 +72,8 @@ pub(super) fn emitted(header: &Header, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// Fragments of any size, place and order: a message that becomes whole has the right bytes, and the budget is never
-/// overdrawn and whole again at the end.
+/// Fragments of any size, position and order. A message that becomes whole has the right bytes; the budget is never
+/// overdrawn, and whole again at the end.
 pub fn reassembly(bytes: &[u8]) {
     const BUDGET: usize = 3 * MAX_MESSAGE;
     let budget = Account::new(BUDGET);
@@ -96,7 +96,7 @@ pub fn reassembly(bytes: &[u8]) {
     assert_eq!(budget.used(), 0, "the budget is whole again");
 }
 
-/// Frames to begin from.
+/// Initial frames.
 pub(super) fn frames() -> Vec<u8> {
     let mut bytes = vec![16]; // pieces of 17, any flow
     for (kind, length) in [(Kind::Message, 40), (Kind::KeepAlive, 0), (Kind::Fragment, 12), (Kind::End, 0)] {

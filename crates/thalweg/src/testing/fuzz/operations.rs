@@ -9,9 +9,10 @@ use crate::channel::right::SendRight;
 use crate::wire::{Header, Kind, StreamParser};
 use std::sync::Arc;
 
-/// Any sequence of operations on one channel, its state machines put together as the driver does it, in virtual time:
-/// publish, room in the socket or none, drain, receive, break and connect again, close. One holder of the send right at
-/// a time; nothing is forgotten; samples arrive once, in order, unchanged, and none is missing but those counted.
+/// Any sequence of operations on one channel, whose state machines are combined as in the driver, in virtual time:
+/// publish, room in the socket or none, drain, receive, break and connect again, close. There is one holder of the
+/// send right at a time, and nothing is forgotten. Samples arrive once, in order, unchanged, and only counted ones
+/// are missing.
 pub fn operations(bytes: &[u8]) {
     let Some((&setting, operations)) = bytes.split_first() else { return };
     let limit = u32::from(setting >> 2) % 5 + 1;
@@ -36,7 +37,7 @@ pub fn operations(bytes: &[u8]) {
 /// One channel over a stream carrier in virtual time.
 struct Virtual {
     policy: qos::Queue,
-    /// Nothing is sent on the publishing thread.
+    /// `true` if the publishing thread sends nothing.
     queued: bool,
     right: SendRight,
     queue: Queue,
@@ -124,7 +125,7 @@ impl Virtual {
         number
     }
 
-    /// As much as there is room for; `true` when all of it left.
+    /// Sends as much as there is room for; `true` if all of it left.
     fn transmit(&mut self, entry: Entry, flow_seq: u32, taken: usize) -> bool {
         let payload = entry.buffer.payload();
         let header = Header {
@@ -193,7 +194,8 @@ impl Virtual {
         assert_eq!(self.accept.counters().lost, 0, "a stream loses no frame");
     }
 
-    /// The connection broke: what waited is lost and counted; a new flow resumes after the last sample delivered.
+    /// Breaks the connection: waiting samples are lost and counted; a new flow resumes after the last delivered
+    /// sample.
     fn reconnect(&mut self) {
         let seen = self.next;
         let waited = self.queue.clear() as u64 + u64::from(self.partial.is_some());
@@ -207,7 +209,7 @@ impl Virtual {
         self.accept.resume_after(last);
     }
 
-    /// Everything drains: nothing may be forgotten.
+    /// Drains everything: nothing may be forgotten.
     fn close(&mut self) {
         (self.room, self.stop_receiver) = (usize::MAX, false);
         self.thread_visit();

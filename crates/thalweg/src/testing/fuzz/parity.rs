@@ -1,4 +1,4 @@
-//! Large messages with parity: what makes them whole, and what does not.
+//! Large messages with parity: pieces that make them whole, and forged ones.
 
 use super::{MAX_MESSAGE, content};
 use crate::channel::fragment::Reassembly;
@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 const SAMPLES: u64 = 4;
 const BUDGET: usize = 64 * MAX_MESSAGE;
 
-/// Fragments and parity of some messages in any order, and parity that somebody made up: of honest pieces as many as a message
-/// has fragments make it whole, no fewer do, and its bytes are right; what is made up does no harm to others, and the budget
-/// is never overdrawn and whole again at the end.
+/// Fragments and parity of some messages in any order, and forged parity. As many honest pieces as a message has
+/// fragments make it whole, fewer do not, and its bytes are right. Forged pieces do no harm to other messages; the
+/// budget is never overdrawn, and whole again at the end.
 pub fn parity(bytes: &[u8]) {
     let Some((&[half, l1, l2, percent], steps)) = bytes.split_first_chunk() else { return };
     let total = usize::from(u16::from_le_bytes([l1, l2])) % MAX_MESSAGE + 1;
@@ -36,7 +36,7 @@ pub fn parity(bytes: &[u8]) {
     assert_eq!(budget.used(), 0, "the budget is whole again");
 }
 
-/// Changed examples begin from these: a message of seven fragments that loses two, and one with parity that is made up.
+/// Initial inputs: a message of seven fragments that loses two, and one with forged parity.
 pub fn with_parity() -> Vec<Vec<u8>> {
     let begin = [15, 200, 0, 39];
     let lossy = [0, 1, 3, 4, 6].map(|n| [0, n, 0, 0]).into_iter().chain([[128, 1, 0, 0], [128, 2, 0, 0]]);
@@ -49,9 +49,9 @@ struct Sent {
     message: Vec<u8>,
     step: usize,
     parity: Vec<u8>,
-    /// Pieces that are here, fragments first.
+    /// Received pieces, fragments first.
     here: BTreeSet<usize>,
-    /// Something that is no part of it is here, perhaps.
+    /// A forged piece may have been received.
     spoilt: bool,
 }
 
@@ -110,7 +110,7 @@ impl Flow {
 }
 
 impl Sent {
-    /// What came of an honest piece: a whole message, or none; nothing where it was refused.
+    /// Checks the result of an honest piece: a whole message, or none; nothing if it was refused.
     fn arrived(&mut self, number: usize, came: Option<Option<Vec<u8>>>) {
         match came {
             Some(Some(message)) => {

@@ -1,11 +1,11 @@
-//! Pictures and points of any content: what comes out is a message of the same kind, no larger than asked for.
+//! Pictures and points of any content: the output is a message of the same kind, no larger than requested.
 
 use crate::channel::proxy::Picture;
 use crate::channel::proxy::scaler::{Encoded, Points, Raw, Scaler};
 
 const SMALL: Picture = Picture { width: 8, height: 8 };
 
-/// Any bytes are scaled or refused by each scaler; what is scaled can be scaled again, and then stays as it is.
+/// Any bytes are scaled or refused by each scaler. A scaled message can be scaled again, and is then unchanged.
 pub fn pictures(bytes: &[u8]) {
     let scalers: [Box<dyn Scaler>; 4] =
         [Box::new(Raw::default()), Box::new(Points), Box::new(Encoded::in_message()), Box::new(Encoded::alone())];

@@ -1,4 +1,4 @@
-//! A reliable flow over datagrams, both ends, whatever the other end says.
+//! Both ends of a reliable flow over datagrams, with any messages from the other end.
 
 use super::{FLOW, MAX_MESSAGE};
 use crate::channel::accept::Accept;
@@ -20,9 +20,9 @@ const BUDGET: usize = 1 << 20;
 /// The longest run of operations.
 const MOST: usize = 400;
 
-/// Frames and acknowledgements with numbers and stamps at their extremes, in any order, to both ends of a flow that has a deadline
-/// or none, and whose congestion is controlled or not. Nobody panics; what is held is bounded and given back; nothing is
-/// delivered twice.
+/// Frames and acknowledgements with numbers and stamps at their extremes, in any order, to both ends of a flow with
+/// or without a deadline, and with or without congestion control. There is no panic; held messages are bounded and
+/// released; nothing is delivered twice.
 pub fn reliable(bytes: &[u8]) {
     let Some((&setting, operations)) = bytes.split_first() else { return };
     let budget = Account::new(BUDGET);
@@ -38,7 +38,7 @@ pub fn reliable(bytes: &[u8]) {
 struct Ends {
     now: u64,
     sequence: u32,
-    /// The subscriber tells what came.
+    /// The subscriber sends receipts.
     controlled: bool,
     sender: Sender,
     receiver: Receiver,
@@ -179,7 +179,7 @@ impl Ends {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// What a subscriber might say.
+    /// A possible acknowledgement of a subscriber.
     fn acknowledge(&mut self, member: u8, a: u8, b: u8, c: u8) {
         let mut writer = Writer::default();
         writer.push(Gap::messages(Self::number(self.sequence, b), u32::from(c) + 1));
@@ -191,7 +191,7 @@ impl Ends {
         self.hear(u64::from(member & 1), said);
     }
 
-    /// What a subscriber might say that came.
+    /// A possible receipt of a subscriber.
     fn receipt(&mut self, choice: u8, a: u8, b: u8, c: u8) {
         let (sequence, mark) = (Self::number(self.sequence, c), Kind::Message as u32 | (u32::from(choice & 1) << 8));
         let newest = Datagram { sequence, offset: u32::from(b) << (b & 24), mark };
@@ -223,7 +223,7 @@ impl Ends {
         }
     }
 
-    /// What the driver does after each step: what is due is delivered, said and repeated.
+    /// The driver's work after each step: due messages are delivered, acknowledged and retransmitted.
     fn look(&mut self) {
         while let Some(held) = self.receiver.ready(self.now) {
             assert_eq!(held.header.sequence.wrapping_add(1), self.receiver.next());
@@ -249,7 +249,7 @@ impl Ends {
     }
 }
 
-/// Operations to begin from: a flow as it goes, and one with an outage.
+/// Initial operations: a normal flow, and one with an outage.
 pub(super) fn flows() -> Vec<Vec<u8>> {
     let goes = |setting: u8| {
         let step = |n: u8| [[1, 16, 0, 0], [5, 0, 0, 0], [0, 100, 13, 0], [3, n & 15, 0, 20]].concat();

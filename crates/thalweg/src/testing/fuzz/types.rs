@@ -1,4 +1,4 @@
-//! Types that others tell, and what is read by them.
+//! Types of peers, and messages read by them.
 
 use super::codec::Everything;
 use crate::codec::{self, Schema, Sought, TypeDescription};
@@ -6,8 +6,9 @@ use crate::control::limits::check_type;
 use qos::Filter;
 use qos::expression::{Expression, Value};
 
-/// A type, lines of a filter with its parameters, and a message, each ended by a byte 0: what passes the check of types is read by
-/// it, as JSON, for a key and for the filter, and ends soon; JSON that was read is written as a message of this type.
+/// A type, lines of a filter with its parameters, and a message, each ended by a byte 0. A type that passes the check
+/// is used to read the message as JSON, for a key and for the filter, and this ends soon; JSON that is read is
+/// written as a message of this type.
 pub fn types(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == 0);
     let (told, filter, message) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -30,7 +31,7 @@ pub fn types(bytes: &[u8]) {
     }
 }
 
-/// Some fields of a struct, as a key names them.
+/// Some fields of a struct, in the notation of a key.
 fn first_fields(schema: &Schema) -> Vec<String> {
     let Schema::Struct { fields, .. } = schema else { return Vec::new() };
     fields.iter().take(2).map(|field| field.name.clone()).collect()
@@ -41,7 +42,7 @@ fn filter_of(text: &str) -> Filter {
     Filter { expression: lines.next().unwrap_or_default(), parameters: lines.take(100).collect() }
 }
 
-/// A filter is refused with its place, or gives an answer whatever its fields are.
+/// A filter is refused with the position, or gives an answer for any fields.
 fn expression(filter: &Filter) {
     match Expression::parse(filter) {
         Err(wrong) => assert!(wrong.at <= filter.expression.len() && !wrong.problem.is_empty()),
