@@ -38,8 +38,8 @@ pub enum Request {
         /// Subscriber's port name.
         subscriber: String,
     },
-    /// To the nodes of both ports, where they are, and to one of this host: connect the two whenever both are there, now
-    /// and after they start anew, until they are disconnected (YS-33).
+    /// To the nodes of both ports, if they exist, and to one of this host: connect the two whenever both exist, now
+    /// and after restarts, until they are disconnected (YS-33).
     Keep {
         /// Publisher's port name.
         publisher: String,
@@ -60,9 +60,9 @@ pub enum Request {
         /// The changes. All of them are made or, with a reason, none.
         changes: Changes,
     },
-    /// To the nodes of both ports, where they are, and again to one that comes: the settings that were made at the end of
-    /// `port` of its channel with `other`. The node of `port` applies them from then on, unless it has settings already; the
-    /// node of `other` keeps them in case that one starts anew (YS-53).
+    /// To the nodes of both ports, if they exist, and again to one that starts later: the settings that were made at
+    /// the end of `port` of its channel with `other`. The node of `port` applies them from then on, unless it has
+    /// settings already; the node of `other` keeps them in case that one starts anew (YS-53).
     Remember {
         /// The port whose end it is.
         port: String,
@@ -87,8 +87,8 @@ pub enum Request {
         /// Changes of scaling and place. The default is the subscriber's QoS.
         changes: ProxyChanges,
     },
-    /// To any node: measure the latency by stage of one of every so many samples of its channels of a topic; 0: no more.
-    /// Answered by [`Reply::Stages`]. It ends by itself when nobody asked for [`Request::Stages`] within
+    /// To any node: measure the latency by stage of one of every so many samples of its channels of a topic; 0: no
+    /// more. Answered by [`Reply::Stages`]. The measurement ends by itself without a [`Request::Stages`] within
     /// [`LEASE`](crate::trace::stages::LEASE).
     Measure {
         /// The topic.
@@ -163,7 +163,7 @@ pub struct EndReport {
     pub asked: PrioritySettings,
     /// The thread that serves this end; `None`: none does now (samples leave on the publishing thread).
     pub tid: Option<i32>,
-    /// Its policy, as the kernel says: `other`, `fifo`, `rr`, `deadline`, …; empty without a thread.
+    /// Its policy in the kernel: `other`, `fifo`, `rr`, `deadline`, …; empty without a thread.
     pub policy: String,
     /// Its real-time priority, 0 where it has none.
     pub priority: u32,
@@ -188,9 +188,9 @@ pub struct EndReport {
     pub device: Option<String>,
     /// The queue in which packets wait there, such as `band 1 of 3 of pfifo_fast`; empty if unknown.
     pub band: String,
-    /// Microseconds that a packet waits there at most for one of a lower class: the time of the largest packet that the device
-    /// is given at one go. Packets of its own class and higher ones come on top. `None`: none is lower, or the device's rate is
-    /// not known.
+    /// Microseconds that a packet waits there at most for one of a lower class: the time of the largest packet that
+    /// the device is given at once. Packets of its own class and higher ones come on top. `None`: none is lower, or
+    /// the device's rate is not known.
     pub blocking_us: Option<f64>,
     /// `true` if packets can wait on that device at all. Where none waits, none needs to be first.
     pub waits: bool,

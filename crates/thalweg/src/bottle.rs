@@ -102,7 +102,7 @@ impl From<i64> for Value {
 }
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
-        // There is no way to write what is not finite.
+        // Infinities and NaN have no notation.
         if number.is_finite() { Value::Float(number) } else { Value::text(number.to_string()) }
     }
 }

@@ -11,7 +11,8 @@ pub struct ClockOffset {
     pub at_ns: u64,
 }
 
-/// The largest drift between two clocks, in nanoseconds per second: twice what cheap quartzes are specified for (100 ppm each).
+/// The largest drift between two clocks, in nanoseconds per second: twice the specification of cheap quartzes (100
+/// ppm each).
 pub const DRIFT_NS_PER_S: u64 = 200_000;
 
 /// A question and its answer: time of the question, the peer's clock in between, time of the answer.
@@ -26,9 +27,9 @@ pub struct Exchange {
 }
 
 impl ClockOffset {
-    /// The offset that several exchanges give together. The peer read its clock at some time between question and answer, so
-    /// each exchange gives an interval that certainly holds the offset. All of them, each widened by the possible drift since,
-    /// give a narrower one. `None`: no exchange, or a clock was stepped in between.
+    /// The offset from several exchanges. The peer read its clock at some time between request and answer, so each
+    /// exchange gives an interval that certainly contains the offset. Their intersection, each widened by the
+    /// possible drift since, is narrower. `None`: no exchange, or a clock was stepped in between.
     pub fn of(exchanges: &[Exchange]) -> Option<Self> {
         let at_ns = exchanges.iter().map(|e| e.answered_ns).max()?;
         let (mut least, mut most) = (i128::MIN, i128::MAX);

@@ -1,15 +1,15 @@
-//! Errors, sorted by whose fault they are. Each text shows the value, the limit and what to do.
+//! Errors, sorted by who caused them. Each text shows the value, the limit and the remedy.
 
 use std::fmt;
 use std::io;
 
-/// An error of the library. Its text says whose fault it is and what to do.
+/// An error of the library. Its text names the cause and the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The caller's fault: a bad name, a value out of range, a closed port.
     Usage(String),
-    /// A configuration file or environment variable is wrong: names file, line, key, value and what is allowed.
+    /// A configuration file or environment variable is wrong: names file, line, key, value and the allowed values.
     Configuration(String),
     /// The kernel refused: permission, missing feature, resource in use. Names the remedy.
     System {
@@ -20,7 +20,7 @@ pub enum Error {
         /// The remedy.
         remedy: String,
     },
-    /// A kernel refused what was asked for a channel or thread, here or at another node. Names the remedy.
+    /// A kernel refused a request for a channel or thread, here or at another node. Names the remedy.
     Refused(String),
     /// The peer or the network: not reachable, refused, spoke nonsense.
     Peer(String),

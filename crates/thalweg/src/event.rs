@@ -105,8 +105,8 @@ pub enum Event {
         /// Total so far.
         total: u64,
     },
-    /// Samples of a channel were lost on the way, or given up because they came too late to be of use. Reported within a
-    /// second, once samples that only came in another order have come.
+    /// Samples of a channel were lost on the way, or given up because they came too late to be of use. Reported
+    /// within a second, after reordered samples have arrived.
     SampleLost {
         /// Publisher's port name.
         publisher: String,
@@ -141,11 +141,11 @@ pub enum Event {
         /// The new state.
         state: InstanceState,
     },
-    /// A publisher gave no sign of life within its lease, or gives one again.
+    /// A publisher did not assert its liveliness within its lease, or does again.
     LivelinessChanged {
         /// Publisher's port name.
         publisher: String,
-        /// Name of the subscriber that waits for it; `None`: told at the publisher itself.
+        /// Name of the subscriber that waits for it; `None`: reported at the publisher itself.
         subscriber: Option<String>,
         /// `true` if it is alive now.
         alive: bool,
@@ -175,7 +175,7 @@ pub enum Event {
         /// The port that holds the name.
         holder: String,
     },
-    /// The priority of a channel changed although nobody asked for it.
+    /// The priority of a channel changed without a request.
     PriorityChanged {
         /// Publisher's port name.
         publisher: String,
@@ -184,7 +184,7 @@ pub enum Event {
         /// The change and its reason.
         change: String,
     },
-    /// A channel keeps the promise of its plan again, or no longer. Only while somebody verifies it.
+    /// A channel keeps the promise of its plan again, or no longer. Only while `verify` runs.
     PromiseChanged {
         /// Publisher's port name.
         publisher: String,

@@ -1,17 +1,17 @@
-//! Panics of this library's own threads (docs/decisions/0011): what one event causes is dropped with that event, and a thread
-//! that cannot go on takes the process along. A process whose control thread is gone looks alive and serves nobody; one that
-//! ended is started anew by whoever looks after it.
+//! Panics of this library's own threads (docs/decisions/0011): the effects of one event are dropped with that event,
+//! and a thread that cannot continue ends the process. A process without its control thread looks alive and serves
+//! nobody; one that ended is restarted by its supervisor.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The slice of threads that carry no samples, longer than everybody's default of about 3 ms: whatever carries one takes the processor
-/// from them as it wakes up. Measured beside a thread that works 2 ms of 2.3 on the same processor: p99 of waking up 0.12 ms
-/// instead of 1.16.
+/// The slice of threads that carry no samples, longer than the default of about 3 ms: threads that carry samples take
+/// the processor from them when they wake up. Measured beside a thread that works 2 ms of 2.3 on the same processor:
+/// p99 of waking up 0.12 ms instead of 1.16.
 const CONTROL_SLICE_NS: u64 = 10_000_000;
 
-/// Settings of a thread that parses what others sent. Their types may be nested, which a peer chooses: parsing 127 levels, the
-/// most that the parser takes, needs more than 256 KiB without optimisation. Untouched stack costs nothing.
+/// Settings of a thread that parses data of peers. Their types may be nested, which a peer chooses: parsing 127
+/// levels, the parser's limit, needs more than 256 KiB without optimisation. Untouched stack costs nothing.
 pub(crate) fn parsing(name: &str) -> linux::thread::Settings {
     linux::thread::Settings { stack: 2 << 20, slice_ns: Some(CONTROL_SLICE_NS), ..linux::thread::Settings::named(name) }
 }
@@ -29,10 +29,11 @@ pub(crate) fn abort(why: &str) -> ! {
     std::process::abort()
 }
 
-/// Runs a user's code on a thread of ours: a panic in it is an error that names `whose` it is, and the thread goes on.
+/// Runs a user's code on a thread of ours: a panic in it becomes an error that names its owner (`whose`), and the
+/// thread continues.
 ///
 /// # Errors
-/// It panicked: with what it said.
+/// It panicked: with the panic's message.
 pub(crate) fn guarded<T>(whose: &str, code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|panic| format!("{whose} panicked: {}", said(panic.as_ref())))
 }

@@ -58,8 +58,8 @@ pub struct Request {
     /// Scaling of the stream, and its place; left out: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
-    /// `true` if the proxy of an open channel between the same two ports moves: that channel goes on until the subscriber ends
-    /// it.
+    /// `true` if the proxy of an open channel between the same two ports moves: that channel continues until the
+    /// subscriber ends it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moves: bool,
     /// A token that is the same in each request of this subscriber to this node for this publisher, and that nobody else can
@@ -89,12 +89,12 @@ pub enum Answer {
     Accepted(Accepted),
     /// The channel is refused, with the reason.
     Refused(Refused),
-    /// Only where the request's parameters have `probe`: keep-alives of the flow come by the carrier from now on. A subscriber
-    /// that heard one sends the byte [`HEARD`] on this stream, and gets another answer.
+    /// Only for a request with `probe`: keep-alives of the flow are sent by the carrier from now on. A subscriber
+    /// that received one sends the byte [`HEARD`] on this stream, and gets another answer.
     Probe(Probe),
 }
 
-/// Sent by a subscriber that heard a probe.
+/// Sent by a subscriber that received a probe.
 pub const HEARD: u8 = 1;
 
 /// A flow that a subscriber has to hear before it has a channel.
@@ -107,9 +107,9 @@ pub struct Probe {
     pub parameters: Parameters,
 }
 
-/// The first message of a node that wants signs of life from another one, after the byte [`LIFE`](crate::control::LIFE). Each
-/// byte that follows is a question, which the other node answers with one byte: [`WELL`] or [`DRY`]. A node that cannot answer
-/// ends the stream.
+/// The first message of a node that asks another one for heartbeats, after the byte [`LIFE`](crate::control::LIFE).
+/// Each byte that follows is a request, which the other node answers with one byte: [`WELL`] or [`DRY`]. A node that
+/// cannot answer ends the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Watching {
     /// [`VERSION`].
@@ -124,9 +124,9 @@ pub struct Watching {
     pub port: PortId,
 }
 
-/// A sign of life.
+/// A heartbeat.
 pub const WELL: u8 = 1;
-/// A sign of life of a relay that hears nothing of the source.
+/// A heartbeat of a relay that receives nothing from the source.
 pub const DRY: u8 = 2;
 
 /// An open channel, as the publisher sees it.
@@ -157,7 +157,7 @@ pub struct Accepted {
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// The reason; it decides what the subscriber does ([`Reason::reaction`]).
+    /// The reason, which decides the subscriber's reaction ([`Reason::reaction`]).
     pub policy: Reason,
     /// The publisher's offer.
     pub offered: String,
@@ -172,7 +172,7 @@ pub struct Refused {
 
 /// A document of another node, which is checked as soon as it is read.
 pub trait Checked {
-    /// Checks that it is within the limits of what is believed.
+    /// Checks that it is within the accepted limits.
     ///
     /// # Errors
     /// A sentence with the value and the limit.
@@ -199,8 +199,8 @@ impl Checked for Answer {
 }
 
 impl Request {
-    /// The part of it that is beyond the limits. Ports are checked as those of a node's document are. Malformed texts of their
-    /// policies are reported as the subscriber's own program reports them.
+    /// The part of it that exceeds the limits. Ports are checked like those of a node's document. Malformed texts of
+    /// their policies are reported as the subscriber's own program reports them.
     pub(crate) fn refusal(&self) -> Option<Refused> {
         let ports = std::iter::once(&self.subscriber).chain(self.answers.as_ref().map(|answers| &answers.publisher));
         let refused = |policy: Reason, offered: String, requested: String, remedy: &str| Refused {
@@ -239,7 +239,8 @@ pub fn pack<T: Serialize>(document: &T) -> Result<Vec<u8>, String> {
 /// Reads a document from the start of `bytes`. Returns it with its length, or `None` while it is not complete.
 ///
 /// # Errors
-/// A text when the length is over the limit, the JSON is not such a document, or the document is beyond what is believed.
+/// A text if the length is over the limit, the JSON is not such a document, or the document exceeds the accepted
+/// limits.
 pub fn unpack<T: DeserializeOwned + Checked>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
     let Some(length) = bytes.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;

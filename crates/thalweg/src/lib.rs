@@ -22,10 +22,10 @@
 //! | `node` | nodes, publishers and subscribers as users hold them: where everything starts |
 //! | `settings` | the settings of a node |
 //! | `driver` | the threads of a node: control and readers |
-//! | [`admin`] | what one node may ask of another, and YARP's administration grammar |
+//! | [`admin`] | requests between nodes, and YARP's administration grammar |
 //! | `port` | one sample to all channels of a port, and from all of them; histories, policies, monitors |
 //! | `pull` | questions to histories of other nodes |
-//! | `handshake` | decides whether a channel comes to be |
+//! | `handshake` | decides whether a channel opens |
 //! | `event` | events of a node: matches, losses, warnings |
 //! | `channel` | the unit of priority, from a port to a carrier: queue, send right, flow, sender threads, fragments, and which sample is new |
 //! | [`carrier`] | the transports of a channel: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |

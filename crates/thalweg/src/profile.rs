@@ -54,14 +54,14 @@ struct Entry {
     policies: Vec<(String, String)>,
 }
 
-/// An error in a profile: its place, the text there, and what is allowed.
+/// An error in a profile: its place, the text there, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
     /// The file.
     pub file: PathBuf,
     /// The line, counted from 1, where known.
     pub line: Option<usize>,
-    /// Key, value and what is allowed.
+    /// Key, value and the allowed values.
     pub problem: String,
 }
 
@@ -88,7 +88,7 @@ impl Profile {
     /// Reads a file: TOML, or a DDS XML profile if its name ends in `.xml`.
     ///
     /// # Errors
-    /// [`ProfileError`] with file, line, key, value and what is allowed.
+    /// [`ProfileError`] with file, line, key, value and the allowed values.
     pub fn read(file: &Path) -> Result<Self, ProfileError> {
         let failed = |why: String| ProfileError { file: file.to_owned(), line: None, problem: why };
         let size = std::fs::metadata(file).map_err(|e| failed(format!("cannot be read: {e}")))?.len();
@@ -186,7 +186,7 @@ fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (us
     Ok(entry)
 }
 
-/// If an entry says something twice, the single key wins.
+/// If an entry has a setting twice, the single key wins.
 fn both(single: &Changes, qos: &Changes) -> Changes {
     fn first<T: Clone>(a: &qos::priority::Change<T>, b: &qos::priority::Change<T>) -> qos::priority::Change<T> {
         if a.is_keep() { b.clone() } else { a.clone() }

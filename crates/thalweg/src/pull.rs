@@ -1,9 +1,9 @@
 //! Questions to the pull buffers of other nodes, as they travel (P-05, P-09). Pure.
 //!
-//! Over a stream of its own (TCP, or the other node's unix socket on the same host) the asker sends the byte
-//! [`PULL`](crate::control::PULL) and one [`Question`]. Documents and data frames come back: for each publisher whose samples
-//! answer it [`Answer::Run`], its samples as frames of one flow, an end frame and [`Answer::Ended`]; at last [`Answer::Over`].
-//! Or [`Answer::Refused`] at once. Documents travel as those of the [handshake](crate::handshake).
+//! Over a stream of its own (TCP, or the other node's unix socket on the same host) the asking node sends the byte
+//! [`PULL`](crate::control::PULL) and one [`Question`]. Documents and data frames come back: for each publisher whose
+//! samples answer it [`Answer::Run`], its samples as frames of one flow, an end frame and [`Answer::Ended`]; at last
+//! [`Answer::Over`]. Or [`Answer::Refused`] at once. Documents have the format of the [handshake](crate::handshake).
 
 use crate::channel::history::{Absent, Query};
 use crate::codec::TypeDescription;
@@ -17,7 +17,7 @@ pub const VERSION: u32 = 1;
 /// Most publishers that a question may leave out.
 pub const MOST_EXCEPT: usize = 256;
 
-/// One start of one publisher: numbers of samples mean something within it.
+/// One start of one publisher: sample numbers are unique within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Identity {
     /// The publishing node.
@@ -35,13 +35,13 @@ pub struct Question {
     pub version: u32,
     /// Nodes of different realms do not answer each other.
     pub realm: String,
-    /// The node that is meant.
+    /// The node that is asked.
     pub to_node: NodeId,
-    /// The port that is meant.
+    /// The port that is asked.
     pub to_port: PortId,
     /// The topic, or a pattern of topics.
     pub topic: String,
-    /// The type that who asks can read.
+    /// The type that the asking end can read.
     pub message: TypeDescription,
     /// Larger samples are left out, and counted.
     pub max_message: u32,
@@ -61,9 +61,9 @@ pub struct Question {
 pub enum Answer {
     /// Samples of one publisher follow.
     Run(Run),
-    /// They did, with all that is to be said of them.
+    /// The end of its samples, with the missing ones.
     Ended(Ended),
-    /// That was all.
+    /// The end of the answer.
     Over,
     /// There is no answer.
     Refused(Refused),
@@ -108,7 +108,7 @@ pub struct Ended {
     /// Samples that are missing, and those that are there instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Absent>,
-    /// Samples that were larger than who asks can take.
+    /// Samples too large for the asking end.
     #[serde(default)]
     pub too_large: u64,
 }

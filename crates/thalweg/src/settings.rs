@@ -42,9 +42,9 @@ pub struct Settings {
     pub memory: usize,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
-    /// Networks of other hosts whose administrators may change something of this node: connect and disconnect its ports, set
-    /// priorities, scale streams. They may all look. Default: none, only this host, by the node's unix socket; besides these,
-    /// those in the environment's `THALWEG_ADMIN_FROM`, separated by commas.
+    /// Networks of other hosts whose administrators may change this node: connect and disconnect its ports, set
+    /// priorities, scale streams. All of them may look. Default: none, only this host, by the node's unix socket;
+    /// besides these, those in the environment's `THALWEG_ADMIN_FROM`, separated by commas.
     pub admin_from: Vec<Network>,
     /// Hosts proxies for other nodes, within these limits. Default: no.
     pub relay: Option<RelayLimits>,

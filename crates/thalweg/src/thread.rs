@@ -1,9 +1,9 @@
-//! The user's own threads: they publish, and they receive what is polled.
+//! The user's own threads: they publish, and they receive on polled subscribers.
 
 use crate::error::{Error, Result};
 use qos::priority::PrioritySettings;
 
-/// Gives the calling thread the policy, priority and processors of these settings, at once; what they do not say stays.
+/// Gives the calling thread the policy, priority and processors of these settings, at once; missing settings stay.
 /// For the thread that publishes (`shm` and `local` have no other) and the one that waits for samples.
 ///
 /// ```no_run

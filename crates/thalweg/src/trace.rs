@@ -1,6 +1,6 @@
 //! The steps of a sample's way, as events: `docs/data-path.md` describes them, and a test compares them with a recording.
 //!
-//! Nothing is recorded unless somebody asked for it; then a step costs one load and a branch that is never taken.
+//! Nothing is recorded without a request; then a step costs one load and a branch that is never taken.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod record;
@@ -43,7 +43,7 @@ pub enum Step {
 static WATCHED: AtomicU32 = AtomicU32::new(0);
 const RECORDING: u32 = 1 << 31;
 
-/// Notes a step, if somebody watches.
+/// Records a step, if recording is on.
 #[inline(always)]
 pub(crate) fn step(step: Step) {
     if WATCHED.load(Ordering::Relaxed) != 0 {

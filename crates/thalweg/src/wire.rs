@@ -7,7 +7,7 @@
 //! | 0..4 | length | bytes that follow the header (for a fragment or parity: its own 8-byte header included) |
 //! | 4 | kind | 1 whole message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement, 6 parity, 7 batch |
 //! | 5 | version | [`VERSION`] |
-//! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1 repeats what was sent before; bit 2 asks; bits 3 and 4: the instance is disposed, unregistered; bit 5: historical; all others are 0 |
+//! | 6..8 | flags | bit 0 ends a batch (reserved); bit 1: retransmitted; bit 2 asks; bits 3 and 4: the instance is disposed, unregistered; bit 5: historical; all others are 0 |
 //! | 8..12 | flow | random id agreed at the handshake |
 //! | 12..16 | sequence | dense per flow, wraps; keep-alive and end carry the number the next message frame will have |
 //! | 16..24 | sample | sample sequence of the publisher |
@@ -39,9 +39,9 @@ pub const VERSION: u8 = 1;
 pub const HEADER: usize = 32;
 /// Bytes of the fragment header that follows the header of a fragment.
 pub const FRAGMENT_HEADER: usize = 8;
-/// No datagram is longer.
+/// Largest datagram.
 pub const LONGEST_DATAGRAM: usize = 65_535;
-/// Flag bit 0: of a fragment, what it is a part of is a [`Kind::Batch`].
+/// Flag bit 0: the fragment is a part of a [`Kind::Batch`].
 pub const OF_BATCH: u16 = 1;
 /// Flag bit 1: the frame is a retransmit (reliable flows).
 pub const REPAIR: u16 = 2;
@@ -49,9 +49,10 @@ pub const REPAIR: u16 = 2;
 pub const ASK: u16 = 4;
 /// Flag bit 3: the sample's instance is no more.
 pub const DISPOSED: u16 = 8;
-/// Flag bit 4: the publisher says nothing of the sample's instance any more.
+/// Flag bit 4: the publisher withdraws from the sample's instance.
 pub const UNREGISTERED: u16 = 16;
-/// Flag bit 5: the sample comes from a history, and later ones were sent before: a relay passes on what came to it so.
+/// Flag bit 5: the sample comes from a history, and later ones were sent before: a relay passes on samples that
+/// reached it so.
 pub const HISTORICAL: u16 = 32;
 /// All flag bits that have a meaning.
 const FLAGS: u16 = OF_BATCH | REPAIR | ASK | DISPOSED | UNREGISTERED | HISTORICAL;
@@ -78,7 +79,7 @@ pub enum Kind {
     Message = 1,
     /// A part of a message; a [`Fragment`] stands in front of its bytes.
     Fragment = 2,
-    /// Nothing but a sign of life.
+    /// A heartbeat.
     KeepAlive = 3,
     /// The publisher closed in order; nothing follows.
     End = 4,
@@ -131,7 +132,7 @@ pub enum WireError {
     },
     /// A datagram (or a fragment) with fewer bytes than it needs.
     Short {
-        /// Bytes that came.
+        /// Received bytes.
         length: usize,
         /// Bytes that were needed.
         needed: usize,
@@ -149,7 +150,7 @@ pub enum WireError {
     Batch {
         /// Its number.
         sequence: u32,
-        /// That of the batch.
+        /// The number of the batch.
         of: u32,
     },
     /// A gap of an acknowledgement that names nothing.
@@ -253,7 +254,8 @@ impl Header {
         })
     }
 
-    /// Checks what the handshake fixed: no more than `max_message` bytes of payload, and the agreed `flow` if one is given.
+    /// Checks the limits of the handshake: no more than `max_message` bytes of payload, and the agreed `flow` if
+    /// there is one.
     ///
     /// # Errors
     /// [`WireError::Length`] or [`WireError::Flow`].
@@ -293,7 +295,7 @@ impl Fragment {
         out[field::FRAGMENT_TOTAL].copy_from_slice(&self.total.to_le_bytes());
     }
 
-    /// Reads the fragment header and gives it with the fragment's own bytes.
+    /// Reads the fragment header and returns it with the fragment's own bytes.
     ///
     /// # Errors
     /// [`WireError::Short`] without 8 bytes, [`WireError::Fragment`] if it doesn't lie inside its message.
@@ -330,7 +332,7 @@ impl Parity {
         out[field::FRAGMENT_TOTAL].copy_from_slice(&self.total.to_le_bytes());
     }
 
-    /// Reads the parity header and gives it with the piece.
+    /// Reads the parity header and returns it with the piece.
     ///
     /// # Errors
     /// [`WireError::Short`] without 8 bytes.
@@ -344,7 +346,7 @@ impl Parity {
     }
 }
 
-/// The bytes of the frame that begins here, as its header says, which nobody has looked at yet. `None`: there is no header.
+/// The length of the frame at the start of `bytes`, from its unchecked header. `None`: there is no header.
 #[inline]
 pub fn frame_length(bytes: &[u8]) -> Option<usize> {
     bytes.get(..HEADER).map(|header| HEADER.saturating_add(read_u32(header, field::LENGTH) as usize))
@@ -353,7 +355,7 @@ pub fn frame_length(bytes: &[u8]) -> Option<usize> {
 /// Reads a datagram: one frame, no less and no more. `flow` as for [`Header::check`].
 ///
 /// # Errors
-/// [`WireError`]; the datagram is dropped and counted, the flow goes on (anybody can send a datagram).
+/// [`WireError`]; the datagram is dropped and counted, the flow continues (anybody can send a datagram).
 #[inline]
 pub fn datagram(bytes: &[u8], max_message: usize, flow: Option<u32>) -> Result<(Header, &[u8]), WireError> {
     let header = Header::parse(bytes)?;

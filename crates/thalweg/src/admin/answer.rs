@@ -24,7 +24,8 @@ pub trait Administered {
     fn name(&self) -> String;
     /// The direction of its samples.
     fn side(&self) -> Side;
-    /// `true` if the arguments of the process are told. They may be confidential: only callers of this host get them.
+    /// `true` if the arguments of the process may be shown. They may be confidential: only callers of this host get
+    /// them.
     fn tells_arguments(&self) -> bool;
     /// The name of its message type.
     fn type_name(&self) -> String;
@@ -62,7 +63,7 @@ pub trait Administered {
     /// # Errors
     /// The reason why not.
     fn set_parameters(&mut self, side: Side, parameters: &[Property]) -> Result<(), String>;
-    /// Parameters of the monitor, and what it found.
+    /// Parameters and results of the monitor.
     ///
     /// # Errors
     /// There is none.
@@ -127,7 +128,7 @@ fn ok() -> Vec<Value> {
     vec!["ok".into()]
 }
 
-/// `ok`, and what is to be known of it.
+/// `ok`, with a remark.
 fn ok_but(said: String) -> Vec<Value> {
     let said = Some(said).filter(|said| !said.is_empty()).map(Value::Text);
     ok().into_iter().chain(said).collect()

@@ -94,7 +94,7 @@ pub enum Command {
         key: String,
         /// The value stored under the key (YS-15).
         value: Value,
-        /// The priority to set, where groups were given.
+        /// The priority to set, if there are groups.
         priority: Option<Priority>,
     },
     /// A verb that is not part of the grammar: for the user's own reader, if the port has one.
@@ -160,7 +160,7 @@ impl Command {
     /// Reads a command.
     ///
     /// # Errors
-    /// The reason why it is malformed, for people: the text, and what is allowed.
+    /// The reason why it is malformed, for people: the text, and the allowed forms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bottle = Bottle::parse(text).map_err(|e| e.to_string())?;
         let Some(verb) = lower(bottle.0.first()) else {

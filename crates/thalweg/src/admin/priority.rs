@@ -6,7 +6,7 @@ use qos::priority::{Change, Changes, Policy, PolicyName, Scheduling};
 /// The changes of one `prop set`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Priority {
-    /// All threads of the process, where the name is the port's own.
+    /// All threads of the process, if the name is the port's own.
     pub process: Option<Thread>,
     /// The thread that serves the connection.
     pub sched: Option<Thread>,
@@ -14,7 +14,7 @@ pub struct Priority {
     pub qos: Option<Changes>,
 }
 
-/// Changes of a thread's scheduling. Parts that are not given stay.
+/// Changes of a thread's scheduling. Missing parts stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     policy: Option<PolicyName>,
@@ -31,10 +31,10 @@ const GROUPS: &str =
     "(process ((priority N) (policy P))), (sched ((priority N) (policy P))) and (qos ((priority HIGH)))";
 
 impl Priority {
-    /// Reads the groups; `None` where there are none: what follows is a value to be stored.
+    /// Reads the groups; `None` if there are none: then a value to be stored follows.
     ///
     /// # Errors
-    /// A key or value that is not allowed, with what is.
+    /// A key or value that is not allowed, with the allowed ones.
     pub fn read(groups: &[Value]) -> Result<Option<Self>, String> {
         let known = |v: &Value| v.group().is_some_and(|(name, _)| ["process", "sched", "qos"].contains(&name));
         if !groups.iter().any(known) {
@@ -191,7 +191,7 @@ fn word(name: &str, value: &str) -> Result<Changes, String> {
 const MARKS: &str =
     "(priority LOW|NORMAL|HIGH|CRITICAL), (dscp NAME or 0 to 63), (tos 0 to 255) and (socket_priority 0 to 15)";
 
-/// The first of priority, dscp and tos that is given counts (YS-11).
+/// The first of priority, dscp and tos counts (YS-11).
 fn marks(given: &[Property]) -> Result<Changes, String> {
     if let Some((key, _)) =
         given.iter().find(|(k, _)| !["priority", "dscp", "tos", "socket_priority"].contains(&k.as_str()))

@@ -1,4 +1,4 @@
-//! Carriers around carriers: what a node's settings put around every half it opens.
+//! Carriers around carriers, which a node's settings put around every half that it opens.
 
 use crate::carrier::fault::{FaultReceive, FaultSend, FaultSettings};
 use crate::carrier::record::{RecordReceive, RecordSend, Recorder, Way};

@@ -1,16 +1,16 @@
 //! Carrier around a carrier that makes things go wrong, in real time and seeded. For tests, the lab and the CLI.
 //!
-//! Nothing here has a thread, so what takes time happens at the receiver, which holds frames until they are due:
+//! Nothing here has a thread, so delays happen at the receiver, which holds frames until they are due:
 //!
 //! | what | [`FaultSend`] | [`FaultReceive`] |
 //! |---|---|---|
 //! | loss, corrupt | yes | yes |
-//! | loss of what is said back | yes | yes |
+//! | loss of feedback | yes | yes |
 //! | rate | yes: `WouldBlock` until it is time | yes: frames are due later |
 //! | delay, jitter, reorder, stall, duplicate | no | yes |
 //!
-//! On streams loss, duplicate and reorder do nothing: TCP repairs them, and what an application sees is a stall.
-//! A node wraps the halves it owns; [`pair`] wraps both ends so that each fault happens once.
+//! On streams loss, duplicate and reorder do nothing: TCP repairs them, and an application sees a stall. A node wraps
+//! the halves it owns; [`pair`] wraps both ends so that each fault happens once.
 
 use super::dice::Dice;
 use super::sim::sending_time_ns;

@@ -123,13 +123,13 @@ impl Drop for LocalSend {
     }
 }
 
-/// The receiving half. After the sender closed and all was received, `receive` gives `UnexpectedEof`.
+/// The receiving half. After the sender closed and everything was received, `receive` returns `UnexpectedEof`.
 pub struct LocalReceive {
     shared: Arc<Shared>,
 }
 
 impl LocalReceive {
-    /// Takes the oldest datagram, or gives the word to sleep on.
+    /// Takes the oldest datagram, or returns the word to sleep on.
     fn take(&mut self, buffer: &mut [u8], wait: bool) -> Result<io::Result<usize>, u32> {
         let mut ring = self.shared.ring.lock();
         if ring.count == 0 {

@@ -1,8 +1,8 @@
 //! Carrier `mcast`: UDP to a multicast group; one send reaches all members, on this host, too.
 //!
-//! The interface is always explicit and packets never leave its link (TTL 1): which network a group lives on is a
-//! decision, not a routing accident. That a group exists says nothing of whether packets reach it (a kernel without a route
-//! for it, a switch that knows no querier, a firewall): a channel opens only when a datagram came through.
+//! The interface is always explicit and packets never leave its link (TTL 1): the network of a group is a decision,
+//! not an accident of routing. A group may exist and still reach nobody (a kernel without a route for it, a switch
+//! without a querier, a firewall), so a channel opens only after a datagram came through.
 
 mod membership;
 mod receive;
@@ -87,7 +87,7 @@ impl Carrier for Mcast {
     fn sender(&self, place: &Place, _subscriber: &Parameters) -> io::Result<Sender> {
         let group = group_of(place.port_number, place.local.is_ipv6());
         let (half, port) = McastSend::at(group, place.local)?;
-        // A multicast path has no path MTU: what every Ethernet carries, with IP and UDP headers taken off.
+        // A multicast path has no path MTU: the size that every Ethernet carries, less IP and UDP headers.
         let capabilities = Capabilities { max_datagram: Some(1500 - 48), ..CAPABILITIES };
         Ok(Sender {
             half: Box::new(half),
@@ -109,7 +109,7 @@ struct Joined {
 const MOST_LOOKED_AT: usize = 64;
 
 impl Joined {
-    /// A member of the group that the publisher names, which hears this publisher only.
+    /// A member of the group that the publisher names, which accepts this publisher only.
     fn follow(&mut self, publisher: &Parameters) -> io::Result<()> {
         let group = publisher.group.ok_or_else(|| invalid("the publisher named no multicast group"))?;
         if group != self.group {
@@ -124,7 +124,7 @@ impl Joined {
 impl Opening for Joined {
     fn probed(&mut self, flow: u32, publisher: &Parameters) -> io::Result<bool> {
         self.follow(publisher)?;
-        // Its header tells whose a datagram is; the rest of it is cut off.
+        // The header identifies a datagram's sender; the rest of it is cut off.
         let mut head = [0; HEADER];
         for _ in 0..MOST_LOOKED_AT {
             match self.half.receive(&mut head, false) {
@@ -167,10 +167,10 @@ fn interface_of(address: IpAddr) -> io::Result<u32> {
     Ok(found.index)
 }
 
-/// The group of a publishing port, of the ranges for private use: 239.255.0.0/16 (RFC 2365 §6.1), ff14::/16 (RFC 4291 §2.7,
-/// transient, admin-local). Not link-local, though its packets stay on the link: a socket that is bound to a link-local address
-/// is so to an interface, for good, and an interface that is made anew is another one. Two ports that share a group by chance
-/// only cost their receivers a look: the publisher's address tells them apart.
+/// The group of a publishing port, of the ranges for private use: 239.255.0.0/16 (RFC 2365 §6.1), ff14::/16 (RFC 4291
+/// §2.7, transient, admin-local). It is not link-local, although its packets stay on the link: a socket bound to a
+/// link-local address is bound to an interface for good, and an interface that is made anew is another one. Two ports
+/// that share a group by chance cost their receivers only a check: the publisher's address distinguishes them.
 fn group_of(number: u64, v6: bool) -> SocketAddr {
     let [a, b, c, d, ..] = number.to_le_bytes();
     let port = 30_000 + u16::from_le_bytes([c, d]) % 10_000;

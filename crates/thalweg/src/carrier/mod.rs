@@ -1,4 +1,4 @@
-//! Carriers: how a channel travels.
+//! Carriers: the transports of channels.
 //!
 //! A carrier is two halves made during the handshake: the publisher's [`SendHalf`] and the subscriber's [`ReceiveHalf`].
 //! Neither has a thread or a buffer of its own; the driver decides who calls them and when. The contract that every
@@ -33,12 +33,12 @@ use std::time::Duration;
 /// node seems to end its readers at once, long enough to cost nothing.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Datagrams that [`SendHalf::send_many`] is given at most.
+/// Largest number of datagrams for [`SendHalf::send_many`].
 pub const MOST_TOGETHER: usize = linux::socket::MOST_SEGMENTS;
-/// Bytes of them: what one IPv4 packet takes.
+/// Largest number of bytes of them: one IPv4 packet.
 pub const MOST_BYTES_TOGETHER: usize = udp::MOST;
 
-/// Nobody who was admitted.
+/// A sender that was not admitted.
 pub const STRANGER: u64 = u64::MAX;
 
 /// Capabilities of a carrier. The planner, `auto` and the conformance suite read them; nobody asks for the carrier's name.
@@ -66,17 +66,18 @@ pub type SharedSocket = Weak<dyn AsFd + Send + Sync>;
 /// The publisher's end. Called by the holder of the flow's send right only, from any thread.
 pub trait SendHalf: Send + Sync {
     /// Sends the parts as one message (datagram) or as the next bytes (stream), in one system call, without waiting.
-    /// Returns how many bytes were taken; a datagram is taken whole.
+    /// Returns the number of bytes taken; a datagram is taken whole.
     ///
     /// # Errors
     /// `WouldBlock` when there is no room now; any other error ends the flow.
     fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Sends several datagrams, each of two parts, in as few calls as it can: all of one length, the last may be shorter, at most
-    /// [`MOST_TOGETHER`] and [`MOST_BYTES_TOGETHER`]. Gives how many left, the first ones; why not the others, the next call says.
+    /// Sends several datagrams, each of two parts, in as few calls as possible: all of one length, the last may be
+    /// shorter, at most [`MOST_TOGETHER`] and [`MOST_BYTES_TOGETHER`]. Returns the number of datagrams that left, the
+    /// first ones; the next call returns the error of the others.
     ///
     /// # Errors
-    /// As [`SendHalf::send`], where none left.
+    /// As [`SendHalf::send`], if none left.
     fn send_many(&self, datagrams: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
         for (left, datagram) in datagrams.iter().enumerate() {
             match self.send(datagram) {
@@ -93,8 +94,8 @@ pub trait SendHalf: Send + Sync {
         false
     }
 
-    /// As [`SendHalf::send`], but waits for room, at most the patience that was set: one system call where a full socket
-    /// would cost three.
+    /// Sends as [`SendHalf::send`] does, but waits for room, at most for the patience that was set: one system call
+    /// where a full socket would cost three.
     ///
     /// # Errors
     /// As [`SendHalf::send`]; `WouldBlock` when the patience is over.
@@ -130,7 +131,7 @@ pub trait SendHalf: Send + Sync {
         false
     }
 
-    /// Takes what a member of the group sends from this address from now on.
+    /// Accepts packets of a member of the group from this address from now on.
     fn admit(&self, _member: u64, _address: SocketAddr) {}
 
     /// Forgets a member that left.
@@ -145,8 +146,8 @@ pub trait SendHalf: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Retransmits a datagram, to one member of a group if `to` says which. Never waits; may be called while another thread
-    /// sends.
+    /// Retransmits a datagram, to one member of a group if `to` names one. Never waits; may be called while another
+    /// thread sends.
     ///
     /// # Errors
     /// As [`SendHalf::send`].
@@ -182,8 +183,8 @@ pub trait ReceiveHalf: Send {
     /// `WouldBlock` when there is nothing (yet); any other error ends the channel.
     fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize>;
 
-    /// From now on `receive` may return several adjacent datagrams: all of one length, the last may be shorter. For callers
-    /// that find a datagram's length in its bytes. `false`: it returns one at a time.
+    /// Lets `receive` return several adjacent datagrams: all of one length, the last may be shorter. For callers that
+    /// find a datagram's length in its bytes. `false`: it returns one at a time.
     fn join(&mut self) -> bool {
         false
     }
@@ -194,7 +195,7 @@ pub trait ReceiveHalf: Send {
     /// Sends a datagram back to the publisher, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room now; `Unsupported` where nobody would hear it.
+    /// `WouldBlock` if there is no room now; `Unsupported` if nobody would receive it.
     fn answer(&mut self, _bytes: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -209,8 +210,9 @@ pub trait ReceiveHalf: Send {
         None
     }
 
-    /// From now on a waiting `receive` waits without end, and the returned interrupt ends it (with 0 or an error) from another
-    /// thread. `None`: this half cannot do that, and keeps its tick. Spares a timer per wait: 3 % of a TCP round trip.
+    /// Lets a waiting `receive` wait without a limit; the returned interrupt ends it (with 0 or an error) from
+    /// another thread. `None`: this half cannot do that, and keeps its tick. Spares a timer per wait: 3 % of a TCP
+    /// round trip.
     fn wait_without_end(&mut self) -> Option<Interrupt> {
         None
     }
@@ -218,7 +220,7 @@ pub trait ReceiveHalf: Send {
 
 /// Ends the waiting of one receive half.
 pub struct Interrupt {
-    /// Bytes that were received before are still given by `receive`, before the end.
+    /// Bytes received before are still returned by `receive`, before the end.
     pub loses_nothing: bool,
     /// Ends it, from any thread, any number of times.
     pub end: Box<dyn Fn() + Send + Sync>,
@@ -281,8 +283,8 @@ pub struct Sender {
 
 /// A receiving half that waits for the publisher's parameters.
 pub trait Opening: Send {
-    /// `true` if a datagram of this flow came through, where the request's parameters asked for a probe. Never waits; called
-    /// whenever [`Opening::descriptor`] is readable.
+    /// `true` if a datagram of this flow came through, for a request with a probe. Never waits; called whenever
+    /// [`Opening::descriptor`] is readable.
     ///
     /// # Errors
     /// Ends the attempt; the next carrier is tried.

@@ -20,8 +20,8 @@ pub struct Parameters {
     /// The same: messages that the publisher keeps without an acknowledgement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Reliable over datagrams to one: bytes of messages that the subscriber takes beyond what it has delivered. Present: it tells
-    /// what came if the publisher asks for it.
+    /// Reliable datagrams to one subscriber: bytes of messages that it accepts beyond those delivered. Present: it
+    /// sends receipts if the publisher asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub takes: Option<u64>,
     /// The same: it takes several samples in one datagram.
@@ -42,7 +42,7 @@ pub struct Parameters {
     /// Multicast, of a subscriber: the channel opens only when a probe came through.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub probe: bool,
-    /// Carriers that were added: whatever they say to each other.
+    /// Data of added carriers, in their own format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other: Vec<u8>,
 }

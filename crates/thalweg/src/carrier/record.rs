@@ -1,8 +1,8 @@
 //! Carrier around a carrier that writes every frame to a pcap file that Wireshark opens.
 //!
-//! Frames get a made-up IP (version 4 or 6, as the ends have) and UDP header (link type RAW), whatever the carrier is, so
-//! that any reader of such files shows lengths, ports and directions. A frame above 65507 bytes is written as several
-//! packets. Stamps are wall time, as the format wants, in nanoseconds.
+//! Frames get an invented IP header (version 4 or 6, as the ends have) and UDP header (link type RAW), whatever the
+//! carrier, so that any reader of such files shows lengths, ports and directions. A frame above 65507 bytes is
+//! written as several packets. Stamps are wall time in nanoseconds, as the format requires.
 
 use super::udp::MOST;
 use super::{ReceiveHalf, SendHalf, SharedSocket};
@@ -109,7 +109,7 @@ impl Way {
             (from, to) => Some(head_v6(out, v6(from), v6(to), length)),
         };
         let udp = out.len();
-        // No checksum, which IPv4 allows.
+        // A checksum of 0 is allowed in IPv4.
         for word in [self.from.port(), self.to.port(), (8 + length) as u16, 0] {
             out.extend_from_slice(&word.to_be_bytes());
         }
@@ -147,7 +147,7 @@ fn head_v4(out: &mut Vec<u8>, from: Ipv4Addr, to: Ipv4Addr, length: usize) {
     out.extend_from_slice(&ip);
 }
 
-/// Gives the sum of what UDP's checksum covers of it.
+/// Writes the header, and returns its part of UDP's checksum.
 fn head_v6(out: &mut Vec<u8>, from: Ipv6Addr, to: Ipv6Addr, length: usize) -> u64 {
     let udp = 8 + length;
     out.extend_from_slice(&[0x60, 0, 0, 0]); // version 6

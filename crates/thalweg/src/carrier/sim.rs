@@ -21,7 +21,7 @@ pub struct SimSettings {
     pub duplicate: f64,
     /// Time from the end of sending to arrival.
     pub delay: Duration,
-    /// The delay varies by up to this much up and down. It never changes the order: that is what `reorder` is for.
+    /// The delay varies by up to this much up and down. It never changes the order; `reorder` does.
     pub jitter: Duration,
     /// Share of datagrams that later ones overtake: held back by `jitter`, at least 1 ms.
     pub reorder: f64,
@@ -92,7 +92,7 @@ struct LinkState {
 }
 
 impl SimNetwork {
-    /// A network whose chance comes from `seed`.
+    /// A network whose random numbers come from `seed`.
     pub fn new(seed: u64, settings: SimSettings) -> Self {
         let (links, counters) = Default::default();
         Self { settings, dice: Dice::new(seed), links, order: 0, counters }

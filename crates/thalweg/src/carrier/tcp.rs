@@ -115,7 +115,7 @@ impl ReceiveHalf for TcpReceive {
 }
 
 impl Drop for TcpReceive {
-    /// Answers may leave on the same connection: it ends for both, or the publisher would send to nobody.
+    /// Answers may leave on the same connection. It ends for both, or the publisher would send to nobody.
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both); // fails when the peer ended it already
     }
@@ -140,20 +140,21 @@ pub(super) fn interrupted(e: io::Error) -> io::Error {
     }
 }
 
-/// A channel's data flows one way, so its acknowledgements have nothing to ride on: at once they cost a packet per sample
-/// (64 B round trip over two connections: 18.2 µs, with delayed ones 15.7). The kernel still acknowledges every 536 bytes or
-/// 40 ms, so nothing waits for it: nobody sends with Nagle's algorithm here.
+/// A channel's data flows one way, so its acknowledgements cannot ride on data. Immediate ones cost a packet per
+/// sample (64 B round trip over two connections: 18.2 µs, with delayed ones 15.7). The kernel still acknowledges
+/// every 536 bytes or 40 ms, so nothing waits for it: Nagle's algorithm is off everywhere here.
 fn delay_acknowledgements(stream: &TcpStream) {
     const QUICKACK: i32 = 12; // linux/tcp.h
     linux::socket::set_tcp_option(stream.as_fd(), QUICKACK, 0);
 }
 
-/// Lets a stream be retransmitted at a steady pace instead of ever more slowly, so that it resumes within a second
-/// after an outage (P-16): linear time-outs while it is thin, and where the kernel has it (6.15) a first time-out of 80 ms instead of 200
-/// and a longest one of a second, which is the least that it takes. At 1 kHz between two namespaces that lost everything, samples
-/// came again after (median and longest of 8) 39 and 192 ms where they were lost for 0.1 to 0.4 s, 110 and 404 without the first; for 0.5
-/// to 0.8 s 117 and 640 ms, 708 and 819 without; for 2 s 371 and 916, 425 and 823 without. From the third time-out on the kernel's
-/// doubling decides, and nothing that a process may do makes it retransmit sooner.
+/// Makes TCP retransmit at a steady pace instead of growing intervals, so that the stream resumes within a second
+/// after an outage (P-16): linear time-outs while it is thin, and if the kernel has it (6.15) a first time-out of 80
+/// ms instead of 200 and a longest one of a second, the smallest that it accepts. At 1 kHz between two namespaces
+/// that lost everything, samples came again after (median and longest of 8) 39 and 192 ms where they were lost for
+/// 0.1 to 0.4 s, 110 and 404 without the first; for 0.5 to 0.8 s 117 and 640 ms, 708 and 819 without; for 2 s 371 and
+/// 916, 425 and 823 without. From the third time-out on the kernel's doubling decides, and a process cannot make it
+/// retransmit sooner.
 pub fn retransmit_soon(stream: &impl AsFd) {
     const THIN_LINEAR_TIMEOUTS: i32 = 16; // linux/tcp.h
     const RTO_MAX_MS: i32 = 44;
@@ -164,14 +165,15 @@ pub fn retransmit_soon(stream: &impl AsFd) {
 
 const RTO_MIN_US: i32 = 45; // linux/tcp.h
 const DELACK_MAX_US: i32 = 46;
-/// Least time, besides a round trip, until unacknowledged bytes are retransmitted: well above [`ACKNOWLEDGED_WITHIN`], or bytes
-/// whose acknowledgement is only late would be sent twice.
+/// Least time, besides a round trip, until unacknowledged bytes are retransmitted: well above
+/// [`ACKNOWLEDGED_WITHIN`], or bytes whose acknowledgement is only late would be sent twice.
 const RETRANSMITTED_AFTER: Duration = Duration::from_millis(80);
 /// An acknowledgement waits for others at most so long. Elsewhere this is the kernel's usual time, and 200 ms the longest.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(40);
 
-/// The same at an end that has just answered: while that answer is unacknowledged the kernel sends no probe, and repeats it for a
-/// quarter of an hour (`tcp_retries2`). Not for streams that carry samples: a subscriber that stands still would end them.
+/// The same at an end that has just answered. While that answer is unacknowledged the kernel sends no probe, and
+/// retransmits it for a quarter of an hour (`tcp_retries2`). Not for streams that carry samples: a subscriber that
+/// stands still would end them.
 pub fn notice_outage_at_once(stream: &impl AsFd) {
     const USER_TIMEOUT: i32 = 18; // RFC 5482; milliseconds
     notice_outage(stream);
@@ -179,9 +181,9 @@ pub fn notice_outage_at_once(stream: &impl AsFd) {
 }
 
 /// Notices at the receiving end that the network or the peer's host is gone: first probe after a second of silence,
-/// given up after nine more. A stopped process still answers, by its kernel. Probes travel in the channel's class, and an
-/// overloaded link loses up to half of an unprioritised one's: with three probes, channels ended and came back about once
-/// in three minutes at 120 % load, and what was published meanwhile was lost.
+/// given up after nine more. A stopped process still answers, by its kernel. Probes travel in the channel's class,
+/// and an overloaded link loses up to half of an unprioritised one's: with three probes, channels ended and came back
+/// about once in three minutes at 120 % load, and samples published meanwhile were lost.
 pub fn notice_outage(stream: &impl AsFd) {
     let probes = socket2::TcpKeepalive::new()
         .with_time(Duration::from_secs(1))
@@ -198,7 +200,7 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
-    /// The kernel's own figure, once it has seen a round trip. Kernels before 6.15 have no such option.
+    /// The kernel's own figure, after its first round trip. Kernels before 6.15 have no such option.
     #[test]
     fn lost_segments_are_retransmitted_soon() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -45,7 +45,7 @@ struct Together {
     datagrams: usize,
     /// Bytes of one packet before it is cut, headers included.
     bytes: usize,
-    /// The kernel or the device does not cut, as it said once.
+    /// The kernel or the device refused to segment once.
     refused: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ impl Together {
         Ok(Self { datagrams: MOST_TOGETHER.min(datagrams as usize), bytes: bytes as usize, refused })
     }
 
-    /// The number of datagrams of so many bytes that one call takes.
+    /// The number of datagrams of so many bytes in one call.
     fn most(&self, segment: usize, overhead: usize) -> usize {
         if self.refused.load(Relaxed) {
             return 1;
@@ -73,7 +73,7 @@ impl UdpSend {
     /// Takes a connected socket and forbids IP fragmentation on it.
     ///
     /// # Errors
-    /// NotConnected without a peer; else what setsockopt(2) says.
+    /// NotConnected without a peer; else the error of setsockopt(2).
     pub fn new(socket: impl Into<Arc<UdpSocket>>) -> io::Result<Self> {
         let socket = socket.into();
         socket.set_nonblocking(false)?;
@@ -83,7 +83,7 @@ impl UdpSend {
         Ok(Self { socket, overhead: if v6 { 48 } else { 28 }, together })
     }
 
-    /// The largest datagram that the path takes, as the kernel knows it now (it shrinks when a router says so).
+    /// The largest datagram of the path, as the kernel knows it now (it shrinks when a router reports so).
     ///
     /// # Errors
     /// The error of getsockopt(2).
@@ -109,7 +109,7 @@ impl UdpSend {
     }
 }
 
-/// The kernel does not know how (EINVAL, EOPNOTSUPP), or the device makes no checksums (EIO).
+/// The kernel cannot segment (EINVAL, EOPNOTSUPP), or the device makes no checksums (EIO).
 fn refuses_to_cut(error: &io::Error) -> bool {
     let refusals = [Errno::INVAL, Errno::IO, Errno::OPNOTSUPP];
     error.raw_os_error().is_some_and(|raw| refusals.contains(&Errno::from_raw_os_error(raw)))
@@ -159,7 +159,7 @@ impl SendHalf for UdpSend {
         Some(shared(&self.socket))
     }
 
-    /// UDP has no end: the frame `Kind::End` says it in band.
+    /// UDP has no end: the frame `Kind::End` reports it in band.
     fn close(&self) {}
 }
 
@@ -169,7 +169,7 @@ pub struct UdpReceive {
 }
 
 impl UdpReceive {
-    /// Takes a socket (connected, so that only its peer is heard); a waiting receive returns after [`TICK`].
+    /// Takes a socket (connected, so that only its peer is received); a waiting receive returns after [`TICK`].
     ///
     /// # Errors
     /// The error of setsockopt(2).
@@ -187,8 +187,8 @@ impl ReceiveHalf for UdpReceive {
         linux::socket::receive(self.socket.as_fd(), buffer, wait).map_err(interrupted)
     }
 
-    /// That they are of one length is the kernel's word (UDP_GRO), and how long it would tell by recvmsg(2), which takes 0.2 µs more than
-    /// recv(2) for each datagram that comes alone.
+    /// The kernel guarantees datagrams of one length (UDP_GRO). It would report that length by recvmsg(2), which
+    /// takes 0.2 µs more than recv(2) for each datagram that comes alone.
     fn join(&mut self) -> bool {
         linux::socket::join_datagrams(self.socket.as_fd()).is_ok()
     }
@@ -291,7 +291,7 @@ mod tests {
         (UdpSend::new(a).unwrap(), receive)
     }
 
-    /// Gives what came, datagram by datagram, and in how many calls.
+    /// Returns the received datagrams, and the number of calls.
     fn exchange(send: &UdpSend, receive: &mut UdpReceive, sizes: &[usize]) -> (Vec<usize>, usize) {
         let bytes: Vec<Vec<u8>> = sizes.iter().map(|size| vec![7; *size]).collect();
         let parts: Vec<[IoSlice<'_>; 2]> =
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(exchange(&send, &mut receive, &sizes), (sizes, 5));
     }
 
-    /// That is no reason to give up sending many in one call.
+    /// This is no reason to give up segmentation.
     #[test]
     fn datagrams_too_large_for_the_path_are_reported() {
         let (send, _receive) = pair();

@@ -11,7 +11,7 @@
 //! | `Vec`, set, bytes | `u32` count, then the elements |
 //! | array, tuple, struct | the elements in order, without a count |
 //! | `()`, unit struct | nothing |
-//! | `enum` | `u32` index of the variant in its declaration, then what the variant holds |
+//! | `enum` | `u32` index of the variant in its declaration, then its contents |
 //!
 //! These have no counterpart in a ROS 2 message, and only Thalweg reads them:
 //!
@@ -93,11 +93,11 @@ pub(super) fn append_message(
 
 /// Decodes a value from exactly one CDR message, header included.
 ///
-/// Of the header, the last two bytes (options) are ignored; up to 3 bytes of padding behind the value are too.
-/// It never panics. A sequence may not claim more elements than bytes are left, plus 1024 in the whole message that take
-/// no bytes; room is reserved for one element per 8 bytes left (and serde never reserves more than 1 MiB at once), so
-/// what is allocated is a small multiple of the message's length, given by how big a `T` is in memory compared with
-/// its encoding.
+/// Of the header, the last two bytes (options) are ignored; up to 3 bytes of padding behind the value are too. It
+/// never panics. A sequence may not claim more elements than bytes are left, plus 1024 in the whole message that take
+/// no bytes. Room is reserved for one element per 8 bytes left (and serde never reserves more than 1 MiB at once). So
+/// allocations are a small multiple of the message's length; the factor depends on the size of a `T` in memory
+/// compared with its encoding.
 ///
 /// # Errors
 /// [`CodecError`] with the offset from the start of `bytes`, what was expected and what was found: another encapsulation

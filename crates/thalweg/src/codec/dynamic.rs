@@ -1,4 +1,4 @@
-//! CDR bytes as JSON and back, by a [`Schema`] instead of a Rust type: what tools need for the topics of others.
+//! CDR bytes as JSON and back, by a [`Schema`] instead of a Rust type, for tools that show any topic.
 //!
 //! The JSON is what `serde_json` makes of the value itself:
 //!
@@ -11,7 +11,7 @@
 //! | option | `null` or the value |
 //! | map | object if the keys are text, numbers, `bool` or variants without content; else an array of `[key, value]` |
 //! | struct | object |
-//! | enum | the variant's name, or an object of the variant's name and what it holds |
+//! | enum | the variant's name, or an object of the variant's name and its contents |
 
 mod read;
 #[cfg(test)]
@@ -27,7 +27,7 @@ const ROOM_AT_LEAST: usize = 1 << 16;
 /// The count of one JSON value, apart from its name.
 const NODE: usize = 16;
 
-/// Decodes one CDR message, header included, as `schema` tells.
+/// Decodes one CDR message, header included, by `schema`.
 ///
 /// It never panics, whatever the schema (see [`Schema::check`]) and the bytes. Besides the message's own
 /// length it bounds the JSON: a value counts 16 and its field's name its length, and at most 64 Ki plus 256 for each
@@ -44,10 +44,10 @@ pub fn to_json(schema: &Schema, bytes: &[u8]) -> Result<serde_json::Value, Codec
     Ok(value)
 }
 
-/// Encodes JSON as one CDR message, header included, as `schema` tells; the reverse of [`to_json`].
+/// Encodes JSON as one CDR message, header included, by `schema`; the reverse of [`to_json`].
 ///
-/// A struct needs all its fields and no others, except that a missing option is none. For a float, `null` is NaN. Numbers may
-/// be given as text, such as `"18446744073709551615"` or `"-inf"`, and any map as an array of `[key, value]`.
+/// A struct needs all its fields and no others, except that a missing option is none. For a float, `null` is NaN.
+/// Numbers may be text, such as `"18446744073709551615"` or `"-inf"`, and any map may be an array of `[key, value]`.
 ///
 /// # Errors
 /// [`CodecError`] at offset 0 that names the place in the JSON (`header.stamp.sec: expected …, found …`).

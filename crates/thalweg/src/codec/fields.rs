@@ -1,4 +1,4 @@
-//! Single fields of a CDR message, read in place by a [`Schema`]: what keys and content filters look at.
+//! Single fields of a CDR message, read in place by a [`Schema`], for keys and content filters.
 
 use super::cdr::Reader;
 use super::schema::{MAX_NODES, Variant};
@@ -21,7 +21,7 @@ pub struct Fields {
 /// The fields sought within one part of a type.
 #[derive(Clone, Debug, Default)]
 struct Part {
-    /// It is itself wanted: its places among the wanted fields.
+    /// Places of this field among the wanted ones.
     wanted: Vec<usize>,
     /// A struct's fields, up to the last one in which something is.
     fields: Vec<Part>,
@@ -57,7 +57,7 @@ impl Fields {
     /// of them. Allocates nothing.
     ///
     /// # Errors
-    /// [`CodecError`] when the message is no such value up to there, or when what stands before a field has more parts than
+    /// [`CodecError`] if the message is no such value up to there, or if the part before a field has more parts than
     /// 8192 and 4 per byte of the message.
     pub fn read<'v>(
         &self,

@@ -5,7 +5,7 @@
 //! | any `T: Serialize + DeserializeOwned` | CDR little-endian with its 4-byte encapsulation header, as ROS 2 encodes | an owned `T` |
 //! | [`Plain<T>`] | the memory of a plain-old-data struct | a view into the received buffer when it is aligned, else a copy |
 //! | [`Raw`] | the bytes themselves | a view into the received buffer |
-//! | [`Untyped`] | (subscribers only) whatever a topic of any type carries | a view |
+//! | [`Untyped`] | (subscribers only) any type | a view |
 //!
 //! A publisher and a subscriber compare their [`TypeDescription`]s. Where one holds a [`Schema`], tools that do not know
 //! the type read and write its samples as JSON ([`to_json`], [`from_json`]).
@@ -79,7 +79,7 @@ impl<M: Message + ?Sized> Decoded<'_, M> {
     }
 }
 
-/// An error of encoding or decoding: what was expected, what was found, and where.
+/// An error of encoding or decoding: the expected, the found, and the position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodecError {
     /// Byte offset where it went wrong (0 when encoding).

@@ -1,4 +1,4 @@
-//! The structure of a message type: told to others as JSON, compared by its hash, and enough to read the bytes.
+//! The structure of a message type: sent to others as JSON, compared by its hash, and sufficient to read the bytes.
 
 #[cfg(test)]
 mod tests;
@@ -39,9 +39,9 @@ pub struct Variant {
 /// The structure of a type, as far as its CDR bytes show it. As JSON: `"f64"`, `{"sequence":"u8"}`,
 /// `{"struct":{"name":"Time","fields":[{"name":"sec","schema":"i32"}, …]}}`.
 ///
-/// Newtype structs are what they hold, tuple structs are tuples, tuples of one type are arrays, sets and byte buffers
-/// are sequences: their bytes are the same. As text ([`Display`](std::fmt::Display)) it is canonical: equal structures
-/// give equal text, different ones different text.
+/// Newtype structs are their contents, tuple structs are tuples, tuples of one type are arrays, sets and byte buffers
+/// are sequences: their bytes are the same. As text ([`Display`](std::fmt::Display)) it is canonical: equal
+/// structures give equal text, different ones different text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schema {
@@ -115,8 +115,8 @@ impl Schema {
         text::hash(format_args!("{self}"))
     }
 
-    /// Refuses what somebody else may have sent to do harm: more than 32 levels, more than 4096 parts, names longer
-    /// than 255 bytes, two fields or variants of one name.
+    /// Refuses schemas that could do harm: more than 32 levels, more than 4096 parts, names longer than 255 bytes,
+    /// two fields or variants of one name.
     ///
     /// # Errors
     /// [`SchemaError`] with the limit that is passed.
@@ -124,7 +124,7 @@ impl Schema {
         self.check_within(1, &mut { MAX_NODES })
     }
 
-    /// Bytes that it takes in memory, about.
+    /// Its approximate size in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
         let names = match self {
             Self::Struct { name, fields } => {
@@ -220,7 +220,7 @@ impl fmt::Display for SchemaError {
 
 impl std::error::Error for SchemaError {}
 
-/// Checks the names in a struct or enum; gives how many fields or variants it has.
+/// Checks the names in a struct or enum; returns the number of fields or variants.
 fn check_names<'a>(owner: &str, names: impl Iterator<Item = &'a String>) -> Result<usize, SchemaError> {
     let fits = |name: &str| match name.len() {
         0..=MAX_NAME => Ok(()),
@@ -237,7 +237,7 @@ fn check_names<'a>(owner: &str, names: impl Iterator<Item = &'a String>) -> Resu
     Ok(seen.len())
 }
 
-/// Name, hash and structure of a message type; what a publisher and a subscriber compare when they match.
+/// Name, hash and structure of a message type, which a publisher and a subscriber compare when they match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeDescription {
     /// The type's name without its path. `*` takes any type.
@@ -252,12 +252,12 @@ pub struct TypeDescription {
 }
 
 impl TypeDescription {
-    /// Describes `T` by watching what its `Deserialize` asks for: the fields of each struct in order, each variant of
-    /// each enum, one element for all of a sequence.
+    /// Describes `T` by the requests of its `Deserialize`: the fields of each struct in order, each variant of each
+    /// enum, one element for all of a sequence.
     ///
-    /// The name is that of the struct or enum as serde knows it; for other types it is a text such as `string` or
-    /// `sequence<u8>`. A type that cannot be traced (one that contains itself, that takes only certain texts, that has
-    /// more than 4096 parts) is known by its name only, as [`opaque`](Self::opaque).
+    /// The name is that of the struct or enum in serde; for other types it is a text such as `string` or
+    /// `sequence<u8>`. A type that cannot be traced (one that contains itself, that accepts only certain texts, that
+    /// has more than 4096 parts) is known by its name only, as [`opaque`](Self::opaque).
     ///
     /// This runs `T`'s `Deserialize` at least once and allocates: meant for the creation of a port.
     pub fn of<T: DeserializeOwned>() -> Self {
@@ -296,8 +296,8 @@ impl TypeDescription {
         self.name == "*" || (self.name == offered.name && self.hash == offered.hash)
     }
 
-    /// Checks a description that somebody else sent: its schema is within the limits of [`Schema::check`], and the hash
-    /// is that of the schema. Without a schema there is nothing to check the hash against.
+    /// Checks a peer's description: its schema is within the limits of [`Schema::check`], and the hash is that of the
+    /// schema. Without a schema there is nothing to check the hash against.
     ///
     /// # Errors
     /// [`SchemaError`] with the limit that is passed, or with both hashes.

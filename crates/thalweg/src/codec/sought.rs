@@ -95,7 +95,7 @@ fn read<'v>(
     fields.read(schema, bytes, &mut note).ok()
 }
 
-/// A number for a topic: instances of different topics are different, also for who takes several.
+/// A number for a topic: instances of different topics differ, even for a subscriber of several.
 pub(crate) fn topic_number(topic: &str) -> u64 {
     fold(0xcbf2_9ce4_8422_2325, topic.as_bytes())
 }

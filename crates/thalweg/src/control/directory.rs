@@ -1,9 +1,9 @@
 //! Directory of all nodes, as this node knows them. Pure state: no clock, no I/O.
 //!
-//! A node may be seen by several ways, so each event comes with its [`Origin`]. The same news twice changes nothing, and a node
-//! is gone when the last way by which it was seen says so. The statement by the best known way counts: nobody takes a node's
-//! place by another way. Statements of others are checked against [`limits`] before they are kept, and their addresses against
-//! the origin of the news ([`Surroundings`]).
+//! A node may be seen by several ways, so each event comes with its [`Origin`]. The same news twice changes nothing,
+//! and a node is gone when the last way by which it was seen reports so. The statement by the best known way counts:
+//! a node cannot be replaced by another way. Statements of others are checked against [`limits`] before they are
+//! kept, and their addresses against the origin of the news ([`Surroundings`]).
 
 mod room;
 mod surroundings;
@@ -44,13 +44,13 @@ pub struct Conflict {
 pub struct Delta {
     /// The node it is about.
     pub node: NodeId,
-    /// It was not known before.
+    /// `true` if it was not known before.
     pub appeared: bool,
-    /// It is not known any more.
+    /// `true` if it is not known any more.
     pub gone: bool,
     /// New ports, and ports that changed.
     pub added: Vec<PortKey>,
-    /// Ports that are gone, and what ports that changed were before.
+    /// Removed ports, and the former states of changed ones.
     pub removed: Vec<(PortKey, PortInfo)>,
     /// Names that are now taken twice.
     pub conflicts: Vec<Conflict>,
@@ -78,9 +78,9 @@ struct Known {
     document: Document,
     /// Bytes that it takes, about.
     weight: usize,
-    /// The ways by which it is seen, best known first: what it says by the first one counts.
+    /// The ways by which it is seen, best known first: its statement by the first one counts.
     seen_by: [Option<Origin>; WAYS],
-    /// It was told by a way by which it is not seen any more: the next document replaces it, whatever its revision.
+    /// The document came by a way by which it is no longer seen: the next one replaces it, whatever its revision.
     stale: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Knows nobody, and believes whatever is said of addresses.
+    /// An empty directory that accepts all addresses.
     pub fn new() -> Self {
         Self::default()
     }
@@ -160,7 +160,7 @@ impl Directory {
         if let Some(surroundings) = &self.surroundings {
             surroundings.believe(origin, &mut document);
         }
-        // A map of ports that were read one by one has half-empty leaves; collected anew, full ones.
+        // A map of ports that were read one by one has half-empty leaves; a rebuilt one has full ones.
         document.ports = std::mem::take(&mut document.ports).into_iter().collect();
         let weight = document.weight();
         let wanted = Held::by(&document, weight);
@@ -191,7 +191,7 @@ impl Directory {
         self.room.fitting(|node| nodes.get(&node)?.counted())
     }
 
-    /// Instead of what was known of the node, which took this.
+    /// Replaces the knowledge of the node, which took `before`.
     fn insert(&mut self, before: Option<(Origin, Held)>, known: Known) {
         self.room.changed(before, known.counted());
         self.nodes.insert(known.document.node, known);
@@ -292,7 +292,7 @@ impl Directory {
             known.stale |= counted;
             let stale = known.stale;
             self.insert(held, known);
-            // The present knowledge came by the way that is gone: the node's statement by another way is to be heard.
+            // The present knowledge came by the way that is gone: a statement by another way is needed.
             return if counted && stale { Applied::RefreshNeeded(node) } else { Applied::Nothing };
         }
         self.room.changed(held, None);
@@ -337,7 +337,7 @@ impl Directory {
     }
 
     fn winner(&self, holders: &[PortKey]) -> Option<PortKey> {
-        // An incarnation is what a node says of itself; that it is on this host, the kernel says.
+        // An incarnation is a node's own claim; its presence on this host is confirmed by the kernel.
         let standing = |key: &PortKey| self.nodes.get(&key.node).map(|k| (!k.is_here(), k.document.incarnation));
         holders.iter().copied().min_by_key(|key| (standing(key), *key))
     }

@@ -146,12 +146,12 @@ fn nobody_takes_the_place_of_a_node_that_is_better_known() {
         d.apply(worse, Event::Gone(NodeId(1)));
         assert_eq!(d.port_named("/a").unwrap().0, key(1, 1), "{worse:?}");
     }
-    // Whoever came first by a way that is less known gives way, whatever revision it claims.
+    // A node known by a worse way gives way, whatever revision it claims.
     let mut d = Directory::new();
     by(&mut d, stranger(), doc(1, 0, u64::MAX, &[(1, "/evil", "/a")]));
     delta(by(&mut d, Origin::this_user(), doc(1, 10, 3, &[(1, "/a", "/a")])));
     assert!(d.port_named("/evil").is_none() && d.port_named("/a").is_some());
-    // And is heard again when the better known way is gone: not before it says all anew.
+    // And is accepted again when the better way is gone, after it has sent everything anew.
     by(&mut d, Origin::Zenoh, doc(1, 10, 3, &[(1, "/b", "/a")]));
     d.apply(stranger(), Event::Gone(NodeId(1)));
     assert_eq!(d.apply(Origin::this_user(), Event::Gone(NodeId(1))), Applied::RefreshNeeded(NodeId(1)));
@@ -214,7 +214,7 @@ fn with_ports(node: u64, ports: u32) -> Document {
     made
 }
 
-/// Fills what one source may take with nodes of so many ports and says how many it took, and which limit it met.
+/// Fills one source's share with nodes of so many ports; returns their number, and the limit reached.
 fn fill(d: &mut Directory, origin: Origin, first: u64, ports: u32) -> (u64, &'static str) {
     for count in 0.. {
         if let Applied::Refused { refusal, .. } = by(d, origin, with_ports(first + count, ports)) {
@@ -236,7 +236,7 @@ fn one_address_leaves_room_for_others_and_all_of_them_for_this_host() {
         let (of_zenoh, _) = fill(&mut d, Origin::Zenoh, 20_000, ports);
         assert!(of_first / 2 <= of_second + 1 && of_second > 0, "{of_first}, {of_second}");
         assert!(of_second / 2 <= of_zenoh + 1, "{of_second}, {of_zenoh}");
-        // Those who came before may still change, as long as they take no more.
+        // Earlier nodes may still change, as long as they take no more room.
         let mut again = doc(0, 1, 2, &[]);
         again.ports = d.node(NodeId(0)).unwrap().ports.clone();
         delta(by(&mut d, stranger(), again));
@@ -272,7 +272,7 @@ fn a_refused_node_is_asked_again_once_there_is_room() {
     d.apply(stranger(), Event::Gone(NodeId(0)));
     assert_eq!(d.to_ask_again(), [refused]);
     assert_eq!(d.to_ask_again(), [], "it was asked");
-    // One that is gone is not asked, and of one address only so many are.
+    // A node that is gone is not asked, and of one address only so many are.
     fill(&mut d, stranger(), taken, 3000);
     d.apply(stranger(), Event::Gone(NodeId(taken + 1)));
     (100..400).for_each(|node| drop(by(&mut d, stranger(), with_ports(node, 3000))));
@@ -281,7 +281,8 @@ fn a_refused_node_is_asked_again_once_there_is_room() {
     assert!(again.len() == 64 && !again.contains(&NodeId(taken + 1)), "{again:?}");
 }
 
-/// A test of two ways that found no room: once only the last was remembered, and forgotten whichever said the node is gone.
+/// Regression: of two ways that found no room only the last was remembered, and forgotten when either reported the
+/// node's end.
 #[test]
 fn a_node_refused_by_two_ways_is_asked_again_for_each() {
     for zenoh_says_gone in [false, true] {
@@ -315,7 +316,7 @@ fn a_node_known_by_a_worse_way_is_asked_by_a_better_one() {
     assert_eq!(d.to_ask_again(), [], "what a worse way says counts for nothing now");
 }
 
-/// Each repeated document had all those looked through who had found no room.
+/// Regression: each repeated document caused a search of all refused nodes.
 #[test]
 fn refused_nodes_are_searched_only_where_room_was_freed() {
     let mut d = Directory::new();
@@ -346,7 +347,8 @@ fn refused_nodes_are_searched_only_where_room_was_freed() {
     assert_eq!(looked(Origin::this_user(), says(1, 28)), 1, "it is of this host, and of no address's share");
 }
 
-/// Such a node counted among those of other hosts for good: after some thousand of them there was no room for these.
+/// Regression: such a node counted among those of other hosts for good; after some thousand there was no room for
+/// these.
 #[test]
 fn a_node_that_is_found_elsewhere_before_it_is_found_here_counts_once() {
     let mut d = Directory::new();
@@ -362,7 +364,7 @@ fn a_node_that_is_found_elsewhere_before_it_is_found_here_counts_once() {
     assert_eq!((d.weight_elsewhere(), d.weight()), (0, 0));
 }
 
-/// One name for all ports of a document took as many looks as the square of their number, for each document.
+/// Regression: one name for all ports of a document cost the square of their number in look-ups, for each document.
 #[test]
 fn a_node_has_a_name_once() {
     let refused = |applied| match applied {

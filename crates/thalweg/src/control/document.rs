@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// One taking-part node: 64 random bits, new at every start.
+/// One participating node: 64 random bits, new at every start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct NodeId(pub u64);
@@ -92,12 +92,12 @@ pub struct PortInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PullRole {
-    /// It gets what is published, and may ask besides.
+    /// It receives samples, and may pull besides.
     #[default]
     Push,
-    /// It asks, and has no channels.
+    /// It only pulls, and has no channels.
     Only,
-    /// It keeps what arrives for others to ask: a relay's.
+    /// It keeps arriving samples for others to pull: a relay's.
     Keeps,
 }
 
@@ -175,7 +175,7 @@ pub struct NotKept {
     /// … and this publisher; `None`: of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publisher: Option<String>,
-    /// The limit, and what is beyond it.
+    /// The limit, and the excess.
     pub because: String,
 }
 
@@ -223,7 +223,7 @@ const INDEXED: usize = 300;
 const LEAF: usize = 11;
 
 impl PortInfo {
-    /// Bytes that it takes in memory, about: `tests/directory.rs` compares.
+    /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
     pub fn weight(&self) -> usize {
         let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
         let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
@@ -232,7 +232,7 @@ impl PortInfo {
     }
 }
 
-/// Bytes of policies beyond their own size. All are named, so that none that comes later is left out.
+/// Bytes of policies beyond their own size. All fields are named, so that a new one cannot be forgotten.
 fn policies(qos: &qos::Qos) -> usize {
     let qos::Qos {
         reliability: _,
@@ -280,7 +280,7 @@ fn listed(texts: &[String]) -> usize {
 }
 
 impl Document {
-    /// Bytes that it takes in memory, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         let Self { name, realm, host, host_name, clock, addresses, ports, relay, .. } = self;
         let texts: usize = [name, realm, host, host_name, clock].into_iter().map(|text| text.len() + PIECE).sum();
@@ -313,7 +313,7 @@ impl Document {
         true
     }
 
-    /// Adds and removes ports, moves to the next revision and gives the change to announce.
+    /// Adds and removes ports, moves to the next revision and returns the change to announce.
     pub fn edit(&mut self, added: BTreeMap<PortId, PortInfo>, removed: Vec<PortId>) -> Change {
         let change = Change { base: self.revision, revision: self.revision + 1, added, removed, relay: None };
         self.apply(&change);
@@ -322,14 +322,14 @@ impl Document {
 }
 
 impl Change {
-    /// Bytes that it takes in memory, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         let ports: usize = self.added.values().map(PortInfo::weight).sum();
         size_of::<Self>() + ports + size_of_val(self.removed.as_slice())
     }
 
-    /// Makes this change and the one that follows it into one. A port that came and went in between stays in `removed`,
-    /// which hurts nobody.
+    /// Merges this change with the next one. A port that came and went in between stays in `removed`, which does no
+    /// harm.
     pub fn merge(&mut self, next: &Change) {
         for port in &next.removed {
             self.added.remove(port);

@@ -1,5 +1,5 @@
-//! Connections that an administrator wants to last (YS-33): one small file each in the run directory, so that they are made
-//! again whenever both ports are there, whoever started first and however often they start anew.
+//! Connections that an administrator wants to last (YS-33): one small file each in the run directory, so that they
+//! are made again whenever both ports exist, in any order of restarts.
 //!
 //! They are kept per host and realm until they are disconnected, or the run directory is emptied (a restart of the host).
 
@@ -36,13 +36,13 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Those in `dir` whose files begin with `prefix`.
+    /// The connections in `dir` whose files begin with `prefix`.
     pub(super) fn new(dir: &Path, prefix: &str) -> Self {
         Self { dir: dir.to_owned(), prefix: prefix.to_owned() }
     }
 
-    /// All of them that this user, root or the directory's owner wants, and which user it is. Files that cannot be read as such
-    /// are left alone.
+    /// All connections of this user, root or the directory's owner, each with its user. Unreadable files are left
+    /// alone.
     pub fn all(&self) -> Vec<(Connection, u32)> {
         self.paths().filter_map(|path| read(&path)).collect()
     }
@@ -77,7 +77,7 @@ impl Kept {
         fs::remove_file(self.path(publisher, subscriber)).is_ok()
     }
 
-    /// Each user's own: in a directory that several share, nobody replaces another's.
+    /// One file per user: in a shared directory nobody replaces another's.
     fn path(&self, publisher: &str, subscriber: &str) -> PathBuf {
         let names = super::local::short(&format!("{publisher}\n{subscriber}"));
         let user = rustix::process::geteuid().as_raw();
@@ -110,7 +110,7 @@ mod tests {
         kept.keep(&connection(None)).unwrap();
         kept.keep(&connection(Some("udp"))).unwrap();
         fs::write(dir.path().join("host.lab.x.connection"), "no JSON").unwrap();
-        // Opened as a file, it would wait for whoever writes to it.
+        // Opening it as a file would wait for a writer.
         let fifo = dir.path().join("host.lab.y.connection");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
         let own = rustix::process::geteuid().as_raw();

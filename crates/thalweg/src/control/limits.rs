@@ -17,12 +17,13 @@ pub const MOST_PORTS_IN_ALL: usize = 65_536;
 pub const MOST_ADDRESSES: usize = 64;
 /// Most addresses of one node that are connected to.
 pub const MOST_ADDRESSES_TRIED: usize = 8;
-/// Most bytes that what is known of one node may take, about: 4,096 plain ports take 5 MiB.
+/// Most bytes for the knowledge of one node, approximately: 4,096 plain ports take 5 MiB.
 pub const MOST_BYTES_OF_NODE: usize = 6 << 20;
-/// Most bytes that what is known of all nodes may take together, about: 19,000 plain ports, or 2,700 nodes of three. With what is
-/// being read a flood of documents by all ways took up to 69 MiB where this was 40 MiB, up to 61 MiB where it was 32 MiB.
+/// Most bytes for the knowledge of all nodes together, approximately: 19,000 plain ports, or 2,700 nodes of three.
+/// Including data being read, a flood of documents by all ways took up to 69 MiB where this was 40 MiB, up to 61 MiB
+/// where it was 32 MiB.
 pub const MOST_BYTES: usize = 24 << 20;
-/// The same of nodes that are not on this host: strangers leave room for its own.
+/// The same for nodes that are not on this host: strangers leave room for its own.
 pub const MOST_BYTES_ELSEWHERE: usize = 16 << 20;
 /// Limits on all nodes together …
 pub(super) const IN_ALL: Held = Held { nodes: MOST_NODES, ports: MOST_PORTS_IN_ALL, bytes: MOST_BYTES };
@@ -32,7 +33,7 @@ pub(super) const ELSEWHERE: Held =
 /// Most carriers a port may name.
 pub const MOST_CARRIERS: usize = 16;
 
-/// Most refusals that a relay tells.
+/// Largest number of refusals in a relay's document.
 pub const MOST_NOT_KEPT: usize = 16;
 
 /// News that goes beyond a limit.
@@ -62,7 +63,7 @@ pub(super) fn check_document(document: &Document) -> Result<(), Refusal> {
     check_ports(&document.ports, document.ports.len())
 }
 
-/// Checks what a relay tells, where a node is one.
+/// Checks a relay's entries, if the node is one.
 pub(super) fn check_relay(relay: Option<&RelayLoad>) -> Result<(), Refusal> {
     let Some(relay) = relay else { return Ok(()) };
     at_most("what a relay does not keep", relay.not_kept.len(), MOST_NOT_KEPT)?;
@@ -86,12 +87,12 @@ pub(super) fn has_twice(name: &str) -> Refusal {
     Refusal { limit: "names", because: format!("two ports of the node are named {name}") }
 }
 
-/// Checks how much a node's document takes.
+/// Checks the size of a node's document.
 pub(super) fn check_weight(bytes: usize) -> Result<(), Refusal> {
     at_most("bytes of a node's document", bytes, MOST_BYTES_OF_NODE)
 }
 
-/// Checks what nodes take together: those of other hosts, or of one address.
+/// Checks the room of several nodes together: those of other hosts, or of one address.
 pub(super) fn check_room(whose: Whose, most: Held, held: Held) -> Result<(), Refusal> {
     let [nodes, ports, bytes] = match whose {
         Whose::All => ["nodes", "ports of all nodes", "bytes of all documents"],
@@ -103,7 +104,7 @@ pub(super) fn check_room(whose: Whose, most: Held, held: Held) -> Result<(), Ref
     at_most(bytes, held.bytes, most.bytes)
 }
 
-/// Checks a port that somebody else told of, in a document or in a handshake.
+/// Checks a peer's port, in a document or in a handshake.
 pub(crate) fn check_port(port: &PortInfo) -> Result<(), Refusal> {
     let topic = match port.direction {
         Direction::Publisher => check_name(&port.topic),
@@ -119,13 +120,13 @@ pub(crate) fn check_port(port: &PortInfo) -> Result<(), Refusal> {
     port.carriers.iter().try_for_each(|carrier| check_text(carrier.as_str()))
 }
 
-/// Checks a type that somebody else told of: who reads by it, for a key, a filter or a person, reads no further than it goes.
+/// Checks a peer's type: readers by it, for a key, a filter or a person, read no further than its limits.
 pub(crate) fn check_type(message: &TypeDescription) -> Result<(), Refusal> {
     check_text(&message.name)?;
     message.check().map_err(|because| Refusal { limit: "types", because: because.to_string() })
 }
 
-/// Checks a name or another short text that somebody else told.
+/// Checks a name or another short text of a peer.
 pub(crate) fn check_text(text: &str) -> Result<(), Refusal> {
     at_most("length of a name", text.len(), LONGEST_NAME)?;
     match text.chars().find(|c| c.is_control()) {

@@ -65,13 +65,13 @@ pub struct Counters {
     pub other_version: AtomicU64,
     /// Links closed because the peer is in another realm.
     pub other_realm: AtomicU64,
-    /// Unix sockets of users who may not use the run directory, or who let nobody in.
+    /// Unix sockets of users who may not use the run directory, or who admit nobody.
     pub other_user: AtomicU64,
     /// Links closed because the peer did not read.
     pub not_reading: AtomicU64,
     /// Links closed because the peer did not say hello in time.
     pub silent: AtomicU64,
-    /// Further links to nodes that have one: what is said on them of the node itself is not heard.
+    /// Further links to nodes that have one: announcements on them are ignored.
     pub second: AtomicU64,
     /// Calls and answers dropped: too large, or too many at once.
     pub dropped: AtomicU64,
@@ -82,7 +82,7 @@ enum Command {
     Call(NodeId, u64, Vec<u8>),
     /// On this link, to the call with this number of its peer.
     Answer(u64, u64, Vec<u8>),
-    /// As `Call`, to a node that has no link yet, at these addresses.
+    /// A call to a node without a link, at these addresses.
     Reach(NodeId, Vec<SocketAddr>, u64, Vec<u8>),
     Refresh(NodeId),
     Adopt(OwnedFd, Option<IpAddr>),
@@ -100,10 +100,10 @@ struct Shared {
     inbox: Mutex<Inbox>,
     waker: Waker,
     known: Mutex<HashSet<NodeId>>,
-    /// Those of them that came by, or were found at, a unix socket.
+    /// Those with a unix socket on this host.
     here: Mutex<HashSet<NodeId>>,
-    /// Calls that are not answered yet, by their number here: the link on which each came, and its number there. A peer's
-    /// statement about itself must not decide where an answer goes.
+    /// Open calls, by their number here: the link on which each came, and its number there. A peer's statement about
+    /// itself must not decide where an answer goes.
     asked: Mutex<BTreeMap<u64, (u64, u64)>>,
     settled: Mutex<Settled>,
     settling: Condvar,
@@ -173,8 +173,8 @@ impl Links {
         Ok(Self { shared, sink, thread: Some(thread) })
     }
 
-    /// Waits until every peer that was looked at so far has told its document (or turned out not to be there), at most
-    /// `timeout`. `false`: somebody has not answered yet.
+    /// Waits until every peer that was tried so far has sent its document (or turned out to be absent), at most
+    /// `timeout`. `false`: a peer has not answered yet.
     pub fn settled(&self, timeout: Duration) -> bool {
         self.settlement().wait(timeout)
     }

@@ -120,8 +120,8 @@ impl LocalEndpoint {
         Ok(())
     }
 
-    /// Looks whether somebody has removed what the others are told, such as a program that cleans `/tmp` of empty files; then
-    /// they are not told any more.
+    /// Checks whether the node's marks were removed, for example by a program that cleans `/tmp` of empty files; then
+    /// they count as not written.
     pub fn look_at_told(&mut self) {
         if !self.telling.is_there() {
             self.told = None;
@@ -183,10 +183,10 @@ impl Drop for LocalEndpoint {
     }
 }
 
-/// Listens at `path`, which lets these users in, and gives the socket's inode, too.
+/// Listens at `path`, which admits these users, and returns the socket's inode, too.
 fn listen(dir: &Path, path: &Path, node: NodeId, users: Users) -> io::Result<(UnixListener, u64)> {
-    // Bound under another name first: whoever sees the socket's real name can connect, so that a refused connection
-    // always means that its node is dead.
+    // Bound under another name first: a visible socket always accepts connections, so a refused connection means that
+    // its node is dead.
     let early = dir.join(format!(".{node}"));
     let listener = bind(&early).map_err(|e| explain(path, e))?;
     let inode = users.let_in(&early).and_then(|()| fs::symlink_metadata(&early)).map(|found| found.ino());
@@ -264,8 +264,8 @@ fn holder(path: &Path) -> io::Result<u32> {
     linux::socket::peer_process(&socket)
 }
 
-/// The run directory that a node of this process would use, and what keeps it from that. One that is not there yet keeps
-/// nobody from anything.
+/// The run directory that a node of this process would use, and the obstacle if there is one. A missing directory is
+/// no obstacle.
 pub fn check_run_dir() -> (PathBuf, io::Result<()>) {
     let (dir, asked_for) = run_dir();
     let refusal = if dir.symlink_metadata().is_ok() { Users::of(&dir, asked_for).map(|_| ()) } else { Ok(()) };
@@ -275,7 +275,7 @@ pub fn check_run_dir() -> (PathBuf, io::Result<()>) {
 /// Checks the name of a realm, which is part of a socket's name and of keys.
 ///
 /// # Errors
-/// InvalidInput with what is allowed.
+/// InvalidInput with the allowed names.
 pub fn check_realm(realm: &str) -> io::Result<()> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     if (1..=32).contains(&realm.len()) && realm.bytes().all(allowed) {

@@ -15,7 +15,7 @@ use std::fmt;
 /// Longest name of a topic, a pattern or a port, in bytes.
 pub const LONGEST_NAME: usize = 255;
 
-/// A malformed name or pattern; its text says what is allowed.
+/// A malformed name or pattern; its text names the allowed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameError {
     /// The name given (cut to a printable length).
@@ -51,16 +51,16 @@ pub fn absolute(name: &str) -> Cow<'_, str> {
 /// Checks the name of a topic or of a port.
 ///
 /// # Errors
-/// [`NameError`] with what is wrong and what is allowed.
+/// [`NameError`] with the error and the allowed form.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let problem = problem_of(name).or_else(|| name.contains('*').then_some("has a '*', which only patterns may have"));
     refuse(name, problem, false)
 }
 
-/// Checks what a subscriber may subscribe to: a topic, or a pattern of topics.
+/// Checks a subscriber's topic, or pattern of topics.
 ///
 /// # Errors
-/// [`NameError`] with what is wrong and what is allowed.
+/// [`NameError`] with the error and the allowed form.
 pub fn check_pattern(pattern: &str) -> Result<(), NameError> {
     let half = |segment: &str| segment.contains('*') && segment != "*" && segment != "**";
     let problem =
@@ -124,7 +124,7 @@ pub fn topic_matches(pattern: &str, topic: &str) -> bool {
 /// The outcome of comparing a publisher with a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// They belong together. Listed is what does not fit and what the subscriber declared that it does without.
+    /// They match. The list has the mismatches that the subscriber's fallback permits.
     Matched(Vec<Mismatch>),
     /// They have nothing to do with each other.
     NotSameTopic,
@@ -141,7 +141,7 @@ pub enum Subject {
     Qos,
     /// A policy.
     Policy(PolicyName),
-    /// The filter names what the type does not have.
+    /// The filter names fields that the type does not have.
     Filter,
     /// The carrier.
     Carrier,

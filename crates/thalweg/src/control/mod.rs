@@ -1,4 +1,4 @@
-//! The control plane: who is there, what they have, and calls between nodes.
+//! The control plane: the directory of nodes and their ports, and calls between nodes.
 //!
 //! Discovery only proposes; the in-band handshake (`crate::handshake`) decides. No back end ever carries or delays a sample,
 //! and losing one never closes a channel.
@@ -36,8 +36,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number for a call that came in, which no other one has, whichever back end it came by: callers choose their own
-/// numbers, and anybody may call in any name.
+/// A unique number for an incoming call, from any back end: callers choose their own numbers, and anybody may call in
+/// any name.
 fn number_call() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -56,7 +56,7 @@ pub enum Event {
     Call {
         /// The asker, by its own statement.
         from: NodeId,
-        /// It came by a way on which that node may speak for itself, as far as the back end can tell.
+        /// `true` if it came by a way on which that node may speak for itself, as far as the back end can know.
         genuine: bool,
         /// The number of the call here, for [`Discovery::answer`].
         id: u64,
@@ -81,7 +81,7 @@ pub enum Event {
     },
     /// Something a person should know, such as "no multicast on this network: no peer can be found by scouting".
     Warning(String),
-    /// A connection that this host made was refused, or ended before it said who it is.
+    /// A connection of this host was refused, or ended before a hello.
     Rejected(Peer),
 }
 
@@ -93,12 +93,12 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that hands every event to `deliver`, whatever its origin, and always has room.
+    /// A sink that passes every event to `deliver`, whatever its origin, and always has room.
     pub fn new(deliver: impl Fn(Event) + Send + Sync + 'static) -> Self {
         Self::with_origin(move |_, event| deliver(event), || true)
     }
-    /// A sink that hands every event to `deliver`. While `has_room` says no, back ends read nothing from others, or drop
-    /// what they cannot hold back.
+    /// A sink that passes every event to `deliver`. While `has_room` is false, back ends read nothing from others, or
+    /// drop events that they cannot hold back.
     pub fn with_origin(
         deliver: impl Fn(Origin, Event) + Send + Sync + 'static,
         has_room: impl Fn() -> bool + Send + Sync + 'static,
@@ -123,8 +123,8 @@ pub trait Discovery: Send {
     /// Sends a call; the answer comes as [`Event::Answer`]. `false`: this back end does not know that node.
     fn call(&mut self, to: NodeId, id: u64, request: &[u8]) -> bool;
 
-    /// Sends a call over TCP to one of these addresses of `to`, so that it sees whence the call comes; where a link with it is there,
-    /// over that. `false`: this back end makes no connections.
+    /// Sends a call over TCP to one of these addresses of `to`, so that the receiver sees its origin; if there is a
+    /// link, over that. `false`: this back end makes no connections.
     fn call_directly(&mut self, to: NodeId, addresses: &[SocketAddr], id: u64, request: &[u8]) -> bool {
         let _ = (to, addresses, id, request);
         false
@@ -139,7 +139,8 @@ pub trait Discovery: Send {
     /// Further places where nodes may be that this one has no link to yet.
     fn look(&mut self, _source: links::Source) {}
 
-    /// `true` if a node is linked by the unix socket: the kernel said whose process it is, and that may use the run directory.
+    /// `true` if a node is linked by the unix socket: the kernel reported the user of its process, who may use the
+    /// run directory.
     fn is_of_this_host(&self, node: NodeId) -> bool {
         let _ = node;
         false
@@ -154,7 +155,7 @@ pub trait Discovery: Send {
 }
 
 impl Event {
-    /// Bytes that it takes in a mailbox, about.
+    /// Its approximate size in a mailbox, in bytes.
     pub fn weight(&self) -> usize {
         let held = match self {
             Event::Document(document) => document.weight(),
@@ -174,5 +175,5 @@ pub const CONTROL_LINK: u8 = b'C';
 pub const CHANNEL_HANDSHAKE: u8 = b'H';
 /// First byte of a stream that asks a history (see `crate::pull`).
 pub const PULL: u8 = b'P';
-/// First byte of a stream that asks for signs of life (see `Watching`).
+/// First byte of a stream that asks for heartbeats (see `Watching`).
 pub const LIFE: u8 = b'L';

@@ -1,4 +1,4 @@
-//! Origins of news and calls, as far as the kernel says; and the networks that may administer a node.
+//! Origins of news and calls, from the kernel as far as possible; and the networks that may administer a node.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,7 +13,7 @@ pub enum Origin {
     Own,
     /// This host: the node's unix socket, whose users were admitted.
     Host {
-        /// The user at its other end, as the kernel says.
+        /// The user at its other end, from the kernel.
         user: u32,
     },
     /// A TCP link.
@@ -22,10 +22,10 @@ pub enum Origin {
         from: IpAddr,
         /// Both ends are on this host: a loopback address, or one of its own.
         here: bool,
-        /// The user who has the other end, where that is known: on this host, in this network namespace.
+        /// The user at the other end, if it is known: on this host, in this network namespace.
         user: Option<u32>,
     },
-    /// By way of others, who do not say whose it was: Zenoh.
+    /// Through intermediaries that do not report the sender: Zenoh.
     Zenoh,
 }
 
@@ -35,7 +35,7 @@ impl Origin {
         Origin::Host { user: rustix::process::geteuid().as_raw() }
     }
 
-    /// `true` if the kernel says that it came from this node or a user of this host who may take part.
+    /// `true` if the kernel confirms that it came from this node or a permitted user of this host.
     pub fn is_here(&self) -> bool {
         matches!(self, Origin::Own | Origin::Host { .. })
     }
@@ -62,7 +62,7 @@ impl fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
-    /// All addresses whose first 16 bits are those of this one: what one site has.
+    /// All addresses with the same first 16 bits: those of one site.
     pub fn around(address: IpAddr) -> Self {
         Self { address: address.to_canonical(), bits: 16 }
     }

@@ -1,5 +1,5 @@
-//! Peers, as the kernel identifies them: each has a share of what a node gives. A peer's statement about itself makes it no
-//! other peer.
+//! Peers, identified by the kernel: each has a share of a node's resources. A peer's statement about itself makes it
+//! no other peer.
 
 use super::{NodeId, Origin};
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ pub enum Peer {
     Node(NodeId),
     /// A host, by TCP: its address, of IPv6 its network, with all the nodes that say they are there.
     Host(IpAddr),
-    /// A process of this host, by the unix socket, which has not said yet which node it is.
+    /// A process of this host, by the unix socket, that has not named its node yet.
     Process {
         /// Its user.
         user: u32,
         /// Its number.
         process: u32,
     },
-    /// All that comes by way of others, who do not say whose it was.
+    /// Everything that comes through intermediaries that do not report the sender.
     Zenoh,
 }
 
@@ -36,7 +36,7 @@ impl Peer {
         })
     }
 
-    /// The peer at the other end of a stream now. `None`: nobody any more, it was reset.
+    /// The peer at the other end of a stream now. `None`: the stream was reset.
     pub(crate) fn of(stream: impl AsFd) -> Option<Self> {
         match socket2::SockRef::from(&stream).peer_addr().ok()?.as_socket() {
             Some(address) => Some(Peer::at(address.ip())),

@@ -16,14 +16,14 @@ use toml::Spanned;
 /// Most nodes of a file.
 pub const MOST_NODES: usize = super::limits::MOST_NODES;
 
-/// An error in a file of addresses: its place, the text there, and what is allowed.
+/// An error in a file of addresses: its place, the text there, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticFileError {
     /// The file.
     pub file: PathBuf,
     /// The line, counted from 1, where known.
     pub line: Option<usize>,
-    /// Key, value and what is allowed.
+    /// Key, value and the allowed values.
     pub problem: String,
 }
 
@@ -65,7 +65,7 @@ struct Entry {
 /// Reads a file of addresses. The reader's own address may be among them.
 ///
 /// # Errors
-/// [`StaticFileError`] with file, line, key, value and what is allowed.
+/// [`StaticFileError`] with file, line, key, value and the allowed values.
 pub fn read(file: &Path) -> Result<Vec<StaticNode>, StaticFileError> {
     let failed = |e| StaticFileError { file: file.to_owned(), line: None, problem: format!("cannot be read: {e}") };
     parse(file, &std::fs::read_to_string(file).map_err(failed)?)

@@ -6,8 +6,8 @@
 //! | `thalweg/1/<realm>/<node>/doc` | asked for: its document; published: changes of it |
 //! | `thalweg/1/<realm>/<node>/admin` | asked: calls, with the caller and its number as attachment |
 //!
-//! Opening takes up to half a second, so a thread of its own does it; what is asked meanwhile waits in a queue.
-//! Zenoh's callbacks only put things into queues.
+//! Opening takes up to half a second, so a thread of its own does it; requests wait in a queue meanwhile. Zenoh's
+//! callbacks only fill queues.
 
 mod settings;
 mod share;
@@ -64,16 +64,16 @@ struct Peer {
     told: Option<u64>,
     /// Latest revision that a change spoke of.
     heard: u64,
-    /// Its next document is delivered whatever its revision.
+    /// The next document is delivered whatever its revision.
     asked: bool,
     /// The time to ask for its document …
     fetch_at: Option<Instant>,
-    /// … and how often it was asked for in vain.
+    /// … and the number of requests without an answer.
     tries: u32,
 }
 
 impl Peer {
-    /// It is asked for now; when again.
+    /// Records a request for it now; sets the time of the next one.
     fn asked(&mut self, now: Instant) {
         let pause = FETCH_AGAIN.saturating_mul(1 << self.tries.min(10)).min(LONGEST_FETCH);
         (self.fetch_at, self.tries) = (Some(now + pause), self.tries.saturating_add(1));
@@ -186,7 +186,7 @@ impl Drop for Zenoh {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.push(Command::Look);
-        // A thread that is still opening has told nobody of this node: nothing to wait for, it ends by itself.
+        // A thread that is still opening has announced nothing: there is nothing to wait for, it ends by itself.
         if self.shared.opened.load(Ordering::Acquire) {
             let _ = self.ended.recv_timeout(GOODBYE);
         }
@@ -218,8 +218,8 @@ fn run(config: Config, shared: &Arc<Shared>, queue: &Receiver<Command>) -> Resul
     session.close().wait()
 }
 
-/// Declares what others see and ask, and what this node listens to. All of it ends with the session, the node's token
-/// when it is dropped.
+/// Declares what others can see and ask, and the subscriptions of this node. All of it ends with the session, the
+/// node's token when it is dropped.
 fn declare(session: &Session, shared: &Arc<Shared>) -> Result<LivelinessToken, Failure> {
     let own = shared.clone();
     session
@@ -236,7 +236,7 @@ fn declare(session: &Session, shared: &Arc<Shared>) -> Result<LivelinessToken, F
     let own = shared.clone();
     let alive = session.liveliness().declare_subscriber(shared.key("*", "alive")).history(true);
     alive.callback(move |sample| own.alive(&sample)).background().wait()?;
-    // Last: who sees the token may ask at once.
+    // Last: nodes that see the token may ask at once.
     session.liveliness().declare_token(shared.own_key("alive")).wait()
 }
 
@@ -427,7 +427,7 @@ impl Shared {
             self.warn(format!("a call was dropped: more than {MOST_COMMANDS} wait for Zenoh, or it is not open"));
         }
     }
-    /// Counts bad input; tells of the 1st, 2nd, 4th, 8th …
+    /// Counts malformed input; warns of the 1st, 2nd, 4th, 8th …
     fn garbage(&self, node: NodeId, what: &str) {
         let count = self.garbage.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_power_of_two() {
@@ -457,8 +457,9 @@ pub struct RouterHandle {
     _guard: Guard,
 }
 
-/// Starts a router: nodes that name it find each other through it, also across networks without multicast.
-/// Addresses are `IP:PORT`, or Zenoh endpoints such as `tcp/10.0.0.1:7447`. `warn` is told of hosts that have all they may.
+/// Starts a router: nodes that name it find each other through it, also across networks without multicast. Addresses
+/// are `IP:PORT`, or Zenoh endpoints such as `tcp/10.0.0.1:7447`. `warn` receives warnings about hosts at their
+/// limit.
 ///
 /// # Errors
 /// If an address is malformed or cannot be listened on.

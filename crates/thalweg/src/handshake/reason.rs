@@ -26,7 +26,7 @@ pub enum Reason {
     Relay,
     /// Nothing scales this type.
     Picture,
-    /// The operating system refused what the channel needs.
+    /// The operating system refused a resource of the channel.
     System,
     /// The answers have a channel already, on the connection of their questions.
     Answers,
@@ -36,7 +36,7 @@ pub enum Reason {
     Other(String),
 }
 
-/// What a subscriber does that was refused.
+/// The reaction of a subscriber to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
     /// The ports fit: it tries the next way, or the same one later.
@@ -45,7 +45,7 @@ pub enum Reaction {
     AnotherAddress,
     /// The publisher is gone: it forgets the pair.
     Forget,
-    /// The ports do not fit: it tells so, and waits until one of them changes.
+    /// The ports do not match: it reports this, and waits until one of them changes.
     WaitForChange,
 }
 
@@ -83,7 +83,7 @@ impl Reason {
         }
     }
 
-    /// What the subscriber does.
+    /// The subscriber's reaction.
     pub const fn reaction(&self) -> Reaction {
         match self {
             Self::Mismatch(Subject::Carrier) | Self::System | Self::Answers | Self::Relay | Self::Channels => {

@@ -93,8 +93,8 @@ impl Node {
     /// Opens a node with settings.
     ///
     /// # Errors
-    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used; [`Error::System`] with the
-    /// remedy when memory is to be locked and may not be.
+    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used; [`Error::System`] with
+    /// the remedy if memory is to be locked and may not be.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         check_label("node", &settings.name)?;
         crate::control::local::check_realm(&settings.realm).map_err(|e| Error::Usage(e.to_string()))?;
@@ -159,7 +159,7 @@ impl Node {
     /// Asks `node` to carry out an administrative request.
     ///
     /// # Errors
-    /// [`Error::Peer`] when it is not known, does not answer in time, or says no.
+    /// [`Error::Peer`] if it is not known, does not answer in time, or refuses.
     pub fn ask(&self, node: NodeId, request: &admin::Request, timeout: Duration) -> Result<admin::Reply> {
         let (tell, told) = mpsc::channel();
         self.state().command(Command::Call { to: node, request: admin::pack(request), answer: tell });
@@ -172,8 +172,9 @@ impl Node {
         admin::unpack(&answer)
     }
 
-    /// Compares this host's clock with that of another node's host by a few questions and answers, each at most `timeout`.
-    /// Links between nodes have the lowest priority, so on a busy network the answer is vague, never wrong.
+    /// Compares this host's clock with that of another node's host by a few requests and answers, each at most
+    /// `timeout`. Links between nodes have the lowest priority, so on a busy network the answer is vague, never
+    /// wrong.
     ///
     /// # Errors
     /// [`Error::Peer`] when the node does not answer, or a clock was set meanwhile.

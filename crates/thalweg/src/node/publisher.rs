@@ -53,7 +53,7 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.qos.queue = queue;
         self
     }
-    /// Keeps the last samples for those who ask ([`Subscriber::pull`](super::Subscriber::pull)); with the place of a relay,
+    /// Keeps the last samples for pulls ([`Subscriber::pull`](super::Subscriber::pull)); with the place of a relay,
     /// that relay keeps them. Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
         self.request.qos.pull = Some(buffer.kept_by(Place::Publisher));
@@ -128,8 +128,8 @@ impl<M: Message> PublisherBuilder<M> {
 }
 
 impl<M: Message> Publisher<M> {
-    /// Publishes a sample on all channels and returns the outcome. It never allocates in the steady state, and never waits for
-    /// a subscriber unless the QoS says `block`.
+    /// Publishes a sample on all channels and returns the outcome. It never allocates in the steady state, and never
+    /// waits for a subscriber unless the QoS has `block`.
     ///
     /// # Errors
     /// [`Error::Message`] when the value cannot be encoded or is too large; [`Error::Closed`]. A channel that cannot
@@ -175,8 +175,8 @@ impl<M: Message> Publisher<M> {
         self.node.wait_until(timeout, || self.outlet.connected() >= count)
     }
 
-    /// Asserts that this publisher is alive even if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]). Its
-    /// subscribers are told over the control plane. Publishing asserts the same.
+    /// Asserts that this publisher is alive even if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]).
+    /// The control plane informs its subscribers. Publishing asserts the same.
     pub fn assert_liveliness(&self) {
         crate::port::AnyOutlet::judge(self.outlet.as_ref())
             .into_iter()
@@ -218,7 +218,7 @@ impl<M: Message> Publisher<M> {
 }
 
 impl<T: bytemuck::Pod + Send> Publisher<Plain<T>> {
-    /// As [`Publisher::loan`] of raw bytes: a value that is written in place with [`Loan::value_mut`].
+    /// Loans as [`Publisher::loan`] does: a value that is written in place with [`Loan::value_mut`].
     ///
     /// # Errors
     /// [`Error::Message`] over `max_message`; [`Error::Closed`].

@@ -34,8 +34,8 @@ impl PullFrom {
     /// 400 Mbit/s: between two hosts on two processors a channel of 1 kHz beside it had p99 1.1 to 1.25 times that alone, and 2.4 to
     /// 6.3 times without a limit (experiment `pull-beside`).
     pub const LIMIT: Limit = Limit { rate: 50_000_000, burst: 64 << 10 };
-    /// Bytes per second. A responder gives up on a subscriber that takes nothing for ten seconds, and a slower one may look
-    /// like that.
+    /// Bytes per second. A responder gives up on a subscriber that reads nothing for ten seconds, and a slower one
+    /// may look like that.
     pub const SLOWEST: u64 = 16_000;
 }
 
@@ -52,12 +52,12 @@ impl<M: Message> Subscriber<M> {
     /// with a history of its own asks only that. `timeout` is the longest silence.
     ///
     /// # Errors
-    /// [`Error::Peer`] when nobody keeps samples of the topic. A later error takes the place of a sample.
+    /// [`Error::Peer`] if nobody keeps samples of the topic. A later error takes the place of a sample.
     pub fn pull(&self, query: Query, timeout: Duration) -> Result<Pulled<M>> {
         self.pull_from(&PullFrom::default(), query, timeout)
     }
 
-    /// As [`Subscriber::pull`], from the stated sources.
+    /// Pulls as [`Subscriber::pull`] does, from the stated sources.
     ///
     /// # Errors
     /// As [`Subscriber::pull`]; [`Error::Usage`] for a limit below [`PullFrom::SLOWEST`].
@@ -99,7 +99,7 @@ impl<M: Message> Subscriber<M> {
         Ok(Pulled { asking: Asking::new(state.clone(), asked, holders), refused: None, message: PhantomData })
     }
 
-    /// `true` if somebody is known to keep samples of the topic.
+    /// `true` if a known port keeps samples of the topic.
     pub fn can_pull(&self) -> bool {
         let all = || Holder::all(self.node.state(), &self.inlet.info.topic, None, None);
         self.inlet.histories().is_some() || !all().is_empty()

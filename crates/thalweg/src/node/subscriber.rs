@@ -107,8 +107,8 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.pull = PullRole::Only;
         self
     }
-    /// Keeps the last samples of each publisher that arrive; [`Subscriber::pull`] then asks nobody else. If the place is a
-    /// relay, that relay keeps them and is asked first (P-09). Default: none.
+    /// Keeps the last arriving samples of each publisher; [`Subscriber::pull`] then asks no other node. If the place
+    /// is a relay, that relay keeps them and is asked first (P-09). Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
         self.request.qos.pull = Some(buffer.kept_by(Place::Subscriber));
         self

@@ -1,4 +1,4 @@
-//! A recording of steps, for tests: which thread took which step, and what it had cost until then.
+//! A recording of steps, for tests: the thread of each step, and the cost up to it.
 
 use super::{RECORDING, Step, WATCHED};
 use std::sync::atomic::Ordering;

@@ -1,9 +1,10 @@
 //! Latency of a channel's samples, stage by stage (F-5; V-11; P-33, Table 4).
 //!
-//! Nothing is measured until somebody asks ([`admin::Request::Measure`](crate::admin::Request::Measure), `thalweg delay
-//! --stages`). Then one of every so many samples is measured, chosen by its sequence number: both ends of a channel measure the
-//! same samples, and the means of their stages add up. Until then a sample costs each end one load and a branch. Measuring ends
-//! when nobody has asked for the figures for [`LEASE`], so an asker that is killed leaves nothing behind.
+//! Nothing is measured without a request ([`admin::Request::Measure`](crate::admin::Request::Measure), `thalweg delay
+//! --stages`). Then one of every so many samples is measured, chosen by its sequence number: both ends of a channel
+//! measure the same samples, and the means of their stages add up. Without a measurement a sample costs each end one
+//! load and a branch. The measurement ends without a request for the figures for [`LEASE`], so a killed client leaves
+//! nothing behind.
 //!
 //! | stage | end | from | to | in Velox (V-11) | in Table 4 (P-33) |
 //! |---|---|---|---|---|---|
@@ -114,7 +115,8 @@ impl fmt::Debug for Stages {
 }
 
 impl Stages {
-    /// Measures every so many samples from `now` on, from nothing; 0: no more. Memory is taken here, at most once.
+    /// Measures every so many samples from `now` on, with empty figures; 0: no more. Memory is allocated here, at
+    /// most once.
     pub fn measure(&self, now: u64, every: u32) {
         if every > 0 {
             self.record.get_or_init(Default::default).lock().clear();
@@ -147,8 +149,8 @@ impl Stages {
         every != 0 && seq.is_multiple_of(u64::from(every))
     }
 
-    /// Notes at `now` what stages of one sample took, in nanoseconds. One that would have to wait for a report is left out,
-    /// counted.
+    /// Records at `now` the duration of stages of one sample, in nanoseconds. A record that would have to wait for a
+    /// report is left out, counted.
     pub fn note(&self, now: u64, took: &[(Stage, u64)]) {
         let Some(record) = self.record.get() else { return };
         if self.is_over(now) {
@@ -160,7 +162,7 @@ impl Stages {
         }
     }
 
-    /// The same of a sample that was just delivered, and how late it was.
+    /// Records the stages of a sample that was just delivered, and its lateness.
     pub fn note_arrived(&self, took: &[(Stage, u64)], arrived: &Arrived) {
         let Some(record) = self.record.get() else { return };
         if self.is_over(arrived.done_ns) {
@@ -172,8 +174,8 @@ impl Stages {
         }
     }
 
-    /// Lateness of samples since this was last asked. From now on samples count as late that are later than so many nanoseconds
-    /// by the clocks of both ends. Starts measuring if nobody has.
+    /// Lateness of samples since the last call. From now on samples count as late above so many nanoseconds by the
+    /// clocks of both ends. Starts the measurement if necessary.
     pub fn take_lateness(&self, now: u64, after_ns: i64, asked: Asked) -> Since {
         if self.every.load(Relaxed) == 0 {
             self.measure(now, 1);
@@ -182,7 +184,7 @@ impl Stages {
         self.record.get_or_init(Default::default).lock().take(after_ns, asked)
     }
 
-    /// The measurements so far, asked for at `now`. `None`: nobody has asked for any.
+    /// The measurements so far, requested at `now`. `None`: nothing was measured.
     pub fn figures(&self, now: u64) -> Option<Measured> {
         let every = Some(self.every.load(Relaxed)).filter(|every| *every > 0)?;
         self.renew(now);
@@ -205,7 +207,7 @@ impl Drop for Stages {
 }
 
 thread_local! {
-    /// Start of this thread's last callback while somebody measured.
+    /// Start of this thread's last callback during a measurement.
     static BEGUN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -257,7 +259,7 @@ mod tests {
         assert!(!stages.measures(1) && stages.figures(101 + 2 * lease).is_none());
     }
 
-    /// A node that was stopped answers when nobody waits any more: the next answer has it, too.
+    /// A node that was stopped answers too late: the next answer contains that answer, too.
     #[test]
     fn an_answer_that_did_not_arrive_is_told_again() {
         let stages = Stages::default();

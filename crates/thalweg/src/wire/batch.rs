@@ -1,24 +1,25 @@
 //! Several samples in one datagram: after the header of a [`Kind::Batch`] stand their messages as on a stream, each with a
 //! header of its own. They have one number in the flow, the batch's: they arrive, and are repeated, together.
 //!
-//! A message that follows another one closely may have a short header, where the subscriber reads those: 64 B take 72 instead of 96.
+//! A message that follows another one closely may have a short header, if the subscriber reads those: 64 B take 72
+//! instead of 96.
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|
 //! | 0..2 | length | bytes that follow |
-//! | 2 | sample | how much higher its number is than that of the message before |
+//! | 2 | sample | difference of its sample number to that of the message before |
 //! | 3 | flags | bit 7 set, bit 6 not (no other header has those: of a length they would be gigabytes); the rest are bits 0 to 5 of the flags |
-//! | 4..8 | stamp | how many nanoseconds later it was published than the message before |
+//! | 4..8 | stamp | nanoseconds between its publishing and that of the message before |
 
 use super::{HEADER, Header, Kind, WireError};
 
 /// Bytes of a short header.
 pub const SHORT_HEADER: usize = 8;
-/// Its fourth byte, besides the flags, and which bits say so.
+/// Bits of the fourth byte, besides the flags, that mark a short header.
 const SHORT: u8 = 0x80;
 const SHORT_MASK: u8 = 0xc0;
 
-/// The messages of a batch. All of it was checked before the first is given.
+/// The messages of a batch, all checked before the first is returned.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -26,7 +27,7 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Those of a batch with this header, none larger than `max_message`.
+    /// The messages of a batch with this header, none larger than `max_message`.
     ///
     /// # Errors
     /// [`WireError`]: it holds none, or something else than messages of its flow and number.
@@ -50,7 +51,7 @@ impl<'a> Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Those that this end packed itself, or sent on a stream: up to one that is cut.
+    /// Messages that this end packed itself, or sent on a stream: up to one that is cut.
     pub fn of_own(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, before: None }
     }
@@ -92,7 +93,7 @@ impl Header {
     }
 }
 
-/// The first message, behind this one, and what follows it.
+/// The first message behind `before`, and the rest.
 #[inline]
 fn first<'a>(bytes: &'a [u8], before: Option<&Header>) -> Result<(Header, &'a [u8], &'a [u8]), WireError> {
     let (header, from) = match before.and_then(|before| Header::parse_short(bytes, before)) {

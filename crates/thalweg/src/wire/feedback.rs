@@ -1,8 +1,8 @@
 //! Feedback between the two ends of a reliable flow, besides messages.
 //!
-//! A keep-alive of a reliable flow carries in `sequence` the number of the next message, and in `sample` the oldest that the
-//! publisher can still retransmit: nobody waits for those before it. `stamp` is the round trip as the publisher measured it, in
-//! nanoseconds (0: not yet).
+//! A keep-alive of a reliable flow carries in `sequence` the number of the next message, and in `sample` the oldest
+//! that the publisher can still retransmit: earlier ones are no longer waited for. `stamp` is the round trip as
+//! measured by the publisher, in nanoseconds (0: not yet).
 //!
 //! An acknowledgement, subscriber to publisher:
 //!
@@ -14,19 +14,19 @@
 //! | header | stamp | nanoseconds since it arrived |
 //! | 0..4 | seen | the number after the newest message of which anything arrived |
 //! | 4..8 | fresh | messages that arrived without being repeated, counted, wraps |
-//! | 8.. | gaps | at most [`MOST_GAPS`] of 16 bytes: first message, how many, first byte, byte after the last |
-//! | last 32 | receipt | where the handshake agreed on it: what of the flow came, for its congestion control |
+//! | 8.. | gaps | at most [`MOST_GAPS`] of 16 bytes: first message, number of messages, first byte, byte after the last |
+//! | last 32 | receipt | if agreed at the handshake: the received part of the flow, for its congestion control |
 //!
 //! A receipt:
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|
-//! | 0..8 | received | bytes of all frames of the flow that came, counted |
-//! | 8..12 | sequence | of the frame that came last |
+//! | 0..8 | received | bytes of all received frames of the flow, counted |
+//! | 8..12 | sequence | of the last received frame |
 //! | 12..16 | offset | of it, if it is a fragment; the number of a parity piece; else 0 |
-//! | 16..20 | mark | its kind, and in bit 8 whether it repeats what was sent before |
-//! | 20..24 | ago | nanoseconds since it came, at most 2³² − 1 |
-//! | 24..32 | window | bytes of messages that the subscriber takes beyond what it has delivered |
+//! | 16..20 | mark | its kind; bit 8: it was retransmitted |
+//! | 20..24 | ago | nanoseconds since its arrival, at most 2³² − 1 |
+//! | 24..32 | window | bytes of messages that the subscriber accepts beyond those delivered |
 
 use super::{FRAGMENT_HEADER, HEADER, Header, Kind, REPAIR, WireError, read_u32, read_u64};
 
@@ -41,15 +41,15 @@ pub const RECEIPT: usize = 32;
 /// The longest acknowledgement, with its header.
 pub const LONGEST: usize = HEADER + HEAD + MOST_GAPS * GAP + RECEIPT;
 
-/// A datagram of a flow. A retransmit is another datagram than the original; two retransmits of the same bytes are not told
-/// apart.
+/// A datagram of a flow. A retransmission is another datagram than the original; two retransmissions of the same
+/// bytes are not distinguished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Datagram {
     /// Its message's number.
     pub sequence: u32,
     /// Offset of its bytes in the message, or the number of a parity piece.
     pub offset: u32,
-    /// Kind of its frame, and in bit 8 whether it is a retransmit.
+    /// Kind of its frame; bit 8: it was retransmitted.
     pub mark: u32,
 }
 
@@ -71,16 +71,16 @@ impl Datagram {
     }
 }
 
-/// The part of a flow that came.
+/// The received part of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// Bytes of all its frames, with their headers, whatever became of them.
+    /// Bytes of all its frames, with their headers, including dropped ones.
     pub received: u64,
-    /// The one that came last.
+    /// The last received one.
     pub newest: Datagram,
-    /// Nanoseconds since it came.
+    /// Nanoseconds since its arrival.
     pub ago_ns: u32,
-    /// Bytes of messages that the subscriber takes beyond what it has delivered.
+    /// Bytes of messages that the subscriber accepts beyond those delivered.
     pub window: u64,
 }
 
@@ -143,13 +143,13 @@ pub struct Acknowledgement<'a> {
     pub seen: u32,
     /// Messages that arrived without a retransmit.
     pub fresh: u32,
-    /// The part of the flow that came, where that was agreed.
+    /// The received part of the flow, if agreed.
     pub receipt: Option<Receipt>,
     gaps: &'a [u8],
 }
 
 impl<'a> Acknowledgement<'a> {
-    /// Reads what follows the header; every gap was checked.
+    /// Reads the payload behind the header; every gap was checked.
     ///
     /// # Errors
     /// [`WireError::Short`] if it is cut, [`WireError::Length`] with too many gaps, [`WireError::Gap`].
@@ -157,7 +157,7 @@ impl<'a> Acknowledgement<'a> {
         Self::gaps_of(payload, None)
     }
 
-    /// The same of a flow whose acknowledgements end with a receipt.
+    /// Reads the payload of a flow whose acknowledgements end with a receipt.
     ///
     /// # Errors
     /// As [`Acknowledgement::parse`].
@@ -231,7 +231,8 @@ impl Writer {
         true
     }
 
-    /// Writes what stands in front of the gaps, and gives the whole datagram. `header` has everything but kind and length.
+    /// Writes the part in front of the gaps, and returns the whole datagram. `header` has everything but kind and
+    /// length.
     #[cfg(any(test, feature = "testing"))]
     pub fn finish(&mut self, header: Header, seen: u32, fresh: u32) -> &[u8] {
         self.finish_with(header, seen, fresh, None)

@@ -3,10 +3,10 @@
 use super::{HEADER, Header, Kind, WireError};
 use std::ops::Range;
 
-/// Size of a new parser's buffer, and what it shrinks back to.
+/// Size of a new parser's buffer, to which it also shrinks back.
 pub const INITIAL: usize = 64 * 1024;
-/// After this many frames in a row that would fit the initial buffer, a grown one is given back: rare enough that a
-/// port with mixed sizes keeps its buffer, soon enough that one big message doesn't hold memory for hours.
+/// After this many frames in a row that would fit the initial buffer, a grown one is freed: rare enough that a port
+/// with mixed sizes keeps its buffer, soon enough that one big message does not hold memory for hours.
 const CALM: u32 = 1000;
 /// Less room than this behind a partial frame and it is moved to the front, so that reads stay large.
 const LEAST_ROOM: usize = INITIAL / 2;
@@ -20,8 +20,8 @@ pub struct FrameRef {
     pub range: Range<usize>,
 }
 
-/// An incremental parser over one contiguous buffer. Read into [`space`](Self::space), say how much with
-/// [`filled`](Self::filled), then call [`next`](Self::next) until it gives `None`. Pure: no clock, no I/O.
+/// An incremental parser over one contiguous buffer. Read into [`space`](Self::space), report the amount with
+/// [`filled`](Self::filled), then call [`next`](Self::next) until it returns `None`. Pure: no clock, no I/O.
 ///
 /// A frame that begins at offset 0 is never copied, except its first part when the buffer has to grow for it. After the
 /// first message of a size nothing is allocated.
@@ -49,7 +49,7 @@ impl StreamParser {
         self.flow = Some(flow);
     }
 
-    /// The place for the next bytes. Never empty once [`next`](Self::next) gave `None`; ranges given before end here.
+    /// The place for the next bytes. Never empty once [`next`](Self::next) returned `None`; earlier ranges end here.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -134,8 +134,8 @@ impl StreamParser {
         }
     }
 
-    /// A larger buffer; what was received is copied once. Grows in steps of the initial size, so that sizes that
-    /// creep up do not allocate each time.
+    /// A larger buffer; received bytes are copied once. Grows in steps of the initial size, so that slowly growing
+    /// sizes do not allocate each time.
     fn grow(&mut self, frame: usize) {
         let mut larger = vec![0; self.size_for(frame)];
         let held = self.end - self.start;

@@ -11,7 +11,8 @@ fn emit(header: &Header, payload: &[u8]) -> Vec<u8> {
     [&out[..], payload].concat()
 }
 
-/// Reads `bytes` through a parser, `sizes` at a time, and gives the payloads; checks that it never grows past its limit.
+/// Reads `bytes` through a parser, `sizes` at a time, and returns the payloads; checks that it never grows past its
+/// limit.
 fn parse_all(bytes: &[u8], max: usize, sizes: &[usize]) -> Result<Vec<Vec<u8>>, WireError> {
     let (mut parser, mut out, mut rest, mut turn) = (StreamParser::new(max, Some(7)), Vec::new(), bytes, 0);
     while !rest.is_empty() {

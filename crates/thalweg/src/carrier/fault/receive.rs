@@ -41,7 +41,7 @@ struct Held {
 }
 
 impl FaultReceive {
-    /// Wraps `inner`, whose capabilities tell streams from datagrams and how long those are.
+    /// Wraps `inner`; its capabilities distinguish streams from datagrams, and give their largest size.
     pub fn new(inner: Box<dyn ReceiveHalf>, capabilities: Capabilities, settings: FaultSettings) -> Self {
         let most = if capabilities.stream { PIECE } else { capabilities.max_datagram.unwrap_or(PIECE) };
         Self {
@@ -58,8 +58,8 @@ impl FaultReceive {
         }
     }
 
-    /// Takes over what the wrapped carrier has. If nothing has to be held then one frame at a time, so that its
-    /// descriptor still tells whether there is more.
+    /// Takes over the frames of the wrapped carrier. If nothing has to be held, it takes one frame at a time, so that
+    /// the carrier's descriptor still shows whether there is more.
     fn collect(&mut self, wait: bool) {
         let most = if self.settings.is_timed() { MOST_HELD } else { 1 };
         let mut wait = wait;
@@ -137,7 +137,7 @@ impl FaultReceive {
         Some(if self.stream { n } else { length })
     }
 
-    /// The end of the wrapped carrier, once all that came before was taken. An error is returned again each time.
+    /// The end of the wrapped carrier, after all earlier data was taken. An error is returned again each time.
     fn end(&self) -> Option<io::Result<usize>> {
         let ended = self.ended.as_ref().filter(|_| self.held.is_empty())?;
         Some(match ended {
@@ -180,7 +180,7 @@ impl ReceiveHalf for FaultReceive {
         if self.dice.chance(self.settings.loss) { Ok(bytes.len()) } else { self.inner.answer(bytes) }
     }
 
-    /// None if frames are held: the wrapped descriptor doesn't know when they are due.
+    /// `None` if frames are held: the wrapped descriptor does not know when they are due.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         if self.settings.is_timed() { None } else { self.inner.descriptor() }
     }

@@ -11,7 +11,7 @@ pub struct FaultSettings {
     pub loss: f64,
     /// `duplicate=1%`: share of datagrams that arrive twice. Not for streams.
     pub duplicate: f64,
-    /// `delay=5ms`: how much later everything arrives.
+    /// `delay=5ms`: the delay of everything.
     pub delay: Duration,
     /// `jitter=1ms`: the delay varies by up to this much up and down; it doesn't change the order.
     pub jitter: Duration,
@@ -74,7 +74,7 @@ impl std::error::Error for FaultError {}
 impl FromStr for FaultSettings {
     type Err = FaultError;
 
-    /// Parts of the form `key=value` between commas, in any order; what isn't named doesn't go wrong.
+    /// Parts of the form `key=value` between commas, in any order; faults that are not named do not happen.
     fn from_str(text: &str) -> Result<Self, FaultError> {
         let mut settings = Self::default();
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {

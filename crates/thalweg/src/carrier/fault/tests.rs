@@ -8,7 +8,7 @@ fn faulty(text: &str) -> (FaultSend, FaultReceive) {
     (send, receive)
 }
 
-/// Sends `count` numbered messages and gives the numbers that arrive until the sender's end is noticed.
+/// Sends `count` numbered messages and returns the numbers that arrive until the sender's end is noticed.
 fn numbers(text: &str, count: u32) -> Vec<u32> {
     let (send, mut receive) = faulty(text);
     for i in 0..count {

@@ -1,7 +1,8 @@
 //! A socket's tie to an interface, which has to be renewed when the interface is made anew.
 //!
-//! The kernel knows memberships, and the interface by which packets leave, as numbers. An interface that was deleted and made
-//! anew has another number: without renewal a member hears nothing for good, and a publisher sends to nobody.
+//! The kernel knows memberships, and the interface by which packets leave, as numbers. An interface that was deleted
+//! and made anew has another number: without renewal a member receives nothing for good, and a publisher reaches
+//! nobody.
 
 use super::send::leave_by;
 use linux::net::InterfaceAddress;
@@ -39,8 +40,8 @@ impl Membership {
         self.socket.strong_count() == 0
     }
 
-    /// Looks at the interfaces as they are, and those that were `deleted` since; renews what has to be. Returns a note for a
-    /// person.
+    /// Compares the present interfaces, and those that were `deleted` since, and renews memberships. Returns a note
+    /// for a person.
     pub(crate) fn look(&mut self, all: &[InterfaceAddress], deleted: &[u32]) -> Option<String> {
         let socket = self.socket.upgrade()?;
         let before = self.interface.filter(|index| !deleted.contains(index));
@@ -53,7 +54,7 @@ impl Membership {
         if before == Some(interface.index) {
             return None;
         }
-        // One that cannot be had now is tried again with the next change.
+        // A membership that fails now is tried again with the next change.
         self.interface = None;
         let name = &interface.name;
         if let Err(error) = self.renew(&socket, interface.index) {

@@ -1,4 +1,4 @@
-//! The subscriber's end: a member of a group, which hears its publisher only.
+//! The subscriber's end: a member of a group, which accepts its publisher only.
 
 use super::membership::{End, Membership, join};
 use super::{cannot, interface_of, open, scoped};
@@ -17,18 +17,18 @@ pub struct McastReceive {
     socket: Arc<Socket>,
     group: SocketAddr,
     interface: u32,
-    /// That of the interface, where it was found by it.
+    /// Address of the interface, if it was found by it.
     address: Option<IpAddr>,
-    /// Nobody else is heard; port 0 is any.
+    /// The only accepted sender; port 0 is any.
     publisher: Option<SocketAddr>,
 }
 
 impl McastReceive {
     /// Joins `group` on the interface of this index. Several members on one host share address and port, and each
-    /// hears everything.
+    /// receives everything.
     ///
     /// # Errors
-    /// InvalidInput if `group` is no multicast address; else what bind(2) and setsockopt(2) say.
+    /// InvalidInput if `group` is no multicast address; else the error of bind(2) or setsockopt(2).
     pub fn new(group: SocketAddr, interface: u32) -> io::Result<Self> {
         let socket = open(group)?;
         socket.set_reuse_address(true)?;
@@ -43,8 +43,8 @@ impl McastReceive {
         Ok(Self { socket: Arc::new(socket), group, interface, address: None, publisher: None })
     }
 
-    /// The same on the interface that has the address `local`, whenever it comes back; only who sends from the address
-    /// `publisher` is heard.
+    /// Joins on the interface with the address `local`, also when it is made anew; only packets from the address
+    /// `publisher` are accepted.
     pub(super) fn at(group: SocketAddr, local: IpAddr, publisher: IpAddr) -> io::Result<Self> {
         let interface = interface_of(local)?;
         let named = |error| io::Error::other(cannot("join", group, local, &error));
@@ -54,8 +54,8 @@ impl McastReceive {
         Ok(half)
     }
 
-    /// Drops from now on what others send to the group, in the kernel where it can: it does not wake the reading thread. An
-    /// earlier datagram is received as one of no bytes. With port 0 any port of the address is heard.
+    /// Drops packets of other senders to the group from now on, in the kernel if possible, without waking the reading
+    /// thread. An earlier datagram is received as an empty one. With port 0 any port of the address is accepted.
     pub fn only_from(&mut self, publisher: SocketAddr) {
         let _ = linux::filter::only_from(&*self.socket, publisher); // else each is looked at below
         self.publisher = Some(publisher);
@@ -92,7 +92,7 @@ impl ReceiveHalf for McastReceive {
     }
 }
 
-/// A member that says something back, and hears what is for it alone.
+/// A member that sends feedback, and receives retransmissions of its own.
 pub(super) struct McastMember {
     group: McastReceive,
     back: UdpSocket,
@@ -112,7 +112,7 @@ impl McastMember {
         Ok(Self { group, back, both, turn: 0 })
     }
 
-    /// The group's first, but for every so many: what is repeated to this one alone must not wait for a pause.
+    /// Receives from the group first, but not always: retransmissions to this member alone must not wait for a pause.
     fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.turn = self.turn.wrapping_add(1);
         let back = |buffer: &mut [u8]| linux::socket::receive(self.back.as_fd(), buffer, false);
@@ -122,7 +122,7 @@ impl McastMember {
             return Ok(length);
         }
         match self.group.receive(buffer, false) {
-            // That the publisher's socket is gone, the handshake's stream tells for certain.
+            // The handshake's stream reports reliably when the publisher's socket is gone.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => back(buffer).map_err(|_| error),
             received => received,
         }

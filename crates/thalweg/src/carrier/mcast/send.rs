@@ -1,4 +1,4 @@
-//! The publisher's end: sends to a group, and hears what its members say back.
+//! The publisher's end: sends to a group, and receives feedback of its members.
 
 use super::membership::{End, Membership};
 use super::{cannot, interface_of, open, scoped};
@@ -13,12 +13,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Sends to a group, and hears what its members say back.
+/// Sends to a group, and receives feedback of its members.
 pub struct McastSend {
     socket: Arc<Socket>,
     group: SocketAddr,
     interface: u32,
-    /// That of the interface, where it was found by it.
+    /// Address of the interface, if it was found by it.
     address: Option<IpAddr>,
     members: PiMutex<Vec<(u64, SocketAddr)>>,
     hears: bool,
@@ -28,7 +28,7 @@ impl McastSend {
     /// A socket that sends to `group` on the interface of this index; members on this host hear it, too.
     ///
     /// # Errors
-    /// InvalidInput if `group` is no multicast address; else what setsockopt(2) says.
+    /// InvalidInput if `group` is no multicast address; else the error of setsockopt(2).
     pub fn new(group: SocketAddr, interface: u32) -> io::Result<Self> {
         let socket = open(group)?;
         let v6 = group.is_ipv6();
@@ -51,10 +51,10 @@ impl McastSend {
         })
     }
 
-    /// As [`McastSend::new`], on a port of this address, to which members may say something.
+    /// Opens as [`McastSend::new`] does, on a port of this address, to which members send feedback.
     ///
     /// # Errors
-    /// As [`McastSend::new`], and what bind(2) says.
+    /// As [`McastSend::new`], and the error of bind(2).
     pub fn hearing(group: SocketAddr, interface: u32, mut local: SocketAddr) -> io::Result<(Self, u16)> {
         let half = Self::new(group, interface)?;
         local.set_port(0);
@@ -63,7 +63,7 @@ impl McastSend {
         Ok((Self { hears: true, ..half }, port))
     }
 
-    /// The same, on the interface that has this address, whenever it comes back.
+    /// Opens on the interface with this address, also when it is made anew.
     pub(super) fn at(group: SocketAddr, local: SocketAddr) -> io::Result<(Self, u16)> {
         let interface = interface_of(local.ip())?;
         let named = |error| io::Error::other(cannot("send to", group, local.ip(), &error));
@@ -126,6 +126,6 @@ impl SendHalf for McastSend {
         Some(Membership::new(&self.socket, self.group, self.address?, self.interface, End::Sends))
     }
 
-    /// Members can't notice: the frame `Kind::End` says it in band.
+    /// Members cannot notice: the frame `Kind::End` reports it in band.
     fn close(&self) {}
 }

@@ -30,7 +30,7 @@ fn remedy(interface: &str, v6: bool, error: &io::Error) -> String {
     }
 }
 
-/// Nothing that was sent to a group came to the member on the interface that has the address `local`.
+/// The reason why no packet of a group reached the member on the interface with the address `local`.
 pub(crate) fn nothing_came(group: Option<SocketAddr>, local: IpAddr) -> String {
     let (interface, group) = (name_of(local), group.map_or("the group".to_owned(), |group| group.ip().to_string()));
     format!(

@@ -83,7 +83,7 @@ macro_rules! numbers {
     )*};
 }
 
-/// Methods for what the bytes cannot tell.
+/// Methods for types that the bytes cannot identify.
 macro_rules! refused {
     ($($method:ident $what:literal),*) => {$(
         fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, CodecError> {
@@ -208,7 +208,7 @@ impl Elements<'_, '_> {
         }
         Ok(())
     }
-    /// For how many elements room may be reserved before one of them is read.
+    /// Number of elements for which room may be reserved before one of them is read.
     fn trusted(&self) -> usize {
         match self.kind {
             Kind::Fixed => self.left,

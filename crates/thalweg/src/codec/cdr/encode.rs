@@ -15,7 +15,7 @@ pub(in crate::codec) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Writes behind what `out` holds, which ends with this message's header.
+    /// Writes behind the contents of `out`, which end with this message's header.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         let origin = out.len();
         Self { out, origin, depth: 0, free: FREE_ELEMENTS }

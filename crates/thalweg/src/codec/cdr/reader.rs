@@ -94,7 +94,7 @@ impl<'de> Reader<'de> {
             .ok_or_else(|| self.before(4, format!("expected a Unicode scalar value, found {scalar:#x}")))
     }
 
-    /// The count of a sequence or map: at most what could still follow.
+    /// The count of a sequence or map: limited by the bytes that are left.
     pub fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let count = self.u32(what)? as usize;
         if count > self.remaining().saturating_add(FREE_ELEMENTS) {

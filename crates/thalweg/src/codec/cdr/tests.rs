@@ -255,7 +255,7 @@ fn depth_is_limited_alike_in_both_directions() {
     from_cdr::<Term>(&to_cdr(&term).unwrap()).unwrap();
 }
 
-/// Notes for how many elements a reader would reserve room.
+/// Records the number of elements for which a reader would reserve room.
 #[derive(Debug)]
 struct Hint(Option<usize>);
 
@@ -312,7 +312,7 @@ fn elements_left_over_are_an_error() {
     assert_eq!(refused::<TakesOne>(&[2, 0, 0, 0, 7, 7]), "byte 9: expected 1 elements (all the type takes), found 2");
 }
 
-/// Decodes as several types; what succeeds is no bigger than the bytes allow and encodes again.
+/// Decodes as several types; a decoded value is no bigger than the bytes allow, and encodes again.
 fn decode_all(bytes: &[u8]) {
     let _ = from_cdr::<Everything>(bytes);
     let _ = from_cdr::<Image>(bytes);

@@ -91,7 +91,7 @@ impl<'de> JsonReader<'de> {
         self.repeated(count, element)
     }
 
-    /// No room is reserved beforehand: the count may be a lie.
+    /// No room is reserved beforehand: the count may be false.
     fn repeated(&mut self, count: usize, element: &Schema) -> Result<Value, CodecError> {
         (0..count).map(|_| self.value(element)).collect()
     }

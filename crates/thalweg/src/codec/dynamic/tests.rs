@@ -13,7 +13,7 @@ fn schema<T: DeserializeOwned>() -> Schema {
     TypeDescription::of::<T>().schema.expect("traced")
 }
 
-/// The JSON made of a value's bytes is the JSON of the value, and gives the bytes again.
+/// The JSON of a value's bytes is the JSON of the value, and gives the bytes again.
 fn agrees<T: Serialize + DeserializeOwned>(value: &T, expected: Value) {
     let bytes = to_cdr(value).unwrap();
     assert_eq!(serde_json::to_value(value).unwrap(), expected);
@@ -162,8 +162,8 @@ fn count(json: &Value) -> usize {
     }
 }
 
-/// Reads bytes as any schema tells. What can be read is in proportion, and stays the same when written and read again: unless fewer
-/// bytes say it, which may hold fewer parts that take none.
+/// Reads bytes by any schema. A value that can be read is in proportion, and is unchanged when written and read
+/// again. An exception are shorter encodings, which may hold fewer parts that take no bytes.
 fn read(schema: &Schema, bytes: &[u8]) {
     if let Ok(json) = to_json(schema, bytes) {
         assert!(count(&json) <= (ROOM_AT_LEAST + ROOM_PER_BYTE * bytes.len()) / NODE);

@@ -134,7 +134,7 @@ impl<'a, 'out> JsonWriter<'a, 'out> {
         }
     }
 
-    /// Writes the index of the variant of this name, and gives what it holds.
+    /// Writes the index of the variant of this name, and returns its contents.
     fn index<'s>(
         &mut self,
         schema: &Schema,
@@ -148,7 +148,7 @@ impl<'a, 'out> JsonWriter<'a, 'out> {
         Ok(variant.schema.as_ref())
     }
 
-    /// A value given as text; numbers and map keys too.
+    /// A value in text form; numbers and map keys too.
     fn text(&mut self, schema: &Schema, text: &str) -> Result<(), CodecError> {
         let unexpected = || refused(format_args!("expected {}, found {text:?}", schema.short_name()));
         macro_rules! parsed {

@@ -6,7 +6,7 @@ use std::fmt::{self, Formatter, Write};
 /// The extent to which a schema is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
-    /// All of it: the canonical text, of which the hash is taken.
+    /// The whole canonical text, from which the hash is computed.
     Whole,
     /// Structs and enums by their name only.
     Names,
@@ -148,7 +148,7 @@ pub(super) fn hash(text: fmt::Arguments<'_>) -> u64 {
     }
 
     let mut state = Fnv(0xcbf2_9ce4_8422_2325);
-    // Only a `Display` that fails could stop it; those of schemas and names do not.
+    // Only a failing `Display` could stop it; those of schemas and names do not fail.
     let _ = state.write_fmt(text);
     state.0
 }

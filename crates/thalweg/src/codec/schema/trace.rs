@@ -1,8 +1,8 @@
-//! Finds the structure of a type by driving its `Deserialize` with made-up values and noting what it asks for.
+//! Finds the structure of a type by driving its `Deserialize` with invented values and recording its requests.
 //!
-//! One pass sees one variant of each enum. So the shape found is kept, each pass takes at every enum the first variant
-//! that is not yet known to the end, and passes follow until all is known. Where the place in the type, not its name,
-//! identifies an enum, `Result<A, B>` and `Result<C, D>` in one type are no problem.
+//! One pass sees one variant of each enum. So the shape found is kept, each pass takes at every enum the first
+//! variant that is not fully known, and passes follow until all is known. An enum is identified by its place in the
+//! type, not by its name, so `Result<A, B>` and `Result<C, D>` in one type are no problem.
 
 mod access;
 mod shape;

@@ -1,6 +1,6 @@
-//! Room for the directory's knowledge of nodes: shares for this host's nodes, and for each address of the rest. One address, or
-//! Zenoh, which tells none, takes no more than half of what the others of them leave, as one peer takes of a node's memory
-//! ([`crate::channel::memory`]). A host that makes up nodes thus leaves room for nodes from elsewhere.
+//! Room for the directory's knowledge of nodes: shares for this host's nodes, and for each address of the rest. One
+//! address, or Zenoh, which gives none, takes at most half of what the others leave, like a peer's share of a node's
+//! memory ([`crate::channel::memory`]). A host that invents nodes thus leaves room for nodes from elsewhere.
 //!
 //! News that found no room is asked for again when there is some: its node would not repeat it by itself.
 
@@ -60,16 +60,16 @@ pub struct Room {
     pub all: Held,
     pub elsewhere: Held,
     by: BTreeMap<Peer, Held>,
-    /// Nodes whose news found no room by a way of this rank, and what they would take.
+    /// Nodes whose news found no room by a way of this rank, and the room that they need.
     unheard: BTreeMap<(NodeId, usize), (Origin, Held)>,
     /// Number of times that something found none.
     pub turned_away: u64,
-    /// There is more room for somebody since the unheard were looked through.
+    /// Room was freed since the refused nodes were last checked.
     freed: bool,
 }
 
 impl Room {
-    /// A node took so much by this way, and takes this from now on.
+    /// Records a change of the room that a node takes by this way.
     pub fn changed(&mut self, before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) {
         self.freed |= frees(before, after);
         if let Some((origin, held)) = before {
@@ -121,7 +121,7 @@ impl Room {
         let had_by_it = if from == Some(source) { had } else { Held::default() };
         let its = self.by.get(&source).map_or(Held::default(), |of| of.minus(had_by_it));
         let most = ELSEWHERE.minus(elsewhere.minus(its)).half();
-        // A holder with more than its share, since others came, keeps it and may change it.
+        // A holder above its share, because others came, keeps its room and may change its document.
         limits::check_room(Whose::Address, most.with(had_by_it.plus(its), usize::max), its.plus(wanted))
     }
 
@@ -136,19 +136,19 @@ impl Room {
         }
     }
 
-    /// Its news was heard by this way: what it says by a worse one counts for nothing now.
+    /// Records accepted news by this way: its statement by a worse one no longer counts.
     pub fn heard(&mut self, node: NodeId, origin: Origin) {
         for way in rank(origin)..WAYS {
             self.unheard.remove(&(node, way));
         }
     }
 
-    /// It is gone, as this way tells.
+    /// Records the end of a node, reported by this way.
     pub fn forget(&mut self, node: NodeId, origin: Origin) {
         self.unheard.remove(&(node, rank(origin)));
     }
 
-    /// Nodes that were turned away and for which there is room now: each is told once. `known`: what a node has by now.
+    /// Refused nodes for which there is room now; each is returned once. `known`: a node's present room.
     pub fn fitting(&mut self, known: impl Fn(NodeId) -> Option<(Origin, Held)>) -> Vec<NodeId> {
         if !std::mem::take(&mut self.freed) || self.unheard.is_empty() {
             return Vec::new();

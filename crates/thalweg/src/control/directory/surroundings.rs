@@ -1,4 +1,4 @@
-//! A node's host, and the addresses of others that it therefore believes: nobody sends it elsewhere.
+//! A node's host, and the addresses of others that it therefore accepts: nobody can redirect it.
 
 use crate::control::limits::MOST_ADDRESSES_TRIED;
 use crate::control::{Document, Origin};
@@ -16,19 +16,19 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of the node that tells this of itself.
+    /// The surroundings of the node with this document.
     pub fn of(own: &Document) -> Self {
         Self { host: own.host.clone(), socket: own.socket.clone(), own: own.node.to_string() }
     }
 
-    /// Takes out of a document that came by this way what a node must not connect to.
+    /// Removes addresses that a node must not connect to from a document that came by this way.
     ///
-    /// A socket counts where this host's nodes of the realm have theirs: in the run directory, by the node's own name. An
-    /// address told by a TCP link counts if it is the link's other end, whatever host it says it is on: any process may know a
-    /// host's identity, and what listens at its loopback addresses is not meant for others.
-    /// Through Zenoh the sender's address is not known, since routers pass documents on: any unicast address counts, loopback
-    /// ones within one host identity. Who is there is asked by the handshake, and `driver::dial::MOST_DIALS`
-    /// bounds how many are asked at once.
+    /// A socket counts if it is where this host's nodes of the realm have theirs: in the run directory, by the node's
+    /// own name. An address from a TCP link counts if it is the link's other end, whatever host it claims: any
+    /// process may know a host's identity, and listeners at its loopback addresses are not meant for others. Through
+    /// Zenoh the sender's address is not known, since routers pass documents on: any unicast address counts, loopback
+    /// ones within one host identity. The handshake checks the identity of the peer, and `driver::dial::MOST_DIALS`
+    /// bounds the number of attempts at once.
     pub(super) fn believe(&self, origin: Origin, document: &mut Document) {
         if origin == Origin::Own {
             return;
@@ -60,8 +60,8 @@ fn unicast(told: Vec<SocketAddr>, loopback: bool) -> impl Iterator<Item = Socket
     told.into_iter().filter(move |a| !elsewhere(a.ip()) && (loopback || !a.ip().is_loopback()))
 }
 
-/// The told addresses that are at `from`. A node with several addresses may be reached by another one than it sends from:
-/// if none is told, its ports at this one.
+/// The listed addresses that are at `from`. A node with several addresses may be reached by another one than it sends
+/// from: if none matches, its ports at this one.
 fn at(from: IpAddr, told: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let from = from.to_canonical();
     let there: Vec<SocketAddr> = told.iter().filter(|a| a.ip().to_canonical() == from).copied().collect();

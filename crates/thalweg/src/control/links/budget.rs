@@ -13,8 +13,8 @@ const RATE: f64 = 1000.0;
 const BURST: f64 = 4096.0;
 const BYTES_PER_TOKEN: f64 = 4096.0;
 const CALL: f64 = 4.0;
-/// Bytes of what is not an answer, which somebody asked for: so many per second, and at once. A thousand nodes of one host that come
-/// together say less than that. It bounds the time that is taken from whoever carries samples on the same processor.
+/// Bytes of messages that are no answers: so many per second, and at once. A thousand nodes of one host that start
+/// together send less. The limit bounds the processor time that is taken from samples.
 const UNASKED_RATE: f64 = (1 << 20) as f64;
 const UNASKED_BURST: f64 = (2 << 20) as f64;
 /// The kind of calls, as in frames.
@@ -28,12 +28,12 @@ pub(super) const UNFINISHED: usize = 16 << 20;
 /// Most links of one address that is not on this host; and of one that is, where each node has the same one.
 pub(super) const LINKS_OF_ADDRESS: usize = 64;
 pub(super) const LINKS_OF_LOOPBACK: usize = 1024;
-/// The most of these that have not said hello yet: the oldest gives way.
+/// The most of these without a hello: the oldest gives way.
 pub(super) const GREETING_OF_SOURCE: usize = 16;
 
 /// A message that was begun is complete within this time …
 const IDLE: Duration = Duration::from_secs(5);
-/// … and what its bytes take at this rate: half a megabit per second.
+/// … plus the time of its bytes at this rate: half a megabit per second.
 const SLOWEST: u64 = 64 << 10;
 
 /// The source whose messages are counted together.
@@ -41,9 +41,9 @@ const SLOWEST: u64 = 64 << 10;
 pub(super) enum Source {
     /// All links to one host.
     Peer(Peer),
-    /// All links of a process of this host, which the kernel says, or it would have as many budgets as links.
+    /// All links of a process of this host, identified by the kernel; else it would have as many budgets as links.
     Process(u32),
-    /// One link over a unix socket of whom the kernel does not say it.
+    /// One link over a unix socket whose process the kernel does not report.
     Link(u64),
 }
 
@@ -53,13 +53,13 @@ pub(super) struct Budgets(HashMap<Source, Budget>);
 
 struct Budget {
     tokens: f64,
-    /// Bytes that nobody asked for.
+    /// Bytes of messages that are no answers.
     unasked: f64,
     at: Instant,
 }
 
 impl Budgets {
-    /// Takes a message of this size; else how long its source has to wait for it. It may owe what one message costs.
+    /// Takes a message of this size, or returns the time that its source has to wait. A source may owe one message.
     pub fn take(&mut self, source: Source, kind: u8, bytes: usize, now: Instant) -> Result<(), Duration> {
         let budget = self.0.entry(source).or_insert(Budget { tokens: BURST, unasked: UNASKED_BURST, at: now });
         let since = now.saturating_duration_since(budget.at).as_secs_f64();
@@ -92,7 +92,7 @@ impl Budgets {
     }
 }
 
-/// The time at which a message must be complete that was begun then and of which so much has come.
+/// The deadline of a message with this start and so many received bytes.
 pub(super) fn due(begun: Instant, bytes: usize) -> Instant {
     begun + IDLE + Duration::from_millis(bytes as u64 * 1000 / SLOWEST)
 }

@@ -107,7 +107,7 @@ impl Worker {
     }
 }
 
-/// A peer's message made this node's own code panic: the link ends, the thread goes on (docs/decisions/0011).
+/// A peer's message made this node's own code panic: the link ends, the thread continues (docs/decisions/0011).
 pub(super) fn panicked(panic: String) -> Close {
     Close::Refused(|c| &c.garbage, format!("an error of this program, please report it: {panic}"))
 }

@@ -42,7 +42,7 @@ impl Worker {
         }
     }
 
-    /// Connects to what is not connected yet. Places of nodes that are gone are taken again.
+    /// Connects to targets that are not connected yet. Places of nodes that are gone are reused.
     pub(super) fn look(&mut self, source: Source) {
         let now = Instant::now();
         for address in source.addresses(&self.document) {
@@ -100,8 +100,8 @@ impl Worker {
         }
     }
 
-    /// Makes room for a link from this address: of those that have not said hello the oldest gives way. Says why not, if it
-    /// has too many.
+    /// Makes room for a link from this address: of those without a hello the oldest gives way. Returns the reason if
+    /// it has too many.
     pub(super) fn make_room(&mut self, origin: Origin) -> Option<String> {
         let Origin::Tcp { here, from, .. } = origin else { return None };
         let same = |of: &Origin| matches!(of, Origin::Tcp { from: its, .. } if Peer::at(*its) == Peer::at(from));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(super) const NO_ROOM_PAUSE: Duration = Duration::from_millis(5);
 
 impl Worker {
-    /// Reads once from a link and takes all whole messages. The error says why the link is to be closed.
+    /// Reads once from a link and takes all whole messages. The error is the reason to close the link.
     pub(super) fn receive(&mut self, token: u64, scratch: &mut [u8], now: Instant) -> Result<(), Close> {
         let Some(link) = self.links.get_mut(&token) else { return Ok(()) };
         let ended = link.receive(scratch).is_none();
@@ -24,8 +24,8 @@ impl Worker {
         if ended { Err(Close::Ended(String::new())) } else { Ok(()) }
     }
 
-    /// Takes the whole messages that a link holds, as far as there is room for them and its source may say so much. Else it
-    /// is left alone for a while.
+    /// Takes the whole messages of a link, as far as there is room for them and its source has a budget. Otherwise
+    /// the link pauses.
     pub(super) fn take_messages(&mut self, token: u64, now: Instant) -> Result<(), Close> {
         let mut taken = false;
         while let Some(link) = self.links.get_mut(&token) {
@@ -118,8 +118,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A link to a node stands. The node's statements count on one link only: the best known, and of several such the first. A
-    /// peer that claims to be a node that is there already is not heard, and a unix socket outranks TCP.
+    /// Registers a link to a node. The node's statements count on one link only: the best known, and of several such
+    /// the first. A peer that claims to be a node with a link is ignored, and a unix socket outranks TCP.
     fn join(&mut self, node: NodeId, token: u64) {
         let origin = |token: &u64| self.origins.get(token).copied().unwrap_or(Origin::Zenoh);
         let rank = |token: &u64| u8::from(!matches!(origin(token), Origin::Host { .. }));
@@ -139,9 +139,9 @@ impl Worker {
         self.peers.get(&node).is_some_and(|peer| peer.links.first() == Some(&token))
     }
 
-    /// `true` if a call or an answer on this link can be the node's. Of several links that two nodes made to each other, each
-    /// takes another one for the first. So it may come from where the first one comes from, and from where the node says there
-    /// that it is.
+    /// `true` if a call or an answer on this link can be the node's. If two nodes made several links to each other,
+    /// each may consider another one the first. So it may come from the origin of the first one, and from the
+    /// addresses that the node announces there.
     fn is_of(&self, token: u64, node: NodeId) -> bool {
         let Some(peer) = self.peers.get(&node) else { return false };
         let first = peer.links.first().and_then(|first| self.origins.get(first));
@@ -163,7 +163,7 @@ impl Worker {
                 if peer.told.is_some_and(|told| change.revision <= told) {
                     return Ok(());
                 }
-                // Beyond a gap the directory asks for the document; what it holds stays what was told.
+                // Beyond a gap the directory asks for the document; its contents stay as announced.
                 if peer.told == Some(change.base) {
                     peer.told = Some(change.revision);
                 }
@@ -190,7 +190,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Notes where the answer to a call goes; the longest open one gives way. Returns the call's number here.
+    /// Records the destination of a call's answer; the oldest open one gives way. Returns the call's number here.
     fn expect_answer(&self, token: u64, theirs: u64) -> u64 {
         let mut asked = lock(&self.shared.asked);
         if asked.len() >= MOST_ASKED {
@@ -222,8 +222,8 @@ impl Worker {
             peer.told = Some(document.revision);
             let addresses = document.addresses.iter().map(|address| address.ip().to_canonical());
             peer.addresses = addresses.take(MOST_ADDRESSES).collect();
-            // The statement of another link gives way: after that of the better known one, before that of one that took its
-            // place.
+            // The statement of another link gives way: after that of the better known one, before that of a
+            // replacement.
             let before = peer.told_by.replace(origin);
             let renewed = std::mem::take(&mut peer.renewed);
             if let (Some(before), true) = (before, renewed) {

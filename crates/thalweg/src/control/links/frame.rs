@@ -94,7 +94,7 @@ pub fn write(kind: Kind, parts: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a header for what of `left` bytes fits; gives how much that is.
+/// Writes a header for the part of `left` bytes that fits; returns its length.
 fn begin(kind: Kind, left: usize, out: &mut Vec<u8>) -> usize {
     let length = left.min(FRAME_LIMIT);
     let flag = if left > length { CONTINUED } else { 0 };
@@ -128,7 +128,7 @@ impl Reader {
         self.bytes.len() - self.start + self.partial.as_ref().map_or(0, |(_, whole)| whole.len())
     }
 
-    /// Adds received bytes. Call [`Reader::next`] until it gives `None` before adding more.
+    /// Adds received bytes. Call [`Reader::next`] until it returns `None` before adding more.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.start));
         self.bytes.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! One control link: a stream, what is to be read from it and what is to be written to it.
+//! One control link: a stream, with data to be read and data to be written.
 
 use super::frame::{self, Kind, Reader};
 use crate::control::{Change, NodeId, Origin, Peer};
@@ -32,7 +32,7 @@ pub struct Overflow;
 /// One control link.
 pub struct Link {
     stream: OwnedFd,
-    /// Takes apart what the peer sends.
+    /// Parser of the peer's frames.
     pub reader: Reader,
     out: Vec<u8>,
     sent: usize,
@@ -42,11 +42,11 @@ pub struct Link {
     pub peer: Option<NodeId>,
     /// The target it was made for; `None` if the peer connected to this node.
     pub target: Option<usize>,
-    /// The time at which the peer must have said hello.
+    /// The deadline of the peer's hello.
     pub patience: Instant,
     /// `true` if the poller also watches for room to write.
     pub watches_room: bool,
-    /// Its peer said too much for now: nothing is read from it until then.
+    /// Its peer exceeded its budget: nothing is read from it until then.
     pub held_until: Option<Instant>,
     /// Time of the first byte of a message that is not complete.
     pub begun: Option<Instant>,
@@ -95,7 +95,7 @@ impl Link {
         Self { from: from.unwrap_or(self.from), ..self }
     }
 
-    /// The way by which its peer is reached, as the kernel said when it knew first.
+    /// The way by which its peer is reached, from the kernel when it was first known.
     pub fn origin(&self) -> Origin {
         if let Some(origin) = self.origin.get() {
             return *origin;
@@ -104,12 +104,12 @@ impl Link {
         self.look_at_origin().map_or(unknown, |origin| *self.origin.get_or_init(|| origin))
     }
 
-    /// The process of this host that is at the other end of a unix socket, as the kernel says.
+    /// The process of this host at the other end of a unix socket, from the kernel.
     pub fn process(&self) -> Option<u32> {
         *self.process.get_or_init(|| linux::socket::peer_process(&self.stream).ok())
     }
 
-    /// Its peer for people: whom the kernel names, and the node that it says it is.
+    /// Its peer for people: the kernel's identification, and the node that it claims.
     pub fn who(&self) -> String {
         let at = match (self.origin(), self.process()) {
             (Origin::Tcp { from, .. }, _) => Peer::at(from).to_string(),
@@ -126,9 +126,9 @@ impl Link {
     /// `None`: a connection that is being made, or was reset.
     fn look_at_origin(&self) -> Option<Origin> {
         let socket = socket2::SockRef::from(&self.stream);
-        // Not by its address: a connection that was reset has none any more, and what was sent before is still read.
+        // Not by its address: a reset connection has none any more, and its data is still read.
         if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
-            // Where the kernel does not say, it is the number that is nobody's.
+            // If the kernel does not report it, the user is the number that belongs to nobody.
             return Some(Origin::Host { user: linux::socket::peer_user(&self.stream).unwrap_or(u32::MAX) });
         }
         let (far, own) = (socket.peer_addr().ok()?.as_socket()?, socket.local_addr().ok()?.as_socket()?);
@@ -144,7 +144,7 @@ impl Link {
         if self.watches_room { read | Readiness::OUT } else { read }
     }
 
-    /// Notes whether a message is begun and not complete.
+    /// Records whether a message has begun and is incomplete.
     pub fn note_unfinished(&mut self, progress: bool, now: Instant) {
         self.reader.rest();
         let unfinished = self.reader.unfinished() > 0;
@@ -210,7 +210,8 @@ impl Link {
         Ok(())
     }
 
-    /// Writes what the socket takes, and queues what is owed once there is room. `document` gives the encoded document.
+    /// Writes as much as the socket takes, and queues owed messages once there is room. `document` returns the
+    /// encoded document.
     ///
     /// # Errors
     /// The socket's error; the link is of no use then.
@@ -273,8 +274,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    /// Its peer has no address any more, but what it sent is still read: for that it is no user of this host.
-    /// Whatever address of the host a program binds to, and whatever it connects to.
+    /// A reset connection has no address any more, but its data is still read: it does not count as a user of this
+    /// host, whatever addresses of the host a program binds and connects to.
     #[test]
     fn the_far_end_is_of_this_host_if_its_address_is() {
         let [elsewhere, own]: [IpAddr; 2] = [[192, 0, 2, 7].into(), [192, 0, 2, 1].into()];

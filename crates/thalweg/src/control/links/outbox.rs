@@ -39,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// Writes what a link has to write, and watches for room if something is left.
+    /// Writes a link's data, and watches for room if some is left.
     pub(super) fn flush(&mut self, token: u64) {
         let Some(link) = self.links.get_mut(&token) else { return };
         let (document, encoded, sink) = (&self.document, &mut self.encoded, &self.sink);
@@ -57,7 +57,7 @@ impl Worker {
     }
 }
 
-/// The document as bytes. One that is larger than a message may be is told without its ports, and a person is told so.
+/// The encoded document. If it exceeds the limit of a message, it is sent without its ports, with a warning.
 fn encode(document: &Document, sink: &Sink) -> Vec<u8> {
     let bytes = serde_json::to_vec(document).unwrap_or_default();
     if bytes.len() <= MESSAGE_LIMIT {

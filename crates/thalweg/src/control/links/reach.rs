@@ -34,7 +34,7 @@ impl Worker {
         }
     }
 
-    /// A link with a node is there: what waited for it goes.
+    /// Sends the calls that waited for a link with this node.
     pub(super) fn reached(&mut self, node: NodeId) {
         let waiting = std::mem::take(&mut self.waiting);
         let (its, others): (Waiting, Waiting) = waiting.into_iter().partition(|(to, ..)| *to == node);
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// An address of a node was no way to it: the last one tells who waits.
+    /// Records a failed address of a node; the last one fails the waiting calls.
     pub(super) fn not_reached(&mut self, node: NodeId, why: &str) {
         let other = |target: &Target| target.once == Some(node) && target.state != State::Done;
         if self.targets.iter().any(other) {

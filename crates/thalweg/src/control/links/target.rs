@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
-/// A unix socket whose queue of connections is full is tried again this soon, and then less and less often, up to
-/// [`LONGEST_DELAY`]: its node may be stopped, or somebody's who never takes a connection.
+/// A unix socket with a full queue of connections is retried this soon, and then less and less often, up to
+/// [`LONGEST_DELAY`]: its node may be stopped, or never accept.
 const QUEUE_FULL: Duration = Duration::from_millis(1);
 /// The most of these that are tried in each 100 ms, all together: 1.3 % of a processor. Without a limit 50 of them took 44 %.
 const MOST_DEAF: (u32, Duration) = (64, Duration::from_millis(100));
@@ -21,7 +21,8 @@ const MOST_DEAF: (u32, Duration) = (64, Duration::from_millis(100));
 /// An address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A unix socket of a node of this host, and whose it may be. Tried once: a node that comes later connects by itself.
+    /// A unix socket of a node of this host, and its permitted users. Tried once: a node that starts later connects
+    /// by itself.
     Unix(PathBuf, Users),
     /// A TCP address, kept connected.
     Tcp(SocketAddr),
@@ -56,7 +57,7 @@ pub enum State {
     Done,
 }
 
-/// An address and what is going on with it.
+/// An address and its state.
 #[derive(Debug)]
 pub struct Target {
     /// The address.
@@ -64,9 +65,9 @@ pub struct Target {
     /// The state.
     pub state: State,
     delay: Duration,
-    /// It is for calls to this node, and not connected again by itself.
+    /// It is for calls to this node, and not reconnected by itself.
     pub once: Option<NodeId>,
-    /// Its failures were told to people.
+    /// A warning was given about its failures.
     pub warned: bool,
 }
 
@@ -74,7 +75,7 @@ pub struct Target {
 pub enum Attempt {
     /// A non-blocking stream; `true` if it is connected already.
     Stream(OwnedFd, bool),
-    /// Not now; the target's state says when next, if ever.
+    /// The attempt failed; the target's state has the time of the next one, if any.
     Failed(io::Error),
 }
 
@@ -168,7 +169,7 @@ impl Target {
         self.warned = false;
     }
 
-    /// `true` if it failed so often that somebody should know, and nobody does yet.
+    /// `true` if it failed so often that a warning is due.
     pub fn is_hopeless(&self) -> bool {
         self.delay == LONGEST_DELAY && !self.warned && matches!(self.address, Address::Tcp(_))
     }

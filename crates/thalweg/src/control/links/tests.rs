@@ -71,7 +71,8 @@ fn sink() -> (Sink, std::sync::mpsc::Receiver<(Origin, Event)>) {
     (Sink::with_origin(move |origin, event| drop(tell.lock().unwrap().send((origin, event))), || true), told)
 }
 
-/// A node that another back end told of sees whence a call comes: it gets a link of its own. Who cannot be reached is told of.
+/// A node known from another back end sees the origin of a call: the call gets a link of its own. Unreachable nodes
+/// are reported.
 #[test]
 fn a_call_to_a_node_without_a_link_makes_one() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -110,7 +111,8 @@ fn a_call_to_a_node_without_a_link_makes_one() {
     assert!((from, id) == (None, 8) && said.contains("connection of its own, which cannot be made"), "{said}");
 }
 
-/// A call in a node's name counts as its own where that node is: on its first link, or from an address that it tells there.
+/// A call in a node's name counts as its own at the node's place: on its first link, or from an address that it
+/// announces there.
 #[test]
 fn a_false_claim_to_be_a_node_elsewhere_is_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

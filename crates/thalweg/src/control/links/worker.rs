@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Most calls of which is known on which link they came.
+/// Largest number of calls whose link is remembered.
 pub(super) const MOST_ASKED: usize = 4096;
 /// Most different warnings about peers.
 const MOST_WARNINGS: usize = 256;
@@ -33,9 +33,9 @@ pub(super) struct Linked {
     pub told_by: Option<Origin>,
     /// Its addresses by its own statement, on the link that counts.
     pub addresses: BTreeSet<IpAddr>,
-    /// Its next document is delivered whatever its revision.
+    /// The next document is delivered whatever its revision.
     pub asked: bool,
-    /// The link that told it has ended; another one is to tell all anew.
+    /// The link of the document has ended; another one is to send everything anew.
     pub renewed: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Worker {
     pub(super) next_token: u64,
     pub(super) peers: HashMap<NodeId, Linked>,
     pub(super) targets: Vec<Target>,
-    /// Targets whose node was there at the start and has not told its document yet.
+    /// Targets whose node existed at the start and has not sent its document yet.
     pub(super) unsettled: HashSet<usize>,
     warned: HashSet<String>,
     /// Calls to nodes that have no link yet.
@@ -103,7 +103,7 @@ impl Worker {
             self.release(now);
             self.tell_settled();
             if !self.sink.has_room() {
-                // Nothing is read before the control thread has taken what waits for it; what it asks for itself goes on.
+                // Nothing is read before the control thread has taken the waiting events; its own requests continue.
                 let asked = wait_readable(&self.shared.waker, Some(NO_ROOM_PAUSE)).unwrap_or(false);
                 if asked && !self.woken() {
                     return self.say_goodbye();
@@ -133,7 +133,7 @@ impl Worker {
         self.obey()
     }
 
-    /// Leaves a link alone until then: its peer said too much, or there is no room for what it says.
+    /// Pauses a link until then: its peer exceeded its budget, or there is no room for its messages.
     pub(super) fn hold(&mut self, token: u64, until: Instant) {
         let Some(link) = self.links.get_mut(&token) else { return };
         link.held_until = Some(until);
@@ -183,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// Takes what the control thread asks; `false`: to stop.
+    /// Carries out requests of the control thread; `false`: to stop.
     fn obey(&mut self) -> bool {
         let inbox = std::mem::take(&mut *lock(&self.shared.inbox));
         if let Some((document, change)) = inbox.announcement {

@@ -1,8 +1,9 @@
-//! Marks of nodes in a run directory that is one user's alone: `<host>.<realm>.marks/<mark>/<node>`, an empty file for each
-//! mark. A node reads only the names of the nodes that have a mark in common with it, however many there are. With one list of
-//! all, 1,000 nodes spent three quarters of their start on reading it (7.4 s on two processors, 1.7 to 3.9 s now).
+//! Marks of nodes in a run directory that is one user's alone: `<host>.<realm>.marks/<mark>/<node>`, an empty file
+//! for each mark. A node reads only the names of the nodes that have a mark in common with it, however many others
+//! there are. With one list of all, 1,000 nodes spent three quarters of their start on reading it (7.4 s on two
+//! processors, 1.7 to 3.9 s now).
 //!
-//! Not in a directory of several users: whoever makes a folder first may remove the files of others from it.
+//! Not in a directory of several users: the user who makes a folder first may remove the files of others from it.
 
 use super::shares::{Shares, text_of};
 use crate::control::NodeId;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The folder of nodes that share with all.
 const ALL: &str = "all";
 const END: &str = "marks";
-/// A folder that its last node removes just now is made anew, at most so often.
+/// Number of attempts to make a folder that its last node is removing.
 const TRIES: usize = 100;
 
 /// The marks of a node; removed when dropped.
@@ -28,12 +29,12 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Those of a node of this realm, by the start of its nodes' names. None is there before something is told.
+    /// The marks of a node of this realm, by the start of its nodes' names. None is written yet.
     pub fn new(run_dir: &Path, peers: &str, node: NodeId) -> Self {
         Self { dir: run_dir.join(format!("{peers}{END}")), node, told: BTreeSet::new(), looked: 0 }
     }
 
-    /// Tells what the node shares from now on; `anew`: somebody may have removed what was told.
+    /// Writes the node's marks; `anew`: they may have been removed.
     pub fn tell(&mut self, shares: &Shares, anew: bool) -> io::Result<()> {
         let wanted = folders(shares);
         let before = std::mem::take(&mut self.told);
@@ -98,7 +99,7 @@ fn remove(folder: &Path, node: &str) {
 
 fn make(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
-        // It was there and was removed since, or the folder above was: the next try makes it.
+        // The file was removed since, or the folder above was: the next attempt makes it.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => Ok(()),
         made => made,
     }

@@ -3,13 +3,13 @@
 //! of `marks`, in one of several `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something random after the marks where
 //! that name is taken.
 //!
-//! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for. Nodes with
-//! a mark in common make a link, which then says what they really have. A node that changes its marks reads those of all others
-//! afterwards: of two that change at the same time, the later one sees the other. Nobody is told of a change, so a node that
-//! shares nothing costs the others nothing. Two sets of 20 marks that have nothing in common meet by chance once in 40,000
-//! times; that costs a link.
+//! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for.
+//! Nodes with a mark in common make a link, on which they exchange their documents. A node that changes its marks
+//! reads those of all others afterwards: of two that change at the same time, the later one sees the other. Changes
+//! are not announced, so a node that shares nothing costs the others nothing. Two sets of 20 marks with nothing in
+//! common match by chance once in 40,000 times; that costs a link.
 //!
-//! Nodes with patterns, relays, those with more than [`MOST_MARKS`] marks, and those that were asked who is there
+//! Nodes with patterns, relays, those with more than [`MOST_MARKS`] marks, and those that list nodes
 //! ([`Node::nodes`](crate::Node::nodes)) share with all.
 
 use super::short_bits;
@@ -31,7 +31,7 @@ const NONE: &str = "~none";
 /// The topics and names that a node shares with others, as marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shares {
-    /// It is to see all nodes, and they it.
+    /// All nodes: it sees them, and they see it.
     All,
     /// Marks of topics and names.
     Marks(BTreeSet<u32>),
@@ -44,7 +44,7 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Those of a node with this document that waits for ports of these names.
+    /// The marks of a node with this document that waits for ports of these names.
     pub fn of<'a>(document: &Document, names: impl Iterator<Item = &'a str>) -> Self {
         let all = |direction, topic: &str| direction == Direction::Subscriber && is_pattern(topic);
         if document.relay.is_some() || document.ports.values().any(|port| all(port.direction, &port.topic)) {
@@ -141,7 +141,7 @@ fn value(digit: u8) -> Option<u32> {
     DIGITS.iter().position(|of| *of == digit).map(|at| at as u32)
 }
 
-/// The file that tells what a node shares; removed when dropped.
+/// The file with a node's marks; removed when dropped.
 #[derive(Debug)]
 pub(super) struct SharesFile {
     dir: PathBuf,
@@ -151,19 +151,19 @@ pub(super) struct SharesFile {
 }
 
 impl SharesFile {
-    /// The file of the node whose names begin so. It is not there before something is told.
+    /// The file of the node whose names begin with `start`. It is not written yet.
     pub fn new(dir: &Path, start: String) -> Self {
         Self { dir: dir.to_owned(), path: PathBuf::new(), start, marks: None }
     }
 
-    /// Tells what the node shares from now on; `false`: the same as before. If it cannot, nothing is told any more: nodes without
-    /// a file are linked by all.
+    /// Writes the node's marks; `false`: they are unchanged. On failure there is no file any more: all nodes link to
+    /// a node without one.
     pub fn tell(&mut self, shares: &Shares) -> io::Result<bool> {
         let marks = shares.encode();
         if self.marks.as_ref() == Some(&marks) && self.path.symlink_metadata().is_ok() {
             return Ok(false);
         }
-        // Where several users may write, another one may have taken any name that can be foreseen.
+        // In a directory of several users, any predictable name may be taken by another one.
         let again = format!("{marks}.{:016x}", RandomState::new().hash_one(()));
         let told = self.put(&marks).or_else(|_| self.put(&again));
         if told.is_err() {
@@ -181,7 +181,7 @@ impl SharesFile {
     fn put(&mut self, marks: &str) -> io::Result<()> {
         let path = self.dir.join(format!("{}.{marks}{END}", self.start));
         if fs::rename(&self.path, &path).is_err() {
-            // Never what is there already: a FIFO would be waited for.
+            // An existing file is never opened: a FIFO would block.
             let mut fresh = fs::OpenOptions::new();
             fresh.write(true).create_new(true).mode(0o644).open(&path)?;
             let _ = fs::remove_file(&self.path);
@@ -257,7 +257,7 @@ mod tests {
         let dir = crate::testing::TempDir::new();
         let start = format!("host.lab.{}", NodeId(1));
         let mut file = SharesFile::new(dir.path(), start.clone());
-        // Opened as a file, it would wait for whoever reads from it.
+        // Opening it as a file would wait for a reader.
         let take = |shares: &Shares| {
             let fifo = dir.path().join(format!("{start}.{}{END}", shares.encode()));
             rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();

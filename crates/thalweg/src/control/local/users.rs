@@ -1,8 +1,8 @@
-//! Users of a run directory: its owner alone, or those whom its mode lets in.
+//! Users of a run directory: its owner alone, or those whom its mode admits.
 //!
 //! | directory | users |
 //! |---|---|
-//! | of this user, nobody else may write | this user |
+//! | of this user, not writable for others | this user |
 //! | named by `THALWEG_RUN_DIR`, sticky, group may write (`1770`) | its group, its owner, and root |
 //! | named by `THALWEG_RUN_DIR`, sticky, all may write (`1777`) | every user of this host |
 //!
@@ -37,8 +37,8 @@ pub enum Users {
 }
 
 impl Users {
-    /// Makes `dir` for this user alone, or finds out who may use an existing one; `shared`: it may be others', too. Gives
-    /// its real path as well.
+    /// Makes `dir` for this user alone, or finds the permitted users of an existing one; `shared`: it may be shared.
+    /// Returns its real path as well.
     ///
     /// # Errors
     /// If it is not safe to use, or not this user's to use. The text names the path, the defect and the remedy.
@@ -56,7 +56,7 @@ impl Users {
         })
     }
 
-    /// Lets them connect to the socket at `path`, and nobody else.
+    /// Lets only these users connect to the socket at `path`.
     pub(super) fn let_in(self, path: &Path) -> io::Result<()> {
         let mode = match self {
             Users::Own => 0o600,
@@ -78,7 +78,7 @@ impl Users {
         let lacks = match self {
             _ if user == own => return Ok(()),
             Users::Everybody => return Ok(()),
-            // The directory's mode keeps root out of nothing: its node opens there, and met nobody.
+            // Root passes any mode: its node opens there, and would otherwise meet nobody.
             Users::Group { .. } if user == 0 => return Ok(()),
             Users::Own => format!("the run directory is user {own}'s alone"),
             Users::Group { owner, group } if user == owner || linux::socket::peer_groups(&peer)?.contains(&group) => {
@@ -123,8 +123,8 @@ fn by_mode(real: &Path, found: &Metadata) -> Result<Users, String> {
     Ok(if mode & OTHERS_WRITE != 0 { Users::Everybody } else { Users::Group { owner, group } })
 }
 
-/// The folder above `dir`, if there is one, in which somebody but root, this user and the directory's owner could put
-/// another directory in its place.
+/// The folder above `dir`, if there is one, in which a user other than root, this one and the directory's owner could
+/// put another directory in its place.
 fn replaceable(dir: &Path, owner: u32) -> io::Result<Option<PathBuf>> {
     for above in dir.ancestors().skip(1) {
         let found = fs::metadata(above)?;

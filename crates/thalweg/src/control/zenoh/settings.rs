@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// Zenoh wants the whole TOS byte: class LOW, DSCP 10.
+/// Zenoh takes the whole TOS byte: class LOW, DSCP 10.
 const LOW: &str = "#dscp=0x28";
 /// The group by which nodes that listen on IPv6 only look for others (Zenoh's own group is IPv4's 224.0.0.224). Of site scope:
 /// Zenoh binds to it without naming an interface, which Linux refuses for link scope. Its packets go one hop all the same.
@@ -28,7 +28,7 @@ pub struct ZenohSettings {
     pub scouting: bool,
 }
 
-/// The reason why Zenoh cannot be used as asked, with the value and what is allowed.
+/// The reason why Zenoh cannot be used as requested, with the value and the allowed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZenohError(pub String);
 
@@ -40,15 +40,16 @@ impl fmt::Display for ZenohError {
 
 impl std::error::Error for ZenohError {}
 
-/// Connections that have not said who they are yet, at most at once, …
+/// Largest number of unidentified connections at once, …
 const PENDING: u64 = 1000;
 /// … and this part of the descriptors that the process may have: of 1024 a thousand left none, and a neighbour waited for 1.9 s.
 const SHARE: u64 = 2;
 /// Time they have for it, in milliseconds: several round trips of the slowest network.
 const ACCEPT_MS: u32 = 2000;
 
-/// Bytes of a message that Zenoh puts together from fragments; each link has room for one of each of eight priorities, twice. By default
-/// 1 GiB, though none of more than [`MESSAGE_LIMIT`] is read; who sends a little more than that is told of.
+/// Bytes of a message that Zenoh assembles from fragments; each link has room for one of each of eight priorities,
+/// twice. The default is 1 GiB, though none of more than [`MESSAGE_LIMIT`] is read; senders of slightly larger ones
+/// are reported.
 const LARGEST: usize = 2 * MESSAGE_LIMIT;
 
 type Entries = Vec<(&'static str, String)>;
@@ -68,7 +69,7 @@ impl ZenohSettings {
         Ok(entries)
     }
 
-    /// Warnings for a person who would otherwise wonder why nobody is found.
+    /// Warnings for a person who would otherwise wonder why no node is found.
     pub(super) fn warnings(&self) -> Vec<String> {
         if !self.scouting {
             return Vec::new();
@@ -132,13 +133,14 @@ fn v6_only(listen: &[IpAddr]) -> bool {
 fn all_v6() -> Vec<IpAddr> {
     let usable = |i: &linux::net::InterfaceAddress| i.up && i.multicast && !i.loopback && i.address.is_ipv6();
     let mut found: Vec<_> = linux::net::interfaces().unwrap_or_default().into_iter().filter(usable).collect();
-    // Addresses of a wider scope first: who answers needs no interface to reach them.
+    // Addresses of a wider scope first: peers need no interface to reach them.
     found.sort_by_key(|i| (i.index, matches!(i.address, IpAddr::V6(ip) if ip.is_unicast_link_local())));
     found.dedup_by_key(|i| i.index);
     found.into_iter().map(|i| i.address).collect()
 }
 
-/// Zenoh joins the IPv6 group where the kernel's route to it leads. If that is not where this node listens, it hears nobody.
+/// Zenoh joins the IPv6 group on the interface of the kernel's route to it. If this node listens on another one, it
+/// receives nothing.
 fn elsewhere(listen: &[IpAddr]) -> Option<String> {
     let wanted = listen.iter().find(|ip| !ip.is_unspecified()).and_then(|ip| interface_of(*ip))?;
     let socket = UdpSocket::bind("[::]:0").ok()?;
@@ -168,8 +170,9 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         ("scouting/gossip/enabled", "true".to_owned()),
         ("transport/link/tx/lease", "1000".to_owned()),
         ("transport/shared_memory/enabled", "false".to_owned()),
-        // A host that connects and says nothing takes one of these places for so long. With the defaults, 100 places and 10 s,
-        // 60 connections kept newcomers out for 4 s, and 400 for more than 20 s. One host has but a share of them (`share`).
+        // A host that connects and stays silent takes one of these places for so long. With the defaults, 100 places
+        // and 10 s, 60 connections kept newcomers out for 4 s, and 400 for more than 20 s. One host has only a share
+        // of them (`share`).
         ("transport/unicast/accept_pending", pending().to_string()),
         ("transport/unicast/accept_timeout", ACCEPT_MS.to_string()),
         ("transport/unicast/max_sessions", SESSIONS.to_string()),
@@ -182,7 +185,7 @@ pub(super) fn pending() -> u64 {
     of(getrlimit(Resource::Nofile).current)
 }
 
-/// The number for so many descriptors of the process; `None`: as many as it likes.
+/// The number for so many descriptors of the process; `None`: no limit.
 fn of(descriptors: Option<u64>) -> u64 {
     descriptors.map_or(PENDING, |most| PENDING.min(most / SHARE))
 }

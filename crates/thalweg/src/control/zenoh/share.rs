@@ -1,6 +1,6 @@
-//! One host's share of those who are connected through Zenoh, whether they finished their handshake or not. Zenoh counts them all together:
-//! who finished a thousand handshakes kept newcomers out for as long as it stayed, and took 80 to 110 MB; beside 1,100 connections of one
-//! host that said nothing a newcomer took 3 to 7 s.
+//! One host's share of the connections through Zenoh, with finished handshakes or without. Zenoh counts them all
+//! together: a host with a thousand finished handshakes kept newcomers out for as long as it stayed, and took 80 to
+//! 110 MB; beside 1,100 silent connections of one host a newcomer took 3 to 7 s.
 
 use crate::control::Peer;
 use crate::guard::{or_abort, parsing};
@@ -14,15 +14,17 @@ use std::time::{Duration, Instant};
 
 /// Zenoh's sessions with other nodes and routers at most.
 pub(super) const SESSIONS: u64 = 1000;
-/// They are counted so often. A connection that says nothing is no event of Zenoh's, and its listener may have taken it before another
-/// thread sees the listener ready, so there is nothing to wait for. A process of fewer descriptors than a share counts only those: 0.03 ms.
+/// Interval of counting them. A silent connection is no event of Zenoh's, and its listener may have taken it before
+/// another thread sees the listener ready, so there is nothing to wait for. A process of fewer descriptors than a
+/// share counts only those: 0.03 ms.
 const TICK: Duration = Duration::from_millis(100);
 /// Pause after another host has its share or one has it no more: in a tick it has all places again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A look takes one part in so many of the time.
+/// Limit of the time for counting: one part in so many.
 const PART: u32 = 10;
 
-/// Connections of one host at most where so many may be unfinished: half of the sessions, and a fifth of the unfinished is the others'.
+/// Most connections of one host if so many may be unfinished: half of the sessions, with a fifth of the unfinished
+/// ones left to others.
 pub(super) fn of_host(pending: u64) -> usize {
     (SESSIONS / 2).min(pending * 4 / 5) as usize
 }
@@ -31,7 +33,7 @@ pub(super) fn of_host(pending: u64) -> usize {
 pub(super) struct Guard(Arc<Waker>);
 
 impl Guard {
-    /// Starts it for these ports, where so many connections may be unfinished.
+    /// Starts it for these ports, with this limit of unfinished connections.
     ///
     /// # Errors
     /// The kernel gives no thread or no descriptor.

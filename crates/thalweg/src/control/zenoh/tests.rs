@@ -100,7 +100,7 @@ fn a_token_without_a_document_is_asked_less_and_less_and_few_are_kept() {
     assert_eq!(peer.fetch_at.unwrap() - now, LONGEST_FETCH);
 }
 
-/// A stranger's message of fragments is given up where it is larger than any that is read, and its link goes on.
+/// A stranger's fragmented message is given up if it is larger than any that is read, and its link continues.
 #[test]
 fn a_message_that_is_too_large_is_not_put_together() {
     let settings = ZenohSettings { port: free_address().port(), ..on_loopback() };

@@ -64,7 +64,7 @@ pub struct StagesReport {
     pub end: End,
     /// One of so many samples is measured.
     pub every: u32,
-    /// Samples that were left out because somebody asked for this report at that moment.
+    /// Samples that were left out because of a report at that moment.
     pub missed: u64,
     /// Each stage that was seen, by its name.
     pub stages_us: BTreeMap<String, Figures>,
@@ -77,9 +77,9 @@ impl StagesReport {
     }
 }
 
-/// Mean time on the wire of the samples that both ends measured, in microseconds: what is left of `transit` without the
-/// stages around it; of a stream that a relay hosts, from the relay on, with its end for the publisher's. `None`: the ends have no
-/// common clock, or did not measure the same number of samples yet (within 1 %).
+/// Mean time on the wire of the samples that both ends measured, in microseconds: `transit` less the stages around
+/// it. For a stream from a relay it is the time from the relay on, with the relay's end as the publisher's. `None`:
+/// the ends have no common clock, or did not measure the same number of samples yet (within 1 %).
 pub fn wire_us(publisher: &StagesReport, subscriber: &StagesReport) -> Option<f64> {
     let (sent, came) = (publisher.stages_us.get("send")?.n, subscriber.stages_us.get("transit")?.n);
     let before = publisher.stages_us.get("publish")?.mean_us + publisher.mean("queue") + publisher.mean("send");

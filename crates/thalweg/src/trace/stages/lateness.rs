@@ -22,8 +22,8 @@ pub struct LateAfter {
     pub after_ns: i64,
 }
 
-/// An asker of lateness, and its receipt of earlier answers. A node that was stopped answers when nobody waits any more, and
-/// the content of that answer must not be lost.
+/// A client of lateness, and its receipt of earlier answers. A node that was stopped answers too late, and the
+/// content of that answer must not be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// A number of the asker's own.
@@ -80,7 +80,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// By the clocks of both ends, whatever these say.
+    /// The age by the clocks of both ends, with any values.
     fn age(&self) -> i64 {
         self.done_ns.wrapping_sub(self.published_ns).cast_signed()
     }
@@ -88,7 +88,7 @@ impl Arrived {
 
 type Times = [Option<u64>; Stage::ALL.len()];
 
-/// The events since somebody asked.
+/// The events since the last request.
 #[derive(Clone)]
 pub(crate) struct Since {
     after_ns: i64,
@@ -113,13 +113,13 @@ impl Since {
         Self { after_ns, highest, samples: 0, late: 0, disordered: 0, largest: 0, longest: nothing, latest: None }
     }
 
-    /// All of it; it begins anew.
+    /// Takes all of it, and starts anew.
     pub fn take(&mut self, after_ns: i64) -> Self {
         let highest = self.highest;
         std::mem::replace(self, Self::beginning(after_ns, highest))
     }
 
-    /// With what happened before.
+    /// Adds earlier events.
     pub fn and(mut self, earlier: Self) -> Self {
         self.samples += earlier.samples;
         self.late += earlier.late;

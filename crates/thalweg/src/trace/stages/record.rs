@@ -4,7 +4,7 @@ use super::lateness::{Arrived, Asked, Since};
 use super::{Figures, Stage};
 use hdrhistogram::Histogram;
 
-/// Longest time that is told apart, in nanoseconds; longer ones count as this.
+/// Longest time that is distinguished, in nanoseconds; longer ones count as this.
 const LONGEST: u64 = 60_000_000_000;
 /// Significant digits: an error of 1 %, at 15 KiB per stage.
 const DIGITS: u8 = 2;
@@ -47,7 +47,7 @@ impl Record {
         self.since.arrive(took, arrived);
     }
 
-    /// The events since this was last asked, with those of an earlier answer that did not arrive.
+    /// The events since the last call, with those of an earlier answer that did not arrive.
     pub fn take(&mut self, after_ns: i64, asked: Asked) -> Since {
         let since = self.since.take(after_ns);
         let lost = |(told, _): &(Asked, Since)| told.asker == asked.asker && told.look != asked.received;

@@ -12,7 +12,7 @@ thread_local! {
     static DELIVERED: RefCell<Option<Arc<Stages>>> = const { RefCell::new(None) };
 }
 
-/// Calls what delivers a sample that is measured. Says whether it waits in a mailbox now.
+/// Calls `deliver` for a measured sample; `true` if it waits in a mailbox now.
 #[cold]
 pub(crate) fn delivering(stages: &Arc<Stages>, deliver: impl FnOnce()) -> bool {
     DELIVERED.set(Some(stages.clone()));
@@ -42,18 +42,18 @@ impl Stay {
         Some(Self { stages, since: monotonic_ns(), waited: 0 })
     }
 
-    /// It comes out of the mailbox.
+    /// Records that it left the mailbox.
     pub fn end(self) -> Self {
         let now = monotonic_ns();
         Self { since: now, waited: now.saturating_sub(self.since), ..self }
     }
 
-    /// It was taken.
+    /// Records that it was taken.
     pub fn taken(self) {
         self.stages.note(self.since, &[(Stage::Mailbox, self.waited)]);
     }
 
-    /// It was published within this process, and its callback has returned.
+    /// Records that it was published within this process, and its callback has returned.
     pub fn called(self, sample: Published, size: usize) {
         note_called(&self.stages, self.since, sample, size, (Stage::Mailbox, self.waited));
     }

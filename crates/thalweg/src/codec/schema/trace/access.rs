@@ -1,4 +1,4 @@
-//! The deserializer that notes what it is asked for.
+//! The deserializer that records requests.
 
 use super::super::{MAX_DEPTH, Schema};
 use super::shape::{Kind, Shape};
@@ -28,7 +28,7 @@ impl<'a> Tracer<'a> {
         self
     }
 
-    /// Notes what stands here, with so many parts.
+    /// Records a type with so many parts at this place.
     fn note(self, kind: Kind, parts: usize) -> Result<Parts<'a>, CodecError> {
         self.run.visits += 1;
         if self.depth > MAX_DEPTH || self.run.visits > MAX_VISITS || parts > MAX_PLACES - self.run.places {
@@ -54,7 +54,7 @@ macro_rules! simple {
     )*};
 }
 
-/// Methods for what CDR cannot carry.
+/// Methods for types that CDR cannot carry.
 macro_rules! refused {
     ($($method:ident),*) => {$(
         fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, CodecError> {
@@ -146,7 +146,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     }
 }
 
-/// The parts of one place, each given once.
+/// The parts of one place, each returned once.
 struct Parts<'a> {
     shapes: std::slice::IterMut<'a, Shape>,
     run: &'a mut Run,

@@ -30,7 +30,7 @@ pub(super) enum Kind {
 }
 
 impl Shape {
-    /// Sets what stands here; `true` if nothing stood here before.
+    /// Sets the type of this place; `true` if it was unknown before.
     pub fn set(&mut self, kind: &Kind, parts: usize) -> bool {
         let new = self.kind == Kind::Unknown;
         if new {
@@ -97,7 +97,7 @@ impl Shape {
     }
 }
 
-/// Serde does not tell arrays from tuples: what has one type throughout is an array.
+/// Serde does not distinguish arrays from tuples: a tuple of one type throughout is an array.
 fn tuple(elements: Vec<Schema>) -> Option<Schema> {
     match elements.first() {
         Some(first) if elements.iter().all(|element| element == first) => {
