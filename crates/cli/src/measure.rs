@@ -61,8 +61,8 @@ pub struct BwArguments {
 pub struct DelayArguments {
     #[command(flatten)]
     options: Options,
-    /// Where the time goes, stage by stage, on every channel that the topic has (which costs them a few clock readings per
-    /// sample), instead of on a channel of this command's own
+    /// Latency by stage, on every channel of the topic (which costs them a few clock readings per sample), instead of
+    /// on a channel of this command's own
     #[arg(long)]
     stages: bool,
     /// With --stages: measure only samples whose sequence number is a multiple of N

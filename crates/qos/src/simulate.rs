@@ -129,7 +129,7 @@ enum Event {
 impl Event {
     fn rank(&self) -> u8 {
         match self {
-            // What is done is done, even if something more urgent comes just then.
+            // Finished work stays finished, even if something more urgent comes just then.
             Event::Computed { .. } => 0,
             Event::Background { .. } => 1,
             Event::Publish { .. } | Event::Arrive { .. } => 2,

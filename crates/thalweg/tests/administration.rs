@@ -313,7 +313,7 @@ fn ys_33_a_connection_between_hosts_outlasts_restarts_of_either_end() {
     let mut first = publisher();
     first.connected(2);
     second.connected(2);
-    // When the publisher's port is told, its own node forgets the connection, too, and no longer reminds others.
+    // The publisher's port forgets the connection, and so does its own node, which no longer reminds others.
     let deleted = first.ask("command port=/out0 text=del+/in");
     assert_eq!(deleted["ok"], true, "{deleted}");
     second.finish();

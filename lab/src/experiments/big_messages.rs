@@ -182,7 +182,7 @@ fn judge(sides: &[Side], ring: u64) -> Findings {
         if let Some(blocking) = arm.blocking_us(ring) {
             factors = factors.with("blocking_us", blocking);
         }
-        // Where the wire is never free, TCP's own window and corking come on top of what others block.
+        // If the wire is never free, TCP's own window and corking add to the blocking by others.
         if let Some(blocking) = arm.blocking_us(ring).filter(|_| arm.pace) {
             let name =
                 format!("{}: p99 of the small channel, µs; blocking {blocking:.0}, idle p99 {idle:.0}", arm.name);

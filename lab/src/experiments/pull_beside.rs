@@ -105,7 +105,7 @@ impl Testbed {
             size: PAYLOAD,
             hz: HZ,
             carriers: vec![carrier.into()],
-            // What a stall of the machine keeps from being sent waits, instead of the latest few.
+            // Samples held up by a stall of the machine all wait, instead of the latest few.
             qos: Qos { queue: Queue::KeepAll(4096), ..stream::qos(carrier) },
             ..Settings::default()
         };

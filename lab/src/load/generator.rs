@@ -196,7 +196,8 @@ impl Sender {
             let stream = TcpStream::connect_timeout(&target.tcp, PATIENCE)?;
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(LOOK))?;
-            // What waits when the load ends is thrown away: megabytes would go on for seconds, into the next measurement.
+            // Data that waits when the load ends is dropped: megabytes would go on for seconds, into the next
+            // measurement.
             rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).map_err(std::io::Error::from)?;
             return Ok(Sender::Stream { stream, bytes: bytes(most.max(GREEDY)) });
         }

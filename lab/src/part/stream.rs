@@ -174,7 +174,7 @@ pub(super) fn publisher(mut orders: Orders) -> Result {
     if let Some(running) = running {
         running.finish()?;
     }
-    // What waits in front of a slow link is not waited for.
+    // Samples in front of a slow link are not waited for.
     hold(&port).drain_on_close(Duration::ZERO);
     Ok(())
 }

@@ -175,7 +175,7 @@ fn a_class_is_raised_only_where_it_counts_and_a_fixed_one_never() {
     system.topics[1].class = None;
     system.links[0].scheduler = Scheduler::Fifo;
     assert_eq!(classes(&system), (false, vec![Class::Normal; 2]));
-    // Who has no deadline makes room.
+    // A subscriber without a deadline makes room.
     system.links[0].scheduler = Scheduler::Strict;
     system.subscribers[0].deadline = None;
     system.topics[1].class = Some(Class::Normal);

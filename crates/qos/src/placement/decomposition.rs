@@ -202,7 +202,7 @@ const ROUNDS: u32 = 3;
 /// # Errors
 /// A group that has none, so nothing fits.
 pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, usize> {
-    // What a group has to put on limits wherever it is; at first, nothing is known.
+    // The least load of a group on each limit, at any place; at first unknown.
     let mut least: Vec<Vec<(usize, f64)>> = vec![Vec::new(); places.len()];
     let mut all = vec![0.0; problem.capacity.len()];
     let mut scratch = Scratch::new(problem);

@@ -29,7 +29,7 @@ pub fn differences(old: &Plan, new: &Plan) -> Vec<Change> {
     let channels = |plan: &Plan| plan.channels.iter().map(|one| (channel_name(one), channel(one))).collect();
     compare(&mut changes, channels(old), channels(new));
     compare(&mut changes, links(old), links(new));
-    // Where nothing could be placed, nobody knows what nodes would do.
+    // Without a placement the load of the nodes is unknown.
     if !old.placement.is_empty() && !new.placement.is_empty() {
         compare(&mut changes, nodes(old), nodes(new));
         compare(&mut changes, proxies(old), proxies(new));
@@ -106,7 +106,7 @@ fn nodes(plan: &Plan) -> Parts {
 fn proxies(plan: &Plan) -> Parts {
     let name =
         |proxy: &super::Proxy| format!("proxy {} {} → {}", proxy.topic, proxy.publisher, proxy.subscribers.join(", "));
-    // What nobody scales needs none.
+    // Without scaling there is no need for a proxy.
     let scales = |proxy: &&super::Proxy| {
         let of = |channel: &Channel| channel.topic == proxy.topic && proxy.subscribers.contains(&channel.subscriber);
         plan.channels.iter().any(|channel| channel.proxy.is_some() && of(channel))

@@ -28,7 +28,8 @@ fn meets(a: &str, b: &str) -> bool {
 /// `[!a-z]` one but these, `\\` the next as it is. At most (characters of one) × (characters of the other) steps.
 pub fn fnmatch(pattern: &str, name: &str) -> bool {
     let (mut rest, mut left) = (pattern.chars(), name.chars());
-    // Where to go on when a later character does not fit: after the last `*`, with one more character swallowed by it.
+    // Position to return to when a later character does not fit: after the last `*`, with one more character
+    // swallowed by it.
     let mut retry = None;
     loop {
         let (mut after, mut remaining) = (rest.clone(), left.clone());

@@ -45,7 +45,7 @@ pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
             let index = median(&found.iter().map(|shares| jain(shares)).collect::<Vec<_>>());
             let shown: Vec<String> = found.iter().map(|shares| join(shares)).collect();
             table.rows.push(vec![format!("{trip} ms"), name.clone(), shown.join("; "), format!("{index:.3}")]);
-            // What two streams do beside each other is for comparison.
+            // Sets without `udp` are for comparison.
             if set.contains(&"udp") {
                 let check = format!("{trip} ms: Jain's index of {name}");
                 findings.checks.push(Check::at_least(check, index, FAIR));

@@ -1,5 +1,5 @@
-//! A process that is no node and stands where the nodes do: it takes what a stranger sends, reads it and lets it be. What the pair
-//! feels of a stranger that sends it as much is the machine's share in an attack; what it feels beyond that is the nodes'.
+//! A process that is no node, in the nodes' place: it reads a stranger's data and does nothing with it. The effect on
+//! the pair of a stranger that sends it as much is the machine's share of an attack; the rest is the nodes' share.
 
 use super::client::Door;
 use super::pair::LONG;
@@ -19,12 +19,12 @@ use std::path::PathBuf;
 
 /// Name of the role.
 pub const ROLE: &str = "bystander";
-/// Most connections that it holds: as many as nodes let strangers wait (16 of a peer), and links they have.
+/// Largest number of connections: as many as nodes let strangers wait (16 of a peer), and links they have.
 const MOST_HELD: usize = 64;
-/// Its slice is that of a node's control threads, so that the pair takes the processor from both as soon.
+/// The slice of a node's control threads, so that the pair takes the processor from both equally soon.
 const SLICE_NS: u64 = 10_000_000;
 
-/// Where it listens in place of a node.
+/// Its listeners in place of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listens {
     /// Over TCP.
@@ -40,7 +40,7 @@ impl Listens {
     }
 }
 
-/// Starts it; where it listens in place of each of these nodes.
+/// Starts it; returns its listeners in place of each of these nodes.
 ///
 /// # Errors
 /// As [`Part::start`] and [`Part::hear`].
@@ -72,7 +72,7 @@ pub(crate) fn play(mut orders: Orders) -> Result {
     Ok(())
 }
 
-/// Takes every connection, reads all that comes, and holds the latest ones.
+/// Accepts every connection, reads everything, and holds the latest ones.
 fn serve(listeners: &[OwnedFd]) -> io::Result<()> {
     let poller = Poller::new()?;
     for (index, listener) in listeners.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The wire protocols as a stranger knows them: written from docs/wire.md alone, sharing no code with the library, so that a
-//! mistake in the library's own writing and reading cannot hide in both ends.
+//! The wire protocols from a stranger's view: written from docs/wire.md alone, without code of the library, so that a
+//! mistake in the library's writing and reading cannot hide at both ends.
 
 use serde_json::{Value, json};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -9,17 +9,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a stranger's own packets come from: an address of the loopback network that is nobody else's.
+/// Source address of a stranger's packets: an unused one of the loopback network.
 pub const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 /// First byte of a channel's handshake.
 pub const HANDSHAKE: u8 = b'H';
 /// First byte of a control link.
 pub const CONTROL: u8 = b'C';
-/// First byte of a question to a history.
+/// First byte of a pull request.
 pub const PULL: u8 = b'P';
-/// First byte of a question for signs of life.
+/// First byte of a heartbeat request.
 pub const LIFE: u8 = b'L';
-/// A stranger waits no longer for anything.
+/// Longest wait of a stranger.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
 /// Largest body of a control link's frame.
 const FRAME: usize = 1 << 20;
@@ -84,7 +84,7 @@ pub fn opening(first: u8, document: &Value) -> Vec<u8> {
 /// Reads a document.
 ///
 /// # Errors
-/// The connection ended, said nothing in time, or said something else.
+/// The connection ended, was silent for too long, or sent something else.
 pub fn read_document(stream: &mut impl Read) -> io::Result<Value> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
@@ -97,7 +97,7 @@ pub fn read_document(stream: &mut impl Read) -> io::Result<Value> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// A data frame, with a header that may lie.
+/// A data frame, whose header may be false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// 1 message, 2 fragment, 3 keep-alive, 4 end, 5 acknowledgement, 6 parity.
@@ -110,11 +110,11 @@ pub struct Frame {
     pub sequence: u32,
     /// Number of the sample at its publisher.
     pub sample: u64,
-    /// When it was published, in nanoseconds.
+    /// Time of publishing, in nanoseconds.
     pub stamp: u64,
-    /// What the header says of the length; `None`: the truth.
+    /// The length in the header; `None`: the true one.
     pub length: Option<u32>,
-    /// What follows the header.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
@@ -131,7 +131,7 @@ impl Frame {
         Self { kind: 2, payload, ..Self::message(flow, sequence, u64::from(sequence) + 1, &[]) }
     }
 
-    /// As it travels.
+    /// The frame as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let length = self.length.unwrap_or(self.payload.len() as u32);
         let mut bytes = Vec::with_capacity(32 + self.payload.len());
@@ -149,7 +149,7 @@ impl Frame {
     /// Reads one, header and payload.
     ///
     /// # Errors
-    /// There is none, or a length beyond what a stranger reads.
+    /// There is none, or its length exceeds a stranger's limit.
     pub fn parse(bytes: &[u8]) -> io::Result<Self> {
         let header = bytes.first_chunk::<32>().ok_or_else(|| io::Error::other("no header"))?;
         let u32_at = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -163,7 +163,7 @@ impl Frame {
 
 /// Kinds of frames on control links.
 pub mod kind {
-    /// Who speaks.
+    /// The sender's identity.
     pub const HELLO: u8 = 1;
     /// The node's whole state.
     pub const DOCUMENT: u8 = 2;
@@ -171,7 +171,7 @@ pub mod kind {
     pub const CHANGE: u8 = 3;
     /// Asks for the document.
     pub const REFRESH: u8 = 4;
-    /// A numbered question.
+    /// A numbered call.
     pub const CALL: u8 = 5;
     /// The answer to one.
     pub const ANSWER: u8 = 6;
@@ -200,7 +200,7 @@ pub fn hello(realm: &str, node: &str) -> Vec<u8> {
     framed(kind::HELLO, json!({"version": 1, "realm": realm, "node": node}).to_string().as_bytes())
 }
 
-/// A question with its number.
+/// A call with its number.
 pub fn called(number: u64, question: &[u8]) -> Vec<u8> {
     framed(kind::CALL, &[&number.to_le_bytes(), question].concat())
 }
@@ -219,15 +219,15 @@ impl Link {
         Ok(Self(socket))
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
-    /// The link ended, or nobody reads it.
+    /// The link ended, or is not read.
     pub fn say(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
         self.0.write_all(&framed(kind, body))
     }
 
-    /// Asks a question with this number.
+    /// Sends a call with this number.
     ///
     /// # Errors
     /// As [`Link::say`].

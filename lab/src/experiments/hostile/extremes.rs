@@ -1,4 +1,4 @@
-//! Well-formed documents and frames whose values are at their extremes: each place of a document in turn, by lot.
+//! Well-formed documents and frames with values at their extremes: random places of a document in turn.
 
 use super::client::{
     CONTROL, Door, Frame, HANDSHAKE, LIFE, Link, PULL, framed, hello, kind, opening, packed, read_document,
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use thalweg::carrier::Dice;
 
-/// Numbers at which something turns over.
+/// Numbers at which something overflows.
 pub const NUMBERS: [u64; 14] = [
     0,
     1,
@@ -44,7 +44,7 @@ fn extreme(dice: &mut Dice, most: usize) -> Value {
     }
 }
 
-/// Lists within each other, as deep as asked for but no deeper than this program itself can hold.
+/// Nested lists, as deep as requested but no deeper than this program itself can hold.
 fn nested(depth: usize) -> Value {
     (0..depth.min(120)).fold(Value::Null, |inner, _| json!([inner]))
 }
@@ -61,7 +61,7 @@ fn places(value: &Value, at: &str, out: &mut Vec<String>) {
     }
 }
 
-/// A key as a JSON pointer has it (RFC 6901).
+/// A key in a JSON pointer (RFC 6901).
 fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
@@ -81,7 +81,7 @@ pub fn mutated(document: &Value, dice: &mut Dice, most: usize) -> Value {
     changed
 }
 
-/// Requests, questions to histories and for signs of life, at the listeners over TCP.
+/// Channel, pull and heartbeat requests at the listeners over TCP.
 pub fn openings_tcp(stranger: &mut Stranger) -> io::Result<()> {
     let doors = stranger.doors(false);
     openings(stranger, &doors)
@@ -168,7 +168,7 @@ fn template(stranger: &Stranger) -> io::Result<Value> {
     Ok(document)
 }
 
-/// Questions of administrators that change nothing when they are answered.
+/// Calls of administrators that change nothing.
 fn questions() -> Vec<Value> {
     vec![
         json!({"verb": "channels"}),
@@ -182,7 +182,7 @@ fn questions() -> Vec<Value> {
     ]
 }
 
-/// Frames at their extremes from a publisher that a subscriber asked for, over TCP and in datagrams.
+/// Frames at their extremes from a publisher that a subscriber connected to, over TCP and in datagrams.
 pub fn frames(stranger: &mut Stranger) -> io::Result<()> {
     let mut liar = super::lies::Liar::start(stranger, &LURES[..2])?;
     while stranger.goes_on() {
@@ -266,7 +266,7 @@ fn acknowledgement(dice: &mut Dice) -> Frame {
     frame
 }
 
-/// Whether a node still reads a well-formed request after all this: it answers one way or the other.
+/// `true` if a node still answers a well-formed request after all this, in any way.
 pub fn answers(door: &Door, request: &Value) -> bool {
     let ask = || -> io::Result<Value> {
         let mut stream = door.open()?;
@@ -276,7 +276,7 @@ pub fn answers(door: &Door, request: &Value) -> bool {
     ask().is_ok()
 }
 
-/// A link that is only opened, for who wants to know whether it is taken.
+/// `true` if a new link is accepted.
 pub fn greets(door: &Door, realm: &str) -> bool {
     Link::open(door, realm, "00000000000000bb").and_then(|mut link| link.hear_of(kind::DOCUMENT)).is_ok()
 }

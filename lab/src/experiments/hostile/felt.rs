@@ -1,4 +1,4 @@
-//! What the pair felt of an attack, beside what it feels alone just before and after.
+//! The effect of an attack on the pair, beside the pair alone just before and after.
 
 use super::pair::{CARRIERS, House, Phase};
 use super::recorded::Recording;
@@ -13,13 +13,13 @@ use crate::stalls::Monitor;
 use crate::statistics::{Distribution, median};
 use std::collections::BTreeMap;
 
-/// p99 may be this much of what it is alone.
+/// Limit of p99 as a multiple of p99 alone.
 const P99: f64 = 1.5;
-/// What a stranger may take, in MB.
+/// Limit of the memory that a stranger may cost, in MB.
 const MEMORY: f64 = 64.0;
-/// How long a newcomer may take, in milliseconds.
+/// Limit of a newcomer's time, in milliseconds.
 const NEWCOMER: f64 = 1000.0;
-/// The share of samples that stalls of the machine may hit.
+/// Limit of the share of samples that stalls of the machine hit.
 const STALLED: f64 = 0.05;
 
 /// Heads of the table.
@@ -37,19 +37,19 @@ pub const HEADS: [&str; 12] = [
     "newcomers, ms",
     "failed",
 ];
-/// The pair without a stranger, beside one that attacks, and beside one that says as much to a bystander.
+/// The pair without a stranger, beside one that attacks, and beside one that sends as much to a bystander.
 const ARMS: [&str; 3] = ["alone", "attacked", "bystander"];
 const ALONE: usize = 0;
 const ATTACKED: usize = 1;
 const BYSTANDER: usize = 2;
 
-/// What was felt.
+/// The effect.
 pub struct Felt {
     attack: &'static str,
     by: &'static str,
     carriers: BTreeMap<&'static str, [Tally; 3]>,
     tried: Tried,
-    /// What the bystander was told.
+    /// The data sent to the bystander.
     told: Tried,
     grown_mb: f64,
     grown_by: &'static str,
@@ -63,7 +63,7 @@ impl Felt {
     /// Attacks.
     ///
     /// # Errors
-    /// A process of the pair that ended, which is what an attack must not do; [`crate::Error::Stopped`].
+    /// A process of the pair ended, which no attack may cause; [`crate::Error::Stopped`].
     pub fn of(
         lab: &Lab,
         house: &mut House,
@@ -119,7 +119,7 @@ impl Felt {
         Ok(())
     }
 
-    /// The same stranger, as often per second, at who is no node and has the nodes' place.
+    /// Runs the same stranger, as often per second, against a process that is no node in the nodes' place.
     fn beside_a_bystander(
         &mut self,
         lab: &Lab,
@@ -183,12 +183,12 @@ impl Felt {
         self.newcomers.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Whether the machine itself stood still too often for times to mean anything.
+    /// `true` if the machine itself stood still too often for times to mean anything.
     fn is_stalled(&self) -> bool {
         self.carriers.values().flat_map(|sides| &sides[..BYSTANDER]).any(|tally| tally.stalled() > STALLED)
     }
 
-    /// Whether all that is no matter of time is as it should be, and the processes serve for another attack.
+    /// `true` if everything except times is as expected, and the processes can serve for another attack.
     pub fn is_whole(&self) -> bool {
         self.lost() == 0 && self.silent.is_empty() && self.died.is_empty() && self.grown_mb <= MEMORY
     }
@@ -197,7 +197,7 @@ impl Felt {
         self.is_whole() && self.late == 0 && self.ratio() <= P99
     }
 
-    /// Into the document.
+    /// Writes the effect into the document.
     pub fn note(&self, findings: &mut Findings, table: &mut Table, groups: &mut Vec<Group>) {
         let label = |what: &str| format!("{}: {what}", self.attack);
         let mut checks = vec![

@@ -1,4 +1,5 @@
-//! Much of what is allowed: connections, handshakes, documents, calls, questions, signs of life, unfinished messages, datagrams.
+//! Floods of allowed operations: connections, handshakes, documents, calls, pull and heartbeat requests, unfinished
+//! messages, datagrams.
 
 use super::client::{CONTROL, Door, Frame, HANDSHAKE, LIFE, Link, PULL, called, framed, hello, kind, opening};
 use super::pair::TOPIC;
@@ -9,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Connections that say nothing, over TCP.
+/// Silent connections over TCP.
 pub fn connections_tcp(stranger: &mut Stranger) -> io::Result<()> {
     let doors = stranger.doors(false);
     connections(stranger, &doors)
@@ -21,7 +22,7 @@ pub fn connections_unix(stranger: &mut Stranger) -> io::Result<()> {
     connections(stranger, &doors)
 }
 
-/// As many at once as it may hold, and then the oldest gives way to another.
+/// As many at once as possible; then the oldest gives way to another.
 fn connections(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
     let mut held = std::collections::VecDeque::new();
     while stranger.goes_on() {
@@ -40,7 +41,7 @@ fn connections(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whole requests, each of which makes a channel, and hangs up.
+/// Complete requests, each of which opens a channel, and a hang-up.
 pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
     let doors = [stranger.victim("publisher")?.tcp.clone(), stranger.victim("publisher")?.unix.clone()];
     while stranger.goes_on() {
@@ -54,7 +55,7 @@ pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Nodes that come with large documents, one after the other, and stay.
+/// Nodes with large documents that come one after the other, and stay.
 pub fn documents(stranger: &mut Stranger) -> io::Result<()> {
     let mut document = stranger.document()?;
     let (_, port) = stranger.victim("publisher")?.port("publisher", TOPIC)?;
@@ -82,7 +83,7 @@ pub fn documents(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Large questions of administrators, whose answers are read.
+/// Large calls of administrators, whose answers are read.
 pub fn calls(stranger: &mut Stranger) -> io::Result<()> {
     let asked = json!({"topic": TOPIC, "publisher": "/publisher", "subscriber": "/subscriber/tcp", "after_ns": 1});
     let large =
@@ -113,7 +114,7 @@ pub fn calls(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Questions to a history, all that may be open at once, whose answers are read slowly.
+/// Pull requests, as many as may be open at once, whose answers are read slowly.
 pub fn pulls(stranger: &mut Stranger) -> io::Result<()> {
     let doors = [stranger.victim("publisher")?.tcp.clone(), stranger.victim("publisher")?.unix.clone()];
     let question = question(stranger)?;
@@ -131,7 +132,7 @@ pub fn pulls(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// For all that a publisher keeps.
+/// A request for everything that a publisher keeps.
 pub fn question(stranger: &Stranger) -> io::Result<Value> {
     let request = stranger.request("tcp")?;
     Ok(json!({
@@ -140,7 +141,7 @@ pub fn question(stranger: &Stranger) -> io::Result<Value> {
     }))
 }
 
-/// Streams for signs of life, and questions on each as fast as they go.
+/// Streams for heartbeats, with requests on each at full speed.
 pub fn heartbeats(stranger: &mut Stranger) -> io::Result<()> {
     let victims: Vec<(Door, Value)> =
         stranger.victims.values().map(|v| (v.tcp.clone(), v.document["node"].clone())).collect();
@@ -161,7 +162,7 @@ pub fn heartbeats(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Links with a message that is begun and never ended, each as long as is allowed.
+/// Links with a message that begins and never ends, each for as long as allowed.
 pub fn unfinished(stranger: &mut Stranger) -> io::Result<()> {
     let doors = [stranger.doors(false), stranger.doors(true)].concat();
     let realm = stranger.task.realm.clone();
@@ -183,7 +184,7 @@ pub fn unfinished(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Datagrams that are nothing, and fragments of messages without end, to a group and to a flow's own port.
+/// Malformed datagrams, and fragments of endless messages, to a group and to a flow's own port.
 pub fn datagrams(stranger: &mut Stranger) -> io::Result<()> {
     let door = stranger.victim("publisher")?.tcp.clone();
     let own = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -204,7 +205,7 @@ pub fn datagrams(stranger: &mut Stranger) -> io::Result<()> {
             let _ = own.send_to(bytes, (Ipv4Addr::LOCALHOST, back));
         }
         stranger.tried_many("datagrams", 6);
-        // Faster than this a loopback drops whatever else it carries: 60,000 datagrams a second.
+        // Above 60,000 datagrams a second a loopback drops other packets, too.
         if sequence % 10 == 0 {
             stranger.pause(1);
         }

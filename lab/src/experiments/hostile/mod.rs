@@ -3,13 +3,13 @@
 //! | module | contents |
 //! |---|---|
 //! | [`pair`] | the pair, a relay, and the processes' memory and threads |
-//! | [`newcomer`] | nodes that come meanwhile |
-//! | [`stranger`] | the process that attacks, and what it may |
-//! | [`client`] | the wire protocols as docs/wire.md has them, written anew |
+//! | [`newcomer`] | nodes that start meanwhile |
+//! | [`stranger`] | the process that attacks, and its limits |
+//! | [`client`] | the wire protocols, written anew from docs/wire.md |
 //! | [`proxy`], [`recorded`] | recorded traffic, changed |
 //! | [`extremes`], [`floods`], [`slow`], [`lies`], [`zenoh`] | the attacks |
-//! | [`bystander`] | who takes the same traffic and is no node |
-//! | [`felt`] | what the pair felt of one, beside what it feels alone |
+//! | [`bystander`] | a process that takes the same traffic and is no node |
+//! | [`felt`] | the effect of an attack on the pair, beside the pair alone |
 
 pub mod bystander;
 pub mod client;
@@ -51,13 +51,13 @@ pub struct Attack {
     pub name: &'static str,
     /// The listener or carrier by which it comes.
     pub by: &'static str,
-    /// Whether it is among those of `--quick`.
+    /// `true` if it is a part of `--quick`.
     pub quick: bool,
-    /// Whether it says what it says to whoever listens: then a bystander is told as much.
+    /// `true` if it works against any listener: then a bystander gets as much.
     pub one_way: bool,
-    /// Whether it needs other hosts, to which Zenoh leads.
+    /// `true` if it needs other hosts, reached by Zenoh.
     pub between_hosts: bool,
-    /// What the stranger does, until it may not go on.
+    /// The attack, which runs until its limits.
     pub run: fn(&mut Stranger) -> io::Result<()>,
 }
 
@@ -80,7 +80,7 @@ const fn between_hosts(name: &'static str, quick: bool, run: fn(&mut Stranger) -
 
 /// All attacks.
 pub const ATTACKS: &[Attack] = &[
-    // The control: what the measurement makes of no attack.
+    // The control: the effect of the measurement without an attack.
     attack("nothing", "none", true, slow::nothing),
     one_way("recorded-tcp", "tcp", true, recorded::tcp),
     one_way("recorded-unix", "unix", false, recorded::unix),
@@ -176,7 +176,7 @@ impl Experiment for Hostile {
                     false
                 }
             };
-            // What an attack broke is no matter to the next one.
+            // Damage by an attack must not affect the next one.
             if well {
                 house = Some((there, recording));
             }
@@ -189,14 +189,14 @@ impl Experiment for Hostile {
     }
 }
 
-/// How long things take.
+/// Lengths of the phases.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// Samples of each phase without a stranger.
     pub alone: u64,
     /// Samples beside one.
     pub attacked: u64,
-    /// How often an attack is tried whose figures the machine itself spoilt, or which are beyond a limit that is a time.
+    /// Number of attempts at an attack whose figures the machine itself spoilt, or which exceeds a time limit.
     pub tries: u32,
 }
 
@@ -210,7 +210,7 @@ impl Times {
     }
 }
 
-/// Processors of the nodes, and of the stranger, who would have a machine of its own.
+/// Processors of the nodes, and of the stranger, which would have a machine of its own.
 fn places() -> Result<(Place, Place)> {
     let all = linux::sched::read(0).map(|found| found.affinity).unwrap_or_default();
     let all: Vec<usize> = all.into_iter().map(usize::from).collect();
@@ -220,7 +220,7 @@ fn places() -> Result<(Place, Place)> {
     })
 }
 
-/// Starts the processes, and records what a legitimate subscriber says by way of a proxy.
+/// Starts the processes, and records a legitimate subscriber's data through a proxy.
 fn settle(lab: &Lab, place: &Place, hosts: Option<Topology>, findings: &mut Findings) -> Result<(House, Recording)> {
     let realm = format!("hostile-{}", std::process::id());
     let mut house = match hosts {
@@ -247,7 +247,7 @@ fn settle(lab: &Lab, place: &Place, hosts: Option<Topology>, findings: &mut Find
     Ok((house, recording))
 }
 
-/// What subscribers over `tcp` and `udp` say to the publisher, and are told.
+/// Data between subscribers over `tcp` and `udp` and the publisher, in both directions.
 pub fn record(lab: &Lab, house: &mut House, realm: &str) -> Result<Recording> {
     let mut recording = Recording::default();
     let Some(socket) = house.sockets.get("publisher").cloned() else { return Ok(recording) };

@@ -1,4 +1,4 @@
-//! Nodes that come while strangers attack, and ask.
+//! Nodes that start during an attack, and ask.
 
 use super::pair::TOPIC;
 use crate::error::Result;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use thalweg::codec::Raw;
 use thalweg::{DiscoverySource, Node, admin};
 
-/// How long a newcomer tries.
+/// Time that a newcomer tries.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a newcomer is told.
+/// An order to a newcomer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Visit {
@@ -26,24 +26,24 @@ pub enum Visit {
         /// The publisher's socket, which names its node.
         publisher: Option<PathBuf>,
     },
-    /// The same from another host, to which Zenoh leads.
+    /// The same from another host, reached by Zenoh.
     Across {
         /// An address of its own.
         from: IpAddr,
-        /// Where the publisher's node listens to Zenoh.
+        /// Address at which the publisher's node listens to Zenoh.
         to: SocketAddr,
     },
     /// Ask a node for its channels.
     Ask {
-        /// Which.
+        /// The node.
         node: String,
     },
 }
 
-/// How long it took.
+/// The time to join.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Joined {
-    /// In milliseconds; `None`: it was not done in time.
+    /// In milliseconds; `None` if it was not in time.
     pub ms: Option<f64>,
 }
 
@@ -101,7 +101,7 @@ fn ask(resident: &Node, node: &str) -> Option<f64> {
     answered.ok().map(|_| began.elapsed().as_secs_f64() * 1000.0)
 }
 
-/// The node that a socket is of.
+/// The node of a socket.
 pub(super) fn id_of(socket: &Path) -> String {
     let name = socket.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
     name.rsplit('.').next().unwrap_or_default().to_owned()

@@ -1,5 +1,5 @@
-//! The legitimate pair that is measured while strangers attack: a publisher and a subscriber of 1 kHz over every carrier, a relay,
-//! and newcomers; each a process of its own.
+//! The legitimate pair that is measured during an attack: a publisher and a subscriber of 1 kHz over every carrier, a
+//! relay, and newcomers; each a process of its own.
 
 use super::newcomer::{Joined, Visit, id_of};
 use super::stranger::{Task, Tried};
@@ -19,18 +19,18 @@ use std::time::{Duration, Instant};
 use thalweg::codec::{Raw, Untyped};
 use thalweg::{Node, Subscriber};
 
-/// The topic that is measured.
+/// The measured topic.
 pub const TOPIC: &str = "/state";
-/// Topics that nobody publishes but who lies: one for each carrier, and one of which only some samples are wanted.
+/// Topics that only liars publish: one for each carrier, and one with a scaled subscriber.
 pub const LURES: [&str; 7] =
     ["/lure/tcp", "/lure/udp", "/lure/mcast", "/lure/shm", "/lure/keyed", "/lure/relayed", "/lure/pictured"];
-/// Carriers that are measured.
+/// The measured carriers.
 pub const CARRIERS: [&str; 4] = ["tcp", "udp", "mcast", "shm"];
 /// Samples per second.
 pub const HZ: f64 = 1000.0;
 /// Bytes of a sample.
 pub const PAYLOAD: usize = 64;
-/// Nothing that works takes this long.
+/// Longest duration of anything that works.
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// The processes.
@@ -41,29 +41,29 @@ pub struct House {
     newcomer: Part,
     /// Unix sockets of the nodes, by their role.
     pub sockets: BTreeMap<String, PathBuf>,
-    /// Carriers whose channel came to be.
+    /// Carriers with an open channel.
     pub carriers: Vec<String>,
-    /// Carriers whose channel did not.
+    /// Carriers without one.
     pub missing: Vec<String>,
     realm: String,
     place: Place,
     across: Option<Across>,
 }
 
-/// Other hosts, where who comes and who attacks is, when the publisher's node has one to itself and listens to Zenoh.
+/// Other hosts, with newcomers and attackers, when the publisher's node has a host to itself and listens to Zenoh.
 struct Across {
     newcomer: Part,
     topology: Topology,
 }
 
-/// Of [`Across`]: the hosts of the pair, of who comes and of who attacks.
+/// Numbers of the hosts in [`Across`]: of the pair, of newcomers and of attackers.
 const HOME: u8 = 1;
 const VISITOR: u8 = 2;
 pub(super) const STRANGER: u8 = 3;
-/// Where the only node of a host that listens beyond loopback is found by Zenoh.
+/// Port at which Zenoh finds the only node of a host that listens beyond loopback.
 const ZENOH: u16 = 7447;
 
-/// What the victim's threads and memory look like.
+/// Threads and memory of the victims.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// Resident memory of all processes, in KiB, by role.
@@ -72,18 +72,18 @@ pub struct State {
     pub threads: BTreeSet<(&'static str, String)>,
 }
 
-/// What a phase gave.
+/// The result of a phase.
 #[derive(Debug, Default)]
 pub struct Phase {
-    /// Samples that were published.
+    /// Published samples.
     pub published: u64,
-    /// What arrived, by carrier.
+    /// Received samples, by carrier.
     pub arrived: BTreeMap<String, Arrived>,
-    /// Newcomers: over which listener, and how long each took in milliseconds (`None`: it did not connect).
+    /// Newcomers: the listener, and the time of each in milliseconds (`None`: it did not connect).
     pub newcomers: Vec<(&'static str, Option<f64>)>,
-    /// The most that a process grew, in KiB, and which.
+    /// The largest growth of a process, in KiB, and its name.
     pub growth_kib: (u64, &'static str),
-    /// What the stranger tried, if there was one.
+    /// The stranger's attempts, if there was one.
     pub tried: Tried,
 }
 
@@ -96,7 +96,7 @@ impl House {
         Self::with(lab, realm, place, &[])
     }
 
-    /// The same on one of these hosts, with others on the others, to which Zenoh leads.
+    /// The same on one of these hosts, with the others reached by Zenoh.
     ///
     /// # Errors
     /// As [`House::start`].
@@ -114,7 +114,7 @@ impl House {
             let listen = if name == "publisher" { listen.to_vec() } else { Vec::new() };
             NodeSettings { listen, ..NodeSettings::local(name, realm) }
         };
-        // A second's worth: who waits for a processor loses nothing by a queue that is short.
+        // A queue of a second, so that a process that waits for a processor loses nothing.
         let qos = Qos { reliability: Reliability::Reliable, queue: Queue::KeepLast(1024), ..Qos::default() };
         let settings = |name: &str, qos: Qos| Settings {
             node: node(name),
@@ -128,7 +128,7 @@ impl House {
         let kept = Qos { pull: Some(PullBuffer { samples: 1000, ..PullBuffer::default() }), ..qos.clone() };
         let mut sockets = BTreeMap::new();
         let mut start = |role: &str, name: &str, settings: Value| {
-            // Who comes is not attacked: its work must not be the pair's.
+            // Newcomers are not attacked: their work must not delay the pair's.
             let nice = if role == "newcomer" { 0 } else { place.nice };
             let mut part = Part::start(lab, Place { nice, ..place.clone() }, role, &settings)?;
             let said: Value = part.hear(lab, LONG)?;
@@ -158,25 +158,25 @@ impl House {
         Ok(house)
     }
 
-    /// A stranger's task but for what it tries.
+    /// A stranger's task, except its attempts.
     pub fn task(&self, attack: &str) -> Task {
         let (attack, realm, sockets) = (attack.to_owned(), self.realm.clone(), self.sockets.clone());
         let zenoh = self.across.as_ref().map(|_| SocketAddr::new(Topology::address_of(HOME), ZENOH));
         Task { attack, realm, sockets, zenoh, seed: 1, ms: 1000, attempts: u64::MAX, ..Task::default() }
     }
 
-    /// Whether others are on other hosts.
+    /// `true` if others are on other hosts.
     pub fn is_between_hosts(&self) -> bool {
         self.across.is_some()
     }
 
-    /// Where a stranger is, that has these processors.
+    /// The place of a stranger with these processors.
     pub fn outside(&self, place: &Place) -> Place {
         let host = self.across.as_ref().map(|across| across.topology.host(STRANGER).name().to_owned());
         Place { namespace: host, ..place.clone() }
     }
 
-    /// Publishes `count` samples while newcomers come, and a stranger attacks if there is one.
+    /// Publishes `count` samples while newcomers start, and a stranger attacks if there is one.
     ///
     /// # Errors
     /// A process that ended or did not answer in time.
@@ -220,7 +220,7 @@ impl House {
         self.publisher.ask::<Published>(lab, &Order::Publish { count }, LONG).map(drop)
     }
 
-    /// A node that comes, subscribes over TCP as from another host or as a neighbour, and leaves.
+    /// A node that starts, subscribes over TCP as from another host or as a neighbour, and leaves.
     ///
     /// # Errors
     /// Its process ended.
@@ -235,7 +235,7 @@ impl House {
         Ok((if unix { "unix" } else { "tcp" }, joined.ms))
     }
 
-    /// Whether all nodes answer administrators, each within a second; else which does not.
+    /// The nodes that do not answer administrators within a second.
     ///
     /// # Errors
     /// The process that asks ended.
@@ -262,21 +262,21 @@ impl House {
         state
     }
 
-    /// Where its processes are.
+    /// The place of its processes.
     pub fn place(&self) -> &Place {
         &self.place
     }
 }
 
 impl State {
-    /// The most that a process has grown, in KiB, and which.
+    /// The largest growth of a process, in KiB, and its name.
     pub fn grown_since(&self, before: &Self) -> (u64, &'static str) {
         let was = |role| before.rss_kib.get(role).copied().unwrap_or(0);
         let grown = self.rss_kib.iter().map(|(role, now)| (now.saturating_sub(was(role)), *role));
         grown.max().unwrap_or_default()
     }
 
-    /// Threads of the node itself that were there before and are not any more: those of channels come and go.
+    /// Threads of the node itself that existed before and are gone: those of channels come and go.
     pub fn died_since(&self, before: &Self) -> Vec<String> {
         let gone = before.threads.difference(&self.threads);
         gone.map(|(role, name)| format!("{name} of the {role}")).collect()
@@ -347,7 +347,7 @@ pub(crate) fn attacked(mut orders: Orders) -> Result {
     Ok(())
 }
 
-/// Subscribers of what only a liar publishes.
+/// Subscribers of topics that only a liar publishes.
 fn lures(node: &Node, qos: &Qos) -> Result<Vec<Subscriber<Untyped>>> {
     let open = |topic: &str| {
         let name = topic.rsplit('/').next().unwrap_or_default();
@@ -362,7 +362,7 @@ fn lures(node: &Node, qos: &Qos) -> Result<Vec<Subscriber<Untyped>>> {
         let qos = Qos { key, reliability: Reliability::Reliable, ..qos.clone() };
         let builder = node.subscriber::<Untyped>(topic).named(format!("/lured/{name}")).qos(qos);
         let builder = builder.carriers([carrier]).every(every).proxy(place);
-        // Its picture is made smaller here, whatever the publisher says.
+        // Its picture is made smaller here, whatever the publisher claims.
         let builder = if name == "pictured" { builder.picture(320, 240) } else { builder };
         builder.callback(|_| {})
     };

@@ -1,4 +1,5 @@
-//! A proxy between two legitimate nodes, for recording: it hands on what they say to each other, with its own ports in place of theirs.
+//! A proxy between two legitimate nodes, for recording: it passes on their data, with its own ports in place of
+//! theirs.
 
 use super::client::{Door, Link, kind};
 use super::recorded::Recording;
@@ -12,17 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most streams, answers and datagrams that are kept, and bytes of each.
+/// Limit of streams, answers and datagrams that are kept, and of the bytes of each.
 const MOST: usize = 64;
 const LONGEST: usize = 1 << 16;
-/// How often it looks whether it is to end.
+/// Interval between checks for its end.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often it looks at its end whether all streams have ended.
+/// Number of checks at its end whether all streams have ended.
 const MOST_LOOKS: u32 = 50;
 
 /// The proxy.
 pub struct Proxy {
-    /// Where it stands for the node.
+    /// Its address in the node's place.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -35,12 +36,12 @@ struct Shared {
     recording: Mutex<Recording>,
     /// Ports as text: the node's and the proxy's, of as many digits, so that no length changes.
     ports: Vec<(String, String)>,
-    /// What stands for the first end of a flow, and that end's port, until the second end's is known.
+    /// The socket in place of the first end of a flow, and that end's port, until the second end's is known.
     waiting: Mutex<Option<(UdpSocket, u16)>>,
 }
 
 impl Proxy {
-    /// Stands for the node with this socket.
+    /// Takes the place of the node with this socket.
     ///
     /// # Errors
     /// The node does not answer, or there is no port.
@@ -60,7 +61,7 @@ impl Proxy {
         };
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        // Its IPv6 address, if it has one, would lead past the proxy: nothing listens at what stands there instead.
+        // An IPv6 address would lead past the proxy: its replacement has no listener.
         let ports = addresses.iter().map(|a| (a.port().to_string(), address.port().to_string()));
         let ports = ports.filter(|(from, to)| from.len() == to.len()).collect();
         let (stop, recording, waiting) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
@@ -71,7 +72,7 @@ impl Proxy {
         Ok(Self { address, shared: kept, thread: Some(thread) })
     }
 
-    /// Ends, and gives what was said.
+    /// Ends, and returns the recording.
     pub fn finish(mut self) -> Recording {
         self.shared.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -159,12 +160,13 @@ fn rewritten(shared: &Arc<Shared>, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Where the first occurrence ends.
+/// The end of the first occurrence.
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part).map(|at| at + part.len())
 }
 
-/// Two sockets between the ends of a flow, made when the second end's port is known; gives the port that stands for this one.
+/// Two sockets between the ends of a flow, made when the second end's port is known; returns the port in place of
+/// this one.
 fn datagrams(shared: &Arc<Shared>, port: &str) -> Option<String> {
     let real: u16 = port.parse().ok()?;
     let own = (0..50).find_map(|_| {
@@ -184,7 +186,7 @@ fn datagrams(shared: &Arc<Shared>, port: &str) -> Option<String> {
     Some(own)
 }
 
-/// `one` stands for the end at port `first`, `other` for that at `second`: what comes to one leaves by the other.
+/// Passes data between `one`, in place of the end at port `first`, and `other`, in place of that at `second`.
 fn pass(shared: &Arc<Shared>, one: &UdpSocket, first: u16, other: &UdpSocket, second: u16) {
     let _ = (one.set_nonblocking(true), other.set_nonblocking(true));
     let mut bytes = vec![0; LONGEST];

@@ -8,12 +8,12 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use thalweg::carrier::Dice;
 
-/// What went over the wire, as a proxy between two nodes saw it ([`super::proxy`]).
+/// Data on the wire, recorded by a proxy between two nodes ([`super::proxy`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    /// Bytes from who connected, a connection each.
+    /// Bytes of the connecting ends, a connection each.
     pub streams: Vec<Vec<u8>>,
-    /// Bytes from who was connected to.
+    /// Bytes of the accepting ends.
     pub answers: Vec<Vec<u8>>,
     /// Datagrams, both ways.
     pub datagrams: Vec<Vec<u8>>,
@@ -75,7 +75,7 @@ fn streams(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
     Ok(())
 }
 
-/// What a stranger says of itself, for nodes between which nothing was recorded.
+/// A stranger's own announcements, for nodes without a recording.
 fn own(stranger: &Stranger) -> io::Result<Vec<Vec<u8>>> {
     let request = stranger.request("tcp")?;
     let question = json!({
@@ -85,7 +85,7 @@ fn own(stranger: &Stranger) -> io::Result<Vec<Vec<u8>>> {
     Ok(vec![opening(super::client::HANDSHAKE, &request), opening(PULL, &question)])
 }
 
-/// Recorded datagrams at every port that a flow of this process' group or a channel's feedback comes to.
+/// Recorded datagrams to every port of a flow, of a group and of a channel's feedback.
 pub fn datagrams(stranger: &mut Stranger) -> io::Result<()> {
     let (mut targets, mut frames) = (Vec::new(), stranger.task.recording.datagrams.clone());
     let door = stranger.victim("publisher")?.tcp.clone();

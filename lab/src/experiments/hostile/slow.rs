@@ -1,4 +1,4 @@
-//! Who says little at a time, and who never reads.
+//! Slow senders, and peers that never read.
 
 use super::client::{CONTROL, Door, HANDSHAKE, Link, PULL, hello, opening};
 use super::stranger::Stranger;
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Meets the nodes and lets them be.
+/// Meets the nodes and does nothing.
 pub fn nothing(stranger: &mut Stranger) -> io::Result<()> {
     stranger.tried("nothing");
     stranger.pause(u64::from(u32::MAX));
@@ -25,7 +25,7 @@ pub fn bytes_unix(stranger: &mut Stranger) -> io::Result<()> {
     bytes(stranger, &doors)
 }
 
-/// As many streams as a node has ever taken, each a byte further every second; who was closed comes again.
+/// As many streams as a node ever accepts, each a byte further every second; closed ones are opened again.
 fn bytes(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
     let request = opening(HANDSHAKE, &stranger.request("tcp")?);
     let greeting = [&[CONTROL][..], &hello(&stranger.task.realm, &stranger.node)].concat();
@@ -95,7 +95,7 @@ pub fn calls(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Questions to a history whose answers are never read.
+/// Pull requests whose answers are never read.
 pub fn pulls(stranger: &mut Stranger) -> io::Result<()> {
     let victim = stranger.victim("publisher")?;
     let doors = [victim.tcp.clone(), victim.unix.clone()];

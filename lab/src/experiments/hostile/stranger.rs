@@ -1,4 +1,4 @@
-//! The role `stranger`: a process that attacks, bounded in time and in attempts, and tells how often it tried what.
+//! The role `stranger`: a process that attacks, bounded in time and in attempts, and reports its attempts.
 
 use super::bystander::Listens;
 use super::client::{Door, FROM, HANDSHAKE, Link, kind, opening, read_document};
@@ -15,39 +15,39 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg::carrier::Dice;
 
-/// What a stranger is told.
+/// An order to a stranger.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Task {
     /// Name of the attack, see [`super::ATTACKS`].
     pub attack: String,
-    /// Realm of the nodes that are attacked.
+    /// Realm of the attacked nodes.
     pub realm: String,
-    /// Unix sockets of the nodes by their role: what a process of the same host sees in the run directory.
+    /// Unix sockets of the nodes by their role, as any process of the host sees them in the run directory.
     pub sockets: BTreeMap<String, PathBuf>,
-    /// What was recorded.
+    /// Recorded data.
     pub recording: Recording,
     /// Seed of every choice.
     pub seed: u64,
-    /// The longest it goes on, in milliseconds.
+    /// Longest duration, in milliseconds.
     pub ms: u64,
-    /// The most it tries.
+    /// Largest number of attempts.
     pub attempts: u64,
-    /// The most it tries per second; 0: as many as it can.
+    /// Largest number of attempts per second; 0: no limit.
     pub per_second: f64,
-    /// Where a node listens to Zenoh, if it does.
+    /// Address at which a node listens to Zenoh, if it does.
     pub zenoh: Option<SocketAddr>,
-    /// Who takes what it sends in the nodes' places, which themselves are asked for their documents alone.
+    /// The bystander's listeners in the nodes' places; the nodes themselves are then asked only for their documents.
     pub bystander: BTreeMap<String, Listens>,
 }
 
-/// What a stranger tells at its end.
+/// The report of a stranger.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tried {
-    /// Attempts by what they were.
+    /// Attempts by kind.
     pub tried: BTreeMap<String, u64>,
-    /// What came back.
+    /// Answers by kind.
     pub answers: BTreeMap<String, u64>,
-    /// How long it tried, in milliseconds.
+    /// Duration in milliseconds.
     pub ms: u64,
 }
 
@@ -57,7 +57,7 @@ impl Tried {
         self.tried.values().sum::<u64>() as f64 * 1000.0 / self.ms.max(1) as f64
     }
 
-    /// Adds those of another time.
+    /// Adds another report.
     pub fn add(&mut self, other: Self) {
         for (what, count) in other.tried {
             *self.tried.entry(what).or_default() += count;
@@ -67,7 +67,7 @@ impl Tried {
     }
 }
 
-/// A node that is attacked, as it tells strangers of itself.
+/// An attacked node, with its public information.
 pub struct Victim {
     /// Its unix socket.
     pub unix: Door,
@@ -77,11 +77,11 @@ pub struct Victim {
     pub document: Value,
 }
 
-/// Who attacks.
+/// An attacker.
 pub struct Stranger {
-    /// What it was told.
+    /// Its order.
     pub task: Task,
-    /// Its choices.
+    /// Its random choices.
     pub dice: Dice,
     /// The nodes by their role: `publisher`, `subscriber`, `relay`.
     pub victims: BTreeMap<String, Victim>,
@@ -91,7 +91,7 @@ pub struct Stranger {
     until: Instant,
     report: Tried,
     attempts: u64,
-    /// What is held open to the end.
+    /// Connections that are held open to the end.
     pub held: Vec<Socket>,
 }
 
@@ -124,7 +124,7 @@ fn raise_open_files() {
 }
 
 impl Stranger {
-    /// Learns of the nodes what they tell everybody.
+    /// Learns the public information of the nodes.
     fn meet(task: Task) -> Result<Self> {
         let mut dice = Dice::new(task.seed);
         let node = format!("{:016x}", dice.bits());
@@ -141,7 +141,7 @@ impl Stranger {
         Ok(Self { task, dice, victims, node, began, until, report: Tried::default(), attempts: 0, held: Vec::new() })
     }
 
-    /// Whether there is time and leave for another attempt.
+    /// `true` if there is time and permission for another attempt.
     pub fn goes_on(&self) -> bool {
         if self.task.per_second > 0.0 {
             let due = Duration::from_secs_f64(self.attempts as f64 / self.task.per_second);
@@ -162,32 +162,32 @@ impl Stranger {
         *self.report.tried.entry(what.to_owned()).or_default() += count;
     }
 
-    /// Counts what came back.
+    /// Counts an answer.
     pub fn answer(&mut self, what: &str) {
         if self.report.answers.len() < 64 {
             *self.report.answers.entry(what.to_owned()).or_default() += 1;
         }
     }
 
-    /// A pause within the time that is left.
+    /// A pause within the remaining time.
     pub fn pause(&self, ms: u64) {
         let left = self.until.saturating_duration_since(Instant::now());
         std::thread::sleep(Duration::from_millis(ms).min(left));
     }
 
-    /// Holds what it holds as long as it was told to, unless all attempts were made.
+    /// Holds its connections as long as ordered, unless all attempts were made.
     fn wait_to_the_end(&self) {
         while self.goes_on() && !self.held.is_empty() {
             self.pause(50);
         }
     }
 
-    /// Milliseconds that are left.
+    /// Remaining milliseconds.
     pub fn left_ms(&self) -> u64 {
         self.until.saturating_duration_since(Instant::now()).as_millis() as u64
     }
 
-    /// A node that is attacked.
+    /// An attacked node.
     ///
     /// # Errors
     /// There is none of this role.
@@ -200,12 +200,13 @@ impl Stranger {
         self.victims.values().map(|victim| if unix { victim.unix.clone() } else { victim.tcp.clone() }).collect()
     }
 
-    /// One of several, by lot.
+    /// A random one of several.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.dice.below(all.len() as u64) as usize)
     }
 
-    /// Connects, sends, and hangs up at once or holds: what comes back is not read. Whether it was taken.
+    /// Connects, sends, and hangs up at once or holds: answers are not read. Returns the connection if it was
+    /// accepted.
     pub fn throw(&mut self, door: &Door, bytes: &[u8], what: &str) -> Option<Socket> {
         self.tried(what);
         match door.open() {
@@ -220,7 +221,7 @@ impl Stranger {
         }
     }
 
-    /// A subscriber's request for the measured topic, as the page describes it.
+    /// A subscriber's request for the measured topic, by docs/wire.md.
     pub fn request(&self, carrier: &str) -> io::Result<Value> {
         let victim = self.victim("publisher")?;
         let (id, port) = victim.port("publisher", super::pair::TOPIC)?;
@@ -241,10 +242,10 @@ impl Stranger {
         })
     }
 
-    /// Asks for a channel: the connection, and what was accepted.
+    /// Requests a channel: the connection, and the acceptance.
     ///
     /// # Errors
-    /// The connection's; a refusal, with its words.
+    /// The connection's error; a refusal, with its words.
     pub fn subscribe(&mut self, door: &Door, request: &Value) -> io::Result<(Socket, Value)> {
         self.tried("request");
         let mut socket = door.open()?;

@@ -1,5 +1,5 @@
-//! Zenoh's port of a node, attacked from another host. Of Zenoh's wire format (protocol version 9) stands here what opens a session: each
-//! message behind its length, InitSyn, InitAck with a cookie, OpenSyn with it, OpenAck.
+//! Zenoh's port of a node, attacked from another host. Of Zenoh's wire format (protocol version 9) only the opening
+//! of a session is here: each message behind its length, InitSyn, InitAck with a cookie, OpenSyn with it, OpenAck.
 
 use super::recorded;
 use super::stranger::Stranger;
@@ -12,15 +12,15 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-/// Connections that it holds at most, more than a node takes of all hosts together.
+/// Largest number of its connections, more than a node accepts of all hosts together.
 const HELD: usize = 3000;
-/// How long it waits for an answer: nobody is told that he is not answered.
+/// Time that it waits for an answer: a barred host gets none.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Hosts for the pair, who comes and who attacks.
+/// Hosts for the pair, for newcomers and for attackers.
 ///
 /// # Errors
-/// [`Error::System`] where no host can be had, or in a build without Zenoh.
+/// [`Error::System`] if hosts cannot be made, or in a build without Zenoh.
 pub fn hosts(lab: &Lab) -> Result<Topology> {
     if !cfg!(feature = "zenoh") {
         return Err(Error::System("this build has no Zenoh: build it with the feature zenoh, a default one".into()));
@@ -28,14 +28,14 @@ pub fn hosts(lab: &Lab) -> Result<Topology> {
     Topology::switch(lab, super::pair::STRANGER)
 }
 
-/// Connections that say nothing: the oldest gives way to another when it holds all it may.
+/// Silent connections; at the limit the oldest gives way to another.
 pub fn silent(stranger: &mut Stranger) -> io::Result<()> {
     let mut held = VecDeque::new();
     while stranger.goes_on() {
         stranger.tried("connections");
         let (socket, to) = socket(stranger)?;
         socket.set_nonblocking(true)?;
-        // It goes on by itself; where there is no port left others have to end.
+        // The attempt continues by itself; if there is no port left others have to end.
         if socket.connect(&to).is_err_and(|error| Errno::from_io_error(&error) != Some(Errno::INPROGRESS)) {
             stranger.pause(1);
         }
@@ -47,7 +47,7 @@ pub fn silent(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Sessions without end, of peers with ids of their own, and handshakes that are left after any of their messages.
+/// Endless sessions, of peers with ids of their own, and handshakes that are left after any of their messages.
 pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
     let mut held = VecDeque::new();
     while stranger.goes_on() {
@@ -64,7 +64,7 @@ pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Handshakes a message of which was changed, and sessions in which no message is one.
+/// Handshakes with a changed message, and sessions of malformed messages.
 pub fn changed(stranger: &mut Stranger) -> io::Result<()> {
     while stranger.goes_on() {
         let which = stranger.dice.below(3);
@@ -77,11 +77,11 @@ pub fn changed(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Messages by lot, until the other end has enough of them.
+/// Random messages, until the other end closes.
 fn nonsense(stranger: &mut Stranger, mut socket: Socket) -> io::Result<()> {
     while stranger.goes_on() {
         let mut message: Vec<u8> = (0..stranger.dice.below(200)).map(|_| stranger.dice.bits() as u8).collect();
-        // Of a kind that there is: close, keep-alive, frame, fragment.
+        // Of an existing kind: close, keep-alive, frame, fragment.
         if let Some(first) = message.first_mut() {
             *first = *first & 0xe0 | (3 + (*first & 3));
         }
@@ -109,8 +109,8 @@ fn socket(stranger: &Stranger) -> io::Result<(Socket, SockAddr)> {
     Ok((socket, to.into()))
 }
 
-/// Goes so many steps of a handshake: 1 says InitSyn, 2 says OpenSyn to the answer, 3 hears that the session stands. The message `changed`,
-/// counted from 0, is another one; what comes of that is not waited for long.
+/// Makes so many steps of a handshake: 1 sends InitSyn, 2 sends OpenSyn after the answer, 3 waits for the session.
+/// The message `changed`, counted from 0, is malformed; its effect is not waited for long.
 fn open(stranger: &mut Stranger, mut socket: Socket, steps: u64, changed: u64) -> io::Result<Socket> {
     let id = [stranger.dice.bits().to_le_bytes(), stranger.dice.bits().to_le_bytes()].concat();
     let init = [&[0x41, 0x09, 0xf1][..], &id, &[0x0a, 0xff, 0xff]].concat();
@@ -129,7 +129,8 @@ fn open(stranger: &mut Stranger, mut socket: Socket, steps: u64, changed: u64) -
         let answer = read(&mut socket)?;
         let has_sizes = answer.first().is_some_and(|head| head & 0x40 != 0);
         let cookie = answer.get(19 + 3 * usize::from(has_sizes)..).ok_or(io::ErrorKind::InvalidData)?;
-        // A lease of an hour, and the cookie as it came, behind its length. Extensions that follow it are none of ours.
+        // A lease of an hour, and the cookie as received, behind its length. Extensions that follow it are none of
+        // ours.
         let cookie = &cookie[..cookie_end(cookie)];
         say(&mut socket, [&[0x42, 0x90, 0x1c, 0x01][..], cookie].concat(), 1)?;
     }
@@ -139,7 +140,7 @@ fn open(stranger: &mut Stranger, mut socket: Socket, steps: u64, changed: u64) -
     Ok(socket)
 }
 
-/// Where a cookie ends that begins with its length, in seven bits a byte.
+/// The end of a cookie that begins with its length, in seven bits a byte.
 fn cookie_end(cookie: &[u8]) -> usize {
     let head = cookie.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
     let length = cookie.iter().take(head).rev().fold(0, |length, byte| length << 7 | usize::from(byte & 0x7f));

@@ -48,7 +48,7 @@ pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         let name = if carrier == "udp" { "state" } else { "state-tcp" };
         let mut flow = open(lab, &hosts, 0, &Stream { name, size: SIZE, hz: HZ, carrier, qos: policies() })?;
         hosts.lose(LOSS);
-        // How much a path loses is learned first.
+        // The path's loss is learned first.
         publish(lab, &mut flow, count.min(200))?;
         let monitor = Monitor::start()?;
         let arrived = publish(lab, &mut flow, count)?;

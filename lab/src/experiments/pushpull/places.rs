@@ -166,7 +166,7 @@ impl Testbed {
         let topology = Topology::switch(lab, hosts)?;
         topology.ask_for_groups()?;
         let (processor, other) = processors()?;
-        // What the switch does is nobody's processor time.
+        // The switch's work is on no host's processor time.
         (1..=hosts).try_for_each(|host| topology.middle()?.steer(&Topology::leads_to(host), other))?;
         let at = |host| SocketAddr::new(Topology::address_of(host), 7400);
         let all: Vec<SocketAddr> = (1..=hosts).map(at).collect();

@@ -124,7 +124,7 @@ proptest! {
         let behaviour = Behaviour { rate: Some(1_000_000), queue, ..Behaviour::default() };
         let (left, _) = run(behaviour, seed, &frames);
         for (number, at) in left {
-            // Who gets in waits for at most the queue, and is then sent itself: 8 µs a byte.
+            // An accepted frame waits for at most the queue, and is then sent itself: 8 µs a byte.
             prop_assert!(at - frames[number].0 <= (queue + 1) * 8000, "frame {}", number);
         }
     }

@@ -138,7 +138,7 @@ fn downstream_finds_what_round_by_round_finds() {
             pairs += 1;
             same += u32::from(found.ns == expected.ns);
             match (found.ns, expected.ns) {
-                // What lines bring is known to a percent, and what is too much by that in an early round remains.
+                // The input of lines is known to a percent, and an excess of that size in an early round remains.
                 (Ok(found), Ok(expected)) => {
                     assert!(found <= expected + expected / 100, "seed {seed}: {found} {expected}")
                 }

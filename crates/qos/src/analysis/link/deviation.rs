@@ -1,8 +1,8 @@
 //! The longest stay where nothing goes before the class: the horizontal deviation of the arrivals from one service curve, exactly.
 //!
-//! What comes are stair functions, each at most what its line brings: concave between two steps. So it deviates the most at a step, where
-//! a line has brought all that came, or just before the next step (Le Boudec & Thiran 2001, theorem 1.4.2). Stairs stay below a
-//! leaky bucket (ibid., §1.2.2), and that deviates ever less: from some time on nothing deviates more than what was found.
+//! Arrivals are stair functions, each at most what its line brings: concave between two steps. So the deviation is largest at a step,
+//! where a line has brought all arrivals, or just before the next step (Le Boudec & Thiran 2001, theorem 1.4.2). Stairs stay below a
+//! leaky bucket (ibid., §1.2.2), whose deviation decreases: from some time on no deviation exceeds the largest one found.
 
 use super::queue::{Load, Source, demand};
 use super::{Bucket, RateLatency};

@@ -68,7 +68,7 @@ fn table_2_the_publishers_link_has_least_to_carry_with_proxies_at_the_subscriber
     near(load([0; 4]), 60.0 + 40.0 + 30.0 + 24.0);
     near(load([2, 3, 4, 5]), 120.0);
     near(load([1; 4]), 120.0);
-    // Where that link has no more, the proxies leave the publisher; the first node after it is the cheapest place.
+    // If that link has no more room, the proxies leave the publisher; the first node after it is the cheapest place.
     system.links[0].rate = 120 * 8000;
     let found = outcome(&system);
     assert_eq!(found.status, Status::Optimal);

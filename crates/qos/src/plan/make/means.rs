@@ -119,7 +119,7 @@ fn queued(system: &System, path: &Path, model: Model, parts: &Velox) -> Delay {
     let own = micros(path.topic.service);
     let (here, there) = (publishing(system, path.publisher), receiving(system, path.subscriber.node));
     let limited = |queue| path.topic.buffer.filter(|_| model == Model::Mm1k).map(|room| Mm1k { queue, room });
-    // What waits is what all messages together cause; what is served is one's own.
+    // All messages together cause the waiting; the service is the channel's own.
     let sojourn = |queue: Mm1| match limited(queue) {
         Some(limited) => Some((limited.sojourn() - queue.service) * 1e6 + own),
         None => queue.wait().map(|wait| wait * 1e6 + own),

@@ -114,7 +114,7 @@ fn of_channel(channel: &Channel, model: Model) -> Option<Refusal> {
     let has = channel.deadline_us.map_or("none".to_owned(), show_time);
     let offers = Vec::new();
     let Some(delay) = channel.mean_us.or(channel.bound_us) else {
-        // Who states no deadline may come as late as it will, unless its queue never comes to rest.
+        // A channel without a deadline may have any delay, unless its queue never comes to rest.
         let matters = channel.deadline_us.is_some() || model.is_mean();
         let why = channel.also.first().map(|term| format!(": {}", term.because)).unwrap_or_default();
         let kind = if model.is_mean() { "mean" } else { "bound" };

@@ -1,4 +1,4 @@
-//! Who lies: a publisher, a subscriber, a relay, a node.
+//! Liars: a publisher, a subscriber, a relay, a node.
 
 pub mod node;
 pub mod publisher;
@@ -12,36 +12,36 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The flow that a liar agrees on.
+/// The flow id of a liar.
 pub const FLOW: u32 = 0x1234_5678;
 
-/// A node that announces ports and speaks the handshake with who asks.
+/// A node that announces ports and makes handshakes with subscribers.
 pub struct Liar {
     listener: TcpListener,
-    /// Links to the nodes that it is known to.
+    /// Links to the nodes that know it.
     pub links: Vec<Link>,
     /// Its document.
     pub document: Value,
 }
 
-/// A subscriber that asked.
+/// A subscriber with its request.
 pub struct Asked {
     /// Its stream.
     pub stream: TcpStream,
-    /// What it wants.
+    /// Its request.
     pub request: Value,
 }
 
 impl Liar {
-    /// Announces a publisher of each of these topics, which are all that a victim's lures want.
+    /// Announces a publisher of each of these topics, which only a victim's lures subscribe to.
     ///
     /// # Errors
-    /// No listener, or no victim that takes a link.
+    /// No listener, or no victim that accepts a link.
     pub fn start(stranger: &mut Stranger, topics: &[&str]) -> io::Result<Self> {
         Self::start_with(stranger, topics, |_| {})
     }
 
-    /// The same, with changes to the document before it is told.
+    /// Announces with changes to the document.
     ///
     /// # Errors
     /// As there.
@@ -66,7 +66,7 @@ impl Liar {
         Ok(liar)
     }
 
-    /// Tells a node its document, over a link that stays.
+    /// Sends a node its document, over a link that stays.
     pub fn tell(&mut self, stranger: &mut Stranger, door: &Door) {
         let node = self.document["node"].as_str().unwrap_or_default();
         stranger.tried("documents");
@@ -88,7 +88,7 @@ impl Liar {
         self.listener.local_addr()
     }
 
-    /// The next that asks within this time.
+    /// The next request within this time.
     pub fn asked(&mut self, stranger: &mut Stranger, ms: u64) -> Option<Asked> {
         let until = Instant::now() + Duration::from_millis(ms);
         loop {
@@ -113,7 +113,7 @@ impl Liar {
         (first[0] == HANDSHAKE).then_some(Asked { stream, request })
     }
 
-    /// An acceptance as it should be.
+    /// A correct acceptance.
     pub fn acceptance(&self, request: &Value) -> Value {
         json!({"accepted": {
             "flow": FLOW, "incarnation": self.document["incarnation"], "last_seq": 0, "max_message": 65536,

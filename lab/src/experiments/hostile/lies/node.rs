@@ -1,4 +1,4 @@
-//! A node that lies in its document and in what it asks for.
+//! A node that lies in its document and in its requests.
 
 use super::super::client::{Door, Frame, HANDSHAKE, Link, kind, opening, packed};
 use super::super::pair::{LURES, TOPIC};
@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-/// A type of 400,000 parts, and samples of 60 kB, to a subscriber that wants to know a key's value (finding 3).
+/// A type of 400,000 parts, and samples of 60 kB, to a subscriber with a key (finding 3).
 pub fn type_bomb(stranger: &mut Stranger) -> io::Result<()> {
     let units = vec!["unit"; 400_000];
     let bomb = json!({"struct": {"name": "Bomb", "fields": [
@@ -32,7 +32,7 @@ pub fn type_bomb(stranger: &mut Stranger) -> io::Result<()> {
         stranger.tried("types");
         let Some(Asked { mut stream, request }) = liar.asked(stranger, 2000) else { continue };
         stream.write_all(&packed(&liar.acceptance(&request)))?;
-        // A sequence of 65,000 elements of nothing, each of which is a step for whoever looks for what follows.
+        // A sequence of 65,000 elements without bytes, each of which is a step for a reader of the field behind it.
         let sample = [&[0, 1, 0, 0][..], &65_000u32.to_le_bytes(), &[7; 60_000]].concat();
         for sequence in 0..20 {
             stranger.tried("samples");
@@ -45,7 +45,7 @@ pub fn type_bomb(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Ports at thousands of addresses that are somebody else's, and at sockets that are (finding 10): counts who connects there.
+/// Ports at thousands of foreign addresses, and at foreign sockets (finding 10): counts connections there.
 pub fn elsewhere(stranger: &mut Stranger) -> io::Result<()> {
     let third = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 77), 0))?;
     third.set_nonblocking(true)?;
@@ -77,7 +77,7 @@ pub fn elsewhere(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// The publisher's own id, with a higher revision, and then whatever a node may say in its name (finding 8).
+/// The publisher's own id, with a higher revision, and then all requests that a node may send for itself (finding 8).
 pub fn another(stranger: &mut Stranger) -> io::Result<()> {
     let victim = stranger.victim("publisher")?;
     let (mut document, node) =
@@ -116,7 +116,7 @@ pub fn another(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Names with control characters, as long as can be, in all that is shown to people (finding 10).
+/// Names with control characters, as long as possible, in everything that is shown to people (finding 10).
 pub fn names(stranger: &mut Stranger) -> io::Result<()> {
     let ugly = [
         "/\u{1b}]0;pwned\u{7}",
@@ -151,7 +151,7 @@ pub fn names(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Whatever an administrator may change, over TCP (finding 8): counts what was not refused.
+/// All changes by an administrator, over TCP (finding 8): counts those that were not refused.
 pub fn administers(stranger: &mut Stranger) -> io::Result<()> {
     let requests = [
         json!({"verb": "disconnect", "publisher": "/publisher", "subscriber": "/subscriber/tcp"}),
@@ -182,7 +182,7 @@ pub fn administers(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Requests in the subscriber's own name: what would end its channel, if a second one ended the first.
+/// Requests in the subscriber's own name, which would end its channel if a second one ended the first.
 pub fn in_its_place(stranger: &mut Stranger) -> io::Result<()> {
     let door = stranger.victim("publisher")?.tcp.clone();
     let subscriber = stranger.victim("subscriber")?;

@@ -1,4 +1,4 @@
-//! A publisher that lies: about its numbers, its stamps, its memory, and one that speaks in another's place.
+//! A publisher that lies: about its numbers, its stamps, its memory; and one that takes another's place.
 
 use super::super::client::{Frame, PULL, packed};
 use super::super::extremes::{NUMBERS, mutated};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// Whoever asks is answered with values at their extremes, `last_seq` 2⁶⁴ − 1 among them.
+/// Answers to each request with values at their extremes, `last_seq` 2⁶⁴ − 1 among them.
 pub fn answers(stranger: &mut Stranger) -> io::Result<()> {
     let mut liar = Liar::start(stranger, &LURES)?;
     while stranger.goes_on() {
@@ -38,8 +38,7 @@ pub fn answers(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// A publisher of which a relay is to serve every second sample: its numbers begin at
-/// 2⁶⁴ − 1 (finding 2).
+/// A publisher whose relay is to serve every second sample: its numbers begin at 2⁶⁴ − 1 (finding 2).
 pub fn relayed(stranger: &mut Stranger) -> io::Result<()> {
     let mut liar = Liar::start(stranger, &["/through", LURES[6]])?;
     let relay = stranger.victim("relay")?.tcp.clone();
@@ -50,7 +49,7 @@ pub fn relayed(stranger: &mut Stranger) -> io::Result<()> {
         request["to_node"] = liar.document["node"].clone();
         request["subscriber"]["topic"] = "/through".into();
         let place = stranger.victim("relay")?.document["name"].clone();
-        // All samples as pictures: then the number after the last selected one is the last number and one.
+        // All samples as pictures: then the number after the last selected one overflows.
         let selection = ["1", "1/1", "1/2", "2/3"][stranger.dice.below(4) as usize];
         request["proxy"] = json!({"selection": selection, "picture": "320x240", "place": {"relay": place}});
         if stranger.dice.below(3) == 0
@@ -82,7 +81,7 @@ pub fn relayed(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Stamps and told round trips at their extremes, in a reliable flow over `udp` (finding 10).
+/// Stamps and stated round trips at their extremes, in a reliable flow over `udp` (finding 10).
 pub fn stamps(stranger: &mut Stranger) -> io::Result<()> {
     let mut liar = Liar::start_with(stranger, &LURES[1..2], |document| {
         document["ports"]["1"]["qos"]["deadline"] = 50_000_000u64.into();
@@ -186,7 +185,7 @@ fn jumps(stranger: &mut Stranger, flow: u32, accepted: &Value) -> Vec<Frame> {
     frames.into_iter().map(headless).collect()
 }
 
-/// Answers over the unix socket with descriptors that are no shared memory, or none (finding 10).
+/// Answers over the unix socket with descriptors that are no shared memory, or without any (finding 10).
 pub fn shared_memory(stranger: &mut Stranger) -> io::Result<()> {
     use std::os::fd::{AsFd, BorrowedFd};
     use std::os::unix::net::UnixListener;
@@ -222,7 +221,7 @@ pub fn shared_memory(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks itself what is left: a question to a history is answered still.
+/// `true` if a pull request is still answered.
 pub fn still_answers(stranger: &mut Stranger) -> bool {
     let Ok(question) = super::super::floods::question(stranger) else { return false };
     let Ok(victim) = stranger.victim("publisher") else { return false };

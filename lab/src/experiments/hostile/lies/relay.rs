@@ -1,4 +1,4 @@
-//! A relay that lies: about its load, and of the streams that it hosts.
+//! A relay that lies: about its load, and about its streams.
 
 use super::super::client::{Frame, packed};
 use super::super::extremes::{NUMBERS, mutated};
@@ -8,13 +8,14 @@ use super::{Asked, FLOW, Liar};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// What a relay tells of itself.
+/// A relay's statement of its load.
 fn load() -> Value {
     json!({"proxies": 1, "samples_per_s": 1, "bytes_per_s": 1, "keeps": 1,
         "not_kept": [{"topic": "/x", "publisher": "/y", "because": "\u{1b}]0;pwned\u{7}"}]})
 }
 
-/// A relay of the name that the lured subscriber wants, which accepts what it cannot have, and answers with extremes.
+/// A relay with the name that the lured subscriber requests, which accepts streams that it cannot have, and answers
+/// with extremes.
 pub fn hosts(stranger: &mut Stranger) -> io::Result<()> {
     let mut liar = Liar::start_with(stranger, &LURES[5..6], |document| {
         document["relay"] = json!({"proxies": 0, "samples_per_s": 0, "bytes_per_s": 0})

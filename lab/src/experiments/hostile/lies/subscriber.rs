@@ -1,4 +1,4 @@
-//! A subscriber that asks for more than anybody needs (finding 7).
+//! A subscriber with excessive requests (finding 7).
 
 use super::super::stranger::Stranger;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub fn filters(stranger: &mut Stranger) -> io::Result<()> {
     })
 }
 
-/// Channels over `udp` and `mcast`, whose feedback asks for everything again.
+/// Channels over `udp` and `mcast`, whose feedback requests every retransmission.
 pub fn repeats(stranger: &mut Stranger) -> io::Result<()> {
     let door = stranger.victim("publisher")?.tcp.clone();
     let mut flows = Vec::new();
@@ -81,7 +81,7 @@ pub fn repeats(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// So many requests, what was accepted of them read to the end.
+/// So many requests; accepted channels are read to the end.
 fn many(stranger: &mut Stranger, count: u64, change: impl Fn(u64, Value) -> Value) -> io::Result<()> {
     let door = stranger.victim("publisher")?.tcp.clone();
     for index in 0..count {
