@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The systems of all seeds, on all processors, and how many broke a bound; those are printed.
+/// The systems of all seeds, on all processors, and the number that broke a bound; those are printed.
 fn all(seeds: Range<u64>) -> (Compared, u32) {
     let (next, found) = (AtomicU64::new(seeds.start), Mutex::new((Compared::default(), 0)));
     let work = || {

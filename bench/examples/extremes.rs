@@ -1,7 +1,8 @@
-//! Plans at the extremes: systems with quantities at the edge of what may be stated, planned by all models.
+//! Plans at the extremes: systems with quantities at the limits of a contract, planned by all models.
 //!
-//! `cargo run --release -p thalweg-baseline --example extremes [SYSTEMS [SEED]]`; without arguments 10,000 systems from seed 0, some
-//! minutes. Prints how long the slowest took; exit code 1 if a plan broke a promise (what each is stands at `qos::testing::planner`).
+//! `cargo run --release -p thalweg-baseline --example extremes [SYSTEMS [SEED]]`; without arguments 10,000 systems
+//! from seed 0, some minutes. Prints the time of the slowest; exit code 1 if a plan broke a promise
+//! (`qos::testing::planner` defines the promises).
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     let (next, times) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     let work = || {
         while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| seed - first < systems) {
-            // A broken promise panics; the message says which.
+            // A broken promise panics; the message names it.
             let (took, held) = planned(seed);
             if took > SLOW {
                 eprintln!("seed {seed}: {:.1} s", took.as_secs_f64());

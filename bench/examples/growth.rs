@@ -12,8 +12,8 @@ const BASE: Size = Size { nodes: 200, subscribers: 1000, topics: 50 };
 const TIMES: [(&str, &str); 3] =
     [("placing", "#27496d"), ("bounds of all", "#d55e00"), ("one more subscriber", "#2e8b57")];
 
-/// A panel's name, and for each size the three times in ms; the bounds are those with links twice as fast: where they are full little is
-/// bounded, and soon said.
+/// A panel's name, and for each size the three times in ms. The bounds are those with links twice as fast: with full
+/// links few channels have a bound, and the answer is quick.
 type Panel = (&'static str, Vec<(usize, [f64; 3])>);
 
 fn main() -> std::io::Result<()> {
@@ -46,7 +46,7 @@ fn panel(name: &'static str, sizes: [usize; 5], size: impl Fn(usize) -> Size) ->
     (name, lines)
 }
 
-/// A panel's width and height, and where the first one's upper left corner is.
+/// A panel's width and height, and the position of the first one's upper left corner.
 const SIDE: [f64; 2] = [240.0, 260.0];
 const CORNER: [f64; 2] = [70.0, 60.0];
 /// The times that have a line across, as powers of ten of ms.

@@ -1,4 +1,4 @@
-//! One publisher, many subscriber processes, one sample each millisecond: how late is the last of them?
+//! One publisher, many subscriber processes, one sample each millisecond: the latency of the last subscriber.
 
 use crate::link::ring::{Ring, Shape};
 use crate::link::{AnyLink, End, Link, each};
@@ -30,10 +30,10 @@ enum Output {
 }
 
 impl Publisher {
-    /// Meets `subscribers` others and tells them the terms.
+    /// Meets `subscribers` others and sends them the terms.
     ///
     /// # Errors
-    /// When the terms don't suit the carrier, too few are met, or the kernel refuses.
+    /// If the terms do not suit the carrier, too few are met, or the kernel refuses.
     pub fn open(meeting: &Meeting, carrier: Carrier, subscribers: usize, terms: &Terms) -> io::Result<Self> {
         terms.check(carrier)?;
         if terms.size < MIN_SIZE {
@@ -51,7 +51,7 @@ impl Publisher {
     /// Publishes `count` samples, one per millisecond.
     ///
     /// # Errors
-    /// When a subscriber leaves or the kernel refuses.
+    /// If a subscriber leaves or the kernel refuses.
     pub fn run(&mut self, count: u64) -> io::Result<()> {
         self.pace.restart();
         for _ in 0..count {
@@ -72,7 +72,7 @@ impl Publisher {
     /// or [`MISSED`] when one of them never got it.
     ///
     /// # Errors
-    /// When a subscriber left.
+    /// If a subscriber left.
     pub fn collect(&mut self, terms: &Terms) -> io::Result<Vec<u64>> {
         self.end_datagrams();
         let mut last = vec![0; terms.count as usize];
@@ -100,7 +100,7 @@ impl Publisher {
 /// Reads one subscriber's latencies and keeps the later of each pair.
 ///
 /// # Errors
-/// When the subscriber left.
+/// If the subscriber left.
 pub fn merge(last: &mut [u64], mut control: &UnixStream) -> io::Result<()> {
     let mut bytes = vec![0; last.len() * 8];
     control.read_exact(&mut bytes)?;
@@ -126,10 +126,10 @@ fn send<L: Link>(link: &mut L, head: &[u8; MIN_SIZE]) -> io::Result<()> {
     link.send(|slot| slot[..MIN_SIZE].copy_from_slice(head))
 }
 
-/// Meets a publisher, takes its samples and reports how late each was.
+/// Meets a publisher, takes its samples and reports the latency of each.
 ///
 /// # Errors
-/// When nobody is met, the publisher leaves early, or the kernel refuses.
+/// If nobody is met, the publisher leaves early, or the kernel refuses.
 pub fn subscribe(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     let mut control = meeting.join()?;
     let terms = meeting::hear(&control)?;
@@ -160,7 +160,7 @@ impl Late {
         Self { nanoseconds: vec![MISSED; terms.count as usize], warmup: terms.warmup }
     }
 
-    /// Notes one sample that arrives now; whether it was the last one.
+    /// Records one sample that arrives now; `true` if it was the last one.
     #[inline]
     pub fn note(&mut self, sample: &[u8]) -> bool {
         let now = monotonic_ns();
@@ -173,7 +173,7 @@ impl Late {
         index + 1 >= self.nanoseconds.len() as u64
     }
 
-    /// The latencies in the order of the samples, [`MISSED`] where one did not arrive.
+    /// The latencies in the order of the samples, [`MISSED`] for a missing one.
     pub fn nanoseconds(&self) -> &[u64] {
         &self.nanoseconds
     }

@@ -15,10 +15,10 @@ pub struct Ping {
 }
 
 impl Ping {
-    /// Meets a pong and tells it the terms.
+    /// Meets a pong and sends it the terms.
     ///
     /// # Errors
-    /// When the terms don't suit the carrier, nobody is met, or the kernel refuses.
+    /// If the terms do not suit the carrier, nobody is met, or the kernel refuses.
     pub fn open(meeting: &Meeting, carrier: Carrier, terms: &Terms) -> io::Result<Self> {
         terms.check(carrier)?;
         let control = meeting.join()?;
@@ -30,17 +30,17 @@ impl Ping {
     /// Makes `count` round trips and gives `record` the nanoseconds of each.
     ///
     /// # Errors
-    /// When the pong leaves or the kernel refuses.
+    /// If the pong leaves or the kernel refuses.
     pub fn run(&mut self, count: u64, record: impl FnMut(u64)) -> io::Result<()> {
         let turn = &mut self.turn;
         each!(&mut self.link, link => round_trips(link, turn, count, record))
     }
 }
 
-/// Meets a ping, and echoes as many messages as it says.
+/// Meets a ping, and echoes as many messages as its terms state.
 ///
 /// # Errors
-/// When nobody is met, the ping leaves early, or the kernel refuses.
+/// If nobody is met, the ping leaves early, or the kernel refuses.
 pub fn pong(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     for control in meeting.host(1)? {
         let terms = meeting::hear(&control)?;

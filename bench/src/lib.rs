@@ -2,10 +2,10 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`meeting`] | how two measuring processes find each other, and the terms one tells the other |
+//! | [`meeting`] | the meeting of two measuring processes, and the terms that one sends the other |
 //! | [`link`] | the links themselves: blocking sockets, and a bare futex ring in shared memory |
 //! | [`latency`], [`throughput`], [`fanout`] | the measured loops, one function per role |
-//! | [`system`], [`planner`] | networks and topics of any size, and how long planning them takes (`examples/placement.rs`, `growth.rs`) |
+//! | [`system`], [`planner`] | networks and topics of any size, and the time to plan them (`examples/placement.rs`, `growth.rs`) |
 //! | [`payload`] | writing and checksumming a payload, the same for every engine |
 //!
 //! Every loop is as plain and as fast as it can be: one blocking system call per message and side, one buffer, no
@@ -55,7 +55,7 @@ pub enum Payload {
     Checked,
 }
 
-/// The terms that one end sets and tells the other, so that the other needs no arguments.
+/// The terms that one end sets and sends to the other, so that the other needs no arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Bytes per message.

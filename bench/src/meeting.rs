@@ -85,10 +85,10 @@ impl Meeting {
         Ok(came)
     }
 
-    /// Goes to where the other waits.
+    /// Connects to the waiting end.
     ///
     /// # Errors
-    /// TimedOut when nobody waits there; PermissionDenied when another user took the name.
+    /// TimedOut if nobody waits there; PermissionDenied if another user took the name.
     pub fn join(&self) -> io::Result<UnixStream> {
         let until = Instant::now() + self.patience;
         let stream = self.retry(until, &mut Alone::new(self.alone), || UnixStream::connect_addr(&self.address()?))?;
@@ -156,7 +156,7 @@ fn prepared(stream: UnixStream, patience: Duration) -> io::Result<UnixStream> {
 /// Tells the other end the terms.
 ///
 /// # Errors
-/// What writing to the control line says.
+/// The error of writing to the control line.
 pub fn tell(control: &UnixStream, terms: &Terms) -> io::Result<()> {
     let payload = match terms.payload {
         Payload::Copied => 0,
@@ -185,7 +185,7 @@ pub fn hear(control: &UnixStream) -> io::Result<Terms> {
 /// Writes numbers to the control line.
 ///
 /// # Errors
-/// What writing says.
+/// The error of writing.
 pub fn write_words(mut control: &UnixStream, words: &[u64]) -> io::Result<()> {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     control.write_all(&bytes)
@@ -194,7 +194,7 @@ pub fn write_words(mut control: &UnixStream, words: &[u64]) -> io::Result<()> {
 /// Reads numbers from the control line.
 ///
 /// # Errors
-/// What reading says; UnexpectedEof when the other end is gone.
+/// The error of reading; UnexpectedEof if the other end is gone.
 pub fn read_words<const N: usize>(mut control: &UnixStream) -> io::Result<[u64; N]> {
     let mut words = [0; N];
     for word in &mut words {
@@ -216,7 +216,7 @@ impl Watch {
     /// Calls `act` when the peer hangs up, and again every 10 ms until the watch is dropped.
     ///
     /// # Errors
-    /// What duplicating the descriptor and starting a thread say.
+    /// The error of duplicating the descriptor or of starting a thread.
     pub fn start(control: &UnixStream, act: impl Fn() + Send + 'static) -> io::Result<Self> {
         let (seen, stop) = (OwnedFd::from(control.try_clone()?), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();

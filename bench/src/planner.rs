@@ -11,7 +11,7 @@ use qos::system::{Placement, Proxies, Scheduler, Subscriber, System};
 
 use crate::system::{Binding, Size, as_in_the_paper, binding, congested};
 
-/// Subscribers that are added to see how long that takes.
+/// Subscribers that are added to measure the time of an admission.
 pub const ADMITTED: usize = 5;
 
 /// Measurements of one system.
@@ -25,9 +25,10 @@ pub struct Measured {
     pub outcome: Outcome,
     /// Placing.
     pub placing: Duration,
-    /// Bounds of all pairs, the places given, and how many have one: with links as fast as they are, and twice as fast.
+    /// Bounds of all pairs with given places, and the number of pairs with a bound: with links as fast as they are,
+    /// and twice as fast.
     pub analysing: [(Duration, usize); 2],
-    /// The slowest of [`ADMITTED`] more subscribers, and how many of them fit.
+    /// The slowest of [`ADMITTED`] more subscribers, and the number that fits.
     pub admitting: (Duration, usize),
     /// The links that bind.
     pub links: Binding,

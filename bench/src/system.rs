@@ -1,9 +1,10 @@
 //! Systems of any size for measuring the planner: a function of their seed.
 //!
-//! The network is a tree in which nodes near the root have more neighbours, with some links across. Topics' subscribers are anywhere; their
-//! deadlines leave room for a proxy at some places, but not at all. Links are as fast as what they carry when every proxy is
-//! *not* at its best places, so that many of them are too slow for the best, and some others have as little room for what is moved to them:
-//! without that a system falls apart into its topics and there is nothing to solve.
+//! The network is a tree in which nodes near the root have more neighbours, with some links across. Topics'
+//! subscribers are anywhere; their deadlines leave room for a proxy at some places, but not at all. Links are as fast
+//! as their load when every proxy is *not* at its best places. So many of them are too slow for the best places, and
+//! some others have as little room for moved proxies. Without that a system falls apart into its topics and there is
+//! nothing to solve.
 
 use qos::network::Network;
 use qos::placement::{Effort, Outcome, Watch, place, table};

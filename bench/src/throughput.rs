@@ -27,10 +27,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Meets a receiver and tells it the terms.
+    /// Meets a receiver and sends it the terms.
     ///
     /// # Errors
-    /// When the terms don't suit the carrier, nobody is met, or the kernel refuses.
+    /// If the terms do not suit the carrier, nobody is met, or the kernel refuses.
     pub fn open(meeting: &Meeting, carrier: Carrier, terms: &Terms) -> io::Result<Self> {
         terms.check(carrier)?;
         let control = meeting.join()?;
@@ -39,10 +39,10 @@ impl Sender {
         Ok(Self { link, control, batched: terms.batched })
     }
 
-    /// Sends `count` messages, and asks the receiver what arrived.
+    /// Sends `count` messages, and asks the receiver for the arrived ones.
     ///
     /// # Errors
-    /// When the receiver leaves or the kernel refuses.
+    /// If the receiver leaves or the kernel refuses.
     pub fn run(&mut self, count: u64) -> io::Result<Arrived> {
         let (control, batched) = (&self.control, self.batched);
         let start = monotonic_ns();
@@ -70,7 +70,7 @@ fn send<L: Link>(link: &mut L, control: &UnixStream, count: u64, batched: bool) 
 /// Meets a sender, and counts its messages in the warm-up and then in the measured part.
 ///
 /// # Errors
-/// When nobody is met, the sender leaves early, or the kernel refuses.
+/// If nobody is met, the sender leaves early, or the kernel refuses.
 pub fn receive(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     for control in meeting.host(1)? {
         let terms = meeting::hear(&control)?;
@@ -87,7 +87,8 @@ pub fn receive(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes until `wanted` bytes came, or something came and then the end: how many bytes, and when the last came.
+/// Takes until `wanted` bytes came, or something came and then the end: the number of bytes, and the time of the
+/// last.
 fn take<L: Link>(link: &mut L, wanted: u64) -> io::Result<(u64, u64)> {
     let (mut bytes, mut ends) = (0, 0);
     while bytes < wanted && ends < 1000 {

@@ -5,7 +5,7 @@ use std::{fmt, io};
 /// The result of the lab's calls.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
-/// An error. Its text says what to do about it.
+/// An error. Its text names the remedy.
 #[derive(Debug)]
 pub enum Error {
     /// A name or value that is not allowed.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// Runs `ip` with these arguments; gives its output.
 ///
 /// # Errors
-/// [`Error::System`] with the remedy: no iproute2, no root, or what `ip` said.
+/// [`Error::System`] with the remedy: no iproute2, no root, or the error of `ip`.
 pub fn ip(arguments: &[&str]) -> Result<String> {
     run("ip", arguments)
 }
@@ -24,7 +24,7 @@ pub fn tc(arguments: &[&str]) -> Result<String> {
 fn run(program: &str, arguments: &[&str]) -> Result<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);
-    // In a process group of its own: a Ctrl-C at the terminal must not end what sets up or takes down half-way.
+    // In a process group of its own: a Ctrl-C at the terminal must not interrupt setting up or taking down.
     command.process_group(0);
     command.args(arguments).stdin(Stdio::null()).env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let output = command.output().map_err(|e| match e.kind() {

@@ -23,7 +23,7 @@ impl Stop {
         self.0.load(Relaxed)
     }
 
-    /// Checks that nobody asked to stop.
+    /// Checks that there is no request to stop.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -68,7 +68,7 @@ pub struct Options {
 pub struct Program {
     /// The program.
     pub path: PathBuf,
-    /// Its arguments; the role is added, for whoever looks at the list of processes.
+    /// Its arguments; the role is added, for readers of the list of processes.
     pub arguments: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Opens the lab: removes what killed runs left, and makes a folder for this run.
+    /// Opens the lab: removes leftovers of killed runs, and makes a folder for this run.
     ///
     /// # Errors
     /// [`Error::System`] when the folder cannot be made.
@@ -120,7 +120,7 @@ impl Lab {
         self.mark.name(what)
     }
 
-    /// Tells people how far it is.
+    /// Reports progress to people.
     pub fn tell(&self, text: &str) {
         (self.tell)(text);
     }
@@ -149,7 +149,7 @@ impl Mark {
         Ok(Self(format!("{PREFIX}-{me}-{started}")))
     }
 
-    /// A name for `what` that nothing else has.
+    /// A unique name for `what`.
     pub fn name(&self, what: &str) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         format!("{}-{}-{what}", self.0, COUNT.fetch_add(1, Relaxed))
@@ -176,7 +176,7 @@ fn left_over_in(folder: &Path) -> Vec<String> {
     entries.filter_map(|e| e.file_name().into_string().ok()).filter(|name| is_left_over(name)).collect()
 }
 
-/// Removes what killed runs left: their namespaces, with all that is in them, and their folders. Returns how many there were.
+/// Removes leftovers of killed runs: their namespaces, with their contents, and their folders. Returns their number.
 pub fn sweep() -> usize {
     let namespaces = left_over_in(Path::new(linux::namespace::FOLDER));
     let gone = namespaces.iter().filter(|name| ip(&["netns", "delete", name]).is_ok()).count();
@@ -195,7 +195,7 @@ mod tests {
         let mark = Mark::of_this_process().unwrap();
         assert!(!is_left_over(&mark.name("h1")));
         assert_ne!(mark.name("h1"), mark.name("h1"));
-        // The same number, started at another time: somebody else.
+        // The same number, started at another time: another process.
         assert!(is_left_over(&format!("{PREFIX}-{me}-1-0-h1")));
         for other in ["h1", "thalweg-lab", "thalweg-lab-x-1-0-h1", "thalweg-lab-1", "my-thalweg-lab-1-1-0-h1"] {
             assert!(!is_left_over(other), "{other}");

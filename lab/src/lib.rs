@@ -19,8 +19,8 @@
 //!
 //! A module uses those below it, never one above.
 //!
-//! Everything that an experiment makes is held by guards and goes with them: at the end, after an error, on a panic, and
-//! when somebody asks to stop. What a killed run left behind is removed by the next one ([`lab::sweep`]).
+//! Everything that an experiment makes is held by guards and removed with them: at the end, after an error, on a
+//! panic, and on a request to stop. Leftovers of a killed run are removed by the next one ([`lab::sweep`]).
 
 pub mod error;
 pub mod experiments;

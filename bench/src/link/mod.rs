@@ -29,7 +29,7 @@ pub enum End {
     Passive,
 }
 
-/// One message out, one message in. The payload is written and read where the link keeps it.
+/// One message out, one message in. The payload is written and read in the link's own memory.
 pub trait Link {
     /// `true` if the payload's memory is shared with the peer, so that "copied" means a copy of our own.
     const SHARED: bool = false;
@@ -40,7 +40,7 @@ pub trait Link {
     /// Waits for one whole message and lets `read` see it in place.
     fn receive<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> io::Result<R>;
 
-    /// Waits for bytes and takes all that are there, at most one buffer full: how many. 0 is the end.
+    /// Waits for bytes and takes all available ones, at most one buffer full; returns their number. 0 is the end.
     fn take(&mut self) -> io::Result<usize>;
 
     /// Sends many copies of one message with as few calls as possible.

@@ -103,7 +103,7 @@ impl Ring {
     /// Makes the memory and passes it to the other process.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn create(control: &UnixStream, shape: Shape) -> io::Result<Self> {
         let (mut ring, fd) = Self::unwatched(shape)?;
         Self::pass(control, &fd)?;
@@ -114,7 +114,7 @@ impl Ring {
     /// Memory for a writer without answers, to be passed to each reader with [`Ring::pass`].
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn unwatched(shape: Shape) -> io::Result<(Self, OwnedFd)> {
         let (memory, fd) = SharedWords::create(shape.direction() * 2)?;
         Ok((Self::over(memory, shape, 0, shape.direction()), fd))
@@ -123,15 +123,15 @@ impl Ring {
     /// Passes the memory to another process.
     ///
     /// # Errors
-    /// What sendmsg(2) says.
+    /// The error of sendmsg(2).
     pub fn pass(control: &UnixStream, fd: &OwnedFd) -> io::Result<()> {
         linux::socket::send_with_descriptors(control.as_fd(), &[0], &[fd.as_fd()]).map(|_| ())
     }
 
-    /// Maps what the other process passes.
+    /// Maps memory that the other process passes.
     ///
     /// # Errors
-    /// What the kernel says; UnexpectedEof when the other process is gone; InvalidData when the memory is too small.
+    /// The kernel's error; UnexpectedEof if the other process is gone; InvalidData if the memory is too small.
     pub fn open(control: &UnixStream, shape: Shape) -> io::Result<Self> {
         let fd = receive_descriptor(control)?;
         let memory = SharedWords::open(&fd)?;
@@ -149,7 +149,7 @@ impl Ring {
         Self { memory, shape, out, into, gone: Arc::default(), copy, _watch: None }
     }
 
-    /// Notes the end of the peer, and wakes all who wait here.
+    /// Records the end of the peer, and wakes all waiters here.
     fn watch(&self, control: &UnixStream, fd: &OwnedFd) -> io::Result<Watch> {
         let (memory, gone) = (SharedWords::open(fd)?, self.gone.clone());
         let words = [self.into.at / 4, self.out.at / 4 + 2 * LINE];
@@ -159,7 +159,7 @@ impl Ring {
         })
     }
 
-    /// Waits until a message is there that was not taken yet; how many there are.
+    /// Waits until there is a message that was not taken yet; returns their number.
     #[inline]
     fn available(&self) -> io::Result<u32> {
         let written = self.into.written(&self.memory);
@@ -217,7 +217,7 @@ impl Ring {
     }
 }
 
-/// Stores the new count, and wakes all who wait for it, if any do.
+/// Stores the new count, and wakes its waiters, if there are any.
 #[inline]
 fn hand_over(word: &AtomicU32, count: u32, flag: &AtomicU32) {
     word.store(count, Ordering::SeqCst);

@@ -106,7 +106,7 @@ impl Link for Datagram {
 /// Makes a TCP connection over loopback, both ends of the control line at once.
 ///
 /// # Errors
-/// What the socket calls say; TimedOut when the other end does not come.
+/// The error of the socket calls; TimedOut if the other end does not come.
 pub fn tcp(control: &UnixStream, end: End, size: usize) -> io::Result<Stream<TcpStream>> {
     let stream = match end {
         End::Passive => {
@@ -126,7 +126,7 @@ pub fn tcp(control: &UnixStream, end: End, size: usize) -> io::Result<Stream<Tcp
 /// Makes a pair of connected UDP sockets over loopback.
 ///
 /// # Errors
-/// What the socket calls say.
+/// The error of the socket calls.
 pub fn udp(control: &UnixStream, size: usize) -> io::Result<Datagram> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     write_port(control, socket.local_addr()?.port())?;
@@ -139,7 +139,7 @@ pub fn udp(control: &UnixStream, size: usize) -> io::Result<Datagram> {
 /// Makes a unix stream of its own next to the control line.
 ///
 /// # Errors
-/// What the socket calls say.
+/// The error of the socket calls.
 pub fn unix(control: &UnixStream, end: End, size: usize) -> io::Result<Stream<UnixStream>> {
     let stream = match end {
         End::Passive => {

@@ -2,14 +2,15 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `arrivals` | how often something comes in any stretch of time |
+//! | `arrivals` | the number of arrivals in any interval |
 //! | `cpu` | threads on a processor: response times (P-24), reservations |
 //! | `link` | packets in a link's queue: network calculus |
 //! | `queueing` | means of the papers: queues, periods per hop |
 //! | `stages` | a contract with routes, places and priorities as a tree of stages |
 //! | `end_to_end` | bounds of whole ways: the holistic iteration over all stages |
 //!
-//! [`Steps`] limit how much is computed for an answer. All times are whole nanoseconds and are rounded so that a bound stays one: demand up, supply down.
+//! [`Steps`] limit the computation of an answer. All times are whole nanoseconds and are rounded so that a bound
+//! stays one: demand up, supply down.
 
 pub mod arrivals;
 pub mod cpu;

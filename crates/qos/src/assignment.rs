@@ -1,11 +1,12 @@
 //! Assignment of priorities to threads, of classes to topics and of shares to links (Y-17).
 //!
-//! Nothing gets a higher class than it needs, and where not all fits the least important give way.
+//! Nothing gets a higher class than it needs, and if not everything fits the least important give way.
 //!
-//! A link has few bands, so the choice of classes is Audsley's assignment with few levels (Audsley 2001): all begin at the lowest, and who
-//! misses a deadline there goes one up, which only makes it harder for those that stay. So whoever is raised needs it in every
-//! assignment that keeps all deadlines, and the one found is the least of them. (A raised stream also becomes less bursty for the
-//! links behind; where that lets another one down again, a last pass finds it.)
+//! A link has few bands, so the choice of classes is Audsley's assignment with few levels (Audsley 2001): all begin
+//! at the lowest, and a topic that misses a deadline there goes one up, which only makes it harder for those that
+//! stay. So a raised topic needs its class in every assignment that keeps all deadlines, and the result is the least
+//! of them. (A raised stream also becomes less bursty for the links behind; if that lets another one down again, a
+//! last pass finds it.)
 
 use crate::Class;
 use crate::analysis::Steps;
@@ -143,7 +144,7 @@ impl Search<'_> {
     }
 }
 
-/// Bounds with threads ranked by deadline, or, where that is too late, anew ([`rank`]).
+/// Bounds with threads ranked by deadline, or, if that is too late, ranked anew ([`rank`]).
 pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
     let analysis = analyse(system, stages, steps);
     if late(system, stages, &analysis).is_empty() || !rank(system, stages, &analysis, steps) {
@@ -200,9 +201,9 @@ pub fn fifo_priority(rank: u32, count: u32) -> u8 {
     u8::try_from(priority.max(LOWEST)).unwrap_or(LOWEST as u8)
 }
 
-/// Ranks the threads of each processor anew so that each keeps what its channels' deadlines leave it beside the other stages, by
-/// Audsley's algorithm with the jitter that `analysis` found. Says whether anything changed; a processor on which no order
-/// fits is left as it is.
+/// Ranks the threads of each processor anew so that each keeps the time that its channels' deadlines leave it beside
+/// the other stages, by Audsley's algorithm with the jitter that `analysis` found. Returns whether anything changed;
+/// a processor without a fitting order is left unchanged.
 pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &Steps) -> bool {
     let left = left(system, stages, analysis);
     let mut changed = false;
@@ -246,9 +247,9 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
     left
 }
 
-/// Shares of the classes of a link's direction in the order of [`Class::ALL`], 0…1, for `htb` and `hfsc` where the contract names none:
-/// the load of each class, and the spare capacity in the same proportion. Background belongs to class normal. A class without load
-/// gets nothing. `None` where the load exceeds the link's rate.
+/// Shares of the classes of a link's direction in the order of [`Class::ALL`], 0…1, for `htb` and `hfsc` if the
+/// contract names none: the load of each class, and the spare capacity in the same proportion. Background belongs to
+/// class normal. A class without load gets nothing. `None` if the load exceeds the link's rate.
 pub fn shares(stages: &Stages, analysis: &Analysis, direction: Direction) -> Option<[f64; 4]> {
     let queue = direction.index();
     let background =

@@ -25,7 +25,7 @@ pub struct BulkSender {
 
 /// TCP never makes super-packets of fewer segments than this (`net.ipv4.tcp_min_tso_segs`).
 const LEAST_SEGMENTS: u64 = 2;
-/// TCP aims at super-packets of what is sent in 2⁻¹⁰ s (`sk_pacing_shift`).
+/// TCP aims at super-packets of 2⁻¹⁰ s of the rate (`sk_pacing_shift`).
 const PACING_SHIFT: u32 = 10;
 
 impl BulkSender {

@@ -1,4 +1,4 @@
-//! The contract: what topics and their subscribers need, and the network they run on (`system.toml`).
+//! The contract: the needs of topics and their subscribers, and the network they run on (`system.toml`).
 //!
 //! Times are whole nanoseconds, sizes bytes, rates bit/s or Hz; references between parts are indices into [`System`]'s lists
 //! and always hold, because only the reader of the file makes them.
@@ -8,7 +8,7 @@
 //! | `file` | the file as it is written: tables, lines, names |
 //! | `value` | values and their ranges |
 //! | `read` | from the file to [`System`] |
-//! | [`check`] | what can be read but is hardly meant |
+//! | [`check`] | likely mistakes in a readable contract |
 
 mod check;
 mod file;
@@ -27,7 +27,7 @@ pub struct Contract {
     pub system: System,
     /// The lines of its tables.
     pub lines: Lines,
-    /// 64-bit FNV-1a of the text: a plan says with it which contract it is for.
+    /// 64-bit FNV-1a of the text, by which a plan names its contract.
     pub hash: u64,
 }
 

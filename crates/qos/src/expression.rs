@@ -10,7 +10,7 @@
 //! Values are numbers, `'text'` (also an enum's variant), `TRUE`, `FALSE` and parameters `%0` to `%99`. What cannot be compared
 //! (a number with text, a field that is not there) does not hold.
 //!
-//! A filter comes from a subscriber and runs where samples are published: for each sample it may take [`MOST_STEPS`], and one
+//! A filter comes from a subscriber and runs at the publisher: for each sample it may take [`MOST_STEPS`], and one
 //! that would take more does not hold.
 
 mod parse;

@@ -1,4 +1,4 @@
-//! The network of a contract as a graph: routes, what a sample takes on the wire, and what each link has to carry.
+//! The network of a contract as a graph: routes, the size of a sample on the wire, and the load of each link.
 //!
 //! Routes are shortest in hops; ties go to the lowest total propagation delay, then to the node that stands first in the file.
 //! Such a route's parts are routes themselves, so those from one node form a tree, and those towards one node, too.

@@ -10,11 +10,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`place`] | the choice of the method, and the quality of the answer |
-//! | `problem` | the groups, and what a place of a group costs and uses |
+//! | `problem` | the groups, and the costs and loads of a place |
 //! | `layout` | the current placement, and the loads on the limits |
 //! | `exhaustive` | Appendix A for one group; all combinations, as the measure of other methods |
 //! | `mip` | mixed-integer programming |
-//! | `decomposition` | large systems: places ruled out, `bound` from prices of the limits, `search` for what keeps them |
+//! | `decomposition` | large systems: places ruled out, `bound` from prices of the limits, `search` for placements within them |
 //! | [`admit`] | one more subscriber, without solving anew |
 //! | `conflict` | reasons why nothing fits |
 
@@ -65,7 +65,7 @@ impl Cost {
 pub struct Placed {
     /// The group that it serves.
     pub group: Group,
-    /// The proxy's node (index); the publisher's, too, where nothing is scaled and no proxy is needed.
+    /// The proxy's node (index); the publisher's, too, if nothing is scaled and no proxy is needed.
     pub node: usize,
     /// Its cost. A stream that several groups share (multicast) counts for the first one.
     pub cost: Cost,
@@ -82,7 +82,7 @@ pub enum Status {
     Feasible,
     /// Nothing keeps all limits, and that is proved.
     Infeasible,
-    /// Nothing was found in the time that was given.
+    /// Nothing was found in the given time.
     Unknown,
 }
 
@@ -248,7 +248,7 @@ fn each_alone(problem: &Problem, choices: &[Vec<problem::Choice>]) -> Option<Out
     layout.keeps_all(problem).then(|| placed(problem, &layout, Some(value), "exhaustive"))
 }
 
-/// The cheapest place, of equal ones the first in the file; where nothing is scaled, the publisher's own.
+/// The cheapest place, of equal ones the first in the file; if nothing is scaled, the publisher's own.
 fn best_alone<'a>(problem: &Problem, group: &Group, places: &'a [problem::Choice]) -> Option<&'a problem::Choice> {
     let nothing = Layout::new(problem);
     let value = |choice: &problem::Choice| problem.value(&nothing.added(problem, choice).cost);

@@ -1,5 +1,5 @@
-//! The plan: what a contract needs, computed: the delay of every channel, what each link and node carries, where proxies go,
-//! and, where not all fits, why not and what would.
+//! The plan: the computed needs of a contract. It has the delay of every channel, the load of each link and node, the
+//! places of proxies, and, if not everything fits, the reasons and offers.
 //!
 //! | module | contents |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `make` | from a contract to its plan (feature `placement`: it needs a solver) |
 //! | [`rewrite`] | changes made in the text of a contract (the same feature) |
 //! | `text` | the plan file |
-//! | `difference` | what changed between two plans |
+//! | `difference` | changes between two plans |
 //!
 //! Times are microseconds here, as people and the papers read them; the analysis itself counts whole nanoseconds.
 
@@ -111,7 +111,8 @@ pub struct Channel {
     /// Hops before its proxy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hops_to_proxy: usize,
-    /// The latest that its proxy sends a sample on, µs, where that is between both ends and the model has a bound.
+    /// The latest time at which its proxy sends a sample on, µs, if the proxy is between both ends and the model has
+    /// a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxied_us: Option<f64>,
     /// Ratio of published samples to those that the subscriber gets; 0: the plan is from before this was in it.
@@ -203,7 +204,7 @@ pub struct Link {
     pub utilisation: f64,
     /// Order of service: fifo, strict, htb or hfsc.
     pub scheduler: String,
-    /// Bytes that may wait in its queue, where the model bounds them.
+    /// Bytes that may wait in its queue, if the model bounds them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog_bytes: Option<f64>,
 }
@@ -230,7 +231,7 @@ pub struct Proxy {
     pub publisher: String,
     /// The subscribers that it serves.
     pub subscribers: Vec<String>,
-    /// Its node: the publisher's own, too, where nothing is scaled.
+    /// Its node: the publisher's own, too, if nothing is scaled.
     pub node: String,
     /// The cost of the streams to and from it.
     pub cost: Cost,

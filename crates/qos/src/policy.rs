@@ -21,8 +21,8 @@ use crate::priority::Class;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The QoS of a port. What one end states alone (P: publisher, S: subscriber) is ignored at the other; all else is matched
-/// by [`match_qos`]. In documents, what has its default is left out and durations are nanoseconds.
+/// The QoS of a port. Policies of one end alone (P: publisher, S: subscriber) are ignored at the other; all others
+/// are matched by [`match_qos`]. In documents, defaults are left out and durations are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Qos {
@@ -47,8 +47,8 @@ pub struct Qos {
     /// Longest time between two samples of one instance, > 0. Default `None`: none is promised or expected.
     #[serde(with = "nanoseconds", skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
-    /// Longest acceptable time from publishing to delivery, a hint: what is later is counted, and samples may wait for one
-    /// another meanwhile. Default `None`: as short as possible, the same as 0 (V-03).
+    /// Longest acceptable time from publishing to delivery, a hint: later samples are counted, and samples may wait
+    /// for one another meanwhile. Default `None`: as short as possible, the same as 0 (V-03).
     #[serde(with = "nanoseconds", skip_serializing_if = "Option::is_none")]
     pub latency_budget: Option<Duration>,
     /// Samples that are older are dropped wherever they are, > 0; a subscriber's own counts too if it is shorter.

@@ -139,7 +139,7 @@ impl Event {
     }
 }
 
-/// An event in time. Of those of one time the aimed stream's come last, so that all others are in its way.
+/// An event in time. Of simultaneous events the aimed stream's come last, so that all others are in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: u64,
@@ -158,7 +158,7 @@ struct World<'a> {
     releases: Releases,
     processors: Vec<Processor>,
     queues: Vec<Queue>,
-    /// Stages behind each stage, and those where each stream begins.
+    /// Stages behind each stage, and the first stages of each stream.
     behind: Vec<Vec<usize>>,
     begin: Vec<Vec<usize>>,
     /// Pairs that end with each stage, and those of each stream that have none.

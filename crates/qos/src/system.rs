@@ -61,7 +61,7 @@ pub enum Scheduler {
     Fifo,
     /// The highest class that waits goes next, each class in order of arrival; a packet on the wire is finished first.
     Strict,
-    /// Each class has its share, and what others leave.
+    /// Each class has its share, and the rate that others leave.
     Htb,
     /// Hierarchical fair service curves, one per class, with the class's share as its rate.
     Hfsc,
@@ -132,7 +132,7 @@ pub struct Subscriber {
     pub topic: usize,
     /// Its node (index).
     pub node: usize,
-    /// Its port's name, unique; `/TOPIC@NODE` when none was given.
+    /// Its port's name, unique; `/TOPIC@NODE` by default.
     pub name: String,
     /// Ratio of published samples to wanted ones, at least 1.
     pub scale: u32,
@@ -176,7 +176,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// A value of it with its unit, and what that is.
+    /// A value of it with its unit, and its meaning.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Messages => format!("{value:.1} messages/s over all links"),

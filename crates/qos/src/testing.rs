@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `systems` | small systems as a function of their seed |
-//! | `bounds` | bounds against what simulation shows |
+//! | `bounds` | bounds against simulations |
 //! | `fuzz` | bodies of the fuzz targets |
 
 mod bounds;

@@ -76,7 +76,7 @@ impl fmt::Display for Verdict {
 /// A plan's promise for a channel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Promise {
-    /// The latest that a sample arrives, µs: the bound; where the model has none, the deadline.
+    /// The latest arrival of a sample, µs: the bound, or the deadline in a model without one.
     pub latest_us: Option<f64>,
     /// Samples per second.
     pub rate_hz: Option<f64>,
@@ -84,7 +84,7 @@ pub struct Promise {
     pub burst: f64,
     /// The part of samples that may be lost.
     pub loss: f64,
-    /// The latest that the relay between sends a sample on, µs, where one is planned and has a bound.
+    /// The latest time at which the relay between sends a sample on, µs, if one is planned and has a bound.
     pub proxied_us: Option<f64>,
 }
 
@@ -122,7 +122,7 @@ pub struct Window {
     pub cost: Cost,
     /// Samples that left the relay between, certainly later than planned.
     pub late_at_relay: u64,
-    /// The path, where it was another one than planned.
+    /// The path, if it differs from the planned one.
     pub strays: Option<String>,
 }
 
@@ -268,7 +268,7 @@ impl Total {
         *disordered = disordered.saturating_add(window.disordered);
         *late_at_relay = late_at_relay.saturating_add(window.late_at_relay);
         *strays = window.strays.clone().or(strays.take());
-        // By what is certain: a vague figure does not hide one that is known.
+        // By certain figures: a vague one does not hide a known one.
         let certain = |worst: &Option<Worst>| worst.as_ref().map_or(f64::MIN, |worst| worst.us - worst.uncertainty_us);
         if certain(&window.worst) > certain(worst) {
             worst.clone_from(&window.worst);
@@ -282,12 +282,12 @@ impl Total {
 struct Verified {
     promise: Promise,
     total: Total,
-    /// Since the last look that said something.
+    /// Since the last look with a verdict.
     open: Total,
     history: History,
 }
 
-/// The channels of a plan, and how they keep their promises.
+/// The channels of a plan, and their verdicts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verification(Vec<Verified>);
 
@@ -348,8 +348,8 @@ impl Verification {
         (old != new.verdict).then_some(Change { old, new })
     }
 
-    /// The verdict on all measurements of a channel: no better than the worst of its looks, because sums forget. It tells when and how
-    /// often that was. An average is that of the whole time.
+    /// The verdict on all measurements of a channel: no better than the worst of its looks, because sums forget. It
+    /// includes the time and the count of that. An average is that of the whole time.
     pub fn judged(&self, index: usize) -> Judged {
         let judged = |Verified { promise, total, history, .. }: &Verified| {
             history.temper(judge::judge(promise, total, total)).and(judge::on_average(promise, total))

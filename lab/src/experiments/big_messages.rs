@@ -220,7 +220,7 @@ fn notes(ring: u64) -> Vec<String> {
 
 /// Pace of the bulk channel, in bytes per second: some of the wire stays free.
 const PACE: u64 = 90_000_000 / 8;
-/// As a command says it.
+/// In the form of a command.
 const PACED: &str = "pace=90Mbit/s";
 /// A super-packet of two segments.
 const TWO_SEGMENTS: u64 = 3000;
@@ -291,7 +291,7 @@ impl Carrier {
 }
 
 impl Arm {
-    /// The blocking term of the small channel; `None` where both share a queue, which bounds nothing.
+    /// The blocking term of the small channel; `None` if both share a queue, which bounds nothing.
     fn blocking_us(&self, ring: u64) -> Option<f64> {
         let sender = BulkSender {
             gso_max_size: self.gso_max_size,
@@ -308,7 +308,7 @@ impl Arm {
 
     /// Changes at the ends of the channels: small, big.
     fn changes(&self) -> [String; 2] {
-        // Unless told otherwise, bulk is of a lower class by itself.
+        // By default, bulk gets a lower class by itself.
         let class = |name| if self.class { format!("class={name}") } else { "class=normal".to_owned() };
         let sched = |name| if self.class { format!("sched={name}") } else { "sched=default".to_owned() };
         let pace = if self.pace { PACED } else { "pace=default" };

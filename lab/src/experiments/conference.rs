@@ -112,7 +112,7 @@ fn phases(options: &Options) -> Phases {
 /// The three nodes.
 struct Members {
     parts: Vec<Part>,
-    /// The streams that each host hears, in the order of its reports: the sending host and the kind.
+    /// The streams that each host receives, in the order of its reports: the sending host and the kind.
     hears: Vec<Vec<(u8, usize)>>,
 }
 
@@ -261,7 +261,7 @@ fn judge(phases: &[Heard; 4], resumed: &[f64; 5]) -> Findings {
         let name = format!("{}: share of the streams that went on after the outage", kind.name);
         findings.checks.push(Check::at_least(name, *share, 1.0));
     }
-    // The first slice begins with what the wide link had let in.
+    // The first slice begins with samples that the wide link had let in.
     let narrow = |kind: usize| median(&phases[1].rates.iter().skip(1).map(|rates| rates[kind]).collect::<Vec<_>>());
     for (kind, name) in [(0, "audio"), (1, "game")] {
         let p99 = median(&phases[1].tallies[kind].each(|d| d.p99));

@@ -1,9 +1,10 @@
 //! `cpu-contention`: round trips of a channel between two processes while others use the processors, with and without a
 //! priority of the channel's threads.
 //!
-//! Policies are compared on the same processor only: a wake-up on another one costs 20 µs and more by itself, and FIFO
-//! spreads threads. The kernel lets no thread with a reservation (DEADLINE) be pinned, so that is compared with OTHER and
-//! FIFO on all processors. Priorities are given to live channels; runs of the policies follow each other in turns.
+//! Policies are compared on the same processor only: a wake-up on another one costs 20 µs and more by itself, and
+//! FIFO spreads threads. The kernel does not let a thread with a reservation (DEADLINE) be pinned, so that is
+//! compared with OTHER and FIFO on all processors. Priorities are set on live channels; runs of the policies follow
+//! each other in turns.
 
 use super::Experiment;
 use super::tally::Tally;
@@ -27,7 +28,7 @@ const HZ: f64 = 500.0;
 /// FIFO must be this much better at p99 than OTHER pinned alike, with four hogs.
 const BETTER: f64 = 10.0;
 
-/// A policy: its name, and what brings it about.
+/// A policy: its name, and the words that set it.
 type Arm = (&'static str, &'static str);
 const OTHER: Arm = ("other", "sched=default");
 const FIFO: Arm = ("fifo:30", "sched=fifo:30");
@@ -174,7 +175,8 @@ fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {
         if hogs == HOGS[2] && policy != OTHER.0 {
             let better = median_ratio(&tallies[0].pairs(tally, |d| d.p99));
             let what = format!("p99 of OTHER / p99 of {policy} with {hogs} hogs, {place}");
-            // Wake-ups on other processors cost by themselves: only what is pinned alike is judged by the whole factor.
+            // Wake-ups on other processors cost by themselves: the whole factor applies only to runs that are pinned
+            // alike.
             let limit = if place == "pinned" { BETTER } else { 1.0 };
             findings.checks.push(Check::at_least(what, better, limit));
             let what = format!("samples lost by {policy} with {hogs} hogs, {place}");

@@ -1,5 +1,5 @@
-//! `isolation` (F-8): one of eight subscribers stops, or is behind a bad link; the other seven and the publisher must not
-//! notice, and the one that stopped gets the latest sample when it goes on.
+//! `isolation` (F-8): one of eight subscribers stops, or is behind a bad link. The other seven and the publisher must
+//! not notice, and the stopped one gets the latest sample when it continues.
 //!
 //! The publisher is on one host, the seven on a second and the eighth on a third, around a switch. A pair of runs is one with
 //! all eight well and one with the eighth impaired. The seven's latency and the publisher's calls are compared.
@@ -31,9 +31,9 @@ const PAYLOAD: usize = 256;
 const P50: f64 = 1.10;
 /// Their p99 may.
 const P99: f64 = 1.5;
-/// Whoever was stopped has the latest within this time, in milliseconds.
+/// Time in which the stopped subscriber has the latest sample, in milliseconds.
 const SOON: u64 = 5_000;
-/// Whoever was behind a bad link has: TCP waits longer and longer between its attempts.
+/// The same after a bad link: TCP retries at growing intervals.
 const LATER: u64 = 20_000;
 
 /// The impairment of the eighth.
@@ -152,7 +152,7 @@ impl<'a> Testbed<'a> {
         Ok(self.note(trouble, &sides, repetitions, findings))
     }
 
-    /// One run: what the seven got, and what publishing cost.
+    /// One run: the figures of the seven, and the cost of publishing.
     fn run(&mut self, lab: &Lab, count: u64, side: &mut Side) -> Result {
         let monitor = Monitor::start()?;
         let (published, arrived) = self.flow.publish(lab, count, Duration::from_millis(500))?;
@@ -171,7 +171,7 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Stopped is a process when the kernel says so.
+    /// A process is stopped when the kernel says so.
     fn stop(&self, lab: &Lab, on: bool) -> Result {
         let id = self.far.id();
         let process = i32::try_from(id).ok().and_then(Pid::from_raw);

@@ -1,4 +1,5 @@
-//! `many-nodes`: 1,000 nodes on one host, each of which shares a topic with two others: how long until all are matched.
+//! `many-nodes`: 1,000 nodes on one host, each of which shares a topic with two others: the time until all are
+//! matched.
 
 use crate::error::{Error, Result};
 use crate::experiments::Experiment;
@@ -17,7 +18,7 @@ pub struct ManyNodes;
 
 /// The role of a process with some of the nodes.
 pub const ROLE: &str = "crowd";
-/// Processes that have them: a node is one whether it has a process of its own or not.
+/// Processes of the nodes: a node counts as one with or without a process of its own.
 const PROCESSES: usize = 4;
 /// Longest wait.
 const LONG: Duration = Duration::from_secs(60);

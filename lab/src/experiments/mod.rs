@@ -25,10 +25,11 @@ pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
     /// Its purpose, in a line.
     fn about(&self) -> &'static str;
-    /// Runs it. What could not run is a [`crate::Skipped`] of the findings; an error is for what stops all of it.
+    /// Runs the experiment. A part that could not run is a [`crate::Skipped`] of the findings; an error stops all of
+    /// it.
     ///
     /// # Errors
-    /// What [`Error`] says; [`Error::Stopped`] soon after [`crate::Stop`] was asked.
+    /// The [`Error`]; [`Error::Stopped`] soon after [`crate::Stop`] was asked.
     fn run(&self, lab: &Lab) -> Result<Findings>;
 }
 

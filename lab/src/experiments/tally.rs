@@ -1,4 +1,4 @@
-//! One cell in the making: repetition by repetition, with what stalls of the machine hit apart.
+//! One cell in the making: repetition by repetition, with samples hit by stalls of the machine apart.
 
 use crate::error::Result;
 use crate::lab::Lab;
@@ -24,7 +24,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds a repetition: how many samples were sent to how many receivers, and those that arrived.
+    /// Adds a repetition: the numbers of samples and receivers, and the samples that arrived.
     pub(super) fn add(&mut self, sent: u64, arrived: &[Timed], stalls: &Stalls) {
         let (clean, stalled) = stalls.apart(arrived);
         let figures = Distribution::of(&clean);
@@ -64,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// The largest time in µs, less what stalls of the machine and their backlog may have taken of it; not a number where nothing arrived.
+    /// The largest time in µs, less stalls of the machine and their backlog; NaN if nothing arrived.
     pub(super) fn without_stalls(&self) -> f64 {
         self.without_stalls.unwrap_or(f64::NAN)
     }
@@ -84,7 +84,7 @@ impl Tally {
         self.sent.saturating_sub(self.received)
     }
 
-    /// A figure of each repetition; not a number where there is none.
+    /// A figure of each repetition; NaN for a missing one.
     pub(super) fn each(&self, figure: impl Fn(&Distribution) -> f64) -> Vec<f64> {
         self.repetitions.iter().map(|found| found.as_ref().map_or(f64::NAN, &figure)).collect()
     }

@@ -180,7 +180,7 @@ fn greedy(sender: &mut Sender, stop: &AtomicBool) -> Result<Offered> {
 const GREEDY: u32 = 16;
 /// Longest send or sleep between two looks at the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
-/// Room for what waits at the sender's own queue: the queue is to drop packets, not the socket to hold them back.
+/// Room for the sender's own queue: the queue is to drop packets, not the socket to hold them back.
 const BUFFER: usize = 8 << 20;
 
 enum Sender {

@@ -19,7 +19,7 @@ use thalweg::carrier::Dice;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Datagrams, offered whether or not they get through.
+    /// Datagrams, offered at the rate whether or not they get through.
     Udp,
     /// One stream, which gives way.
     Tcp,
@@ -54,8 +54,8 @@ pub enum Pattern {
     Random(u32),
     /// A number at once, at even distances.
     Bursts(u32),
-    /// A number of streams, each as fast as it may (TCP). One alone cannot fill its own host's queue: Linux limits what
-    /// a stream has there (TCP small queues).
+    /// A number of streams, each at full speed (TCP). One alone cannot fill its own host's queue: Linux limits a
+    /// stream's data there (TCP small queues).
     Greedy(u32),
 }
 

@@ -1,4 +1,4 @@
-//! The role that counts what arrived, and the experiment's hold on it.
+//! The role that counts arrivals, and the experiment's handle on it.
 
 use super::generator::Target;
 use crate::error::{Error, Result};

@@ -9,7 +9,7 @@ use qos::priority::Changes;
 use serde_json::Value;
 use std::time::Duration;
 
-/// One end: its node, after which its port is named, and where it runs.
+/// One end: its node, after which its port is named, and its place.
 pub type End = (NodeSettings, Place);
 
 /// A publisher and its subscribers, connected. A subscriber that is taken out is the experiment's own business.
@@ -17,7 +17,7 @@ pub type End = (NodeSettings, Place);
 pub struct Flow {
     /// The publisher.
     pub publisher: Part,
-    /// The subscribers that are asked what arrived.
+    /// The subscribers that report their arrivals.
     pub subscribers: Vec<Part>,
     ports: Vec<String>, // of the publisher, then of the subscribers
     hz: f64,
@@ -80,7 +80,7 @@ impl Flow {
         self.publisher.ask::<Value>(lab, &Order::Start, LONG).map(drop)
     }
 
-    /// Ends what [`Flow::start`] began, else as [`Flow::publish`].
+    /// Ends a publishing by [`Flow::start`]; returns as [`Flow::publish`] does.
     ///
     /// # Errors
     /// As there.

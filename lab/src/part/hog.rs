@@ -21,8 +21,8 @@ pub(super) const ROLE: &str = "hog";
 pub enum Hog {
     /// At ordinary priority: competes with others for the processor.
     Ordinary,
-    /// At idle priority: keeps the processor awake. A sleeping processor takes longer to react, the more so where it is virtual
-    /// and the machine below gives it to others meanwhile.
+    /// At idle priority: keeps the processor awake. A sleeping processor takes longer to react, above all a virtual
+    /// one that the machine below gives to others meanwhile.
     Idle,
 }
 

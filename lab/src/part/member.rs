@@ -29,7 +29,7 @@ pub struct Settings {
     pub publishes: Vec<Stream>,
     /// Streams it subscribes to.
     pub subscribes: Vec<Stream>,
-    /// A file of policies and priorities that hold against those of the streams.
+    /// A file of policies and priorities that override those of the streams.
     pub profile: Option<PathBuf>,
 }
 

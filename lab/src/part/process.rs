@@ -259,7 +259,7 @@ impl Orders {
     /// Says something to the experiment.
     ///
     /// # Errors
-    /// When it is no longer there.
+    /// If it no longer exists.
     pub fn say(&self, what: &impl Serialize) -> Result {
         say(what)
     }

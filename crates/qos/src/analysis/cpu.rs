@@ -36,17 +36,17 @@ const LOOKS: u32 = 200_000;
 pub struct Response {
     /// The longest from an activation's coming to its completion, ns.
     pub time: u64,
-    /// The part of it that is blocking by lower threads; what remains beside it and the execution is waiting for higher threads
-    /// and for earlier activations.
+    /// The part of it that is blocking by lower threads. The rest, besides the execution, is waiting for higher
+    /// threads and for earlier activations.
     pub blocking: u64,
 }
 
 /// The response time of `own` below the threads `higher` and with at most `blocking` ns by lower ones.
 ///
-/// An activation counts from its coming to the thread, or, where its way began elsewhere, from the latest that the first one
-/// of a busy period can have come: `origin` tells how close activations follow each other where they began (on a single
-/// processor `origin` = `own.arrivals`). So a late one does not pay for its lateness and for being the next one's
-/// predecessor as well (Tindell & Clark 1994, §3).
+/// An activation counts from its arrival at the thread, or, if its way began elsewhere, from the latest possible
+/// arrival of the first one of a busy period: `origin` gives the distances of activations where they began (on a
+/// single processor `origin` = `own.arrivals`). So a late one does not pay both for its lateness and for being the
+/// next one's predecessor (Tindell & Clark 1994, §3).
 ///
 /// Threads of equal priority belong into `higher` (SCHED_FIFO serves them in order of arrival).
 pub fn response(
@@ -72,7 +72,7 @@ pub fn response(
     Err(Unbounded::TooLong)
 }
 
-/// The least w ≥ `from` with w = `alone` + what `higher` asks for in w.
+/// The least w ≥ `from` with w = `alone` + the demand of `higher` in w.
 fn settle(from: u64, alone: u64, higher: &[Work], looks: &mut u32, steps: &Steps) -> Result<u64, Unbounded> {
     let mut window = from;
     loop {
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!((over[0].map(|r| r.time), over[1]), (Ok(6), Err(Unbounded::Overload(1_100_000_000))));
         let huge = Work { arrivals: Arrivals { period: 1, jitter: u64::MAX }, execution: u64::MAX };
         assert!(response(&huge, &huge.arrivals, &[huge], u64::MAX, &Steps::new(u64::MAX)).is_err());
-        // Full load, periods with an astronomic common multiple: an answer, whatever it is, in bounded time.
+        // Full load, periods with an astronomic common multiple: any answer, in bounded time.
         let full = [(work(999_999_937, 333_333_312), 0), (work(999_999_893, 666_666_580), 0)];
         let _ = responses(&full);
     }

@@ -13,7 +13,7 @@
 //! | queue, `htb` | deficit round robin's service curve, and the bucket of each class | Boyer, Stea & Sofack 2012 |
 //! | queue, `hfsc` | share of the rate, later by the largest unit | Stoica, Zhang & Ng 1997, theorem 2 |
 //! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
-//! | what comes over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
+//! | arrivals over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
 
 mod course;
 mod queues;
@@ -82,7 +82,8 @@ pub struct Analysis {
     pub rounds: u32,
 }
 
-/// Bounds for all pairs of `stages`, which are those of `system`. What the `steps` do not suffice for has none.
+/// Bounds for all pairs of `stages`, which are those of `system`. A pair for which the `steps` do not suffice has
+/// none.
 pub fn analyse(system: &System, stages: &Stages, steps: &Steps) -> Analysis {
     let mut iteration = Iteration::new(system, stages, steps);
     let rounds = iteration.run();
@@ -133,8 +134,8 @@ impl<'a> Iteration<'a> {
         Self { stages, steps, transits, because, queues, threads, course, dirty }
     }
 
-    /// Looks at all resources until nothing changes, and says in how many rounds. Each of those after [`ROUNDS`] takes the bound from
-    /// something, so they end, too.
+    /// Looks at all resources until nothing changes; returns the number of rounds. Each round after [`ROUNDS`] takes
+    /// the bound from something, so they end, too.
     fn run(&mut self) -> u32 {
         for round in 0.. {
             let step = if round < ROUNDS { 1 << (round.saturating_sub(COARSE) / 4).min(40) } else { NEVER };

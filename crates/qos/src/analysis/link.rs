@@ -6,7 +6,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `deviation` | the longest stay where nothing goes before the class, exactly |
+//! | `deviation` | the longest stay if nothing goes before the class, exactly |
 //! | `queue` | the busy period of one queue under each order of service, with arrivals as stair functions |
 
 mod deviation;

@@ -7,7 +7,7 @@
 //! | [`Velox`] | Velox's delay, term by term, as its Table 2, as its eq. 4, and with the queues taken right (V-21…V-36) |
 //! | [`hop_delay`] | one period per transmitting node (P-20, P-21): the delay of push-pull communications, §2.2 and §2.4 |
 //!
-//! Times are seconds where a formula is pure, and microseconds where the paper's tables are.
+//! Times are seconds in pure formulas, and microseconds in the paper's tables.
 
 mod velox;
 
@@ -46,7 +46,7 @@ impl Mm1 {
     }
 }
 
-/// A queue that holds `room` messages, the one in service included; what finds it full is lost (V-10).
+/// A queue that holds `room` messages, the one in service included; messages that find it full are lost (V-10).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mm1k {
     /// Arrivals and service.
@@ -95,9 +95,9 @@ impl Mm1k {
 
 /// A chain that leaves each of its two states at a rate.
 ///
-/// Velox calls it a Gilbert model; that is a model of bursts of losses, while this one says which part of the time a node
-/// processes (E-V6). Its matrix (eq. 3) has P00 = P11 = 0 with P01 = λ and P10 = μ: its rows add up to λ and μ, not to 1. Read
-/// as rates of a chain in continuous time, eq. 2 holds (E-V2).
+/// Velox calls it a Gilbert model. That is a model of bursts of losses, while this one gives the fraction of time in
+/// which a node processes (E-V6). Its matrix (eq. 3) has P00 = P11 = 0 with P01 = λ and P10 = μ: its rows add up to λ
+/// and μ, not to 1. Read as rates of a chain in continuous time, eq. 2 holds (E-V2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TwoState {
     /// P01 = λ: from waiting to processing, per second.

@@ -88,7 +88,7 @@ pub struct Packets {
     pub full: u64,
     /// Time on the wire of the last, ns.
     pub last: u64,
-    /// Time on the wire of what the device takes at one go at most, ns.
+    /// Time on the wire of the largest unit that the device takes at once, ns.
     pub unit: u64,
     /// Bytes on the wire of all.
     pub bytes: u64,
@@ -129,7 +129,7 @@ pub struct Pair {
     pub stream: usize,
     /// The subscriber (index).
     pub subscriber: usize,
-    /// The last stage; `None` where nothing takes any time.
+    /// The last stage; `None` if nothing takes any time.
     pub last: Option<usize>,
     /// Ratio of the stream's samples to those that it gets.
     pub every: u64,
@@ -142,7 +142,7 @@ pub struct Pair {
 pub struct Background {
     /// Its arrivals: even, at most one more than the rate gives.
     pub arrivals: Arrivals,
-    /// Time on the wire of one, ns: of what a device takes at one go.
+    /// Time on the wire of one unit that a device takes at once, ns.
     pub work: u64,
 }
 
@@ -176,12 +176,13 @@ pub struct Stages {
     pub egresses: Vec<Egress>,
 }
 
-/// The key of a shared stage: the stage before, the packets, and where they go.
+/// The key of a shared stage: the stage before, the packets, and their destination.
 type Shared = (usize, Option<usize>, u64, u64, usize);
 
 impl Stages {
-    /// The stages of `system` when each topic has the class of `classes`, and proxies stand at `places`; a subscriber without
-    /// one gets all samples and picks its own. Pairs without a route have no stages (the network's `disconnected` tells them).
+    /// The stages of `system` with the class of each topic from `classes`, and proxies at `places`; a subscriber
+    /// without one gets all samples and picks its own. Pairs without a route have no stages (the network's
+    /// `disconnected` lists them).
     ///
     /// Threads are spread over a node's processors by load and ranked by the shortest deadline that they serve (deadline
     /// monotonic); [`crate::assignment`] may rank them anew.
@@ -294,7 +295,7 @@ impl<'a> Way<'a> {
         }
         let every = front.after.map_or(1, |after| self.all.stages[after].every);
         let every = if role == Role::Proxy { every } else { front.every };
-        // Processor and rank are given when all threads are known; until then the node stands for the processor.
+        // Processor and rank are assigned when all threads are known; until then the node stands for the processor.
         let step = Step::Compute { processor: node, rank: 0, execution, role };
         let after = self.stage(front, Stage { stream: self.stream, after: front.after, every, step }, node, shared);
         Front { after: Some(after), ..front }
@@ -364,7 +365,7 @@ fn egresses(system: &System) -> Vec<Egress> {
     .collect()
 }
 
-/// Background traffic comes in units of the largest size: super-packets where a host or router sends it, else full packets.
+/// Background traffic comes in units of the largest size: super-packets from a host or router, else full packets.
 fn background(link: &Link, kind: NodeKind) -> Option<Background> {
     let mtu = link.mtu.max(1);
     let size = if kind == NodeKind::Switch { mtu } else { SUPER_PACKET.max(mtu) };

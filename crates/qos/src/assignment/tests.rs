@@ -69,8 +69,8 @@ fn the_order_is_optimal() {
     assert!((100..900).contains(&fit) && seven > 100, "each kind is among them");
 }
 
-/// Threads by deadline, the shortest first, ties in the order given: optimal where no deadline is above its period, and nothing has
-/// jitter (Leung & Whitehead 1982).
+/// Threads by deadline, the shortest first, ties in the given order: optimal if no deadline is above its period, and
+/// nothing has jitter (Leung & Whitehead 1982).
 fn deadline_monotonic(deadlines: &[u64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..deadlines.len()).collect();
     order.sort_by_key(|thread| (deadlines[*thread], *thread));

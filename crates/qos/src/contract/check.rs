@@ -1,4 +1,4 @@
-//! Findings about a contract that can be read but is hardly meant: `thalweg plan --check`.
+//! Findings about likely mistakes in a readable contract: `thalweg plan --check`.
 
 use super::Contract;
 use crate::network::{Direction, Network, packets, wire_bytes};
@@ -7,7 +7,7 @@ use crate::system::{Link, Node, PlacementDelay, Subscriber, System, Topic};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// Something in a contract that is hardly meant.
+/// A likely mistake in a contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The line of its table.
@@ -54,7 +54,7 @@ fn shares(contract: &Contract) -> Vec<Finding> {
     links.filter_map(less).collect()
 }
 
-/// Links that no channel crosses, topics that nobody wants, nodes with neither.
+/// Links that no channel crosses, topics without subscribers, nodes with neither.
 fn unused(contract: &Contract, network: &Network) -> Vec<Finding> {
     let system = &contract.system;
     let (mut links, mut nodes, mut topics) = (HashSet::new(), HashSet::new(), HashSet::new());

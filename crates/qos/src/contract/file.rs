@@ -141,7 +141,7 @@ pub(super) fn unreadable(text: &str, error: &toml::de::Error) -> Wrong {
     (at, if line.is_empty() { problem } else { format!("{line}: {problem}") })
 }
 
-/// The beginning of the line in which a byte stands, without what no terminal should get.
+/// The start of a byte's line, without characters that no terminal should get.
 fn written(text: &str, at: usize) -> String {
     let (before, after) = text.split_at_checked(at).unwrap_or((text, ""));
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -158,7 +158,7 @@ fn written(text: &str, at: usize) -> String {
 pub(super) struct Names<'a> {
     kind: &'static str,
     starts: &'a Starts,
-    /// Each name's place in the order of the file, and where it stands there.
+    /// Each name's place in the order of the file, and its position there.
     at: HashMap<String, (usize, usize)>,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Names<'a> {
         Self { kind, starts, at: HashMap::new() }
     }
 
-    /// A name as it is written in a table, or else given to it.
+    /// A name from a table, or the default given to it.
     pub(super) fn add(&mut self, name: &str, written: &Entry, table: &Range<usize>) -> Result<(), Wrong> {
         let (next, at) = (self.at.len(), place(written, table));
         let Some((_, first)) = self.at.insert(name.to_owned(), (next, at.start)) else { return Ok(()) };

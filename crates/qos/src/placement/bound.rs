@@ -16,7 +16,7 @@ type Hops = Vec<(u32, u32, u32)>;
 /// The choices of each group, prepared for many prices.
 pub(super) struct Bound<'a> {
     problem: &'a Problem<'a>,
-    /// The nodes that fit each group, and what they cost it.
+    /// The nodes that fit each group, and their cost for it.
     pub places: Vec<Vec<u32>>,
     values: Vec<Vec<f64>>,
     /// Links of one kind turn a sample's bytes into equally many on the wire.
@@ -170,7 +170,7 @@ impl<'a> Bound<'a> {
         near.map(|(_, node)| *node as usize).collect()
     }
 
-    /// Adds what the chosen places put on the limits; shared streams by their parts.
+    /// Adds the load of the chosen places to the limits; shared streams by their parts.
     pub(super) fn load(&self, chosen: &Chosen, loads: &mut [f64]) {
         for (group, node) in chosen.nodes.iter().enumerate() {
             let of = &self.problem.groups[group];

@@ -7,7 +7,7 @@ use super::problem::{Group, Problem};
 use super::{Effort, Watch, exhaustive, mip};
 use crate::network::Direction;
 
-/// A requirement or what limits it.
+/// A requirement or its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// A subscriber's deadline (index); ns.
@@ -36,7 +36,7 @@ pub enum Limit {
         /// The first of the subscribers that share the proxy.
         subscriber: usize,
     },
-    /// Some nodes may not host a proxy; how many may.
+    /// Some nodes may not host a proxy; the number that may.
     Proxies,
     /// No way leads from a publisher's node to a subscriber.
     Unreachable {
@@ -68,7 +68,7 @@ pub(super) fn unreachable(apart: &[(usize, usize, usize)]) -> Vec<Conflict> {
     apart.iter().map(conflict).collect()
 }
 
-/// Time for what each limit would have to be when all time is used up.
+/// Time to find the need for each limit after all other time is used up.
 const LAST: Duration = Duration::from_millis(50);
 
 /// A conflict of the problem, which has none or is known to fit nowhere. Groups are left out first, then limits, the ban on
@@ -103,7 +103,8 @@ pub(super) fn of(problem: &Problem, effort: &Effort, watch: &mut dyn Watch) -> V
     conflicts
 }
 
-/// A group that fits nowhere beside what all others need: in a large system, searching for the smallest such set would take too long.
+/// A group that fits nowhere beside the needs of all others: in a large system, searching for the smallest such set
+/// would take too long.
 pub(super) fn crowded_out(group: &Group) -> Conflict {
     Conflict { limit: served(group), needs: 1.0, has: 0.0 }
 }

@@ -19,7 +19,7 @@ const PATIENCE: u32 = 8;
 const FRESH: f64 = 0.3;
 /// The shortest step, as a part of the one that would lead to the best known value; then long ones are tried again.
 const SHORTEST: f64 = 0.01;
-/// Places of all groups together that mixed-integer programming is given.
+/// Places of all groups together that are given to mixed-integer programming.
 const MOST: usize = 4000;
 /// Rounds that brought less than a thousandth of the gap, after which nothing more is expected.
 const STALLED: u32 = 40;
@@ -44,7 +44,7 @@ struct Ascent {
 pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, watch: &mut dyn Watch) -> Found {
     let mut bound = Bound::new(problem, places);
     let mut ascent = Ascent::new(problem, &mut bound);
-    // Without prices each group chooses its best place; where that fits, it is the answer.
+    // Without prices each group chooses its best place; if that fits, it is the answer.
     let free = Layout::of(problem, &ascent.best.nodes);
     if free.keeps_all(problem) && free.value(problem) <= ascent.best.bound * (1.0 + 1e-9) {
         return Found { layout: Some(free), bound: ascent.best.bound };
@@ -194,7 +194,7 @@ fn excess(problem: &Problem, bound: &Bound, chosen: &Chosen, prices: &[f64]) -> 
     (0..loads.len()).map(part).collect()
 }
 
-/// Rounds; each uses what the one before ruled out.
+/// Rounds; each uses the exclusions of the one before.
 const ROUNDS: u32 = 3;
 
 /// The places that are left.
@@ -245,7 +245,7 @@ impl Scratch {
 
     pub(super) fn fill(&mut self, problem: &Problem, group: &Group, node: usize) {
         if problem.multicast() {
-            // A stream that others share may be there anyway: only what a group has for itself is certain.
+            // A shared stream may be there anyway: only a group's own load is certain.
             let Choice { uses, .. } = problem.choice(group, node);
             return uses.into_iter().for_each(|(limit, amount)| self.add(limit, amount));
         }
@@ -265,7 +265,7 @@ impl Scratch {
         self.touched.iter().all(|limit| problem.keeps(*limit, beside[*limit].max(0.0) + self.loads[*limit]))
     }
 
-    /// The least of what this place and those before it put on a limit.
+    /// The least load that this place and those before it put on a limit.
     fn in_common(&self, before: Option<Vec<(usize, f64)>>) -> Vec<(usize, f64)> {
         let Some(mut before) = before else {
             return self.touched.iter().map(|limit| (*limit, self.loads[*limit])).collect();

@@ -44,7 +44,7 @@ fn alone(problem: &Problem, group: &Group) -> Vec<Choice> {
     choices.filter(|choice| fits_alone(problem, choice)).collect()
 }
 
-/// `true` if a choice keeps all limits where nothing else is.
+/// `true` if a choice alone keeps all limits.
 pub(super) fn fits_alone(problem: &Problem, choice: &Choice) -> bool {
     let mut loads: HashMap<usize, f64> = HashMap::new();
     for (limit, amount) in Layout::default().added(problem, choice).uses {

@@ -133,7 +133,7 @@ impl Model {
         Self { variables, places, copies }
     }
 
-    /// One place for each group, at most what there is of each limit, and a copy wherever one of its users is.
+    /// One place for each group, at most the capacity of each limit, and a copy wherever one of its users is.
     fn rows(&self, problem: &Problem, choices: &[Vec<Choice>], limits: Vec<(usize, Terms)>) -> Vec<Constraint> {
         let mut rows: Vec<Constraint> =
             self.places.iter().map(|group| constraint!(group.iter().sum::<Expression>() == 1.0)).collect();

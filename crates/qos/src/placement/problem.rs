@@ -1,4 +1,4 @@
-//! The problem: groups that each need a place, what a place costs, and what all of them share.
+//! The problem: groups that each need a place, the costs of a place, and the limits that all of them share.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::system::{Objective, Proxies, Subscriber, System, Transport};
 /// Tolerance of a limit: rounding, not a sample more.
 const ROUNDING: f64 = 1e-9;
 
-/// Subscribers that share one proxy for what one publisher sends.
+/// Subscribers that share one proxy for one publisher's stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// The topic (index).
@@ -137,7 +137,7 @@ impl<'a> Problem<'a> {
         self.system.topics[subscriber.topic].rate / f64::from(subscriber.scale.max(1))
     }
 
-    /// `true` if nobody wants less than is published: a "proxy" at the publisher has nothing to do.
+    /// `true` if every subscriber wants the whole stream: a "proxy" at the publisher has nothing to do.
     pub(super) fn unscaled(&self, group: &Group) -> bool {
         let published = Request { scale: 1, size: self.system.topics[group.topic].size, picture: None };
         group.subscribers.iter().all(|subscriber| self.request(*subscriber) == published)
@@ -219,8 +219,8 @@ impl<'a> Problem<'a> {
         self.unicast_work(group, made);
     }
 
-    /// Sending and receiving, on the way to the proxy and from it to each subscriber; the proxy's own delivery is not sent
-    /// again if it received what was published.
+    /// Sending and receiving, on the way to the proxy and from it to each subscriber; the proxy's own delivery is not
+    /// sent again if it received the published stream.
     fn unicast_work(&self, group: &Group, made: &mut Choice) {
         let cpu_send = self.system.topics[group.topic].cpu_send;
         if made.node != group.publisher {

@@ -7,7 +7,7 @@
 use super::layout::Layout;
 use super::problem::{Choice, Problem};
 
-/// Growth of fines where a limit is exceeded.
+/// Growth of fines for an exceeded limit.
 const GROW: f64 = 1.1;
 /// Additional growth where a limit is exceeded most. At one pace for all, the fines of limits that stay exceeded keep their proportions and the
 /// search its place: with 1,000 nodes, 10,000 subscribers and merged proxies nothing was found in 30 s, like this in 7 s.
@@ -43,7 +43,7 @@ impl<'a> Search<'a> {
         Self { problem, candidates, layout, fines, order, random: 0x9E37_79B9_7F4A_7C15, best: None }
     }
 
-    /// Other candidates; what stands, stays.
+    /// Other candidates; the present choices stay.
     pub(super) fn consider(&mut self, candidates: Vec<Vec<Choice>>, fines: &[f64]) {
         self.candidates = candidates;
         self.fines.iter_mut().zip(fines).for_each(|(fine, least)| *fine = fine.max(*least));
@@ -121,7 +121,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes a group away and puts it where it costs least now.
+    /// Removes a group and puts it at its cheapest place now.
     fn settle(&mut self, group: usize) {
         let Some(was) = self.layout.take(self.problem, group) else { return };
         let mut best = (self.charge(&was, f64::INFINITY), None);

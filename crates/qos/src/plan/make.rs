@@ -32,8 +32,8 @@ use std::borrow::Cow;
 
 /// Plans a contract: places its proxies, and computes each channel's delay by a model.
 ///
-/// Whatever the model, no link may carry more than its rate, in bytes on the wire. Where not all fits the plan says why, and
-/// shows what there would be if every proxy were at its publisher.
+/// In every model, no link may carry more than its rate, in bytes on the wire. If not everything fits the plan gives
+/// the reason, and shows the result with every proxy at its publisher.
 pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     let mut plan = compute(&contract.system, model, &Steps::of(&contract.system), Effort::default(), watch);
     plan.contract.hash = format!("{:016x}", contract.hash);
@@ -79,10 +79,10 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     }
 }
 
-/// Places, and what the analysis says of them.
+/// Places, and the analysis of them.
 struct Answer {
     found: Outcome,
-    /// The places found; where there are none, each proxy at its publisher.
+    /// The places found; if there are none, each proxy at its publisher.
     placed: Vec<Placed>,
     bounds: Option<Bounds>,
 }
@@ -99,7 +99,7 @@ fn answer(
     mut effort: Effort,
     watch: &mut dyn Watch,
 ) -> Answer {
-    // The model of P-21 has no say where the analysis' bound decides.
+    // The model of P-21 does not count if the analysis' bound decides.
     let placing = match system.placement.delay {
         PlacementDelay::Paper => Cow::Borrowed(system),
         PlacementDelay::Bound => Cow::Owned(without_deadlines(system)),
@@ -137,7 +137,7 @@ fn without_deadlines(system: &System) -> System {
 }
 
 impl Answer {
-    /// Proxies with a subscriber that gets its samples too late, where that counts: (topic, publisher's node, node).
+    /// Proxies with a subscriber that gets its samples too late, if that counts: (topic, publisher's node, node).
     fn late(&self, system: &System) -> Vec<(usize, usize, usize)> {
         let Some(bounds) = self.bounds.as_ref().filter(|_| system.placement.delay == PlacementDelay::Bound) else {
             return Vec::new();

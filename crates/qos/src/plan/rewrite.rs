@@ -8,7 +8,7 @@ use toml_edit::{DocumentMut, Item, Table, Value};
 /// The text of a contract with all changes made. Tables that go, go last.
 ///
 /// # Errors
-/// What cannot be read, before or after; a change of something that is not there.
+/// An unreadable text, before or after; a change of something that does not exist.
 pub fn rewrite(text: &str, changes: &[FileChange]) -> Result<String, PlanError> {
     let system = Contract::read(text).map_err(PlanError::Contract)?.system;
     let mut document: DocumentMut = text.parse().map_err(|e| PlanError::Contract(unreadable(text, &e)))?;
@@ -61,11 +61,11 @@ fn table<'a>(document: &'a mut DocumentMut, system: &System, change: &FileChange
     tables(document, &change.table)?.get_mut(place).ok_or_else(wrong)
 }
 
-/// Sets a value; what stands behind it on its line stays.
+/// Sets a value; the rest of its line stays.
 fn set(table: &mut Table, change: &FileChange) -> Result<(), PlanError> {
     let FileChange { key, value, .. } = change;
     let mut new: Value = value.parse().map_err(|_| PlanError::Value { key: key.clone(), value: value.clone() })?;
-    // A topic says one of the two.
+    // A topic has one of the two.
     let other = match key.as_str() {
         "rate" => "period",
         "period" => "rate",

@@ -7,7 +7,7 @@ const HEAD: &str =
     "# Made by `thalweg plan`; changes belong into the contract. Compare two of them with `thalweg plan --diff`.\n\n";
 
 impl Plan {
-    /// The plan as the text of a file: without what differs from one run to the next.
+    /// The plan as the text of a file, without values that differ from one run to the next.
     pub fn to_text(&self) -> String {
         let mut plan = self.clone();
         plan.solver.ms = None;

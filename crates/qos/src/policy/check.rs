@@ -23,7 +23,7 @@ pub struct Contradiction {
     pub policy: String,
     /// The other one and its value, or the range that was left.
     pub against: String,
-    /// The reason, and what to do.
+    /// The reason, and the remedy.
     pub remedy: &'static str,
 }
 
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::{Filter, Liveliness, ResourceLimits};
 
-    /// A change, and what must be said of it.
+    /// A change, and the expected words.
     type Case<'a> = (&'a dyn Fn(&mut Qos), &'a [&'a str]);
 
     fn said(change: impl Fn(&mut Qos)) -> String {

@@ -38,8 +38,8 @@ impl fmt::Display for Mismatch {
 
 /// Compares an offer with a request.
 ///
-/// `Ok`: they match; in the list is what does not fit and what the subscriber declared that it does without
-/// ([`Qos::fallback`]): for those it gets the offered value ([`Qos::settled`]).
+/// `Ok`: they match. The list has the mismatches that the subscriber's fallback permits ([`Qos::fallback`]): for
+/// those it gets the offered value ([`Qos::settled`]).
 ///
 /// # Errors
 /// All that stands between them, in the order of [`PolicyName::ALL`].

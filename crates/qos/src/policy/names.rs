@@ -31,7 +31,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// All, in the order in which mismatches are told.
+    /// All, in the order in which mismatches are reported.
     pub const ALL: [Self; 9] = [
         PolicyName::Reliability,
         PolicyName::Durability,
@@ -100,7 +100,7 @@ impl FromStr for PolicyName {
 macro_rules! words {
     ($($kind:ident: $($value:ident = $word:literal),+;)+) => {$(
         impl $kind {
-            /// All values, by the order of the policy where it has one.
+            /// All values, in the order of the policy if it has one.
             pub const ALL: [Self; [$($word),+].len()] = [$($kind::$value),+];
         }
         impl fmt::Display for $kind {

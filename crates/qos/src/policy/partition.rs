@@ -1,6 +1,6 @@
 //! Partitions: names that divide a realm's topics (DDS PARTITION, §2.2.3.13).
 
-/// Most partitions of a port, and longest name in bytes: what a peer says beyond is not looked at.
+/// Most partitions of a port, and longest name in bytes: a peer's further ones are ignored.
 pub(super) const MOST: usize = 64;
 pub(super) const LONGEST: usize = 255;
 
@@ -61,7 +61,7 @@ fn fits(first: char, rest: &mut std::str::Chars<'_>, character: char) -> bool {
         '\\' => rest.next() == Some(character),
         '[' => {
             let (set, after) = rest.as_str().split_at(set_length(rest.as_str()));
-            // An open bracket that nobody closes is a bracket.
+            // An unclosed bracket is a plain character.
             let Some(after) = after.strip_prefix(']') else { return character == '[' };
             *rest = after.chars();
             let (not, set) = set.strip_prefix('!').map_or((false, set), |set| (true, set));

@@ -142,7 +142,7 @@ impl Qos {
         ROWS.iter().map(|row| row.name)
     }
 
-    /// Sets one policy: durations and sizes with a unit, lists with commas, `none` where nothing is asked for.
+    /// Sets one policy: durations and sizes with a unit, lists with commas, `none` for no requirement.
     ///
     /// # Errors
     /// A name or value that does not exist, with the allowed ones.

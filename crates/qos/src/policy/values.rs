@@ -6,8 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Loss of samples on the way (DDS RELIABILITY). A full queue is the business of [`Queue`]. Offered must be
-/// at least what is requested: best-effort < reliable.
+/// Loss of samples on the way (DDS RELIABILITY). A full queue is handled by [`Queue`]. The offer must be at least the
+/// request: best-effort < reliable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
@@ -25,10 +25,10 @@ pub enum Queue {
     /// The last `n` samples wait (at a subscriber that states a key: of each instance); the oldest is dropped for a new one.
     /// The default, with n = 16.
     KeepLast(u32),
-    /// At most this many samples wait; further ones are refused (`publish` says so), none is dropped.
+    /// At most this many samples wait; further ones are refused (`publish` reports it), none is dropped.
     KeepAll(u32),
-    /// As `KeepAll`, but `publish` first waits for room, at most `up_to_us` microseconds. At a subscriber its channels do: a full
-    /// one holds up its publishers' queues, whose policies say what happens then.
+    /// As `KeepAll`, but `publish` first waits for room, at most `up_to_us` microseconds. At a subscriber its
+    /// channels wait: a full queue holds up its publishers' queues, whose policies then apply.
     Block {
         /// Most samples that wait.
         limit: u32,
@@ -76,15 +76,16 @@ pub struct ResourceLimits {
     pub bytes: Option<u64>,
 }
 
-/// Bytes that wait in one queue where a port states none: 64 MiB hold 4 messages of the default `max_message`, 10 pictures of
-/// 1080p in colour, or 0.6 s of a link of 1 Gbit/s. What waits longer than that is better dropped, by most policies.
+/// Bytes that wait in one queue if a port states none: 64 MiB hold 4 messages of the default `max_message`, 10
+/// pictures of 1080p in colour, or 0.6 s of a link of 1 Gbit/s. Samples that wait longer are better dropped, by most
+/// policies.
 pub const QUEUE_BYTES: u64 = 64 << 20;
 
 /// Memory that a waiting sample is reckoned with besides its message: its place in the queue, its buffer's header and the
 /// allocator's overhead (some 200 bytes on a 64-bit host).
 pub const SAMPLE_BYTES: u64 = 256;
 
-/// One of the [`ResourceLimits`]: what a sample was rejected by (DDS SAMPLE_REJECTED).
+/// One of the [`ResourceLimits`], by which a sample was rejected (DDS SAMPLE_REJECTED).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResourceLimit {
@@ -105,7 +106,7 @@ pub enum ResourceLimit {
     MaxMessage,
 }
 
-/// The order of samples of several publishers (DDS DESTINATION_ORDER). Offered must be at least what is requested:
+/// The order of samples of several publishers (DDS DESTINATION_ORDER). The offer must be at least the request:
 /// by-reception < by-source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -117,8 +118,8 @@ pub enum DestinationOrder {
     BySource,
 }
 
-/// History for late joiners (DDS DURABILITY; `transient` and `persistent` need a service and do not exist here). Offered must
-/// be at least what is requested: volatile < transient-local.
+/// History for late joiners (DDS DURABILITY; `transient` and `persistent` need a service and do not exist here). The
+/// offer must be at least the request: volatile < transient-local.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
@@ -179,7 +180,7 @@ pub enum LivelinessKind {
 pub struct Liveliness {
     /// The kind.
     pub kind: LivelinessKind,
-    /// Longest time between two signs of life; `None`: no end, it lives as long as its channel.
+    /// Longest time between two assertions; `None`: no limit, it lives as long as its channel.
     #[serde(with = "nanoseconds")]
     pub lease: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Packet marks: DSCP (RFC 2474), the TOS octet, classes, and what Linux makes of them.
+//! Packet marks: DSCP (RFC 2474), the TOS octet, classes, and Linux's treatment of them.
 
 use super::{PriorityError, refuse};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ impl Dscp {
     pub const fn tos(self) -> u8 {
         self.0 << 2
     }
-    /// Its name, where it has one.
+    /// Its name, if it has one.
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(_, value)| *value == self.0).map(|(name, _)| *name)
     }
@@ -122,7 +122,8 @@ impl Mark {
     pub const fn dscp(self) -> Dscp {
         Dscp(self.tos() >> 2)
     }
-    /// The socket priority to set after the mark: a class's own, else what IPv4 derives from the octet (IPv6 derives none).
+    /// The socket priority to set after the mark: a class's own, else the one that IPv4 derives from the octet (IPv6
+    /// derives none).
     pub fn socket_priority(self) -> u32 {
         match self {
             Mark::Class(class) => class.socket_priority(),

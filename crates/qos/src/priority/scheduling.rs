@@ -48,7 +48,7 @@ impl Policy {
             Policy::Deadline { .. } => 6,
         }
     }
-    /// The real-time priority, 0 where there is none.
+    /// The real-time priority, 0 if there is none.
     pub const fn priority(self) -> u8 {
         match self {
             Policy::Fifo(priority) | Policy::RoundRobin(priority) => priority,

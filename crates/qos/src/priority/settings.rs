@@ -40,7 +40,7 @@ impl PrioritySettings {
         Ok(())
     }
 
-    /// These settings, and where they say nothing, those of `default`.
+    /// These settings, with those of `default` for missing ones.
     pub fn or(&self, default: &PrioritySettings) -> PrioritySettings {
         PrioritySettings {
             mark: self.mark.or(default.mark),

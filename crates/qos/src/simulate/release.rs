@@ -13,8 +13,9 @@ pub enum Pattern {
     RandomPhases,
     /// Samples are late by any part of their jitter, often by all or nothing of it; threads take any time up to the declared one.
     Late,
-    /// As the pair with this index suffers most: the first samples of all other streams come to where its way and theirs first meet
-    /// at the time when its own one does, those of a lower class just before; half of them by chance somewhat off.
+    /// The worst for the pair with this index: the first samples of all other streams arrive at the first common
+    /// point of the two ways at the same time as its own one, those of a lower class just before; half of them
+    /// randomly somewhat off.
     Aimed {
         /// Index into [`Stages::pairs`].
         pair: usize,

@@ -45,7 +45,7 @@ struct Account {
     tokens: i128,
     counted: u64,
     deficit: u64,
-    /// `hfsc`: when its share has served all that it was given by its share; and how much it was given in all, by share.
+    /// `hfsc`: time at which its share has served everything given by share; and the total given by share.
     clock: u64,
     virtual_time: u128,
 }
@@ -140,7 +140,7 @@ impl Queue {
         first
     }
 
-    /// Deficit round robin among the classes with tokens, else among all: what others leave.
+    /// Deficit round robin among the classes with tokens, else among all, for the spare rate.
     fn by_bucket(&mut self, now: u64) -> Option<usize> {
         for class in Class::ALL {
             let (share, depth) = (self.egress.shares[class as usize], depth(&self.egress, class, self.unit));
@@ -223,7 +223,7 @@ impl Processor {
         self.ready.insert((rank, self.order), Job { stage, sample, left: execution });
     }
 
-    /// Runs the first; says when it will be done unless something comes in between.
+    /// Runs the first; returns the time of its end unless something comes in between.
     pub(super) fn run(&mut self, now: u64) -> Option<(u64, u64)> {
         let (turn, job) = self.ready.first_key_value()?;
         self.running = Some((*turn, now));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::compare;
 
-/// 10,000 of them, and how near bounds are: `cargo run --release -p thalweg-baseline --example bounds`.
+/// 10,000 of them, and the tightness of bounds: `cargo run --release -p thalweg-baseline --example bounds`.
 #[test]
 fn bounds_hold_against_the_worst_patterns() {
     let compared: Vec<_> = (0..60).map(|seed| compare(seed, 1).unwrap()).collect();

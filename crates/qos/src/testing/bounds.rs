@@ -1,4 +1,4 @@
-//! Bounds against what the worst patterns of release show.
+//! Bounds against simulations of the worst patterns of release.
 
 use super::systems::{Sketch, sketch};
 use crate::analysis::Steps;
@@ -29,7 +29,7 @@ pub struct Compared {
 /// Compares the bounds of a seed's sketch with simulations of it, `tries` of them aimed at each pair.
 ///
 /// # Errors
-/// What was later than its bound, or more than its room.
+/// The channel that exceeded its bound, or the queue that exceeded its room.
 pub fn compare(seed: u64, tries: u64) -> Result<Compared, String> {
     let Sketch { system, classes, places } = sketch(seed);
     let stages = Stages::new(&system, &Network::new(&system), &places, &classes);

@@ -70,7 +70,7 @@ pub fn contract(bytes: &[u8]) {
     plan(&contract, Model::ALL[bytes.len() % Model::ALL.len()]);
 }
 
-/// Any seed (the first 8 bytes): its system, with quantities at the edge of what may be stated, has a plan by every model.
+/// Any seed (the first 8 bytes): its system, with quantities at the limits of a contract, has a plan by every model.
 pub fn planner(bytes: &[u8]) {
     let mut seed = [0; 8];
     bytes.iter().zip(&mut seed).for_each(|(byte, seed)| *seed = *byte);
@@ -79,8 +79,8 @@ pub fn planner(bytes: &[u8]) {
     plan(&Contract { system, lines: Lines::default(), hash: 0 }, model);
 }
 
-/// A plan whose numbers are numbers, whose terms add up, which keeps every deadline if it says so and else says why not, and which is
-/// read from its file as it was written.
+/// Checks a plan: its numbers are finite, its terms add up, it keeps every deadline or gives the reason, and its file
+/// is read back unchanged.
 fn plan(contract: &Contract, model: Model) {
     let plan = make(contract, model, &mut Steps(0));
     assert_eq!(plan.feasible, plan.refusals.is_empty(), "it fits, or it is said why not");

@@ -8,7 +8,7 @@ use crate::system::{
     Transport,
 };
 
-/// A system, and what a plan would decide: any decision has its bounds.
+/// A system, and the decisions of a plan: any decision has its bounds.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     /// Two to seven nodes in a tree or a ring, up to eight topics; loads from light to too much.
@@ -44,8 +44,8 @@ pub fn sketch(seed: u64) -> Sketch {
 /// The longest time that a contract may state, ns.
 const DAY: u64 = 86_400_000_000_000;
 
-/// The system of a seed with some quantities at the edge of what a contract may state: samples that are too large, or links that are
-/// too slow, never both (no link may take longer than a day for a sample).
+/// The system of a seed with some quantities at the limits of a contract: samples that are too large, or links that
+/// are too slow, never both (no link may take longer than a day for a sample).
 pub fn extreme(seed: u64) -> System {
     let mut system = sketch(seed).system;
     let mut chance = Chance(!seed);
@@ -167,7 +167,7 @@ impl Pencil {
         self.system.topics.last_mut().into_iter().for_each(|topic| topic.publishers.dedup());
     }
 
-    /// A subscriber of the last topic, and where its proxies stand.
+    /// A subscriber of the last topic, and the places of its proxies.
     fn subscriber(&mut self) -> Vec<Place> {
         let (scale, node) = (self.one_of(&[1, 1, 2, 3]) as u32, self.node());
         let subscriber = self.system.subscribers.len();

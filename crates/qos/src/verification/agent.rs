@@ -177,7 +177,7 @@ impl Agent {
     }
 }
 
-/// The change that gives a topic the rate with which its samples come, if that is more than it says.
+/// The change that gives a topic its measured rate, if that exceeds the contract's.
 fn too_fast(system: &System, channel: &Channel, rate: f64) -> Option<FileChange> {
     let topic = system.topics.iter().find(|topic| topic.name == channel.topic)?;
     let planned = channel.rate_hz?;
@@ -187,7 +187,7 @@ fn too_fast(system: &System, channel: &Channel, rate: f64) -> Option<FileChange>
     (rate > planned * (1.0 + EXCESS)).then(|| change(format!("\"{published} Hz\"")))
 }
 
-/// `true` if a value is more than a tenth above the contract's, where the contract has one.
+/// `true` if a value is more than a tenth above the contract's, if the contract has one.
 fn exceeds(system: &System, change: &FileChange) -> bool {
     let quoted = change.value.trim_matches('"');
     let new = match change.key.as_str() {

@@ -15,7 +15,7 @@ pub struct Live {
     pub publisher_node: String,
     /// Subscriber's port name.
     pub subscriber: String,
-    /// The node between that its samples come from, where one is.
+    /// The relay that its samples come from, if there is one.
     pub over: Option<Over>,
 }
 
@@ -35,7 +35,7 @@ pub struct Route {
     pub channel: usize,
     /// From the publisher to the relay; `None`: there is none, or it is not known.
     pub feeder: Option<usize>,
-    /// The path, where it is another one than the plan's: no bound covers that.
+    /// The path, if it differs from the plan's: no bound covers it.
     pub strays: Option<String>,
 }
 
@@ -48,10 +48,10 @@ pub struct Found {
     pub unplanned: Vec<usize>,
 }
 
-/// Finds the channels of a plan among those that run, each with the whole route: publisher, relay if there is one, subscriber. Topic
-/// and subscriber's port have the names of the contract (a `/` before the topic's does not matter). A publisher is the contract's node
-/// if its node or its port has that name, or the port is `/TOPIC@NODE`; where the subscriber has one publisher only in the plan,
-/// whoever publishes is it.
+/// Finds the channels of a plan among the running ones, each with the whole route: publisher, relay if there is one,
+/// subscriber. Topic and subscriber's port have the names of the contract (a `/` before the topic's does not matter).
+/// A publisher is the contract's node if its node or its port has that name, or the port is `/TOPIC@NODE`; if the
+/// plan has only one publisher for the subscriber, any publisher is it.
 pub fn find(plan: &Plan, live: &[Live]) -> Found {
     let mut taken = vec![false; live.len()];
     let mut planned = vec![None; plan.channels.len()];

@@ -4,7 +4,7 @@ use super::{Judged, Verdict};
 use crate::quantity::show_time;
 use std::time::Duration;
 
-/// The looks at a channel that said something.
+/// The looks at a channel that gave a verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// Number of looks.
@@ -39,7 +39,7 @@ impl Looks {
 }
 
 impl History {
-    /// A look that ended at `now` said this.
+    /// Records the verdict of a look that ended at `now`.
     pub(super) fn note(&mut self, now: Duration, judged: &Judged) {
         self.looks = self.looks.saturating_add(1);
         self.now = judged.verdict;
@@ -53,7 +53,7 @@ impl History {
         }
     }
 
-    /// The verdict on the sum, or the worst of the looks if that is worse, with when and how often it was so.
+    /// The verdict on the sum, or the worst of the looks if that is worse, with its time and count.
     pub(super) fn temper(&self, whole: Judged) -> Judged {
         let found = self.at_risk.count > 0 || self.broken.count > 0;
         let worse = found && self.worst.verdict.severity() > whole.verdict.severity();

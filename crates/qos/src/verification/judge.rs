@@ -4,7 +4,7 @@ use super::{Promise, Total, Verdict, Window, Worst};
 use crate::quantity::{show_share, show_time};
 use std::cmp::Ordering;
 
-/// At risk is what takes so large a part of its bound.
+/// Part of its bound from which on a delay is at risk.
 pub const AT_RISK: f64 = 0.9;
 /// A rate may be off by such a part of it, as clocks and looks are.
 const RATE_TOLERANCE: f64 = 0.05;
@@ -18,7 +18,7 @@ const ON_THEIR_WAY: f64 = 2.0;
 pub struct Judged {
     /// The verdict.
     pub verdict: Verdict,
-    /// The reason; empty where all is kept.
+    /// The reason; empty if all is kept.
     pub because: String,
 }
 
@@ -56,7 +56,7 @@ fn chance_of(lost: f64, sent: f64, part: f64) -> f64 {
 }
 
 impl Judged {
-    /// The worse of two; both reasons where they are as bad.
+    /// The worse of two; both reasons if they are equally bad.
     pub(super) fn and(self, other: Self) -> Self {
         match self.verdict.severity().cmp(&other.verdict.severity()) {
             Ordering::Greater => self,

@@ -18,8 +18,8 @@ pub struct Measured {
     pub measured: Cost,
 }
 
-/// The changes that give a contract the sizes and execution times that were measured, each the largest of its channels: `size`,
-/// `cpu_send` of topics, `scaled_size`, `cpu_receive` of subscribers. What nobody measured stays.
+/// The changes that write the measured sizes and execution times into a contract, each the largest of its channels:
+/// `size`, `cpu_send` of topics, `scaled_size`, `cpu_receive` of subscribers. Values without a measurement stay.
 pub fn measured(system: &System, measured: &[Measured]) -> Vec<FileChange> {
     let seen: Vec<&Measured> = measured.iter().filter(|one| one.samples > 0 && one.measured.bytes > 0).collect();
     let most = |values: &mut dyn Iterator<Item = u64>| values.max().filter(|value| *value > 0);

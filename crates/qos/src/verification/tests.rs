@@ -186,7 +186,7 @@ fn planned_losses_are_an_average() {
     assert_eq!(verdict(&[5, 9, 3, 6, 4]).verdict, Verdict::Kept);
     let judged = verdict(&[12, 14, 11]);
     assert_eq!((judged.verdict, judged.because.as_str()), (Verdict::Broken, "37 of 300 samples lost, 5 % are planned"));
-    // Not for good: the average of the whole time is what counts.
+    // Not for good: the average of the whole time counts.
     let later: Vec<u64> = [12, 14, 11].into_iter().chain([4; 40]).collect();
     assert_eq!(verdict(&later), Judged { verdict: Verdict::Kept, because: String::new() });
 }
@@ -257,7 +257,7 @@ fn the_worst_sample_says_where_its_time_went() {
     assert_eq!((late.stage(), late.stages_us["wire"]), (Some("wire"), 5000.0));
     let stuck = Worst::new(5100.0, 0.0, &times(&[("publish", 15.0), ("queue", 4900.0), ("send", 50.0)]), &received);
     assert_eq!(stuck.stage(), Some("queue"));
-    // Within a process there is no wire: what is left was spent in `publish`.
+    // Within a process there is no wire: the rest was spent in `publish`.
     let here = Worst::within_process(5100.0, &times(&[("publish", 15.0), ("mailbox", 4900.0), ("callback", 50.0)]));
     assert_eq!((here.stage(), here.stages_us["publish"], here.stages_us.len()), (Some("mailbox"), 150.0, 3));
     let taken = Worst::within_process(40.0, &times(&[("publish", 15.0)]));
@@ -308,7 +308,7 @@ fn channels_are_found_by_topic_subscriber_and_publisher() {
     assert_eq!((places(&found), found.unplanned), (vec![Some(1), Some(0), Some(2), None], vec![3, 4]));
 }
 
-/// A relay's own channel from the publisher is part of the route, and what goes another way than planned is told.
+/// A relay's own channel from the publisher is part of the route, and other routes than planned are reported.
 #[test]
 fn a_route_over_a_relay_is_found_whole() {
     let over = |node: &str| Over { port: format!("/{node}/proxy7"), names: vec![node.into(), "its-host".into()] };

@@ -1,4 +1,4 @@
-//! Flows that share the line, as fast as they go: what each gets.
+//! Flows that share the line at full speed: the share of each.
 
 use super::flow::{Load, Saturating, Totals};
 use super::path::{self, Path};
@@ -17,7 +17,7 @@ const FAIR: f64 = 0.9;
 const SETS: [&[&str]; 5] =
     [&["udp", "udp"], &["udp", "udp", "udp", "udp"], &["udp", "tcp"], &["udp", "udp", "tcp", "tcp"], &["tcp", "tcp"]];
 
-/// Jain's index of fairness: 1 where all have the same, 1/n where one has all (DEC-TR-301, 1984).
+/// Jain's index of fairness: 1 if all have the same, 1/n if one has all (DEC-TR-301, 1984).
 fn jain(shares: &[f64]) -> f64 {
     let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|x| x * x).sum::<f64>());
     sum * sum / (shares.len() as f64 * squares)

@@ -1,5 +1,5 @@
-//! `goodput` (issue of saturated reliable channels): what a publisher that outruns its path gets through, over reliable `udp`
-//! and over `tcp`, which is the kernel's TCP beneath the same product.
+//! `goodput` (issue of saturated reliable channels): the rate of a publisher that outruns its path, over reliable
+//! `udp` and over `tcp`, which is the kernel's TCP beneath the same product.
 //!
 //! | module | contents |
 //! |---|---|

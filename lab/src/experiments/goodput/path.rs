@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) const RATE: u64 = 100_000_000;
 /// Bytes that may wait in front of it: 50 ms at its rate.
 pub(super) const BUFFER: u64 = RATE / 8 / 20;
-/// Congestion control of the hosts' streams: what most hosts have by themselves.
+/// Congestion control of the hosts' streams: the default of most hosts.
 pub(super) const CONTROL: &str = "cubic";
 /// A full Ethernet frame.
 const FRAME: u64 = 1514;
@@ -63,7 +63,7 @@ impl Path {
         self.hosts.lose(percent);
     }
 
-    /// Ends it, and says how the line was.
+    /// Ends it, and returns the reports of the line.
     pub(super) fn end(mut self) -> Vec<LinkReport> {
         self.hosts.end()
     }
@@ -82,7 +82,8 @@ impl Path {
     }
 }
 
-/// Congestion control of all streams of a host, by its routes: as a namespace's default the kernel takes only what anybody may use.
+/// Congestion control of all streams of a host, by its routes: a namespace's default may only be an algorithm that
+/// any user may use.
 fn streams_use(control: &str, hosts: &Hosts, n: u8) -> Result {
     let address = Hosts::address_of(n).to_string();
     for (to, device, source) in [

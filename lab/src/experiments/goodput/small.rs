@@ -36,7 +36,8 @@ enum Way {
     OneQueue(u64),
 }
 
-/// All paths; `true` where the small channel's p99 is checked. In one full queue it waits as long as the queue takes to empty.
+/// All paths; `true` if the small channel's p99 is checked. In one full queue it waits as long as the queue takes to
+/// empty.
 const WAYS: [(Way, bool); 3] = [(Way::Loopback, true), (Way::Classes(10), true), (Way::OneQueue(10), false)];
 
 impl Way {

@@ -1,11 +1,11 @@
-//! `lossy-link` (F-14, U-26): what reliable channels with a deadline do on links that lose.
+//! `lossy-link` (F-14, U-26): reliable channels with a deadline on links that lose.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `silence` | 100 samples a second over a link that loses 30 % each way: the longest silence, and whether old samples come in a burst |
+//! | `silence` | 100 samples a second over a link that loses 30 % each way: the longest silence, and bursts of old samples |
 //! | `frames` | pictures over 20 Mbit/s that lose 5 %, beside a control channel |
 //!
-//! and `outages` (P-16), an experiment of its own: how soon they resume when nothing came through for a while.
+//! and `outages` (P-16), an experiment of its own: the time until they resume after a total loss.
 
 mod frames;
 mod outages;
@@ -64,7 +64,7 @@ fn hosts(lab: &Lab) -> Result<Hosts> {
     Hosts::new(lab, way, way)
 }
 
-/// Opens a flow from the first host to the second one; `number` tells its nodes from others'.
+/// Opens a flow from the first host to the second one; `number` distinguishes its nodes from others'.
 fn open(lab: &Lab, hosts: &Hosts, number: u16, what: &Stream) -> Result<Flow> {
     let at = |host: u8| SocketAddr::new(Hosts::address_of(host), 7400 + number);
     let end = |role: &str, host: u8| {

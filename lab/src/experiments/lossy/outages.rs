@@ -24,7 +24,7 @@ const WAITING: u32 = 1000;
 const BEFORE: Duration = Duration::from_millis(300);
 /// A channel that is silent for this long after the outage has not resumed.
 const AFTER: Duration = Duration::from_secs(3);
-/// A handshake's stream without a sign of life for so long has ended, and the channel is opened anew.
+/// A handshake's stream without an answer for so long has ended, and the channel is opened anew.
 const STREAM_LIVES: f64 = 10.0;
 
 /// The outcome of one outage.

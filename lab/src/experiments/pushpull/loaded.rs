@@ -1,5 +1,5 @@
-//! `pushpull-5` (P-46, Fig. 11): experiment 3 while other programs use the processor of both ends, and other traffic the link
-//! between them, without any reservation: how many times longer round trips take.
+//! `pushpull-5` (P-46, Fig. 11): experiment 3 while other programs use the processor of both ends, and other traffic
+//! the link between them, without any reservation: the increase of round trips.
 
 use super::testbed::{AT_RELAY, Amount, Layout, PLACES, Testbed, processors};
 use super::{NEARLY_ALL, quotients};

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `testbed` | publisher, subscriber and relay in their places, and one run |
-//! | `proxy` | `pushpull-proxy`: what a proxy adds, by its place, and where the time goes (Table 4) |
+//! | `proxy` | `pushpull-proxy`: the cost of a proxy, by its place, and its stages (Table 4) |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
 //! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, levels of cost by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |

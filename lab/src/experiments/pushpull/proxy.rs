@@ -1,4 +1,4 @@
-//! `pushpull-proxy` (P-40, Table 4): what a proxy adds to a round trip, wherever it is, and where the time goes.
+//! `pushpull-proxy` (P-40, Table 4): the cost of a proxy in a round trip, by place and stage.
 
 use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, RAW, RAW_RELAY, SUBSCRIBER, Testbed};
 use super::{HALF, LONGER, NEARLY_ALL, quotients};
@@ -63,8 +63,8 @@ fn amount(options: &Options) -> (usize, Amount) {
     (repetitions, Amount { count, warmup: 20, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
 }
 
-/// All routes in turns. Each repetition has processes of its own: what differs between two routes of the same processes stays, so
-/// that repetitions with them would be no more than one.
+/// All routes in turns. Each repetition has processes of its own: a difference between two routes of the same
+/// processes persists, so that repetitions with them would count as one.
 fn measure(lab: &Lab, layout: Layout, dice: &mut Dice) -> Result<Vec<Tally>> {
     let (repetitions, amount) = amount(&lab.options);
     let mut tallies: Vec<Tally> = ROUTES.iter().map(|_| Tally::default()).collect();
@@ -142,7 +142,7 @@ fn notes() -> Vec<String> {
     ]
 }
 
-/// The six components, in µs; not a number where there is none.
+/// The six components, in µs; NaN for a missing one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Anatomy {
     /// Publisher: stages `publish` and `queue`.

@@ -1,5 +1,6 @@
-//! `pushpull-1` … `pushpull-4` (P-41 … P-45, Fig. 6 … 10): round trips by size and place of the proxy; both ends on one node,
-//! one hop, one router and two routers apart. With two routers, what a router adds is taken from the differences, as in Fig. 10.
+//! `pushpull-1` … `pushpull-4` (P-41 … P-45, Fig. 6 … 10): round trips by size and place of the proxy; both ends on
+//! one node, one hop, one router and two routers apart. With two routers, the delay of a router is computed from the
+//! differences, as in Fig. 10.
 
 use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed};
 use super::{LONGER, NEARLY_ALL, quotients};
@@ -39,7 +40,7 @@ impl Experiment for PushPullSizes {
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let layout = self.layout();
         let mut findings = Findings { notes: notes(layout), ..Findings::default() };
-        // Router delays are differences of what is measured in turns: machines change from minute to minute.
+        // Router delays are differences of measurements in turns: machines change from minute to minute.
         let before = if self.0 == 4 { &[Layout::Link, Layout::Router][..] } else { &[] };
         let mut all: Vec<Curves> = Vec::new();
         for near in before {

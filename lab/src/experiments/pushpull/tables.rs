@@ -18,7 +18,7 @@ struct Paper {
     title: &'static str,
     prefix: &'static str,
     levels: [[Level; 3]; 2],
-    /// `true` where processor time is judged, of the publisher and of the subscriber.
+    /// `true` if processor time is judged, of the publisher and of the subscriber.
     processor: [bool; 2],
 }
 
@@ -70,7 +70,7 @@ impl Costs<'_> {
         self.arm(arm).cost(node, figure) - self.arm("none").cost(node, figure)
     }
 
-    /// The traffic that the paper means: what a publisher sends, and a subscriber receives.
+    /// The traffic in the paper's sense: sent by a publisher, and received by a subscriber.
     fn traffic(&self, arm: &str, node: Node) -> f64 {
         self.of(arm, node, if node == Node::Publisher { SENT } else { RECEIVED })
     }

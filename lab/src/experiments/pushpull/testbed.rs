@@ -27,7 +27,7 @@ pub(super) enum Layout {
     Here,
     /// Both ends on one host, the relay on another (Exp. 1).
     OneNode,
-    /// Two hosts and one link, the relay beside the publisher: what routers are compared with.
+    /// Two hosts and one link, the relay beside the publisher: the reference for routers.
     Link,
     /// Three hosts around a switch (Exp. 2).
     OneHop,
@@ -203,7 +203,7 @@ impl Testbed {
     }
 }
 
-/// The processor of the measured parts, and the one of loads: the same where there is only one.
+/// The processor of the measured parts, and the one of loads: the same if there is only one.
 pub(super) fn processors() -> Result<(usize, usize)> {
     let all = linux::sched::read(0)?.affinity;
     match (all.first(), all.get(1)) {

@@ -1,5 +1,5 @@
-//! `velox-lan` (V-52): one publisher and one subscriber on two hosts behind a switch: Velox's model and the planner's bound beside what
-//! is measured, by size.
+//! `velox-lan` (V-52): one publisher and one subscriber on two hosts behind a switch: Velox's model and the planner's
+//! bound beside measurements, by size.
 
 use super::{Testbed, stream};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Velox: what topics, samples and subscribers cost (V-50 to V-53).
+//! Velox: the costs of topics, samples and subscribers (V-50 to V-53).
 //!
 //! | module | contents |
 //! |---|---|

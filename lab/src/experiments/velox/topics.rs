@@ -78,9 +78,9 @@ impl Costs {
     }
 }
 
-/// Measures the sets of topics in random order, each time with new processes. Two processes that do the same differ by half of what is
-/// measured for as long as they live, and so do two seconds of a processor that others share. Many short repetitions even that out,
-/// longer ones do not.
+/// Measures the sets of topics in random order, each time with new processes. Two equal processes differ by half of
+/// the measured value for as long as they live, and so do two seconds of a processor that others share. Many short
+/// repetitions even that out, longer ones do not.
 fn measure(lab: &Lab, by: &str, sets: Vec<(String, Vec<Stream>)>, findings: &mut Findings) -> Result<Vec<Costs>> {
     let (repetitions, ms) = match () {
         () if lab.options.tiny => (1, 100),

@@ -28,7 +28,7 @@ fn largest(us: impl Iterator<Item = f64>) -> f64 {
     us.fold(f64::NAN, f64::max)
 }
 
-/// No round trip takes longer than promised, but for as long as the machine itself stood still meanwhile.
+/// Checks that no round trip takes longer than promised, apart from stalls of the machine.
 pub(super) fn check(bound: f64, row: &Row, runs: &[Run]) -> Check {
     let taken = largest(runs.iter().flat_map(Run::without_stalls));
     Check::at_most(format!("max qos, without stalls of the machine (limit: the plan's bound): {row}"), taken, bound)
@@ -44,7 +44,7 @@ pub(super) fn bar(bound: f64, runs: &[Run]) -> Bar {
     }
 }
 
-/// Measured against bound, row by row: every round trip that was later, too.
+/// Measurements against the bound, row by row: every later round trip, too.
 pub(super) fn table(bound: f64, setup: &Setup, rows: &[Row], runs: &[[Vec<Run>; 2]]) -> Table {
     let heads = [
         "with priority, µs",

@@ -3,8 +3,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`rows`] | which rows there are, and how often each is run |
-//! | [`testbed`] | the two set-ups: hosts, parts, where the queue is; one run |
+//! | [`rows`] | the rows, and the number of runs of each |
+//! | [`testbed`] | the two set-ups: hosts, parts, the place of the queue; one run |
 //! | [`outcome`] | the runs' results: cells, checks, the figure |
 //! | [`bound`] | the planner's bound, beside the measurements |
 //!
@@ -99,7 +99,7 @@ fn pair(lab: &Lab, testbed: &mut Testbed, outcome: &mut Outcome, index: usize, r
     Ok(())
 }
 
-/// Attempts before a run is given up that did not offer the load it was asked for.
+/// Attempts before a run is given up that did not reach its load.
 const ATTEMPTS: u32 = 3;
 
 /// A run whose load was as stated, or the reason why there is none. With a stream as load the last attempt counts in any case:
@@ -125,7 +125,7 @@ fn accepted(
     Ok(Err(because))
 }
 
-/// The error for what cannot be, were the tables of this experiment right.
+/// The error for a case that the tables of this experiment exclude.
 fn impossible(what: &str) -> Error {
     Error::Failed(format!("{what}: this is an error of the experiment itself"))
 }

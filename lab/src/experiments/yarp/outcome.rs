@@ -53,7 +53,7 @@ impl<'a> Outcome<'a> {
         Findings { cells, checks, skipped: self.skipped, notes: notes(self.setup, amount), figure, queues, tables }
     }
 
-    /// The bound of a row; `None` where the contract does not cover it.
+    /// The bound of a row; `None` if the contract does not cover it.
     fn promised(&self, index: usize) -> Option<f64> {
         self.bound.filter(|_| bound::holds(self.setup, &self.rows[index]))
     }
@@ -138,7 +138,7 @@ impl Pairs {
         median(&self.pairs.iter().map(|(_, q)| figure(q)).collect::<Vec<_>>())
     }
 
-    /// Samples lost with priority; NaN where nothing was measured, for that is no success.
+    /// Samples lost with priority; NaN if nothing was measured, which is no success.
     fn lost_with_priority(&self) -> f64 {
         if self.pairs.is_empty() { f64::NAN } else { self.lost as f64 }
     }

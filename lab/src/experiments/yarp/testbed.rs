@@ -89,7 +89,7 @@ impl Testbed {
             let priority = Priority { route: carrier.to_owned(), changes: changes.clone() };
             for end in self.ping_pong.set_priority(lab, &priority)? {
                 let wanted = if arm == Arm::Qos { ("fifo", 30, Some(36)) } else { ("other", 0, Some(0)) };
-                // Without a thread of its own, an end is served by one that nobody has set.
+                // An end without a thread of its own is served by one without a policy.
                 let policy = if end.policy.is_empty() { "other" } else { &end.policy };
                 if (policy, end.priority, end.dscp.map(u8::from)) != wanted {
                     return Err(impossible(&format!("asked for {words}, and got {end:?}")));
@@ -141,7 +141,7 @@ impl Run {
         differs.then(|| format!("the load was {offered:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
     }
 
-    /// Round-trip times in µs of those that came back, without those that a stall hit.
+    /// Round-trip times in µs of the samples that came back, without those that a stall hit.
     pub(super) fn times(&self) -> Vec<f64> {
         self.came(false).collect()
     }
@@ -206,7 +206,7 @@ pub(super) const NIC: Setup = Setup {
 };
 
 /// (b): Pub.1 on Host1, Pub.2 on Host2, both subscribers behind one port of the switch, which sorts by DSCP. Larger
-/// packets than in (a): the paper does not say how large.
+/// packets than in (a): the paper gives no size.
 pub(super) const SWITCH: Setup = Setup {
     title: "(b) One port of a switch for channel and load",
     switched: true,
@@ -227,7 +227,7 @@ impl Setup {
         if self.switched { Topology::switch(lab, 3) } else { Topology::link(lab) }
     }
 
-    /// The namespace and interface where the congested link begins.
+    /// The namespace and interface at the start of the congested link.
     ///
     /// # Errors
     /// None for topologies that [`Setup::build`] made.

@@ -1,4 +1,4 @@
-//! SCHED_DEADLINE: what a reservation supplies, and whether reservations fit on a processor.
+//! SCHED_DEADLINE: the supply of a reservation, and the test whether reservations fit on a processor.
 //!
 //! A reservation gives `runtime` within `deadline` of the start of each `period` (constant bandwidth server: Abeni & Buttazzo
 //! 1998; in Linux sched(7)).

@@ -121,7 +121,7 @@ pub(super) struct Member {
     pub class: Class,
     /// Work of the packet that ends a sample, ns.
     pub last: u64,
-    /// Work of what the device takes at one go at most, ns.
+    /// Work of the largest unit that the device takes at once, ns.
     pub unit: u64,
     /// The rate at which the link before brings its packets (ns of work per second), and the largest of them; `None`: it begins here.
     pub line: Option<Bucket>,
@@ -184,8 +184,8 @@ impl<'a> Coming<'a> {
         }
     }
 
-    /// A class with a share: the better of what its share alone gives it, and what all leave it when they always go first, for the link
-    /// never rests while something waits.
+    /// A class with a share gets the better of two services: that of its share alone, and the rest that all others
+    /// leave when they always go first, because the link never rests while something waits.
     fn shared(&mut self, egress: &Egress, class: Class, curve: RateLatency) -> Result<Stay, Because> {
         let alone = self.served(egress, class, |a, b| a == b, |_, _| false, Service::Curve(curve));
         let last = self.served(egress, class, |a, b| a == b, |a, b| a != b, Service::Strict { blocking: 0 });
@@ -233,7 +233,8 @@ fn source(group: &[Member], class: Class, own: Compare, higher: Compare) -> Sour
     Source { line: common_line(&counted), own: of(own), higher: of(higher) }
 }
 
-/// Streams that come alike count as one with the work of all: where many subscribers want the same, sums are short.
+/// Streams with the same arrivals count as one with the work of all: if many subscribers want the same, sums are
+/// short.
 fn alike(mut loads: Vec<Load>) -> Vec<Load> {
     loads.sort_unstable_by_key(|load| (load.arrivals.period, load.arrivals.jitter));
     loads.dedup_by(|next, first| {

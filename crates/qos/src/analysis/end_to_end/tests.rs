@@ -111,7 +111,7 @@ fn rings_of_dependence_end() {
     assert!(easy.pairs.iter().all(|pair| pair.ns.is_ok()) && easy.rounds < 64, "{easy:?}");
 }
 
-/// All resources are looked at, and only then what they changed is passed on: says whether something changed.
+/// Looks at all resources, and only then passes on their changes; `true` if something changed.
 fn round(iteration: &mut Iteration) -> bool {
     let stages = iteration.stages;
     iteration.dirty.fill(false);

@@ -1,4 +1,5 @@
-//! The longest stay where nothing goes before the class: the horizontal deviation of the arrivals from one service curve, exactly.
+//! The longest stay if nothing goes before the class: the horizontal deviation of the arrivals from one service
+//! curve, exactly.
 //!
 //! Arrivals are stair functions, each at most what its line brings: concave between two steps. So the deviation is largest at a step,
 //! where a line has brought all arrivals, or just before the next step (Le Boudec & Thiran 2001, theorem 1.4.2). Stairs stay below a
@@ -98,7 +99,7 @@ impl<'a> Deviation<'a> {
         all
     }
 
-    /// Looks where it may deviate the most in a stretch without its end, in which there is no step.
+    /// Searches an interval without its end, in which there is no step, for the largest deviation.
     fn stretch(&mut self, from: u64, to: u64) -> Option<()> {
         self.lines.retain(|(.., never)| from < *never);
         self.look(from)?;

@@ -32,7 +32,7 @@ pub(crate) struct Load {
 /// The streams of one neighbour, which sends no faster than its link does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// The most work that the link brings in any stretch of time, in ns; `None` where the streams begin.
+    /// The most work that the link brings in any interval, in ns; `None` where the streams begin.
     pub line: Option<Bucket>,
     /// Streams of the class asked for.
     pub own: Vec<Load>,
@@ -103,7 +103,7 @@ fn check(sources: &[Source], service: Service) -> Result<(), Unbounded> {
     if asked > has { Err(Unbounded::Overload(asked * BILLION / has.max(1))) } else { Ok(()) }
 }
 
-/// The worst so far: a bound, and what some packet may really reach.
+/// The worst so far: a bound, and a delay that some packet may really reach.
 struct Worst {
     stay: Stay,
     reached: u64,
@@ -122,7 +122,7 @@ struct Queue<'a> {
     sources: &'a [Source],
     service: Service,
     last: u64,
-    /// For each source, when more of the class comes and how much has come until then, if that is known.
+    /// For each source, the times at which more of the class arrives and the amounts until then, if they are known.
     stairs: Option<Vec<Vec<(u64, u64)>>>,
     /// Higher ones come over a line: then those that came before it may be worse than those that come with it.
     shaped: bool,
@@ -165,7 +165,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The longest stay where nothing goes before the class, known to be no shorter; `None`: something does, or too much comes.
+    /// The longest stay if nothing goes before the class, known to be no shorter; `None`: something does, or too much
+    /// arrives.
     fn deviation(&self, end: u64, known: Stay) -> Option<Stay> {
         let service = match self.service {
             Service::Curve(curve) => curve,
@@ -429,9 +430,9 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
-        /// Parting the busy period only where something longer may be finds what looking at every time finds: exactly, where no line
-        /// brings anything and the starts are few enough to be known, else to a percent above and what
-        /// so many halvings of the busy period leave.
+        /// Splitting the busy period only where a longer stay is possible finds the same as looking at every time.
+        /// This is exact if no line brings anything and the starts are few enough to be known, else to a percent
+        /// above and the remainder of so many halvings of the busy period.
         #[test]
         fn the_search_finds_what_looking_everywhere_finds(sources in sources(), blocking in 0..40u64, rate in 1..=10u64, curve: bool) {
             let curve_of = Service::Curve(RateLatency { rate: rate * 100_000_000, latency: blocking });

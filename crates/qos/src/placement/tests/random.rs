@@ -1,4 +1,4 @@
-//! Small random systems: mixed-integer programming finds what the search through all combinations finds.
+//! Small random systems: mixed-integer programming finds the same as the search through all combinations.
 
 use std::cell::Cell;
 
@@ -71,8 +71,8 @@ enum Kind {
     Unfit,
 }
 
-/// By mixed-integer programming and by whatever method [`place`] takes: a value as good as the search through all combinations finds, called
-/// the best, or a proof that nothing fits where that finds nothing.
+/// By mixed-integer programming and by the method of [`place`]: a value as good as that of the search through all
+/// combinations, called the best, or a proof that nothing fits if that finds nothing.
 fn solved(system: &System) -> Result<Kind, TestCaseError> {
     let graph = Network::new(system);
     let problem = Problem::new(system, &graph);

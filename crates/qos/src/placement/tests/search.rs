@@ -1,4 +1,4 @@
-//! The search leaves where no single move is worth its fine.
+//! The search leaves a place where no single move is worth its fine.
 
 use super::*;
 use crate::placement::search::Search;
@@ -10,7 +10,7 @@ const PUBLISHER: usize = 0;
 const LEFT: usize = 1;
 const RIGHT: usize = 2;
 
-/// A topic for each of these: subscribers' scale, and how many are on the left and on the right.
+/// A topic for each of these: subscribers' scale, and their numbers on the left and on the right.
 fn two_ways(wanted: &[(u32, usize, usize)]) -> System {
     let mut system = network(3, &[(PUBLISHER, LEFT), (PUBLISHER, RIGHT), (LEFT, RIGHT)]);
     system.placement.proxies = Proxies::Merged;

@@ -145,7 +145,7 @@ fn named<'a>(system: &System, terms: impl Iterator<Item = &'a end_to_end::Term>)
     terms.map(term).collect()
 }
 
-/// The calculation of a term, with its bytes where it is a number of bytes.
+/// The calculation of a term, with its bytes if it is a number of bytes.
 fn because(system: &System, term: &end_to_end::Term) -> String {
     let Where::Link(direction) = term.at else { return term.source.to_owned() };
     let link = &system.links[direction.link];

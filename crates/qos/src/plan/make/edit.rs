@@ -46,7 +46,7 @@ impl Edit {
             Edit::Proxy(node) => system.nodes[*node].proxy = true,
             Edit::Merged => system.placement.proxies = Proxies::Merged,
             Edit::Multicast => system.placement.transport = Transport::Multicast,
-            // Indices change with those who go, so they go last.
+            // Removals change indices, so they go last.
             Edit::Without(_) => {}
         }
     }

@@ -8,7 +8,7 @@ use crate::system::System;
 /// A model's delay of a channel.
 #[derive(Default)]
 pub(super) struct Delay {
-    /// µs; `None`: it grows without limit, or the model says nothing.
+    /// µs; `None`: it grows without limit, or the model gives none.
     pub us: Option<f64>,
     /// `true`: a mean, not the latest.
     pub mean: bool,
@@ -67,7 +67,7 @@ pub(super) fn velox(system: &System, path: &Path, model: Model) -> Delay {
     delay
 }
 
-/// Eq. 6, and what each hop has in it.
+/// Eq. 6, with the parts of each hop.
 fn network(system: &System, path: &Path) -> Term {
     let hop = |hop: &super::paths::Hop| {
         let link = &system.links[hop.direction.link];

@@ -44,7 +44,7 @@ pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn
 
 /// Subscribers that are late, and those that can give way.
 struct Parties {
-    /// Late subscribers with their delay in ns, where there is one.
+    /// Late subscribers with their delay in ns, if there is one.
     late: Vec<(usize, Option<f64>)>,
     /// Subscribers that share a full link or a link with a late one, the least important first, then the greediest.
     giving: Vec<usize>,
@@ -87,8 +87,8 @@ fn load(system: &System, index: usize) -> f64 {
     topic.rate / f64::from(subscriber.scale) * 8.0 * subscriber.scaled_size.unwrap_or(topic.size) as f64
 }
 
-/// For each subscriber the δ of P-21 at the place that is the best for the latest of its group, ns; 0 where some place keeps
-/// all deadlines, and where another delay counts.
+/// For each subscriber the δ of P-21 at the best place for the latest of its group, ns; 0 if some place keeps all
+/// deadlines, and if another delay counts.
 fn by_paper(system: &System, network: &Network) -> Vec<f64> {
     let mut delays = vec![0.0; system.subscribers.len()];
     if system.placement.delay != PlacementDelay::Paper {

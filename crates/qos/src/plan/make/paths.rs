@@ -70,7 +70,7 @@ fn of_group<'a>(system: &'a System, network: &Network, placed: &Placed) -> Vec<P
     placed.group.subscribers.iter().map(path).collect()
 }
 
-/// Something is left out of what this subscriber gets.
+/// `true` if this subscriber gets less than the whole stream.
 pub(super) fn scales(topic: &Topic, subscriber: &Subscriber) -> bool {
     let smaller = subscriber.scaled_size.is_some_and(|size| size != topic.size);
     subscriber.scale > 1 || smaller || subscriber.picture.is_some()

@@ -8,7 +8,7 @@ impl Watch for Still {
     }
 }
 
-/// Two hosts share a switch's link to a third: what one sends larger makes the other's wait there, packet by packet.
+/// Two hosts share a switch's link to a third: larger samples of one make the other's wait there, packet by packet.
 const TEXT: &str = r#"
 [system]
 name = "small"
