@@ -21,7 +21,7 @@ use thalweg::control::NodeId;
 #[command(
     after_help = "Example: thalweg admin /subscriber1 'prop set /publisher1 (sched ((policy SCHED_FIFO) (priority 30)))'\n         thalweg admin rpc /publisher1"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The port (`rpc /port` as in YARP, too), and a command
     #[arg(value_name = "/PORT [COMMAND]", required = true, num_args = 1..)]
     words: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Arguments {
 }
 
 /// Carries out a command, or those of a prompt.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let words: Vec<&str> = arguments.words.iter().map(String::as_str).collect();
     let words = words.strip_prefix(&["rpc"]).unwrap_or(&words);
     let Some((port, command)) = words.split_first().filter(|(port, _)| port.starts_with('/')) else {
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result {
 
 /// Arguments such as `-1)))`, left of a command that the shell cut at its spaces, are not options. A space put before
 /// each tells the parser so.
-pub fn without_options(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn without_options(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     if arguments.get(1).is_some_and(|verb| verb == "admin") {
         for argument in arguments.iter_mut().skip(2) {

@@ -1,8 +1,8 @@
 //! `thalweg apply` and `thalweg restore`: queues of a host, and priorities and proxies of channels, set from a file
 //! or a plan, proved, and undone.
 
-pub mod channels;
-pub mod host_file;
+pub(crate) mod channels;
+pub(crate) mod host_file;
 mod planned;
 mod proof;
 
@@ -25,7 +25,7 @@ use thalweg::admin::EndReport;
 #[command(
     after_help = "Example: thalweg apply host.toml --dry-run\n         thalweg apply plan.toml\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n  proxy = \"relay:gate\"\n\nA plan of `thalweg plan -o`: classes, threads and proxies of its channels, by topic, subscriber's port and publisher's node.\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
 )]
-pub struct ApplyArguments {
+pub(crate) struct ApplyArguments {
     /// A TOML file of your own, or a plan
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -39,13 +39,13 @@ pub struct ApplyArguments {
 /// Undo what `thalweg apply` did on this host, or what a program left that installed queues and crashed
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg restore")]
-pub struct RestoreArguments {
+pub(crate) struct RestoreArguments {
     #[command(flatten)]
     common: Common,
 }
 
 /// Applies a file, or prints what it would do.
-pub fn apply(arguments: &ApplyArguments) -> Result {
+pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let prio = has_prio();
     let (file, mut session) = match is_plan(&arguments.file) {
         true => of_plan(arguments)?,
@@ -104,7 +104,7 @@ fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> 
 
 /// The directory of the journals. For root it is one place of the host: queues belong to the host, whoever logs in as
 /// root.
-pub fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     let (run_dir, asked_for) = thalweg::control::local::run_dir();
     let of_the_host = rustix::process::geteuid().is_root() && !asked_for;
     let dir = if of_the_host { PathBuf::from("/run/thalweg") } else { run_dir };
@@ -168,7 +168,7 @@ fn ends_text(ends: &[EndReport]) -> String {
 }
 
 /// Undoes what was applied.
-pub fn restore(arguments: &RestoreArguments) -> Result {
+pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
     let directory = directory();
     let restored = queueing::restore(&directory).map_err(failure)?;
     let TakenBack { told, stuck } = if channels::are_applied(&directory) {

@@ -15,15 +15,15 @@ mod error;
 mod figures;
 mod roles;
 
-pub use arguments::Arguments;
-pub use error::Error;
+pub(crate) use arguments::Arguments;
+pub(crate) use error::Error;
 
 use crate::output::{line, tell};
 use arguments::What;
 use std::process::ExitCode;
 
 /// Measures as asked. Exit code 1: a comparison missed its target; 2: bad usage; 3: the system refused.
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let outcome = match &arguments.what {
         What::Latency(options) => roles::latency(options),
         What::Throughput(options) => roles::throughput(options),

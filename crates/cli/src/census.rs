@@ -16,13 +16,13 @@ use thalweg::proxy::Proxied;
 use thalweg::stages::End;
 
 /// A node that does not answer within this time is reported as silent.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Nodes asked at the same time.
 const AT_ONCE: usize = 16;
 
 /// A port with its node.
 #[derive(Serialize)]
-pub struct Port<'a> {
+pub(crate) struct Port<'a> {
     /// Name of its node.
     pub node: &'a str,
     /// Id of its node.
@@ -34,7 +34,7 @@ pub struct Port<'a> {
 
 /// A topic with its ports.
 #[derive(Serialize)]
-pub struct Topic {
+pub(crate) struct Topic {
     /// Its name.
     pub topic: String,
     /// Type names of its publishers (of its subscribers where nobody publishes).
@@ -48,7 +48,7 @@ pub struct Topic {
 
 /// A channel as both ends report it; what an end did not report is absent.
 #[derive(Clone, Debug, Serialize)]
-pub struct Channel {
+pub(crate) struct Channel {
     /// The topic.
     pub topic: String,
     /// The publishing port.
@@ -91,7 +91,7 @@ pub struct Channel {
 
 /// Bytes that wait at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub(crate) struct Held {
     /// Bytes.
     pub bytes: u64,
     /// Bytes that may wait.
@@ -103,7 +103,7 @@ pub struct Held {
 }
 
 /// All channels, and the nodes that did not answer.
-pub struct Channels {
+pub(crate) struct Channels {
     /// Sorted by topic, publisher and subscriber.
     pub channels: Vec<Channel>,
     /// Names of nodes that did not answer in time.
@@ -111,7 +111,7 @@ pub struct Channels {
 }
 
 /// The ports of `nodes`, sorted by name.
-pub fn ports<'a>(nodes: &'a [Document]) -> Vec<Port<'a>> {
+pub(crate) fn ports<'a>(nodes: &'a [Document]) -> Vec<Port<'a>> {
     let of = |node: &'a Document| move |info| Port { node: &node.name, node_id: node.node, info };
     let mut ports: Vec<Port<'a>> = nodes.iter().flat_map(|node| node.ports.values().map(of(node))).collect();
     ports.sort_by(|a, b| a.info.name.cmp(&b.info.name));
@@ -119,13 +119,13 @@ pub fn ports<'a>(nodes: &'a [Document]) -> Vec<Port<'a>> {
 }
 
 /// The topics of `ports`, sorted by name.
-pub fn topics(ports: &[Port<'_>]) -> Vec<Topic> {
+pub(crate) fn topics(ports: &[Port<'_>]) -> Vec<Topic> {
     let names: BTreeSet<&str> = ports.iter().map(|p| &p.info.topic[..]).filter(|t| !is_pattern(t)).collect();
     names.into_iter().map(|name| topic(name, ports)).collect()
 }
 
 /// One topic of `ports`.
-pub fn topic(name: &str, ports: &[Port<'_>]) -> Topic {
+pub(crate) fn topic(name: &str, ports: &[Port<'_>]) -> Topic {
     let of = |direction| {
         let fits = move |p: &&Port<'_>| p.info.direction == direction && topic_matches(&p.info.topic, name);
         ports.iter().filter(fits).map(|p| p.info).collect::<Vec<_>>()
@@ -138,7 +138,7 @@ pub fn topic(name: &str, ports: &[Port<'_>]) -> Topic {
 }
 
 /// Asks all `nodes` for their channels.
-pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
+pub(crate) fn channels(session: &Session, nodes: &[Document]) -> Channels {
     let mut reports = Vec::new();
     let mut silent = Vec::new();
     for (node, answer) in ask_all(session, nodes, &Request::Channels) {
@@ -151,12 +151,16 @@ pub fn channels(session: &Session, nodes: &[Document]) -> Channels {
 }
 
 /// Asks all `nodes` the same; `None`: no answer in time, or a refusal.
-pub fn ask_all<'a>(session: &Session, nodes: &'a [Document], request: &Request) -> Vec<(&'a Document, Option<Reply>)> {
+pub(crate) fn ask_all<'a>(
+    session: &Session,
+    nodes: &'a [Document],
+    request: &Request,
+) -> Vec<(&'a Document, Option<Reply>)> {
     ask_each(session, nodes, |_| request.clone())
 }
 
 /// Asks each of `nodes` its own request; `None`: no answer in time, or a refusal.
-pub fn ask_each<'a>(
+pub(crate) fn ask_each<'a>(
     session: &Session,
     nodes: &'a [Document],
     request: impl Fn(NodeId) -> Request + Sync,
@@ -173,7 +177,7 @@ pub fn ask_each<'a>(
 }
 
 /// Stopped processes of this host with a node of this realm; such a node sends no document.
-pub fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
+pub(crate) fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> {
     let known: Vec<NodeId> = nodes.iter().map(|node| node.node).chain([own]).collect();
     let silent = silent_processes(realm, &known);
     silent.into_iter().filter(|pid| process::state(&Tree::host(), *pid) == State::Stopped).collect()

@@ -19,7 +19,7 @@ use thalweg::control::{Direction, Document};
 #[command(
     after_help = "Example: thalweg connect /camera/out /viewer/in --carrier tcp\n         thalweg connect /arm/out /arm/in --qos \"level:high; priority:30; policy:1\""
 )]
-pub struct ConnectArguments {
+pub(crate) struct ConnectArguments {
     /// The publishing port
     #[arg(value_name = "/OUT", value_parser = quantity::name, required_unless_present = "list_carriers")]
     publisher: Option<String>,
@@ -56,7 +56,7 @@ struct Wish<'a> {
 /// Disconnect two ports by name; they stay apart until they are connected again
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg disconnect /camera/out /viewer/in")]
-pub struct DisconnectArguments {
+pub(crate) struct DisconnectArguments {
     /// The publishing port
     #[arg(value_name = "/OUT", value_parser = quantity::name)]
     publisher: String,
@@ -71,7 +71,7 @@ pub struct DisconnectArguments {
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Connects, and waits until the channel is open.
-pub fn connect(arguments: &ConnectArguments) -> Result {
+pub(crate) fn connect(arguments: &ConnectArguments) -> Result {
     let ConnectArguments { publisher, subscriber, carrier, persist, qos, .. } = arguments;
     let (Some(publisher), Some(subscriber)) = (publisher, subscriber) else { return list_carriers(arguments) };
     let carrier = Some(&carrier[..]).filter(|name| *name != "auto");
@@ -150,7 +150,7 @@ fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
 }
 
 /// Disconnects.
-pub fn disconnect(arguments: &DisconnectArguments) -> Result {
+pub(crate) fn disconnect(arguments: &DisconnectArguments) -> Result {
     let mut session = arguments.common.open("disconnect")?;
     let DisconnectArguments { publisher, subscriber, .. } = arguments;
     let nodes = session.settled();

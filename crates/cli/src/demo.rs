@@ -42,7 +42,7 @@ use story::{Phase, Story};
 /// below its rate.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json --figure robot.svg")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Length of each of the two phases
     #[arg(long, default_value = "20", value_parser = quantity::seconds, allow_negative_numbers = true)]
     seconds: Duration,
@@ -64,11 +64,11 @@ pub struct Arguments {
 }
 
 /// The hidden verb of a process of the robot.
-pub const PART: &str = "demo-part";
+pub(crate) const PART: &str = "demo-part";
 
 /// One process of the robot.
 #[derive(Args, Debug)]
-pub struct PartArguments {
+pub(crate) struct PartArguments {
     /// Its name
     part: String,
     #[command(flatten)]
@@ -76,12 +76,12 @@ pub struct PartArguments {
 }
 
 /// Runs one process of the robot until standard input ends.
-pub fn part(arguments: &PartArguments) -> Result {
+pub(crate) fn part(arguments: &PartArguments) -> Result {
     part::run(&arguments.part, &arguments.place)
 }
 
 /// Runs the robot twice, and reports.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
     thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
     let stop = Stop::on_signals()?;

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Exit code 1 when there is a fault. All kinds of findings: docs/diagnosis.md.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg doctor --verbose\n         sudo thalweg doctor --fix")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Fix what can be fixed at run time (--fix=ID,ID: only these findings), print how to undo it, and look again
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL, value_parser = fixable())]
     fix: Vec<String>,
@@ -67,7 +67,7 @@ struct Report<'a> {
 }
 
 /// Examines, fixes if asked to, and reports.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     if arguments.list {
         return line(&table());
     }

@@ -8,11 +8,11 @@ use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::{Direction, NodeId, PortInfo};
 
 /// Time that a node may take to answer.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Ends of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Which {
+pub(crate) enum Which {
     /// The publisher's: samples and the thread that sends them
     Publisher,
     /// The subscriber's: acknowledgements and the thread that receives
@@ -24,7 +24,7 @@ pub enum Which {
 
 /// One end of a channel.
 #[derive(Clone, Debug)]
-pub struct End {
+pub(crate) struct End {
     /// The node that has the port.
     pub node: NodeId,
     /// The port.
@@ -34,13 +34,13 @@ pub struct End {
 }
 
 /// The port with a name, and its node.
-pub fn find(session: &Session, name: &str) -> Result<(NodeId, PortInfo)> {
+pub(crate) fn find(session: &Session, name: &str) -> Result<(NodeId, PortInfo)> {
     let unknown = || Failure::No(format!("no port {name} is known; see `thalweg list ports`"));
     session.node.holder(name).ok_or_else(unknown)
 }
 
 /// The port with a name, if it has the wanted direction.
-pub fn find_as(session: &Session, name: &str, wanted: Direction) -> Result<NodeId> {
+pub(crate) fn find_as(session: &Session, name: &str, wanted: Direction) -> Result<NodeId> {
     let (node, port) = find(session, name)?;
     if port.direction == wanted {
         return Ok(node);
@@ -51,7 +51,7 @@ pub fn find_as(session: &Session, name: &str, wanted: Direction) -> Result<NodeI
 
 /// The chosen ends of the channel from `publisher` to `subscriber`. The port of an end that was not chosen need not
 /// exist.
-pub fn of(session: &Session, publisher: &str, subscriber: &str, which: Which) -> Result<Vec<End>> {
+pub(crate) fn of(session: &Session, publisher: &str, subscriber: &str, which: Which) -> Result<Vec<End>> {
     let mut ends = Vec::new();
     let end = |node, port: &str, other: &str| End { node, port: port.to_owned(), other: other.to_owned() };
     if which != Which::Subscriber {
@@ -65,14 +65,14 @@ pub fn of(session: &Session, publisher: &str, subscriber: &str, which: Which) ->
 
 impl End {
     /// The end's priority, as the kernel has it now.
-    pub fn get(&self, session: &Session) -> Result<Vec<EndReport>> {
+    pub(crate) fn get(&self, session: &Session) -> Result<Vec<EndReport>> {
         let request = Request::Get { port: self.port.clone(), other: Some(self.other.clone()) };
         settings(session, self.node, &request)
     }
 }
 
 /// Sends a request about priorities to a node.
-pub fn settings(session: &Session, node: NodeId, request: &Request) -> Result<Vec<EndReport>> {
+pub(crate) fn settings(session: &Session, node: NodeId, request: &Request) -> Result<Vec<EndReport>> {
     match session.node.ask(node, request, PATIENCE)? {
         Reply::Settings(reports) => Ok(reports),
         other => Err(Failure::No(format!("an answer that does not fit: {other:?}"))),

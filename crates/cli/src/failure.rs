@@ -3,11 +3,11 @@
 use std::io;
 
 /// The result of a verb.
-pub type Result<T = ()> = std::result::Result<T, Failure>;
+pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
 /// A failure with its exit code (0 did it · 1 no · 2 bad usage or input · 3 the system refused).
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// A check failed, or the answer is "no": exit 1. If the text is empty, it was printed already.
     No(String),
     /// Bad arguments or input: exit 2.
@@ -20,7 +20,7 @@ pub enum Failure {
 
 impl Failure {
     /// The exit code of the process.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::ReaderGone => 0,
             Failure::No(_) => 1,
@@ -30,7 +30,7 @@ impl Failure {
     }
 
     /// Adds the place of the failure.
-    pub fn at(self, place: &str) -> Self {
+    pub(crate) fn at(self, place: &str) -> Self {
         let said = |text: String| format!("{place}: {text}");
         match self {
             Failure::No(text) => Failure::No(said(text)),
@@ -41,7 +41,7 @@ impl Failure {
     }
 
     /// The text for people.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         match self {
             Failure::ReaderGone => "",
             Failure::No(text) | Failure::Usage(text) | Failure::System(text) => text,

@@ -14,7 +14,7 @@ use thalweg::control::{Document, PortInfo};
 /// Everything about a node, a port or a topic: type, QoS, addresses, channels with their counters
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg info /robot/imu --json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Name of a port or topic, or name or id of a node
     #[arg(value_name = "NAME")]
     what: String,
@@ -58,7 +58,7 @@ struct NodeMemory {
 }
 
 /// Looks up a name and shows all about it.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("info")?;
     let nodes = session.settled();
     let ports = census::ports(&nodes);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 /// The hidden verb of one process of an experiment.
-pub const PART: &str = "lab-part";
+pub(crate) const PART: &str = "lab-part";
 
 /// Run the experiments of the papers: topologies in network namespaces, loads, measurements, figures
 ///
@@ -18,7 +18,7 @@ pub const PART: &str = "lab-part";
 #[command(
     after_help = "Example: thalweg lab run yarp-switch --quick --out results\n         thalweg lab report results"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
 }
@@ -85,19 +85,19 @@ struct ReportArguments {
 
 /// The process of a part. Its arguments only inform readers of the list of processes.
 #[derive(Args, Debug)]
-pub struct PartArguments {
+pub(crate) struct PartArguments {
     /// Name of the part
     role: Option<String>,
 }
 
 /// Plays a part, until standard input ends.
-pub fn part(_: &PartArguments) -> Result {
+pub(crate) fn part(_: &PartArguments) -> Result {
     Stop::never()?;
     lab::play().map_err(Failure::from)
 }
 
 /// Runs a subcommand of `lab`.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     match &arguments.what {
         What::List { json } => list(*json),
         What::Run(arguments) => experiment(arguments),

@@ -13,7 +13,7 @@ use thalweg::control::{Document, RelayLoad};
 /// List what there is: nodes, ports, topics, channels (all of them unless one is named)
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg list channels\n         thalweg list --qos\n         thalweg list --json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only these
     #[arg(value_enum)]
     what: Option<What>,
@@ -70,7 +70,7 @@ struct Lists<'a> {
 }
 
 /// Lists as asked.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("list")?;
     let nodes = session.settled();
     if arguments.qos {
@@ -165,7 +165,7 @@ const PORTS: [(&str, char); 6] =
     [("port", '<'), ("direction", '<'), ("topic", '<'), ("type", '<'), ("reliability", '<'), ("node", '<')];
 
 /// The columns of a port.
-pub fn port_row(port: &Port<'_>) -> Vec<String> {
+pub(crate) fn port_row(port: &Port<'_>) -> Vec<String> {
     let info = port.info;
     let direction = format!("{:?}", info.direction).to_lowercase();
     let (name, topic, kind) = (info.name.clone(), info.topic.clone(), info.message.name.clone());
@@ -173,7 +173,7 @@ pub fn port_row(port: &Port<'_>) -> Vec<String> {
 }
 
 /// A table of ports.
-pub fn port_table(ports: &[Port<'_>]) -> String {
+pub(crate) fn port_table(ports: &[Port<'_>]) -> String {
     section("ports", &PORTS, ports.iter().map(port_row).collect())
 }
 
@@ -183,7 +183,7 @@ fn topic_row(topic: &Topic) -> Vec<String> {
 }
 
 /// A table of channels.
-pub fn channel_table(channels: &[Channel]) -> String {
+pub(crate) fn channel_table(channels: &[Channel]) -> String {
     let number = |value: Option<u64>| value.map_or("-".to_owned(), |v| v.to_string());
     let row = |c: &Channel| {
         let names = [&c.topic, &c.publisher, &c.subscriber, c.carrier.as_str()].map(str::to_owned);

@@ -37,7 +37,7 @@ struct Options {
 /// Rate of the samples that arrive, once per second
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg hz /robot/imu --seconds 5")]
-pub struct HzArguments {
+pub(crate) struct HzArguments {
     #[command(flatten)]
     options: Options,
 }
@@ -45,7 +45,7 @@ pub struct HzArguments {
 /// Bytes per second that arrive, once per second
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg bw /robot/camera --json")]
-pub struct BwArguments {
+pub(crate) struct BwArguments {
     #[command(flatten)]
     options: Options,
 }
@@ -58,7 +58,7 @@ pub struct BwArguments {
 #[command(
     after_help = "Example: thalweg delay /robot/imu --count 1000\n         thalweg delay /robot/imu --stages --seconds 5"
 )]
-pub struct DelayArguments {
+pub(crate) struct DelayArguments {
     #[command(flatten)]
     options: Options,
     /// Latency by stage, on every channel of the topic (which costs them a few clock readings per sample), instead of
@@ -78,17 +78,17 @@ struct Figure {
 }
 
 /// Shows rates.
-pub fn hz(arguments: &HzArguments) -> Result {
+pub(crate) fn hz(arguments: &HzArguments) -> Result {
     measure(&arguments.options, &Figure { verb: "hz", of: Window::rate, text: rate_text })
 }
 
 /// Shows bytes per second.
-pub fn bw(arguments: &BwArguments) -> Result {
+pub(crate) fn bw(arguments: &BwArguments) -> Result {
     measure(&arguments.options, &Figure { verb: "bw", of: Window::bandwidth, text: bandwidth_text })
 }
 
 /// Shows latencies.
-pub fn delay(arguments: &DelayArguments) -> Result {
+pub(crate) fn delay(arguments: &DelayArguments) -> Result {
     if arguments.stages {
         return stages::run(arguments);
     }

@@ -9,30 +9,30 @@ use std::sync::LazyLock;
 
 /// Format of results: text for people, or JSON.
 #[derive(Clone, Copy, Debug)]
-pub struct Output {
+pub(crate) struct Output {
     /// Results are JSON documents, one per line.
     pub json: bool,
 }
 
 impl Output {
     /// Writes one result: a JSON document, or the text.
-    pub fn result(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result {
+    pub(crate) fn result(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result {
         if self.json { self.document(value) } else { line(&text()) }
     }
 
     /// Writes one JSON document on a line of its own.
-    pub fn document(self, value: &impl Serialize) -> Result {
+    pub(crate) fn document(self, value: &impl Serialize) -> Result {
         line(&serde_json::to_string(value).map_err(io::Error::from)?)
     }
 }
 
 /// Writes a line (or several) to standard output, at once.
-pub fn line(text: &str) -> Result {
+pub(crate) fn line(text: &str) -> Result {
     write(text, "\n")
 }
 
 /// Prints a prompt for input.
-pub fn prompt(text: &str) -> Result {
+pub(crate) fn prompt(text: &str) -> Result {
     write(text, "")
 }
 
@@ -47,7 +47,7 @@ fn write(text: &str, end: &str) -> Result {
 }
 
 /// Writes a diagnostic to standard error. A closed standard error is no failure.
-pub fn tell(text: &str) {
+pub(crate) fn tell(text: &str) {
     static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
     let mut errors = io::stderr().lock();
     let _ = match *TERMINAL {
@@ -58,7 +58,7 @@ pub fn tell(text: &str) {
 
 /// Text that a terminal shows and nothing else. Text from peers (names, samples, reasons) may hold sequences that
 /// move the cursor, write to the clipboard, or imitate another line. Line ends and tabs stay.
-pub fn for_terminal(text: &str) -> Cow<'_, str> {
+pub(crate) fn for_terminal(text: &str) -> Cow<'_, str> {
     // Characters that reverse the direction of text (UAX #9) are not control characters, but hide text as well.
     let turns =
         |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}');
@@ -76,13 +76,13 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
 
 /// A table that repaints itself in place on a terminal; elsewhere each new table is printed below the last one.
 #[derive(Debug, Default)]
-pub struct Live {
+pub(crate) struct Live {
     painted: usize,
 }
 
 impl Live {
     /// Replaces the text shown so far by `text`.
-    pub fn show(&mut self, text: &str) -> Result {
+    pub(crate) fn show(&mut self, text: &str) -> Result {
         let mut screen = String::new();
         if io::stdout().is_terminal() {
             if self.painted > 0 {
@@ -105,13 +105,13 @@ impl Live {
 /// A line on standard error that is repainted in place, beside results on standard output. Nothing is shown where
 /// standard error is no terminal.
 #[derive(Debug, Default)]
-pub struct Status {
+pub(crate) struct Status {
     shown: bool,
 }
 
 impl Status {
     /// Replaces the text shown so far by `text`. A closed standard error is no failure.
-    pub fn show(&mut self, text: &str) {
+    pub(crate) fn show(&mut self, text: &str) {
         let mut errors = io::stderr().lock();
         if errors.is_terminal() {
             // Without automatic wrapping: a line too long for the terminal is cut.
@@ -122,7 +122,7 @@ impl Status {
     }
 
     /// Removes the line, before something else is written.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let mut errors = io::stderr().lock();
             let _ = write!(errors, "\r\x1b[K").and_then(|()| errors.flush());
@@ -131,7 +131,7 @@ impl Status {
 }
 
 /// Columns of a table: `<` left, `>` right.
-pub fn table(headers: &[(&str, char)], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(headers: &[(&str, char)], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([headers[column].0.chars().count()]).max().unwrap_or(0)
@@ -150,7 +150,7 @@ pub fn table(headers: &[(&str, char)], rows: &[Vec<String>]) -> String {
 }
 
 /// A number of bytes for people.
-pub fn bytes(count: f64) -> String {
+pub(crate) fn bytes(count: f64) -> String {
     match count {
         c if c < 1e3 => format!("{c:.0} B"),
         c if c < 1e6 => format!("{:.1} kB", c / 1e3),
@@ -160,7 +160,7 @@ pub fn bytes(count: f64) -> String {
 }
 
 /// Microseconds for people, with three significant digits.
-pub fn micros(us: f64) -> String {
+pub(crate) fn micros(us: f64) -> String {
     match us {
         u if u < 1e3 => format!("{u:.1} us"),
         u if u < 1e6 => format!("{:.2} ms", u / 1e3),

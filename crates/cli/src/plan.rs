@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 #[command(
     after_help = "Example: thalweg plan system.toml --explain\n         thalweg plan system.toml -o plan.toml\n         thalweg plan --diff old-plan.toml plan.toml\n         thalweg plan system.toml --measured verified.json"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The contract: a TOML file
     #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
     file: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub struct Arguments {
 }
 
 /// Plans, checks or compares.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let output = Output { json: arguments.json };
     if let Some([old, new]) = arguments.diff.as_deref() {
         let changes = differences(&read_plan(old)?, &read_plan(new)?);
@@ -116,7 +116,7 @@ fn read(file: &Path) -> Result<Contract> {
 }
 
 /// Reads a plan file.
-pub fn read_plan(file: &Path) -> Result<Plan> {
+pub(crate) fn read_plan(file: &Path) -> Result<Plan> {
     Plan::from_text(&text_of(file)?).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))
 }
 
@@ -124,7 +124,7 @@ pub fn read_plan(file: &Path) -> Result<Plan> {
 const LARGEST: u64 = 64 << 20;
 
 /// The text of a file that a user names.
-pub fn text_of(file: &Path) -> Result<String> {
+pub(crate) fn text_of(file: &Path) -> Result<String> {
     let name = file.display();
     let read = || {
         let mut bytes = Vec::new();
@@ -148,13 +148,13 @@ fn planned(contract: &Contract, model: Model) -> Plan {
 }
 
 /// The planner's clock.
-pub struct Clock {
+pub(crate) struct Clock {
     began: Instant,
 }
 
 impl Clock {
     /// Starts the clock of a planning run.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { began: Instant::now() }
     }
 }

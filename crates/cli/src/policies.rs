@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Options of verbs whose purpose is a port. Names and rules: docs/qos.md.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "QoS")]
-pub struct Policies {
+pub(crate) struct Policies {
     /// Longest time between two samples that is promised (pub) or expected (sub): 20ms
     #[arg(long, value_name = "DURATION", value_parser = quantity::duration)]
     deadline: Option<Duration>,
@@ -45,7 +45,7 @@ fn named(text: &str) -> std::result::Result<(String, String), String> {
 
 impl Policies {
     /// Sets the command's policies in `qos`.
-    pub fn apply(&self, qos: &mut Qos) -> Result {
+    pub(crate) fn apply(&self, qos: &mut Qos) -> Result {
         for (name, value) in &self.named {
             qos.set(name, value).map_err(|wrong| Failure::Usage(format!("--policy {name}: {wrong}")))?;
         }

@@ -1,9 +1,9 @@
 //! `thalweg set` and `thalweg get`: the priority of a live channel, and its effect.
 
 mod given;
-pub mod show;
+pub(crate) mod show;
 
-pub use given::Given;
+pub(crate) use given::Given;
 
 use crate::ends::{self, End, Which};
 use crate::failure::{Failure, Result};
@@ -28,7 +28,7 @@ use thalweg::proxy::ProxyChanges;
     override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE] [every=N] [rate=P/Q] [picture=WxH] [proxy=PLACE]",
     after_help = "Example: thalweg set /arm/out /arm/in class=high sched=fifo:30 affinity=1\n         thalweg set /camera/out /viewer/in class=default sched=default"
 )]
-pub struct SetArguments {
+pub(crate) struct SetArguments {
     /// The publishing port, the subscribing port, and what is set: class=low|normal|high|critical, dscp=AF42, tos=144,
     /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s; how much of the stream, and where the rest is
     /// left out: every=10, rate=4/5, picture=320x240, proxy=publisher|subscriber|relay:NAME
@@ -44,7 +44,7 @@ pub struct SetArguments {
 /// Show the priority of channels as the kernel has it: threads, marks, queues, and whether they have an effect
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg get /arm/out /arm/in\n         thalweg get /arm/out --json")]
-pub struct GetArguments {
+pub(crate) struct GetArguments {
     /// A port
     #[arg(value_name = "/OUT", value_parser = quantity::name)]
     port: String,
@@ -92,7 +92,7 @@ impl<'a> Wish<'a> {
 }
 
 /// Changes a channel's priority.
-pub fn set(arguments: &SetArguments) -> Result {
+pub(crate) fn set(arguments: &SetArguments) -> Result {
     let Wish { ports, changes, proxy } = Wish::read(&arguments.words)?;
     let mut session = arguments.common.open("set")?;
     session.settled();
@@ -120,7 +120,7 @@ fn ends_of(session: &Session, out: &str, other: &str, which: Which) -> Result<Ve
 }
 
 /// Changes all ends or none. After a refusal the changes made so far are undone, and the reason is returned.
-pub fn change(session: &Session, all: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
+pub(crate) fn change(session: &Session, all: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
     let (mut reports, mut undo) = (Vec::new(), Vec::<(&End, Changes)>::new());
     for end in all {
         // An end without a channel and settings has no former state.
@@ -162,7 +162,7 @@ fn back(changes: &Changes, before: &PrioritySettings) -> Changes {
 }
 
 /// Shows channels' priorities.
-pub fn get(arguments: &GetArguments) -> Result {
+pub(crate) fn get(arguments: &GetArguments) -> Result {
     let mut session = arguments.common.open("get")?;
     session.settled();
     let GetArguments { port, other, .. } = arguments;
@@ -178,7 +178,7 @@ pub fn get(arguments: &GetArguments) -> Result {
 }
 
 /// Both ends of a channel, or a port's process.
-pub fn of_channel(session: &Session, port: &str, other: &str) -> Result<Vec<EndReport>> {
+pub(crate) fn of_channel(session: &Session, port: &str, other: &str) -> Result<Vec<EndReport>> {
     let (mut reports, mut failed) = (Vec::new(), None);
     for end in ends_of(session, port, other, Which::Both)? {
         match end.get(session) {

@@ -28,7 +28,7 @@ use thalweg::{Published, Publisher};
 #[command(
     after_help = "Example: journalctl -f | thalweg pub /log --stdin\n         thalweg pub /counter --rate 100 --size 1KiB --carrier udp"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The topic, such as /camera/left
     #[arg(value_parser = quantity::name)]
     topic: String,
@@ -135,7 +135,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Publishes as asked.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("pub")?;
     match (&arguments.file, arguments.stdin) {
         (_, true) => publish(arguments, &mut session, Lines::read_stdin(MAX_MESSAGE)?),

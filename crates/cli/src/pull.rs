@@ -20,7 +20,7 @@ use thalweg::{PullFrom, Query};
 #[command(
     after_help = "Example: thalweg pull /robot/imu --latest\n         thalweg pull /log --since 2s\n         thalweg pull /camera/left --seq 120..140 --json"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The topic, or a pattern of topics: * is any one segment, ** any number of segments
     #[arg(value_parser = quantity::name)]
     topic: String,
@@ -95,7 +95,7 @@ struct Told {
 }
 
 /// Pulls as asked.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("pull")?;
     session.settled();
     let largest = largest(&session, &arguments.topic);

@@ -11,17 +11,17 @@ use thalweg::carrier;
 use thalweg::control::matching::absolute;
 
 /// The name of a topic, a pattern or a port: a relative one begins at the root, as in ROS 2.
-pub fn name(text: &str) -> Result<String, Infallible> {
+pub(crate) fn name(text: &str) -> Result<String, Infallible> {
     Ok(absolute(text).into_owned())
 }
 
 /// A duration with a unit.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     qos::parse_duration(text).map_err(|e| e.to_string())
 }
 
 /// Seconds as a plain number, or a duration with a unit.
-pub fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let plain = text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
     let parsed = plain.or_else(|| qos::parse_duration(text).ok());
     parsed
@@ -30,7 +30,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// A rate as a plain number of Hz, or with a unit.
-pub fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let parsed = text.parse::<f64>().ok().or_else(|| qos::parse_rate(text).ok());
     parsed
         .filter(|hz| (1e-6..=1e7).contains(hz))
@@ -38,20 +38,20 @@ pub fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// A bit rate with a unit, as a limit with a burst: 10 ms of it, and at least one packet.
-pub fn limit(text: &str) -> Result<thalweg::Limit, String> {
+pub(crate) fn limit(text: &str) -> Result<thalweg::Limit, String> {
     let rate = qos::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|rate| *rate > 0);
     let rate = rate.ok_or("a bit rate of at least 8 bit/s, such as 1Mbit/s (bit/s kbit/s Mbit/s Gbit/s)")?;
     Ok(thalweg::Limit { rate, burst: (rate / 100).max(1500) })
 }
 
 /// The share of parity for large samples.
-pub fn parity(text: &str) -> Result<thalweg::Redundancy, String> {
+pub(crate) fn parity(text: &str) -> Result<thalweg::Redundancy, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
     percent.and_then(thalweg::Redundancy::percent).ok_or_else(|| "1% to 100%, such as 20%".to_owned())
 }
 
 /// A size as a plain number of bytes, or with a unit.
-pub fn size(text: &str) -> Result<usize, String> {
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let parsed = text.parse::<u64>().ok().or_else(|| qos::parse_bytes(text).ok());
     parsed
         .filter(|bytes| (1..=1 << 30).contains(bytes))
@@ -60,7 +60,7 @@ pub fn size(text: &str) -> Result<usize, String> {
 }
 
 /// An address to listen on: IP, or IP:port.
-pub fn listen(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
     let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
     text.parse().or(bare).map_err(|_| {
         "an IP address of this host with or without a port, such as 10.0.0.1, 0.0.0.0:7400 or [::]:7400".to_owned()
@@ -71,7 +71,7 @@ pub fn listen(text: &str) -> Result<SocketAddr, String> {
 const PEER_PORT: u16 = 7447;
 
 /// A node or router on another host.
-pub fn peer(text: &str) -> Result<String, String> {
+pub(crate) fn peer(text: &str) -> Result<String, String> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(format!("tcp/{}", SocketAddr::new(ip, PEER_PORT)));
     }
@@ -85,7 +85,7 @@ pub fn peer(text: &str) -> Result<String, String> {
 }
 
 /// A way of discovery: `static:FILE`.
-pub fn discovery(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn discovery(text: &str) -> Result<PathBuf, String> {
     match text.strip_prefix("static:") {
         Some(file) if !file.is_empty() => Ok(PathBuf::from(file)),
         _ => Err("static:FILE, where FILE has [[node]] tables with address = \"IP:PORT\"".to_owned()),
@@ -93,23 +93,23 @@ pub fn discovery(text: &str) -> Result<PathBuf, String> {
 }
 
 /// The carriers that can be asked for, with their descriptions.
-pub fn carriers() -> Vec<(&'static str, &'static str)> {
+pub(crate) fn carriers() -> Vec<(&'static str, &'static str)> {
     let auto = ("auto", "by place and reliability: local, shm, udp where samples may be lost, tcp");
     [auto].into_iter().chain(carrier::Name::descriptions()).collect()
 }
 
 /// A carrier by name; `auto` stands for the best one.
-pub fn carrier() -> impl TypedValueParser<Value = String> {
+pub(crate) fn carrier() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(carriers().into_iter().map(|(name, _)| name))
 }
 
 /// A class by name, in any spelling.
-pub fn class(text: &str) -> Result<Class, String> {
+pub(crate) fn class(text: &str) -> Result<Class, String> {
     text.parse().map_err(|wrong: qos::priority::PriorityError| format!("allowed is {}", wrong.allowed))
 }
 
 /// Priorities in YARP's notation.
-pub fn yarp_qos(text: &str) -> Result<Changes, String> {
+pub(crate) fn yarp_qos(text: &str) -> Result<Changes, String> {
     Changes::from_yarp(text).map_err(|wrong| wrong.to_string())
 }
 

@@ -22,7 +22,7 @@ use thalweg::{RelayLimits, Subscriber};
     after_help = "Example: thalweg relay --name gate --listen 10.0.0.1 --keep '/robot/**' --history 1000 --age 7200s\n         \
                   thalweg sub /camera/image --every 10 --proxy relay:gate"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Most proxies: one for each channel that leads from it
     #[arg(long, value_name = "N", default_value_t = RelayLimits::default().proxies)]
     proxies: u32,
@@ -90,7 +90,7 @@ impl Keep {
 }
 
 /// Runs until told to stop.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let Arguments { proxies, per_peer, samples, bytes, kept, unwanted, keep, common } = arguments;
     let default = RelayLimits::default();
     let bytes_per_s = bytes.map_or(default.bytes_per_s, |bytes| bytes as u64);

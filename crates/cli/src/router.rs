@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// Nodes name it with --peer. It carries no samples: only who is there and what they have.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg router --listen 10.0.0.1:7447")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Listen on this address (repeatable) [default: 127.0.0.1:7447]
     #[arg(long, value_name = "ADDR", value_parser = quantity::listen)]
     listen: Vec<SocketAddr>,
@@ -24,7 +24,7 @@ pub struct Arguments {
 
 /// Runs until told to stop.
 #[cfg(feature = "zenoh")]
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     use crate::failure::Failure;
     use crate::output::{Output, tell};
     use std::time::{Duration, Instant};

@@ -18,7 +18,7 @@ use thalweg::{Around, DiscoverySource, Event, EventReader, Network, Node, PortLi
 
 /// Options of every verb that opens a node.
 #[derive(Args, Clone, Debug)]
-pub struct Common {
+pub(crate) struct Common {
     /// Print JSON: one document, or one per line
     #[arg(long)]
     pub json: bool,
@@ -51,7 +51,7 @@ pub struct Common {
 
 /// Settings of a node to reach other hosts.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Reach {
+pub(crate) struct Reach {
     /// Listen on this address of this host, too, not on loopback only (repeatable): IP or IP:port
     #[arg(long, value_name = "ADDR", value_parser = quantity::listen, help_heading = "Node")]
     pub listen: Vec<SocketAddr>,
@@ -69,19 +69,19 @@ pub struct Reach {
 
 impl Reach {
     /// `true` if the node reaches other hosts.
-    pub fn beyond(&self) -> bool {
+    pub(crate) fn beyond(&self) -> bool {
         !self.listen.is_empty() || !self.peer.is_empty() || self.discovery.is_some()
     }
 
     /// Settings of a node with this reach.
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let (listen, peers, admin_from) = (self.listen.clone(), self.peer.clone(), self.admin_from.clone());
         Settings { listen, peers, discovery, admin_from, ..Settings::default() }
     }
 
     /// Warns of each address beyond loopback, which anybody may reach.
-    pub fn warn_of_open_addresses(&self) {
+    pub(crate) fn warn_of_open_addresses(&self) {
         for address in self.listen.iter().filter(|a| !a.ip().is_loopback()) {
             tell(&format!(
                 "warning: listening on {} without security: whoever reaches it can read and publish everything",
@@ -91,7 +91,7 @@ impl Reach {
     }
 
     /// The reach as arguments of a process.
-    pub fn arguments(&self) -> Vec<String> {
+    pub(crate) fn arguments(&self) -> Vec<String> {
         let listen = self.listen.iter().flat_map(|address| ["--listen".to_owned(), address.to_string()]);
         let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
         let file = self.discovery.iter().map(|file| format!("--discovery=static:{}", file.display()));
@@ -136,17 +136,17 @@ const ANSWER: Duration = Duration::from_millis(500);
 
 impl Common {
     /// The format of results.
-    pub fn output(&self) -> Output {
+    pub(crate) fn output(&self) -> Output {
         Output { json: self.json }
     }
 
     /// Opens the node of a verb.
-    pub fn open(&self, verb: &str) -> Result<Session> {
+    pub(crate) fn open(&self, verb: &str) -> Result<Session> {
         self.open_with(verb, None)
     }
 
     /// Opens the node of a relay.
-    pub fn open_relay(&self, limits: RelayLimits) -> Result<Session> {
+    pub(crate) fn open_relay(&self, limits: RelayLimits) -> Result<Session> {
         self.open_with("relay", Some(limits))
     }
 
@@ -169,7 +169,7 @@ impl Common {
 }
 
 /// A verb's node.
-pub struct Session {
+pub(crate) struct Session {
     /// The node.
     pub node: Node,
     /// Set when the user asks to end.
@@ -182,7 +182,7 @@ pub struct Session {
 
 impl Session {
     /// All other nodes, sorted by name. Nodes of this host are known since the node opened; others are waited for.
-    pub fn settled(&mut self) -> Vec<Document> {
+    pub(crate) fn settled(&mut self) -> Vec<Document> {
         if self.reach.beyond() {
             self.node.wait_until(SETTLE, || self.stop.asked());
             self.reach.tell_absent();
@@ -192,14 +192,14 @@ impl Session {
     }
 
     /// All other nodes known now, sorted by name.
-    pub fn others(&self) -> Vec<Document> {
+    pub(crate) fn others(&self) -> Vec<Document> {
         let mut others: Vec<_> = self.node.nodes().into_iter().filter(|d| d.node != self.node.id()).collect();
         others.sort_by(|a, b| (&a.name, a.node).cmp(&(&b.name, b.node)));
         others
     }
 
     /// Reports the events since the last call.
-    pub fn tell_events(&mut self) {
+    pub(crate) fn tell_events(&mut self) {
         while let Some(event) = self.notices.events.wait(Duration::ZERO) {
             self.notices.tell(&event);
         }

@@ -12,7 +12,7 @@ use thalweg::control::{NodeId, PortId};
 use thalweg::{Change, PublisherInfo, SampleInfo};
 
 /// The publisher of a sample, from its node's document.
-pub struct Origin {
+pub(crate) struct Origin {
     /// The topic.
     pub topic: String,
     /// The port's name.
@@ -23,7 +23,7 @@ pub struct Origin {
 
 /// The known publishers.
 #[derive(Default)]
-pub struct Origins(HashMap<(NodeId, PortId), Arc<Origin>>);
+pub(crate) struct Origins(HashMap<(NodeId, PortId), Arc<Origin>>);
 
 /// Largest number of publishers that are remembered.
 const MOST_ORIGINS: usize = 10_000;
@@ -31,7 +31,7 @@ const MOST_ORIGINS: usize = 10_000;
 impl Origins {
     /// The publisher of a sample. `topic` is the subscribed topic or pattern; `known` holds the subscriber's
     /// knowledge of a publisher that may be gone.
-    pub fn of(
+    pub(crate) fn of(
         &mut self,
         session: &Session,
         info: &SampleInfo,
@@ -66,7 +66,7 @@ impl Origins {
 }
 
 /// A sample to be shown.
-pub struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     /// Its publisher.
     pub origin: &'a Origin,
     /// Its sequence number and time stamps.
@@ -82,7 +82,7 @@ const CUT: usize = 256;
 
 impl Shown<'_> {
     /// One JSON object.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut object = Map::new();
         object.insert("topic".into(), json!(self.origin.topic));
         object.insert("publisher".into(), json!(self.origin.port));
@@ -109,7 +109,7 @@ impl Shown<'_> {
     }
 
     /// Text: typed content on one line, other bytes as a dump under a heading.
-    pub fn text(&self, with_topic: bool, with_latency: bool) -> String {
+    pub(crate) fn text(&self, with_topic: bool, with_latency: bool) -> String {
         let mut head = String::new();
         if with_topic {
             let _ = write!(head, "{} ", self.origin.topic);

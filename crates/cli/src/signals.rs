@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time that a wait may continue after a signal, which may have interrupted another thread.
-pub const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// A request to end the process.
 #[derive(Clone, Debug)]
-pub struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Handles SIGINT and SIGTERM as requests from now on.
-    pub fn on_signals() -> Result<Self> {
+    pub(crate) fn on_signals() -> Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, asked.clone())?;
@@ -25,7 +25,7 @@ impl Stop {
     }
 
     /// Ignores SIGINT and SIGTERM, for a process that its parent ends.
-    pub fn never() -> Result<()> {
+    pub(crate) fn never() -> Result<()> {
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::default())?;
         }
@@ -33,17 +33,17 @@ impl Stop {
     }
 
     /// `true` once the process was asked to end.
-    pub fn asked(&self) -> bool {
+    pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// The flag itself, for a library that checks it.
-    pub fn flag(&self) -> Arc<AtomicBool> {
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()
     }
 
     /// Sleeps until `at` or a request to end; `true` if `at` was reached.
-    pub fn sleep_until(&self, at: Instant) -> bool {
+    pub(crate) fn sleep_until(&self, at: Instant) -> bool {
         loop {
             if self.asked() {
                 return false;

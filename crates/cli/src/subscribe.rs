@@ -21,7 +21,7 @@ use thalweg::codec::Untyped;
 #[command(
     after_help = "Example: thalweg sub /robot/imu --latency\n         thalweg sub '/camera/**' --every 30 --json"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -52,7 +52,7 @@ struct Arrived {
 const AHEAD: usize = 16;
 
 /// Prints as asked.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("sub")?;
     let (tell, told) = sync_channel(AHEAD);
     let callback = move |sample: Sample<'_, Untyped>| {

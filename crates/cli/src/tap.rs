@@ -18,7 +18,7 @@ use thalweg::{Sample, Subscriber};
 
 /// The topic and the options of a subscriber.
 #[derive(Args, Clone, Debug)]
-pub struct Target {
+pub(crate) struct Target {
     /// The topic, or a pattern of topics: * is any one segment, ** any number of segments
     #[arg(value_parser = quantity::name)]
     pub topic: String,
@@ -38,7 +38,7 @@ pub struct Target {
 
 /// Scale of a stream, and the place where the other samples are left out.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Scaled {
+pub(crate) struct Scaled {
     /// Only samples whose sequence number is a multiple of N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "rate")]
     every: Option<u32>,
@@ -79,13 +79,13 @@ impl Scaled {
 }
 
 /// An open subscriber.
-pub struct Tap {
+pub(crate) struct Tap {
     port: Subscriber<Untyped>,
 }
 
 impl Tap {
     /// Subscribes; `callback` is called with each sample, on the receiving thread.
-    pub fn open(
+    pub(crate) fn open(
         session: &Session,
         target: &Target,
         callback: impl FnMut(Sample<'_, Untyped>) + Send + 'static,
@@ -94,7 +94,7 @@ impl Tap {
     }
 
     /// Subscribes as [`Tap::open`] does, with priorities and a scale.
-    pub fn with(
+    pub(crate) fn with(
         session: &Session,
         target: &Target,
         given: Option<Given>,
@@ -126,7 +126,7 @@ impl Tap {
     }
 
     /// The publisher of a sample.
-    pub fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
+    pub(crate) fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
         self.port.publisher(info)
     }
 }
@@ -138,7 +138,7 @@ fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
 }
 
 /// The largest message that they may publish, and at least the default.
-pub fn largest(session: &Session, topic: &str) -> u32 {
+pub(crate) fn largest(session: &Session, topic: &str) -> u32 {
     let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
     sizes.fold(Qos::default().max_message, u32::max)
 }

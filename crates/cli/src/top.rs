@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// All channels, live: rates, bytes, losses, what waits
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg top\n         thalweg top --count 2 --json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Pause between two tables
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::seconds, allow_negative_numbers = true)]
     interval: Duration,
@@ -45,7 +45,7 @@ struct Screen {
 type Before = HashMap<(String, String, String), (Instant, Channel)>;
 
 /// Shows tables until told to stop.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut session = arguments.common.open("top")?;
     session.settled();
     let mut before = Before::new();

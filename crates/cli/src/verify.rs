@@ -42,7 +42,7 @@ use tell::Teller;
 #[command(
     after_help = "Example: thalweg verify plan.toml --for 60s\n         thalweg verify plan.toml --watch\n         thalweg sub /thalweg/verification\n         thalweg verify plan.toml --watch --agent system.toml --apply --classes low,normal,high"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The plan: the file that `thalweg plan system.toml -o plan.toml` wrote
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
@@ -76,7 +76,7 @@ pub struct Arguments {
 const DEFAULT: Duration = Duration::from_secs(10);
 
 /// Measures, shows the result, and switches the measurement off, also when interrupted.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let plan = read_plan(&arguments.plan)?;
     let mut agent = Agent::new(arguments, &plan)?;
     let mut session = arguments.common.open("verify")?;

@@ -26,7 +26,7 @@ use thalweg::control::matching::check_name;
 /// Exit code 1 when there is a problem. All kinds of problems: docs/diagnosis.md.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg why /camera/out /viewer/in")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The publishing port
     #[arg(value_name = "/OUT", value_parser = quantity::name)]
     publisher: String,
@@ -47,7 +47,7 @@ struct Report<'a> {
 }
 
 /// Gathers, judges and shows.
-pub fn run(arguments: &Arguments) -> Result {
+pub(crate) fn run(arguments: &Arguments) -> Result {
     let Arguments { publisher, subscriber, common } = arguments;
     for name in [publisher, subscriber] {
         check_name(name).map_err(|error| Failure::Usage(format!("port name {error}")))?;

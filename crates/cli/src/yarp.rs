@@ -40,7 +40,7 @@ struct Ports {
 #[command(
     after_help = "Example: thalweg qos set --src /out --des /in --level high\n         thalweg qos set --src /out --des /in DSCP:AF42\n         thalweg qos get --src /out --des /in --tos"
 )]
-pub struct QosArguments {
+pub(crate) struct QosArguments {
     #[command(flatten)]
     ports: Ports,
     /// LEVEL:low|normal|high|critical, DSCP:NAME or TOS:0 to 255, instead of the options
@@ -64,7 +64,7 @@ pub struct QosArguments {
 #[command(
     after_help = "Example: thalweg sched set --src /out --des /in --policy-label SCHED_FIFO --priority 30\n         thalweg sched set --src /out --des /in POL:1 PRT:30"
 )]
-pub struct SchedArguments {
+pub(crate) struct SchedArguments {
     #[command(flatten)]
     ports: Ports,
     /// POL:0|1|2 and PRT:N, instead of the options
@@ -84,7 +84,7 @@ pub struct SchedArguments {
 }
 
 /// Packet priorities.
-pub fn qos(arguments: &QosArguments) -> Result {
+pub(crate) fn qos(arguments: &QosArguments) -> Result {
     let QosArguments { ports, values, level, dscp, tos, common } = arguments;
     let options = [("level", level), ("dscp", dscp), ("tos", tos)];
     let form = |report: &EndReport| {
@@ -102,7 +102,7 @@ pub fn qos(arguments: &QosArguments) -> Result {
 }
 
 /// Thread priorities.
-pub fn sched(arguments: &SchedArguments) -> Result {
+pub(crate) fn sched(arguments: &SchedArguments) -> Result {
     let SchedArguments { ports, values, policy, policy_label, priority, common } = arguments;
     let options = [("policy", policy), ("policy", policy_label), ("priority", priority)];
     let form = |report: &EndReport| {

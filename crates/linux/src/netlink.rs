@@ -10,15 +10,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// The message is a request (`NLM_F_REQUEST`).
-pub const REQUEST: u16 = 1;
+pub(crate) const REQUEST: u16 = 1;
 /// `NLM_F_ACK`
-pub const ACK: u16 = 4;
+pub(crate) const ACK: u16 = 4;
 /// All objects, not one (`NLM_F_DUMP`).
-pub const DUMP: u16 = 0x300;
+pub(crate) const DUMP: u16 = 0x300;
 /// `NLM_F_CREATE | NLM_F_EXCL`: fails if the object exists.
-pub const CREATE: u16 = 0x600;
+pub(crate) const CREATE: u16 = 0x600;
 /// `NLM_F_CREATE | NLM_F_REPLACE`: replaces an existing object.
-pub const REPLACE: u16 = 0x500;
+pub(crate) const REPLACE: u16 = 0x500;
 
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
@@ -28,7 +28,7 @@ const EXTENDED: u16 = 0x200;
 
 /// One message without its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub(crate) struct Message {
     /// Its type, such as `RTM_NEWQDISC`.
     pub kind: u16,
     /// The body behind the header.
@@ -53,7 +53,7 @@ impl From<Refusal> for io::Error {
 
 /// Contents of one datagram of answers.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answers {
+pub(crate) struct Answers {
     /// Objects.
     pub messages: Vec<Message>,
     /// The end of the answers, or a refusal.
@@ -63,7 +63,7 @@ pub struct Answers {
 }
 
 /// Reads a datagram of answers to request `sequence`. Lengths that don't fit end it; nothing panics.
-pub fn answers(mut bytes: &[u8], sequence: u32) -> Answers {
+pub(crate) fn answers(mut bytes: &[u8], sequence: u32) -> Answers {
     let mut found = Answers::default();
     while let (Some(length), Some(kind), Some(flags), Some(number)) =
         (u32_at(bytes, 0), u16_at(bytes, 4), u16_at(bytes, 6), u32_at(bytes, 8))
@@ -96,7 +96,7 @@ fn outcome(kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
 }
 
 /// A netlink socket of one family.
-pub struct Socket {
+pub(crate) struct Socket {
     fd: OwnedFd,
     sequence: u32,
 }
@@ -111,7 +111,7 @@ impl Socket {
     ///
     /// # Errors
     /// The error of socket(2).
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         Self::of(None) // the route family's protocol is number 0
     }
 
@@ -119,7 +119,7 @@ impl Socket {
     ///
     /// # Errors
     /// The error of socket(2): EPROTONOSUPPORT where the kernel was built without.
-    pub fn for_sockets() -> io::Result<Self> {
+    pub(crate) fn for_sockets() -> io::Result<Self> {
         Self::of(Some(rustix::net::netlink::SOCK_DIAG))
     }
 
@@ -136,7 +136,7 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel's refusal, or the error of the socket.
-    pub fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Result<Vec<Message>, Refusal>> {
+    pub(crate) fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Result<Vec<Message>, Refusal>> {
         for _ in 0..ATTEMPTS {
             let (answer, interrupted) = self.ask_once(kind, flags, body)?;
             if !interrupted {
@@ -188,28 +188,28 @@ const fn aligned(length: usize) -> usize {
 }
 
 /// The 16 bits at `offset` in this machine's order.
-pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(offset..offset.checked_add(2)?)?.try_into().ok()?))
 }
 
 /// The 32 bits at `offset` in this machine's order.
-pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?))
 }
 
 /// The 64 bits at `offset` in this machine's order.
-pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(offset..offset.checked_add(8)?)?.try_into().ok()?))
 }
 
 /// Text up to its end or its first zero.
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// The attributes in `bytes` as (type, payload), up to the first that doesn't fit.
-pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
         let kind = u16_at(bytes, 2)? & 0x3fff; // without the marks "nested" and "network order"
@@ -220,12 +220,12 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// The first attribute of this type.
-pub fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(kind, _)| *kind == wanted).map(|(_, payload)| payload)
 }
 
 /// Appends one attribute.
-pub fn put(to: &mut Vec<u8>, kind: u16, payload: &[u8]) {
+pub(crate) fn put(to: &mut Vec<u8>, kind: u16, payload: &[u8]) {
     to.extend_from_slice(&(4 + payload.len() as u16).to_ne_bytes());
     to.extend_from_slice(&kind.to_ne_bytes());
     to.extend_from_slice(payload);
@@ -233,7 +233,7 @@ pub fn put(to: &mut Vec<u8>, kind: u16, payload: &[u8]) {
 }
 
 /// Numbers one after the other, as the kernel's structures have them.
-pub fn words<const N: usize>(numbers: [u32; N]) -> Vec<u8> {
+pub(crate) fn words<const N: usize>(numbers: [u32; N]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_ne_bytes()).collect()
 }
 

@@ -37,7 +37,7 @@ struct Former {
 
 /// The result of taking priorities back.
 #[derive(Debug, Default)]
-pub struct TakenBack {
+pub(crate) struct TakenBack {
     /// One line per end, for people.
     pub told: Vec<String>,
     /// Ends that could not be restored. Their former settings are kept for the next attempt.
@@ -53,7 +53,7 @@ enum Outcome {
 }
 
 /// Priorities that were set; taken back when dropped, unless kept.
-pub struct Applied<'a> {
+pub(crate) struct Applied<'a> {
     session: &'a Session,
     file: PathBuf,
     /// Former settings of an earlier `apply`, which stay.
@@ -68,7 +68,7 @@ pub struct Applied<'a> {
 ///
 /// # Errors
 /// The first port that is missing.
-pub fn check(session: &mut Session, channels: &[(usize, Channel)]) -> Result {
+pub(crate) fn check(session: &mut Session, channels: &[(usize, Channel)]) -> Result {
     session.settled();
     let mut ports = channels.iter().flat_map(|(_, channel)| [&channel.publisher, &channel.subscriber]);
     ports.find(|port| session.node.holder(port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
@@ -78,7 +78,7 @@ pub fn check(session: &mut Session, channels: &[(usize, Channel)]) -> Result {
 ///
 /// # Errors
 /// A port that does not exist, or a node's refusal; what was set is taken back.
-pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
+pub(crate) fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
     let nodes = session.others();
     let TakenBack { told, stuck } = take_back(session, &nodes, directory)?;
     if stuck > 0 {
@@ -92,7 +92,7 @@ pub fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory:
 ///
 /// # Errors
 /// A port that does not exist, or a node's refusal; what was set here is taken back.
-pub fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
+pub(crate) fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
     let nodes = session.others();
     let file = journal(directory);
     let earlier = read(&file)?;
@@ -152,7 +152,7 @@ impl Applied<'_> {
     }
 
     /// Leaves the priorities until `thalweg restore`.
-    pub fn keep(mut self) -> Vec<EndReport> {
+    pub(crate) fn keep(mut self) -> Vec<EndReport> {
         self.kept = true;
         // Repeated settings of the same ends need one entry each. If merging fails, the longer file is as good.
         let merged = merged(self.earlier.iter().chain(&self.former));
@@ -179,7 +179,7 @@ impl Drop for Applied<'_> {
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Result<TakenBack> {
+pub(crate) fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Result<TakenBack> {
     let file = journal(directory);
     let former = read(&file)?;
     if former.is_empty() { Ok(TakenBack::default()) } else { take_back_all(session, nodes, former, Vec::new(), &file) }
@@ -243,7 +243,7 @@ fn absent_is_fine(error: io::Error) -> io::Result<()> {
 }
 
 /// `true` if an earlier `apply` set priorities.
-pub fn are_applied(directory: &Path) -> bool {
+pub(crate) fn are_applied(directory: &Path) -> bool {
     journal(directory).exists()
 }
 

@@ -31,7 +31,7 @@ use toml::Spanned;
 
 /// The contents of a file.
 #[derive(Debug)]
-pub struct HostFile {
+pub(crate) struct HostFile {
     /// Devices, with their lines in the file.
     pub devices: Vec<(usize, Wanted)>,
     /// Channels, with their lines in the file.
@@ -40,7 +40,7 @@ pub struct HostFile {
 
 /// A channel's priority, for both ends.
 #[derive(Clone, Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     /// The publishing port.
     pub publisher: String,
     /// The subscribing port.
@@ -120,7 +120,7 @@ impl HostFile {
     ///
     /// # Errors
     /// The file, the line, the key, the value and the allowed values.
-    pub fn read(file: &Path, prio: bool) -> Result<Self, String> {
+    pub(crate) fn read(file: &Path, prio: bool) -> Result<Self, String> {
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: cannot be read: {e}", file.display()))?;
         Self::parse(&text, prio).map_err(|(at, problem)| {
             let line = line(&text, at.start);

@@ -14,7 +14,7 @@ use thalweg::proxy::ProxyChanges;
 ///
 /// # Errors
 /// A channel of the plan without its ports, or an unknown word in the plan.
-pub fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
+pub(super) fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
     let live = pairs(nodes);
     let found = find(plan, &live);
     let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Treatment of one class on one device.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     class: Class,
     dscp: u8,
     version: u8,
@@ -35,7 +35,7 @@ enum Proved {
 ///
 /// # Errors
 /// The kernel's error, or a packet that went to the queue of another class.
-pub fn of(wanted: &Wanted) -> Result<Vec<Row>> {
+pub(super) fn of(wanted: &Wanted) -> Result<Vec<Row>> {
     let queues = read(&wanted.device).map_err(super::failure)?;
     let row = |class: Class, v6: bool| {
         let mark = Mark::Class(class);
@@ -61,13 +61,13 @@ fn elsewhere(class: Class, v6: bool, placement: &Placement, found: &str) -> Fail
 
 impl Row {
     /// `true` if the class gets the treatment that it asks for.
-    pub fn effective(&self) -> bool {
+    pub(super) fn effective(&self) -> bool {
         self.placement.effective
     }
 }
 
 /// For people: one line per class if IPv4 and IPv6 agree.
-pub fn text(rows: &[Row]) -> String {
+pub(super) fn text(rows: &[Row]) -> String {
     let headers = [
         ("device", '<'),
         ("class", '<'),

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 #[command(
     after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n         thalweg bench compare --quick"
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The measurement.
     #[command(subcommand)]
     pub what: What,
@@ -16,7 +16,7 @@ pub struct Arguments {
 
 /// A measurement.
 #[derive(Subcommand)]
-pub enum What {
+pub(crate) enum What {
     /// Round trips between two processes
     #[command(after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n\
                       On two hosts: thalweg bench latency --role pong --listen 10.0.0.2\n         \
@@ -38,7 +38,7 @@ pub enum What {
 
 /// Options of one measurement.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// The engine to measure
     #[arg(long, value_enum, default_value = "thalweg")]
     pub engine: EngineName,
@@ -101,7 +101,7 @@ pub struct Options {
 
 /// Options of the comparison.
 #[derive(Args, Clone, Debug)]
-pub struct CompareOptions {
+pub(crate) struct CompareOptions {
     /// The rows to measure, by name or the beginning of a name (all)
     pub rows: Vec<String>,
     /// Measurements of each row
@@ -126,7 +126,7 @@ pub struct CompareOptions {
 
 /// An engine by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EngineName {
+pub(crate) enum EngineName {
     /// Bare blocking sockets and a bare futex ring
     Raw,
     /// The library
@@ -135,7 +135,7 @@ pub enum EngineName {
 
 /// A carrier by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Carrier {
+pub(crate) enum Carrier {
     /// TCP over loopback
     Tcp,
     /// UDP over loopback
@@ -150,7 +150,7 @@ pub enum Carrier {
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Role {
+pub(crate) enum Role {
     /// The end that measures: it pings, sends or publishes
     Ping,
     /// The other end: it echoes, counts or subscribes
@@ -161,7 +161,7 @@ pub enum Role {
 
 /// Use of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Payload {
+pub(crate) enum Payload {
     /// Copied in and out
     Copied,
     /// Handed over in place (loaned), not touched
@@ -171,7 +171,7 @@ pub enum Payload {
 }
 
 /// The name of a value on the command line, which is also its name in results.
-pub fn name_of(value: impl ValueEnum) -> String {
+pub(super) fn name_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }
 

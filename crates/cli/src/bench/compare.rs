@@ -27,7 +27,7 @@ struct Comparison {
 }
 
 /// Measures the chosen rows; `true` if all are good.
-pub fn run(options: &CompareOptions) -> Result<bool, Error> {
+pub(super) fn run(options: &CompareOptions) -> Result<bool, Error> {
     let rows = choose(&options.rows)?;
     let plan = plan(options)?;
     let environment = Environment::read(plan.pins, allowed_cpus()?.len());

@@ -16,7 +16,7 @@ use baseline::meeting::Meeting;
 /// The work of one process. The passive roles (pong, receive, subscribe) use only `carrier` and the meeting: the
 /// other end tells them the terms.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(super) struct Settings {
     /// The carrier of the messages.
     pub carrier: Carrier,
     /// Size, counts, work on the payload, batching.
@@ -39,7 +39,7 @@ pub struct Settings {
 
 impl Settings {
     /// The meeting place of the two ends of `mode`, for this engine and carrier.
-    pub fn meeting(&self, engine: &str, mode: &str) -> Meeting {
+    pub(super) fn meeting(&self, engine: &str, mode: &str) -> Meeting {
         let what = format!("{engine}-{mode}-{}", name_of(self.carrier));
         match &self.key {
             Some(key) => Meeting::private(&what, key),
@@ -54,7 +54,7 @@ fn tell_alone() {
 
 /// The roles of a measurement. Each runs once in a process of its own, already pinned. The active roles measure
 /// `terms.count` messages after `terms.warmup` others; the passive roles end when the active one ends.
-pub trait Engine {
+pub(super) trait Engine {
     /// The name in results.
     fn name(&self) -> &'static str;
 
@@ -95,7 +95,7 @@ fn no_nodes(engine: &str) -> Error {
 }
 
 /// The engine of that name.
-pub fn select(name: EngineName) -> Box<dyn Engine> {
+pub(super) fn select(name: EngineName) -> Box<dyn Engine> {
     match name {
         EngineName::Raw => Box::new(raw::Raw),
         EngineName::Thalweg => Box::new(thalweg::Thalweg),

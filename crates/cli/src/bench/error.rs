@@ -5,7 +5,7 @@ use std::io;
 
 /// An error with its exit code.
 #[derive(Debug)]
-pub enum Error {
+pub(crate) enum Error {
     /// The arguments ask for something impossible or unknown: exit code 2.
     Usage(String),
     /// The other process did not come, left early or failed: exit code 1.
@@ -16,7 +16,7 @@ pub enum Error {
 
 impl Error {
     /// The exit code of the process.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Error::Peer(_) => 1,
             Error::Usage(_) => 2,

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Latencies, counted without allocation, and the processor time between start and stop.
-pub struct Meter {
+pub(super) struct Meter {
     latencies: Latencies,
     cpu_ns: u64,
     rss_kib: u64,
@@ -18,23 +18,23 @@ pub struct Meter {
 
 impl Meter {
     /// An empty meter, for latencies up to a minute.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { latencies: Latencies::up_to(LONGEST), cpu_ns: 0, rss_kib: 0 }
     }
 
     /// Starts the measured part.
-    pub fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         self.cpu_ns = process_cpu_ns();
     }
 
     /// Counts one latency; more than a minute counts as a minute.
     #[inline]
-    pub fn record(&mut self, nanoseconds: u64) {
+    pub(super) fn record(&mut self, nanoseconds: u64) {
         self.latencies.record(nanoseconds);
     }
 
     /// Ends the measured part.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_ns);
         self.rss_kib = linux::thread::peak_rss_kib();
     }
@@ -46,7 +46,7 @@ impl Meter {
 
 /// Percentiles in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Percentiles {
+pub(super) struct Percentiles {
     /// The shortest latency.
     pub min: f64,
     /// The median.
@@ -69,7 +69,7 @@ impl From<&Latencies> for Percentiles {
 
 /// The document of `bench latency`. Its keys are a contract.
 #[derive(Clone, Debug, Serialize)]
-pub struct Latency {
+pub(super) struct Latency {
     engine: &'static str,
     carrier: String,
     size: usize,
@@ -81,7 +81,7 @@ pub struct Latency {
 
 impl Latency {
     /// The document of the round trips that `meter` counted.
-    pub fn new(engine: &'static str, settings: &Settings, meter: &Meter) -> Self {
+    pub(super) fn new(engine: &'static str, settings: &Settings, meter: &Meter) -> Self {
         let (carrier, size, count) = (name_of(settings.carrier), settings.terms.size, meter.latencies.count());
         let (rtt_us, cpu_us_per_message) = ((&meter.latencies).into(), meter.cpu_us(count));
         Self { engine, carrier, size, count, rtt_us, cpu_us_per_message, rss_kib: meter.rss_kib }
@@ -90,7 +90,7 @@ impl Latency {
 
 /// The document of `bench throughput`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Throughput {
+pub(super) struct Throughput {
     engine: &'static str,
     carrier: String,
     size: usize,
@@ -105,7 +105,13 @@ pub struct Throughput {
 
 impl Throughput {
     /// The document of the receiver's count, and of the time from the first send to the last receive.
-    pub fn new(engine: &'static str, settings: &Settings, received: u64, nanoseconds: u64, meter: &Meter) -> Self {
+    pub(super) fn new(
+        engine: &'static str,
+        settings: &Settings,
+        received: u64,
+        nanoseconds: u64,
+        meter: &Meter,
+    ) -> Self {
         let terms = &settings.terms;
         Self {
             engine,
@@ -124,7 +130,7 @@ impl Throughput {
 
 /// The document of `bench fanout`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Fanout {
+pub(super) struct Fanout {
     engine: &'static str,
     carrier: String,
     size: usize,
@@ -139,7 +145,7 @@ pub struct Fanout {
 impl Fanout {
     /// The document of the latencies of the last subscriber of each sample. A sample that a subscriber missed is not
     /// counted.
-    pub fn new(engine: &'static str, settings: &Settings, meter: &Meter) -> Self {
+    pub(super) fn new(engine: &'static str, settings: &Settings, meter: &Meter) -> Self {
         let terms = &settings.terms;
         Self {
             engine,
@@ -157,7 +163,7 @@ impl Fanout {
 
 /// The document of `bench start`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Start {
+pub(super) struct Start {
     engine: &'static str,
     carrier: String,
     channels: u64,
@@ -169,7 +175,13 @@ pub struct Start {
 
 impl Start {
     /// The document of the times to open a node and its first channel, and of the threads of all channels.
-    pub fn new(engine: &'static str, settings: &Settings, open: Duration, matched: Duration, threads: u64) -> Self {
+    pub(super) fn new(
+        engine: &'static str,
+        settings: &Settings,
+        open: Duration,
+        matched: Duration,
+        threads: u64,
+    ) -> Self {
         let ms = |time: Duration| rounded(time.as_secs_f64() * 1000.0, 3);
         Self {
             engine,

@@ -8,23 +8,23 @@ use serde::Serialize;
 use std::process::{Child, Command, Stdio};
 
 /// `thalweg bench latency`.
-pub fn latency(options: &Options) -> Result<bool, Error> {
+pub(super) fn latency(options: &Options) -> Result<bool, Error> {
     let passive = if options.carrier == Carrier::Local { 0 } else { 1 };
     play(options, "latency", 20_000, passive, |e, s| e.ping(s), |e, s| e.pong(s))
 }
 
 /// `thalweg bench throughput`.
-pub fn throughput(options: &Options) -> Result<bool, Error> {
+pub(super) fn throughput(options: &Options) -> Result<bool, Error> {
     play(options, "throughput", 500_000, 1, |e, s| e.send(s), |e, s| e.receive(s))
 }
 
 /// `thalweg bench fanout`.
-pub fn fanout(options: &Options) -> Result<bool, Error> {
+pub(super) fn fanout(options: &Options) -> Result<bool, Error> {
     play(options, "fanout", 2_000, options.subscribers, |e, s| e.publish(s), |e, s| e.subscribe(s))
 }
 
 /// `thalweg bench start`.
-pub fn start(options: &Options) -> Result<bool, Error> {
+pub(super) fn start(options: &Options) -> Result<bool, Error> {
     play(options, "start", 1_000, 1, |e, s| e.start(s), |e, s| e.stand_by(s))
 }
 
@@ -115,7 +115,7 @@ fn pin(options: &Options) -> Result<Option<usize>, Error> {
 }
 
 /// The processors this process may use, by number.
-pub fn allowed_cpus() -> Result<Vec<usize>, Error> {
+pub(super) fn allowed_cpus() -> Result<Vec<usize>, Error> {
     let set = rustix::thread::sched_getaffinity(None).map_err(std::io::Error::from)?;
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }

@@ -23,7 +23,7 @@ struct Part {
 type Heard = (usize, Option<Say>);
 
 /// All processes of the robot. Dropping it ends them.
-pub struct Conductor {
+pub(super) struct Conductor {
     parts: Vec<Part>,
     heard: Receiver<Heard>,
     board: Board,
@@ -40,7 +40,7 @@ const END: Duration = Duration::from_secs(3);
 
 impl Conductor {
     /// Starts all processes, each in its place.
-    pub fn start(stage: &Stage, realm: &str) -> Result<Self> {
+    pub(super) fn start(stage: &Stage, realm: &str) -> Result<Self> {
         let program = std::env::current_exe()?;
         let (tell, heard) = channel();
         let mut conductor = Self { parts: Vec::new(), heard, board: Board::default() };
@@ -60,12 +60,12 @@ impl Conductor {
     }
 
     /// The state of all channels.
-    pub fn board(&self) -> &Board {
+    pub(super) fn board(&self) -> &Board {
         &self.board
     }
 
     /// Waits until all parts are connected; `false` if the user asked to end first.
-    pub fn wait_until_ready(&mut self, stop: &Stop) -> Result<bool> {
+    pub(super) fn wait_until_ready(&mut self, stop: &Stop) -> Result<bool> {
         let until = Instant::now() + START;
         while self.parts.iter().any(|part| !part.ready) {
             if stop.asked() {
@@ -82,7 +82,7 @@ impl Conductor {
     }
 
     /// Waits until `until` or the next message of a part.
-    pub fn listen(&mut self, until: Instant) -> Result {
+    pub(super) fn listen(&mut self, until: Instant) -> Result {
         let wait = until.saturating_duration_since(Instant::now()).min(TICK);
         let Ok(first) = self.heard.recv_timeout(wait) else { return Ok(()) };
         self.note(first)?;
@@ -103,7 +103,7 @@ impl Conductor {
     }
 
     /// Resets all counters; `false` if the user asked to end first.
-    pub fn prepare(&mut self, stop: &Stop) -> Result<bool> {
+    pub(super) fn prepare(&mut self, stop: &Stop) -> Result<bool> {
         self.parts.iter_mut().for_each(|part| part.ready = false);
         self.order(Order::Prepare)?;
         let ready = self.wait_until_ready(stop)?;
@@ -113,17 +113,17 @@ impl Conductor {
     }
 
     /// Makes the busy process fill the processors.
-    pub fn fill_processors(&mut self) -> Result {
+    pub(super) fn fill_processors(&mut self) -> Result {
         self.order(Order::Busy)
     }
 
     /// Starts all publishers.
-    pub fn start_publishing(&mut self) -> Result {
+    pub(super) fn start_publishing(&mut self) -> Result {
         self.order(Order::Start)
     }
 
     /// Stops all publishers, and waits for the samples on their way.
-    pub fn stop_publishing(&mut self) -> Result {
+    pub(super) fn stop_publishing(&mut self) -> Result {
         self.order(Order::Stop)?;
         let until = Instant::now() + FINISH;
         while !self.board.is_finished() && Instant::now() < until {
@@ -153,7 +153,7 @@ impl Conductor {
     }
 
     /// Ends all processes: by closing their standard input, and by force after a time.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.parts.iter_mut().for_each(|part| part.orders = None);
         let until = Instant::now() + END;
         for mut part in self.parts.drain(..) {

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use thalweg::Network;
 
 /// Rate of the link in each direction, in bit/s.
-pub const RATE: u64 = 20_000_000;
+pub(super) const RATE: u64 = 20_000_000;
 /// Queue length in packets, as in many routers: 60 ms.
 const QUEUE: u32 = 100;
 
@@ -26,7 +26,7 @@ const STREAMS: u32 = 8;
 const HOSTS: [u8; 2] = [1, 2];
 
 /// The two hosts, and the transfer from the first to the second.
-pub struct Link {
+pub(super) struct Link {
     generator: Generator,
     sink: Sink,
     since: Traffic,
@@ -40,7 +40,7 @@ impl Link {
     ///
     /// # Errors
     /// The reason why it cannot be built here: no root, no iproute2.
-    pub fn build() -> Result<Self> {
+    pub(super) fn build() -> Result<Self> {
         let program = Program::this(&[PART_OF_LAB])?;
         // A request to end is checked between phases; until then every call succeeds.
         let lab = Lab::open(Options::default(), lab::Stop::default(), program, |_| {})?;
@@ -58,7 +58,7 @@ impl Link {
     }
 
     /// The place of a process of the robot.
-    pub fn place(&self, part: &str, realm: &str) -> Place {
+    pub(super) fn place(&self, part: &str, realm: &str) -> Place {
         let mut place = self.near(part, realm);
         place.reach.listen.push(address(part));
         place.reach.admin_from.push(Network::around(address(part).ip())); // the robot's two hosts are one administration's
@@ -66,7 +66,7 @@ impl Link {
     }
 
     /// The host of a process of the robot, without an address of its own.
-    pub fn near(&self, part: &str, realm: &str) -> Place {
+    pub(super) fn near(&self, part: &str, realm: &str) -> Place {
         let namespace = Some(self.topology.host(host(part)).name().to_owned());
         let reach = Reach { discovery: Some(self.addresses.clone()), ..Reach::default() };
         Place { realm: realm.to_owned(), namespace, reach }
@@ -76,7 +76,7 @@ impl Link {
     ///
     /// # Errors
     /// A process of the transfer failed.
-    pub fn begin(&mut self) -> Result {
+    pub(super) fn begin(&mut self) -> Result {
         self.since = self.sink.count(&self.lab)?;
         let load = Load { protocol: Protocol::Tcp, rate: 0, pattern: Pattern::Greedy(STREAMS), gso: false, seed: 1 };
         self.generator.start(&self.lab, &load)
@@ -86,7 +86,7 @@ impl Link {
     ///
     /// # Errors
     /// As [`Link::begin`].
-    pub fn end(&mut self) -> Result<f64> {
+    pub(super) fn end(&mut self) -> Result<f64> {
         let rate = self.sink.count(&self.lab)?.mbit_since(&self.since);
         self.generator.stop(&self.lab)?;
         Ok(rate)

@@ -20,7 +20,7 @@ use thalweg::{Node, Publisher, Sample, Subscriber};
 
 /// An order of the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum Order {
     /// Reset the counters, and report when ready.
     Prepare,
     /// Fill the processors from now on, if this is the busy process.
@@ -35,7 +35,7 @@ impl Order {
     const ALL: [Self; 4] = [Order::Prepare, Order::Busy, Order::Start, Order::Stop];
 
     /// The order as text on the pipe.
-    pub const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Order::Prepare => "prepare",
             Order::Busy => "busy",
@@ -51,7 +51,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// Runs until the parent closes its pipe, which also happens when it ends.
-pub fn run(part: &str, place: &Place) -> Result {
+pub(super) fn run(part: &str, place: &Place) -> Result {
     if !parts().contains(&part) {
         return Err(Failure::Usage(format!("part {part:?}: allowed are {}", parts().join(", "))));
     }

@@ -7,7 +7,7 @@ use thalweg::{Node, Settings};
 
 /// The place of a node of the robot.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Place {
+pub(super) struct Place {
     /// Realm of the robot's nodes
     #[arg(long)]
     pub realm: String,
@@ -21,7 +21,7 @@ pub struct Place {
 
 impl Place {
     /// Moves this thread into the namespace; threads that it starts inherit it.
-    pub fn enter(&self) -> Result {
+    pub(super) fn enter(&self) -> Result {
         let Some(name) = &self.namespace else { return Ok(()) };
         linux::namespace::Namespace::named(name)
             .and_then(|namespace| namespace.enter())
@@ -29,13 +29,13 @@ impl Place {
     }
 
     /// Opens a node in this place.
-    pub fn open(&self, name: &str) -> Result<Node> {
+    pub(super) fn open(&self, name: &str) -> Result<Node> {
         let (name, realm) = (name.to_owned(), self.realm.clone());
         Ok(Node::with_settings(Settings { name, realm, ..self.reach.settings() })?)
     }
 
     /// The place as arguments of a program.
-    pub fn arguments(&self) -> Vec<String> {
+    pub(super) fn arguments(&self) -> Vec<String> {
         let namespace = self.namespace.iter().flat_map(|name| ["--namespace".to_owned(), name.clone()]);
         let realm = ["--realm".to_owned(), self.realm.clone()];
         realm.into_iter().chain(namespace).chain(self.reach.arguments()).collect()

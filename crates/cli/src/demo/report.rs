@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A line that a part writes to its parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
-pub enum Say {
+pub(super) enum Say {
     /// All ports of the part are open and connected.
     Ready,
     /// Samples published so far.
@@ -28,7 +28,7 @@ pub enum Say {
 
 /// Samples that a subscriber received so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Received {
+pub(super) struct Received {
     /// The topic.
     pub topic: String,
     /// Samples.
@@ -45,7 +45,7 @@ pub struct Received {
 
 /// The state of one channel.
 #[derive(Clone, Debug, Default)]
-pub struct Score {
+pub(super) struct Score {
     /// Samples that were published.
     pub sent: u64,
     /// The publisher has ended.
@@ -58,11 +58,11 @@ pub struct Score {
 
 /// The state of all channels.
 #[derive(Debug, Default)]
-pub struct Board(BTreeMap<String, Score>);
+pub(super) struct Board(BTreeMap<String, Score>);
 
 impl Board {
     /// Records a report of a part.
-    pub fn note(&mut self, say: Say) {
+    pub(super) fn note(&mut self, say: Say) {
         match say {
             Say::Ready => {}
             Say::Sent { topic, sent, finished } => {
@@ -74,27 +74,27 @@ impl Board {
     }
 
     /// The score of a channel.
-    pub fn score(&self, line: &Line) -> Score {
+    pub(super) fn score(&self, line: &Line) -> Score {
         self.0.get(line.topic).cloned().unwrap_or_default()
     }
 
     /// `true` if every publisher has ended.
-    pub fn is_finished(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         LINES.iter().all(|line| self.score(line).finished)
     }
 
     /// Samples that were received on all channels.
-    pub fn received(&self) -> u64 {
+    pub(super) fn received(&self) -> u64 {
         self.0.values().map(|score| score.received.received).sum()
     }
 
     /// `true` if all published samples have arrived.
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.is_finished() && self.0.values().all(|score| score.received.received >= score.sent)
     }
 
     /// The table while the robot runs. The rate is that of the last period; losses are gaps in the sequence numbers.
-    pub fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let row = |line: &Line| {
             let score = self.score(line);
             let lost = score.received.last_seq.saturating_sub(score.received.received);
@@ -149,7 +149,7 @@ fn cells(line: &Line, received: &Received, rate: f64, lost: u64) -> Vec<String> 
 
 impl Line {
     /// Bytes of the values, before encoding.
-    pub fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         match self.content {
             Content::Imu => 96,
             Content::Command => 56,
@@ -160,7 +160,7 @@ impl Line {
 
 /// One channel in the summary.
 #[derive(Debug, Serialize)]
-pub struct Channel {
+pub(super) struct Channel {
     /// The topic.
     pub topic: &'static str,
     /// The publishing port.
@@ -181,7 +181,7 @@ pub struct Channel {
 
 /// One phase.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub(super) struct Summary {
     /// All channels of the robot.
     pub channels: Vec<Channel>,
     seconds: f64,
@@ -200,7 +200,7 @@ const RATE_KEPT: f64 = 0.9;
 
 impl Summary {
     /// The summary of the board after everything was sent and received.
-    pub fn of(board: &Board, ran: Duration, interrupted: bool) -> Self {
+    pub(super) fn of(board: &Board, ran: Duration, interrupted: bool) -> Self {
         let channels: Vec<Channel> = LINES.iter().map(|line| Channel::of(line, board.score(line))).collect();
         let failures: Vec<String> = channels.iter().filter_map(Channel::failure).collect();
         let row = |(line, channel): (&Line, &Channel)| {
@@ -212,12 +212,12 @@ impl Summary {
     }
 
     /// The table of the whole run.
-    pub fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         table(&HEADERS, &self.rows)
     }
 
     /// The verdict.
-    pub fn verdict(&self) -> String {
+    pub(super) fn verdict(&self) -> String {
         let (sent, received) = self.channels.iter().fold((0, 0), |(s, r), c| (s + c.sent, r + c.received));
         let when = if self.interrupted { "interrupted after" } else { "in" };
         format!("{received} of {sent} samples arrived, {when} {:.1} s", self.seconds)
@@ -244,7 +244,7 @@ impl Channel {
     }
 
     /// The reason of a failure, if there was one.
-    pub fn failure(&self) -> Option<String> {
+    pub(super) fn failure(&self) -> Option<String> {
         let Channel { topic, rate_hz, wanted_hz, .. } = self;
         if self.lost > 0 {
             Some(format!("{topic} lost {} of {} samples", self.lost, self.sent))

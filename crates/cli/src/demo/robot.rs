@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Contents of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub(super) enum Content {
     /// [`Imu`] values.
     Imu,
     /// [`Command`] values.
@@ -15,7 +15,7 @@ pub enum Content {
 
 /// One channel of the robot.
 #[derive(Debug)]
-pub struct Line {
+pub(super) struct Line {
     /// The topic.
     pub topic: &'static str,
     /// The process that publishes.
@@ -33,7 +33,7 @@ pub struct Line {
 }
 
 /// All channels of the robot.
-pub const LINES: [Line; 4] = [
+pub(super) const LINES: [Line; 4] = [
     Line {
         topic: "/robot/imu",
         from: "imu-driver",
@@ -73,14 +73,14 @@ pub const LINES: [Line; 4] = [
 ];
 
 /// The process that computes all the time.
-pub const BUSY: &str = "mapper";
+pub(super) const BUSY: &str = "mapper";
 /// The process on the host beside the robot, where there are two hosts.
-pub const BESIDE: &str = "controller";
+pub(super) const BESIDE: &str = "controller";
 /// The channel that needs low latency: publisher, subscriber.
-pub const URGENT: [&str; 2] = ["/controller/command", "/base/command"];
+pub(super) const URGENT: [&str; 2] = ["/controller/command", "/base/command"];
 
 /// All processes, without duplicates.
-pub fn parts() -> Vec<&'static str> {
+pub(super) fn parts() -> Vec<&'static str> {
     let mut parts: Vec<_> = LINES.iter().flat_map(|line| [line.from, line.to]).collect();
     parts.sort_unstable();
     parts.dedup();
@@ -89,7 +89,7 @@ pub fn parts() -> Vec<&'static str> {
 
 /// A measurement of an inertial measurement unit: 96 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Imu {
+pub(super) struct Imu {
     /// Time of the measurement, in nanoseconds.
     pub stamp_ns: u64,
     /// A quaternion.
@@ -104,7 +104,7 @@ pub struct Imu {
 
 /// A command to the robot's base: 56 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Command {
+pub(super) struct Command {
     /// Number of the command.
     pub number: u64,
     /// In m/s.
@@ -115,7 +115,7 @@ pub struct Command {
 
 /// Three axes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Vector {
+pub(super) struct Vector {
     /// Forward.
     pub x: f64,
     /// Left.
@@ -126,7 +126,7 @@ pub struct Vector {
 
 /// An orientation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Quaternion {
+pub(super) struct Quaternion {
     /// Imaginary, first.
     pub x: f64,
     /// Imaginary, second.
@@ -139,7 +139,7 @@ pub struct Quaternion {
 
 impl Imu {
     /// A measurement of a robot that turns slowly on the spot.
-    pub fn at(stamp_ns: u64) -> Self {
+    pub(super) fn at(stamp_ns: u64) -> Self {
         let half = (stamp_ns as f64 / 1e9 * 0.5) / 2.0;
         Self {
             stamp_ns,
@@ -153,7 +153,7 @@ impl Imu {
 
 impl Command {
     /// The command that keeps it turning.
-    pub fn numbered(number: u64) -> Self {
+    pub(super) fn numbered(number: u64) -> Self {
         Self { number, linear: Vector::default(), angular: Vector { z: 0.5, ..Vector::default() } }
     }
 }

@@ -13,7 +13,7 @@ use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::NodeId;
 
 /// The place of the robot.
-pub enum Stage {
+pub(super) enum Stage {
     /// Two hosts and a narrow link, which a file transfer fills.
     Link(Box<Link>),
     /// This host, whose processors one of the robot's processes fills, with the reach of its nodes.
@@ -22,7 +22,7 @@ pub enum Stage {
 
 /// A change of priority that was attempted while the robot ran.
 #[derive(Debug, Serialize)]
-pub struct Step {
+pub(super) struct Step {
     /// The command, as a person would type it.
     pub command: String,
     /// `true` if it succeeded.
@@ -36,7 +36,7 @@ pub struct Step {
 
 impl Stage {
     /// The link if it can be built; else the processors, and the reason.
-    pub fn build(without_root: bool, reach: &Reach) -> Result<(Self, Option<String>)> {
+    pub(super) fn build(without_root: bool, reach: &Reach) -> Result<(Self, Option<String>)> {
         let processors = |why: &str| Ok((Stage::Processors(reach.clone()), Some(why.to_owned())));
         if without_root {
             return processors("--without-root was given");
@@ -52,7 +52,7 @@ impl Stage {
     }
 
     /// The name in results.
-    pub const fn name(&self) -> &'static str {
+    pub(super) const fn name(&self) -> &'static str {
         match self {
             Stage::Link(_) => "link",
             Stage::Processors(_) => "processors",
@@ -60,7 +60,7 @@ impl Stage {
     }
 
     /// A description of the load.
-    pub fn about(&self) -> String {
+    pub(super) fn about(&self) -> String {
         match self {
             Stage::Link(_) => {
                 format!("{BESIDE} commands the robot over {} Mbit/s; a file transfer fills the link", RATE / 1_000_000)
@@ -70,7 +70,7 @@ impl Stage {
     }
 
     /// The command that shows the robot in another terminal.
-    pub fn watch(&self, realm: &str) -> String {
+    pub(super) fn watch(&self, realm: &str) -> String {
         let place = self.near(realm);
         let enter = place.namespace.iter().map(|name| format!("ip netns exec {name} ")).collect::<String>();
         let reach = place.reach.arguments().into_iter().map(|word| format!(" {word}")).collect::<String>();
@@ -86,7 +86,7 @@ impl Stage {
     }
 
     /// The place of a process of the robot.
-    pub fn place(&self, part: &str, realm: &str) -> Place {
+    pub(super) fn place(&self, part: &str, realm: &str) -> Place {
         match self {
             Stage::Link(link) => link.place(part, realm),
             Stage::Processors(reach) => Place { realm: realm.to_owned(), namespace: None, reach: reach.clone() },
@@ -94,20 +94,20 @@ impl Stage {
     }
 
     /// Starts the load that is not one of the robot's processes.
-    pub fn begin(&mut self) -> Result {
+    pub(super) fn begin(&mut self) -> Result {
         let Stage::Link(link) = self else { return Ok(()) };
         Ok(link.begin()?)
     }
 
     /// Ends it, and returns the transfer's Mbit/s.
-    pub fn end(&mut self) -> Result<Option<f64>> {
+    pub(super) fn end(&mut self) -> Result<Option<f64>> {
         let Stage::Link(link) = self else { return Ok(None) };
         Ok(Some(link.end()?))
     }
 
     /// Sets priorities on the live channels: the first setting that is allowed. `thalweg set` does the same from any
     /// shell.
-    pub fn help(&self, realm: &str) -> Result<Vec<Step>> {
+    pub(super) fn help(&self, realm: &str) -> Result<Vec<Step>> {
         let busy = LINES.iter().find(|line| line.from == BUSY).map_or(URGENT[0], |line| line.publisher);
         let attempts = match self {
             Stage::Link(_) => [(URGENT, "class=high sched=fifo:30"), (URGENT, "class=high")],

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// One phase.
 #[derive(Debug, Serialize)]
-pub struct Phase {
+pub(super) struct Phase {
     /// `before` or `after` the priorities were set.
     pub phase: &'static str,
     /// Figures of the robot's channels.
@@ -21,7 +21,7 @@ pub struct Phase {
 }
 
 /// The phases and the steps between them.
-pub struct Story {
+pub(super) struct Story {
     /// The place of the robot.
     pub stage: &'static str,
     /// The reason why there is no narrow link, if so.
@@ -52,13 +52,13 @@ impl Story {
     }
 
     /// `true` if the user ended the demo early: it is shown, not judged.
-    pub fn interrupted(&self) -> bool {
+    pub(super) fn interrupted(&self) -> bool {
         self.phases.iter().any(|phase| phase.summary.interrupted)
     }
 
     /// Promises that were not kept: a priority is set, and with it the urgent channel loses nothing, keeps its rate
     /// and has a lower latency than before. The other channels may suffer from the load.
-    pub fn failures(&self) -> Vec<String> {
+    pub(super) fn failures(&self) -> Vec<String> {
         let [before, after] = self.phases.as_slice() else { return Vec::new() };
         let unset = (!self.steps.iter().any(|step| step.done))
             .then(|| format!("no priority was set: {}", steps(&self.steps).join("; ")));
@@ -71,7 +71,7 @@ impl Story {
     }
 
     /// The document of `--json`.
-    pub fn document(&self, figure: Option<&str>) -> Value {
+    pub(super) fn document(&self, figure: Option<&str>) -> Value {
         json!({
             "channels": self.last().map(|summary| summary.channels.as_slice()).unwrap_or_default(),
             "stage": self.stage, "because": self.because, "phases": self.phases, "set": self.steps,
@@ -81,7 +81,7 @@ impl Story {
     }
 
     /// For people; the last line says how many samples arrived.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut lines = Vec::new();
         if let [before, after] = self.phases.as_slice() {
             let rows = before.summary.channels.iter().zip(&after.summary.channels).map(|(b, a)| row(b, a));
@@ -99,7 +99,7 @@ impl Story {
     }
 
     /// Both phases as bars: the median, and the 99th percentile as a mark.
-    pub fn figure(&self, about: &str) -> Figure {
+    pub(super) fn figure(&self, about: &str) -> Figure {
         let bar = |phase: &Phase, topic: &str| {
             let channel = phase.summary.channels.iter().find(|channel| channel.topic == topic)?;
             let (value, mark) = (channel.latency_us.p50, Some(channel.latency_us.p99));
@@ -127,7 +127,7 @@ impl Story {
 }
 
 /// One line per step: what was done, or the reason why not.
-pub fn steps(steps: &[Step]) -> Vec<String> {
+pub(super) fn steps(steps: &[Step]) -> Vec<String> {
     let said = |step: &Step| match step.done {
         true => {
             let effects = step.ends.iter().filter(|end| end.tos.is_some()).map(|end| {
@@ -142,7 +142,7 @@ pub fn steps(steps: &[Step]) -> Vec<String> {
 }
 
 /// The first line: a description of the load.
-pub fn opening(stage: &Stage, seconds: f64) -> String {
+pub(super) fn opening(stage: &Stage, seconds: f64) -> String {
     format!("{}: {seconds} s without priorities, then {seconds} s with", stage.about())
 }
 

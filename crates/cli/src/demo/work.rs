@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
 /// A thread that computes until it is dropped.
-pub struct Work {
+pub(super) struct Work {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Work {
     /// Two threads per processor.
-    pub fn start() -> Result<Vec<Self>> {
+    pub(super) fn start() -> Result<Vec<Self>> {
         let count = std::thread::available_parallelism().map_or(1, usize::from) * 2;
         (0..count).map(|_| Self::one()).collect()
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub(super) enum Severity {
     /// Good to know; harmless by itself. Shown with `--verbose`.
     Note,
     /// A promise is kept only in part, or only most of the time.
@@ -16,7 +16,7 @@ pub enum Severity {
 
 impl Severity {
     /// Its name.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",
             Severity::Warning => "warning",
@@ -27,7 +27,7 @@ impl Severity {
 
 /// A kind of finding: a row of docs/diagnosis.md.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub(super) struct Kind {
     /// Its name.
     pub id: &'static str,
     /// Its severity.
@@ -42,7 +42,7 @@ pub struct Kind {
 
 /// Something found on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(super) struct Finding {
     /// The kind.
     pub kind: &'static Kind,
     /// The wrong value's name, such as `net.core.rmem_max`.
@@ -59,7 +59,7 @@ pub struct Finding {
 
 /// A remedy of `--fix` at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fix {
+pub(super) enum Fix {
     /// Writes this value into each of these files of `proc` or `sys` (paths without the first '/').
     Write {
         /// The files.
@@ -80,7 +80,12 @@ pub enum Fix {
 
 impl Kind {
     /// A finding of this kind.
-    pub fn found(&'static self, what: impl Into<String>, value: impl ToString, limit: impl Into<String>) -> Finding {
+    pub(super) fn found(
+        &'static self,
+        what: impl Into<String>,
+        value: impl ToString,
+        limit: impl Into<String>,
+    ) -> Finding {
         let (what, value, limit) = (what.into(), value.to_string(), limit.into());
         Finding { kind: self, what, value, limit, remedy: String::new(), fix: None }
     }
@@ -88,13 +93,13 @@ impl Kind {
 
 impl Finding {
     /// Adds a remedy.
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }
 
     /// Adds a value to write, which is also the remedy.
-    pub fn write(mut self, files: Vec<String>, value: impl ToString) -> Self {
+    pub(super) fn write(mut self, files: Vec<String>, value: impl ToString) -> Self {
         let value = value.to_string();
         let commands = files.iter().map(|file| match file.strip_prefix("proc/sys/") {
             Some(name) => format!("sysctl -w {}={value}", name.replace('/', ".")),
@@ -111,7 +116,7 @@ impl Finding {
 
 /// A finding as JSON.
 #[derive(Serialize)]
-pub struct Shown<'a> {
+pub(super) struct Shown<'a> {
     id: &'a str,
     severity: Severity,
     what: &'a str,

@@ -10,7 +10,7 @@ use std::io;
 
 /// A fix that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Done {
+pub(super) struct Done {
     /// The kind of finding.
     id: &'static str,
     /// The changed value's name.
@@ -27,7 +27,7 @@ pub struct Done {
 
 /// The result of all fixes.
 #[derive(Debug, Default)]
-pub struct Fixes {
+pub(super) struct Fixes {
     /// Fixes that were made.
     pub done: Vec<Done>,
     /// Fixes that failed, and the reasons.
@@ -37,7 +37,7 @@ pub struct Fixes {
 }
 
 /// Makes all fixes; a failure does not stop the others.
-pub fn apply<'a>(tree: &Tree, findings: impl Iterator<Item = &'a Finding>) -> Fixes {
+pub(super) fn apply<'a>(tree: &Tree, findings: impl Iterator<Item = &'a Finding>) -> Fixes {
     let (mut fixes, mut wanted) = (Fixes::default(), Vec::new());
     for finding in findings {
         let id = finding.kind.id;

@@ -9,18 +9,18 @@
 //! | [`queues`] | treatment of the classes on each device |
 //! | [`house`] | resources that the nodes of this host share |
 
-pub mod devices;
-pub mod house;
-pub mod machine;
-pub mod network;
-pub mod queues;
-pub mod threads;
+pub(super) mod devices;
+pub(super) mod house;
+pub(super) mod machine;
+pub(super) mod network;
+pub(super) mod queues;
+pub(super) mod threads;
 
 use super::finding::{Finding, Kind};
 use linux::probe::Facts;
 
 /// All kinds of findings, in the order of docs/diagnosis.md.
-pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+pub(super) fn kinds() -> impl Iterator<Item = &'static Kind> {
     threads::KINDS
         .iter()
         .chain(machine::KINDS)
@@ -32,7 +32,7 @@ pub fn kinds() -> impl Iterator<Item = &'static Kind> {
 }
 
 /// The findings from these facts, the worst first.
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = threads::judge(facts);
     found.extend(machine::judge(facts));
     found.extend(network::judge(facts));
@@ -41,6 +41,6 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Sorts the worst first; the order of equal ones stays.
-pub fn sort(findings: &mut [Finding]) {
+pub(super) fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.kind.severity));
 }

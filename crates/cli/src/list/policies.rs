@@ -38,7 +38,7 @@ struct Lists<'a> {
 }
 
 /// Shows all ports.
-pub fn show(session: &Session, nodes: &[Document]) -> Result {
+pub(super) fn show(session: &Session, nodes: &[Document]) -> Result {
     let ports: Vec<&PortInfo> = census::ports(nodes).iter().map(|port| port.info).collect();
     let of = |direction| ports.iter().copied().filter(move |port| port.direction == direction);
     let pairs = of(Direction::Publisher).flat_map(|p| of(Direction::Subscriber).map(move |s| (p, s)));

@@ -14,11 +14,11 @@ const MOST: usize = 64;
 
 /// Clock offsets by node; `None`: still to be asked.
 #[derive(Default)]
-pub struct Clocks(HashMap<NodeId, Option<ClockOffset>>);
+pub(super) struct Clocks(HashMap<NodeId, Option<ClockOffset>>);
 
 impl Clocks {
     /// Latency of a sample and its uncertainty, in nanoseconds. `None`: not known (yet).
-    pub fn latency(&mut self, info: &SampleInfo) -> Option<(u64, u64)> {
+    pub(super) fn latency(&mut self, info: &SampleInfo) -> Option<(u64, u64)> {
         if let Some(latency) = info.latency_ns() {
             return Some((latency, 0));
         }
@@ -34,18 +34,18 @@ impl Clocks {
     }
 
     /// The nodes whose clocks matter: all, or only those whose offset is unknown.
-    pub fn nodes(&self, all: bool) -> Vec<NodeId> {
+    pub(super) fn nodes(&self, all: bool) -> Vec<NodeId> {
         self.0.iter().filter(|(_, offset)| all || offset.is_none()).map(|(node, _)| *node).collect()
     }
 
     /// Records a node's clock offset. Without a new answer the old one stays, with a growing uncertainty.
-    pub fn found(&mut self, node: NodeId, offset: Option<ClockOffset>) {
+    pub(super) fn found(&mut self, node: NodeId, offset: Option<ClockOffset>) {
         let known = self.0.entry(node).or_default();
         *known = offset.or(*known);
     }
 }
 
 /// Measures a node's clock offset.
-pub fn compare(session: &Session, node: NodeId) -> Option<ClockOffset> {
+pub(super) fn compare(session: &Session, node: NodeId) -> Option<ClockOffset> {
     session.node.compare_clock(node, PATIENCE).ok()
 }

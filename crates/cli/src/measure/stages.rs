@@ -17,7 +17,7 @@ const DEFAULT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Measures, shows the result, and switches the measurement off, also when interrupted.
-pub fn run(arguments: &DelayArguments) -> Result {
+pub(super) fn run(arguments: &DelayArguments) -> Result {
     let options = &arguments.options;
     let mut session = options.common.open("delay")?;
     let nodes = session.settled();

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use thalweg::SampleInfo;
 
 /// Message for a missing latency.
-pub const NO_COMMON_CLOCK: &str =
+pub(super) const NO_COMMON_CLOCK: &str =
     "the publisher's clock is not this host's, and its node did not tell what it says; measure on the publisher's host";
 
 /// Arrival of a sample.
@@ -19,7 +19,7 @@ struct Arrival {
 }
 
 /// The last samples.
-pub struct Window {
+pub(super) struct Window {
     arrivals: VecDeque<Arrival>,
     most: usize,
     total: u64,
@@ -30,7 +30,7 @@ pub struct Window {
 
 impl Window {
     /// An empty window over `most` samples.
-    pub fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self {
             arrivals: VecDeque::with_capacity(most.min(10_000)),
             most,
@@ -41,7 +41,7 @@ impl Window {
     }
 
     /// Records a sample.
-    pub fn add(&mut self, info: &SampleInfo, size: usize) {
+    pub(super) fn add(&mut self, info: &SampleInfo, size: usize) {
         if self.arrivals.len() == self.most {
             self.arrivals.pop_front();
         }
@@ -53,22 +53,22 @@ impl Window {
     }
 
     /// Samples since the beginning.
-    pub fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         self.total
     }
 
     /// Samples since the last report.
-    pub fn fresh(&self) -> u64 {
+    pub(super) fn fresh(&self) -> u64 {
         self.total - self.reported
     }
 
     /// Marks all samples so far as reported.
-    pub fn reported(&mut self) {
+    pub(super) fn reported(&mut self) {
         self.reported = self.total;
     }
 
     /// `true` if at least one latency is known.
-    pub fn has_latency(&self) -> bool {
+    pub(super) fn has_latency(&self) -> bool {
         self.arrivals.iter().any(|a| a.latency_ns.is_some())
     }
 
@@ -88,7 +88,7 @@ impl Window {
     }
 
     /// Samples per second, and statistics of their intervals.
-    pub fn rate(&self) -> Value {
+    pub(super) fn rate(&self) -> Value {
         let intervals = self.arrivals.iter().zip(self.arrivals.iter().skip(1));
         let us: Vec<f64> = intervals.map(|(a, b)| b.received_ns.saturating_sub(a.received_ns) as f64 / 1e3).collect();
         let mean = us.iter().sum::<f64>() / us.len().max(1) as f64;
@@ -103,7 +103,7 @@ impl Window {
     }
 
     /// Bytes per second, and statistics of the sizes.
-    pub fn bandwidth(&self) -> Value {
+    pub(super) fn bandwidth(&self) -> Value {
         let sizes = || self.arrivals.iter().map(|a| a.size);
         // The first sample opens the interval in which the others came.
         let moved: usize = sizes().skip(1).sum();
@@ -114,7 +114,7 @@ impl Window {
     }
 
     /// Percentiles of the latency; `null` with the reason where it cannot be known.
-    pub fn delay(&self) -> Value {
+    pub(super) fn delay(&self) -> Value {
         let mut latencies = Latencies::default();
         self.arrivals.iter().filter_map(|a| a.latency_ns).for_each(|ns| latencies.record(ns));
         let mut figures = json!({"samples": self.total, "window": self.arrivals.len(), "latency_us": null});

@@ -42,7 +42,7 @@ const STEPS: [(&str, &str); 14] = [
 ];
 
 /// Every channel, term by term.
-pub fn text(plan: &Plan) -> String {
+pub(super) fn text(plan: &Plan) -> String {
     let mut parts = vec![show::verdict(plan), how_to_read(plan).to_owned()];
     if !plan.refusals.is_empty() {
         parts.push(show::refusals(plan));

@@ -32,7 +32,7 @@ const FULL: [(f64, &str, &str); 4] = [
 const GREY: &str = "#5f6570";
 
 /// Draws the picture.
-pub fn draw(system: &System, plan: &Plan) -> String {
+pub(super) fn draw(system: &System, plan: &Plan) -> String {
     let left = MARGIN + NETWORK[0] + 2.0 * MARGIN;
     let height = (TOP + NETWORK[1]).max(TOP + channels::height(plan)) + 48.0;
     let mut pen = Pen::new([left + channels::WIDTH + MARGIN, height]);

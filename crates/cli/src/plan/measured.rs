@@ -15,7 +15,7 @@ struct Verified {
 }
 
 /// Changes the contract's file, and reports each change.
-pub fn write_back(file: &Path, verified: &Path) -> Result {
+pub(super) fn write_back(file: &Path, verified: &Path) -> Result {
     let text = text_of(verified)?;
     // With --watch there are several documents; the last one is complete.
     let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();

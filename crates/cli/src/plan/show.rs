@@ -5,7 +5,7 @@ use qos::plan::{Channel, FileChange, Plan, Refusal};
 use qos::{show_bit_rate, show_time};
 
 /// The whole plan, for people.
-pub fn text(plan: &Plan) -> String {
+pub(super) fn text(plan: &Plan) -> String {
     let mut parts = vec![verdict(plan)];
     if !plan.refusals.is_empty() {
         parts.push(refusals(plan));
@@ -20,7 +20,7 @@ pub fn text(plan: &Plan) -> String {
 }
 
 /// One line with the verdict.
-pub fn verdict(plan: &Plan) -> String {
+pub(super) fn verdict(plan: &Plan) -> String {
     let name = if plan.contract.name.is_empty() { "the contract" } else { plan.contract.name.as_str() };
     let kind = if plan.model.is_mean() { "on average" } else { "always" };
     let with_deadline = plan.channels.iter().filter(|channel| channel.deadline_us.is_some()).count();
@@ -37,7 +37,7 @@ pub fn verdict(plan: &Plan) -> String {
 }
 
 /// The reasons of a refusal, and the changes that would help.
-pub fn refusals(plan: &Plan) -> String {
+pub(super) fn refusals(plan: &Plan) -> String {
     let reasons = plan.refusals.iter().map(reason).collect::<Vec<_>>().join("\n");
     let offers = plan.refusals.first().map(|refusal| refusal.offers.as_slice()).unwrap_or_default();
     if offers.is_empty() {

@@ -17,7 +17,7 @@ const AIMED_EVENTS: u64 = 50_000;
 
 /// The result of a simulation.
 #[derive(Debug, Serialize)]
-pub struct Simulation {
+pub(super) struct Simulation {
     seed: u64,
     seconds: f64,
     /// A run reached the limit of events and ended early.
@@ -44,7 +44,7 @@ struct Row {
 
 /// Simulates `plan` for `duration` under each pattern of release, and then aimed at each channel for as long as
 /// needed.
-pub fn run(system: &System, plan: &Plan, duration: Duration, seed: u64) -> Result<Simulation> {
+pub(super) fn run(system: &System, plan: &Plan, duration: Duration, seed: u64) -> Result<Simulation> {
     if plan.model != Model::Bound {
         let said = format!("--simulate checks the bounds of the model bound, not {}; leave --model out", plan.model);
         return Err(Failure::Usage(said));
@@ -92,7 +92,7 @@ fn row(channel: &qos::plan::Channel, pair: Option<usize>, seen: &Seen) -> Row {
 
 impl Simulation {
     /// The table, for people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
         let row = |row: &Row| {
             let ratio = row.bound_us.zip(row.max_us).map(|(bound, max)| format!("{:.2}", bound / max));
@@ -121,7 +121,7 @@ impl Simulation {
     }
 
     /// Exit code 1 if a bound is broken.
-    pub fn answer(&self) -> Result {
+    pub(super) fn answer(&self) -> Result {
         if self.broken == 0 { Ok(()) } else { Err(Failure::No(format!("{} bounds do not hold", self.broken))) }
     }
 }

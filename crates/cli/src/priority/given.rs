@@ -13,7 +13,7 @@ use thalweg::profile::Profile;
 
 /// Options of verbs whose purpose is a port.
 #[derive(Args, Clone, Debug)]
-pub struct Given {
+pub(crate) struct Given {
     /// Priority of the port's channels as YARP writes it: "level:high; priority:10; policy:1" (also dscp:, tos:)
     #[arg(long, value_name = "STRING", value_parser = quantity::yarp_qos)]
     qos: Option<Changes>,
@@ -26,7 +26,13 @@ pub struct Given {
 
 impl Given {
     /// The settings of a port: those of the profile, overridden by the command line. Policies are set in `qos`.
-    pub fn settings(&self, name: &str, topic: &str, direction: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
+    pub(crate) fn settings(
+        &self,
+        name: &str,
+        topic: &str,
+        direction: Direction,
+        qos: &mut Qos,
+    ) -> Result<PrioritySettings> {
         let profile = self.profile.as_deref().map(Profile::read).transpose();
         let profile = profile.map_err(|wrong| Failure::Usage(wrong.to_string()))?.unwrap_or_default();
         profile.ignored().iter().for_each(|what| tell(&format!("{what}: has no meaning here, ignored")));

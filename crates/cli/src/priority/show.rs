@@ -10,7 +10,7 @@ use thalweg::proxy::Proxied;
 
 /// One end of a channel in the output of `--json`.
 #[derive(Serialize)]
-pub struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     publisher: &'a str,
     subscriber: &'a str,
     end: &'a str,
@@ -51,7 +51,7 @@ struct Packets<'a> {
 
 impl<'a> Shown<'a> {
     /// All ends.
-    pub fn all(reports: &'a [EndReport]) -> Vec<Self> {
+    pub(crate) fn all(reports: &'a [EndReport]) -> Vec<Self> {
         reports.iter().map(Self::of).collect()
     }
 
@@ -90,7 +90,7 @@ impl<'a> Shown<'a> {
 }
 
 /// Prints ends of channels.
-pub fn print(session: &Session, publisher: &str, subscriber: &str, reports: &[EndReport]) -> Result {
+pub(crate) fn print(session: &Session, publisher: &str, subscriber: &str, reports: &[EndReport]) -> Result {
     let effective = reports.iter().all(|report| report.effective);
     let document = json!({
         "publisher": publisher,
@@ -162,7 +162,7 @@ fn packets(report: &EndReport) -> String {
 }
 
 /// Longest time that its packets wait for less urgent ones, if it is known.
-pub fn blocking(report: &EndReport) -> String {
+pub(crate) fn blocking(report: &EndReport) -> String {
     report.blocking_us.map_or_else(String::new, |us| format!(", waits ≤ {us:.0} µs for lower classes"))
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg::codec::{Message, Raw};
 
 /// The next sample of a source.
-pub enum Next<'a, M: Message> {
+pub(super) enum Next<'a, M: Message> {
     /// A sample, and its size in bytes.
     Sample(&'a M::Value, usize),
     /// Nothing yet.
@@ -19,7 +19,7 @@ pub enum Next<'a, M: Message> {
 }
 
 /// A source of samples.
-pub trait Source {
+pub(super) trait Source {
     /// The message type of the topic.
     type Message: Message;
 
@@ -28,14 +28,14 @@ pub trait Source {
 }
 
 /// Samples of one size that start with their number.
-pub struct Counters {
+pub(super) struct Counters {
     sample: Vec<u8>,
     number: u64,
 }
 
 impl Counters {
     /// Counters in samples of `size` bytes.
-    pub fn of(size: usize) -> Self {
+    pub(super) fn of(size: usize) -> Self {
         Self { sample: (0..size).map(|i| i as u8).collect(), number: 0 }
     }
 }
@@ -51,7 +51,7 @@ impl Source for Counters {
 }
 
 /// A file in blocks.
-pub struct Blocks {
+pub(super) struct Blocks {
     path: PathBuf,
     file: File,
     block: Vec<u8>,
@@ -60,7 +60,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// The blocks of `path`, `size` bytes each; the last may be shorter.
-    pub fn open(path: &Path, size: usize) -> Result<Self> {
+    pub(super) fn open(path: &Path, size: usize) -> Result<Self> {
         let file = File::open(path).map_err(|e| unreadable(path, &e))?;
         Ok(Self { path: path.to_owned(), file, block: Vec::with_capacity(size), size })
     }
@@ -84,7 +84,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Lines of standard input.
-pub struct Lines {
+pub(super) struct Lines {
     lines: Receiver<Result<String>>,
     line: String,
 }
@@ -96,7 +96,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 impl Lines {
     /// Reads standard input on a thread of its own, so that Ctrl-C is obeyed while no line comes.
-    pub fn read_stdin(longest: usize) -> Result<Self> {
+    pub(super) fn read_stdin(longest: usize) -> Result<Self> {
         let (tell, lines) = sync_channel(AHEAD);
         let read = move || forward(io::stdin().lock(), longest, &tell);
         linux::thread::spawn(linux::thread::Settings::named("stdin"), read)?;

@@ -17,7 +17,7 @@ use serde::Serialize;
 use thalweg::proxy::ProxyChanges;
 
 /// An agent, and its limits.
-pub struct Agent {
+pub(super) struct Agent {
     agent: agent::Agent,
     may_apply: bool,
 }
@@ -38,7 +38,7 @@ struct Logged<'a> {
 
 impl Agent {
     /// The agent of these arguments; `None` if they ask for none.
-    pub fn new(arguments: &Arguments, plan: &Plan) -> Result<Option<Self>> {
+    pub(super) fn new(arguments: &Arguments, plan: &Plan) -> Result<Option<Self>> {
         let Some(contract) = &arguments.agent else { return Ok(None) };
         let limits = Limits { classes: arguments.classes.clone(), every: arguments.decide_every };
         let wrong = |problem| Failure::Usage(format!("{}:{problem}", contract.display()));
@@ -50,7 +50,7 @@ impl Agent {
 
     /// Judges the last measurements, decides if there is something to change, and applies it if allowed. Each
     /// decision is logged.
-    pub fn look(&mut self, session: &Session, gatherer: &Gatherer<'_>, teller: &mut Teller) -> Result {
+    pub(super) fn look(&mut self, session: &Session, gatherer: &Gatherer<'_>, teller: &mut Teller) -> Result {
         for (index, window) in gatherer.windows.iter().enumerate() {
             if let Some((seconds, window)) = window {
                 self.agent.look(index, *seconds, window);

@@ -10,10 +10,10 @@ use thalweg::control::Document;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Clock offsets of the hosts at the ends of channels, by identity, at one look.
-pub struct Clocks(HashMap<String, Option<ClockOffset>>);
+pub(super) struct Clocks(HashMap<String, Option<ClockOffset>>);
 
 /// The clocks of the two ends of a channel.
-pub enum Pair {
+pub(super) enum Pair {
     /// Both ends have the same clock.
     Same,
     /// Clocks of publisher and subscriber; `None`: this host's.
@@ -22,12 +22,12 @@ pub enum Pair {
 
 impl Clocks {
     /// Offsets of a look before any clock was asked.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(HashMap::from([(linux::clock::clock_id(), None)]))
     }
 
     /// The clocks of two nodes; each clock is asked once. `None`: one of them does not answer.
-    pub fn pair(&mut self, session: &Session, publisher: &Document, subscriber: &Document) -> Option<Pair> {
+    pub(super) fn pair(&mut self, session: &Session, publisher: &Document, subscriber: &Document) -> Option<Pair> {
         if publisher.clock == subscriber.clock {
             return Some(Pair::Same);
         }
@@ -45,7 +45,7 @@ impl Clocks {
 
 impl Pair {
     /// Nanoseconds between a stamp of the publisher's host and one of the subscriber's, and the uncertainty.
-    pub fn between(&self, published_ns: u64, done_ns: u64) -> (i128, u64) {
+    pub(super) fn between(&self, published_ns: u64, done_ns: u64) -> (i128, u64) {
         let Pair::Apart(publisher, subscriber) = self else {
             return (i128::from(done_ns) - i128::from(published_ns), 0);
         };
@@ -56,7 +56,7 @@ impl Pair {
 
     /// The raw difference of two stamps above which a sample is certainly later than `latest_ns`, until the clocks
     /// are compared again within `interval`.
-    pub fn late_after(&self, latest_ns: f64, interval: Duration) -> i64 {
+    pub(super) fn late_after(&self, latest_ns: f64, interval: Duration) -> i64 {
         let (offset, uncertainty) = match self {
             Pair::Same => (0, 0.0),
             Pair::Apart(publisher, subscriber) => {

@@ -7,16 +7,16 @@ use thalweg::carrier;
 use thalweg::stages::{End, LatenessReport};
 
 /// A channel: publisher's and subscriber's port.
-pub type Key = (String, String);
+pub(super) type Key = (String, String);
 type Stages = BTreeMap<String, f64>;
 
 /// Reports of the ends of all channels in one look.
 #[derive(Default)]
-pub struct Reports(HashMap<Key, Vec<LatenessReport>>);
+pub(super) struct Reports(HashMap<Key, Vec<LatenessReport>>);
 
 impl Reports {
     /// Adds the reports of one node.
-    pub fn add(&mut self, ends: Vec<LatenessReport>) {
+    pub(super) fn add(&mut self, ends: Vec<LatenessReport>) {
         for end in ends {
             self.0.entry((end.publisher.clone(), end.subscriber.clone())).or_default().push(end);
         }
@@ -28,7 +28,7 @@ impl Reports {
     }
 
     /// The window of a route, by the clocks of its ends, and of its first part, up to a relay.
-    pub fn window(
+    pub(super) fn window(
         &self,
         live: &Live,
         carrier: &carrier::Name,

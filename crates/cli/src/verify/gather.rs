@@ -14,11 +14,11 @@ use thalweg::control::{Document, NodeId};
 use thalweg::stages::{Asked, LateAfter, MOST_LATENESS};
 
 /// The topic of verdicts.
-pub const TOPIC: &str = "/thalweg/verification";
+pub(super) const TOPIC: &str = "/thalweg/verification";
 
 /// A running channel of the plan.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub(super) struct Running {
     /// The channel.
     pub live: Live,
     /// Its carrier.
@@ -28,7 +28,7 @@ pub struct Running {
 }
 
 /// Gathers figures of a plan's channels.
-pub struct Gatherer<'a> {
+pub(super) struct Gatherer<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// The verdicts so far.
@@ -69,7 +69,7 @@ struct Pairs {
 
 impl<'a> Gatherer<'a> {
     /// A gatherer for a plan, with this interval between looks.
-    pub fn new(plan: &'a Plan, interval: Duration) -> Self {
+    pub(super) fn new(plan: &'a Plan, interval: Duration) -> Self {
         let count = plan.channels.len();
         Self {
             plan,
@@ -90,12 +90,12 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Time since the start of the measurement.
-    pub fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Asks all nodes. Returns the changed verdicts, each with its channel's place in the plan.
-    pub fn look(&mut self, session: &Session) -> Vec<(usize, Change)> {
+    pub(super) fn look(&mut self, session: &Session) -> Vec<(usize, Change)> {
         let nodes = session.others();
         let asked = self.elapsed();
         let census::Channels { mut channels, silent } = census::channels(session, &nodes);
@@ -213,7 +213,7 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Switches the measurement off.
-    pub fn stop_measuring(&self, session: &Session) {
+    pub(super) fn stop_measuring(&self, session: &Session) {
         let nodes = session.others();
         for topic in &self.measured {
             census::ask_all(session, &nodes, &Request::Measure { topic: topic.clone(), every: 0 });

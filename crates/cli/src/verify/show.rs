@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The whole result.
 #[derive(Serialize)]
-pub struct Document<'a> {
+pub(super) struct Document<'a> {
     plan: &'a For,
     seconds: f64,
     channels: Vec<Row<'a>>,
@@ -93,7 +93,7 @@ struct Unplanned<'a> {
 
 impl<'a> Document<'a> {
     /// The result of all measurements so far.
-    pub fn of(gatherer: &'a Gatherer<'_>) -> Self {
+    pub(super) fn of(gatherer: &'a Gatherer<'_>) -> Self {
         let channels: Vec<Row> =
             (0..gatherer.plan.channels.len()).filter_map(|index| Row::of(gatherer, index)).collect();
         let legs: Vec<Leg> = (0..channels.len()).flat_map(|index| legs(gatherer, index, &channels[index])).collect();
@@ -112,12 +112,12 @@ impl<'a> Document<'a> {
     }
 
     /// `true` if there is no verdict at all.
-    pub fn nothing_compared(&self) -> bool {
+    pub(super) fn nothing_compared(&self) -> bool {
         self.channels.iter().all(|row| row.verdict == Verdict::Unknown)
     }
 
     /// The table, for people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let headers = [
             ("topic", '<'),
             ("from", '<'),
@@ -158,7 +158,7 @@ impl<'a> Document<'a> {
     }
 
     /// One line: the current state, and the worst so far.
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let now = self.counted(|row| row.now);
         let worst = self.channels.iter().filter(|row| row.verdict == Verdict::Broken).max_by(|a, b| {
             let excess = |row: &Row| row.lateness_us.unwrap_or(f64::MIN);

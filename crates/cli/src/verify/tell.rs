@@ -16,16 +16,16 @@ use thalweg::control::Document;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The publisher of verdicts.
-pub struct Teller(Publisher<String>);
+pub(super) struct Teller(Publisher<String>);
 
 impl Teller {
     /// Opens the publisher.
-    pub fn open(session: &Session) -> Result<Self> {
+    pub(super) fn open(session: &Session) -> Result<Self> {
         Ok(Self(session.node.publisher::<String>(TOPIC).open()?))
     }
 
     /// Reports each change.
-    pub fn tell(&mut self, session: &Session, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
+    pub(super) fn tell(&mut self, session: &Session, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
         let nodes = if changes.is_empty() { Vec::new() } else { session.others() };
         for (index, change) in changes {
             let Some(planned) = gatherer.plan.channels.get(*index) else { continue };
@@ -42,14 +42,14 @@ impl Teller {
     }
 
     /// Publishes a sample; there need not be a subscriber.
-    pub fn publish(&mut self, sample: &impl Serialize) {
+    pub(super) fn publish(&mut self, sample: &impl Serialize) {
         let text = serde_json::to_string(sample).unwrap_or_default();
         let _ = self.0.publish(&text);
     }
 }
 
 /// A change for people. A channel that is kept at its first look is no news.
-pub fn line(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option<String> {
+pub(super) fn line(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option<String> {
     let planned = gatherer.plan.channels.get(index)?;
     let Judged { verdict, because } = &change.new;
     let news = (change.old, *verdict) != (Verdict::Unknown, Verdict::Kept);

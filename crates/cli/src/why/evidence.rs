@@ -21,7 +21,7 @@ const MOST_REALMS: usize = 4;
 
 /// All evidence.
 #[derive(Debug, Default)]
-pub struct Evidence {
+pub(super) struct Evidence {
     /// The names in question.
     pub asked: [String; 2],
     /// All ports of the realm.
@@ -44,7 +44,7 @@ pub struct Evidence {
 
 /// One port, and its node's answer.
 #[derive(Debug)]
-pub struct End {
+pub(super) struct End {
     /// The port.
     pub port: PortInfo,
     /// Its node.
@@ -57,7 +57,7 @@ pub struct End {
 
 /// An answer of a node.
 #[derive(Debug)]
-pub enum Answer {
+pub(super) enum Answer {
     /// No answer, and the state of its process if it is on this host.
     Silent(Option<State>),
     /// The reports.
@@ -66,7 +66,7 @@ pub enum Answer {
 
 /// The reports of a node.
 #[derive(Debug, Default)]
-pub struct Said {
+pub(super) struct Said {
     /// Its explanations, one per look.
     pub looks: Vec<Explanation>,
     /// The channel at its end, in the first and in the last look.
@@ -81,7 +81,7 @@ pub struct Said {
 }
 
 /// Gathers the evidence.
-pub fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
+pub(super) fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
     let nodes = session.settled();
     let mut found = [publisher, subscriber].map(|name| end(session, &nodes, name));
     let names = [publisher, subscriber];
@@ -240,7 +240,7 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
 
 impl End {
     /// The reports, if the node answered.
-    pub fn said(&self) -> Option<&Said> {
+    pub(super) fn said(&self) -> Option<&Said> {
         match &self.answer {
             Answer::Said(said) => Some(said),
             Answer::Silent(_) => None,

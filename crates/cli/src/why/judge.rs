@@ -19,7 +19,7 @@ use std::fmt;
 
 /// The result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Diagnosis {
+pub(super) struct Diagnosis {
     /// The answer in one line.
     pub verdict: String,
     /// The problems, the cause first.
@@ -33,7 +33,7 @@ pub struct Diagnosis {
 
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub(super) struct Line {
     /// The subject.
     pub about: &'static str,
     /// The observation.
@@ -59,7 +59,7 @@ struct Both<'a> {
 }
 
 /// Judges from the outside to the inside, and stops where nothing more can be seen.
-pub fn judge(evidence: &Evidence) -> Diagnosis {
+pub(super) fn judge(evidence: &Evidence) -> Diagnosis {
     let mut found = Diagnosis::default();
     let healthy = examine(evidence, &mut found);
     let [publisher, subscriber] = &evidence.asked;

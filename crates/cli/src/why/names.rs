@@ -1,7 +1,7 @@
 //! Suggestions of similar names.
 
 /// At most three of `names` that are similar to `name`, the most similar first.
-pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub(super) fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<(usize, &str)> =
         names.filter(|other| *other != name).filter_map(|other| Some((likeness(name, other)?, other))).collect();
     found.sort_unstable();

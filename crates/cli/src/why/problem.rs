@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 /// A kind of problem: a row of docs/diagnosis.md.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub(super) struct Kind {
     /// Its name.
     pub id: &'static str,
     /// The condition.
@@ -13,7 +13,7 @@ pub struct Kind {
 
 /// A problem of two ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub(super) struct Problem {
     /// The kind.
     #[serde(rename = "id", serialize_with = "id_of")]
     pub kind: &'static Kind,
@@ -29,7 +29,7 @@ fn id_of<S: Serializer>(kind: &&'static Kind, to: S) -> Result<S::Ok, S::Error> 
 
 impl Kind {
     /// A problem of this kind.
-    pub fn found(&'static self, what: impl Into<String>, remedy: impl Into<String>) -> Problem {
+    pub(super) fn found(&'static self, what: impl Into<String>, remedy: impl Into<String>) -> Problem {
         Problem { kind: self, what: what.into(), remedy: remedy.into() }
     }
 }
@@ -42,7 +42,7 @@ pub fn table() -> String {
 
 macro_rules! kinds {
     ($($name:ident $id:literal $when:literal)*) => {
-        $(pub const $name: Kind = Kind { id: $id, when: $when };)*
+        $(pub(super) const $name: Kind = Kind { id: $id, when: $when };)*
         /// All kinds, for the documentation.
         #[cfg(test)]
         pub const KINDS: &[&Kind] = &[$(&$name),*];

@@ -52,5 +52,5 @@ pub use ring::{Meta, Policy, Pushed, RingWriter, Room};
 
 /// The atomics that `protocol` uses; `model` puts loom's in their place.
 mod atomic {
-    pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

@@ -151,7 +151,7 @@ impl fmt::Display for Discipline {
 }
 
 /// The version that HTB expects; it answers with a longer number.
-pub const HTB_VERSION: u32 = 3;
+pub(super) const HTB_VERSION: u32 = 3;
 
 fn bands(options: &[u8]) -> Option<(u8, [u8; 16])> {
     Some((u8::try_from(u32_at(options, 0)?).ok()?, options.get(4..20)?.try_into().ok()?))
@@ -182,19 +182,19 @@ fn tick(nanoseconds: u64) -> u32 {
 }
 
 /// Ticks that `bytes` take at `rate` bits per second (rounded up: a burst of exactly one packet must let it through).
-pub fn ticks(bytes: u32, rate: u64) -> u32 {
+pub(super) fn ticks(bytes: u32, rate: u64) -> u32 {
     let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate.max(1));
     u32::try_from(ns.div_ceil(u128::from(TICK_NS))).unwrap_or(u32::MAX)
 }
 
 /// Bytes that leave in `ticks` at `rate` bits per second: the kernel's form of a burst.
-pub fn bytes(ticks: u32, rate: u64) -> u32 {
+pub(super) fn bytes(ticks: u32, rate: u64) -> u32 {
     let bits = u128::from(ticks) * u128::from(TICK_NS) * u128::from(rate);
     u32::try_from(bits / 8_000_000_000).unwrap_or(u32::MAX)
 }
 
 /// `struct tc_ratespec` of a rate in bits per second. With the link layer named, the kernel wants no tables of 1 KiB.
-pub fn rate_specification(rate: u64) -> [u8; 12] {
+pub(super) fn rate_specification(rate: u64) -> [u8; 12] {
     let mut specification = [0; 12];
     specification[1] = LINKLAYER_ETHERNET;
     specification[8..].copy_from_slice(&u32::try_from(rate / 8).unwrap_or(u32::MAX).to_ne_bytes());
@@ -202,14 +202,14 @@ pub fn rate_specification(rate: u64) -> [u8; 12] {
 }
 
 /// Adds a rate in bytes per second as 64 bits, where 32 are too few.
-pub fn put_wide_rate(options: &mut Vec<u8>, kind: u16, rate: u64) {
+pub(super) fn put_wide_rate(options: &mut Vec<u8>, kind: u16, rate: u64) {
     if rate / 8 > u64::from(u32::MAX) {
         put(options, kind, &(rate / 8).to_ne_bytes());
     }
 }
 
 /// A rate in bits per second: the 64-bit attribute, else the `tc_ratespec` at `offset`.
-pub fn wide_rate(wide: Option<&[u8]>, parameters: &[u8], offset: usize) -> Option<u64> {
+pub(super) fn wide_rate(wide: Option<&[u8]>, parameters: &[u8], offset: usize) -> Option<u64> {
     let short = u32_at(parameters, offset + 8).map(u64::from);
     Some(wide.and_then(|w| u64_at(w, 0)).or(short)?.saturating_mul(8))
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 /// The properties of the machine that matter for the figures.
 #[derive(Clone, Debug, Serialize)]
-pub struct Environment {
+pub(super) struct Environment {
     /// Name and release of the kernel.
     pub kernel: String,
     /// Processors of this machine that this process may use.
@@ -20,7 +20,7 @@ pub struct Environment {
 
 impl Environment {
     /// Reads it all.
-    pub fn read(pins: [usize; 2], cpus: usize) -> Self {
+    pub(super) fn read(pins: [usize; 2], cpus: usize) -> Self {
         let name = rustix::system::uname();
         let kernel = format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy());
         let pinning = match pins {
@@ -32,7 +32,7 @@ impl Environment {
     }
 
     /// One line for people.
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let governor = self.governor.as_deref().unwrap_or("unknown");
         let load: Vec<_> = self.load.iter().map(f64::to_string).collect();
         let (kernel, cpus, pinning) = (&self.kernel, self.cpus, &self.pinning);

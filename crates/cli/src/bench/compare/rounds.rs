@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// One side of a comparison: an engine and its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Side {
+pub(super) struct Side {
     /// The engine.
     pub engine: EngineName,
     /// Its work.
@@ -22,7 +22,7 @@ pub struct Side {
 
 /// A measurement of both sides. Rows with different figures of it share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub(super) struct Pair {
     /// The side that is compared.
     pub ours: Side,
     /// The side that it is compared with.
@@ -31,7 +31,7 @@ pub struct Pair {
 
 impl Pair {
     /// The measurement that `row` needs when `engine` is compared.
-    pub fn of(row: &Row, engine: EngineName) -> Self {
+    pub(super) fn of(row: &Row, engine: EngineName) -> Self {
         let theirs = match row.against {
             Against::Raw => Some(Side { engine: EngineName::Raw, job: row.job }),
             Against::Itself(job) => Some(Side { engine, job }),
@@ -43,7 +43,7 @@ impl Pair {
 
 /// The documents of one round.
 #[derive(Clone, Debug)]
-pub struct Round {
+pub(super) struct Round {
     /// The document of the engine that is compared.
     pub ours: Value,
     /// The document of the reference.
@@ -52,7 +52,7 @@ pub struct Round {
 
 /// The plan of the measurements.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     /// Number of rounds.
     pub rounds: u32,
     /// The processors of the two ends.
@@ -63,7 +63,7 @@ pub struct Plan {
 
 /// Measures a pair round by round; `measure` makes one measurement. The side that goes first alternates, so that a
 /// drift of the machine affects both.
-pub fn alternate(
+pub(super) fn alternate(
     pair: &Pair,
     rounds: u32,
     mut measure: impl FnMut(&Side) -> Result<Value, Error>,
@@ -80,7 +80,7 @@ pub fn alternate(
 }
 
 /// Makes one measurement in processes of its own, and returns the document that they print.
-pub fn measure(side: &Side, plan: &Plan) -> Result<Value, Error> {
+pub(super) fn measure(side: &Side, plan: &Plan) -> Result<Value, Error> {
     let arguments = side.job.arguments(side.engine, plan.pins, plan.quick);
     let mut child = Command::new("/proc/self/exe")
         .args(&arguments)

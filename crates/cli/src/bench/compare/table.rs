@@ -4,7 +4,7 @@ use crate::bench::arguments::{Carrier, EngineName, Payload, name_of};
 
 /// One row: the measurement, the figure that counts, its reference and its target.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub(super) struct Row {
     /// The name on the command line.
     pub name: &'static str,
     /// Its description, for people.
@@ -21,7 +21,7 @@ pub struct Row {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub(super) struct Job {
     /// The verb of `thalweg bench`.
     pub mode: &'static str,
     /// The carrier of the messages.
@@ -44,7 +44,7 @@ pub struct Job {
 
 /// A figure in the document of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub(super) enum Figure {
     /// Median round trip in µs.
     RoundTripP50,
     /// 99th percentile of the round trip in µs.
@@ -69,7 +69,7 @@ pub enum Figure {
 
 impl Figure {
     /// The figure's place in the document, its factor and its unit.
-    pub fn place(self) -> (&'static str, f64, &'static str) {
+    pub(super) fn place(self) -> (&'static str, f64, &'static str) {
         match self {
             Figure::RoundTripP50 => ("/rtt_us/p50", 1.0, "µs"),
             Figure::RoundTripP99 => ("/rtt_us/p99", 1.0, "µs"),
@@ -87,7 +87,7 @@ impl Figure {
 
 /// The reference of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Against {
+pub(super) enum Against {
     /// The limit with the same work.
     Raw,
     /// The same engine with other work.
@@ -98,7 +98,7 @@ pub enum Against {
 
 /// The target of a row: a ratio if the row has a reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
+pub(super) enum Target {
     /// At most this value.
     AtMost(f64),
     /// At least this value.
@@ -112,7 +112,7 @@ const START: Job = start(1);
 const MIB: usize = 1 << 20;
 
 /// All rows.
-pub const ROWS: &[Row] = &[
+pub(super) const ROWS: &[Row] = &[
     row("tcp-64-p50", "64 B round trip, tcp, p50", TCP, Figure::RoundTripP50, Target::AtMost(1.10)),
     row("tcp-64-p99", "64 B round trip, tcp, p99", TCP, Figure::RoundTripP99, Target::AtMost(1.3)),
     row("tcp-64-cpu", "CPU per message, tcp 64 B", TCP, Figure::Cpu, Target::AtMost(1.1)),
@@ -254,7 +254,7 @@ const fn with(job: Job, payload: Payload) -> Job {
 
 impl Job {
     /// The arguments of the measuring process.
-    pub fn arguments(&self, engine: EngineName, pins: [usize; 2], quick: bool) -> Vec<String> {
+    pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], quick: bool) -> Vec<String> {
         let count = self.count(quick);
         let mut arguments: Vec<String> = ["bench", self.mode, "--json", "--role", "both"].map(str::to_owned).into();
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
@@ -282,19 +282,19 @@ impl Job {
     }
 
     /// Its description, for people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         format!("{} {} {} B", self.mode, name_of(self.carrier), self.size)
     }
 
     /// Measured messages; few in a quick run.
-    pub fn count(&self, quick: bool) -> u64 {
+    pub(super) fn count(&self, quick: bool) -> u64 {
         if quick { (self.count / 100).max(20).min(self.count) } else { self.count }
     }
 }
 
 impl Target {
     /// `true` if `value` meets it.
-    pub fn met_by(self, value: f64) -> bool {
+    pub(super) fn met_by(self, value: f64) -> bool {
         match self {
             Target::AtMost(limit) => value <= limit,
             Target::AtLeast(limit) => value >= limit,
@@ -302,7 +302,7 @@ impl Target {
     }
 
     /// Distance between `value` and the limit in percent of the limit; negative if the target is met.
-    pub fn missed_by_percent(self, value: f64) -> f64 {
+    pub(super) fn missed_by_percent(self, value: f64) -> f64 {
         match self {
             Target::AtMost(limit) => (value / limit - 1.0) * 100.0,
             Target::AtLeast(limit) => (1.0 - value / limit) * 100.0,
@@ -310,7 +310,7 @@ impl Target {
     }
 
     /// The target, for people.
-    pub fn text(self, unit: &str) -> String {
+    pub(super) fn text(self, unit: &str) -> String {
         match self {
             Target::AtMost(limit) => format!("≤ {} {unit}", short(limit)),
             Target::AtLeast(limit) => format!("≥ {} {unit}", short(limit)),
@@ -319,7 +319,7 @@ impl Target {
 }
 
 /// A figure with three significant digits.
-pub fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{:.2} M", v / 1e6),
         v if v >= 1e4 => format!("{:.0} k", v / 1e3),

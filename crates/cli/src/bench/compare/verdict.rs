@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// One row of the result. If the figures are null, `error` gives the reason.
 #[derive(Clone, Debug, Serialize)]
-pub struct Verdict {
+pub(super) struct Verdict {
     /// The row's name.
     pub name: &'static str,
     /// Its description, for people.
@@ -36,7 +36,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Judges `row` by its rounds. A `quick` run is not judged.
-    pub fn new(row: &Row, rounds: &[Round], quick: bool) -> Self {
+    pub(super) fn new(row: &Row, rounds: &[Round], quick: bool) -> Self {
         let values = |theirs: bool| -> Vec<f64> { rounds.iter().filter_map(|r| figure(row, r, theirs)).collect() };
         let (ours, theirs) = (values(false), values(true));
         let ratio = Spread::of(ours.iter().zip(&theirs).map(|(o, t)| o / t.max(f64::MIN_POSITIVE)));
@@ -56,7 +56,7 @@ impl Verdict {
     }
 
     /// A row that could not be measured.
-    pub fn failed(row: &Row, quick: bool, because: String) -> Self {
+    pub(super) fn failed(row: &Row, quick: bool, because: String) -> Self {
         Self { error: Some(because), ..Self::empty(row, quick) }
     }
 
@@ -70,12 +70,12 @@ impl Verdict {
     }
 
     /// `true` if the row neither failed nor missed its target.
-    pub fn good(&self) -> bool {
+    pub(super) fn good(&self) -> bool {
         self.error.is_none() && self.pass != Some(false)
     }
 
     /// One line of the table.
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let figure = |s: &Option<Spread>| s.map_or("–".to_owned(), |s| format!("{} {}", short(s.median), self.unit));
         let range = |s: Spread| format!("{:.3} [{:.3}–{:.3}]", s.median, s.min, s.max);
         let ratio = self.ratio.map_or("–".to_owned(), range);
@@ -95,7 +95,7 @@ impl Verdict {
     }
 
     /// The line above the table.
-    pub fn head() -> String {
+    pub(super) fn head() -> String {
         format!(
             "{:<15} {:<38} {:>10} {:>11} {:>11} {:>21} {:>11}  ",
             "row", "what", "rounds×n", "limit", "measured", "ratio [min–max]", "target"

@@ -7,7 +7,7 @@ use crate::bench::figures::{Fanout, Latency, Meter, Throughput};
 use baseline::{fanout, latency, throughput};
 
 /// The engine without middleware.
-pub struct Raw;
+pub(super) struct Raw;
 
 impl Engine for Raw {
     fn name(&self) -> &'static str {

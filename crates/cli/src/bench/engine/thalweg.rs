@@ -31,7 +31,7 @@ const WELL: u64 = 1;
 const FAILED: u64 = 0;
 
 /// The library.
-pub struct Thalweg;
+pub(super) struct Thalweg;
 
 impl Engine for Thalweg {
     fn name(&self) -> &'static str {

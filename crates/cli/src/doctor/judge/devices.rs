@@ -5,7 +5,7 @@ use crate::doctor::finding::{Finding, Kind};
 use linux::probe::devices::{Counts, Device};
 
 /// All kinds of this module.
-pub const KINDS: &[&Kind] = &[
+pub(crate) const KINDS: &[&Kind] = &[
     &LOOPBACK_DOWN,
     &NO_MULTICAST,
     &LOOPBACK_MULTICAST,
@@ -92,7 +92,7 @@ const BRIDGE_QUERIER: Kind = Kind {
 const LEAST_MTU: u32 = 1280;
 
 /// Judges all devices.
-pub fn judge(devices: &[Device]) -> Vec<Finding> {
+pub(crate) fn judge(devices: &[Device]) -> Vec<Finding> {
     devices.iter().flat_map(device).chain(bridges(devices)).collect()
 }
 

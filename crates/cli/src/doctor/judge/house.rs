@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 /// All kinds of this module.
-pub const KINDS: &[&Kind] = &[&RUN_DIRECTORY, &RUN_DIRECTORY_FULL, &SHARED_MEMORY];
+pub(crate) const KINDS: &[&Kind] = &[&RUN_DIRECTORY, &RUN_DIRECTORY_FULL, &SHARED_MEMORY];
 
 const RUN_DIRECTORY: Kind = Kind {
     id: "run-directory",
@@ -35,7 +35,7 @@ const LEAST_FILES: u64 = 16;
 const LEAST_BYTES: u64 = 64 << 10;
 
 /// Judges the run directory: its permissions, and its free space.
-pub fn run_directory(path: &Path, refusal: &io::Result<()>, room: Option<Room>) -> Option<Finding> {
+pub(crate) fn run_directory(path: &Path, refusal: &io::Result<()>, room: Option<Room>) -> Option<Finding> {
     let what = format!("the run directory {}", path.display());
     if let Err(refusal) = refusal {
         let text = refusal.to_string();
@@ -49,7 +49,7 @@ pub fn run_directory(path: &Path, refusal: &io::Result<()>, room: Option<Room>) 
 }
 
 /// Judges shared memory.
-pub fn shared_memory(tried: &io::Result<()>) -> Option<Finding> {
+pub(crate) fn shared_memory(tried: &io::Result<()>) -> Option<Finding> {
     let refusal = tried.as_ref().err()?;
     let found = SHARED_MEMORY.found("memfd_create(2)", format!("refused ({refusal})"), "allowed");
     Some(found.remedy("allow it in the container's system call filter (seccomp), or raise its memory limit"))

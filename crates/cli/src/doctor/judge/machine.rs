@@ -8,7 +8,7 @@ use linux::probe::memory::Memory;
 use linux::probe::processors::{Kernel, Processors, governor_file};
 
 /// All kinds of this module.
-pub const KINDS: &[&Kind] = &[
+pub(crate) const KINDS: &[&Kind] = &[
     &GOVERNOR,
     &IDLE_STATE,
     &PREEMPTION,
@@ -123,7 +123,7 @@ const LARGEST_ERROR_US: i64 = 100_000;
 const SWAPPED_KIB: u64 = 64 << 10;
 
 /// Judges processors, clocks and memory.
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let alone = !facts.devices.iter().any(|device| device.running && !device.loopback);
     let mut found = processors(&facts.processors);
     found.extend(clock(&facts.clock, alone));

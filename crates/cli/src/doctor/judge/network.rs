@@ -7,7 +7,7 @@ use linux::probe::devices::Device;
 use linux::probe::network::Network;
 
 /// All kinds of this module.
-pub const KINDS: &[&Kind] = &[
+pub(crate) const KINDS: &[&Kind] = &[
     &RECEIVE_BUFFER_TINY,
     &RECEIVE_BUFFER,
     &SEND_BUFFER,
@@ -86,7 +86,7 @@ const LEAST_BUFFER: u64 = 128 << 10;
 const LEAST_BACKLOG: u64 = 300;
 
 /// Judges buffers, limits and routes.
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = limits(&facts.network);
     found.extend(together(facts));
     found

@@ -8,7 +8,7 @@ use qos::Class;
 use qos::priority::{Dscp, Mark};
 
 /// All kinds of this module.
-pub const KINDS: &[&Kind] = &[&NO_BANDS, &CLASS_IGNORED, &V6_IGNORED, &DSCP_IGNORED, &QUEUES_LEFT];
+pub(crate) const KINDS: &[&Kind] = &[&NO_BANDS, &CLASS_IGNORED, &V6_IGNORED, &DSCP_IGNORED, &QUEUES_LEFT];
 
 const NO_BANDS: Kind = Kind {
     id: "no-bands",
@@ -49,7 +49,7 @@ const QUEUES_LEFT: Kind = Kind {
 
 /// Bands of marked packets on one device.
 #[derive(Clone, Debug)]
-pub struct Lands {
+pub(crate) struct Lands {
     /// The device.
     pub device: String,
     /// Rate of its link in Mbit/s, if it is known.
@@ -63,7 +63,7 @@ pub struct Lands {
 }
 
 /// Asks the kernel about all devices with a link.
-pub fn read(devices: &[Device]) -> Vec<Lands> {
+pub(crate) fn read(devices: &[Device]) -> Vec<Lands> {
     let real = devices.iter().filter(|device| device.running && !device.loopback);
     real.filter_map(lands).collect()
 }
@@ -83,7 +83,7 @@ fn lands(device: &Device) -> Option<Lands> {
 }
 
 /// Judges the bands and the installed queues; IPv6 counts if the host has it.
-pub fn judge(lands: &[Lands], present: Option<&Present>, v6: bool) -> Vec<Finding> {
+pub(crate) fn judge(lands: &[Lands], present: Option<&Present>, v6: bool) -> Vec<Finding> {
     let left = present.filter(|present| present.orphaned).map(|present| {
         let what = format!("the queues of {}", present.devices.join(", "));
         let found = QUEUES_LEFT.found(what, "left by a process that is gone", "as they were before");

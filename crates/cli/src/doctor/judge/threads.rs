@@ -7,7 +7,7 @@ use linux::probe::privilege::{Capability, Limit, Privilege};
 use linux::probe::scheduling::{Group, Hog, Scheduling};
 
 /// All kinds of this module.
-pub const KINDS: &[&Kind] = &[
+pub(crate) const KINDS: &[&Kind] = &[
     &RUNTIME_OFF,
     &RUNTIME_SMALL,
     &RUNTIME_SHORT,
@@ -108,7 +108,7 @@ const HOG: Kind = Kind {
 };
 
 /// Share of a processor from which a thread is a hog.
-pub const HOGS_PERCENT: u32 = 80;
+pub(crate) const HOGS_PERCENT: u32 = 80;
 /// The kernel's default, per period of 1 s.
 const USUAL_RUNTIME: (i64, i64) = (950_000, 1_000_000);
 /// Budget of a group by `--fix`: 30 %, so that three groups fit.
@@ -117,7 +117,7 @@ const LEAST_LOCKED: u64 = 64 << 20;
 const LEAST_DESCRIPTORS: u64 = 1024;
 
 /// Judges permissions, throttling and budgets.
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let Facts { scheduling, privilege, .. } = facts;
     let group = scheduling.group.as_ref();
     let found = [runtime(scheduling), group.and_then(budget), group.and_then(quota)];
@@ -200,7 +200,7 @@ fn raise(limit: Limit, to: u64, command: &str, item: &str, capability: &str) -> 
 }
 
 /// Judges threads that take a whole processor.
-pub fn hogs(hogs: &[Hog]) -> Vec<Finding> {
+pub(crate) fn hogs(hogs: &[Hog]) -> Vec<Finding> {
     let found = hogs.iter().map(|hog| {
         let what = format!("thread {} ({}), real-time priority {}", hog.tid, hog.name, hog.priority);
         let remedy = format!("find out why it never waits; until then: chrt -o -p 0 {}", hog.tid);

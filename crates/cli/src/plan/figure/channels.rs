@@ -6,7 +6,7 @@ use qos::plan::{Channel, Plan, Term};
 use qos::show_time;
 
 /// Width of this part of the picture.
-pub const WIDTH: f64 = 460.0;
+pub(super) const WIDTH: f64 = 460.0;
 const ROW: f64 = 38.0;
 const HEAD: f64 = 46.0;
 /// Length of a bar whose delay is its deadline.
@@ -18,13 +18,13 @@ const MOST: usize = 24;
 const PARTS: [(&str, &str); 3] = [("#27496d", "computing"), ("#6fa8dc", "on the wire"), ("#c9b3e6", "waiting")];
 
 /// Height of this part of the picture.
-pub fn height(plan: &Plan) -> f64 {
+pub(super) fn height(plan: &Plan) -> f64 {
     let rows = plan.channels.len().min(MOST) + usize::from(plan.channels.len() > MOST);
     HEAD + ROW * rows as f64
 }
 
 /// Draws the channels from `origin`.
-pub fn draw(pen: &mut Pen, plan: &Plan, [x, y]: [f64; 2]) {
+pub(super) fn draw(pen: &mut Pen, plan: &Plan, [x, y]: [f64; 2]) {
     let mut channels: Vec<&Channel> = plan.channels.iter().collect();
     channels.sort_by(|a, b| used(b).total_cmp(&used(a)));
     let delay = if plan.model.is_mean() { "Mean delay" } else { "Latest arrival" };

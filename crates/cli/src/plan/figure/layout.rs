@@ -5,7 +5,7 @@ use qos::system::System;
 
 /// The middle of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub(super) struct Place {
     /// Distance from the left.
     pub x: f64,
     /// Distance from the top.
@@ -18,7 +18,7 @@ const MARGIN: [f64; 2] = [70.0, 40.0];
 const MOST: usize = 400;
 
 /// A place for each node, within `size`.
-pub fn places(system: &System, size: [f64; 2]) -> Vec<Place> {
+pub(super) fn places(system: &System, size: [f64; 2]) -> Vec<Place> {
     let count = system.nodes.len();
     let mut places: Vec<Place> = (0..count).map(|n| on_circle(n, count)).collect();
     if count <= MOST {

@@ -20,7 +20,7 @@ const IDLE: &str = "#c3c8ce";
 const LABELLED: usize = 40;
 
 /// Draws the network within [`NETWORK`] from `origin`.
-pub fn draw(pen: &mut Pen, system: &System, plan: &Plan, [x, y]: [f64; 2]) {
+pub(super) fn draw(pen: &mut Pen, system: &System, plan: &Plan, [x, y]: [f64; 2]) {
     let moved = |place: Place| Place { x: place.x + x, y: place.y + y };
     let places: Vec<Place> = places(system, NETWORK).into_iter().map(moved).collect();
     for (index, link) in system.links.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Style of an element.
 #[derive(Clone, Copy, Debug)]
-pub struct Style<'a> {
+pub(super) struct Style<'a> {
     pub colour: &'a str,
     /// The size of text.
     pub size: f64,
@@ -20,17 +20,17 @@ impl Default for Style<'_> {
 }
 
 /// A picture that is being drawn.
-pub struct Pen(String);
+pub(super) struct Pen(String);
 
 impl Pen {
-    pub fn new([width, height]: [f64; 2]) -> Self {
+    pub(super) fn new([width, height]: [f64; 2]) -> Self {
         Self(format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
              font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         ))
     }
 
-    pub fn rect(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], style: Style) {
+    pub(super) fn rect(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], style: Style) {
         let fill = style.colour;
         self.write(format_args!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
@@ -38,7 +38,7 @@ impl Pen {
     }
 
     /// A box with round corners and a name in its middle.
-    pub fn named(&mut self, [x, y]: [f64; 2], round: f64, fill: &str, name: &str) {
+    pub(super) fn named(&mut self, [x, y]: [f64; 2], round: f64, fill: &str, name: &str) {
         let half = half_width(name);
         let (left, top) = (x - half, y - HALF_HEIGHT);
         let (width, height) = (2.0 * half, 2.0 * HALF_HEIGHT);
@@ -49,7 +49,7 @@ impl Pen {
     }
 
     /// A line with a title that is shown when the pointer is on it.
-    pub fn line(&mut self, [from, to]: [[f64; 2]; 2], colour: &str, width: f64, title: &str) {
+    pub(super) fn line(&mut self, [from, to]: [[f64; 2]; 2], colour: &str, width: f64, title: &str) {
         let ([x1, y1], [x2, y2], title) = (from, to, escaped(title));
         let ends = format!("x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"");
         self.write(format_args!(
@@ -57,12 +57,12 @@ impl Pen {
         ));
     }
 
-    pub fn polygon(&mut self, points: [[f64; 2]; 3], colour: &str) {
+    pub(super) fn polygon(&mut self, points: [[f64; 2]; 3], colour: &str) {
         let points = points.map(|[x, y]| format!("{x:.1},{y:.1}")).join(" ");
         self.write(format_args!("<polygon points=\"{points}\" fill=\"{colour}\"/>"));
     }
 
-    pub fn text(&mut self, [x, y]: [f64; 2], words: &str, style: Style) {
+    pub(super) fn text(&mut self, [x, y]: [f64; 2], words: &str, style: Style) {
         let Style { colour, size, bold, anchor } = style;
         let (words, weight) = (escaped(words), if bold { " font-weight=\"bold\"" } else { "" });
         // White around the letters, so that they stay readable above a line.
@@ -73,7 +73,7 @@ impl Pen {
     }
 
     /// A bold title, followed by words of another colour.
-    pub fn entitled(&mut self, [x, y]: [f64; 2], title: &str, words: &str, colour: &str) {
+    pub(super) fn entitled(&mut self, [x, y]: [f64; 2], title: &str, words: &str, colour: &str) {
         let (title, words) = (escaped(title), escaped(words));
         self.write(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"12\"><tspan font-weight=\"bold\" fill=\"#1d2127\">{title}</tspan>\
@@ -82,13 +82,13 @@ impl Pen {
     }
 
     /// The meaning of a colour; returns the position of the next one.
-    pub fn key(&mut self, [x, y]: [f64; 2], colour: &str, words: &str) -> [f64; 2] {
+    pub(super) fn key(&mut self, [x, y]: [f64; 2], colour: &str, words: &str) -> [f64; 2] {
         self.rect([x, y - 9.0], [11.0, 11.0], Style { colour, ..Style::default() });
         self.text([x + 16.0, y], words, Style { size: 11.0, ..Style::default() });
         [x + 34.0 + 6.0 * words.chars().count() as f64, y]
     }
 
-    pub fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0
     }
@@ -100,10 +100,10 @@ impl Pen {
 }
 
 /// Half the height of a box with a name in it.
-pub const HALF_HEIGHT: f64 = 15.0;
+pub(super) const HALF_HEIGHT: f64 = 15.0;
 
 /// Half the width of a box with a name in it.
-pub fn half_width(name: &str) -> f64 {
+pub(super) fn half_width(name: &str) -> f64 {
     (4.2 * name.chars().count() as f64 + 12.0).max(24.0)
 }
 

@@ -67,7 +67,7 @@ struct Seen {
 }
 
 /// Judges the channel's counters, and returns its rate.
-pub fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> String {
+pub(super) fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -> String {
     let (Some(out), Some(taken)) = (&both.sent.channel, &both.received.channel) else { return String::new() };
     let states: Vec<&SubscriberState> =
         both.received.looks.iter().filter_map(|look| look.subscriber.as_ref()).collect();

@@ -10,7 +10,7 @@ use thalweg::control::matching::{Match, Mismatch, Subject, compare};
 use thalweg::control::{Direction, PortInfo};
 
 /// Both ports, if they exist and each has the right direction.
-pub fn ports<'a>(evidence: &'a Evidence, found: &mut Diagnosis) -> Option<(&'a End, &'a End)> {
+pub(super) fn ports<'a>(evidence: &'a Evidence, found: &mut Diagnosis) -> Option<(&'a End, &'a End)> {
     let Evidence { asked: [publisher, subscriber], .. } = evidence;
     let sides = [
         (publisher, &evidence.publisher, Direction::Publisher),
@@ -109,7 +109,7 @@ fn directions(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
 }
 
 /// The reports of both nodes, if both answered.
-pub fn answers<'a>(
+pub(super) fn answers<'a>(
     evidence: &Evidence,
     (publisher, subscriber): (&'a End, &'a End),
     found: &mut Diagnosis,
@@ -148,7 +148,7 @@ fn silent(end: &End, state: Option<State>, here_only: bool) -> Problem {
 }
 
 /// `true` if the two ports should have a channel; else the problem is recorded.
-pub fn belong_together(both: &Both<'_>, found: &mut Diagnosis) -> bool {
+pub(super) fn belong_together(both: &Both<'_>, found: &mut Diagnosis) -> bool {
     let (publisher, subscriber) = (&both.publisher.port, &both.subscriber.port);
     let (p, s) = (&publisher.name, &subscriber.name);
     let heard = |said: &Said, is: fn(&thalweg::admin::explain::Explanation) -> bool| said.looks.last().is_some_and(is);

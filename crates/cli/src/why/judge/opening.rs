@@ -8,7 +8,7 @@ use thalweg::carrier::Name;
 use thalweg::control::PortInfo;
 
 /// Finds the reason why the channel is not open.
-pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
+pub(super) fn judge(both: &Both<'_>, found: &mut Diagnosis) {
     let Some(look) = both.received.looks.last() else { return };
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let failures = failures(&look.events);
@@ -95,7 +95,7 @@ fn ways(look: &Explanation, found: &mut Diagnosis) {
 }
 
 /// Explains the choice of the carrier over a better one.
-pub fn carrier(both: &Both<'_>, chosen: &Name, found: &mut Diagnosis) {
+pub(super) fn carrier(both: &Both<'_>, chosen: &Name, found: &mut Diagnosis) {
     let Some(look) = both.received.looks.last() else { return };
     // A carrier that is none of the ways was chosen by an administrator since.
     let at = look.ways.iter().position(|way| way.carrier == *chosen).unwrap_or(0);

@@ -7,7 +7,7 @@ use crate::priority::show::blocking;
 use thalweg::admin::EndReport;
 
 /// Judges the priority of both ends.
-pub fn judge(both: &Both<'_>, found: &mut Diagnosis) {
+pub(super) fn judge(both: &Both<'_>, found: &mut Diagnosis) {
     found.blocking_us = both.sent.settings.as_ref().and_then(|report| report.blocking_us);
     for (about, end, said) in [("sending", both.publisher, both.sent), ("receiving", both.subscriber, both.received)] {
         let Said { settings: Some(report), .. } = said else { continue };

@@ -16,7 +16,7 @@ use thalweg::{Published, Publisher};
 const TOPIC: &str = "/bench/samples";
 
 /// Meets the subscribers, publishes to all of them, and merges their records.
-pub fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
+pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let (terms, subscribers) = (&settings.terms, settings.subscribers);
     if terms.size < MIN_SIZE {
         let text = format!("{} bytes per sample: at least {MIN_SIZE} for the stamp", terms.size);
@@ -74,7 +74,7 @@ impl Source {
 }
 
 /// Meets a publisher, takes its samples, and reports the latency of each to it.
-pub fn subscribe(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
+pub(super) fn subscribe(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let control = meeting.join()?;
     let (terms, realm) = hear(&control, settings)?;
     let ports = Ports::open("subscriber", realm, settings.carrier, &terms, None)?;

@@ -17,7 +17,7 @@ const PING: &str = "/bench/ping";
 const PONG: &str = "/bench/pong";
 
 /// Meets a pong and makes round trips with it.
-pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
+pub(super) fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
     let (carrier, terms) = (settings.carrier, &settings.terms);
     let line = Line::join(meeting, "latency", settings)?;
     let control = &line.control;
@@ -43,7 +43,7 @@ pub fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
 }
 
 /// Meets a ping and echoes its messages.
-pub fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
+pub(super) fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let line = Line::host(meeting, "latency", settings)?;
     let control = &line.control;
     let (terms, realm) = hear(control, settings)?;
@@ -207,7 +207,7 @@ impl<P: Part> Player<P> {
 }
 
 /// Both ends in this process, on the publisher's thread.
-pub fn local(settings: &Settings) -> Result<Meter, Error> {
+pub(super) fn local(settings: &Settings) -> Result<Meter, Error> {
     let terms = &settings.terms;
     let ports = Ports::open("local", std::process::id().into(), Carrier::Local, terms, None)?;
     let (ping, pong) = (ports.publisher(PING).open()?, ports.publisher(PONG).open()?);

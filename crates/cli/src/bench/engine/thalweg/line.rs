@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(100);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The line to the other end, in both directions.
-pub struct Line {
+pub(super) struct Line {
     /// This end of the line.
     pub control: UnixStream,
     node: Option<Node>,
@@ -32,7 +32,7 @@ pub struct Line {
 
 impl Line {
     /// Connects to the waiting passive end.
-    pub fn join(meeting: &Meeting, mode: &str, settings: &Settings) -> Result<Self, Error> {
+    pub(super) fn join(meeting: &Meeting, mode: &str, settings: &Settings) -> Result<Self, Error> {
         if settings.reach.beyond() {
             return Self::between_hosts(mode, settings, TO_PONG, TO_PING);
         }
@@ -40,7 +40,7 @@ impl Line {
     }
 
     /// Waits for the active end.
-    pub fn host(meeting: &Meeting, mode: &str, settings: &Settings) -> Result<Self, Error> {
+    pub(super) fn host(meeting: &Meeting, mode: &str, settings: &Settings) -> Result<Self, Error> {
         if settings.reach.beyond() {
             return Self::between_hosts(mode, settings, TO_PING, TO_PONG);
         }
@@ -50,7 +50,7 @@ impl Line {
     }
 
     /// The node to measure with, if the line uses one.
-    pub fn node(&self) -> Option<Node> {
+    pub(super) fn node(&self) -> Option<Node> {
         self.node.clone()
     }
 

@@ -12,7 +12,7 @@ use thalweg::codec::Raw;
 
 /// Opens a node beside another one, and measures the time of the node and of its first channel. Then opens all other
 /// channels.
-pub fn start(meeting: &Meeting, name: &'static str, settings: &Settings) -> Result<Start, Error> {
+pub(super) fn start(meeting: &Meeting, name: &'static str, settings: &Settings) -> Result<Start, Error> {
     let terms = &settings.terms;
     raise_open_files();
     let line = Line::join(meeting, "start", settings)?;
@@ -40,7 +40,7 @@ pub fn start(meeting: &Meeting, name: &'static str, settings: &Settings) -> Resu
 }
 
 /// The node that is open already, with one publisher per channel.
-pub fn stand_by(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
+pub(super) fn stand_by(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     raise_open_files();
     let line = Line::host(meeting, "start", settings)?;
     let (terms, realm) = hear(&line.control, settings)?;

@@ -16,7 +16,7 @@ use thalweg::{Batching, Publisher};
 const TOPIC: &str = "/bench/stream";
 
 /// Meets a receiver, and publishes to it at full speed.
-pub fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error> {
+pub(super) fn send(name: &'static str, settings: &Settings) -> Result<Throughput, Error> {
     let terms = &settings.terms;
     let mut meter = Meter::new();
     let line = Line::join(&settings.meeting(name, "throughput"), "throughput", settings)?;
@@ -66,7 +66,7 @@ impl Sender {
 }
 
 /// Meets a sender, and counts its messages in the warm-up and then in the measured part.
-pub fn receive(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
+pub(super) fn receive(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let line = Line::host(meeting, "throughput", settings)?;
     let control = &line.control;
     let (terms, realm) = hear(control, settings)?;

@@ -10,12 +10,12 @@ use thalweg::ChannelReport;
 use thalweg::admin::MemoryReport;
 
 /// `true` if a limit in bytes is reached at this end.
-pub fn binds_at(said: &Said) -> bool {
+pub(super) fn binds_at(said: &Said) -> bool {
     said.channel.as_ref().is_some_and(|looks| Count::of(looks, |r| r.over_bytes + r.over_memory).grew > 0)
 }
 
 /// `true` if there was no room for one more sample of average size, at both looks.
-pub fn is_full((first, last): &(ChannelReport, ChannelReport)) -> bool {
+pub(super) fn is_full((first, last): &(ChannelReport, ChannelReport)) -> bool {
     let full = |r: &ChannelReport| {
         let usual = r.bytes.checked_div(r.samples).unwrap_or(0);
         r.most_bytes > 0 && r.waiting_bytes > 0 && r.waiting_bytes.saturating_add(usual) > r.most_bytes
@@ -24,7 +24,7 @@ pub fn is_full((first, last): &(ChannelReport, ChannelReport)) -> bool {
 }
 
 /// The queue of either end has reached its limit in bytes.
-pub fn over_bytes(both: &Both<'_>, watched: Duration) -> Option<Problem> {
+pub(super) fn over_bytes(both: &Both<'_>, watched: Duration) -> Option<Problem> {
     let (publisher, subscriber) = (&both.publisher.port.name, &both.subscriber.port.name);
     let at = |said: &Said, text: &dyn Fn(&str, &ChannelReport) -> String, port: &str| {
         let looks = said.channel.as_ref()?;
@@ -50,7 +50,7 @@ pub fn over_bytes(both: &Both<'_>, watched: Duration) -> Option<Problem> {
 }
 
 /// A node has reached its limit in bytes.
-pub fn over_memory(both: &Both<'_>, watched: Duration) -> Option<Problem> {
+pub(super) fn over_memory(both: &Both<'_>, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     let at = |end: &End, said: &Said| {
         let looks = said.channel.as_ref()?;
