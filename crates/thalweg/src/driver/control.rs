@@ -13,7 +13,7 @@ use super::matching::{Matching, Pair};
 use super::meet::{LookedAt, Parked};
 use super::policies::Policies;
 use super::priority::Priorities;
-use super::proxy::Move;
+use super::proxy::Moves;
 use super::state::NodeState;
 use crate::carrier::{Carrier, Parameters};
 use crate::channel::flow::Flow;
@@ -96,8 +96,7 @@ pub(crate) struct Control {
     pub(super) next_bit: u32,
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
     pub(super) lasting: Vec<Connection>,
-    /// Proxies that move.
-    pub(super) moves: BTreeMap<Pair, Move>,
+    pub(super) moves: Moves,
     pub(super) priorities: Priorities,
     /// Channels whose other end is to give signs of life.
     pub(super) watches: Vec<Watch>,
@@ -201,7 +200,7 @@ impl Control {
         streams
             .chain(self.matching.next_deadline())
             .chain(busy)
-            .chain(self.next_move())
+            .chain(self.moves.next_deadline())
             .chain(self.next_question())
             .chain(self.calls.next_deadline())
             .chain(self.relay.next_deadline())

@@ -307,7 +307,7 @@ impl Control {
 
     /// The channel that was asked for is open; it brings what follows sample `after`.
     fn begin_or_pass(&mut self, pair: Pair, inbound: Inbound, moves: bool, (asked, after): (&Proxy, u64)) {
-        if moves && self.leaves(pair) {
+        if moves && self.moves.leaves(&pair) {
             return self.leave_for(pair, inbound, asked);
         }
         if moves {

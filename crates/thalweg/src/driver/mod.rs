@@ -33,6 +33,7 @@ mod life;
 mod mailbox;
 mod matching;
 mod meet;
+mod moves;
 mod news;
 mod offer;
 mod permit;

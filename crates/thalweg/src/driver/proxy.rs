@@ -3,7 +3,7 @@
 mod leave;
 mod moves;
 
-pub(crate) use moves::Move;
+pub(crate) use moves::Moves;
 
 use super::control::Control;
 use super::keep::refuse_names;

@@ -75,7 +75,7 @@ impl Control {
             next_bit: 0,
             lasting: Vec::new(),
             priorities: priorities(&state),
-            moves: BTreeMap::new(),
+            moves: Default::default(),
             watches: Vec::new(),
             relay: Relay::new(state.settings.relay, Instant::now()),
             housekeeping: Housekeeping::new(Instant::now()),

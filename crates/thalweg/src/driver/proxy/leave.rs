@@ -1,7 +1,7 @@
 //! Leaving a relay that gives no sign of life. The way that is to take its place is opened first: where there is none, the
 //! relay's channel goes on, and nothing was lost by trying.
 
-use super::moves::{Move, Stage, place};
+use super::moves::place;
 use crate::carrier;
 use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
@@ -16,57 +16,40 @@ impl Control {
         let pair = (channel.publisher, channel.subscriber);
         let Some(wanted) = self.matching.get(&pair) else { return };
         let is_open = self.is_open(channel);
-        let moves = self.moves.get(&pair).is_some_and(|moving| !matches!(moving.stage, Stage::Waiting(_)));
-        if !is_open || moves {
+        if !is_open || self.moves.is_under_way(&pair) {
             return;
         }
         let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
         let at = place(channel).cloned();
         let mut ways = self.ways(pair, &offered, &asked, &proxy);
         ways.retain(|way| Some(&way.place) != at.as_ref() && way.carrier != carrier::Name::Local);
-        if !ways.is_empty() {
-            self.moves.insert(pair, Move { ways, stage: Stage::Dialing, leaves: true, told: false });
-            self.try_move(pair);
-        }
-    }
-
-    /// Whether a channel that is being opened is to take the place of a silent relay's.
-    pub(in crate::driver) fn leaves(&self, pair: Pair) -> bool {
-        self.moves.get(&pair).is_some_and(|moving| moving.leaves)
+        let way = self.moves.leave(pair, ways);
+        self.try_move(pair, way);
     }
 
     /// One way past a silent relay failed: the next one. If there is none, it is waited for, and all are tried again.
     pub(super) fn leaving_failed(&mut self, pair: Pair) {
-        let Some(moving) = self.moves.get_mut(&pair) else { return };
-        moving.ways.drain(..moving.ways.len().min(1));
-        if !moving.ways.is_empty() {
-            return self.try_move(pair);
+        match self.moves.leaving_failed(pair) {
+            Some(way) => self.try_move(pair, Some(way)),
+            None => drop(self.wait_for_relay(pair)),
         }
-        self.moves.remove(&pair);
-        self.wait_for_relay(pair);
     }
 
     /// The other way is open: the relay's channel ends. What the new one delivers follows what its thread has delivered by
     /// then, so it begins when that thread is done with it.
     pub(in crate::driver) fn leave_for(&mut self, pair: Pair, inbound: Inbound, asked: &Proxy) {
         let Some(old) = self.open_channel(&pair).cloned() else {
-            self.moves.remove(&pair);
+            self.moves.forget(&pair);
             self.begin(pair, inbound);
             return self.settle(pair, asked);
         };
-        let stage = Stage::Leaving(Box::new(inbound), asked.clone());
-        self.moves.insert(pair, Move { ways: Vec::new(), stage, leaves: true, told: false });
+        self.moves.arrives(pair, (Box::new(inbound), asked.clone()));
         old.cut();
     }
 
     /// The relay's channel has ended: the one that was opened in its place begins. `false`: none was.
     pub(in crate::driver) fn arrive(&mut self, pair: Pair) -> bool {
-        if !matches!(self.moves.get(&pair), Some(Move { stage: Stage::Leaving(..), .. })) {
-            return false;
-        }
-        let Some(Move { stage: Stage::Leaving(mut inbound, asked), .. }) = self.moves.remove(&pair) else {
-            return false;
-        };
+        let Some((mut inbound, asked)) = self.moves.arrived(pair) else { return false };
         let delivered = self.resume_after(&pair, inbound.channel.incarnation);
         inbound.resume_after(delivered);
         self.begin(pair, *inbound);

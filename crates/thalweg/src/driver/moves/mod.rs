@@ -1,0 +1,324 @@
+//! The moves of proxies while samples flow: which way is tried next, when again, and when a new channel is given up. Pure: who calls
+//! says what happened and when, opens the ways that it is given back, and ends the channels.
+//!
+//! | what happened | method |
+//! |---|---|
+//! | a channel should come another way | [`begin`](Moves::begin), [`leave`](Moves::leave), [`wait_for_relay`](Moves::wait_for_relay) |
+//! | a way failed | [`failed`](Moves::failed), [`leaving_failed`](Moves::leaving_failed) |
+//! | the new channel is open | [`passes`](Moves::passes), [`arrives`](Moves::arrives) |
+//! | it has taken over, or the old one ended | [`finish`](Moves::finish), [`arrived`](Moves::arrived) |
+//! | the move is not wanted any more | [`give_up`](Moves::give_up) |
+//! | time passed | [`look`](Moves::look), [`laggards`](Moves::laggards), [`due`](Moves::due), [`retry`](Moves::retry), at [`next_deadline`](Moves::next_deadline) |
+
+use super::matching::{Candidate, Pair};
+use qos::Place;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Pause before a move that failed is tried again, as long as the channel is not where it should be.
+const RETRY: Duration = Duration::from_millis(500);
+/// A new channel that has not come abreast of the old one by then is given up, and tried again.
+pub(super) const ABREAST: Duration = Duration::from_secs(5);
+
+/// Both channels of a move, open beside each other.
+pub(super) trait Passing {
+    /// The new one has taken over.
+    fn is_taken_over(&self) -> bool;
+    /// The old one goes on; `false`: the new one has taken over.
+    fn keep_old(&self) -> bool;
+}
+
+/// The proxy of an open channel that is to move.
+struct Move<P, L> {
+    ways: Vec<Candidate>,
+    stage: Stage<P, L>,
+    /// Away from a relay that gives no sign of life: what it may still have is not waited for.
+    leaves: bool,
+    /// A person was told that it failed.
+    told: bool,
+}
+
+enum Stage<P, L> {
+    /// Tried again then.
+    Waiting(Instant),
+    /// A handshake is under way.
+    Dialing,
+    /// Both channels are open.
+    Passing(Abreast<P>),
+    /// Away from a silent relay: what begins when its channel has ended.
+    Leaving(L),
+}
+
+/// Two channels, of which the new one is to come abreast.
+struct Abreast<P> {
+    passing: P,
+    /// By then the new one has taken over, or is given up.
+    until: Instant,
+    /// When it is looked at whether samples come at all, and the last that had come by the old channel before.
+    look: Instant,
+    came: u64,
+}
+
+/// What follows when a way failed.
+#[derive(Debug, PartialEq)]
+pub(super) enum Failed {
+    /// The next way is tried.
+    Try(Candidate),
+    /// All are tried again later; `tell`: a person hears the reason, once.
+    Later { tell: bool },
+    /// Nothing was to move.
+    Nothing,
+}
+
+/// What a move had opened when it was given up.
+#[derive(Debug, PartialEq)]
+pub(super) enum GivenUp<P> {
+    /// It is over: the new channel has taken over.
+    Over,
+    /// The new channel, which ends.
+    Passing(P),
+    /// At most a handshake.
+    Dialing,
+    /// Nothing was to move.
+    Nothing,
+}
+
+/// An open channel, as far as a move depends on it.
+pub(super) struct Open {
+    /// Where it is scaled.
+    pub at: Option<Place>,
+    /// It selects or scales otherwise than is wanted.
+    pub differs: bool,
+    /// Its history is still on its way: who moves now gets no more of it.
+    pub has_history: bool,
+}
+
+/// The moves of a node's channels: `P`, two open channels; `L`, a channel that waits for the end of a silent relay's.
+pub(super) struct Moves<P, L> {
+    all: BTreeMap<Pair, Move<P, L>>,
+}
+
+impl<P, L> Default for Moves<P, L> {
+    fn default() -> Self {
+        Self { all: BTreeMap::new() }
+    }
+}
+
+impl<P, L> Moves<P, L> {
+    /// A channel is to move by one of these ways. The one that is tried first; `waits`: later, its history is on its way.
+    pub fn begin(&mut self, pair: Pair, ways: Vec<Candidate>, waits: bool, now: Instant) -> Option<Candidate> {
+        let stage = if waits { Stage::Waiting(now + RETRY) } else { Stage::Dialing };
+        self.all.insert(pair, Move { ways, stage, leaves: false, told: false });
+        if waits { None } else { self.next_way(pair) }
+    }
+
+    /// A channel is to leave its silent relay by one of these ways. The one that is tried first.
+    pub fn leave(&mut self, pair: Pair, ways: Vec<Candidate>) -> Option<Candidate> {
+        if ways.is_empty() {
+            return None;
+        }
+        self.all.insert(pair, Move { ways, stage: Stage::Dialing, leaves: true, told: false });
+        self.next_way(pair)
+    }
+
+    /// A channel waits for the relay that is preferred to what serves it. `false`: it moves already.
+    pub fn wait_for_relay(&mut self, pair: Pair, now: Instant) -> bool {
+        if self.all.contains_key(&pair) {
+            return false;
+        }
+        let stage = Stage::Waiting(now + RETRY);
+        self.all.insert(pair, Move { ways: Vec::new(), stage, leaves: false, told: false });
+        true
+    }
+
+    fn next_way(&mut self, pair: Pair) -> Option<Candidate> {
+        let moving = self.all.get_mut(&pair)?;
+        let way = moving.ways.first()?.clone();
+        moving.stage = Stage::Dialing;
+        Some(way)
+    }
+
+    /// Whether something is to move, be it later.
+    pub fn contains(&self, pair: &Pair) -> bool {
+        self.all.contains_key(pair)
+    }
+
+    /// Whether more is done than to wait.
+    pub fn is_under_way(&self, pair: &Pair) -> bool {
+        self.all.get(pair).is_some_and(|moving| !matches!(moving.stage, Stage::Waiting(_)))
+    }
+
+    pub fn is_dialing(&self, pair: &Pair) -> bool {
+        self.all.get(pair).is_some_and(|moving| matches!(moving.stage, Stage::Dialing))
+    }
+
+    /// Whether a channel that is being opened is to take the place of a silent relay's.
+    pub fn leaves(&self, pair: &Pair) -> bool {
+        self.all.get(pair).is_some_and(|moving| moving.leaves)
+    }
+
+    /// The two channels that are open beside each other.
+    pub fn passing(&self, pair: &Pair) -> Option<&P> {
+        match &self.all.get(pair)?.stage {
+            Stage::Passing(abreast) => Some(&abreast.passing),
+            _ => None,
+        }
+    }
+
+    /// One way failed: the next one, or all of `again` later. The present channel, at `open`, goes on.
+    pub fn failed(&mut self, pair: Pair, open: &Place, again: Vec<Candidate>, now: Instant) -> Failed {
+        let Some(moving) = self.all.get_mut(&pair) else { return Failed::Nothing };
+        let failed = (!moving.ways.is_empty()).then(|| moving.ways.remove(0));
+        // Where it is already is not better than where it cannot be: a relay that is away is asked again.
+        let another = |way: &Candidate| failed.as_ref().is_some_and(|failed| failed.place == way.place);
+        if let Some(way) = moving.ways.first().filter(|way| way.place != *open || another(way)) {
+            moving.stage = Stage::Dialing;
+            return Failed::Try(way.clone());
+        }
+        (moving.ways, moving.stage) = (again, Stage::Waiting(now + RETRY));
+        Failed::Later { tell: failed.is_some() && !std::mem::replace(&mut moving.told, true) }
+    }
+
+    /// One way past a silent relay failed: the next one. If there is none, the move is over.
+    pub fn leaving_failed(&mut self, pair: Pair) -> Option<Candidate> {
+        let moving = self.all.get_mut(&pair)?;
+        moving.ways.drain(..moving.ways.len().min(1));
+        let way = self.next_way(pair);
+        if way.is_none() {
+            self.all.remove(&pair);
+        }
+        way
+    }
+
+    /// Nothing is to move any more.
+    pub fn forget(&mut self, pair: &Pair) {
+        self.all.remove(pair);
+    }
+
+    /// The channel that is to take over is open: both deliver until it has.
+    pub fn passes(&mut self, pair: Pair, passing: P, now: Instant) {
+        if let Some(moving) = self.all.get_mut(&pair) {
+            let (look, until) = (now + RETRY, now + ABREAST);
+            moving.stage = Stage::Passing(Abreast { passing, look, until, came: u64::MAX });
+        }
+    }
+
+    /// The way past a silent relay is open: it begins when the relay's channel has ended.
+    pub fn arrives(&mut self, pair: Pair, leaving: L) {
+        self.all.insert(pair, Move { ways: Vec::new(), stage: Stage::Leaving(leaving), leaves: true, told: false });
+    }
+
+    /// The relay's channel has ended: what begins in its place, if anything.
+    pub fn arrived(&mut self, pair: Pair) -> Option<L> {
+        self.all.get(&pair).filter(|moving| matches!(moving.stage, Stage::Leaving(_)))?;
+        match self.all.remove(&pair)?.stage {
+            Stage::Leaving(leaving) => Some(leaving),
+            _ => None,
+        }
+    }
+
+    /// The move is over: the two channels that were open.
+    pub fn finish(&mut self, pair: Pair) -> Option<P> {
+        match self.all.remove(&pair)?.stage {
+            Stage::Passing(abreast) => Some(abreast.passing),
+            _ => None,
+        }
+    }
+
+    /// When a move is to be tried again, or looked at.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let at = |moving: &Move<P, L>| match &moving.stage {
+            Stage::Waiting(at) => Some(*at),
+            Stage::Passing(abreast) => Some(abreast.look),
+            Stage::Dialing | Stage::Leaving(_) => None,
+        };
+        self.all.values().filter_map(at).min()
+    }
+
+    /// Moves of which both channels are open.
+    pub fn abreast(&self) -> impl Iterator<Item = &Pair> {
+        self.all.iter().filter(|(_, moving)| matches!(moving.stage, Stage::Passing(_))).map(|(pair, _)| pair)
+    }
+
+    /// Looks whether samples come where it is time to; `came`: the last one that each old channel brought. Moves in which none came
+    /// since the last look, with that sample: then none tells that the old channel has brought all that it has.
+    pub fn look(&mut self, now: Instant, came: &BTreeMap<Pair, u64>) -> Vec<(Pair, u64)> {
+        let mut still = Vec::new();
+        for (pair, moving) in &mut self.all {
+            let Stage::Passing(abreast) = &mut moving.stage else { continue };
+            let Some(came) = came.get(pair).copied().filter(|_| abreast.look <= now) else { continue };
+            abreast.look = now + RETRY;
+            if std::mem::replace(&mut abreast.came, came) == came {
+                still.push((*pair, came));
+            }
+        }
+        still
+    }
+
+    /// Moves that wait and are to be tried again.
+    pub fn due(&self, now: Instant) -> Vec<Pair> {
+        let due = |moving: &Move<P, L>| matches!(moving.stage, Stage::Waiting(at) if at <= now);
+        self.all.iter().filter(|(_, moving)| due(moving)).map(|(pair, _)| *pair).collect()
+    }
+
+    /// A move is tried again, to get to `wanted` by one of these ways; which one, if it leads to a better place than the channel is at.
+    pub fn retry(
+        &mut self,
+        pair: Pair,
+        ways: Vec<Candidate>,
+        (open, wanted): (&Open, &Place),
+        now: Instant,
+    ) -> Option<Candidate> {
+        let better = is_better(ways.first(), open, wanted);
+        let moving = self.all.get_mut(&pair)?;
+        (moving.ways, moving.stage) = (ways, Stage::Waiting(now + RETRY));
+        if better && !open.has_history { self.next_way(pair) } else { None }
+    }
+}
+
+impl<P: Passing, L> Moves<P, L> {
+    /// Whether a move is over. What says so may have been overtaken by the next one.
+    pub fn is_over(&self, pair: &Pair) -> bool {
+        self.passing(pair).is_some_and(Passing::is_taken_over)
+    }
+
+    /// A move is not wanted any more.
+    pub fn give_up(&mut self, pair: Pair) -> GivenUp<P> {
+        if self.passing(&pair).is_some_and(|passing| !passing.keep_old()) {
+            return GivenUp::Over;
+        }
+        match self.all.remove(&pair).map(|moving| moving.stage) {
+            Some(Stage::Passing(abreast)) => GivenUp::Passing(abreast.passing),
+            Some(_) => GivenUp::Dialing,
+            None => GivenUp::Nothing,
+        }
+    }
+
+    /// Moves whose new channel did not come abreast in time, and does not take over any more: each has [`Moves::failed`].
+    pub fn laggards(&mut self, now: Instant) -> Vec<Pair> {
+        let lags = |moving: &Move<P, L>| match &moving.stage {
+            Stage::Passing(abreast) => abreast.until <= now && abreast.passing.keep_old(),
+            _ => false,
+        };
+        let mut laggards = Vec::new();
+        for (pair, moving) in self.all.iter_mut().filter(|(_, moving)| lags(moving)) {
+            moving.ways.dedup_by(|next, way| next.place == way.place); // another route is no faster
+            laggards.push(*pair);
+        }
+        laggards
+    }
+}
+
+/// Whether this way leads to a better place than the channel is at: the first relay that is there, unless it is at that or at one that
+/// is better.
+fn is_better(way: Option<&Candidate>, open: &Open, wanted: &Place) -> bool {
+    let rank = |place: &Place| place.relays().next().and_then(|at| wanted.relays().position(|name| name == at));
+    let at = open.at.as_ref().and_then(rank).unwrap_or(usize::MAX);
+    way.is_some_and(|way| match rank(&way.place) {
+        Some(rank) => rank < at || open.differs,
+        None => way.place == *wanted,
+    })
+}
+
+#[cfg(test)]
+mod tests;
