@@ -2,6 +2,7 @@
 //! must name them in this order, on these threads, with these allocations.
 #![allow(clippy::unwrap_used)] // all of this is test
 
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 use thalweg::codec::Raw;
@@ -145,6 +146,34 @@ fn compare(heading: &str, carrier: &str, happened: &[Taken]) {
             );
         }
     }
+}
+
+/// The source files below a folder, or the file itself, by their paths from the library's sources.
+fn sources(at: &Path, found: &mut Vec<(String, String)>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    if at.is_dir() {
+        std::fs::read_dir(at).unwrap().for_each(|entry| sources(&entry.unwrap().path(), found));
+    } else if at.extension().is_some_and(|e| e == "rs") {
+        found.push((at.strip_prefix(&root).unwrap().display().to_string(), std::fs::read_to_string(at).unwrap()));
+    }
+}
+
+#[test]
+fn the_files_of_the_page_exist_and_no_step_happens_elsewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let page = include_str!("../../../docs/data-path.md");
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|text| text.contains('/')).collect();
+    let here = |path: &&str| path.ends_with(".rs") && !path.starts_with("crates/") && !path.starts_with("tests/");
+    for path in named.iter().copied().filter(|path| here(path) && !path.contains('*')) {
+        assert!(root.join(path).is_file(), "{path} of docs/data-path.md is gone");
+    }
+    let mut all = Vec::new();
+    sources(&root, &mut all);
+    let steps = all.iter().filter(|(_, text)| text.contains("trace::step("));
+    let elsewhere = steps
+        .filter(|(path, _)| !named.iter().any(|name| path == name || (name.ends_with('/') && path.starts_with(name))));
+    let elsewhere: Vec<&String> = elsewhere.map(|(path, _)| path).collect();
+    assert!(elsewhere.is_empty(), "steps happen in files that docs/data-path.md does not name: {elsewhere:?}");
 }
 
 /// In a process of its own: the recorder and the count of waits are global to the process.

@@ -24,6 +24,7 @@ pub mod queue;
 pub mod reliable;
 mod report;
 pub mod right;
+pub(crate) mod ring;
 mod sample;
 mod selection;
 mod sender;

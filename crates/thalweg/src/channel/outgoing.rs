@@ -3,6 +3,7 @@
 use super::buffer::{Buffer, Pool};
 use super::memory::Charge;
 use super::queue::{Entry, Label};
+use crate::carrier::shm::{Memory, Shared};
 use crate::channel::Change;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub struct Outgoing<'a> {
     /// A channel that lets samples leave together made a system call for it.
     pub called: bool,
     body: Body<'a>,
+    /// Its place in the port's shared memory, where the port has some.
+    shared: Option<Shared<'a>>,
 }
 
 enum Body<'a> {
@@ -32,6 +35,8 @@ enum Body<'a> {
     Pooled { buffer: &'a mut Arc<Buffer>, kept: Option<Arc<Buffer>> },
     /// The user's own bytes; copied into a pooled buffer by the first flow that has to keep them.
     External { bytes: &'a [u8], pool: &'a mut Pool, kept: Option<Arc<Buffer>> },
+    /// Written into shared memory; copied likewise.
+    Written { pool: &'a mut Pool, kept: Option<Arc<Buffer>> },
 }
 
 impl<'a> Outgoing<'a> {
@@ -45,9 +50,48 @@ impl<'a> Outgoing<'a> {
         Self::new(seq, stamp, Body::External { bytes, pool, kept: None })
     }
 
+    /// A message that was written in shared memory.
+    pub(crate) fn written(seq: u64, stamp: u64, shared: Shared<'a>, pool: &'a mut Pool) -> Self {
+        Self { shared: Some(shared), ..Self::new(seq, stamp, Body::Written { pool, kept: None }) }
+    }
+
     fn new(seq: u64, stamp: u64, body: Body<'a>) -> Self {
-        let change = Change::Written;
-        Self { seq, stamp, change, historical: false, offered: 0, now: stamp, together: false, called: false, body }
+        Self {
+            seq,
+            stamp,
+            change: Change::Written,
+            historical: false,
+            offered: 0,
+            now: stamp,
+            together: false,
+            called: false,
+            body,
+            shared: None,
+        }
+    }
+
+    /// The same, which [`Outgoing::share`] can copy to this memory.
+    pub(crate) fn sharing(self, memory: Option<&'a mut Memory>) -> Self {
+        match memory {
+            Some(memory) => Self { shared: Some(Shared::nowhere(memory)), ..self },
+            None => self,
+        }
+    }
+
+    /// Sees to it that the message is in shared memory. `false`: there is none, or no place is free.
+    pub(crate) fn share(&mut self) -> bool {
+        match (&mut self.shared, &self.body) {
+            (Some(shared), Body::Pooled { buffer, .. }) => shared.copy(buffer.payload()),
+            (Some(shared), Body::External { bytes, .. }) => shared.copy(bytes),
+            (shared, Body::Written { .. }) => shared.is_some(),
+            (None, _) => false,
+        }
+    }
+
+    /// Its place in shared memory, where its port has some.
+    #[inline]
+    pub(crate) fn shared(&mut self) -> Option<&mut Shared<'a>> {
+        self.shared.as_mut()
     }
 
     /// The same, saying this of its instance.
@@ -71,6 +115,7 @@ impl<'a> Outgoing<'a> {
         match &self.body {
             Body::Pooled { buffer, .. } => buffer.payload(),
             Body::External { bytes, .. } => bytes,
+            Body::Written { .. } => self.shared.as_ref().map(Shared::bytes).unwrap_or_default(),
         }
     }
 
@@ -78,7 +123,7 @@ impl<'a> Outgoing<'a> {
     pub fn frame_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.body {
             Body::Pooled { buffer, .. } => Arc::get_mut(buffer).map(Buffer::frame_mut),
-            Body::External { .. } => None,
+            Body::External { .. } | Body::Written { .. } => None,
         }
     }
 
@@ -88,6 +133,10 @@ impl<'a> Outgoing<'a> {
             Body::Pooled { buffer, .. } if !buffer.wastes(MIXED) => buffer.clone(),
             Body::Pooled { buffer, kept } => kept.get_or_insert_with(|| Arc::new(buffer.compacted())).clone(),
             Body::External { bytes, pool, kept } => kept.get_or_insert_with(|| copied(pool, bytes)).clone(),
+            Body::Written { pool, kept } => {
+                let bytes = self.shared.as_ref().map(Shared::bytes).unwrap_or_default();
+                kept.get_or_insert_with(|| copied(pool, bytes)).clone()
+            }
         };
         let Self { seq, stamp, now, change, historical, offered, .. } = *self;
         Entry { buffer, seq, stamp, now, change, historical, offered, batch: false, charge: Charge::default() }

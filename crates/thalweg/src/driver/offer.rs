@@ -6,15 +6,16 @@ use super::matching::grant::{NotGranted, check_greeting, check_node, check_port,
 use super::matching::is_reliable;
 use super::reliable;
 use super::succession::Before;
+use crate::carrier::shm::RingHalf;
 use crate::carrier::tcp::{self, TcpSend};
 use crate::carrier::{self, Capabilities, Carrier, Parameters, Place, SendHalf};
 use crate::channel::PortRef;
 use crate::channel::flow::{Flow, FlowSettings, Sending};
 use crate::channel::proxy::{Proxied, Proxy};
+use crate::channel::ring::Ring;
 use crate::control::matching::Subject;
 use crate::handshake::{self, Accepted, Answer, Reason, Refused, Request};
 use crate::port::{AnyOutlet, Reply, Way};
-use linux::memory::RingWriter;
 use qos::Reliability;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -162,14 +163,13 @@ impl Control {
         Ok(())
     }
 
-    fn open_ring(&mut self, request: &Request, outlet: &dyn AnyOutlet) -> io::Result<(RingWriter, OwnedFd, OwnedFd)> {
+    fn open_ring(&mut self, request: &Request, outlet: &dyn AnyOutlet) -> io::Result<(Ring, OwnedFd, OwnedFd)> {
         let hold = request.parameters.hold.unwrap_or(HELD_BESIDES).clamp(1, MOST_DEPTH);
         let payload_fd = outlet.payload_memory(hold)?;
-        let depth = outlet.info().qos.queue.limit().min(MOST_DEPTH);
-        let bit = self.next_bit();
-        let (mut ring, ring_fd) = RingWriter::create(depth, hold, bit).inspect_err(|_| outlet.unhold(hold))?;
-        ring.limit_bytes(outlet.info().qos.queue_bytes());
-        Ok((ring, ring_fd, payload_fd))
+        let (qos, bit) = (&outlet.info().qos, self.next_bit());
+        let depth = qos.queue.limit().min(MOST_DEPTH);
+        let opened = RingHalf::create(depth, hold, bit, qos.queue_bytes()).inspect_err(|_| outlet.unhold(hold));
+        opened.map(|(half, ring_fd)| (Ring::new(half, qos.queue), ring_fd, payload_fd))
     }
 
     fn open_sender(

@@ -154,7 +154,7 @@ impl<M: Message> Outlet<M> {
         let way = match way {
             Way::Flow(flow) => TypedWay::Flow(flow),
             Way::Group(flow) => TypedWay::Group(flow, false),
-            Way::Ring(ring) => TypedWay::Ring(ring, 0),
+            Way::Ring(ring) => TypedWay::Ring(ring),
             Way::Local(inlet) => match inlet.downcast::<Inlet<M>>() {
                 Ok(inlet) => TypedWay::Local(inlet),
                 Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
@@ -211,7 +211,7 @@ impl<M: Message> Outlet<M> {
         match done {
             Done::Refused(join) => self.give_up(join),
             // A ring has ended with the port at hand.
-            Done::Left(Some(mut left)) if !matches!(left.way, TypedWay::Ring(..)) => {
+            Done::Left(Some(mut left)) if !matches!(left.way, TypedWay::Ring(_)) => {
                 left.end(None);
                 if let TypedWay::Group(flow, _) = &left.way {
                     self.look_for_members(flow);
@@ -241,7 +241,7 @@ impl<M: Message> Outlet<M> {
         self.is_cut_off_no_more(&join.channel);
         match join.way {
             TypedWay::Flow(flow) => flow.end(),
-            TypedWay::Ring(ring, _) => {
+            TypedWay::Ring(ring) => {
                 self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
             }
             TypedWay::Group(flow, _) => {
@@ -276,7 +276,7 @@ impl<M: Message> Outlet<M> {
                 let has = |a: &Attached<M>| matches!(&a.way, TypedWay::Group(f, _) if Arc::ptr_eq(f, flow));
                 *sends = !state.attached.iter().any(has);
             }
-            TypedWay::Ring(..) if state.arena.is_none() => state.arena = self.fresh.lock().take(),
+            TypedWay::Ring(_) if state.memory.is_none() => state.memory = self.fresh.lock().take(),
             _ => {}
         }
         let Join { channel, way, mut answer, mut room, mut spare, buffers } = join;
@@ -288,7 +288,7 @@ impl<M: Message> Outlet<M> {
         if let (TypedWay::Local(subscriber), None) = (&way, channel.replaces) {
             self.give_history(&channel, subscriber.as_ref());
         }
-        let (older, ring) = (channel.replaces, matches!(way, TypedWay::Ring(..)));
+        let (older, ring) = (channel.replaces, matches!(way, TypedWay::Ring(_)));
         let heir = if let TypedWay::Flow(flow) = &way { Some(flow.clone()) } else { None };
         state.attached.push(Attached { channel, way });
         self.connected.store(state.attached.len(), Ordering::Release);
@@ -349,9 +349,9 @@ impl<M: Message> Outlet<M> {
             }
         }
         self.connected.store(state.attached.len(), Ordering::Release);
-        if let TypedWay::Ring(ring, _) = &left.way {
+        if let TypedWay::Ring(ring) = &left.way {
             self.held.fetch_sub(ring.hold() as usize, Ordering::Relaxed);
-            left.end(state.arena.as_mut());
+            left.end(state.memory.as_mut());
         }
         Some(left)
     }

@@ -1,37 +1,31 @@
-//! The sending side of a port: one sample to all its channels (steps 1 to 3 of the data path).
+//! The sending side of a port: its state, and the channels that are attached to it.
 
 mod any;
 mod loan;
-mod monitored;
+mod publish;
 
 pub(crate) use any::{AnyOutlet, Attach};
 pub(crate) use loan::Place;
+pub(super) use publish::Content;
 
 use super::joins::Joins;
 use super::local::LocalChannel;
 use super::monitor::seat::Seat;
-use super::round::Round;
-use super::{Histories, Judge, Published, judge_of_publisher};
-use crate::channel::buffer::{Buffer, Pool};
-use crate::channel::coalescing::{self, Turn};
+use super::{Histories, Judge, judge_of_publisher};
+use crate::carrier::shm::Memory;
+use crate::channel::buffer::Pool;
+use crate::channel::coalescing::Turn;
 use crate::channel::flow::Flow;
-use crate::channel::outgoing::Outgoing;
-use crate::channel::{Change, Channel, Outcome, PortRef};
+use crate::channel::ring::Ring;
+use crate::channel::{Channel, PortRef};
 use crate::codec::Message;
 use crate::control::PortInfo;
-use crate::error::{Error, Result};
-use crate::trace::{self, Step};
 use linux::lock::{PiGuard, PiMutex};
-use linux::memory::{Arena, RingWriter};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// Messages at least this long are sent from where they lie; shorter ones are copied next to their header, which is
-/// cheaper than a second piece in the send.
-const COPY_BELOW: usize = 16 << 10;
 
 /// Buffers made for a subscriber of this process, whose samples wait in them, and what each holds before it has to grow.
 const MOST_PREPARED: u32 = 64;
@@ -57,7 +51,7 @@ pub(crate) struct Outlet<M: Message> {
     /// The payload memory's descriptor, for further `shm` channels.
     payload: OnceLock<OwnedFd>,
     /// The payload memory until the first channel that uses it is attached.
-    pub(super) fresh: PiMutex<Option<Arena>>,
+    pub(super) fresh: PiMutex<Option<Memory>>,
     /// Samples that all `shm` subscribers together may hold.
     pub(super) held: AtomicUsize,
     /// Looks at what goes out.
@@ -75,7 +69,7 @@ pub(crate) struct Outflow<M: Message> {
     pub(super) turn: Turn,
     pub(super) attached: Vec<Attached<M>>,
     /// Payload memory of the `shm` channels; made with the first of them.
-    pub(super) arena: Option<Arena>,
+    pub(super) memory: Option<Memory>,
 }
 
 pub(super) struct Attached<M: Message> {
@@ -89,8 +83,8 @@ pub(super) enum TypedWay<M: Message> {
     Flow(Arc<Flow>),
     /// A multicast flow, sent once for all its members: `true` at the member that sends.
     Group(Arc<Flow>, bool),
-    /// Shared memory: the ring and the flow sequence number of its next sample.
-    Ring(RingWriter, u32),
+    /// Shared memory.
+    Ring(Ring),
 }
 
 /// The way of a channel out of this port, as the driver sees it.
@@ -102,7 +96,7 @@ pub(crate) enum Way {
     /// A subscriber of this process: its typed inlet.
     Local(Arc<dyn Any + Send + Sync>),
     /// Shared memory: the channel's ring.
-    Ring(RingWriter),
+    Ring(Ring),
 }
 
 impl<M: Message> Outlet<M> {
@@ -115,7 +109,7 @@ impl<M: Message> Outlet<M> {
         let now = linux::clock::monotonic_ns();
         // Its key was looked for when the port was described.
         let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
-        let state = Outflow { seq: 0, pool, turn: Turn::default(), attached: Vec::new(), arena: None };
+        let state = Outflow { seq: 0, pool, turn: Turn::default(), attached: Vec::new(), memory: None };
         Self {
             info,
             me,
@@ -133,14 +127,6 @@ impl<M: Message> Outlet<M> {
             monitor: Seat::default(),
             judge,
             histories,
-        }
-    }
-
-    /// Keeps a message that was sent, where the port has a pull buffer.
-    #[inline]
-    fn remember(&self, message: &mut Outgoing<'_>) {
-        if let Some(histories) = &self.histories {
-            histories.keep_own(message.keep());
         }
     }
 
@@ -163,53 +149,6 @@ impl<M: Message> Outlet<M> {
         self.connected.load(Ordering::Acquire).saturating_sub(self.cut_off.load(Ordering::Relaxed))
     }
 
-    /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
-    pub fn publish(
-        &self,
-        value: &M::Value,
-        change: Change,
-        each: &mut dyn FnMut(&Channel, Outcome),
-    ) -> Result<Published> {
-        trace::step(Step::Publish);
-        let (mut state, now) = self.begin()?;
-        coalescing::begins(now);
-        if let Some(judge) = &self.judge {
-            judge.published(now, change, |bytes| M::encode(value, bytes).is_ok());
-        }
-        if self.monitor.is_taken()
-            && let Some(published) = self.monitored(&mut state, (now, change), value, each)
-        {
-            return published;
-        }
-        let Outflow { seq, pool, turn, attached, arena } = &mut *state;
-        let published = Published { seq: *seq + 1, ..Published::default() };
-        let mut round = Round { outlet: self, published, now, change, historical: false, each };
-        round.hand_over_values(attached, value);
-        if self.needs_bytes(attached, round.published.seq) {
-            match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
-                Some(bytes) => {
-                    round.check_size(bytes.len())?;
-                    round.share(attached, arena, bytes);
-                    let mut message = Outgoing::external(round.published.seq, now, bytes, pool).saying(change);
-                    round.offer(attached, &mut message, turn);
-                    self.remember(&mut message);
-                }
-                None => {
-                    let buffer = pool.exclusive();
-                    encode::<M>(value, buffer)?;
-                    round.check_size(buffer.payload().len())?;
-                    round.share(attached, arena, buffer.payload());
-                    let mut message = Outgoing::pooled(round.published.seq, now, buffer).saying(change);
-                    round.offer(attached, &mut message, turn);
-                    self.remember(&mut message);
-                }
-            }
-        }
-        *seq += 1;
-        self.published.store(*seq, Ordering::Relaxed);
-        Ok(round.published)
-    }
-
     /// For tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
     fn try_lock_patiently(&self) -> Option<PiGuard<'_, Outflow<M>>> {
         let until = Instant::now() + REPORT_PATIENCE;
@@ -228,15 +167,6 @@ impl<M: Message> Outlet<M> {
         self.channels.lock().iter().any(|channel| !channel.is_closed() && is_of(channel))
     }
 
-    fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
-        if self.is_closing() {
-            return Err(Error::Closed);
-        }
-        let mut state = self.state.lock();
-        self.take_in(&mut state);
-        Ok((state, linux::clock::monotonic_ns()))
-    }
-
     /// Waits until nothing waits in any channel, at most `timeout`; `false` when something is left.
     pub fn drain(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
@@ -253,14 +183,6 @@ impl<M: Message> Outlet<M> {
     }
 }
 
-fn encode<M: Message>(value: &M::Value, buffer: &mut Arc<Buffer>) -> Result<()> {
-    trace::step(Step::Encode);
-    match Arc::get_mut(buffer) {
-        Some(free) => M::encode(value, free.start()).map_err(|e| Error::Message(format!("cannot encode: {e}"))),
-        None => Err(Error::Message("cannot encode: the pool lent a buffer twice (a bug of Thalweg's)".into())),
-    }
-}
-
 impl<M: Message> Attached<M> {
     /// `true` if the sample goes on this channel. A sample that its proxy leaves out here costs nothing further.
     #[inline]
@@ -269,6 +191,10 @@ impl<M: Message> Attached<M> {
     }
     pub(super) fn takes_values(&self) -> bool {
         matches!(&self.way, TypedWay::Local(subscriber) if subscriber.wants_value())
+    }
+    /// `true` if the channel reads the port's shared memory.
+    pub(super) fn shares(&self) -> bool {
+        matches!(self.way, TypedWay::Ring(_))
     }
     fn waiting(&self) -> usize {
         match &self.way {
@@ -279,17 +205,17 @@ impl<M: Message> Attached<M> {
     /// Bytes of waiting samples.
     fn bytes(&self) -> usize {
         match &self.way {
-            TypedWay::Ring(ring, _) => usize::try_from(ring.bytes()).unwrap_or(usize::MAX),
+            TypedWay::Ring(ring) => ring.bytes(),
             TypedWay::Flow(flow) | TypedWay::Group(flow, true) if !flow.has_ended() => flow.bytes(),
             _ => 0,
         }
     }
     /// Ends the channel. A ring ends only when its reader's sign is gone, so that nobody reads the slots any more.
-    pub(super) fn end(&mut self, arena: Option<&mut Arena>) {
+    pub(super) fn end(&mut self, memory: Option<&mut Memory>) {
         self.channel.close();
-        match (&mut self.way, arena) {
+        match (&mut self.way, memory) {
             (TypedWay::Flow(flow) | TypedWay::Group(flow, true), _) => flow.end(),
-            (TypedWay::Ring(ring, _), Some(arena)) => ring.release_all(arena),
+            (TypedWay::Ring(ring), Some(memory)) => ring.end(memory),
             _ => {}
         }
     }

@@ -1,13 +1,13 @@
 //! The driver's view of a publisher: everything but its message type.
 
 use super::{Outlet, SMALL, Way};
+use crate::carrier::shm::Memory;
 use crate::channel::buffer::Pool;
 use crate::channel::{Channel, ChannelReport, End};
 use crate::codec::Message;
 use crate::control::PortInfo;
 use crate::port::monitor::seat::Seat;
 use crate::port::{Histories, Judge, Reply};
-use linux::memory::Arena;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -111,10 +111,10 @@ impl<M: Message> AnyOutlet for Outlet<M> {
 
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd> {
         let (largest, limit) = (self.info.qos.max_message as usize, self.info.qos.queue.limit() as usize);
-        let wanted = Arena::capacity_for(limit + SPARE_SLOTS, largest).min(MOST_PAYLOAD);
-        let capacity = wanted.max(Arena::capacity_for(FEWEST_SLOTS, largest));
+        let wanted = Memory::capacity_for(limit + SPARE_SLOTS, largest).min(MOST_PAYLOAD);
+        let capacity = wanted.max(Memory::capacity_for(FEWEST_SLOTS, largest));
         // A loan never fails while all together hold less than this: a subscriber that hoards harms itself only.
-        let slots = capacity / Arena::capacity_for(1, largest);
+        let slots = capacity / Memory::capacity_for(1, largest);
         let held = self.held.load(Ordering::Relaxed) + hold as usize;
         if limit.min(slots / 2) + held + 1 > slots {
             let why = format!(
@@ -123,9 +123,9 @@ impl<M: Message> AnyOutlet for Outlet<M> {
             return Err(std::io::Error::new(std::io::ErrorKind::OutOfMemory, why));
         }
         if self.payload.get().is_none() {
-            let arena = Arena::create(capacity, largest)?;
-            let _ = self.payload.set(arena.payload_fd().try_clone_to_owned()?);
-            *self.fresh.lock() = Some(arena);
+            let memory = Memory::create(capacity, largest)?;
+            let _ = self.payload.set(memory.descriptor().try_clone_to_owned()?);
+            *self.fresh.lock() = Some(memory);
         }
         let fd = self.payload.get().ok_or(std::io::ErrorKind::NotFound)?.try_clone()?;
         self.held.fetch_add(hold as usize, Ordering::Relaxed);
@@ -193,9 +193,9 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         self.drop_joins();
         let mut state = self.state.lock();
         let mut attached = std::mem::take(&mut state.attached);
-        let mut arena = state.arena.take();
+        let mut memory = state.memory.take();
         drop(state);
-        attached.iter_mut().for_each(|a| a.end(arena.as_mut()));
+        attached.iter_mut().for_each(|a| a.end(memory.as_mut()));
         self.channels.lock().clear();
         self.connected.store(0, Ordering::Release);
         self.cut_off.store(0, Ordering::Relaxed);

@@ -1,0 +1,70 @@
+//! The publisher's end of a channel over shared memory: what [`Flow`](super::flow::Flow) is where there are frames (step 3 of
+//! the data path). Nothing waits here and nobody sends: the reader looks at the message where it lies.
+
+use super::Outcome;
+use super::outgoing::Outgoing;
+use crate::carrier::shm::{Memory, RingHalf, Shared};
+use crate::trace::{self, Step};
+use linux::memory::{Meta, Policy, Pushed};
+use qos::{Queue, ResourceLimit};
+
+/// One channel's ring. Its owner is the publishing thread.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    half: RingHalf,
+    queue: Queue,
+    next: u32, // flow sequence number of the next message
+}
+
+impl Ring {
+    /// Messages that find the ring full are treated as this policy says.
+    pub fn new(half: RingHalf, queue: Queue) -> Self {
+        Self { half, queue, next: 0 }
+    }
+
+    /// Gives the reader the message in shared memory, or says why not.
+    #[inline]
+    pub fn offer(&mut self, message: &mut Outgoing<'_>) -> Outcome {
+        trace::step(Step::Push);
+        let label = message.label();
+        let meta = Meta { seq: label.seq, stamp_ns: label.stamp, flow_seq: self.next, kind: label.flags().into() };
+        let policy = if matches!(self.queue, Queue::KeepLast(_)) { Policy::KeepLast } else { Policy::Refuse };
+        let patience = self.queue.patience();
+        let pushed = message.shared().and_then(|shared| self.half.push(shared, meta, policy, patience));
+        let limit = if self.half.met_bytes() { ResourceLimit::Bytes } else { ResourceLimit::Samples };
+        match pushed {
+            Some(Pushed::Sent) => {
+                self.next = self.next.wrapping_add(1);
+                Outcome::Sent
+            }
+            Some(Pushed::SentDroppedOldest(dropped)) => {
+                self.next = self.next.wrapping_add(1);
+                Outcome::DroppedOldest { dropped, limit }
+            }
+            Some(Pushed::Full) => Outcome::Refused { limit },
+            Some(Pushed::Closed | Pushed::Violation(_)) => Outcome::NotConnected,
+            // All places are borrowed: subscribers hold too many samples.
+            None => Outcome::Refused { limit: ResourceLimit::Samples },
+        }
+    }
+
+    /// Takes back the places that the reader returned, for a message that found none.
+    pub fn collect(&mut self, shared: &mut Shared<'_>) {
+        self.half.collect(shared);
+    }
+
+    /// The samples that the reader may hold besides those that wait.
+    pub fn hold(&self) -> u32 {
+        self.half.hold()
+    }
+
+    /// The bytes of the samples that the reader has.
+    pub fn bytes(&self) -> usize {
+        usize::try_from(self.half.bytes()).unwrap_or(usize::MAX)
+    }
+
+    /// Ends the channel, when the reader's sign is gone.
+    pub fn end(&mut self, memory: &mut Memory) {
+        self.half.end(memory);
+    }
+}

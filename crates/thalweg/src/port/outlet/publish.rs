@@ -1,0 +1,278 @@
+//! The way of every sample out of a port (steps 1 and 2 of the data path): the judge of its promises, the monitor, the
+//! channels that take values, the encoded message for all others, and the history. Publishers, loans, relays and late monitors
+//! all begin here.
+
+use super::{Outflow, Outlet, Place};
+use crate::carrier::shm::{Memory, Shared};
+use crate::channel::buffer::{Buffer, Pool};
+use crate::channel::outgoing::Outgoing;
+use crate::channel::proxy::Provenance;
+use crate::channel::queue::Label;
+use crate::channel::{Change, Channel, Outcome, SampleInfo, coalescing};
+use crate::codec::Message;
+use crate::error::{Error, Result};
+use crate::port::Published;
+use crate::port::monitor::seat::Judged;
+use crate::port::round::Round;
+use crate::trace::{self, Step};
+use linux::lock::PiGuard;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Messages at least this long are sent from where they lie; shorter ones are copied next to their header, which is
+/// cheaper than a second piece in the send.
+const COPY_BELOW: usize = 16 << 10;
+
+/// The callback that is given the outcome on each channel.
+type Each<'a> = &'a mut dyn FnMut(&Channel, Outcome);
+
+/// A sample at the exit of a port.
+struct Departure<'a, M: Message> {
+    label: Label,
+    content: Content<'a, M>,
+    /// Time by this host's clock; the stamp of another port's sample may be by another one.
+    now: u64,
+    /// It is published here and now: the port promised it, and the monitor has not seen it.
+    is_new: bool,
+}
+
+/// The content of a sample.
+pub(in crate::port) enum Content<'a, M: Message> {
+    Value(&'a M::Value),
+    /// The message of another port, or of a monitor.
+    Encoded(&'a [u8]),
+    /// A message that was written where it is sent from.
+    Loan(Place),
+}
+
+impl<M: Message> Outlet<M> {
+    /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
+    pub fn publish(&self, value: &M::Value, change: Change, each: Each<'_>) -> Result<Published> {
+        let (mut state, now) = self.begin()?;
+        let label = Label { seq: state.seq + 1, stamp: now, change, historical: false };
+        self.enter(&mut state, Departure { label, content: Content::Value(value), now, is_new: true }, each)
+    }
+
+    /// The port's state, for a loan: who joins or leaves meanwhile does so with the next sample.
+    pub fn hold(&self) -> Result<PiGuard<'_, Outflow<M>>> {
+        self.begin().map(|(state, _)| state)
+    }
+
+    /// Publishes a message that was written into a loan.
+    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
+        let now = linux::clock::monotonic_ns();
+        let label = Label { seq: state.seq + 1, stamp: now, ..Label::default() };
+        let content = Content::Loan(place);
+        self.enter(&mut state, Departure { label, content, now, is_new: true }, &mut |_, _| {})
+    }
+
+    /// Passes on a sample of another port as what it is: its number and stamp stay.
+    pub(crate) fn forward(&self, info: &SampleInfo, bytes: &[u8]) {
+        if let Ok((mut state, now)) = self.begin() {
+            self.pass_on(&mut state, now, info, bytes);
+        }
+    }
+
+    /// Waits at most a tick for a sample that the monitor kept back. Those that are due go on behind it.
+    pub(super) fn release_late(&self) {
+        self.monitor.wait(crate::carrier::TICK);
+        let mut state = self.state.lock();
+        while let Some(late) = self.monitor.next_due() {
+            self.pass_on(&mut state, linux::clock::monotonic_ns(), &late.info, &late.bytes);
+            self.monitor.released(late);
+        }
+    }
+
+    /// A sample that was one before. Its channels count what happens to it; there is nobody to be told.
+    fn pass_on(&self, state: &mut Outflow<M>, now: u64, info: &SampleInfo, bytes: &[u8]) {
+        let SampleInfo { seq, source_ns: stamp, change, historical, .. } = *info;
+        let label = Label { seq, stamp, change, historical };
+        let departure = Departure { label, content: Content::Encoded(bytes), now, is_new: false };
+        let _ = self.enter(state, departure, &mut |_, _| {});
+    }
+
+    fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
+        trace::step(Step::Publish);
+        if self.is_closing() {
+            return Err(Error::Closed);
+        }
+        let mut state = self.state.lock();
+        self.take_in(&mut state);
+        Ok((state, linux::clock::monotonic_ns()))
+    }
+
+    /// The one way out, with its stations in order.
+    #[inline]
+    fn enter(&self, state: &mut Outflow<M>, mut departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
+        coalescing::begins(departure.now);
+        if departure.is_new {
+            self.keep_promise(state, &mut departure);
+            if self.monitor.is_taken() {
+                return self.pass_monitor(state, departure, each);
+            }
+        }
+        self.pass(state, departure, each)
+    }
+
+    /// Station 1, the judge of what the port promises.
+    #[inline]
+    fn keep_promise(&self, state: &mut Outflow<M>, Departure { label, content, now, .. }: &mut Departure<'_, M>) {
+        if let Some(judge) = &self.judge {
+            judge.published(*now, label.change, |bytes| content.copy_to(state, bytes));
+        }
+    }
+
+    /// Station 2, the monitor, where there is one. It looks at encoded messages.
+    #[cold]
+    fn pass_monitor(
+        &self,
+        state: &mut Outflow<M>,
+        mut departure: Departure<'_, M>,
+        each: Each<'_>,
+    ) -> Result<Published> {
+        let info = self.info(departure.label, departure.now, None);
+        let bytes = departure.content.bytes(state)?;
+        let judged = self.monitor.judge(&info, info.received_ns, bytes, None, |_| Some(self.info.name.clone()));
+        match judged {
+            Judged::Pass => self.pass(state, departure, each),
+            Judged::Changed(bytes) => {
+                departure.content.give_back(state);
+                let published = self.pass(state, Departure { content: Content::Encoded(&bytes), ..departure }, each);
+                self.monitor.give_back(bytes);
+                published
+            }
+            // It has its sequence number; subscribers see a gap in the numbers and no loss on the channel.
+            Judged::Gone => {
+                departure.content.give_back(state);
+                self.number(state, &departure.label, true);
+                Ok(Published { seq: info.seq, ..Published::default() })
+            }
+        }
+    }
+
+    /// Stations 3 to 5: the value, or the message it is encoded as, on all channels; the history; the number.
+    #[inline]
+    fn pass(&self, state: &mut Outflow<M>, departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
+        let Departure { label, content, is_new, .. } = departure;
+        let Outflow { pool, turn, attached, memory, .. } = state;
+        let published = Published { seq: label.seq, ..Published::default() };
+        let mut round = Round { outlet: self, published, label, each };
+        let decoded = round.pass_value(attached, &content, memory);
+        if self.needs_bytes(attached, label.seq) {
+            let mut lent = None;
+            let mut message = content.encode(label, pool, memory.as_mut(), &mut lent)?;
+            round.check_size(message.payload().len())?;
+            round.pass(attached, &mut message, turn);
+            if let Some(histories) = &self.histories {
+                histories.keep_own(message.keep());
+            }
+            drop(message);
+            lent.into_iter().for_each(|buffer| pool.replace(buffer));
+        } else {
+            content.give_back(state);
+        }
+        let published = round.published;
+        self.number(state, &label, is_new);
+        decoded.map(|()| published)
+    }
+
+    /// The port's last number. Another port's samples may be older than it.
+    #[inline]
+    fn number(&self, state: &mut Outflow<M>, label: &Label, is_new: bool) {
+        state.seq = state.seq.max(label.seq);
+        match is_new {
+            true => self.published.store(label.seq, Ordering::Relaxed), // one writer: no locked instruction
+            false => drop(self.published.fetch_max(label.seq, Ordering::Relaxed)),
+        }
+    }
+
+    pub(in crate::port) fn info(&self, label: Label, received_ns: u64, scaled: Option<Provenance>) -> SampleInfo {
+        let Label { seq, stamp, change, historical } = label;
+        SampleInfo {
+            node: self.me.node,
+            port: self.me.port,
+            incarnation: self.incarnation,
+            seq,
+            source_ns: stamp,
+            received_ns,
+            same_clock: true,
+            historical,
+            change,
+            scaled,
+        }
+    }
+}
+
+impl<'a, M: Message> Content<'a, M> {
+    /// The message that all channels share. A lent buffer stays in `lent` meanwhile.
+    #[inline]
+    fn encode(
+        self,
+        label: Label,
+        pool: &'a mut Pool,
+        memory: Option<&'a mut Memory>,
+        lent: &'a mut Option<Arc<Buffer>>,
+    ) -> Result<Outgoing<'a>> {
+        let Label { seq, stamp, change, historical } = label;
+        let (message, memory) = match self {
+            Content::Loan(Place::Slot(loan)) => {
+                let shared = Shared::written(memory.ok_or(Error::Closed)?, loan);
+                (Outgoing::written(seq, stamp, shared, pool), None)
+            }
+            Content::Loan(Place::Buffer(buffer)) => (Outgoing::pooled(seq, stamp, lent.insert(buffer)), memory),
+            Content::Encoded(bytes) => {
+                let buffer = pool.exclusive();
+                if let Some(free) = Arc::get_mut(buffer) {
+                    free.start().extend_from_slice(bytes);
+                }
+                (Outgoing::pooled(seq, stamp, buffer), memory)
+            }
+            Content::Value(value) => match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
+                Some(bytes) => (Outgoing::external(seq, stamp, bytes, pool), memory),
+                None => (Outgoing::pooled(seq, stamp, encode::<M>(value, pool.exclusive())?), memory),
+            },
+        };
+        Ok(message.saying(change).historical(historical).sharing(memory))
+    }
+
+    /// The encoded message, to be looked at.
+    fn bytes<'b>(&'b mut self, state: &'b mut Outflow<M>) -> Result<&'b [u8]> {
+        match self {
+            Content::Encoded(bytes) => Ok(bytes),
+            Content::Loan(place) => Ok(state.bytes_mut(place)),
+            Content::Value(value) => match M::as_bytes(value) {
+                Some(bytes) => Ok(bytes),
+                None => encode::<M>(value, state.pool.exclusive()).map(|buffer| buffer.payload()),
+            },
+        }
+    }
+
+    /// Copies the encoded message. `false`: the value cannot be encoded.
+    fn copy_to(&mut self, state: &mut Outflow<M>, bytes: &mut Vec<u8>) -> bool {
+        match self {
+            Content::Value(value) => return M::encode(value, bytes).is_ok(),
+            Content::Encoded(message) => bytes.extend_from_slice(message),
+            Content::Loan(place) => bytes.extend_from_slice(state.bytes_mut(place)),
+        }
+        true
+    }
+
+    /// Gives the place of a loan back.
+    fn give_back(self, state: &mut Outflow<M>) {
+        if let Content::Loan(place) = self {
+            state.give_back(place);
+        }
+    }
+}
+
+fn encode<'a, M: Message>(value: &M::Value, buffer: &'a mut Arc<Buffer>) -> Result<&'a mut Arc<Buffer>> {
+    trace::step(Step::Encode);
+    match Arc::get_mut(buffer) {
+        Some(free) => M::encode(value, free.start()).map_err(|e| Error::Message(format!("cannot encode: {e}")))?,
+        None => return Err(Error::Message("cannot encode: the pool lent a buffer twice (a bug of Thalweg's)".into())),
+    }
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests;
