@@ -6,6 +6,7 @@ mod ask;
 mod late;
 mod receive;
 mod serve;
+mod shares;
 mod stream;
 
 pub(crate) use ask::{Asked, Asking, Holder, not_kept};

@@ -1,6 +1,7 @@
 //! The thread that answers questions: a few at a time, each as fast as who asks takes it.
 
 use super::answering::Answering;
+use super::shares::{MOST_QUESTIONS, Shares};
 use super::stream::{AnswerStream, Turn};
 use crate::control::Peer;
 use crate::guard::or_abort;
@@ -11,7 +12,6 @@ use linux::lock::PiMutex;
 use linux::poll::{Poller, Readiness, Ready, Waker};
 use linux::thread::Settings;
 use qos::priority::{Policy, Scheduling};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,12 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Questions that are answered at once; who asks beyond that is told so.
-pub(crate) const MOST_QUESTIONS: usize = 32;
-/// Of these, one peer has so many for certain, and more only while others need none.
-const SHARE: usize = 4;
-/// Questions that may arrive before those that give way to them have ended.
-const MOST_GIVING_WAY: usize = 16;
 /// Who takes nothing of an answer for so long gets no more.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often those are looked for.
@@ -43,39 +37,7 @@ pub(crate) struct Questions {
 struct Intake {
     arrivals: PiMutex<Vec<(AnswerStream, Peer)>>,
     waker: Waker,
-    open: AtomicUsize,
-    peers: PiMutex<BTreeMap<Peer, usize>>,
-}
-
-impl Intake {
-    /// Whether somebody has more than its share of answers while this one has less: one of those gives way.
-    fn room_for(&self, peer: Peer) -> bool {
-        let peers = self.peers.lock();
-        let own = peers.get(&peer).copied().unwrap_or(0);
-        let within = self.open.load(Ordering::Relaxed) <= MOST_QUESTIONS + MOST_GIVING_WAY;
-        own < SHARE && within && peers.values().any(|count| *count > SHARE)
-    }
-
-    fn count(&self, peer: Peer, change: isize) {
-        let mut peers = self.peers.lock();
-        let count = peers.entry(peer).or_default();
-        *count = count.saturating_add_signed(change);
-        if *count == 0 {
-            peers.remove(&peer);
-        }
-    }
-
-    /// An answer has ended.
-    fn ended(&self, peer: Peer) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-        self.count(peer, -1);
-    }
-
-    /// Who has most answers, and more than its share.
-    fn greediest(&self) -> Option<Peer> {
-        let peers = self.peers.lock();
-        peers.iter().filter(|(_, count)| **count > SHARE).max_by_key(|(_, count)| **count).map(|(peer, _)| *peer)
-    }
+    shares: PiMutex<Shares>,
 }
 
 impl Default for Questions {
@@ -118,23 +80,18 @@ impl Questions {
                 return Err((busy(format!("no thread: {error}"), "raise `ulimit -u` and `ulimit -n`"), stream));
             }
         };
-        let crowded = intake.open.fetch_add(1, Ordering::Relaxed) >= MOST_QUESTIONS;
-        if crowded && !intake.room_for(peer) {
-            intake.open.fetch_sub(1, Ordering::Relaxed);
-            return Err((
-                busy(format!("{MOST_QUESTIONS} answers at once"), "ask again when others have theirs"),
-                stream,
-            ));
+        if !intake.shares.lock().begin(peer) {
+            let offered = format!("{MOST_QUESTIONS} answers at once");
+            return Err((busy(offered, "ask again when others have theirs"), stream));
         }
         match self.begin(question, histories) {
             Ok(answering) => {
-                intake.count(peer, 1);
                 intake.arrivals.lock().push((AnswerStream::new(stream, answering), peer));
                 intake.waker.wake();
                 Ok(())
             }
             Err(refused) => {
-                intake.open.fetch_sub(1, Ordering::Relaxed);
+                intake.shares.lock().end(peer);
                 Err((refused, stream))
             }
         }
@@ -145,8 +102,8 @@ impl Questions {
         if let Some(intake) = slot.as_ref() {
             return Ok(intake.clone());
         }
-        let (arrivals, open) = (PiMutex::new(Vec::new()), AtomicUsize::new(0));
-        let intake = Arc::new(Intake { arrivals, waker: Waker::new()?, open, peers: PiMutex::default() });
+        let (arrivals, shares) = (PiMutex::new(Vec::new()), PiMutex::default());
+        let intake = Arc::new(Intake { arrivals, waker: Waker::new()?, shares });
         let poller = Poller::new()?;
         poller.add(&intake.waker, WAKER, Readiness::IN)?;
         let server = Server { intake: intake.clone(), stop: self.stop.clone(), poller, answers: Vec::new() };
@@ -218,7 +175,7 @@ impl Server {
             super::make_low(&answer.stream);
             let at = self.answers.iter().position(Option::is_none).unwrap_or(self.answers.len());
             if self.poller.add(answer.stream.as_fd(), at as u64, Readiness::OUT).is_err() {
-                self.intake.ended(peer);
+                self.intake.shares.lock().end(peer);
                 continue;
             }
             let open = Some(Open { answer, moved: Instant::now(), peer });
@@ -231,8 +188,8 @@ impl Server {
 
     /// More are asking than are answered: who has most answers loses the one that has moved least.
     fn make_room(&mut self) {
-        while self.intake.open.load(Ordering::Relaxed) > MOST_QUESTIONS {
-            let Some(greediest) = self.intake.greediest() else { return };
+        loop {
+            let Some(greediest) = self.intake.shares.lock().gives_way() else { return };
             let its = self.answers.iter().enumerate().filter_map(|(at, open)| Some((at, open.as_ref()?)));
             let slowest = its.filter(|(_, open)| open.peer == greediest).min_by_key(|(_, open)| open.moved);
             let Some(at) = slowest.map(|(at, _)| at) else { return };
@@ -252,7 +209,7 @@ impl Server {
     fn end(&mut self, at: usize) {
         if let Some(open) = self.answers.get_mut(at).and_then(Option::take) {
             let _ = self.poller.remove(open.answer.stream.as_fd());
-            self.intake.ended(open.peer);
+            self.intake.shares.lock().end(open.peer);
         }
     }
 }
