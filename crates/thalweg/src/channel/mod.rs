@@ -41,7 +41,7 @@ pub(crate) use sender::{FlowNews, Own, Senders};
 pub use crate::trace::stages::End;
 
 use crate::carrier::{self, Interrupt, SharedSocket};
-use crate::control::{NodeId, Peer, PortId};
+use crate::control::{NodeId, Peer, PortId, PortInfo};
 use crate::trace::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
 use flow::Flow;
 use memory::Account;
@@ -135,6 +135,49 @@ impl std::fmt::Debug for OnceInterrupt {
 }
 
 impl Channel {
+    /// A channel with this number, begun then, between two ports as they describe themselves. `account` is that of the peer at the
+    /// other end.
+    pub(crate) fn new(
+        (id, begun): (u64, Instant),
+        (publisher, offered): (PortRef, &PortInfo),
+        (subscriber, asked): (PortRef, &PortInfo),
+        carrier: carrier::Name,
+        account: Arc<Account>,
+    ) -> Self {
+        Self {
+            id,
+            begun,
+            publisher,
+            subscriber,
+            publisher_name: offered.name.clone(),
+            subscriber_name: asked.name.clone(),
+            topic: offered.topic.clone(),
+            carrier,
+            incarnation: 0,
+            max_message: offered.qos.max_message.min(asked.qos.max_message),
+            same_clock: false,
+            proxied: None,
+            replaces: None,
+            selection: Default::default(),
+            sends: None,
+            resumes_after: None,
+            account,
+            gate: Default::default(),
+            counters: Default::default(),
+            closed: Default::default(),
+            interrupt: Default::default(),
+            cut: Default::default(),
+            ends_because: Default::default(),
+            cut_off: Default::default(),
+            sockets: Default::default(),
+            flow: Default::default(),
+            stages: Default::default(),
+            member: Default::default(),
+            token: Default::default(),
+            elsewhere: Default::default(),
+        }
+    }
+
     /// The same channel with a proxy; `here` is the part of the selection that is left to this end.
     pub(crate) fn scaled(mut self, here: Selection, proxied: Option<Proxied>) -> Self {
         (self.selection, self.proxied) = (here, proxied);

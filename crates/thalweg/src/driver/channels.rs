@@ -141,38 +141,9 @@ impl Control {
         account: Arc<Account>,
     ) -> Channel {
         let sends = self.begin_policies((publisher, subscriber), (offered, asked), carrier);
-        Channel {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            begun: Instant::now(),
-            publisher,
-            subscriber,
-            publisher_name: offered.name.clone(),
-            subscriber_name: asked.name.clone(),
-            topic: offered.topic.clone(),
-            carrier: carrier.clone(),
-            incarnation,
-            max_message: offered.qos.max_message.min(asked.qos.max_message),
-            same_clock,
-            proxied: None,
-            replaces: None,
-            selection: Default::default(),
-            sends,
-            resumes_after: None,
-            account,
-            gate: Default::default(),
-            counters: Default::default(),
-            closed: Default::default(),
-            interrupt: Default::default(),
-            cut: Default::default(),
-            ends_because: Default::default(),
-            cut_off: Default::default(),
-            sockets: Default::default(),
-            flow: Default::default(),
-            stages: Default::default(),
-            member: Default::default(),
-            token: Default::default(),
-            elsewhere: Default::default(),
-        }
+        let number = (NEXT.fetch_add(1, Ordering::Relaxed), Instant::now());
+        let channel = Channel::new(number, (publisher, offered), (subscriber, asked), carrier.clone(), account);
+        Channel { incarnation, same_clock, sends, ..channel }
     }
 
     /// A subscriber learns whose samples will arrive, before the first of them; one that keeps them makes room.

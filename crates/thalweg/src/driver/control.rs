@@ -5,10 +5,10 @@ use super::calls::Calls;
 use super::channels::SubscriberEnd;
 use super::cut_off::CutOff;
 use super::entries::{Entry, Joining};
+use super::heartbeat::Heartbeat;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::interfaces::{Homes, Tied};
-use super::life::Watch;
 use super::matching::{Matching, Pair};
 use super::meet::{LookedAt, Parked};
 use super::policies::Policies;
@@ -98,8 +98,7 @@ pub(crate) struct Control {
     pub(super) lasting: Vec<Connection>,
     pub(super) moves: Moves,
     pub(super) priorities: Priorities,
-    /// Channels whose other end is to give signs of life.
-    pub(super) watches: Vec<Watch>,
+    pub(super) heartbeat: Heartbeat,
     pub(super) relay: Relay,
     pub(super) housekeeping: Housekeeping,
     pub(super) policies: Policies,
@@ -201,9 +200,9 @@ impl Control {
             .chain(self.matching.next_deadline())
             .chain(busy)
             .chain(self.moves.next_deadline())
-            .chain(self.next_question())
             .chain(self.calls.next_deadline())
             .chain(self.relay.next_deadline())
+            .chain(self.heartbeat.next_deadline())
             .chain(self.policies.next_deadline())
             .chain(self.next_unparking())
             .chain([self.next_socket_look()])

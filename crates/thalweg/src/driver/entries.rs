@@ -2,8 +2,8 @@
 
 use super::control::Control;
 use super::dial::Dial;
+use super::heartbeat::Asking;
 use super::incoming::{Incoming, Progress as Served};
-use super::life::Asking;
 use super::matching::Pair;
 use super::probe::Probing;
 use super::start::random;

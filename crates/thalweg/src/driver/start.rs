@@ -76,7 +76,7 @@ impl Control {
             lasting: Vec::new(),
             priorities: priorities(&state),
             moves: Default::default(),
-            watches: Vec::new(),
+            heartbeat: Default::default(),
             relay: Relay::new(state.settings.relay, Instant::now()),
             housekeeping: Housekeeping::new(Instant::now()),
             policies: Default::default(),

@@ -54,7 +54,7 @@ impl Control {
     }
 
     fn is_source(&self, channel: &Channel) -> bool {
-        self.relay.is_some() && self.is_hosted_port(channel.subscriber.port)
+        self.relay.is_relay() && self.is_hosted_port(channel.subscriber.port)
     }
 
     /// Where the other end of a channel was reached, which is this node.

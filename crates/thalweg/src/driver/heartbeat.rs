@@ -1,0 +1,235 @@
+//! The heartbeat of what serves a stream that has another way: of a relay, at its subscriber's node; of the source, at its relay's. A
+//! stopped process and a cut link are noticed within 2 s, or sooner where the policies say so.
+//!
+//! Questions travel on a stream of their own, by the way of the channel ([`streams`]): a channel itself may be silent for long
+//! (docs/decisions/0005), and where it is not, its samples are signs as good as any.
+//!
+//! Pure: time is an argument. Who carries out [`Action::Ask`] says how that went: [`asked`](Heartbeat::asked) or
+//! [`declined`](Heartbeat::declined), later [`answered`](Heartbeat::answered).
+
+mod streams;
+
+pub(super) use streams::Asking;
+
+use super::matching::Route;
+use crate::channel::life::Life;
+use crate::channel::{Channel, PortRef};
+use crate::control::NodeId;
+use qos::Qos;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Pause before a node that takes no questions is asked again. Each that it does not take counts as a connection that came to nothing, of
+/// which a host may have 32 per second: so 320 channels too many bar nobody.
+const DECLINED: Duration = Duration::from_secs(10);
+
+/// Work for the control thread, for the channel with this number.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Ask its other end.
+    Ask(u64),
+    /// It is over: ask no more.
+    Stop(u64),
+}
+
+/// A channel whose other end gives no sign of life, or has no source.
+pub(super) struct Silent {
+    pub channel: Arc<Channel>,
+    /// It was not silent when it was last asked.
+    pub first: bool,
+}
+
+/// A channel whose other end is to give signs of life.
+struct Watch {
+    channel: Arc<Channel>,
+    /// The node that is asked, and where.
+    node: NodeId,
+    route: Route,
+    life: Life,
+    /// The time at which it is asked next.
+    next: Instant,
+    /// Its silence was reported.
+    reported: bool,
+}
+
+/// The channels whose other ends are asked for signs of life.
+#[derive(Default)]
+pub(super) struct Heartbeat(Vec<Watch>);
+
+impl Heartbeat {
+    /// Has the other end of a channel asked from now on, at the pace that the subscriber's QoS wants.
+    pub fn watch(&mut self, channel: Arc<Channel>, (node, route): (NodeId, Route), asked: &Qos, now: Instant) {
+        self.0.push(Watch { channel, node, route, life: Life::new(asked), next: now, reported: false });
+    }
+
+    /// The next time at which somebody is to be asked.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.0.iter().map(|watch| watch.next).min()
+    }
+
+    /// Says who is to be asked now, and forgets channels that are over.
+    pub fn poll(&mut self, now: Instant) -> Vec<Action> {
+        if self.0.iter().all(|watch| watch.next > now) {
+            return Vec::new();
+        }
+        let over = self.0.extract_if(.., |watch| watch.channel.is_closed());
+        let mut actions: Vec<Action> = over.map(|watch| Action::Stop(watch.channel.id)).collect();
+        for watch in self.0.iter_mut().filter(|watch| watch.next <= now) {
+            watch.next = now + watch.life.period();
+            watch.life.brought(watch.channel.counters.samples.load(Relaxed));
+            actions.push(Action::Ask(watch.channel.id));
+        }
+        actions
+    }
+
+    /// The publisher that a channel's other end is asked about, the node that is asked, and where.
+    pub fn asks(&self, channel: u64) -> Option<(PortRef, NodeId, &Route)> {
+        let watch = self.0.iter().find(|watch| watch.channel.id == channel)?;
+        Some((watch.channel.publisher, watch.node, &watch.route))
+    }
+
+    /// The other end of a channel was asked, or nobody was reached.
+    pub fn asked(&mut self, channel: u64, now: Instant) -> Option<Silent> {
+        let watch = self.of(channel)?;
+        watch.life.asked(now);
+        watch.life.is_silent(now).then(|| watch.silent())
+    }
+
+    /// The other end of a channel takes no questions.
+    pub fn declined(&mut self, channel: u64, now: Instant) {
+        if let Some(watch) = self.of(channel) {
+            watch.life.excused();
+            watch.next = now + DECLINED;
+        }
+    }
+
+    /// The other end of a channel answered. `well`: it has what it serves.
+    pub fn answered(&mut self, channel: u64, well: bool) -> Option<Silent> {
+        let watch = self.of(channel)?;
+        watch.life.answered(well);
+        watch.reported &= !well;
+        (!well).then(|| watch.silent())
+    }
+
+    /// The channels whose other end is silent.
+    pub fn silent(&self, now: Instant) -> impl Iterator<Item = &Channel> {
+        self.0.iter().filter(move |watch| watch.life.is_silent(now)).map(|watch| &*watch.channel)
+    }
+
+    fn of(&mut self, channel: u64) -> Option<&mut Watch> {
+        self.0.iter_mut().find(|watch| watch.channel.id == channel)
+    }
+}
+
+impl Watch {
+    fn silent(&mut self) -> Silent {
+        Silent { channel: self.channel.clone(), first: !std::mem::replace(&mut self.reported, true) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carrier;
+    use crate::channel::memory::Account;
+    use crate::control::{Direction, PortId};
+    use crate::testing::discovery::port;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn channel(id: u64, now: Instant) -> Arc<Channel> {
+        let at = |node| PortRef { node: NodeId(node), port: PortId(1) };
+        let out = port(Direction::Publisher, "/out", "/t");
+        let into = port(Direction::Subscriber, "/in", "/t");
+        Arc::new(Channel::new((id, now), (at(1), &out), (at(2), &into), carrier::Name::Tcp, Account::new(usize::MAX)))
+    }
+
+    /// A machine that watches a channel with this number.
+    fn watching(id: u64, now: Instant) -> (Heartbeat, Arc<Channel>) {
+        let (mut heartbeat, channel) = (Heartbeat::default(), channel(id, now));
+        heartbeat.watch(channel.clone(), (NodeId(9), Route::Process), &Qos::default(), now);
+        (heartbeat, channel)
+    }
+
+    /// Asks at each deadline until then; gives back the first silence and each time at which it was asked.
+    fn run(
+        heartbeat: &mut Heartbeat,
+        until: Instant,
+        mut answer: impl FnMut(&mut Heartbeat, u64, Instant),
+    ) -> (Option<Instant>, Vec<Instant>) {
+        let (mut silent, mut asked) = (None, Vec::new());
+        while let Some(now) = heartbeat.next_deadline().filter(|now| *now < until) {
+            for action in heartbeat.poll(now) {
+                let Action::Ask(id) = action else { continue };
+                asked.push(now);
+                if heartbeat.asked(id, now).is_some_and(|silent| silent.first) {
+                    assert_eq!(silent.replace(now), None, "reported once");
+                }
+                answer(heartbeat, id, now);
+            }
+        }
+        (silent, asked)
+    }
+
+    #[test]
+    fn who_answers_nothing_is_silent_after_two_seconds_and_reported_once() {
+        let start = Instant::now();
+        let (mut heartbeat, channel) = watching(7, start);
+        let (silent, asked) = run(&mut heartbeat, start + ms(10_000), |_, _, _| ());
+        assert_eq!(silent, Some(start + ms(2000)));
+        assert_eq!((asked.len(), asked[1] - asked[0]), (25, ms(400)), "and it is asked on");
+        assert_eq!(heartbeat.silent(start + ms(10_000)).map(|of| of.id).collect::<Vec<_>>(), [channel.id]);
+        assert!(heartbeat.answered(7, true).is_none());
+        let (silent, _) = run(&mut heartbeat, start + ms(20_000), |_, _, _| ());
+        assert!(silent.is_some(), "a silence after a sign is reported again");
+    }
+
+    #[test]
+    fn who_answers_or_brings_samples_is_never_silent() {
+        let start = Instant::now();
+        let (mut heartbeat, _) = watching(7, start);
+        let answers = |heartbeat: &mut Heartbeat, id, _| assert!(heartbeat.answered(id, true).is_none());
+        assert_eq!(run(&mut heartbeat, start + ms(60_000), answers).0, None);
+        let (mut heartbeat, channel) = watching(8, start);
+        let brings = |_: &mut Heartbeat, _, _| {
+            channel.counters.samples.fetch_add(1, Relaxed);
+        };
+        assert_eq!(run(&mut heartbeat, start + ms(60_000), brings).0, None);
+        assert_eq!(heartbeat.silent(start + ms(60_000)).count(), 0);
+    }
+
+    #[test]
+    fn who_says_that_it_has_no_source_is_silent_at_once() {
+        let start = Instant::now();
+        let (mut heartbeat, _) = watching(7, start);
+        assert!(heartbeat.answered(7, false).is_some_and(|silent| silent.first));
+        assert!(heartbeat.answered(7, false).is_some_and(|silent| !silent.first));
+        assert!(heartbeat.answered(7, true).is_none());
+        assert_eq!(heartbeat.silent(start).count(), 0);
+        assert!(heartbeat.answered(8, false).is_none(), "nobody watches it");
+    }
+
+    #[test]
+    fn who_takes_no_questions_is_left_in_peace_for_ten_seconds() {
+        let start = Instant::now();
+        let (mut heartbeat, _) = watching(7, start);
+        let (_, asked) = run(&mut heartbeat, start + ms(60_000), |heartbeat, id, now| heartbeat.declined(id, now));
+        let expected: Vec<Instant> = (0..6).map(|nth| start + nth * DECLINED).collect();
+        assert_eq!(asked, expected);
+        assert_eq!(heartbeat.silent(start + ms(60_000)).count(), 0);
+    }
+
+    #[test]
+    fn a_channel_that_is_over_is_asked_no_more() {
+        let start = Instant::now();
+        let (mut heartbeat, first) = watching(7, start);
+        heartbeat.watch(channel(8, start), (NodeId(9), Route::Process), &Qos::default(), start);
+        first.close();
+        assert_eq!(heartbeat.poll(start), [Action::Stop(7), Action::Ask(8)]);
+        assert!(heartbeat.asks(7).is_none() && heartbeat.asks(8).is_some());
+        assert!(heartbeat.asked(7, start).is_none());
+    }
+}
