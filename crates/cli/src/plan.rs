@@ -38,8 +38,7 @@ pub(crate) struct Arguments {
     /// The contract: a TOML file
     #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
     file: Option<PathBuf>,
-    /// The model of delays: paper-hop, velox-table2, velox-eq4-literal, mm1, mm1k, nc, rta or bound
-    #[arg(long, default_value = "bound")]
+    #[arg(long, default_value = "bound", help = models())]
     model: Model,
     /// Write the plan into this file, if everything fits
     #[arg(short, long, value_name = "FILE")]
@@ -72,6 +71,12 @@ pub(crate) struct Arguments {
     /// Print JSON: one document
     #[arg(long)]
     json: bool,
+}
+
+/// Help of `--model`.
+fn models() -> String {
+    let [others @ .., last] = Model::ALL.map(Model::name);
+    format!("The model of delays: {} or {last}", others.join(", "))
 }
 
 /// Plans, checks or compares.

@@ -8,8 +8,8 @@ mod text;
 mod values;
 
 pub use check::Contradiction;
-pub use matching::{Mismatch, match_qos};
-pub use names::{PolicyError, PolicyName};
+pub use matching::{Mismatch, PolicyName, match_qos};
+pub use names::PolicyError;
 pub use partition::{fnmatch, partitions_meet};
 pub use values::{
     DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Place, PlaceError, PullBuffer, QUEUE_BYTES,
@@ -216,6 +216,9 @@ mod tests {
         };
         let document = serde_json::to_value(&all).unwrap();
         assert_eq!(serde_json::from_value::<Qos>(document.clone()).unwrap(), all);
+        let mut read = Qos::default();
+        all.stated().iter().for_each(|(name, value)| read.set(name, value).unwrap());
+        assert_eq!(read, all, "each field has a row in text.rs");
         let named = document.as_object().unwrap();
         assert_eq!(named.len(), 23, "{named:?}");
         for (name, is) in [("deadline", "9"), ("picture", "[320,240]"), ("fallback", r#"["latency-budget"]"#)] {

@@ -28,36 +28,37 @@ pub enum Model {
     Bound,
 }
 
-impl Model {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Model::PaperHop,
-        Model::VeloxTable2,
-        Model::VeloxEq4Literal,
-        Model::Mm1,
-        Model::Mm1k,
-        Model::Nc,
-        Model::Rta,
-        Model::Bound,
-    ];
+/// Names of the models: those that are shown are those that are read.
+macro_rules! names {
+    ($($model:ident = $name:literal),+ $(,)?) => {
+        /// All of them.
+        pub const ALL: [Self; [$($name),+].len()] = [$(Model::$model),+];
 
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Model::PaperHop => "paper-hop",
-            Model::VeloxTable2 => "velox-table2",
-            Model::VeloxEq4Literal => "velox-eq4-literal",
-            Model::Mm1 => "mm1",
-            Model::Mm1k => "mm1k",
-            Model::Nc => "nc",
-            Model::Rta => "rta",
-            Model::Bound => "bound",
+        /// Its name.
+        pub const fn name(self) -> &'static str {
+            match self { $(Model::$model => $name),+ }
         }
+    };
+}
+
+impl Model {
+    names! {
+        PaperHop = "paper-hop",
+        VeloxTable2 = "velox-table2",
+        VeloxEq4Literal = "velox-eq4-literal",
+        Mm1 = "mm1",
+        Mm1k = "mm1k",
+        Nc = "nc",
+        Rta = "rta",
+        Bound = "bound",
     }
 
     /// `true` if it gives means, not the latest arrival of a sample.
     pub const fn is_mean(self) -> bool {
-        matches!(self, Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k)
+        match self {
+            Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k => true,
+            Model::PaperHop | Model::Nc | Model::Rta | Model::Bound => false,
+        }
     }
 }
 

@@ -11,10 +11,41 @@
 //!
 //! All other policies concern one end only and are never in the way.
 
-use super::names::{NONE, list, time};
-use super::{Liveliness, PolicyName, Qos, partitions_meet};
+use super::names::{NONE, list, time, words};
+use super::{Liveliness, Qos, partitions_meet};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
+
+/// A policy that is matched, in the order in which mismatches are reported: the subscriber's request with the publisher's offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// [`Qos::reliability`](super::Qos::reliability)
+    Reliability,
+    /// [`Qos::durability`](super::Qos::durability)
+    Durability,
+    /// [`Qos::deadline`](super::Qos::deadline)
+    Deadline,
+    /// [`Qos::latency_budget`](super::Qos::latency_budget)
+    LatencyBudget,
+    /// [`Qos::destination_order`](super::Qos::destination_order)
+    DestinationOrder,
+    /// [`Qos::liveliness`](super::Qos::liveliness)
+    Liveliness,
+    /// [`Qos::ownership`](super::Qos::ownership)
+    Ownership,
+    /// [`Qos::partition`](super::Qos::partition)
+    Partition,
+    /// [`Qos::key`](super::Qos::key)
+    Key,
+}
+
+words! {
+    PolicyName: Reliability = "reliability", Durability = "durability", Deadline = "deadline",
+        LatencyBudget = "latency-budget", DestinationOrder = "destination-order", Liveliness = "liveliness",
+        Ownership = "ownership", Partition = "partition", Key = "key";
+}
 
 /// A policy that stands between a publisher and a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,70 +1,8 @@
 //! The policies' names and values as people read them.
 
 use super::{DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Reliability, ResourceLimit};
-use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
-
-/// A policy that is matched: the subscriber's request with the publisher's offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PolicyName {
-    /// [`Qos::reliability`](super::Qos::reliability)
-    Reliability,
-    /// [`Qos::durability`](super::Qos::durability)
-    Durability,
-    /// [`Qos::deadline`](super::Qos::deadline)
-    Deadline,
-    /// [`Qos::latency_budget`](super::Qos::latency_budget)
-    LatencyBudget,
-    /// [`Qos::destination_order`](super::Qos::destination_order)
-    DestinationOrder,
-    /// [`Qos::liveliness`](super::Qos::liveliness)
-    Liveliness,
-    /// [`Qos::ownership`](super::Qos::ownership)
-    Ownership,
-    /// [`Qos::partition`](super::Qos::partition)
-    Partition,
-    /// [`Qos::key`](super::Qos::key)
-    Key,
-}
-
-impl PolicyName {
-    /// All, in the order in which mismatches are reported.
-    pub const ALL: [Self; 9] = [
-        PolicyName::Reliability,
-        PolicyName::Durability,
-        PolicyName::Deadline,
-        PolicyName::LatencyBudget,
-        PolicyName::DestinationOrder,
-        PolicyName::Liveliness,
-        PolicyName::Ownership,
-        PolicyName::Partition,
-        PolicyName::Key,
-    ];
-
-    /// As in documents and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            PolicyName::Reliability => "reliability",
-            PolicyName::Durability => "durability",
-            PolicyName::Deadline => "deadline",
-            PolicyName::LatencyBudget => "latency-budget",
-            PolicyName::DestinationOrder => "destination-order",
-            PolicyName::Liveliness => "liveliness",
-            PolicyName::Ownership => "ownership",
-            PolicyName::Partition => "partition",
-            PolicyName::Key => "key",
-        }
-    }
-}
-
-impl fmt::Display for PolicyName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Text that is none of the words a policy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,17 +21,10 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-fn one_of<T: Copy + fmt::Display>(text: &str, all: &[T]) -> Result<T, PolicyError> {
+pub(super) fn one_of<T: Copy + fmt::Display>(text: &str, all: &[T]) -> Result<T, PolicyError> {
     let names: Vec<String> = all.iter().map(T::to_string).collect();
     let found = names.iter().position(|name| name == text).and_then(|at| all.get(at)).copied();
     found.ok_or_else(|| PolicyError { value: text.chars().take(64).collect(), allowed: names.join(", ") })
-}
-
-impl FromStr for PolicyName {
-    type Err = PolicyError;
-    fn from_str(text: &str) -> Result<Self, PolicyError> {
-        one_of(text, &PolicyName::ALL)
-    }
 }
 
 /// Words for the values of an enumeration: those that are shown are those that are read.
@@ -102,20 +33,26 @@ macro_rules! words {
         impl $kind {
             /// All values, in the order of the policy if it has one.
             pub const ALL: [Self; [$($word),+].len()] = [$($kind::$value),+];
-        }
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $($kind::$value => $word),+ })
+
+            /// As in documents and on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $($kind::$value => $word),+ }
             }
         }
-        impl FromStr for $kind {
-            type Err = PolicyError;
-            fn from_str(text: &str) -> Result<Self, PolicyError> {
-                one_of(text, &Self::ALL)
+        impl std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+        impl std::str::FromStr for $kind {
+            type Err = $crate::PolicyError;
+            fn from_str(text: &str) -> Result<Self, $crate::PolicyError> {
+                $crate::policy::names::one_of(text, &Self::ALL)
             }
         }
     )+};
 }
+pub(super) use words;
 
 words! {
     Reliability: BestEffort = "best-effort", Reliable = "reliable";

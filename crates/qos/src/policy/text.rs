@@ -21,7 +21,7 @@ const fn row(name: &'static str, show: fn(&Qos) -> String, read: fn(&mut Qos, &s
     Row { name, show, read }
 }
 
-const ROWS: [Row; 31] = [
+const ROWS: &[Row] = &[
     row("reliability", |q| q.reliability.to_string(), |q, t| word(t, &mut q.reliability)),
     row("queue", |q| show_queue(q.queue), |q, t| read_queue(t).map(|v| q.queue = v)),
     row(
@@ -364,7 +364,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_answered(name in 0..31_usize, text in ".{0,40}") {
+        fn any_text_is_answered(name in 0..ROWS.len(), text in ".{0,40}") {
             let name = Qos::names().nth(name).unwrap_or_default();
             let mut qos = Qos::default();
             if qos.set(name, &text).is_ok() {

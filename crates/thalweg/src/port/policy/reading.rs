@@ -123,6 +123,21 @@ impl Reading {
         }
     }
 
+    /// `true` if `requested` states one of them: a port without them has no judge.
+    pub fn looks(requested: &Qos) -> bool {
+        let default = Qos::default();
+        requested.deadline.is_some()
+            || requested.lifespan.is_some()
+            || requested.separation.is_some()
+            || requested.filter.is_some()
+            || !requested.key.is_empty()
+            || ns(requested.latency_budget).is_some_and(|budget| budget > 0)
+            || requested.liveliness != default.liveliness
+            || requested.ownership != default.ownership
+            || requested.destination_order != default.destination_order
+            || requested.limits.instances.is_some()
+    }
+
     /// The counters so far.
     pub fn counts(&self) -> PolicyCounts {
         self.counts

@@ -2,7 +2,7 @@
 
 use super::reading::{PolicyCounts, Reading, Writer};
 use super::writing::Writing;
-use super::{News, ns};
+use super::News;
 use crate::channel::{Change, InstanceReport, PortRef, SampleInfo};
 use crate::codec::{FieldError, Schema, Sought, WHOLE_TOPIC};
 use linux::lock::PiMutex;
@@ -29,17 +29,7 @@ enum State {
 
 /// The judge of a subscriber that states policies which look at samples; `None`: it takes them all.
 pub(crate) fn judge_of_subscriber(name: &str, requested: &Qos) -> Option<Arc<Judge>> {
-    let default = Qos::default();
-    let looks = requested.deadline.is_some()
-        || requested.lifespan.is_some()
-        || requested.separation.is_some()
-        || requested.filter.is_some()
-        || !requested.key.is_empty()
-        || ns(requested.latency_budget).is_some_and(|budget| budget > 0)
-        || requested.liveliness != default.liveliness
-        || requested.ownership != default.ownership
-        || requested.destination_order != default.destination_order
-        || requested.limits.instances.is_some();
+    let looks = Reading::looks(requested);
     looks.then(|| Arc::new(Judge::new(name, State::Reads(Reading::new(requested), Vec::new()), requested)))
 }
 
