@@ -70,12 +70,10 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The same, which [`Outgoing::share`] can copy to this memory.
-    pub(crate) fn sharing(self, memory: Option<&'a mut Memory>) -> Self {
-        match memory {
-            Some(memory) => Self { shared: Some(Shared::nowhere(memory)), ..self },
-            None => self,
-        }
+    /// [`Outgoing::share`] can copy it to this memory.
+    #[inline]
+    pub(crate) fn may_share(&mut self, memory: &'a mut Memory) {
+        self.shared = Some(Shared::nowhere(memory));
     }
 
     /// Sees to it that the message is in shared memory. `false`: there is none, or no place is free.
@@ -92,16 +90,6 @@ impl<'a> Outgoing<'a> {
     #[inline]
     pub(crate) fn shared(&mut self) -> Option<&mut Shared<'a>> {
         self.shared.as_mut()
-    }
-
-    /// The same, saying this of its instance.
-    pub fn saying(self, change: Change) -> Self {
-        Self { change, ..self }
-    }
-
-    /// The same; whether it comes from a history, after later ones.
-    pub fn historical(self, historical: bool) -> Self {
-        Self { historical, ..self }
     }
 
     /// Its label.

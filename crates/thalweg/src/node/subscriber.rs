@@ -212,7 +212,7 @@ impl<M: Message> Subscriber<M> {
             let called = self.poll_halves(until.saturating_duration_since(Instant::now()));
             let mut mailbox = 0;
             while let Some((info, storage)) = self.inlet.pop() {
-                self.inlet.call(info, storage.bytes());
+                self.inlet.call(&info, storage.bytes());
                 mailbox += 1;
             }
             if called + mailbox > 0 || Instant::now() >= until || self.inlet.is_closed() {

@@ -163,7 +163,7 @@ impl<M: Message> Inlet<M> {
         while !stop() && !self.is_closed() {
             match self.pop_measured() {
                 Some((info, storage, waited)) => {
-                    self.call(info, storage.bytes());
+                    self.call(&info, storage.bytes());
                     waited.into_iter().for_each(|waited| waited.called(info.stamp(), storage.bytes().len()));
                 }
                 None => self.wait_for_news(crate::carrier::TICK),

@@ -33,15 +33,16 @@ impl<M: Message> Round<'_, M> {
         content: &Content<'_, M>,
         memory: &mut Option<Memory>,
     ) -> Result<()> {
+        if let Content::Value(value) = content {
+            self.hand_over(attached, value);
+            return Ok(());
+        }
         let seq = self.label.seq;
         if !attached.iter().any(|a| a.takes_values() && a.selects(seq)) {
             return Ok(());
         }
         let bytes = match (content, memory) {
-            (Content::Value(value), _) => {
-                self.hand_over(attached, value);
-                return Ok(());
-            }
+            (Content::Value(_), _) => return Ok(()),
             (Content::Encoded(bytes), _) => bytes,
             (Content::Loan(Place::Buffer(buffer)), _) => buffer.payload(),
             (Content::Loan(Place::Slot(loan)), Some(memory)) => memory.bytes_mut(loan),

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 /// A sample at the entrance of a port.
 pub(super) struct Arrival<'a, M: Message> {
-    info: SampleInfo,
+    info: &'a SampleInfo,
     content: Content<'a, M>,
     /// The account of the peer at the other end of its channel: a sample that waits is charged to it.
     account: &'a Arc<Account>,
@@ -33,7 +33,8 @@ enum Content<'a, M: Message> {
 }
 
 impl<'a, M: Message> Arrival<'a, M> {
-    fn encoded(Delivery { info, payload, account }: Delivery<'a>, to_mailbox: bool) -> Self {
+    #[inline]
+    fn encoded(info: &'a SampleInfo, payload: Payload<'a>, account: &'a Arc<Account>, to_mailbox: bool) -> Self {
         Self { info, content: Content::Encoded(payload), account, to_mailbox }
     }
 }
@@ -57,7 +58,7 @@ impl<M: Message> Inlet<M> {
     #[inline]
     fn admits(&self, arrival: &Arrival<'_, M>) -> bool {
         match (&self.judge, &arrival.content) {
-            (Some(judge), Content::Encoded(payload)) => judge.takes(&arrival.info, payload.bytes()),
+            (Some(judge), Content::Encoded(payload)) => judge.takes(arrival.info, payload.bytes()),
             _ => true,
         }
     }
@@ -66,7 +67,7 @@ impl<M: Message> Inlet<M> {
     #[inline]
     fn keep(&self, arrival: &Arrival<'_, M>) {
         if let (Some(histories), Content::Encoded(payload)) = (&self.histories, &arrival.content) {
-            histories.keep_arrived(&arrival.info, payload);
+            histories.keep_arrived(arrival.info, payload);
         }
     }
 
@@ -80,7 +81,7 @@ impl<M: Message> Inlet<M> {
             Err(problem) => return self.cannot_decode(&problem.to_string()),
         };
         let onward = Some(Onward { to_mailbox, account });
-        match self.monitor.judge(&info, info.received_ns, bytes, onward, |port| self.name_of(port)) {
+        match self.monitor.judge(info, info.received_ns, bytes, onward, |port| self.name_of(port)) {
             Judged::Pass => self.hand_on(arrival),
             Judged::Changed(bytes) => {
                 self.hand_on(Arrival { content: Content::Encoded(Payload::Bytes(&bytes)), ..arrival });
@@ -94,20 +95,20 @@ impl<M: Message> Inlet<M> {
     #[inline]
     fn hand_on(&self, Arrival { info, content, account, to_mailbox }: Arrival<'_, M>) {
         match (content, &self.sink) {
-            (Content::Value(value), _) => self.call_back(Sample { info, value: Decoded::Borrowed(value) }),
+            (Content::Value(value), _) => self.call_back(Sample { info: *info, value: Decoded::Borrowed(value) }),
             (Content::Encoded(payload), Sink::Callback(_)) if !to_mailbox => self.call(info, payload.bytes()),
-            (Content::Encoded(payload), _) => self.store(Delivery { info, payload, account }),
+            (Content::Encoded(payload), _) => self.store(info, payload, account),
         }
     }
 
     /// Calls the user's callback with a message.
-    pub fn call(&self, info: SampleInfo, bytes: &[u8]) {
+    pub fn call(&self, info: &SampleInfo, bytes: &[u8]) {
         if !self.calls_back() {
             return;
         }
         trace::step(Step::Decode);
         match M::decode(bytes) {
-            Ok(value) => self.call_back(Sample { info, value }),
+            Ok(value) => self.call_back(Sample { info: *info, value }),
             Err(problem) => self.cannot_decode(&problem.to_string()),
         }
     }
@@ -139,9 +140,9 @@ impl<M: Message> Inlet<M> {
             let Late { info, bytes, onward, .. } = &late;
             let info = SampleInfo { received_ns: linux::clock::monotonic_ns(), ..*info };
             if let Some(Onward { to_mailbox, account }) = onward {
-                let delivery = Delivery { info, payload: Payload::Bytes(bytes), account };
                 // A polled port's callback runs on its owner's thread only.
-                self.hand_on(Arrival::encoded(delivery, *to_mailbox || self.polled));
+                let to_mailbox = *to_mailbox || self.polled;
+                self.hand_on(Arrival::encoded(&info, Payload::Bytes(bytes), account, to_mailbox));
             }
             seat.released(late);
         }
@@ -162,11 +163,11 @@ impl<M: Message> Content<'_, M> {
 }
 
 impl<M: Message> Deliver for Inlet<M> {
-    fn deliver(&self, delivery: Delivery<'_>) {
-        self.enter(Arrival::encoded(delivery, false));
+    fn deliver(&self, Delivery { info, payload, account }: Delivery<'_>) {
+        self.enter(Arrival::encoded(&info, payload, account, false));
     }
-    fn deliver_elsewhere(&self, delivery: Delivery<'_>) {
-        self.enter(Arrival::encoded(delivery, self.polled));
+    fn deliver_elsewhere(&self, Delivery { info, payload, account }: Delivery<'_>) {
+        self.enter(Arrival::encoded(&info, payload, account, self.polled));
     }
     fn keeps(&self) -> bool {
         matches!(self.sink, Sink::Mailbox)
@@ -190,10 +191,10 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
         self.on_publisher && self.calls_back()
     }
     fn value(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>) {
-        self.enter(Arrival { info, content: Content::Value(value), account, to_mailbox: false });
+        self.enter(Arrival { info: &info, content: Content::Value(value), account, to_mailbox: false });
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>, account: &Arc<Account>) {
-        let delivery = Delivery { info, payload: Payload::Pooled(buffer), account };
-        self.enter(Arrival::encoded(delivery, true)); // its callback runs on the port's own thread
+        // Its callback runs on the port's own thread.
+        self.enter(Arrival::encoded(&info, Payload::Pooled(buffer), account, true));
     }
 }

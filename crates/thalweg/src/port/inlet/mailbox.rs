@@ -4,7 +4,7 @@ use super::waiting::{Room, Waiting};
 use super::{Inlet, Sink};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::memory::{ALWAYS, Account, Charge, size_of};
-use crate::channel::{Delivery, Payload, SampleInfo};
+use crate::channel::{Payload, SampleInfo};
 use crate::codec::{Message, WHOLE_TOPIC};
 use crate::port::sample::{Storage, TakenSample};
 use crate::trace::stages::Stay;
@@ -73,8 +73,8 @@ impl Mailbox {
 }
 
 impl<M: Message> Inlet<M> {
-    pub(super) fn store(&self, Delivery { info, payload, account }: Delivery<'_>) {
-        let instance = if self.by_instance { self.instance(&info, payload.bytes()) } else { WHOLE_TOPIC };
+    pub(super) fn store(&self, info: &SampleInfo, payload: Payload<'_>, account: &Arc<Account>) {
+        let instance = if self.by_instance { self.instance(info, payload.bytes()) } else { WHOLE_TOPIC };
         let size = size_of(payload.bytes().len());
         let mut mailbox = self.mailbox.lock();
         let (mut room, mut charge) = mailbox.make_room(instance, account, size);
@@ -101,7 +101,7 @@ impl<M: Message> Inlet<M> {
                 Storage::Pooled(buffer.clone())
             }
         };
-        mailbox.waiting.push(instance, size, (info, storage, Stay::begin(), charge));
+        mailbox.waiting.push(instance, size, (*info, storage, Stay::begin(), charge));
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         let waker = mailbox.waker.take();
         drop(mailbox);

@@ -214,7 +214,7 @@ impl<'a, M: Message> Content<'a, M> {
         lent: &'a mut Option<Arc<Buffer>>,
     ) -> Result<Outgoing<'a>> {
         let Label { seq, stamp, change, historical } = label;
-        let (message, memory) = match self {
+        let (mut message, memory) = match self {
             Content::Loan(Place::Slot(loan)) => {
                 let shared = Shared::written(memory.ok_or(Error::Closed)?, loan);
                 (Outgoing::written(seq, stamp, shared, pool), None)
@@ -232,7 +232,11 @@ impl<'a, M: Message> Content<'a, M> {
                 None => (Outgoing::pooled(seq, stamp, encode::<M>(value, pool.exclusive())?), memory),
             },
         };
-        Ok(message.saying(change).historical(historical).sharing(memory))
+        (message.change, message.historical) = (change, historical);
+        if let Some(memory) = memory {
+            message.may_share(memory);
+        }
+        Ok(message)
     }
 
     /// The encoded message, to be looked at.
