@@ -41,11 +41,13 @@ enum Body<'a> {
 
 impl<'a> Outgoing<'a> {
     /// A message in a pooled buffer.
+    #[inline]
     pub fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
         Self::new(seq, stamp, Body::Pooled { buffer, kept: None })
     }
 
     /// A message in the user's memory.
+    #[inline]
     pub fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
         Self::new(seq, stamp, Body::External { bytes, pool, kept: None })
     }
@@ -55,6 +57,7 @@ impl<'a> Outgoing<'a> {
         Self { shared: Some(shared), ..Self::new(seq, stamp, Body::Written { pool, kept: None }) }
     }
 
+    #[inline]
     fn new(seq: u64, stamp: u64, body: Body<'a>) -> Self {
         Self {
             seq,
@@ -93,12 +96,14 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Its label.
+    #[inline]
     pub fn label(&self) -> Label {
         let Self { seq, stamp, change, historical, .. } = *self;
         Label { seq, stamp, change, historical }
     }
 
     /// The encoded message.
+    #[inline]
     pub fn payload(&self) -> &[u8] {
         match &self.body {
             Body::Pooled { buffer, .. } => buffer.payload(),
@@ -108,6 +113,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Header room and payload in one piece, while no queue holds the buffer.
+    #[inline]
     pub fn frame_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.body {
             Body::Pooled { buffer, .. } => Arc::get_mut(buffer).map(Buffer::frame_mut),

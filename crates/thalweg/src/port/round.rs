@@ -53,6 +53,7 @@ impl<M: Message> Round<'_, M> {
         Ok(())
     }
 
+    #[inline]
     fn hand_over(&mut self, attached: &[Attached<M>], value: &M::Value) {
         let Label { seq, stamp, .. } = self.label;
         for Attached { channel, way } in attached.iter().filter(|entry| entry.selects(seq)) {
@@ -73,6 +74,7 @@ impl<M: Message> Round<'_, M> {
 
     /// Offers the message to all channels that need its bytes: first to those that read it in shared memory, whose readers are
     /// woken with one system call, then to the others.
+    #[inline]
     pub(super) fn pass(&mut self, attached: &mut [Attached<M>], message: &mut Outgoing<'_>, turn: &mut Turn) {
         (message.now, message.together) = coalescing::gathers(turn);
         if message.shared().is_some() && attached.iter().any(|a| a.shares() && a.selects(self.label.seq)) {
@@ -87,6 +89,7 @@ impl<M: Message> Round<'_, M> {
     }
 
     /// The one walk over the channels: of those that share memory, or of the others.
+    #[inline]
     fn walk(&mut self, attached: &mut [Attached<M>], message: &mut Outgoing<'_>, shares: bool) {
         let Label { seq, stamp, change, .. } = self.label;
         let (size, mut group) = (message.payload().len(), Outcome::NotConnected);
@@ -184,6 +187,7 @@ impl<M: Message> Round<'_, M> {
         }
     }
 
+    #[inline]
     pub(super) fn check_size(&self, size: usize) -> Result<()> {
         let limit = self.outlet.info.qos.max_message as usize;
         if size <= limit {
@@ -195,6 +199,7 @@ impl<M: Message> Round<'_, M> {
         )))
     }
 
+    #[inline]
     fn info(&self, channel: &Channel, received_ns: u64) -> SampleInfo {
         self.outlet.info(self.label, received_ns, channel.provenance())
     }

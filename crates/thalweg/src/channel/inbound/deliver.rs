@@ -103,6 +103,7 @@ fn deliver_measured(channel: &Channel, inlet: &dyn Deliver, delivery: Delivery<'
 }
 
 /// A sample as its subscriber sees it.
+#[inline]
 pub(crate) fn info(channel: &Channel, label: Label, received_ns: u64) -> SampleInfo {
     let Label { seq, stamp, change, historical } = label;
     SampleInfo {
@@ -120,6 +121,7 @@ pub(crate) fn info(channel: &Channel, label: Label, received_ns: u64) -> SampleI
 }
 
 /// One thread writes a channel's counters: loads and stores, no locked instruction.
+#[inline]
 fn count(channel: &Channel, label: &Label, size: usize, lost: u64) {
     let counters = &channel.counters;
     let samples = counters.samples.load(Relaxed);

@@ -41,7 +41,7 @@ impl<'a, M: Message> Arrival<'a, M> {
 
 impl<M: Message> Inlet<M> {
     /// The one way in, with its stations in order.
-    #[inline]
+    #[inline(always)]
     fn enter(&self, arrival: Arrival<'_, M>) {
         trace::step(Step::Deliver);
         if !self.admits(&arrival) {
@@ -55,7 +55,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// Station 1, the policies: `true` if they let the sample pass.
-    #[inline]
+    #[inline(always)]
     fn admits(&self, arrival: &Arrival<'_, M>) -> bool {
         match (&self.judge, &arrival.content) {
             (Some(judge), Content::Encoded(payload)) => judge.takes(arrival.info, payload.bytes()),
@@ -64,7 +64,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// Station 2, the history: it keeps what arrived, where there is one.
-    #[inline]
+    #[inline(always)]
     fn keep(&self, arrival: &Arrival<'_, M>) {
         if let (Some(histories), Content::Encoded(payload)) = (&self.histories, &arrival.content) {
             histories.keep_arrived(arrival.info, payload);
@@ -92,7 +92,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// The last station: the callback, on this thread, or the mailbox.
-    #[inline]
+    #[inline(always)]
     fn hand_on(&self, Arrival { info, content, account, to_mailbox }: Arrival<'_, M>) {
         match (content, &self.sink) {
             (Content::Value(value), _) => self.call_back(Sample { info: *info, value: Decoded::Borrowed(value) }),
@@ -102,6 +102,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// Calls the user's callback with a message.
+    #[inline]
     pub fn call(&self, info: &SampleInfo, bytes: &[u8]) {
         if !self.calls_back() {
             return;
@@ -113,7 +114,7 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn call_back(&self, sample: Sample<'_, M>) {
         let Sink::Callback(callback) = &self.sink else { return };
         let mut callback = callback.lock();

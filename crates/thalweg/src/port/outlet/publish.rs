@@ -91,6 +91,7 @@ impl<M: Message> Outlet<M> {
         let _ = self.enter(state, departure, &mut |_, _| {});
     }
 
+    #[inline(always)]
     fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
         trace::step(Step::Publish);
         if self.is_closing() {
@@ -102,7 +103,7 @@ impl<M: Message> Outlet<M> {
     }
 
     /// The one way out, with its stations in order.
-    #[inline]
+    #[inline(always)]
     fn enter(&self, state: &mut Outflow<M>, mut departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
         coalescing::begins(departure.now);
         if departure.is_new {
@@ -115,7 +116,7 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Station 1, the judge of what the port promises.
-    #[inline]
+    #[inline(always)]
     fn keep_promise(&self, state: &mut Outflow<M>, Departure { label, content, now, .. }: &mut Departure<'_, M>) {
         if let Some(judge) = &self.judge {
             judge.published(*now, label.change, |bytes| content.copy_to(state, bytes));
@@ -151,7 +152,7 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Stations 3 to 5: the value, or the message it is encoded as, on all channels; the history; the number.
-    #[inline]
+    #[inline(always)]
     fn pass(&self, state: &mut Outflow<M>, departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
         let Departure { label, content, is_new, .. } = departure;
         let Outflow { pool, turn, attached, memory, .. } = state;
@@ -177,7 +178,7 @@ impl<M: Message> Outlet<M> {
     }
 
     /// The port's last number. Another port's samples may be older than it.
-    #[inline]
+    #[inline(always)]
     fn number(&self, state: &mut Outflow<M>, label: &Label, is_new: bool) {
         state.seq = state.seq.max(label.seq);
         match is_new {
@@ -186,6 +187,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
+    #[inline]
     pub(in crate::port) fn info(&self, label: Label, received_ns: u64, scaled: Option<Provenance>) -> SampleInfo {
         let Label { seq, stamp, change, historical } = label;
         SampleInfo {
@@ -205,7 +207,7 @@ impl<M: Message> Outlet<M> {
 
 impl<'a, M: Message> Content<'a, M> {
     /// The message that all channels share. A lent buffer stays in `lent` meanwhile.
-    #[inline]
+    #[inline(always)]
     fn encode(
         self,
         label: Label,
@@ -262,6 +264,7 @@ impl<'a, M: Message> Content<'a, M> {
     }
 
     /// Gives the place of a loan back.
+    #[inline]
     fn give_back(self, state: &mut Outflow<M>) {
         if let Content::Loan(place) = self {
             state.give_back(place);
