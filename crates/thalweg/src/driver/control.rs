@@ -10,7 +10,7 @@ use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::interfaces::{Homes, Tied};
 use super::matching::{Matching, Pair};
-use super::meet::{LookedAt, Parked};
+use super::peering::Peering;
 use super::policies::Policies;
 use super::priority::Priorities;
 use super::proxy::Moves;
@@ -103,15 +103,7 @@ pub(crate) struct Control {
     pub(super) housekeeping: Housekeeping,
     pub(super) policies: Policies,
     pub(super) _endpoint: Option<control::local::LocalEndpoint>,
-    /// When this node's socket in the run directory was looked for.
-    pub(super) looked_for_socket: Instant,
-    /// What this node told others that it shares with them.
-    pub(super) shares: Shares,
-    /// It is to see all nodes of this host.
-    pub(super) sees_all: bool,
-    pub(super) looked_at: LookedAt,
-    /// Calls that wait for nodes that are being met.
-    pub(super) parked: Vec<Parked>,
+    pub(super) peering: Peering,
     pub(super) admission: Admission,
     #[cfg(test)]
     pub(super) panics: bool,
@@ -204,8 +196,7 @@ impl Control {
             .chain(self.relay.next_deadline())
             .chain(self.heartbeat.next_deadline())
             .chain(self.policies.next_deadline())
-            .chain(self.next_unparking())
-            .chain([self.next_socket_look()])
+            .chain(self.peering.next_deadline())
             .chain([self.housekeeping.next_deadline(!self.matching.is_empty())])
             .chain(self.admission.next_deadline())
             .chain(self.next_cut_off())

@@ -36,6 +36,7 @@ mod meet;
 mod moves;
 mod news;
 mod offer;
+mod peering;
 mod permit;
 mod policies;
 mod priority;

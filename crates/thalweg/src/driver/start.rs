@@ -8,12 +8,12 @@ use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::interfaces::Homes;
 use super::matching::Matching;
+use super::peering::Peering;
 use super::permit;
 use super::priority::Priorities;
 use super::state::NodeState;
 use crate::carrier;
 use crate::control::local::LocalEndpoint;
-use crate::control::local::shares::Shares;
 use crate::control::{self, Document, NodeId, Origin, Sink};
 use crate::error::{Error, Result};
 use crate::guard::{or_abort, parsing};
@@ -27,8 +27,6 @@ use std::time::{Duration, Instant};
 
 /// Peers of this host that are there already are waited for at most this long when a node opens.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
-/// How often a node looks whether its socket in the run directory is there: one system call.
-const SOCKET_LOOK: Duration = Duration::from_secs(2);
 /// Where a node that listens beyond loopback takes discovery links, so that others can name it by its address alone.
 #[cfg(feature = "zenoh")]
 const DISCOVERY_PORT: u16 = 7447;
@@ -81,11 +79,7 @@ impl Control {
             housekeeping: Housekeeping::new(Instant::now()),
             policies: Default::default(),
             _endpoint: None,
-            looked_for_socket: Instant::now(),
-            shares: Default::default(),
-            sees_all: state.settings.relay.is_some(),
-            looked_at: Default::default(),
-            parked: Vec::new(),
+            peering: Peering::new(state.settings.relay.is_some(), Instant::now()),
             admission: Admission::new(rustix::process::geteuid().as_raw()),
             #[cfg(test)]
             panics: false,
@@ -97,10 +91,8 @@ impl Control {
         control.watch(Entry::Unix(unix), Readiness::IN);
         control.directory_event(Origin::Own, control::Event::Document(Box::new(state.document().as_ref().clone())));
         // The control thread runs while the back ends settle: others' first links arrive at this node's listeners.
-        let shares = if control.sees_all { Shares::All } else { Shares::default() };
         let mut endpoint = endpoint;
-        endpoint.tell(&shares).map_err(|e| Error::system("cannot use the run directory", e))?;
-        control.shares = shares;
+        endpoint.tell(control.peering.told()).map_err(|e| Error::system("cannot use the run directory", e))?;
         let sources = control.link_sources(&endpoint)?;
         if endpoint.users() == control::local::Users::Everybody {
             let dir = endpoint.path().parent().unwrap_or(endpoint.path()).display().to_string();
@@ -126,10 +118,10 @@ impl Control {
     pub(super) fn link_sources(&self, endpoint: &LocalEndpoint) -> Result<Vec<control::links::Source>> {
         use crate::settings::DiscoverySource;
         match &self.state.settings.discovery {
-            DiscoverySource::Automatic => Ok(vec![endpoint.sockets_of(&endpoint.sharing(&self.shares))]),
+            DiscoverySource::Automatic => Ok(vec![endpoint.sockets_of(&endpoint.sharing(self.peering.told()))]),
             DiscoverySource::Static(file) => {
                 let nodes = control::static_file::read(file).map_err(|e| Error::Configuration(e.to_string()))?;
-                let here = endpoint.sockets_of(&endpoint.sharing(&self.shares));
+                let here = endpoint.sockets_of(&endpoint.sharing(self.peering.told()));
                 Ok(vec![here, control::static_file::source(&nodes)])
             }
         }
@@ -177,33 +169,6 @@ impl Control {
         // Who is closing takes nothing any more, and holds nobody up.
         let has_room = move || there.upgrade().is_none_or(|state| state.is_closed() || state.mailbox.has_room());
         Sink::with_origin(deliver, has_room)
-    }
-
-    /// When this node's socket is looked for.
-    pub(super) fn next_socket_look(&self) -> Instant {
-        self.looked_for_socket + SOCKET_LOOK
-    }
-
-    /// A run directory that was emptied, or made anew, has this node's socket again soon: newcomers find it, and it them.
-    pub(super) fn look_after_socket(&mut self, now: Instant) {
-        if now < self.next_socket_look() {
-            return;
-        }
-        self.looked_for_socket = now;
-        self._endpoint.iter_mut().for_each(LocalEndpoint::look_at_told);
-        self.refresh_shares(); // if they could not be told, or were removed
-        let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.is_there()) else { return };
-        match endpoint.renew().and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
-            Ok(listener) => {
-                let others = endpoint.sockets_of(&endpoint.sharing(&self.shares));
-                let old = self.entries.iter().position(|entry| matches!(entry, Some(Entry::Unix(_))));
-                old.and_then(|index| self.unwatch(index));
-                self.watch(Entry::Unix(listener), Readiness::IN);
-                self.discoveries.iter_mut().for_each(|discovery| discovery.look(others.clone()));
-                self.warn("this node's socket in the run directory was gone, and is there again".to_owned());
-            }
-            Err(error) => self.count_because("this node's socket in the run directory is gone", &error),
-        }
     }
 }
 
