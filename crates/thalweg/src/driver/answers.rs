@@ -6,7 +6,7 @@
 //! because a connection has one mark per end and the channel is the unit of priority.
 
 use super::control::{Command, Control};
-use super::entries::{Entry, PendingAttach};
+use super::entries::{Entry, PendingAttach, older};
 use super::matching::{Pair, Progress, Wanted};
 use super::state::NodeState;
 use crate::carrier::tcp::{self, TcpReceive, TcpSend};
@@ -172,8 +172,9 @@ impl Control {
     /// ends when what waited there has left.
     pub(super) fn answers_ready(&mut self, questions: Inbound, answers: Option<(Pair, u64)>) {
         if let Some((pair, id)) = answers {
-            self.leaving.push((pair, id, Instant::now() + LEAVING_TIME));
-            self.end_older();
+            let now = Instant::now();
+            self.attachments.leave(pair, id, now + LEAVING_TIME);
+            self.end_older(now);
         }
         let pair = (questions.channel.publisher, questions.channel.subscriber);
         if self.matching.is_dialing(&pair) && self.state.inlet(pair.1.port).is_some() {
@@ -182,16 +183,16 @@ impl Control {
     }
 
     /// Ends the channels that gave way to one on the connection of their questions and have nothing left to send.
-    pub(super) fn end_older(&mut self) {
-        for (pair, id, until) in std::mem::take(&mut self.leaving) {
-            let Some((index, channel)) = self.older(pair, id) else { continue };
-            let waiting = channel.sent_by().is_some_and(|flow| flow.waiting() > 0);
-            if waiting && Instant::now() < until {
-                self.leaving.push((pair, id, until));
-            } else {
-                channel.close(); // it moved: its subscriber has not left
-                self.served_ended(index);
-            }
+    pub(super) fn end_older(&mut self, now: Instant) {
+        let (entries, attachments) = (&self.entries, &mut self.attachments);
+        let sends = |pair, but| {
+            let (_, channel) = older(entries, pair, but)?;
+            Some(channel.sent_by().is_some_and(|flow| flow.waiting() > 0))
+        };
+        for (pair, but) in attachments.left(now, sends) {
+            let Some((index, channel)) = self.older(pair, but) else { continue };
+            channel.close(); // it moved: its subscriber has not left
+            self.served_ended(index);
         }
     }
 

@@ -1,10 +1,11 @@
 //! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
 
 use super::admission::Admission;
+use super::attachments::Attachments;
 use super::calls::Calls;
 use super::channels::SubscriberEnd;
-use super::cut_off::CutOff;
-use super::entries::{Entry, Joining};
+use super::cut_off::CutOffs;
+use super::entries::Entry;
 use super::heartbeat::Heartbeat;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
@@ -24,7 +25,6 @@ use crate::control::kept::Connection;
 use crate::control::local::shares::Shares;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
-use crate::port::AnyOutlet;
 use linux::poll::{Poller, Ready};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -86,12 +86,9 @@ pub(crate) struct Control {
     /// What of the wanted channels is open, or waits.
     pub(super) ends: BTreeMap<Pair, SubscriberEnd>,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
-    pub(super) attaching: Vec<Joining>,
-    pub(super) detaching: Vec<(Arc<dyn AnyOutlet>, u64)>,
+    pub(super) attachments: Attachments,
     /// Channels of publishers whose subscribers may come back.
-    pub(super) cut_off: Vec<CutOff>,
-    /// Channels that give way to the one with this number, by their ports, at the latest then.
-    pub(super) leaving: Vec<(Pair, u64, Instant)>,
+    pub(super) cut_off: CutOffs,
     pub(super) calls: Calls,
     pub(super) next_bit: u32,
     /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
@@ -117,8 +114,6 @@ const NEWS_TIME: Duration = Duration::from_millis(2);
 const PANIC_PAUSE: Duration = Duration::from_millis(10);
 /// Who cannot look at its timers so many times in a row, one second, is of no use any more.
 const MOST_PANICS: u32 = 100;
-/// Pause before another look at a port whose publisher was within `publish`.
-pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Control {
     pub(super) fn run(mut self) {
@@ -186,12 +181,10 @@ impl Control {
             Entry::Probing(probing) => Some(probing.due()),
             _ => None,
         });
-        let busy = (!(self.attaching.is_empty() && self.detaching.is_empty() && self.leaving.is_empty()))
-            .then(|| Instant::now() + BUSY_PAUSE);
         streams
             .chain(self.matching.next_deadline())
-            .chain(busy)
             .chain(self.moves.next_deadline())
+            .chain(self.attachments.next_deadline(Instant::now()))
             .chain(self.calls.next_deadline())
             .chain(self.relay.next_deadline())
             .chain(self.heartbeat.next_deadline())
@@ -199,21 +192,16 @@ impl Control {
             .chain(self.peering.next_deadline())
             .chain([self.housekeeping.next_deadline(!self.matching.is_empty())])
             .chain(self.admission.next_deadline())
-            .chain(self.next_cut_off())
+            .chain(self.cut_off.next_deadline())
             .min()
     }
 
     pub(super) fn timers(&mut self, now: Instant) {
         #[cfg(test)]
         assert!(!self.panics, "injected");
-        for joining in std::mem::take(&mut self.attaching) {
-            self.joining(joining);
-        }
-        for (outlet, id) in std::mem::take(&mut self.detaching) {
-            self.detach(outlet, id);
-        }
-        self.end_older();
-        self.give_up_cut_off(|_, until| until <= now);
+        self.ask_publishers();
+        self.end_older(now);
+        self.give_up_cut_off(now, |_| false);
         let noticed = self.policies.poll(now, linux::clock::monotonic_ns());
         self.emit(noticed);
         self.keep_house(now);

@@ -1,5 +1,6 @@
 //! The descriptors that the control thread watches, and the publisher's end of channels: whose streams end here.
 
+use super::attachments::Settled;
 use super::control::Control;
 use super::dial::Dial;
 use super::heartbeat::Asking;
@@ -63,8 +64,8 @@ impl Entry {
 }
 
 /// A channel that its publisher takes in with its next sample, at the latest.
-pub(crate) struct Joining {
-    pub outlet: Arc<dyn AnyOutlet>,
+pub(crate) struct Joining<O = Arc<dyn AnyOutlet>> {
+    pub outlet: O,
     pub channel: Arc<Channel>,
     pub token: Option<usize>,
     /// Both ends are in this process: the subscriber's has to be opened, too.
@@ -99,6 +100,23 @@ fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
         }
         Some(error) => format!("cut off from the subscriber: {error}"),
     }
+}
+
+/// A channel of these two ports besides the one with this number, where it is served from here over a stream of TCP.
+pub(super) fn older(
+    entries: &[Option<Entry>],
+    (publisher, subscriber): Pair,
+    but: u64,
+) -> Option<(usize, Arc<Channel>)> {
+    let same = |channel: &&Arc<Channel>| {
+        channel.publisher == publisher && channel.subscriber == subscriber && channel.id != but
+    };
+    let of = |entry: &Option<Entry>| match entry {
+        Some(Entry::Served(_, channel) | Entry::Shared(_, channel, _)) => channel.clone(),
+        _ => None,
+    };
+    let served = entries.iter().map(of).enumerate();
+    served.filter_map(|(index, channel)| Some((index, channel?))).find(|(_, channel)| same(&channel))
 }
 
 impl Control {
@@ -262,37 +280,40 @@ impl Control {
         }
     }
 
-    /// Looks whether the publisher has the channel now.
+    /// A publisher was given a channel, and has it, or will.
     pub(super) fn joining(&mut self, joining: Joining) {
-        match (joining.outlet.attached(joining.channel.id), joining.local.clone()) {
-            (None, _) => self.attaching.push(joining),
-            (Some(true), None) => {
-                joining.channel.replaces.into_iter().for_each(|older| self.was_replaced(older));
+        let settled = self.attachments.join(joining);
+        settled.into_iter().for_each(|settled| self.joined(settled));
+    }
+
+    /// Asks publishers again that were within `publish`.
+    pub(super) fn ask_publishers(&mut self) {
+        if self.attachments.is_busy() {
+            let settled = self.attachments.poll();
+            settled.into_iter().for_each(|settled| self.joined(settled));
+            self.state.made_progress();
+        }
+    }
+
+    /// A publisher has a channel, or refused it.
+    fn joined(&mut self, Settled { joining, joined }: Settled) {
+        match joining.local.clone() {
+            Some(inlet) => self.joined_local(joining, &inlet, joined),
+            None if joined => {
+                joining.channel.replaces.into_iter().for_each(|older| self.cut_off.was_replaced(older));
                 self.matched(&joining.channel);
             }
-            (Some(false), None) => drop(joining.token.and_then(|token| self.unwatch(token))),
-            (Some(joined), Some(inlet)) => self.joined_local(joining, &inlet, joined),
+            None => drop(joining.token.and_then(|token| self.unwatch(token))),
         }
     }
 
     /// A channel of these two ports besides the one with this number, where it is served from here over a stream of TCP.
-    pub(super) fn older(&self, (publisher, subscriber): Pair, but: u64) -> Option<(usize, Arc<Channel>)> {
-        let same = |channel: &&Arc<Channel>| {
-            channel.publisher == publisher && channel.subscriber == subscriber && channel.id != but
-        };
-        let of = |entry: &Option<Entry>| match entry {
-            Some(Entry::Served(_, channel) | Entry::Shared(_, channel, _)) => channel.clone(),
-            _ => None,
-        };
-        let served = self.entries.iter().map(of).enumerate();
-        served.filter_map(|(index, channel)| Some((index, channel?))).find(|(_, channel)| same(&channel))
+    pub(super) fn older(&self, pair: Pair, but: u64) -> Option<(usize, Arc<Channel>)> {
+        older(&self.entries, pair, but)
     }
 
     pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
-        self.attaching.retain(|joining| joining.channel.id != id);
-        if !outlet.detach(id) {
-            self.detaching.push((outlet, id));
-        }
+        self.attachments.detach(outlet, id);
         self.state.made_progress();
     }
 

@@ -6,10 +6,10 @@ use super::control::Control;
 use super::entries::Entry;
 use super::peering::Call;
 use super::permit::Caller;
+use crate::control::Origin;
 use crate::control::local::LocalEndpoint;
 use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::check_name;
-use crate::control::Origin;
 use linux::poll::Readiness;
 use std::time::Instant;
 

@@ -16,6 +16,7 @@ mod actions;
 mod administer;
 mod admission;
 mod answers;
+mod attachments;
 mod calls;
 mod channels;
 mod commands;

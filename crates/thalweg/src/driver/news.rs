@@ -86,7 +86,7 @@ impl Control {
         for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
             let port = PortRef { node: key.node, port: key.port };
             self.act(self.matching.removed(port));
-            self.give_up_cut_off(|channel, _| channel.subscriber == port);
+            self.give_up_cut_off(now, |channel| channel.subscriber == port);
         }
         for conflict in &delta.conflicts {
             let holder = conflict.winner.node.to_string();
@@ -135,7 +135,7 @@ impl Control {
         let me = PortRef { node: self.state.id, port };
         self.act(self.matching.own_removed(port));
         self.groups.retain(|(outlet, ..), _| *outlet != me);
-        self.give_up_cut_off(|channel, _| channel.publisher == me);
+        self.give_up_cut_off(Instant::now(), |channel| channel.publisher == me);
         self.policies.remove(port);
         self.relay.refusals.closed(port);
         self.announce(Change { removed: vec![port], ..Change::default() });

@@ -208,7 +208,10 @@ impl Control {
     fn forget_unused(&mut self, outlet: &dyn AnyOutlet, flow: &Arc<Flow>) {
         let sends = |channel: &Arc<crate::channel::Channel>| channel.sent_by().is_some_and(|of| Arc::ptr_eq(&of, flow));
         let probes = |entry: &Entry| matches!(entry, Entry::Probing(probing) if Arc::ptr_eq(&probing.flow, flow));
-        if outlet.channels().iter().any(sends) || self.any_cut_off(sends) || self.entries.iter().flatten().any(probes) {
+        if outlet.channels().iter().any(sends)
+            || self.cut_off.channels().any(sends)
+            || self.entries.iter().flatten().any(probes)
+        {
             return;
         }
         self.groups.retain(|_, (of, _): &mut (Arc<Flow>, Parameters)| !Arc::ptr_eq(of, flow));

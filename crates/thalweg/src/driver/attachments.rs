@@ -1,0 +1,228 @@
+//! Channels on their way into and out of this node's publishers. A publisher takes a channel in, or lets it go, between two samples: while
+//! it is within `publish` it is asked again. An older channel of two ports leaves when it has nothing more to send.
+//!
+//! Pure: time is an argument, and publishers are asked over [`Publisher`].
+
+use super::entries::Joining;
+use super::matching::Pair;
+use crate::port::AnyOutlet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Pause before a publisher is asked again that was within `publish`.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// The part of a publisher that channels come to and leave.
+pub(super) trait Publisher {
+    /// `true` if it has this channel, `false` if it refused it; `None`: it has not looked yet.
+    fn has(&self, channel: u64) -> Option<bool>;
+    /// `false` if it could not let this channel go now.
+    fn lets_go(&self, channel: u64) -> bool;
+    /// It takes nothing any more.
+    fn is_closed(&self) -> bool;
+}
+
+impl Publisher for Arc<dyn AnyOutlet> {
+    fn has(&self, channel: u64) -> Option<bool> {
+        self.attached(channel)
+    }
+    fn lets_go(&self, channel: u64) -> bool {
+        self.detach(channel)
+    }
+    fn is_closed(&self) -> bool {
+        AnyOutlet::is_closed(self.as_ref())
+    }
+}
+
+/// A channel that its publisher has now, or has refused.
+pub(super) struct Settled<O = Arc<dyn AnyOutlet>> {
+    pub joining: Joining<O>,
+    pub joined: bool,
+}
+
+/// A channel that gives way to a younger one of the same ports.
+struct Leaving {
+    pair: Pair,
+    /// The younger one.
+    but: u64,
+    until: Instant,
+}
+
+/// The channels that come and go.
+pub(super) struct Attachments<O = Arc<dyn AnyOutlet>> {
+    joining: Vec<Joining<O>>,
+    detaching: Vec<(O, u64)>,
+    leaving: Vec<Leaving>,
+}
+
+impl<O> Default for Attachments<O> {
+    fn default() -> Self {
+        Self { joining: Vec::new(), detaching: Vec::new(), leaving: Vec::new() }
+    }
+}
+
+impl<O: Publisher> Attachments<O> {
+    /// A publisher was given a channel: asks whether it has it, now and later.
+    pub fn join(&mut self, joining: Joining<O>) -> Option<Settled<O>> {
+        match joining.outlet.has(joining.channel.id) {
+            Some(joined) => Some(Settled { joining, joined }),
+            None => {
+                self.joining.push(joining);
+                None
+            }
+        }
+    }
+
+    /// A publisher is to let a channel go, now or later.
+    pub fn detach(&mut self, outlet: O, id: u64) {
+        self.joining.retain(|joining| joining.channel.id != id);
+        if !outlet.lets_go(id) {
+            self.detaching.push((outlet, id));
+        }
+    }
+
+    /// The older channels of two ports, besides the one with this number, leave when they have nothing more to send, or then.
+    pub fn leave(&mut self, pair: Pair, but: u64, until: Instant) {
+        self.leaving.push(Leaving { pair, but, until });
+    }
+
+    /// Asks publishers again.
+    pub fn poll(&mut self) -> Vec<Settled<O>> {
+        let settled = std::mem::take(&mut self.joining).into_iter().filter_map(|joining| self.join(joining)).collect();
+        for (outlet, id) in std::mem::take(&mut self.detaching) {
+            self.detach(outlet, id);
+        }
+        settled
+    }
+
+    /// The channels that are to end now, by their ports and the number of the one that stays. `sends`: `true` if the older channel has
+    /// something left to send; `None`: there is none.
+    pub fn left(&mut self, now: Instant, sends: impl Fn(Pair, u64) -> Option<bool>) -> Vec<(Pair, u64)> {
+        let mut left = Vec::new();
+        self.leaving.retain(|Leaving { pair, but, until }| match sends(*pair, *but) {
+            None => false,
+            Some(true) if now < *until => true,
+            Some(_) => {
+                left.push((*pair, *but));
+                false
+            }
+        });
+        left
+    }
+
+    /// `true` if a publisher or a channel is waited for.
+    pub fn is_busy(&self) -> bool {
+        !(self.joining.is_empty() && self.detaching.is_empty() && self.leaving.is_empty())
+    }
+
+    /// The next time at which they are looked at.
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        self.is_busy().then(|| now + BUSY_PAUSE)
+    }
+}
+
+/// A publisher and channels for tests of virtual time.
+#[cfg(test)]
+pub(super) mod fake {
+    use super::Publisher;
+    use crate::carrier;
+    use crate::channel::memory::Account;
+    use crate::channel::{Channel, PortRef};
+    use crate::control::{Direction, NodeId, PortId};
+    use crate::driver::matching::Pair;
+    use crate::testing::discovery::port;
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeSet;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    /// The channels that it has, and whether it is within `publish` or closed.
+    #[derive(Default)]
+    pub struct Fake {
+        pub has: RefCell<BTreeSet<u64>>,
+        pub busy: Cell<bool>,
+        pub closed: Cell<bool>,
+    }
+
+    impl Publisher for Rc<Fake> {
+        fn has(&self, channel: u64) -> Option<bool> {
+            (!self.busy.get()).then(|| !self.closed.get() && self.has.borrow_mut().insert(channel))
+        }
+        fn lets_go(&self, channel: u64) -> bool {
+            let free = !self.busy.get();
+            if free {
+                self.has.borrow_mut().remove(&channel);
+            }
+            free
+        }
+        fn is_closed(&self) -> bool {
+            self.closed.get()
+        }
+    }
+
+    pub fn pair(publisher: u64, subscriber: u64) -> Pair {
+        let at = |node| PortRef { node: NodeId(node), port: PortId(1) };
+        (at(publisher), at(subscriber))
+    }
+
+    pub fn channel(id: u64, (publisher, subscriber): Pair, now: Instant) -> Arc<Channel> {
+        let out = port(Direction::Publisher, "/out", "/t");
+        let into = port(Direction::Subscriber, "/in", "/t");
+        let account = Account::new(usize::MAX);
+        Arc::new(Channel::new((id, now), (publisher, &out), (subscriber, &into), carrier::Name::Tcp, account))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::{Fake, channel, pair};
+    use super::*;
+    use std::rc::Rc;
+
+    fn joining(outlet: &Rc<Fake>, id: u64, now: Instant) -> Joining<Rc<Fake>> {
+        Joining { outlet: outlet.clone(), channel: channel(id, pair(1, 2), now), token: None, local: None }
+    }
+
+    #[test]
+    fn a_publisher_that_is_busy_is_asked_until_it_has_looked() {
+        let (now, outlet) = (Instant::now(), Rc::new(Fake::default()));
+        let mut attachments = Attachments::default();
+        assert!(attachments.join(joining(&outlet, 7, now)).is_some_and(|settled| settled.joined));
+        assert_eq!(attachments.next_deadline(now), None);
+        outlet.busy.set(true);
+        assert!(attachments.join(joining(&outlet, 8, now)).is_none());
+        assert_eq!(attachments.next_deadline(now), Some(now + BUSY_PAUSE));
+        assert!(attachments.poll().is_empty() && attachments.is_busy());
+        outlet.busy.set(false);
+        let settled: Vec<_> = attachments.poll().into_iter().map(|of| (of.joining.channel.id, of.joined)).collect();
+        assert_eq!((settled, attachments.is_busy()), (vec![(8, true)], false));
+        outlet.closed.set(true);
+        assert!(attachments.join(joining(&outlet, 9, now)).is_some_and(|settled| !settled.joined));
+    }
+
+    #[test]
+    fn a_channel_that_goes_before_it_came_never_comes() {
+        let (now, outlet) = (Instant::now(), Rc::new(Fake::default()));
+        let mut attachments = Attachments::default();
+        outlet.busy.set(true);
+        attachments.join(joining(&outlet, 7, now));
+        attachments.detach(outlet.clone(), 7);
+        outlet.busy.set(false);
+        assert!(attachments.poll().is_empty() && !attachments.is_busy() && outlet.has.borrow().is_empty());
+    }
+
+    #[test]
+    fn an_older_channel_leaves_when_it_has_sent_all_or_its_time_is_over() {
+        let start = Instant::now();
+        let until = start + Duration::from_secs(1);
+        let mut attachments = Attachments::<Rc<Fake>>::default();
+        (1..=3).for_each(|node| attachments.leave(pair(node, 9), node, until));
+        let sends = |(publisher, _): Pair, _| [None, Some(false), Some(true)][publisher.node.0 as usize - 1];
+        assert_eq!(attachments.left(start, sends), [(pair(2, 9), 2)]);
+        assert!(attachments.is_busy());
+        assert!(attachments.left(until - Duration::from_nanos(1), sends).is_empty());
+        assert_eq!(attachments.left(until, sends), [(pair(3, 9), 3)]);
+        assert!(!attachments.is_busy());
+    }
+}
