@@ -6,28 +6,26 @@ use super::calls::Calls;
 use super::channels::SubscriberEnd;
 use super::cut_off::CutOffs;
 use super::entries::Entry;
+use super::groups::Groups;
 use super::heartbeat::Heartbeat;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
-use super::interfaces::{Homes, Tied};
+use super::interfaces::Interfaces;
+use super::keep::Lasting;
 use super::matching::{Matching, Pair};
 use super::peering::Peering;
 use super::policies::Policies;
 use super::priority::Priorities;
 use super::proxy::Moves;
 use super::state::NodeState;
-use crate::carrier::{Carrier, Parameters};
-use crate::channel::flow::Flow;
+use crate::carrier::Carrier;
 use crate::channel::inbound::Inbound;
-use crate::channel::proxy::{Picture, Selection};
-use crate::channel::{Channel, FlowNews, PortRef};
-use crate::control::kept::Connection;
+use crate::channel::{Channel, FlowNews};
 use crate::control::local::shares::Shares;
 use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use linux::poll::{Poller, Ready};
-use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -67,9 +65,6 @@ pub(crate) enum Command {
     },
 }
 
-/// A multicast group: of which publisher, on which interface, and what of its samples.
-pub(super) type Group = (PortRef, IpAddr, Selection, Option<Picture>);
-
 /// The state of the control thread.
 pub(crate) struct Control {
     pub(super) state: Arc<NodeState>,
@@ -77,11 +72,8 @@ pub(crate) struct Control {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) entries: Vec<Option<Entry>>,
     pub(super) discoveries: Vec<Box<dyn Discovery>>,
-    pub(super) groups: HashMap<Group, (Arc<Flow>, Parameters)>,
-    /// What of this node is tied to interfaces.
-    pub(super) tied: Vec<Tied>,
-    /// The interfaces of this host's addresses, for channels that lose theirs.
-    pub(super) homes: Homes,
+    pub(super) groups: Groups,
+    pub(super) interfaces: Interfaces,
     pub(super) matching: Matching,
     /// What of the wanted channels is open, or waits.
     pub(super) ends: BTreeMap<Pair, SubscriberEnd>,
@@ -91,9 +83,8 @@ pub(crate) struct Control {
     pub(super) cut_off: CutOffs,
     pub(super) calls: Calls,
     pub(super) next_bit: u32,
-    /// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
-    pub(super) lasting: Vec<Connection>,
     pub(super) moves: Moves,
+    pub(super) lasting: Lasting,
     pub(super) priorities: Priorities,
     pub(super) heartbeat: Heartbeat,
     pub(super) relay: Relay,

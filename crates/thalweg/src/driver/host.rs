@@ -251,7 +251,7 @@ impl Control {
         }
         let Some(hosted) = self.relay.streams.end(&key) else { return };
         let picture = key.1.map(|(picture, _)| picture);
-        self.groups.retain(|(source, _, _, of), _| *source != key.0 || *of != picture);
+        self.groups.ended(key.0, picture);
         hosted.outlet.close();
         hosted.inlet.close();
         let names = (hosted.outlet.info.name.clone(), hosted.inlet.info.name.clone());

@@ -12,15 +12,50 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// What is tied to an interface, of which port.
-pub(crate) struct Tied {
+/// A group's membership on an interface, and the port whose it is.
+struct Tied {
     membership: Membership,
     port: String,
 }
 
+/// A node's ties to interfaces.
+#[derive(Default)]
+pub(super) struct Interfaces {
+    tied: Vec<Tied>,
+    homes: Homes,
+}
+
+impl Interfaces {
+    /// The host has these addresses now.
+    fn note(&mut self, all: &[InterfaceAddress]) {
+        self.homes.note(all);
+    }
+
+    /// `true` if an address of this host is gone, and its interface has another one instead.
+    fn is_replaced(&self, address: IpAddr, all: &[InterfaceAddress]) -> bool {
+        self.homes.is_replaced(address, all)
+    }
+
+    /// A membership of this port is renewed from now on.
+    fn add(&mut self, membership: Membership, port: &str) {
+        self.forget_over();
+        self.tied.push(Tied { membership, port: port.to_owned() });
+    }
+
+    fn forget_over(&mut self) {
+        self.tied.retain(|tied| !tied.membership.is_over());
+    }
+
+    /// Renews what was tied to interfaces that were made anew; gives back what there is to tell.
+    fn renew(&mut self, all: &[InterfaceAddress], deleted: &[u32]) -> Vec<String> {
+        let look = |tied: &mut Tied| Some(format!("{}: {}", tied.port, tied.membership.look(all, deleted)?));
+        self.tied.iter_mut().filter_map(look).collect()
+    }
+}
+
 /// The interface that each address was seen on, also of those that are gone.
 #[derive(Default)]
-pub(crate) struct Homes(BTreeMap<IpAddr, String>);
+struct Homes(BTreeMap<IpAddr, String>);
 
 /// Addresses that are remembered; a host that has had more begins anew.
 const MOST_ADDRESSES: usize = 1024;
@@ -69,9 +104,9 @@ impl Control {
     /// Ends this side's channels whose address is replaced by another one, and opens them from there: TCP would notice after 10 s.
     fn leave_replaced_addresses(&mut self, all: &[InterfaceAddress]) {
         let replaced = self.open_channels().filter_map(|channel| Some((channel.clone(), local_address(channel)?)));
-        let replaced = replaced.filter(|(_, address)| self.homes.is_replaced(*address, all));
+        let replaced = replaced.filter(|(_, address)| self.interfaces.is_replaced(*address, all));
         let replaced: Vec<(Arc<Channel>, IpAddr)> = replaced.collect();
-        self.homes.note(all);
+        self.interfaces.note(all);
         for (channel, address) in replaced {
             let why = format!("{address} is no longer an address of this host");
             // Its publisher's host believes that all was delivered which has arrived here.
@@ -93,32 +128,27 @@ impl Control {
             Ok(changes) => drop(self.watch(Entry::Interfaces(changes), Readiness::IN)),
             Err(error) => self.warn(format!("channels of {port} end with their interface: {error}")),
         }
-        self.homes.note(&linux::net::interfaces().unwrap_or_default());
+        self.interfaces.note(&linux::net::interfaces().unwrap_or_default());
     }
 
     /// Renews from now on what is tied to an interface.
     pub(super) fn look_after(&mut self, membership: Option<Membership>, port: &str) {
         let Some(membership) = membership else { return };
         self.watch_interfaces(port);
-        self.tied.retain(|tied| !tied.membership.is_over());
-        self.tied.push(Tied { membership, port: port.to_owned() });
+        self.interfaces.add(membership, port);
     }
 
     /// The host's interfaces changed.
     pub(super) fn interfaces_changed(&mut self, index: usize) {
         let Some(Some(Entry::Interfaces(changes))) = self.entries.get(index) else { return };
         let changed = changes.take();
-        self.tied.retain(|tied| !tied.membership.is_over());
+        self.interfaces.forget_over();
         if !changed.any {
             return;
         }
         let Ok(all) = linux::net::interfaces() else { return };
         self.leave_replaced_addresses(&all);
-        let look = |tied: &mut Tied| {
-            let news = tied.membership.look(&all, &changed.deleted)?;
-            Some(format!("{}: {news}", tied.port))
-        };
-        let news: Vec<String> = self.tied.iter_mut().filter_map(look).collect();
+        let news = self.interfaces.renew(&all, &changed.deleted);
         news.into_iter().for_each(|news| self.warn(news));
     }
 }

@@ -36,6 +36,38 @@ fn first_of_each(mut all: Vec<(Connection, u32)>) -> Vec<(Connection, u32)> {
     all
 }
 
+/// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
+#[derive(Default)]
+pub(super) struct Lasting(Vec<Connection>);
+
+impl Lasting {
+    /// A connection lasts from now on, instead of one between the same ports.
+    pub fn insert(&mut self, connection: Connection) {
+        self.remove(&connection.publisher, &connection.subscriber);
+        self.0.push(connection);
+    }
+
+    /// A connection does not last any more.
+    pub fn remove(&mut self, publisher: &str, subscriber: &str) {
+        self.0.retain(|of| (of.publisher.as_str(), of.subscriber.as_str()) != (publisher, subscriber));
+    }
+
+    /// Those to a subscriber of this name.
+    pub fn to(&self, subscriber: &str) -> impl Iterator<Item = &Connection> {
+        self.0.iter().filter(move |of| of.subscriber == subscriber)
+    }
+
+    /// `true` if there is one to a subscriber of this name.
+    pub fn is_to(&self, subscriber: &str) -> bool {
+        self.to(subscriber).next().is_some()
+    }
+
+    /// The names of all their ports.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|of| [of.publisher.as_str(), of.subscriber.as_str()])
+    }
+}
+
 impl Control {
     /// Keeps a connection on this host, and makes it as far as it concerns this node's ports.
     pub(super) fn keep_connected(&mut self, connection: Connection, caller: Caller) -> Reply {
@@ -114,22 +146,21 @@ impl Control {
     /// It begins at a publisher of this node.
     fn last_from(&mut self, connection: Connection, said: Said) {
         self.prioritise_lasting(&connection, said);
-        self.lasting.retain(|c| (&c.publisher, &c.subscriber) != (&connection.publisher, &connection.subscriber));
         if let Some((at, _)) = self.known(&connection.subscriber) {
             self.tell_of(at, &connection);
         }
-        self.lasting.push(connection);
+        self.lasting.insert(connection);
     }
 
     /// Forgets a connection that was kept; `false`: it was not.
     pub(super) fn forget_kept(&mut self, publisher: &str, subscriber: &str) -> bool {
-        self.lasting.retain(|c| (c.publisher.as_str(), c.subscriber.as_str()) != (publisher, subscriber));
+        self.lasting.remove(publisher, subscriber);
         self._endpoint.as_ref().is_some_and(|endpoint| endpoint.kept().forget(publisher, subscriber))
     }
 
     /// Tells a subscriber of all connections of this node's publishers to it that last.
     pub(super) fn tell_subscriber(&mut self, at: PortRef, info: &PortInfo) {
-        let its: Vec<Connection> = self.lasting.iter().filter(|c| c.subscriber == info.name).cloned().collect();
+        let its: Vec<Connection> = self.lasting.to(&info.name).cloned().collect();
         its.iter().for_each(|connection| self.tell_of(at, connection));
     }
 
@@ -151,6 +182,20 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn between_two_ports_one_connection_lasts_as_it_was_said_last() {
+        let of = |subscriber: &str, carrier: &str| {
+            let (publisher, subscriber) = ("/out".to_owned(), subscriber.to_owned());
+            Connection { publisher, subscriber, carrier: Some(carrier.into()), priority: Default::default() }
+        };
+        let mut lasting = Lasting::default();
+        [of("/a", "tcp"), of("/b", "tcp"), of("/a", "udp")].into_iter().for_each(|each| lasting.insert(each));
+        assert_eq!(lasting.to("/a").cloned().collect::<Vec<_>>(), [of("/a", "udp")]);
+        assert_eq!(lasting.names().collect::<Vec<_>>(), ["/out", "/b", "/out", "/a"]);
+        lasting.remove("/out", "/a");
+        assert!(!lasting.is_to("/a") && lasting.is_to("/b"));
+    }
 
     #[test]
     fn of_several_users_files_for_one_connection_roots_counts_and_then_ones_own() {

@@ -20,9 +20,8 @@ impl Control {
     /// What this node shares with others.
     fn shares_now(&self) -> Shares {
         let document = self.state.document();
-        let lasting = self.lasting.iter().flat_map(|kept| [&kept.publisher, &kept.subscriber]);
         let connected = self.matching.connected_names();
-        self.peering.shares(&document, lasting.map(String::as_str).chain(connected))
+        self.peering.shares(&document, self.lasting.names().chain(connected))
     }
 
     /// This node's ports changed, or those it waits for, or it could not say so: says so, and makes links to those who share what is

@@ -25,6 +25,7 @@ mod cut_off;
 mod dial;
 mod entries;
 mod explain;
+mod groups;
 mod heartbeat;
 mod host;
 mod housekeeping;

@@ -116,7 +116,7 @@ impl Control {
 
     /// Whether a file or another node named a port of this name.
     fn is_named(&self, name: &str) -> bool {
-        self.lasting.iter().any(|kept| kept.subscriber == name) || self.priorities.is_named(name)
+        self.lasting.is_to(name) || self.priorities.is_named(name)
     }
 
     pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {
@@ -134,7 +134,7 @@ impl Control {
     pub(super) fn own_port_removed(&mut self, port: PortId) {
         let me = PortRef { node: self.state.id, port };
         self.act(self.matching.own_removed(port));
-        self.groups.retain(|(outlet, ..), _| *outlet != me);
+        self.groups.closed(me);
         self.give_up_cut_off(Instant::now(), |channel| channel.publisher == me);
         self.policies.remove(port);
         self.relay.refusals.closed(port);

@@ -205,11 +205,11 @@ impl Control {
     ) -> io::Result<(Arc<Flow>, Parameters)> {
         let picture = request.proxy.as_ref().and_then(|proxy| proxy.picture);
         let key = (ends(request).0, place.local.ip(), Proxy::sent(request.proxy.as_ref()), picture);
-        if let Some(found) = self.groups.get(&key).filter(|(flow, _)| flow.takes_members()) {
+        if let Some(found) = self.groups.find(&key, |flow| flow.takes_members()) {
             return Ok(found.clone());
         }
         let opened = self.open_flow(carrier, request, outlet, place, settings)?;
-        self.groups.insert(key, opened.clone());
+        self.groups.insert(key, opened.0.clone(), opened.1.clone());
         Ok(opened)
     }
 

@@ -8,7 +8,7 @@ use super::dial::{ATTEMPT, Dial};
 use super::entries::Entry;
 use super::offer::answer;
 use crate::carrier::mcast::{cannot, nothing_came};
-use crate::carrier::{Carrier, Parameters, Place};
+use crate::carrier::{Carrier, Place};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::control::Peer;
 use crate::control::matching::Subject;
@@ -214,7 +214,7 @@ impl Control {
         {
             return;
         }
-        self.groups.retain(|_, (of, _): &mut (Arc<Flow>, Parameters)| !Arc::ptr_eq(of, flow));
+        self.groups.retired(|of| Arc::ptr_eq(of, flow));
         flow.retire();
         flow.end();
     }

@@ -6,7 +6,6 @@ use super::control::{Command, Control, WAKER};
 use super::entries::Entry;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
-use super::interfaces::Homes;
 use super::matching::Matching;
 use super::peering::Peering;
 use super::permit;
@@ -19,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::guard::{or_abort, parsing};
 use crate::settings::Settings;
 use linux::poll::{Poller, Readiness, Waker};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -59,9 +58,8 @@ impl Control {
             commands,
             entries: Vec::new(),
             discoveries: Vec::new(),
-            groups: HashMap::new(),
-            tied: Vec::new(),
-            homes: Homes::default(),
+            groups: Default::default(),
+            interfaces: Default::default(),
             matching: matching(&state),
             ends: BTreeMap::new(),
             carriers: state.settings.carriers.clone(),
@@ -69,7 +67,7 @@ impl Control {
             cut_off: Default::default(),
             calls: Calls::new(random()),
             next_bit: 0,
-            lasting: Vec::new(),
+            lasting: Default::default(),
             priorities: priorities(&state),
             moves: Default::default(),
             heartbeat: Default::default(),
