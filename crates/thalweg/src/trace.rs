@@ -3,7 +3,7 @@
 //! Nothing is recorded without a request; then a step costs one load and a branch that is never taken.
 
 #[cfg(any(test, feature = "testing"))]
-pub mod record;
+pub(crate) mod record;
 pub mod stages;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -59,16 +59,16 @@ const FLAGS: u16 = OF_BATCH | REPAIR | ASK | DISPOSED | UNREGISTERED | HISTORICA
 
 mod field {
     use std::ops::Range;
-    pub const LENGTH: Range<usize> = 0..4;
-    pub const KIND: usize = 4;
-    pub const VERSION: usize = 5;
-    pub const FLAGS: Range<usize> = 6..8;
-    pub const FLOW: Range<usize> = 8..12;
-    pub const SEQUENCE: Range<usize> = 12..16;
-    pub const SAMPLE: Range<usize> = 16..24;
-    pub const STAMP: Range<usize> = 24..32;
-    pub const FRAGMENT_OFFSET: Range<usize> = 0..4;
-    pub const FRAGMENT_TOTAL: Range<usize> = 4..8;
+    pub(super) const LENGTH: Range<usize> = 0..4;
+    pub(super) const KIND: usize = 4;
+    pub(super) const VERSION: usize = 5;
+    pub(super) const FLAGS: Range<usize> = 6..8;
+    pub(super) const FLOW: Range<usize> = 8..12;
+    pub(super) const SEQUENCE: Range<usize> = 12..16;
+    pub(super) const SAMPLE: Range<usize> = 16..24;
+    pub(super) const STAMP: Range<usize> = 24..32;
+    pub(super) const FRAGMENT_OFFSET: Range<usize> = 0..4;
+    pub(super) const FRAGMENT_TOTAL: Range<usize> = 4..8;
 }
 
 /// The kind of a frame.

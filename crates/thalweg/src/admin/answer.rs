@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The answer to a command, as [`super::Reply::Text`] carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// It was carried out.
     pub ok: bool,
     /// The answer as a nested list; a failure is `fail "reason"`.
@@ -19,7 +19,7 @@ pub struct Answer {
 }
 
 /// A port that commands are carried out on. Every failure has a reason.
-pub trait Administered {
+pub(crate) trait Administered {
     /// Its name.
     fn name(&self) -> String;
     /// The direction of its samples.
@@ -81,7 +81,7 @@ pub trait Administered {
 const MOST_PROPERTIES: usize = 256;
 
 /// Reads a command and carries it out.
-pub fn answer(text: &str, port: &mut dyn Administered) -> Answer {
+pub(crate) fn answer(text: &str, port: &mut dyn Administered) -> Answer {
     match Command::parse(text).and_then(|command| carry_out(&command, port)) {
         Ok(values) => Answer { ok: true, text: Bottle(values).to_string() },
         Err(reason) => Answer { ok: false, text: Bottle(vec!["fail".into(), Value::Text(reason)]).to_string() },

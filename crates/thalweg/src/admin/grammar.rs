@@ -9,7 +9,7 @@ use crate::carrier;
 
 /// Direction of a port's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     /// Received samples.
     In,
     /// Sent samples.
@@ -18,7 +18,7 @@ pub enum Side {
 
 impl Side {
     /// `in` or `out`.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Side::In => "in",
             Side::Out => "out",
@@ -28,7 +28,7 @@ impl Side {
 
 /// An administrative command.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
+pub(crate) enum Command {
     /// `help`
     Help,
     /// `ver`
@@ -102,7 +102,7 @@ pub enum Command {
 }
 
 /// The answer to `help`.
-pub const HELP: &[&str] = &[
+pub(crate) const HELP: &[&str] = &[
     "help                             these lines",
     "ver                              versions of the protocol",
     "pray                             ask the port for a sign",
@@ -137,7 +137,7 @@ fn side(value: Option<&Value>) -> Option<Side> {
 
 impl Command {
     /// `true` if it changes something. The effect of a command on a port's own reader is unknown, so that counts, too.
-    pub fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         match self {
             Command::Add { .. }
             | Command::Delete { .. }
@@ -161,7 +161,7 @@ impl Command {
     ///
     /// # Errors
     /// The reason why it is malformed, for people: the text, and the allowed forms.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let bottle = Bottle::parse(text).map_err(|e| e.to_string())?;
         let Some(verb) = lower(bottle.0.first()) else {
             return match bottle.0.first() {

@@ -5,7 +5,7 @@ use qos::priority::{Change, Changes, Policy, PolicyName, Scheduling};
 
 /// The changes of one `prop set`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Priority {
+pub(crate) struct Priority {
     /// All threads of the process, if the name is the port's own.
     pub process: Option<Thread>,
     /// The thread that serves the connection.
@@ -16,7 +16,7 @@ pub struct Priority {
 
 /// Changes of a thread's scheduling. Missing parts stay.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Thread {
+pub(crate) struct Thread {
     policy: Option<PolicyName>,
     priority: Option<i64>,
     nice: Option<i64>,
@@ -35,7 +35,7 @@ impl Priority {
     ///
     /// # Errors
     /// A key or value that is not allowed, with the allowed ones.
-    pub fn read(groups: &[Value]) -> Result<Option<Self>, String> {
+    pub(crate) fn read(groups: &[Value]) -> Result<Option<Self>, String> {
         let known = |v: &Value| v.group().is_some_and(|(name, _)| ["process", "sched", "qos"].contains(&name));
         if !groups.iter().any(known) {
             return Ok(None);
@@ -58,7 +58,7 @@ impl Priority {
     ///
     /// # Errors
     /// A priority that does not fit the policy.
-    pub fn changes(&self, now: Option<Scheduling>) -> Result<Changes, String> {
+    pub(crate) fn changes(&self, now: Option<Scheduling>) -> Result<Changes, String> {
         let mut changes = self.qos.clone().unwrap_or_default();
         if let Some(thread) = &self.sched {
             changes.sched = thread.scheduling(now)?;
@@ -99,7 +99,7 @@ impl Thread {
     ///
     /// # Errors
     /// A priority that does not fit the policy.
-    pub fn scheduling(&self, now: Option<Scheduling>) -> Result<Change<Scheduling>, String> {
+    pub(crate) fn scheduling(&self, now: Option<Scheduling>) -> Result<Change<Scheduling>, String> {
         if let Some(whole) = self.whole {
             return Ok(Change::Set(whole));
         }
@@ -130,7 +130,7 @@ impl Thread {
     }
 
     /// The change of its processors.
-    pub fn affinity(&self) -> &Change<Vec<u16>> {
+    pub(crate) fn affinity(&self) -> &Change<Vec<u16>> {
         &self.affinity
     }
 }

@@ -14,14 +14,14 @@ pub struct Limit {
 
 /// The remainder of a [`Limit`] at the moment.
 #[derive(Clone, Debug)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     limit: Limit,
     even_at: u64, // when all that was taken would have left at the rate
 }
 
 impl Bucket {
     /// A full one.
-    pub fn new(limit: Limit) -> Self {
+    pub(crate) fn new(limit: Limit) -> Self {
         Self { limit, even_at: 0 }
     }
 
@@ -30,7 +30,7 @@ impl Bucket {
     ///
     /// # Errors
     /// Nanoseconds after which they can be taken.
-    pub fn take(&mut self, now_ns: u64, bytes: usize) -> Result<(), u64> {
+    pub(crate) fn take(&mut self, now_ns: u64, bytes: usize) -> Result<(), u64> {
         let (cost, burst) = (self.time_of(bytes as u64), self.time_of(self.limit.burst));
         let start = self.even_at.max(now_ns);
         let early = (start + cost.min(burst)).saturating_sub(now_ns + burst);

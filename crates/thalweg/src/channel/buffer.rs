@@ -5,52 +5,52 @@ use std::sync::Arc;
 
 /// One encoded message with room for a frame header in front of it, so that header and payload leave in one piece.
 #[derive(Debug, Default)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     bytes: Vec<u8>,
 }
 
 impl Buffer {
     /// A message, in no more memory than it needs.
-    pub fn of(message: &[u8]) -> Self {
+    pub(crate) fn of(message: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(HEADER + message.len());
         bytes.resize(HEADER, 0);
         bytes.extend_from_slice(message);
         Self { bytes }
     }
     /// The payload.
-    pub fn payload(&self) -> &[u8] {
+    pub(crate) fn payload(&self) -> &[u8] {
         self.bytes.get(HEADER..).unwrap_or_default()
     }
     /// The payload, to be written.
-    pub fn payload_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn payload_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(HEADER..).unwrap_or_default()
     }
     /// Room for the header, and the payload: one contiguous frame.
-    pub fn frame_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn frame_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
     /// Empties it, keeping the header room, for an encoder to append to.
-    pub fn start(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn start(&mut self) -> &mut Vec<u8> {
         self.bytes.clear();
         self.bytes.resize(HEADER, 0);
         &mut self.bytes
     }
     /// A payload of `len` bytes for the user to write; old content is left where it lies (the pool is private).
-    pub fn sized(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn sized(&mut self, len: usize) -> &mut [u8] {
         self.bytes.resize(HEADER + len, 0);
         &mut self.bytes[HEADER..]
     }
     /// The same message in no more memory than it needs, if this buffer has more than twice as much: who keeps many
     /// messages would else keep room for many of the largest.
-    pub fn compact(&self) -> Option<Self> {
+    pub(crate) fn compact(&self) -> Option<Self> {
         self.wastes(LITTLE).then(|| self.compacted())
     }
     /// `true` if it has more than twice as much memory as the message needs, and `besides` more.
-    pub fn wastes(&self, besides: usize) -> bool {
+    pub(crate) fn wastes(&self, besides: usize) -> bool {
         self.bytes.capacity() > 2 * self.bytes.len() + besides
     }
     /// The same message in no more memory than it needs.
-    pub fn compacted(&self) -> Self {
+    pub(crate) fn compacted(&self) -> Self {
         Self { bytes: self.bytes.as_slice().to_vec() }
     }
 }
@@ -67,7 +67,7 @@ const SPARE: usize = 64 << 10;
 /// the pool keeps one reference, so dropping the others frees nothing on the data path. What is not needed any more is given back
 /// by [`Pool::trim`].
 #[derive(Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     places: Vec<Place>,
     /// Stands in a place whose buffer is lent.
     kept_for_others: Arc<Buffer>,
@@ -102,20 +102,20 @@ impl Place {
 
 impl Pool {
     /// A pool with `count` buffers of `capacity` bytes each, so that the steady state starts with the first sample.
-    pub fn with_buffers(count: usize, capacity: usize) -> Self {
+    pub(crate) fn with_buffers(count: usize, capacity: usize) -> Self {
         Self { places: (0..count).map(|_| Place::new(capacity)).collect(), ..Self::default() }
     }
 
     /// From now on free buffers are given back while all together have room for more than `most` bytes: a history of few
     /// large messages leaves many behind that were for small ones, and each would grow.
-    pub fn limit(&mut self, most: usize) {
+    pub(crate) fn limit(&mut self, most: usize) {
         self.room = self.room();
         self.known = self.places.get(self.next).map_or(0, Place::room);
         self.most = Some(most);
     }
 
     /// Bytes that all buffers have room for.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.places.iter().map(Place::room).sum()
     }
 
@@ -141,7 +141,7 @@ impl Pool {
 
     /// Takes buffers of `spare`, which has `count`, until it has so many, too, so that filling queues do not make the
     /// publishing thread allocate; nor does this: the longer list becomes its own, and what is left goes back to `spare`.
-    pub fn grow_to(&mut self, count: usize, spare: &mut Pool) {
+    pub(crate) fn grow_to(&mut self, count: usize, spare: &mut Pool) {
         if self.places.len() < count.min(spare.places.len()) {
             self.places.iter_mut().zip(&mut spare.places).for_each(|(own, fresh)| std::mem::swap(own, fresh));
             std::mem::swap(&mut self.places, &mut spare.places);
@@ -152,7 +152,7 @@ impl Pool {
     }
 
     /// A buffer that nobody else holds. Makes a new one when all are waiting in queues (bounded by the queues' limits).
-    pub fn exclusive(&mut self) -> &mut Arc<Buffer> {
+    pub(crate) fn exclusive(&mut self) -> &mut Arc<Buffer> {
         if let Some(most) = self.most {
             self.shrink(most);
         }
@@ -174,7 +174,7 @@ impl Pool {
     /// Takes what was not needed since this was called last: buffers that nobody used, the largest first, until those have room for
     /// 1 MiB, and those with more than twice as much room as they needed. Called from time to time by a thread that may free: drop
     /// what it gives when the pool is not held any more.
-    pub fn trim(&mut self) -> Vec<Arc<Buffer>> {
+    pub(crate) fn trim(&mut self) -> Vec<Arc<Buffer>> {
         if let Some(last) = self.places.get_mut(self.next).filter(|last| last.used > 0) {
             last.used = last.used.max(last.buffer.bytes.len());
         }
@@ -206,7 +206,7 @@ impl Pool {
     }
 
     /// Takes a buffer that nobody else holds out of its place, for a loan.
-    pub fn take(&mut self) -> Arc<Buffer> {
+    pub(crate) fn take(&mut self) -> Arc<Buffer> {
         self.exclusive();
         let lent = self.kept_for_others.clone();
         self.places
@@ -215,7 +215,7 @@ impl Pool {
     }
 
     /// Puts a buffer back that was taken out of its place for a loan.
-    pub fn replace(&mut self, buffer: Arc<Buffer>) {
+    pub(crate) fn replace(&mut self, buffer: Arc<Buffer>) {
         if let Some(place) = self.places.get_mut(self.next) {
             place.buffer = buffer;
         }

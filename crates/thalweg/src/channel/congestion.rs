@@ -17,7 +17,7 @@ mod start;
 mod tests;
 mod trip;
 
-pub use receipts::Receipts;
+pub(crate) use receipts::Receipts;
 
 use crate::channel::reliable::RoundTrip;
 use crate::wire::feedback::{Datagram, Receipt};
@@ -29,7 +29,7 @@ use trip::ShortestTrip;
 
 /// The agreement of the two ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CongestionSettings {
+pub(crate) struct CongestionSettings {
     /// Bytes of the largest datagram.
     pub datagram: usize,
     /// Bytes that the receiver's socket buffer holds, as its kernel counts them.
@@ -40,7 +40,7 @@ pub struct CongestionSettings {
 
 /// The reason why a datagram cannot leave now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub(crate) enum Wait {
     /// Too much is under way: a receipt makes room.
     Receipt,
     /// The pace allows it at this moment.
@@ -77,7 +77,7 @@ const WORTH_WAKING: u64 = 8;
 
 /// Counters of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// Bytes lost in the network or the receiver's socket.
     pub lost: u64,
     /// Number of times that the window shrank.
@@ -88,7 +88,7 @@ pub struct Counters {
 
 /// The controller of one flow.
 #[derive(Debug)]
-pub struct Congestion {
+pub(crate) struct Congestion {
     settings: CongestionSettings,
     flight: Flight,
     trip: RoundTrip,
@@ -115,7 +115,7 @@ struct Round {
 
 impl Congestion {
     /// The state of a flow on which nothing was sent yet.
-    pub fn new(settings: CongestionSettings) -> Self {
+    pub(crate) fn new(settings: CongestionSettings) -> Self {
         let datagram = settings.datagram.max(1);
         let initial = INITIAL.min(10 * datagram).max(LEAST * datagram);
         Self {
@@ -136,12 +136,12 @@ impl Congestion {
     }
 
     /// From now on the flow sends at this rate, in bytes per second, whatever is lost; `None`: it competes.
-    pub fn reserve(&mut self, rate: Option<u64>) {
+    pub(crate) fn reserve(&mut self, rate: Option<u64>) {
         self.settings.reserved = rate;
     }
 
     /// Datagrams have at most so many bytes from now on. The window grows and shrinks in such, and stays what it is.
-    pub fn shrink(&mut self, datagram: usize) {
+    pub(crate) fn shrink(&mut self, datagram: usize) {
         self.settings.datagram = datagram.max(1);
         self.cubic.shrink(self.settings.datagram);
     }
@@ -152,7 +152,7 @@ impl Congestion {
     /// # Errors
     /// The resource it has to wait for.
     #[inline]
-    pub fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
+    pub(crate) fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let room = self.has_room(now_ns, bytes);
         // A sender that waits for the pace would use the window (RFC 9002 §7.8); one that waits for the receiver's socket would
         // not.
@@ -169,7 +169,7 @@ impl Congestion {
     /// # Errors
     /// The resource it would have to wait for.
     #[inline]
-    pub fn has_room(&self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
+    pub(crate) fn has_room(&self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let under_way = self.under_way();
         if under_way > 0 && !self.takes(bytes as u64, 1) {
             return Err(Wait::Receipt);
@@ -184,7 +184,7 @@ impl Congestion {
     }
 
     /// `true` if enough may leave to be worth waking a thread.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         let datagram = self.settings.datagram as u64;
         let most = self.window().min(self.buffer());
         let worth = (most / 4).min(WORTH_WAKING * datagram);
@@ -206,7 +206,7 @@ impl Congestion {
 
     /// A datagram left.
     #[inline]
-    pub fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+    pub(crate) fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
         if self.flight.under_way() == 0 {
             self.heard_at = now_ns; // there was nothing to hear
         }
@@ -217,12 +217,12 @@ impl Congestion {
     }
 
     /// The datagram that left last did not leave: the socket was full.
-    pub fn unsent(&mut self, bytes: usize) {
+    pub(crate) fn unsent(&mut self, bytes: usize) {
         self.flight.unsent(bytes);
     }
 
     /// The subscriber told what came. Gives the round trip in nanoseconds, if it tells one.
-    pub fn on_ack(&mut self, now_ns: u64, receipt: &Receipt) -> Option<u64> {
+    pub(crate) fn on_ack(&mut self, now_ns: u64, receipt: &Receipt) -> Option<u64> {
         let before = self.flight.under_way();
         let reorder = self.trip.reorder_ns();
         let shortest = self.shortest.known().unwrap_or(0);
@@ -268,7 +268,7 @@ impl Congestion {
     /// `bytes` were lost; `missed_at` is how many had been sent with the newest datagram that had arrived when they were first
     /// missed. The window shrinks at most once per round trip (RFC 9002 §7.3.2), and only where a queue stands, or where more is
     /// lost than chance does.
-    pub fn on_loss(&mut self, bytes: u64, missed_at: u64) {
+    pub(crate) fn on_loss(&mut self, bytes: u64, missed_at: u64) {
         self.counters.lost += bytes;
         if self.settings.reserved.is_some() || missed_at <= self.recovers_until {
             return;
@@ -296,12 +296,12 @@ impl Congestion {
     }
 
     /// The time to ask for a receipt if something is under way and none comes: after twice as long each time (RFC 9002 §6.2.1).
-    pub fn probe_at(&self) -> u64 {
+    pub(crate) fn probe_at(&self) -> u64 {
         self.heard_at.saturating_add(self.trip.patience_ns() << self.probes.min(8))
     }
 
     /// A receipt was asked for, because none came. When that was in vain several times, all that was under way is lost.
-    pub fn on_probe(&mut self) {
+    pub(crate) fn on_probe(&mut self) {
         self.probes = self.probes.saturating_add(1);
         if self.probes == PERSISTENT && self.settings.reserved.is_none() {
             self.counters.collapses += u64::from(self.cubic.collapse());
@@ -311,18 +311,18 @@ impl Congestion {
 
     /// Bytes that may be under way as far as the path is concerned.
     #[inline]
-    pub fn window(&self) -> u64 {
+    pub(crate) fn window(&self) -> u64 {
         if self.settings.reserved.is_some() { u64::MAX } else { self.cubic.window() }
     }
 
     /// Bytes that are under way.
-    pub fn under_way(&self) -> u64 {
+    pub(crate) fn under_way(&self) -> u64 {
         self.flight.under_way()
     }
 
     /// Bytes per second that leave. `None`: nothing is known of the path yet.
     #[inline]
-    pub fn pacing_rate(&self) -> Option<u64> {
+    pub(crate) fn pacing_rate(&self) -> Option<u64> {
         if self.settings.reserved.is_some() {
             return self.settings.reserved;
         }
@@ -338,7 +338,7 @@ impl Congestion {
     }
 
     /// The counters so far.
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 }

@@ -97,7 +97,7 @@ pub(crate) struct Told {
 
 impl Told {
     /// Of `lost` so far, the number reported now and the number that are certain.
-    pub fn look(&self, lost: u64) -> Option<(u64, u64)> {
+    pub(crate) fn look(&self, lost: u64) -> Option<(u64, u64)> {
         let certain = lost.min(self.before.swap(lost, Relaxed));
         let told = self.told.fetch_max(certain, Relaxed);
         (certain > told).then(|| (certain - told, certain))

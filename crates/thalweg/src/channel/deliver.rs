@@ -37,7 +37,7 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Payload::Bytes(bytes) => bytes,
             Payload::Pooled(buffer) => buffer.payload(),

@@ -93,7 +93,7 @@ const LONGEST_WITHIN: Duration = Duration::from_millis(1);
 impl Sending {
     /// The same for a port that offers this latency budget: small samples gather for half of it. The other half is for the
     /// way, so that what the subscriber measures stays within.
-    pub fn within(self, budget: Option<Duration>) -> Self {
+    pub(crate) fn within(self, budget: Option<Duration>) -> Self {
         let within = budget.unwrap_or_default().min(2 * LONGEST_WITHIN) / 2;
         match self.batching {
             None if !within.is_zero() => {
@@ -138,7 +138,7 @@ pub(crate) struct Flow {
 /// Larger samples make a flow a bulk one.
 pub(crate) const BULK: usize = 64 << 10;
 impl Flow {
-    pub fn new(
+    pub(crate) fn new(
         settings: FlowSettings,
         class: Class,
         link: Box<dyn SendHalf>,
@@ -186,7 +186,7 @@ impl Flow {
 
     /// Sends the message now, or lets it wait, or says why neither.
     #[inline]
-    pub fn offer(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
+    pub(crate) fn offer(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         match self.state() {
             State::Live => {}
             State::CutOff => return self.wait_for_return(message),
@@ -282,19 +282,19 @@ impl Flow {
     }
 
     /// Waits for room in the socket.
-    pub fn wait_room(&self, timeout: Duration) {
+    pub(crate) fn wait_room(&self, timeout: Duration) {
         let _ = self.link.wait_room(timeout); // what is wrong the next send says
     }
 
     /// Fragments leave at most at this rate, in bytes per second, and a reliable flow over datagrams leaves at it whatever is
     /// lost: it was reserved. A stream's socket paces itself.
-    pub fn set_pace(&self, pace: Option<u64>) {
+    pub(crate) fn set_pace(&self, pace: Option<u64>) {
         self.pace.store(pace.unwrap_or(0), Relaxed);
         self.reserve(pace);
     }
 
     /// A sample above [`BULK`] was published on it.
-    pub fn is_bulk(&self) -> bool {
+    pub(crate) fn is_bulk(&self) -> bool {
         self.bulk.load(Relaxed)
     }
 
@@ -306,7 +306,7 @@ impl Flow {
     }
 
     /// Samples that wait now.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         // One lock after the other, never both: a failing batch takes them in the other order.
         let batched = self.batch.lock().samples as usize;
         let unacknowledged = self.kept.as_ref().map_or(0, Kept::unacknowledged);
@@ -315,13 +315,13 @@ impl Flow {
     }
 
     /// Bytes of queued and unacknowledged messages.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let queued = self.pending.lock().queue.bytes();
         queued + self.kept.as_ref().map_or(0, Kept::bytes)
     }
 
     /// Ends the flow at once; what waits is dropped, unless another flow takes it over: then it ends when that has it.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.heir.lock().is_none() && self.state.swap(State::Ended as u8, AcqRel) != State::Ended as u8 {
             self.link.close();
             self.drop_batch();
@@ -331,32 +331,32 @@ impl Flow {
         }
     }
 
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.state() == State::Ended
     }
 
     /// A multicast flow whose last member left: it ends soon, and takes nobody any more.
-    pub fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
     }
 
     /// `true` if several subscribers may hear it.
-    pub fn is_group(&self) -> bool {
+    pub(crate) fn is_group(&self) -> bool {
         self.capabilities.multicast
     }
 
     /// `true` if a multicast flow takes further members.
-    pub fn takes_members(&self) -> bool {
+    pub(crate) fn takes_members(&self) -> bool {
         !self.retired.load(Relaxed) && !self.has_ended()
     }
 
     /// The socket, to be marked while it is in use.
-    pub fn socket(&self) -> Option<SharedSocket> {
+    pub(crate) fn socket(&self) -> Option<SharedSocket> {
         self.link.socket()
     }
 
     /// Becomes writable when there is room again.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.descriptor()
     }
 }

@@ -10,7 +10,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-pub use instances::Instances;
+pub(crate) use instances::Instances;
 pub use query::{Absent, Query, QueryError, Why};
 
 use super::memory::{ALWAYS, Account, Charge, size_of};
@@ -32,7 +32,7 @@ struct Kept {
 
 /// The samples of one publisher's incarnation that are still here.
 #[derive(Debug)]
-pub struct History {
+pub(crate) struct History {
     /// The publisher's incarnation.
     pub incarnation: u64,
     limits: PullBuffer,
@@ -48,7 +48,7 @@ pub struct History {
 
 /// Progress of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// The number that is due next.
     next: u64,
     /// The last one.
@@ -61,33 +61,33 @@ pub struct Reading {
 
 impl Reading {
     /// A finished answer, for samples that were taken at once.
-    pub fn nothing_more() -> Self {
+    pub(crate) fn nothing_more() -> Self {
         Self { next: 1, last: 0, each: false, absent: Vec::new() }
     }
 
     /// Nothing is left to be read.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.next > self.last
     }
 }
 
 impl History {
     /// An empty buffer.
-    pub fn new(incarnation: u64, limits: PullBuffer) -> Self {
+    pub(crate) fn new(incarnation: u64, limits: PullBuffer) -> Self {
         let room = (limits.samples as usize).min(ROOM);
         let kept = VecDeque::with_capacity(room);
         Self { incarnation, limits, kept, bytes: 0, last: 0, dropped: (0, 0), account: None }
     }
 
     /// The same, whose bytes are taken from this account.
-    pub fn within(self, account: Arc<Account>) -> Self {
+    pub(crate) fn within(self, account: Arc<Account>) -> Self {
         Self { account: Some(account), ..self }
     }
 
     /// Keeps a sample, and drops what is over the limits then. One that came before is not kept twice. `false`: there is no memory
     /// for it.
     #[inline]
-    pub fn keep(&mut self, mut entry: Entry, at: u64) -> bool {
+    pub(crate) fn keep(&mut self, mut entry: Entry, at: u64) -> bool {
         let size = entry.buffer.payload().len() as u64;
         if entry.seq <= self.dropped.0 || size > self.limits.bytes {
             self.last = self.last.max(entry.seq);
@@ -151,7 +151,7 @@ impl History {
     }
 
     /// Drops what is too old.
-    pub fn expire(&mut self, now: u64) {
+    pub(crate) fn expire(&mut self, now: u64) {
         let Some(age) = self.limits.age else { return };
         let oldest = now.saturating_sub(nanoseconds(age));
         while self.kept.front().is_some_and(|kept| kept.at < oldest) {
@@ -179,12 +179,12 @@ impl History {
     }
 
     /// The lowest and the highest number that are here.
-    pub fn range(&self) -> Option<(u64, u64)> {
+    pub(crate) fn range(&self) -> Option<(u64, u64)> {
         Some((self.kept.front()?.entry.seq, self.kept.back()?.entry.seq))
     }
 
     /// Begins an answer: what is here of what was asked, to be taken with [`History::read`].
-    pub fn ask(&mut self, query: &Query, now: u64) -> Reading {
+    pub(crate) fn ask(&mut self, query: &Query, now: u64) -> Reading {
         self.expire(now);
         let count = self.kept.len() as u64;
         match *query {
@@ -253,7 +253,7 @@ impl History {
     }
 
     /// Takes references to the next samples of an answer, as many as fit: at least one, unless it is over.
-    pub fn read(&self, reading: &mut Reading, samples: usize, bytes: usize, into: &mut Vec<Entry>) {
+    pub(crate) fn read(&self, reading: &mut Reading, samples: usize, bytes: usize, into: &mut Vec<Entry>) {
         if reading.next <= reading.last && reading.next <= self.dropped.0 {
             let gone = query::range(reading.next, self.dropped.0.min(reading.last));
             reading.absent.push(self.absent(Why::Gone, gone)); // while it was asked for

@@ -88,7 +88,12 @@ const REASSEMBLY_TIMEOUT_NS: u64 = 500_000_000;
 const DATAGRAM: usize = 65_536;
 
 impl Inbound {
-    pub fn new(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, mut half: Box<dyn ReceiveHalf>, agreed: Agreed) -> Self {
+    pub(crate) fn new(
+        channel: Arc<Channel>,
+        inlet: Arc<dyn Deliver>,
+        mut half: Box<dyn ReceiveHalf>,
+        agreed: Agreed,
+    ) -> Self {
         let framing = if agreed.stream {
             let parser = StreamParser::new(agreed.max_message, Some(agreed.flow));
             Framing::Stream(Stream::new(parser, channel.account.clone()))
@@ -100,7 +105,7 @@ impl Inbound {
     }
 
     /// A channel whose samples are read in the publisher's memory.
-    pub fn shared(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, ring: RingReader, agreed: &Agreed) -> Self {
+    pub(crate) fn shared(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, ring: RingReader, agreed: &Agreed) -> Self {
         Self::with(channel, inlet, Source::Ring(ring), agreed)
     }
 
@@ -120,19 +125,19 @@ impl Inbound {
     }
 
     /// Nothing up to this sample is delivered: an earlier channel did it.
-    pub fn resume_after(&mut self, sample: u64) {
+    pub(crate) fn resume_after(&mut self, sample: u64) {
         if sample > 0 {
             self.accept.resume_after(sample);
         }
     }
 
     /// Nothing more will come, although nobody said so: cut by this side, or closed where no end is to be read.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.channel.is_cut() || (self.channel.is_closed() && !self.is_stream())
     }
 
     /// Becomes readable when a step would do something.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.source {
             Source::Half(half, _) => half.descriptor(),
             Source::Ring(_) => None,
@@ -140,12 +145,12 @@ impl Inbound {
     }
 
     /// Time at which bytes of a carrier's half were last received, by the monotonic clock.
-    pub fn received_ns(&self) -> u64 {
+    pub(crate) fn received_ns(&self) -> u64 {
         self.received_ns
     }
 
     /// For a thread that serves this channel alone: it waits without end where the carrier allows.
-    pub fn wait_without_end(&mut self) {
+    pub(crate) fn wait_without_end(&mut self) {
         let interrupt = match &mut self.source {
             Source::Half(half, _) => half.wait_without_end(),
             Source::Ring(ring) => {
@@ -160,7 +165,7 @@ impl Inbound {
     }
 
     /// As [`Inbound::step`], waiting at most `timeout`, which is less than a tick.
-    pub fn step_within(&mut self, timeout: Duration) -> Step {
+    pub(crate) fn step_within(&mut self, timeout: Duration) -> Step {
         let timeout = self.until_timer().map_or(timeout, |left| left.min(timeout));
         match &mut self.source {
             Source::Ring(ring) => drop(ring.wait(timeout)),
@@ -177,7 +182,7 @@ impl Inbound {
     }
 
     /// Receives once (waiting up to the tick if `wait`, for memory [`HELD_PAUSE`]) and delivers every sample that is complete.
-    pub fn step(&mut self, wait: bool) -> Step {
+    pub(crate) fn step(&mut self, wait: bool) -> Step {
         if self.channel.is_cut() {
             return Step::Ended("closed".to_owned());
         }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 /// The fate of a live sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It is delivered, after those that are [released](LateJoin::released).
     Deliver {
         /// Later ones were delivered before.
@@ -24,7 +24,7 @@ pub enum Verdict {
 
 /// Limits on samples held back: number and time.
 #[derive(Clone, Copy, Debug)]
-pub struct Hold {
+pub(crate) struct Hold {
     /// Nanoseconds from the first live sample.
     pub ns: u64,
     /// Samples.
@@ -35,7 +35,7 @@ pub struct Hold {
 
 /// The junction of the two streams; `T` is a sample that waits.
 #[derive(Debug)]
-pub struct LateJoin<T> {
+pub(crate) struct LateJoin<T> {
     hold: Hold,
     stage: Stage,
     held: VecDeque<(u64, T)>,
@@ -66,13 +66,13 @@ enum Stage {
 
 impl<T> LateJoin<T> {
     /// Nothing came yet; samples up to `after` were delivered on an earlier channel.
-    pub fn new(after: u64, hold: Hold) -> Self {
+    pub(crate) fn new(after: u64, hold: Hold) -> Self {
         let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), VecDeque::new());
         Self { hold, stage, held, bytes: 0, after, given: None, holes }
     }
 
     /// The same, where these live samples wait already, with their bytes.
-    pub fn with_held(after: u64, hold: Hold, held: impl Iterator<Item = (u64, usize, T)>) -> Self {
+    pub(crate) fn with_held(after: u64, hold: Hold, held: impl Iterator<Item = (u64, usize, T)>) -> Self {
         let mut late = Self::new(after, hold);
         for (seq, size, sample) in held {
             late.bytes += size;
@@ -82,7 +82,7 @@ impl<T> LateJoin<T> {
     }
 
     /// A live sample came. `keep` is called if it waits.
-    pub fn live(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
+    pub(crate) fn live(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
         if seq <= self.after || self.was_given(seq) {
             return Verdict::Drop;
         }
@@ -112,7 +112,7 @@ impl<T> LateJoin<T> {
 
     /// A sample of the history came, with a higher number than those before: whether it is delivered, after those that are
     /// [released](LateJoin::released), and then whether marked historical.
-    pub fn history(&mut self, seq: u64) -> Option<bool> {
+    pub(crate) fn history(&mut self, seq: u64) -> Option<bool> {
         let new = match self.stage {
             Stage::Holding(_) => true,
             Stage::Live(first) => seq < first,
@@ -133,20 +133,20 @@ impl<T> LateJoin<T> {
     }
 
     /// The history is over, or does not come.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if self.stage != Stage::Over {
             self.stage = Stage::Ended;
         }
     }
 
     /// More of the history may come.
-    pub fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Holding(_) | Stage::Live(_))
     }
 
     /// The channel ended, and another one is to get what is left: samples up to which one were delivered. `None`: none waits,
     /// and all that came was.
-    pub fn give_up(&mut self) -> Option<u64> {
+    pub(crate) fn give_up(&mut self) -> Option<u64> {
         if !matches!(self.stage, Stage::Holding(_)) {
             return None;
         }
@@ -156,7 +156,7 @@ impl<T> LateJoin<T> {
     }
 
     /// The next of the held samples that may be delivered now: while they wait, those that the history has passed.
-    pub fn released(&mut self) -> Option<T> {
+    pub(crate) fn released(&mut self) -> Option<T> {
         let passed = |seq: u64| self.given.is_some_and(|(_, last)| seq < last);
         let (seq, _) = self.held.front()?;
         if matches!(self.stage, Stage::Holding(_)) && !passed(*seq) {
@@ -166,7 +166,7 @@ impl<T> LateJoin<T> {
     }
 
     /// Live samples need not come here any more.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.stage == Stage::Over && self.held.is_empty()
     }
 }

@@ -20,18 +20,22 @@ pub(crate) struct Latecomer {
 
 impl Latecomer {
     /// For a channel that delivered samples up to `after` before it came back.
-    pub fn new(after: u64, account: Arc<Account>) -> Self {
+    pub(crate) fn new(after: u64, account: Arc<Account>) -> Self {
         Self { join: PiMutex::new(LateJoin::new(after, HOLD)), last_given: AtomicU64::new(0), account }
     }
 
     /// The same, where these live samples wait already.
-    pub fn with_held(after: u64, account: Arc<Account>, held: impl Iterator<Item = (SampleInfo, Vec<u8>)>) -> Self {
+    pub(crate) fn with_held(
+        after: u64,
+        account: Arc<Account>,
+        held: impl Iterator<Item = (SampleInfo, Vec<u8>)>,
+    ) -> Self {
         let held = held.map(|(info, bytes)| (info.seq, bytes.len(), (info, bytes)));
         Self { join: PiMutex::new(LateJoin::with_held(after, HOLD, held)), last_given: AtomicU64::new(0), account }
     }
 
     /// Delivers a live sample of the channel, or keeps it; `true`: the next ones need not come here.
-    pub fn live(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) -> bool {
+    pub(crate) fn live(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) -> bool {
         let mut late = self.join.lock();
         let SampleInfo { seq, received_ns, .. } = delivery.info;
         let bytes = delivery.payload.bytes();
@@ -45,7 +49,7 @@ impl Latecomer {
     }
 
     /// Delivers a sample of the history, unless it came live.
-    pub fn history(&self, inlet: &dyn Deliver, info: SampleInfo, bytes: &[u8]) {
+    pub(crate) fn history(&self, inlet: &dyn Deliver, info: SampleInfo, bytes: &[u8]) {
         let mut late = self.join.lock();
         let given = late.history(info.seq);
         self.release(&mut late, |held| inlet.deliver_elsewhere(held));
@@ -60,23 +64,23 @@ impl Latecomer {
     }
 
     /// The last sample that came with the history, of which the channel's own counters know nothing; 0: none.
-    pub fn last_given(&self) -> u64 {
+    pub(crate) fn last_given(&self) -> u64 {
         self.last_given.load(Ordering::Acquire)
     }
 
     /// More of the history may come. Never waits for a callback, during which it does.
-    pub fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         self.join.try_lock().is_none_or(|late| late.is_under_way())
     }
 
     /// The channel ended: as [`LateJoin::give_up`]. `None` also while a callback runs: what is left comes all the same, by
     /// the history that goes on, and what follows by the next channel.
-    pub fn give_up(&self) -> Option<u64> {
+    pub(crate) fn give_up(&self) -> Option<u64> {
         self.join.try_lock()?.give_up()
     }
 
     /// The history is over: what waited follows it.
-    pub fn end(&self, inlet: &dyn Deliver) {
+    pub(crate) fn end(&self, inlet: &dyn Deliver) {
         let mut late = self.join.lock();
         late.end();
         self.release(&mut late, |held| inlet.deliver_elsewhere(held));

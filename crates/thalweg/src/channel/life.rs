@@ -15,7 +15,7 @@ const QUESTIONS: u32 = 5;
 
 /// The state of one.
 #[derive(Debug)]
-pub struct Life {
+pub(crate) struct Life {
     limit: Duration,
     /// Time of the oldest unanswered question, and the number unanswered.
     unanswered: Option<(Instant, u32)>,
@@ -27,42 +27,42 @@ pub struct Life {
 impl Life {
     /// The state for a subscriber of this QoS. Its limit of silence is the deadline or lease, whichever is shorter, but at
     /// least 500 ms and at most 2 s.
-    pub fn new(qos: &Qos) -> Self {
+    pub(crate) fn new(qos: &Qos) -> Self {
         let stated = qos.deadline.into_iter().chain(qos.liveliness.lease).min();
         let limit = stated.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
         Self { limit, unanswered: None, samples: 0, dry: false }
     }
 
     /// Time from one question to the next.
-    pub fn period(&self) -> Duration {
+    pub(crate) fn period(&self) -> Duration {
         self.limit / QUESTIONS
     }
 
     /// A question was asked.
-    pub fn asked(&mut self, now: Instant) {
+    pub(crate) fn asked(&mut self, now: Instant) {
         let (since, count) = self.unanswered.unwrap_or((now, 0));
         self.unanswered = Some((since, count.saturating_add(1)));
     }
 
     /// It answered: whether it has what it serves.
-    pub fn answered(&mut self, well: bool) {
+    pub(crate) fn answered(&mut self, well: bool) {
         (self.unanswered, self.dry) = (None, !well);
     }
 
     /// It takes no questions: nothing can be told of it.
-    pub fn excused(&mut self) {
+    pub(crate) fn excused(&mut self) {
         self.answered(true);
     }
 
     /// Notes the number of samples that came so far.
-    pub fn brought(&mut self, samples: u64) {
+    pub(crate) fn brought(&mut self, samples: u64) {
         if std::mem::replace(&mut self.samples, samples) != samples {
             self.answered(true);
         }
     }
 
     /// Nothing can be expected of it now. Not by the clock alone: who was stopped itself has to ask anew first.
-    pub fn is_silent(&self, now: Instant) -> bool {
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
         let late = |(since, count): (Instant, u32)| count >= QUESTIONS && now.duration_since(since) >= self.limit;
         self.dry || self.unanswered.is_some_and(late)
     }

@@ -2,34 +2,35 @@
 //! carriers.
 
 pub mod accept;
-pub mod bucket;
-pub mod buffer;
+pub(crate) mod bucket;
+pub(crate) mod buffer;
 pub(crate) mod coalescing;
-pub mod congestion;
+pub(crate) mod congestion;
 mod counters;
 mod deliver;
-pub mod flow;
+pub(crate) mod flow;
 pub mod fragment;
-pub mod history;
-pub mod inbound;
+pub(crate) mod history;
+pub(crate) mod inbound;
 mod instance;
-pub mod late;
+pub(crate) mod late;
 mod latecomer;
-pub mod life;
+pub(crate) mod life;
 pub mod memory;
-pub mod outgoing;
-pub mod parity;
+pub(crate) mod outgoing;
+pub(crate) mod parity;
 pub mod proxy;
-pub mod queue;
-pub mod reliable;
+pub(crate) mod queue;
+pub(crate) mod reliable;
 mod report;
-pub mod right;
+pub(crate) mod right;
 pub(crate) mod ring;
 mod sample;
 mod selection;
 mod sender;
 
-pub use counters::{Counters, Outcome};
+pub(crate) use counters::Counters;
+pub use counters::Outcome;
 pub(crate) use deliver::{Deliver, Delivery, Payload};
 pub use instance::{Change, InstanceReport, InstanceState};
 pub(crate) use latecomer::Latecomer;
@@ -38,7 +39,7 @@ pub use sample::SampleInfo;
 pub(crate) use selection::SentSelection;
 pub(crate) use sender::{FlowNews, Own, Senders};
 
-pub use crate::trace::stages::End;
+pub(crate) use crate::trace::stages::End;
 
 use crate::carrier::{self, Interrupt, SharedSocket};
 use crate::control::{NodeId, Peer, PortId, PortInfo};

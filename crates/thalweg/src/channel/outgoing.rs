@@ -8,7 +8,7 @@ use crate::channel::Change;
 use std::sync::Arc;
 
 /// A message that is being published.
-pub struct Outgoing<'a> {
+pub(crate) struct Outgoing<'a> {
     /// Sample sequence number.
     pub seq: u64,
     /// Source stamp.
@@ -42,13 +42,13 @@ enum Body<'a> {
 impl<'a> Outgoing<'a> {
     /// A message in a pooled buffer.
     #[inline]
-    pub fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
+    pub(crate) fn pooled(seq: u64, stamp: u64, buffer: &'a mut Arc<Buffer>) -> Self {
         Self::new(seq, stamp, Body::Pooled { buffer, kept: None })
     }
 
     /// A message in the user's memory.
     #[inline]
-    pub fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
+    pub(crate) fn external(seq: u64, stamp: u64, bytes: &'a [u8], pool: &'a mut Pool) -> Self {
         Self::new(seq, stamp, Body::External { bytes, pool, kept: None })
     }
 
@@ -97,14 +97,14 @@ impl<'a> Outgoing<'a> {
 
     /// Its label.
     #[inline]
-    pub fn label(&self) -> Label {
+    pub(crate) fn label(&self) -> Label {
         let Self { seq, stamp, change, historical, .. } = *self;
         Label { seq, stamp, change, historical }
     }
 
     /// The encoded message.
     #[inline]
-    pub fn payload(&self) -> &[u8] {
+    pub(crate) fn payload(&self) -> &[u8] {
         match &self.body {
             Body::Pooled { buffer, .. } => buffer.payload(),
             Body::External { bytes, .. } => bytes,
@@ -114,7 +114,7 @@ impl<'a> Outgoing<'a> {
 
     /// Header room and payload in one piece, while no queue holds the buffer.
     #[inline]
-    pub fn frame_mut(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn frame_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.body {
             Body::Pooled { buffer, .. } => Arc::get_mut(buffer).map(Buffer::frame_mut),
             Body::External { .. } | Body::Written { .. } => None,
@@ -122,7 +122,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// The message as something that can wait.
-    pub fn keep(&mut self) -> Entry {
+    pub(crate) fn keep(&mut self) -> Entry {
         let buffer = match &mut self.body {
             Body::Pooled { buffer, .. } if !buffer.wastes(MIXED) => buffer.clone(),
             Body::Pooled { buffer, kept } => kept.get_or_insert_with(|| Arc::new(buffer.compacted())).clone(),
@@ -142,7 +142,7 @@ impl<'a> Outgoing<'a> {
 const MIXED: usize = 16 << 10;
 
 /// A copy that waits, in a buffer of the pool unless it would waste that.
-pub fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
+pub(crate) fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
     let buffer = pool.exclusive();
     if let Some(free) = Arc::get_mut(buffer) {
         free.start().extend_from_slice(bytes);

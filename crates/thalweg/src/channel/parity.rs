@@ -44,7 +44,13 @@ impl Encoder {
     ///
     /// # Errors
     /// They cannot be.
-    pub fn encode(&mut self, message: &[u8], step: usize, count: usize, into: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn encode(
+        &mut self,
+        message: &[u8],
+        step: usize,
+        count: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let fragments = message.len().div_ceil(step.max(1));
         let encoder = match &mut self.inner {
             Some(encoder) => {

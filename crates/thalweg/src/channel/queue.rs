@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A message that waits to be sent.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The encoded message.
     pub buffer: Arc<Buffer>,
     /// Its sample sequence number.
@@ -34,7 +34,7 @@ pub struct Entry {
 
 /// The sample of a message.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Label {
+pub(crate) struct Label {
     /// Its sequence number.
     pub seq: u64,
     /// Source stamp.
@@ -47,34 +47,34 @@ pub struct Label {
 
 impl Label {
     /// The label in a frame.
-    pub fn of(header: &Header) -> Self {
+    pub(crate) fn of(header: &Header) -> Self {
         Self::with(header.sample, header.stamp_ns, header.flags)
     }
 
     /// With a frame's flags.
-    pub fn with(seq: u64, stamp: u64, flags: u16) -> Self {
+    pub(crate) fn with(seq: u64, stamp: u64, flags: u16) -> Self {
         Self { seq, stamp, change: Change::of(flags), historical: flags & HISTORICAL != 0 }
     }
 
     /// The label as a frame's flags.
-    pub fn flags(&self) -> u16 {
+    pub(crate) fn flags(&self) -> u16 {
         self.change.flags() | if self.historical { HISTORICAL } else { 0 }
     }
 }
 
 impl Entry {
     /// The kind of its frame, where it leaves whole.
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         if self.batch { Kind::Batch } else { Kind::Message }
     }
 
     /// Its charge, in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         size_of(self.buffer.payload().len())
     }
 
     /// Its label.
-    pub fn label(&self) -> Label {
+    pub(crate) fn label(&self) -> Label {
         let Self { seq, stamp, change, historical, .. } = *self;
         Label { seq, stamp, change, historical }
     }
@@ -82,7 +82,7 @@ impl Entry {
 
 /// The outcome of [`Queue::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub(crate) enum Pushed {
     /// It waits.
     Queued,
     /// It waits, and so many of the oldest were dropped for it, because of this limit.
@@ -93,14 +93,14 @@ pub enum Pushed {
 
 impl Pushed {
     /// It does not wait.
-    pub fn is_full(self) -> bool {
+    pub(crate) fn is_full(self) -> bool {
         matches!(self, Self::Full(_))
     }
 }
 
 /// A queue that is bounded in samples and bytes. Allocates once, when it is made.
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     policy: Policy,
     entries: VecDeque<Entry>,
     bytes: usize,
@@ -111,25 +111,25 @@ pub struct Queue {
 
 impl Queue {
     /// An empty queue, bounded in samples only.
-    pub fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: Policy) -> Self {
         // Room for a keep-last queue at once; the others grow towards their limit as they fill (then steady again).
         let entries = VecDeque::with_capacity((policy.limit() as usize).min(256));
         Self { policy, entries, bytes: 0, most_bytes: usize::MAX, together: 0, account: None }
     }
 
     /// The same, of at most so many bytes, which are taken from this account.
-    pub fn within(self, most_bytes: usize, account: Arc<Account>) -> Self {
+    pub(crate) fn within(self, most_bytes: usize, account: Arc<Account>) -> Self {
         Self { most_bytes, account: Some(account), ..self }
     }
 
     /// The same, of as many samples as take so many bytes, if that is more than the policy says: they leave together.
-    pub fn gathering(self, together: usize) -> Self {
+    pub(crate) fn gathering(self, together: usize) -> Self {
         Self { together, ..self }
     }
 
     /// Puts a message at the end, by the policy. Where the node has no memory for it, keep-last drops as many bytes of its own,
     /// so that the node holds no more than before; if it has not as many, the new message is refused, and those that wait stay.
-    pub fn push(&mut self, mut entry: Entry) -> Pushed {
+    pub(crate) fn push(&mut self, mut entry: Entry) -> Pushed {
         trace::step(Step::Push);
         let size = entry.size();
         let (full, drops) = (self.fits(size).err(), matches!(self.policy, Policy::KeepLast(_)));
@@ -155,7 +155,7 @@ impl Queue {
 
     /// Takes over what another one holds, and what left before it; its own follow. Of these only keep-last drops some, the oldest
     /// first, where they are more than it says; how many.
-    pub fn take_over(&mut self, before: Vec<Entry>, other: &mut Self) -> usize {
+    pub(crate) fn take_over(&mut self, before: Vec<Entry>, other: &mut Self) -> usize {
         let charge = |mut entry: Entry| {
             if !entry.charge.is_taken() {
                 entry.charge = self.charge(entry.size(), true).unwrap_or_default();
@@ -206,14 +206,14 @@ impl Queue {
     }
 
     /// Takes the oldest.
-    pub fn pop(&mut self) -> Option<Entry> {
+    pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.bytes -= entry.size();
         Some(entry)
     }
 
     /// Drops what is older than `lifespan` nanoseconds at `now`, from the oldest on; returns how many.
-    pub fn expire(&mut self, now: u64, lifespan: u64) -> usize {
+    pub(crate) fn expire(&mut self, now: u64, lifespan: u64) -> usize {
         let before = self.entries.len();
         while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.now) > lifespan) {
             self.pop();
@@ -222,28 +222,28 @@ impl Queue {
     }
 
     /// The waiting messages, the oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
     /// The number that wait.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Their charge, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// `true` if none waits.
     #[cfg(any(test, feature = "testing"))]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Drops all that wait; returns how many.
-    pub fn clear(&mut self) -> usize {
+    pub(crate) fn clear(&mut self) -> usize {
         let count = self.entries.len();
         self.entries.clear();
         self.bytes = 0;

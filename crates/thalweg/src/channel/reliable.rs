@@ -12,16 +12,16 @@ mod sender;
 mod tests;
 mod trip;
 
-pub use receiver::{Arrived, IN_PROGRESS, Receiver, ReceiverSettings};
-pub use sender::{Action, EXPECTED, Sender, SenderSettings, To};
-pub use trip::RoundTrip;
+pub(crate) use receiver::{Arrived, IN_PROGRESS, Receiver, ReceiverSettings};
+pub(crate) use sender::{Action, EXPECTED, Sender, SenderSettings, To};
+pub(crate) use trip::RoundTrip;
 
 /// Most messages of a flow that are under way without an acknowledgement; a longer queue waits at the publisher.
-pub const WINDOW: usize = 1024;
+pub(crate) const WINDOW: usize = 1024;
 
 /// The same of a flow whose congestion is controlled: bytes bound it. At 100 Mbit/s and 50 ms a tenth of it is under way in
 /// samples of 1,400 B, and what is lost several times holds up the others for several round trips.
-pub const CONTROLLED_WINDOW: usize = 4096;
+pub(crate) const CONTROLLED_WINDOW: usize = 4096;
 
 /// Longest pause between two askings of a subscriber for the same, and the longest period that is measured: after an outage a
 /// flow is back within a second (P-16).
@@ -29,7 +29,7 @@ const LONGEST_PAUSE_NS: u64 = 400_000_000;
 
 /// Counters of a reliable flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// Datagrams that were retransmitted (publisher), or messages that came by a retransmit (subscriber).
     pub repaired: u64,
     /// Messages given up: too old to be of use, or dropped by the queue's policy.
@@ -47,6 +47,6 @@ fn widen(sequence: u32, near: u64) -> u64 {
 const BASE: u64 = 1 << 40;
 
 /// Acknowledgements come after so many messages, where a publisher keeps `window`.
-pub fn acknowledges_every(window: usize) -> u32 {
+pub(crate) fn acknowledges_every(window: usize) -> u32 {
     (window.min(WINDOW) / 2).max(1) as u32
 }

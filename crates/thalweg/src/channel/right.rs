@@ -27,12 +27,12 @@ const ALWAYS: u32 = 8; // every message is handed over
 
 /// The holder of the right to send.
 #[derive(Debug, Default)]
-pub struct SendRight(AtomicU32);
+pub(crate) struct SendRight(AtomicU32);
 
 impl SendRight {
     /// A right nobody holds.
     #[cfg(not(loom))]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
     /// A right nobody holds: loom's own atomics are not constant.
@@ -42,13 +42,13 @@ impl SendRight {
     }
 
     /// Nobody holds the right, so nothing is being sent.
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Acquire) & HOLDER == FREE
     }
 
     /// From now on every message is handed over to the flow's thread, or (`false`) only those that have to wait. One that
     /// is being sent inline is sent.
-    pub fn hand_over_always(&self, always: bool) {
+    pub(crate) fn hand_over_always(&self, always: bool) {
         if always {
             self.0.fetch_or(ALWAYS, Ordering::AcqRel);
         } else {
@@ -57,13 +57,13 @@ impl SendRight {
     }
 
     /// Every message is handed over.
-    pub fn is_handed_over_always(&self) -> bool {
+    pub(crate) fn is_handed_over_always(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ALWAYS != 0
     }
 
     /// Takes the right for the publishing thread: only when it is free, nothing is pending, and not all is handed over.
     #[inline]
-    pub fn try_inline(&self) -> bool {
+    pub(crate) fn try_inline(&self) -> bool {
         self.0.compare_exchange(FREE, INLINE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -71,7 +71,7 @@ impl SendRight {
     /// right is now the flow's thread's and the caller must submit the flow to it.
     #[inline]
     #[must_use]
-    pub fn finish_inline(&self) -> bool {
+    pub(crate) fn finish_inline(&self) -> bool {
         if self.0.compare_exchange(INLINE, FREE, Ordering::Release, Ordering::Relaxed).is_ok() {
             return false;
         }
@@ -80,7 +80,7 @@ impl SendRight {
     }
 
     /// Passes the right from the publishing thread to the flow's thread, to which the caller must submit the flow.
-    pub fn hand_over(&self) {
+    pub(crate) fn hand_over(&self) {
         let previous = self.change(|state| Some((state & ALWAYS) | THREAD | PUSHED));
         debug_assert_eq!(previous.map(|state| state & HOLDER), Some(INLINE));
     }
@@ -88,21 +88,21 @@ impl SendRight {
     /// Says that something was pushed. `true`: nobody held the right, it is now the flow's thread's and the caller
     /// must submit the flow to it.
     #[must_use]
-    pub fn announce(&self) -> bool {
+    pub(crate) fn announce(&self) -> bool {
         let given = |state: u32| (state & ALWAYS) | THREAD | PUSHED;
         let previous = self.change(|state| Some(if state & HOLDER == FREE { given(state) } else { state | PUSHED }));
         previous.is_some_and(|state| state & HOLDER == FREE)
     }
 
     /// The flow's thread is about to look into the queue: what is pushed from now on is announced anew.
-    pub fn look(&self) {
+    pub(crate) fn look(&self) {
         self.0.fetch_and(!PUSHED, Ordering::AcqRel);
     }
 
     /// The flow's thread saw the queue empty after [`SendRight::look`]. `true`: the right is free now;
     /// `false`: something was pushed since, look again.
     #[must_use]
-    pub fn release(&self) -> bool {
+    pub(crate) fn release(&self) -> bool {
         self.change(|state| (state & PUSHED == 0).then_some(state & ALWAYS)).is_some()
     }
 

@@ -18,13 +18,13 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Messages that find the ring full are treated as this policy says.
-    pub fn new(half: RingHalf, queue: Queue) -> Self {
+    pub(crate) fn new(half: RingHalf, queue: Queue) -> Self {
         Self { half, queue, next: 0 }
     }
 
     /// Gives the reader the message in shared memory, or says why not.
     #[inline]
-    pub fn offer(&mut self, message: &mut Outgoing<'_>) -> Outcome {
+    pub(crate) fn offer(&mut self, message: &mut Outgoing<'_>) -> Outcome {
         trace::step(Step::Push);
         let label = message.label();
         let meta = Meta { seq: label.seq, stamp_ns: label.stamp, flow_seq: self.next, kind: label.flags().into() };
@@ -49,22 +49,22 @@ impl Ring {
     }
 
     /// Takes back the places that the reader returned, for a message that found none.
-    pub fn collect(&mut self, shared: &mut Shared<'_>) {
+    pub(crate) fn collect(&mut self, shared: &mut Shared<'_>) {
         self.half.collect(shared);
     }
 
     /// The samples that the reader may hold besides those that wait.
-    pub fn hold(&self) -> u32 {
+    pub(crate) fn hold(&self) -> u32 {
         self.half.hold()
     }
 
     /// The bytes of the samples that the reader has.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         usize::try_from(self.half.bytes()).unwrap_or(usize::MAX)
     }
 
     /// Ends the channel, when the reader's sign is gone.
-    pub fn end(&mut self, memory: &mut Memory) {
+    pub(crate) fn end(&mut self, memory: &mut Memory) {
         self.half.end(memory);
     }
 }

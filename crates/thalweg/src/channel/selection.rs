@@ -26,14 +26,14 @@ impl fmt::Debug for SentSelection {
 impl SentSelection {
     /// The selection that a subscriber asks for; `None`: all samples. `sought`: its filter and the key, found in the
     /// publisher's type.
-    pub fn of(requested: &Qos, sought: Sought) -> Option<Self> {
+    pub(crate) fn of(requested: &Qos, sought: Sought) -> Option<Self> {
         let separation = requested.separation.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let selects = separation > 0 || requested.filter.is_some();
         selects.then(|| Self { sought, separation, last: PiMutex::default() })
     }
 
     /// `true` if a message that is published at `now` is sent.
-    pub fn takes(&self, bytes: &[u8], now: u64) -> bool {
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
         if !self.sought.holds(bytes) {
             return false;
         }

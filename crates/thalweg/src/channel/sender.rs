@@ -66,7 +66,7 @@ enum Arrival {
 }
 
 impl Senders {
-    pub fn new(tell: Tell) -> Self {
+    pub(crate) fn new(tell: Tell) -> Self {
         Self {
             classes: Default::default(),
             own: PiMutex::default(),
@@ -76,7 +76,7 @@ impl Senders {
         }
     }
 
-    pub fn tell(&self, flow: &Flow, news: FlowNews) {
+    pub(crate) fn tell(&self, flow: &Flow, news: FlowNews) {
         (self.tell)(flow.settings.id, news);
     }
 
@@ -84,12 +84,12 @@ impl Senders {
     ///
     /// # Errors
     /// The kernel gives no thread or descriptor.
-    pub fn hear(&self, flow: &Arc<Flow>) -> io::Result<()> {
+    pub(crate) fn hear(&self, flow: &Arc<Flow>) -> io::Result<()> {
         self.repeats.add(flow, &self.stop)
     }
 
     /// Takes over a flow whose send right was given to the thread of its class.
-    pub fn submit(&self, flow: Arc<Flow>) {
+    pub(crate) fn submit(&self, flow: Arc<Flow>) {
         match self.intake(flow.class()) {
             Ok(Some(intake)) => intake.take(Arrival::Drain(flow)),
             Ok(None) => {} // the node is closing
@@ -104,21 +104,21 @@ impl Senders {
     }
 
     /// The thread that has the flow's send right looks again whether there is room.
-    pub fn look(&self, flow: &Arc<Flow>) {
+    pub(crate) fn look(&self, flow: &Arc<Flow>) {
         if let Ok(Some(intake)) = self.intake(flow.class()) {
             intake.take(Arrival::Look(flow.clone()));
         }
     }
 
     /// Looks after the flow's batch from then on, as long as something is batched. `false`: nobody can.
-    pub fn watch_batch(&self, flow: &Arc<Flow>, within: Duration) -> bool {
+    pub(crate) fn watch_batch(&self, flow: &Arc<Flow>, within: Duration) -> bool {
         let intake = self.intake(flow.class()).ok().flatten();
         intake.inspect(|intake| intake.take(Arrival::Flush(flow.clone(), Instant::now() + within))).is_some()
     }
 
     /// Starts the class's thread before a flow of it needs one: that takes twelve allocations, on the publishing thread and when it is
     /// late. Where the kernel gives none now, the first flow that has something to wait tries again.
-    pub fn prepare(&self, class: Class) {
+    pub(crate) fn prepare(&self, class: Class) {
         let _ = self.intake(class);
     }
 
@@ -143,7 +143,7 @@ impl Senders {
     ///
     /// # Errors
     /// The kernel gives no thread, or not with this scheduling: a [`linux::sched::SchedError`] within.
-    pub fn start_own(&self, flow: &Arc<Flow>, settings: &PrioritySettings) -> io::Result<Arc<Own>> {
+    pub(crate) fn start_own(&self, flow: &Arc<Flow>, settings: &PrioritySettings) -> io::Result<Arc<Own>> {
         let own = Arc::new(Own::new());
         let (mine, flow, stop) = (own.clone(), flow.clone(), self.stop.clone());
         let wanted = Settings {
@@ -162,7 +162,7 @@ impl Senders {
     }
 
     /// A flow has another thread now: whichever has it passes it on.
-    pub fn moved(&self) {
+    pub(crate) fn moved(&self) {
         for sender in &self.classes {
             let intake = sender.intake.lock().clone();
             if let Some(intake) = intake {
@@ -172,7 +172,7 @@ impl Senders {
     }
 
     /// Ends the threads; what still waits is dropped.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let mut threads = Vec::new();
         for sender in &self.classes {

@@ -9,7 +9,7 @@ const MOST_FIELDS: usize = 64;
 /// Letters of a key's text that are shown.
 const LONGEST_SHOWN: usize = 64;
 /// The only instance of a topic without a key.
-pub const WHOLE_TOPIC: u64 = 0;
+pub(crate) const WHOLE_TOPIC: u64 = 0;
 
 /// Fields of a type that policies look at.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Sought {
     ///
     /// # Errors
     /// [`FieldError`]: the structure of the type is not known, or has no such field.
-    pub fn find(schema: Option<&Schema>, key: &[String], filter: Option<&Filter>) -> Result<Self, FieldError> {
+    pub(crate) fn find(schema: Option<&Schema>, key: &[String], filter: Option<&Filter>) -> Result<Self, FieldError> {
         let expression = filter.map(Expression::parse).transpose().map_err(FieldError::Filter)?;
         if key.is_empty() && expression.is_none() {
             return Ok(Self { schema: None, key: None, filter: None });
@@ -36,12 +36,12 @@ impl Sought {
     }
 
     /// `true` if no field is sought.
-    pub fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         self.key.is_none() && self.filter.is_none()
     }
 
     /// The instance of a message; `None`: it is no value of the type.
-    pub fn instance(&self, bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn instance(&self, bytes: &[u8]) -> Option<u64> {
         let (Some(schema), Some(key)) = (&self.schema, &self.key) else { return Some(WHOLE_TOPIC) };
         let mut values = [None; MOST_FIELDS];
         read(key, schema, bytes, &mut values)?;
@@ -57,7 +57,7 @@ impl Sought {
     }
 
     /// The key of a message, as people read it; empty where there is none.
-    pub fn key_text(&self, bytes: &[u8], names: &[String]) -> String {
+    pub(crate) fn key_text(&self, bytes: &[u8], names: &[String]) -> String {
         let (Some(schema), Some(key)) = (&self.schema, &self.key) else { return String::new() };
         let mut values = [None; MOST_FIELDS];
         if read(key, schema, bytes, &mut values).is_none() {
@@ -74,7 +74,7 @@ impl Sought {
     }
 
     /// `true` if the filter holds. It does not hold for a message that is no value of the type.
-    pub fn holds(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
         let (Some(schema), Some((expression, fields))) = (&self.schema, &self.filter) else { return true };
         let mut values = [None; MOST_FIELDS];
         read(fields, schema, bytes, &mut values).is_some() && expression.holds(&values)

@@ -20,7 +20,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub fn as_own(&self) -> OwnPorts<'_> {
+    pub(super) fn as_own(&self) -> OwnPorts<'_> {
         OwnPorts {
             publishers: self.outlets.iter().map(|outlet| outlet.info()).collect(),
             subscribers: self.inlets.iter().map(|(port, inlet)| (*port, inlet.info())).collect(),

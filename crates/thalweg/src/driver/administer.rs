@@ -23,7 +23,7 @@ const MOST_APART: usize = 4096;
 
 impl NodeState {
     /// What this node holds for its channels, and besides of documents.
-    pub fn memory_report(&self) -> admin::MemoryReport {
+    pub(crate) fn memory_report(&self) -> admin::MemoryReport {
         let directory = self.directory();
         let (used, limit) = (directory.weight() as u64, limits::MOST_BYTES as u64);
         let documents = admin::DocumentMemory { used, limit, refused: directory.turned_away() };

@@ -55,25 +55,25 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    pub fn new(user: u32) -> Self {
+    pub(super) fn new(user: u32) -> Self {
         Self { user, barred: Barred::default(), paused: None, counts: BTreeMap::new() }
     }
 
     /// Counts something that a stranger did. The first time it is warned of, with the reason.
-    pub fn count(&mut self, what: &'static str, why: &dyn Display) -> Option<Action> {
+    pub(super) fn count(&mut self, what: &'static str, why: &dyn Display) -> Option<Action> {
         let count = self.counts.entry(what).or_default();
         *count += 1;
         (*count == 1).then(|| Action::Warn(format!("{what} ({why})")))
     }
 
     /// `true` if this was counted before.
-    pub fn has_counted(&self, what: &str) -> bool {
+    pub(super) fn has_counted(&self, what: &str) -> bool {
         self.counts.contains_key(what)
     }
 
     /// The reason for which a stream of this peer is closed at once; `None`: it is taken in. `in_reserve`: its descriptor is one of the
     /// process's last.
-    pub fn refuse(&self, peer: Peer, in_reserve: bool) -> Option<&'static str> {
+    pub(super) fn refuse(&self, peer: Peer, in_reserve: bool) -> Option<&'static str> {
         if self.barred.has(peer) {
             return Some(NOT_ANSWERED);
         }
@@ -81,7 +81,7 @@ impl Admission {
     }
 
     /// A connection of this peer came to nothing. A peer with too many of them is not answered for a while.
-    pub fn failed(&mut self, peer: Peer, why: &'static str, now: Instant) -> Vec<Action> {
+    pub(super) fn failed(&mut self, peer: Peer, why: &'static str, now: Instant) -> Vec<Action> {
         let mut actions: Vec<Action> = self.count(why, &COUNTED).into_iter().collect();
         if matches!(peer, Peer::Host(_) | Peer::Process { .. }) && self.barred.came_to_nothing(peer, now) {
             let why = format_args!("of {peer} more than 32 per second came to nothing");
@@ -98,22 +98,22 @@ impl Admission {
     }
 
     /// `true` if a listener of this kind is to be paused after each few connections: while a process of this host is barred.
-    pub fn paces(&self, unix: bool) -> bool {
+    pub(super) fn paces(&self, unix: bool) -> bool {
         unix && self.barred.has_process()
     }
 
     /// The listener at this index is not watched any more, until [`Action::Resume`].
-    pub fn pause(&mut self, listener: usize, now: Instant) {
+    pub(super) fn pause(&mut self, listener: usize, now: Instant) {
         self.paused = Some((listener, now + PACE));
     }
 
     /// The next time at which [`Self::poll`] has work.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.barred.next().into_iter().chain(self.paused.map(|(_, at)| at)).min()
     }
 
     /// Answers those again, and watches the listener again, whose time has come.
-    pub fn poll(&mut self, now: Instant) -> Vec<Action> {
+    pub(super) fn poll(&mut self, now: Instant) -> Vec<Action> {
         let released = self.barred.release(now).then(|| Action::Filter(self.barred.hosts()));
         let due = self.paused.take_if(|(_, at)| *at <= now);
         released.into_iter().chain(due.map(|(listener, _)| Action::Resume(listener))).collect()
@@ -123,7 +123,7 @@ impl Admission {
     /// that is needed. Only those of the newcomer's kind of listener count: the oldest of a peer that has its share; in a full pool, that of
     /// the peer that has most. This node's own user has no share, but each of its processes is a peer: one that connects in a loop keeps
     /// no other out.
-    pub fn who_gives_way<D: Ord + Copy>(&self, waiting: &[(D, usize, Peer)], newcomer: Peer) -> Option<usize> {
+    pub(super) fn who_gives_way<D: Ord + Copy>(&self, waiting: &[(D, usize, Peer)], newcomer: Peer) -> Option<usize> {
         let pool = waiting.iter().copied().filter(|(_, _, of)| of.is_of_unix() == newcomer.is_of_unix());
         let pool: Vec<_> = pool.collect();
         let shared = || pool.iter().filter(|(_, _, of)| of.shares_with(newcomer));

@@ -63,7 +63,7 @@ impl<O> Default for Attachments<O> {
 
 impl<O: Publisher> Attachments<O> {
     /// A publisher was given a channel: asks whether it has it, now and later.
-    pub fn join(&mut self, joining: Joining<O>) -> Option<Settled<O>> {
+    pub(super) fn join(&mut self, joining: Joining<O>) -> Option<Settled<O>> {
         match joining.outlet.has(joining.channel.id) {
             Some(joined) => Some(Settled { joining, joined }),
             None => {
@@ -74,7 +74,7 @@ impl<O: Publisher> Attachments<O> {
     }
 
     /// A publisher is to let a channel go, now or later.
-    pub fn detach(&mut self, outlet: O, id: u64) {
+    pub(super) fn detach(&mut self, outlet: O, id: u64) {
         self.joining.retain(|joining| joining.channel.id != id);
         if !outlet.lets_go(id) {
             self.detaching.push((outlet, id));
@@ -82,12 +82,12 @@ impl<O: Publisher> Attachments<O> {
     }
 
     /// The older channels of two ports, besides the one with this number, leave when they have nothing more to send, or then.
-    pub fn leave(&mut self, pair: Pair, but: u64, until: Instant) {
+    pub(super) fn leave(&mut self, pair: Pair, but: u64, until: Instant) {
         self.leaving.push(Leaving { pair, but, until });
     }
 
     /// Asks publishers again.
-    pub fn poll(&mut self) -> Vec<Settled<O>> {
+    pub(super) fn poll(&mut self) -> Vec<Settled<O>> {
         let settled = std::mem::take(&mut self.joining).into_iter().filter_map(|joining| self.join(joining)).collect();
         for (outlet, id) in std::mem::take(&mut self.detaching) {
             self.detach(outlet, id);
@@ -97,7 +97,7 @@ impl<O: Publisher> Attachments<O> {
 
     /// The channels that are to end now, by their ports and the number of the one that stays. `sends`: `true` if the older channel has
     /// something left to send; `None`: there is none.
-    pub fn left(&mut self, now: Instant, sends: impl Fn(Pair, u64) -> Option<bool>) -> Vec<(Pair, u64)> {
+    pub(super) fn left(&mut self, now: Instant, sends: impl Fn(Pair, u64) -> Option<bool>) -> Vec<(Pair, u64)> {
         let mut left = Vec::new();
         self.leaving.retain(|Leaving { pair, but, until }| match sends(*pair, *but) {
             None => false,
@@ -111,12 +111,12 @@ impl<O: Publisher> Attachments<O> {
     }
 
     /// `true` if a publisher or a channel is waited for.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         !(self.joining.is_empty() && self.detaching.is_empty() && self.leaving.is_empty())
     }
 
     /// The next time at which they are looked at.
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.is_busy().then(|| now + BUSY_PAUSE)
     }
 }

@@ -28,7 +28,7 @@ pub(crate) enum Asker {
 
 impl Asker {
     /// The answer in the words of who asked: a command that was passed on is answered as a command.
-    pub fn translate(self, answer: Vec<u8>) -> (Asker, Vec<u8>) {
+    pub(super) fn translate(self, answer: Vec<u8>) -> (Asker, Vec<u8>) {
         let Asker::Command(asker, done) = self else { return (self, answer) };
         let (ok, values) = match admin::unpack(&answer) {
             Ok(_) => (true, vec![Value::Int(0), Value::Text(done)]),
@@ -55,44 +55,44 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Numbers calls from this one on: nobody else should be able to tell the number that an answer needs.
-    pub fn new(first: u64) -> Self {
+    pub(super) fn new(first: u64) -> Self {
         Self { last: first, waiting: HashMap::new() }
     }
 
     /// The number of another call.
-    pub fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         self.last = self.last.wrapping_add(1);
         self.last
     }
 
     /// A call was sent: its answer is waited for.
-    pub fn sent(&mut self, id: u64, to: NodeId, asker: Asker, now: Instant) {
+    pub(super) fn sent(&mut self, id: u64, to: NodeId, asker: Asker, now: Instant) {
         self.waiting.insert(id, Call { to, until: now + LONGEST_CALL, asker });
     }
 
     /// An answer counts when it comes from the node that was asked; who waits for it.
-    pub fn answered(&mut self, from: NodeId, id: u64) -> Option<Asker> {
+    pub(super) fn answered(&mut self, from: NodeId, id: u64) -> Option<Asker> {
         self.waiting.get(&id).filter(|call| call.to == from)?;
         self.waiting.remove(&id).map(|call| call.asker)
     }
 
     /// A call could not be sent; who waits for its answer.
-    pub fn unreachable(&mut self, id: u64) -> Option<Asker> {
+    pub(super) fn unreachable(&mut self, id: u64) -> Option<Asker> {
         self.waiting.remove(&id).map(|call| call.asker)
     }
 
     /// A newer call asks for the same re-homing: answers to older ones count no more.
-    pub fn forget_rehoming(&mut self, ports: &(String, String)) {
+    pub(super) fn forget_rehoming(&mut self, ports: &(String, String)) {
         self.waiting.retain(|_, call| !matches!(&call.asker, Asker::Rehoming(of) if of == ports));
     }
 
     /// When the next call has waited long enough.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.waiting.values().map(|call| call.until).min()
     }
 
     /// Forgets the calls that waited long enough: whoever made them gave up.
-    pub fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) {
         self.waiting.retain(|_, call| call.until > now);
     }
 }

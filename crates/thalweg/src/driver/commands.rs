@@ -123,7 +123,7 @@ impl WeakEnd {
 
 impl NodeState {
     /// Attaches a monitor to a port; a thread waits with the samples that are late, if it delays any.
-    pub fn attach_monitor(self: &Arc<Self>, end: &End, monitor: Box<dyn Monitor>) {
+    pub(crate) fn attach_monitor(self: &Arc<Self>, end: &End, monitor: Box<dyn Monitor>) {
         end.seat().attach(monitor);
         if !end.seat().claim_server() {
             return;
@@ -156,7 +156,7 @@ impl NodeState {
     }
 
     /// The port of this name, with its number.
-    pub fn end_named(&self, name: &str) -> Option<(PortId, End)> {
+    pub(crate) fn end_named(&self, name: &str) -> Option<(PortId, End)> {
         let outlet = self.outlet_named(name).map(|(id, outlet)| (id, End::Out(outlet)));
         let inlets = || self.inlets().into_iter().map(|(id, inlet)| (id, End::In(inlet)));
         outlet.or_else(|| inlets().find(|(_, end)| end.info().name == name))

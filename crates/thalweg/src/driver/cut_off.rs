@@ -33,12 +33,12 @@ impl<O> Default for CutOffs<O> {
 
 impl<O: Publisher> CutOffs<O> {
     /// What is published waits for the subscriber of this channel from now on.
-    pub fn add(&mut self, outlet: O, channel: Arc<Channel>, now: Instant) {
+    pub(super) fn add(&mut self, outlet: O, channel: Arc<Channel>, now: Instant) {
         self.0.push(CutOff { outlet, channel, until: now + PATIENCE });
     }
 
     /// The youngest channel of these ports that waits for the request with this token.
-    pub fn waiting_for(&self, (publisher, subscriber): Pair, token: u64) -> Option<&Arc<Channel>> {
+    pub(super) fn waiting_for(&self, (publisher, subscriber): Pair, token: u64) -> Option<&Arc<Channel>> {
         let its = |channel: &&Arc<Channel>| {
             (channel.publisher, channel.subscriber) == (publisher, subscriber) && channel.token.get() == Some(&token)
         };
@@ -46,24 +46,24 @@ impl<O: Publisher> CutOffs<O> {
     }
 
     /// The channels that wait, oldest first.
-    pub fn channels(&self) -> impl DoubleEndedIterator<Item = &Arc<Channel>> {
+    pub(super) fn channels(&self) -> impl DoubleEndedIterator<Item = &Arc<Channel>> {
         self.0.iter().map(|cut_off| &cut_off.channel)
     }
 
     /// Another channel took this one's place, and what it had.
-    pub fn was_replaced(&mut self, id: u64) {
+    pub(super) fn was_replaced(&mut self, id: u64) {
         self.0.retain(|cut_off| cut_off.channel.id != id);
     }
 
     /// Gives up those of which this is true, those whose publisher closed, and those that have waited long enough.
-    pub fn give_up(&mut self, now: Instant, hopeless: impl Fn(&Channel) -> bool) -> Vec<(O, u64)> {
+    pub(super) fn give_up(&mut self, now: Instant, hopeless: impl Fn(&Channel) -> bool) -> Vec<(O, u64)> {
         let over = |of: &mut CutOff<O>| of.until <= now || of.outlet.is_closed() || hopeless(&of.channel);
         self.0.extract_if(.., over).map(|cut_off| (cut_off.outlet, cut_off.channel.id)).collect()
     }
 
     /// Who resets one connection after the other does not make a port take all that it publishes for ever more subscribers: of a port, a
     /// host has so many that are waited for at most, with one more to come, and the oldest give way.
-    pub fn make_room_beside(&mut self, channel: &Channel, most: usize) -> Vec<(O, u64)> {
+    pub(super) fn make_room_beside(&mut self, channel: &Channel, most: usize) -> Vec<(O, u64)> {
         let host = |of: &Channel| of.elsewhere.get().map(|(host, _)| *host);
         let beside = |other: &&Arc<Channel>| other.publisher == channel.publisher && host(other) == host(channel);
         let ids: Vec<u64> = self.channels().filter(beside).map(|other| other.id).collect();
@@ -73,7 +73,7 @@ impl<O: Publisher> CutOffs<O> {
     }
 
     /// The next time at which one has waited long enough.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.0.iter().map(|cut_off| cut_off.until).min()
     }
 }

@@ -66,7 +66,7 @@ impl Dial {
     }
 
     /// Begins to connect. Never waits.
-    pub fn start(
+    pub(crate) fn start(
         state: &NodeState,
         pair: Pair,
         wanted: &Wanted,

@@ -45,7 +45,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Entry::Tcp(fd) => fd.as_fd(),
             Entry::Unix(fd) => fd.as_fd(),

@@ -22,27 +22,27 @@ impl<F> Default for Groups<F> {
 
 impl<F> Groups<F> {
     /// The flow of a group, if it is one that takes members.
-    pub fn find(&self, group: &Group, takes_members: impl Fn(&F) -> bool) -> Option<&(F, Parameters)> {
+    pub(super) fn find(&self, group: &Group, takes_members: impl Fn(&F) -> bool) -> Option<&(F, Parameters)> {
         self.0.get(group).filter(|(flow, _)| takes_members(flow))
     }
 
     /// A group has this flow from now on.
-    pub fn insert(&mut self, group: Group, flow: F, parameters: Parameters) {
+    pub(super) fn insert(&mut self, group: Group, flow: F, parameters: Parameters) {
         self.0.insert(group, (flow, parameters));
     }
 
     /// A publisher closed.
-    pub fn closed(&mut self, publisher: PortRef) {
+    pub(super) fn closed(&mut self, publisher: PortRef) {
         self.0.retain(|(of, ..), _| *of != publisher);
     }
 
     /// A publisher no longer sends these pictures; `None`: unscaled samples.
-    pub fn ended(&mut self, publisher: PortRef, picture: Option<Picture>) {
+    pub(super) fn ended(&mut self, publisher: PortRef, picture: Option<Picture>) {
         self.0.retain(|(of, _, _, its), _| *of != publisher || *its != picture);
     }
 
     /// Flows of which this is true are no more.
-    pub fn retired(&mut self, is: impl Fn(&F) -> bool) {
+    pub(super) fn retired(&mut self, is: impl Fn(&F) -> bool) {
         self.0.retain(|_, (flow, _)| !is(flow));
     }
 }

@@ -59,17 +59,17 @@ pub(super) struct Heartbeat(Vec<Watch>);
 
 impl Heartbeat {
     /// Has the other end of a channel asked from now on, at the pace that the subscriber's QoS wants.
-    pub fn watch(&mut self, channel: Arc<Channel>, (node, route): (NodeId, Route), asked: &Qos, now: Instant) {
+    pub(super) fn watch(&mut self, channel: Arc<Channel>, (node, route): (NodeId, Route), asked: &Qos, now: Instant) {
         self.0.push(Watch { channel, node, route, life: Life::new(asked), next: now, reported: false });
     }
 
     /// The next time at which somebody is to be asked.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.0.iter().map(|watch| watch.next).min()
     }
 
     /// Says who is to be asked now, and forgets channels that are over.
-    pub fn poll(&mut self, now: Instant) -> Vec<Action> {
+    pub(super) fn poll(&mut self, now: Instant) -> Vec<Action> {
         if self.0.iter().all(|watch| watch.next > now) {
             return Vec::new();
         }
@@ -84,20 +84,20 @@ impl Heartbeat {
     }
 
     /// The publisher that a channel's other end is asked about, the node that is asked, and where.
-    pub fn asks(&self, channel: u64) -> Option<(PortRef, NodeId, &Route)> {
+    pub(super) fn asks(&self, channel: u64) -> Option<(PortRef, NodeId, &Route)> {
         let watch = self.0.iter().find(|watch| watch.channel.id == channel)?;
         Some((watch.channel.publisher, watch.node, &watch.route))
     }
 
     /// The other end of a channel was asked, or nobody was reached.
-    pub fn asked(&mut self, channel: u64, now: Instant) -> Option<Silent> {
+    pub(super) fn asked(&mut self, channel: u64, now: Instant) -> Option<Silent> {
         let watch = self.of(channel)?;
         watch.life.asked(now);
         watch.life.is_silent(now).then(|| watch.silent())
     }
 
     /// The other end of a channel takes no questions.
-    pub fn declined(&mut self, channel: u64, now: Instant) {
+    pub(super) fn declined(&mut self, channel: u64, now: Instant) {
         if let Some(watch) = self.of(channel) {
             watch.life.excused();
             watch.next = now + DECLINED;
@@ -105,7 +105,7 @@ impl Heartbeat {
     }
 
     /// The other end of a channel answered. `well`: it has what it serves.
-    pub fn answered(&mut self, channel: u64, well: bool) -> Option<Silent> {
+    pub(super) fn answered(&mut self, channel: u64, well: bool) -> Option<Silent> {
         let watch = self.of(channel)?;
         watch.life.answered(well);
         watch.reported &= !well;
@@ -113,7 +113,7 @@ impl Heartbeat {
     }
 
     /// The channels whose other end is silent.
-    pub fn silent(&self, now: Instant) -> impl Iterator<Item = &Channel> {
+    pub(super) fn silent(&self, now: Instant) -> impl Iterator<Item = &Channel> {
         self.0.iter().filter(move |watch| watch.life.is_silent(now)).map(|watch| &*watch.channel)
     }
 

@@ -35,18 +35,18 @@ pub(super) struct Housekeeping {
 }
 
 impl Housekeeping {
-    pub fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self { losses: now, memory: now }
     }
 
     /// The next time at which work is due. Losses wake the thread only while the node `receives`: its subscribers want channels.
-    pub fn next_deadline(&self, receives: bool) -> Instant {
+    pub(super) fn next_deadline(&self, receives: bool) -> Instant {
         let memory = self.memory + MEMORY;
         if receives { memory.min(self.losses + LOSSES) } else { memory }
     }
 
     /// The work that is due now: each of it once.
-    pub fn poll(&mut self, now: Instant) -> impl Iterator<Item = Task> + use<> {
+    pub(super) fn poll(&mut self, now: Instant) -> impl Iterator<Item = Task> + use<> {
         let losses = is_due(&mut self.losses, LOSSES, now).then_some(Task::ReportLosses);
         let memory = is_due(&mut self.memory, MEMORY, now).then_some(Task::TrimMemory);
         losses.into_iter().chain(memory)

@@ -37,7 +37,7 @@ pub(crate) enum Progress {
 }
 
 impl Incoming {
-    pub fn new(stream: OwnedFd, (peer, from): (Peer, Option<SocketAddr>), now: Instant) -> Self {
+    pub(crate) fn new(stream: OwnedFd, (peer, from): (Peer, Option<SocketAddr>), now: Instant) -> Self {
         Self { stream, bytes: Vec::new(), until: now + HANDSHAKE_TIME, peer, from: from.map(|from| from.ip()) }
     }
 
@@ -153,7 +153,7 @@ impl Control {
     }
 
     /// Goes on with an incoming stream.
-    pub fn incoming(&mut self, incoming: &mut Option<Incoming>) -> Progress {
+    pub(crate) fn incoming(&mut self, incoming: &mut Option<Incoming>) -> Progress {
         let Some(peer) = incoming else { return Progress::Done };
         let (goes_on, who) = (peer.fill(), peer.peer);
         match peer.bytes.first() {

@@ -42,28 +42,28 @@ pub(super) struct Lasting(Vec<Connection>);
 
 impl Lasting {
     /// A connection lasts from now on, instead of one between the same ports.
-    pub fn insert(&mut self, connection: Connection) {
+    pub(super) fn insert(&mut self, connection: Connection) {
         self.remove(&connection.publisher, &connection.subscriber);
         self.0.push(connection);
     }
 
     /// A connection does not last any more.
-    pub fn remove(&mut self, publisher: &str, subscriber: &str) {
+    pub(super) fn remove(&mut self, publisher: &str, subscriber: &str) {
         self.0.retain(|of| (of.publisher.as_str(), of.subscriber.as_str()) != (publisher, subscriber));
     }
 
     /// Those to a subscriber of this name.
-    pub fn to(&self, subscriber: &str) -> impl Iterator<Item = &Connection> {
+    pub(super) fn to(&self, subscriber: &str) -> impl Iterator<Item = &Connection> {
         self.0.iter().filter(move |of| of.subscriber == subscriber)
     }
 
     /// `true` if there is one to a subscriber of this name.
-    pub fn is_to(&self, subscriber: &str) -> bool {
+    pub(super) fn is_to(&self, subscriber: &str) -> bool {
         self.to(subscriber).next().is_some()
     }
 
     /// The names of all their ports.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|of| [of.publisher.as_str(), of.subscriber.as_str()])
     }
 }

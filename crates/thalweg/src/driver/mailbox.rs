@@ -20,25 +20,25 @@ struct Inner {
 }
 
 impl Mailbox {
-    pub fn put(&self, origin: Origin, event: Event) {
+    pub(crate) fn put(&self, origin: Origin, event: Event) {
         let weight = event.weight();
         let mut inner = self.locked();
         inner.bytes += weight;
         inner.events.push_back((origin, event, weight));
     }
 
-    pub fn take(&self) -> Option<(Origin, Event)> {
+    pub(crate) fn take(&self) -> Option<(Origin, Event)> {
         let mut inner = self.locked();
         let (origin, event, weight) = inner.events.pop_front()?;
         inner.bytes = inner.bytes.saturating_sub(weight);
         Some((origin, event))
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.locked().events.len()
     }
 
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let inner = self.locked();
         inner.bytes < MOST_BYTES && inner.events.len() < MOST_EVENTS
     }

@@ -47,33 +47,33 @@ pub(super) struct Peering<C = Call> {
 }
 
 impl<C> Peering<C> {
-    pub fn new(sees_all: bool, now: Instant) -> Self {
+    pub(super) fn new(sees_all: bool, now: Instant) -> Self {
         let told = if sees_all { Shares::All } else { Shares::default() };
         Self { sees_all, told, looked_at: BTreeMap::new(), parked: Vec::new(), socket: now }
     }
 
     /// The shares that others were told.
-    pub fn told(&self) -> &Shares {
+    pub(super) fn told(&self) -> &Shares {
         &self.told
     }
 
     /// Others were told these shares.
-    pub fn tells(&mut self, shares: Shares) {
+    pub(super) fn tells(&mut self, shares: Shares) {
         self.told = shares;
     }
 
     /// The shares of a node with this document that waits for ports of these names.
-    pub fn shares<'a>(&self, document: &Document, names: impl Iterator<Item = &'a str>) -> Shares {
+    pub(super) fn shares<'a>(&self, document: &Document, names: impl Iterator<Item = &'a str>) -> Shares {
         if self.sees_all { Shares::All } else { Shares::of(document, names) }
     }
 
     /// All nodes are to be seen from now on. `false`: they were before.
-    pub fn see_all(&mut self) -> bool {
+    pub(super) fn see_all(&mut self) -> bool {
         !std::mem::replace(&mut self.sees_all, true)
     }
 
     /// Of nodes that share something, those that are looked at now: not again so soon.
-    pub fn to_look_at(&mut self, mut found: Vec<NodeId>, now: Instant) -> Vec<NodeId> {
+    pub(super) fn to_look_at(&mut self, mut found: Vec<NodeId>, now: Instant) -> Vec<NodeId> {
         self.looked_at.retain(|_, at| now.saturating_duration_since(*at) < LOOKED);
         found.retain(|node| !self.looked_at.contains_key(node));
         self.looked_at.extend(found.iter().map(|node| (*node, now)));
@@ -81,23 +81,23 @@ impl<C> Peering<C> {
     }
 
     /// `true` if another call may wait.
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.parked.len() < MOST_PARKED
     }
 
     /// A call waits for nodes that have ports of these names.
-    pub fn park(&mut self, names: Vec<String>, call: C, now: Instant) {
+    pub(super) fn park(&mut self, names: Vec<String>, call: C, now: Instant) {
         self.parked.push(Parked { until: now + PARKED, names, call });
     }
 
     /// The calls whose nodes have come, or that have waited long enough.
-    pub fn unpark(&mut self, now: Instant, known: impl Fn(&str) -> bool) -> Vec<C> {
+    pub(super) fn unpark(&mut self, now: Instant, known: impl Fn(&str) -> bool) -> Vec<C> {
         let over = |parked: &mut Parked<C>| parked.until <= now || parked.names.iter().all(|name| known(name));
         self.parked.extract_if(.., over).map(|parked| parked.call).collect()
     }
 
     /// `true` if this node's socket is to be looked for now.
-    pub fn is_socket_due(&mut self, now: Instant) -> bool {
+    pub(super) fn is_socket_due(&mut self, now: Instant) -> bool {
         let due = now >= self.socket + SOCKET_LOOK;
         if due {
             self.socket = now;
@@ -106,7 +106,7 @@ impl<C> Peering<C> {
     }
 
     /// The next time at which a call has waited long enough, or the socket is looked for.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.parked.iter().map(|parked| parked.until).chain([self.socket + SOCKET_LOOK]).min()
     }
 }

@@ -27,10 +27,10 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// This process.
-    pub const HERE: Self = Self { node: None, origin: Origin::Own };
+    pub(super) const HERE: Self = Self { node: None, origin: Origin::Own };
 
     /// Whether it is of this host.
-    pub fn is_here(self) -> bool {
+    pub(super) fn is_here(self) -> bool {
         self.origin.is_here()
     }
 }

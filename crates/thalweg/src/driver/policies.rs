@@ -34,22 +34,22 @@ pub(super) struct Policies(Vec<Watched>);
 
 impl Policies {
     /// A port that has this judge was opened.
-    pub fn add(&mut self, port: PortId, judge: Arc<Judge>, reads: bool, now: Instant) {
+    pub(super) fn add(&mut self, port: PortId, judge: Arc<Judge>, reads: bool, now: Instant) {
         self.0.push(Watched { port, judge, reads, look_at: now, report_at: now });
     }
 
     /// A port was closed.
-    pub fn remove(&mut self, port: PortId) {
+    pub(super) fn remove(&mut self, port: PortId) {
         self.0.retain(|watched| watched.port != port);
     }
 
     /// The next time at which a judge is asked.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.0.iter().map(|watched| watched.look_at).min()
     }
 
     /// Asks those judges whose time has come, and gives back what they noticed. `now_ns`: the monotonic clock by which samples are stamped.
-    pub fn poll(&mut self, now: Instant, now_ns: u64) -> Vec<Event> {
+    pub(super) fn poll(&mut self, now: Instant, now_ns: u64) -> Vec<Event> {
         let mut events = Vec::new();
         for watched in self.0.iter_mut().filter(|watched| watched.look_at <= now) {
             let reports = watched.report_at <= now;

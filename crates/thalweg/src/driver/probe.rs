@@ -53,24 +53,24 @@ pub(super) struct Hearing {
 }
 
 impl Probing {
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
     /// When to send again, or to give up.
-    pub fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         if self.sent < MOST_PROBES { self.next.min(self.until) } else { self.until }
     }
 }
 
 impl Dial {
     /// What becomes readable when something comes.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.hearing.as_ref().map_or(self.stream.as_fd(), |hearing| hearing.both.as_fd())
     }
 
     /// Why it is given up now.
-    pub fn late(&self) -> String {
+    pub(crate) fn late(&self) -> String {
         match (&self.hearing, &self.place) {
             (Some(hearing), Some(place)) => nothing_came(hearing.probe.parameters.group, place.local.ip()),
             _ => "no answer in time".to_owned(),

@@ -39,7 +39,7 @@ fn discovery_port(addresses: &[std::net::IpAddr]) -> u16 {
 
 impl Control {
     /// Opens a node: listeners, back ends, thread.
-    pub fn start(settings: Settings) -> Result<(Arc<NodeState>, JoinHandle<()>)> {
+    pub(crate) fn start(settings: Settings) -> Result<(Arc<NodeState>, JoinHandle<()>)> {
         let waker = Arc::new(Waker::new().map_err(|e| Error::system("cannot make an eventfd", e))?);
         let poller = Poller::new().map_err(|e| Error::system("cannot make an epoll set", e))?;
         let admin_from = [&settings.admin_from[..], &permit::from_environment()?].concat();

@@ -68,7 +68,7 @@ pub(crate) struct NodeState {
 }
 
 impl NodeState {
-    pub fn new(
+    pub(crate) fn new(
         settings: Settings,
         (users, admin_from): (Users, Vec<Network>),
         document: Document,
@@ -125,14 +125,14 @@ impl NodeState {
         }
     }
 
-    pub fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: Command) {
         let _ = self.commands.send(command);
         self.waker.wake();
     }
 
     /// Waits until the nodes of this host that share this are known, a fifth of a second at most. Where nobody may wait they
     /// are known soon.
-    pub fn meet(&self, shares: Shares) {
+    pub(crate) fn meet(&self, shares: Shares) {
         let all = shares == Shares::All;
         if self.sees_all.load(Ordering::Relaxed) || self.is_closed() {
             return;
@@ -148,34 +148,34 @@ impl NodeState {
         self.sees_all.fetch_or(all, Ordering::Relaxed);
     }
 
-    pub fn directory(&self) -> MutexGuard<'_, Directory> {
+    pub(crate) fn directory(&self) -> MutexGuard<'_, Directory> {
         locked(&self.directory)
     }
 
-    pub fn document(&self) -> Arc<Document> {
+    pub(crate) fn document(&self) -> Arc<Document> {
         locked(&self.document).clone()
     }
 
-    pub fn set_document(&self, document: Document) -> Arc<Document> {
+    pub(crate) fn set_document(&self, document: Document) -> Arc<Document> {
         let document = Arc::new(document);
         *locked(&self.document) = document.clone();
         document
     }
 
     /// What the port asks for all its channels.
-    pub fn priority(&self, port: PortId) -> PrioritySettings {
+    pub(crate) fn priority(&self, port: PortId) -> PrioritySettings {
         locked(&self.priorities).get(&port).cloned().unwrap_or_default()
     }
-    pub fn set_priority(&self, port: PortId, priority: PrioritySettings) {
+    pub(crate) fn set_priority(&self, port: PortId, priority: PrioritySettings) {
         locked(&self.priorities).insert(port, priority);
     }
 
-    pub fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, sending: Sending) {
+    pub(crate) fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, sending: Sending) {
         locked(&self.outlets).insert(port, (outlet, sending));
     }
     /// A publisher closed. Its name is free only when the control thread was told: whoever takes it then is announced after
     /// this port went, and no node has the name twice.
-    pub fn close_outlet(&self, port: PortId) {
+    pub(crate) fn close_outlet(&self, port: PortId) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
         let outlet = locked(&self.outlets).remove(&port);
@@ -184,24 +184,24 @@ impl NodeState {
             self.release_name(&outlet.info().name);
         }
     }
-    pub fn outlet(&self, port: PortId) -> Option<(Arc<dyn AnyOutlet>, Sending)> {
+    pub(crate) fn outlet(&self, port: PortId) -> Option<(Arc<dyn AnyOutlet>, Sending)> {
         locked(&self.outlets).get(&port).cloned()
     }
-    pub fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
+    pub(crate) fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
         locked(&self.outlets).values().map(|(outlet, _)| outlet.clone()).collect()
     }
-    pub fn outlet_named(&self, name: &str) -> Option<(PortId, Arc<dyn AnyOutlet>)> {
+    pub(crate) fn outlet_named(&self, name: &str) -> Option<(PortId, Arc<dyn AnyOutlet>)> {
         locked(&self.outlets).iter().find(|(_, (o, _))| o.info().name == name).map(|(id, (o, _))| (*id, o.clone()))
     }
-    pub fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
+    pub(crate) fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
         locked(&self.inlets).insert(port, inlet);
     }
     /// A subscriber closed: as [`State::close_outlet`].
-    pub fn close_inlet(&self, port: PortId) {
+    pub(crate) fn close_inlet(&self, port: PortId) {
         self.remove_inlet(port, || self.command(Command::PortRemoved(port)));
     }
     /// The same on the control thread, which tells of it itself: `before` its name is free.
-    pub fn remove_inlet(&self, port: PortId, before: impl FnOnce()) {
+    pub(crate) fn remove_inlet(&self, port: PortId, before: impl FnOnce()) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
         let inlet = locked(&self.inlets).remove(&port);
@@ -210,18 +210,18 @@ impl NodeState {
             self.release_name(&inlet.info().name);
         }
     }
-    pub fn inlet(&self, port: PortId) -> Option<Arc<dyn AnyInlet>> {
+    pub(crate) fn inlet(&self, port: PortId) -> Option<Arc<dyn AnyInlet>> {
         locked(&self.inlets).get(&port).cloned()
     }
-    pub fn inlets(&self) -> Vec<(PortId, Arc<dyn AnyInlet>)> {
+    pub(crate) fn inlets(&self) -> Vec<(PortId, Arc<dyn AnyInlet>)> {
         locked(&self.inlets).iter().map(|(id, inlet)| (*id, inlet.clone())).collect()
     }
 
     /// What users keep at a port, taken out while a command is carried out: a user's reader runs under no lock.
-    pub fn take_administration(&self, port: PortId) -> Administration {
+    pub(crate) fn take_administration(&self, port: PortId) -> Administration {
         locked(&self.administration).remove(&port).unwrap_or_default()
     }
-    pub fn put_administration(&self, port: PortId, kept: Administration) {
+    pub(crate) fn put_administration(&self, port: PortId, kept: Administration) {
         // A port that closed meanwhile is not kept.
         if self.outlet(port).is_some() || self.inlet(port).is_some() {
             locked(&self.administration).insert(port, kept);
@@ -230,23 +230,23 @@ impl NodeState {
 
     /// What shows that later requests for a channel come from who made the first: to the publisher, or the relay that serves it
     /// and does not learn what the publisher was shown.
-    pub fn token(&self, pair: Pair, place: &Place) -> u64 {
+    pub(crate) fn token(&self, pair: Pair, place: &Place) -> u64 {
         let relay = if let Place::Relay(name) = place { name } else { "" };
         self.secret.hash_one((pair, relay))
     }
 
-    pub fn next_port(&self) -> PortId {
+    pub(crate) fn next_port(&self) -> PortId {
         PortId(self.next_port.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub fn default_port_name(&self, topic: &str, direction: Direction, port: PortId) -> String {
+    pub(crate) fn default_port_name(&self, topic: &str, direction: Direction, port: PortId) -> String {
         let role = if direction == Direction::Publisher { "pub" } else { "sub" };
         let topic = topic.trim_start_matches('/').replace('*', "any");
         format!("/{}/{topic}/{role}{}", self.settings.name, port.0)
     }
 
     /// Takes a port name for this node, unless somebody has it.
-    pub fn reserve_name(&self, name: &str) -> Result<()> {
+    pub(crate) fn reserve_name(&self, name: &str) -> Result<()> {
         self.meet(Shares::default().with(of_name(name)));
         let mut names = locked(&self.names);
         let own = || format!("node {} (process {}), this node", self.settings.name, std::process::id());
@@ -271,7 +271,7 @@ impl NodeState {
     }
 
     /// The carriers a port may use: those asked for, or all.
-    pub fn check_carriers(&self, asked: Option<&[carrier::Name]>) -> Result<Vec<carrier::Name>> {
+    pub(crate) fn check_carriers(&self, asked: Option<&[carrier::Name]>) -> Result<Vec<carrier::Name>> {
         let Some(asked) = asked else { return Ok(carrier::Name::BUILT_IN.to_vec()) };
         let known = |c: &&carrier::Name| c.is_built_in() || self.settings.carriers.iter().any(|own| **c == *own.name());
         match asked.iter().find(|c| !known(c)) {
@@ -285,12 +285,12 @@ impl NodeState {
     }
 
     /// Something changed that a waiting call may be waiting for.
-    pub fn made_progress(&self) {
+    pub(crate) fn made_progress(&self) {
         *locked(&self.progress.0) += 1;
         self.progress.1.notify_all();
     }
 
-    pub fn wait_until(&self, until: Instant, condition: impl Fn() -> bool) -> bool {
+    pub(crate) fn wait_until(&self, until: Instant, condition: impl Fn() -> bool) -> bool {
         let mut count = locked(&self.progress.0);
         loop {
             if condition() {
@@ -303,11 +303,11 @@ impl NodeState {
         }
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.waker.wake();
     }

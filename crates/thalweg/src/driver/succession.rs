@@ -26,11 +26,11 @@ pub(super) enum Before {
 
 impl Before {
     /// The number of the channel that gives way.
-    pub fn as_channel(&self) -> Option<u64> {
+    pub(super) fn as_channel(&self) -> Option<u64> {
         if let Before::Its(_, channel) = self { Some(channel.id) } else { None }
     }
 
-    pub fn is_anothers(&self) -> bool {
+    pub(super) fn is_anothers(&self) -> bool {
         matches!(self, Before::Anothers)
     }
 }

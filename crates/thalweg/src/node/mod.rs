@@ -47,7 +47,7 @@ struct Handle {
 }
 
 /// The request for a new port.
-pub struct PortRequest {
+pub(crate) struct PortRequest {
     pub(crate) name: Option<String>,
     pub(crate) topic: String,
     pub(crate) qos: Qos,

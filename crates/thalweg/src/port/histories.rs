@@ -65,7 +65,7 @@ pub(crate) fn kept_at_subscriber(port: &PortInfo) -> Option<PullBuffer> {
 
 impl Histories {
     /// No samples yet; each publisher's are kept within the limits, and as long as this account has room.
-    pub fn new(limits: PullBuffer, account: &Arc<Account>) -> Self {
+    pub(crate) fn new(limits: PullBuffer, account: &Arc<Account>) -> Self {
         let sources = Sources { all: Vec::new(), instances: None, pool: Pool::default() };
         let histories = Self {
             limits,
@@ -79,7 +79,7 @@ impl Histories {
     }
 
     /// Those of a publisher that keeps its samples.
-    pub fn of_publisher(port: &PortInfo, account: &Arc<Account>) -> Option<Self> {
+    pub(crate) fn of_publisher(port: &PortInfo, account: &Arc<Account>) -> Option<Self> {
         let mut histories = Self::new(kept_at_publisher(&port.qos)?, account);
         if is_kept_by_instance(&port.qos) {
             // It was looked for when the port was described.
@@ -90,42 +90,42 @@ impl Histories {
     }
 
     /// Memory that a port's buffers may take for one publisher's history: each may have room for twice what it holds.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         let bytes = usize::try_from(self.limits.bytes).unwrap_or(usize::MAX);
         bytes.saturating_mul(2).saturating_add(self.limits.samples as usize * 1024).max(1 << 20)
     }
 
-    pub fn limits(&self) -> &PullBuffer {
+    pub(crate) fn limits(&self) -> &PullBuffer {
         &self.limits
     }
 
     /// Publishers (and starts of them) whose samples are kept.
-    pub fn publishers(&self) -> usize {
+    pub(crate) fn publishers(&self) -> usize {
         self.sources.lock().all.len()
     }
 
     /// Bytes that may be kept of one publisher: a small sample counts as much as its buffer has.
-    pub fn most_bytes(&self) -> u64 {
+    pub(crate) fn most_bytes(&self) -> u64 {
         self.limits.bytes.max(u64::from(self.limits.samples) * SMALLEST)
     }
 
     /// `true` if samples of this publisher are kept.
-    pub fn knows(&self, publisher: Identity) -> bool {
+    pub(crate) fn knows(&self, publisher: Identity) -> bool {
         self.sources.lock().all.iter().any(|source| source.publisher == publisher)
     }
 
     /// The time at which each publisher was last heard, by CLOCK_MONOTONIC in nanoseconds; 0: never.
-    pub fn heard(&self) -> Vec<(u64, Identity)> {
+    pub(crate) fn heard(&self) -> Vec<(u64, Identity)> {
         self.sources.lock().all.iter().map(|source| (source.heard, source.publisher)).collect()
     }
 
     /// Nothing of this publisher is kept any more.
-    pub fn forget(&self, publisher: Identity) {
+    pub(crate) fn forget(&self, publisher: Identity) {
         self.sources.lock().all.retain(|source| source.publisher != publisher);
     }
 
     /// From now on samples of this publisher are kept.
-    pub fn admit(&self, publisher: Identity, port: &PortInfo, clock: &str) {
+    pub(crate) fn admit(&self, publisher: Identity, port: &PortInfo, clock: &str) {
         let mut sources = self.sources.lock();
         if sources.all.iter().any(|source| source.publisher == publisher) {
             return;
@@ -147,7 +147,7 @@ impl Histories {
 
     /// Keeps a sample of the port itself, which is a publisher.
     #[inline]
-    pub fn keep_own(&self, entry: Entry) {
+    pub(crate) fn keep_own(&self, entry: Entry) {
         let instance = self.key.as_ref().and_then(|key| key.instance(entry.buffer.payload()));
         let (mut sources, mut kept) = (self.sources.lock(), true);
         if let Some((instances, instance)) = sources.instances.as_mut().zip(instance) {
@@ -161,14 +161,14 @@ impl Histories {
     }
 
     /// Samples that were not kept because there was no memory for them, since this was asked last, and in all.
-    pub fn tell_unkept(&self) -> Option<(u64, u64)> {
+    pub(crate) fn tell_unkept(&self) -> Option<(u64, u64)> {
         let all = self.unkept[0].load(Relaxed);
         let told = self.unkept[1].swap(all, Relaxed);
         (all > told).then_some((all - told, all))
     }
 
     /// Keeps a sample that arrived: shared where it may be, else copied.
-    pub fn keep_arrived(&self, info: &SampleInfo, payload: &Payload<'_>) {
+    pub(crate) fn keep_arrived(&self, info: &SampleInfo, payload: &Payload<'_>) {
         let sources = &mut *self.sources.lock();
         let is = |source: &&mut Source| {
             let of = source.publisher;
@@ -203,7 +203,7 @@ impl Histories {
     }
 
     /// The last samples of each instance of the port itself, which is a publisher.
-    pub fn latest(&self, samples: u32) -> Vec<Entry> {
+    pub(crate) fn latest(&self, samples: u32) -> Vec<Entry> {
         let (mut sources, mut latest) = (self.sources.lock(), Vec::new());
         if let Some(instances) = &sources.instances {
             latest = instances.last(samples as usize);
@@ -215,7 +215,7 @@ impl Histories {
     }
 
     /// The publishers whose samples may answer the question, and whether there are others whose type who asks cannot read.
-    pub fn sources(&self, question: &Question) -> (Vec<Identity>, Option<TypeDescription>) {
+    pub(crate) fn sources(&self, question: &Question) -> (Vec<Identity>, Option<TypeDescription>) {
         let (mut found, mut unreadable) = (Vec::new(), None);
         for source in &self.sources.lock().all {
             let named = question.publisher.as_ref().is_none_or(|name| *name == source.name);
@@ -232,7 +232,13 @@ impl Histories {
 
     /// Begins the answer for one publisher, with the samples that were taken at once; `None` when it gave way to another one
     /// meanwhile.
-    pub fn ask(&self, publisher: Identity, query: &Query, now: u64, flow: u32) -> Option<(Run, Reading, Vec<Entry>)> {
+    pub(crate) fn ask(
+        &self,
+        publisher: Identity,
+        query: &Query,
+        now: u64,
+        flow: u32,
+    ) -> Option<(Run, Reading, Vec<Entry>)> {
         let mut sources = self.sources.lock();
         let by_instance = match (query, &sources.instances) {
             (Query::LastOfEach(samples), Some(instances)) => Some(instances.last(*samples as usize)),
@@ -247,7 +253,7 @@ impl Histories {
     }
 
     /// Takes references to the next samples of an answer.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         publisher: Identity,
         reading: &mut Reading,

@@ -41,7 +41,7 @@ pub(crate) enum Sink<M: Message> {
 
 impl<M: Message> Sink<M> {
     /// Calls this.
-    pub fn callback(callback: impl FnMut(Sample<'_, M>) + Send + 'static) -> Self {
+    pub(crate) fn callback(callback: impl FnMut(Sample<'_, M>) + Send + 'static) -> Self {
         Sink::Callback(PiMutex::new(Box::new(callback)))
     }
 }
@@ -87,7 +87,7 @@ pub(crate) struct Inlet<M: Message> {
 }
 
 impl<M: Message> Inlet<M> {
-    pub fn new(
+    pub(crate) fn new(
         info: PortInfo,
         sink: Sink<M>,
         on_publisher: bool,
@@ -132,7 +132,7 @@ impl<M: Message> Inlet<M> {
     }
 
     #[cold]
-    pub fn cannot_decode(&self, problem: &str) {
+    pub(crate) fn cannot_decode(&self, problem: &str) {
         if self.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
             let subscriber = self.info.name.clone();
             self.events.push(Event::Undecodable { subscriber, problem: problem.to_owned() });
@@ -140,7 +140,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// Receive halves that came since the last call.
-    pub fn new_halves(&self, into: &mut Vec<Inbound>) {
+    pub(crate) fn new_halves(&self, into: &mut Vec<Inbound>) {
         if let Some(mut halves) = self.halves.try_lock()
             && !halves.is_empty()
         {
@@ -154,12 +154,12 @@ impl<M: Message> Inlet<M> {
         drop(halves);
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     /// A thread's work for callbacks fed from the mailbox: samples of `local` channels that may not run on the publisher's thread.
-    pub fn run_callbacks(&self, stop: impl Fn() -> bool) {
+    pub(crate) fn run_callbacks(&self, stop: impl Fn() -> bool) {
         while !stop() && !self.is_closed() {
             match self.pop_measured() {
                 Some((info, storage, waited)) => {

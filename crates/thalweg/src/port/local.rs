@@ -35,10 +35,10 @@ pub(crate) struct LocalPorts {
 pub(crate) static LOCAL: LocalPorts = LocalPorts { publishers: OnceLock::new(), subscribers: OnceLock::new() };
 
 impl LocalPorts {
-    pub fn publishers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyOutlet>>> {
+    pub(crate) fn publishers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyOutlet>>> {
         self.publishers.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
     }
-    pub fn subscribers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyInlet>>> {
+    pub(crate) fn subscribers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyInlet>>> {
         self.subscribers.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
     }
 }

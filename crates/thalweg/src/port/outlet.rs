@@ -100,7 +100,7 @@ pub(crate) enum Way {
 }
 
 impl<M: Message> Outlet<M> {
-    pub fn new(info: PortInfo, me: PortRef, incarnation: u64, histories: Option<Arc<Histories>>) -> Self {
+    pub(crate) fn new(info: PortInfo, me: PortRef, incarnation: u64, histories: Option<Arc<Histories>>) -> Self {
         let kept = histories.as_ref().map_or(0, |kept| kept.limits().samples.min(MOST_PREPARED));
         let mut pool = Pool::with_buffers(2 + kept as usize, SMALL);
         if let Some(histories) = &histories {
@@ -145,7 +145,7 @@ impl<M: Message> Outlet<M> {
         self.info.qos.queue.limit().min(MOST_PREPARED) as usize + 2
     }
 
-    pub fn connected(&self) -> usize {
+    pub(crate) fn connected(&self) -> usize {
         self.connected.load(Ordering::Acquire).saturating_sub(self.cut_off.load(Ordering::Relaxed))
     }
 
@@ -168,7 +168,7 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Waits until nothing waits in any channel, at most `timeout`; `false` when something is left.
-    pub fn drain(&self, timeout: Duration) -> bool {
+    pub(crate) fn drain(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         loop {
             let left: usize = self.state.lock().attached.iter().map(Attached::waiting).sum();

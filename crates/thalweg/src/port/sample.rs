@@ -37,7 +37,7 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Storage::Pooled(buffer) => buffer.payload(),
             Storage::Shared(borrowed) => borrowed,

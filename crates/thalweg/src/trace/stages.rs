@@ -117,7 +117,7 @@ impl fmt::Debug for Stages {
 impl Stages {
     /// Measures every so many samples from `now` on, with empty figures; 0: no more. Memory is allocated here, at
     /// most once.
-    pub fn measure(&self, now: u64, every: u32) {
+    pub(crate) fn measure(&self, now: u64, every: u32) {
         if every > 0 {
             self.record.get_or_init(Default::default).lock().clear();
             self.missed.store(0, Relaxed);
@@ -144,14 +144,14 @@ impl Stages {
 
     /// `true` if this sample is measured.
     #[inline(always)]
-    pub fn measures(&self, seq: u64) -> bool {
+    pub(crate) fn measures(&self, seq: u64) -> bool {
         let every = self.every.load(Relaxed);
         every != 0 && seq.is_multiple_of(u64::from(every))
     }
 
     /// Records at `now` the duration of stages of one sample, in nanoseconds. A record that would have to wait for a
     /// report is left out, counted.
-    pub fn note(&self, now: u64, took: &[(Stage, u64)]) {
+    pub(crate) fn note(&self, now: u64, took: &[(Stage, u64)]) {
         let Some(record) = self.record.get() else { return };
         if self.is_over(now) {
             return;
@@ -163,7 +163,7 @@ impl Stages {
     }
 
     /// Records the stages of a sample that was just delivered, and its lateness.
-    pub fn note_arrived(&self, took: &[(Stage, u64)], arrived: &Arrived) {
+    pub(crate) fn note_arrived(&self, took: &[(Stage, u64)], arrived: &Arrived) {
         let Some(record) = self.record.get() else { return };
         if self.is_over(arrived.done_ns) {
             return;
@@ -176,7 +176,7 @@ impl Stages {
 
     /// Lateness of samples since the last call. From now on samples count as late above so many nanoseconds by the
     /// clocks of both ends. Starts the measurement if necessary.
-    pub fn take_lateness(&self, now: u64, after_ns: i64, asked: Asked) -> Since {
+    pub(crate) fn take_lateness(&self, now: u64, after_ns: i64, asked: Asked) -> Since {
         if self.every.load(Relaxed) == 0 {
             self.measure(now, 1);
         }
@@ -185,7 +185,7 @@ impl Stages {
     }
 
     /// The measurements so far, requested at `now`. `None`: nothing was measured.
-    pub fn figures(&self, now: u64) -> Option<Measured> {
+    pub(crate) fn figures(&self, now: u64) -> Option<Measured> {
         let every = Some(self.every.load(Relaxed)).filter(|every| *every > 0)?;
         self.renew(now);
         let record = self.record.get()?.lock();

@@ -104,7 +104,7 @@ pub(super) struct McastMember {
 const OWN_TURN: u32 = 16;
 
 impl McastMember {
-    pub fn new(group: McastReceive, back: UdpSocket, publisher: SocketAddr) -> io::Result<Self> {
+    pub(super) fn new(group: McastReceive, back: UdpSocket, publisher: SocketAddr) -> io::Result<Self> {
         back.connect(publisher)?;
         let both = Poller::new()?;
         both.add(&group.socket, 0, Readiness::IN)?;

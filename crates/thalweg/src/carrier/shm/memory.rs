@@ -20,17 +20,17 @@ impl Memory {
     ///
     /// # Errors
     /// Not one message would fit, or the kernel gives no memory.
-    pub fn create(capacity: usize, largest: usize) -> io::Result<Self> {
+    pub(crate) fn create(capacity: usize, largest: usize) -> io::Result<Self> {
         Arena::create(capacity, largest).map(|arena| Self { arena })
     }
 
     /// The capacity in which a loan never fails while fewer than `slots` messages of up to `largest` bytes are borrowed.
-    pub fn capacity_for(slots: usize, largest: usize) -> usize {
+    pub(crate) fn capacity_for(slots: usize, largest: usize) -> usize {
         Arena::capacity_for(slots, largest)
     }
 
     /// The descriptor that readers attach to.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.arena.payload_fd()
     }
 
@@ -38,17 +38,17 @@ impl Memory {
     ///
     /// # Errors
     /// The message is too large, or all places are borrowed.
-    pub fn loan(&mut self, len: usize) -> Result<Loan, ArenaError> {
+    pub(crate) fn loan(&mut self, len: usize) -> Result<Loan, ArenaError> {
         self.arena.loan(len)
     }
 
     /// The bytes of a loan, to be written.
-    pub fn bytes_mut(&mut self, loan: &Loan) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self, loan: &Loan) -> &mut [u8] {
         self.arena.bytes_mut(loan)
     }
 
     /// Takes an unused loan back.
-    pub fn cancel(&mut self, loan: Loan) {
+    pub(crate) fn cancel(&mut self, loan: Loan) {
         self.arena.cancel(loan);
     }
 }
@@ -64,18 +64,18 @@ pub(crate) struct Shared<'a> {
 
 impl<'a> Shared<'a> {
     /// A message that has no place yet.
-    pub fn nowhere(memory: &'a mut Memory) -> Self {
+    pub(crate) fn nowhere(memory: &'a mut Memory) -> Self {
         Self { memory, sample: None, waiting: 0 }
     }
 
     /// A message that was written into a loan.
-    pub fn written(memory: &'a mut Memory, loan: Loan) -> Self {
+    pub(crate) fn written(memory: &'a mut Memory, loan: Loan) -> Self {
         let sample = Some(memory.arena.seal(loan));
         Self { memory, sample, waiting: 0 }
     }
 
     /// Copies the message to a place of its own, unless it has one. `false`: all places are borrowed, or none is large enough.
-    pub fn copy(&mut self, message: &[u8]) -> bool {
+    pub(crate) fn copy(&mut self, message: &[u8]) -> bool {
         if self.sample.is_none()
             && let Ok(loan) = self.memory.loan(message.len())
         {
@@ -86,13 +86,13 @@ impl<'a> Shared<'a> {
     }
 
     /// The message, where it has a place.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.sample.as_ref().map(|sample| self.memory.arena.bytes(sample)).unwrap_or_default()
     }
 
     /// Wakes the readers that wait for what was pushed, with one system call.
     #[inline]
-    pub fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         self.memory.arena.wake(std::mem::take(&mut self.waiting));
     }
 }
@@ -118,7 +118,7 @@ impl RingHalf {
     ///
     /// # Errors
     /// A number out of range, or the kernel gives no memory.
-    pub fn create(depth: u32, hold: u32, bit: u32, most: u64) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn create(depth: u32, hold: u32, bit: u32, most: u64) -> io::Result<(Self, OwnedFd)> {
         let (mut writer, descriptor) = RingWriter::create(depth, hold, bit)?;
         writer.limit_bytes(most);
         Ok((Self { writer }, descriptor))
@@ -127,7 +127,13 @@ impl RingHalf {
     /// Gives the reader a message; it is woken by [`Shared::wake`]. A full ring is waited for, at most `patience`. `None`: the
     /// message has no place in shared memory.
     #[inline]
-    pub fn push(&mut self, shared: &mut Shared<'_>, meta: Meta, policy: Policy, patience: Duration) -> Option<Pushed> {
+    pub(crate) fn push(
+        &mut self,
+        shared: &mut Shared<'_>,
+        meta: Meta,
+        policy: Policy,
+        patience: Duration,
+    ) -> Option<Pushed> {
         let Shared { memory: Memory { arena }, sample, waiting } = shared;
         let sample = sample.as_ref()?;
         let mut pushed = self.writer.push(arena, sample, meta, policy);
@@ -158,27 +164,27 @@ impl RingHalf {
     }
 
     /// Takes back the places that the reader returned, for a message that found none.
-    pub fn collect(&mut self, shared: &mut Shared<'_>) {
+    pub(crate) fn collect(&mut self, shared: &mut Shared<'_>) {
         let _ = self.writer.collect(&mut shared.memory.arena); // a violation shows at the next push
     }
 
     /// The messages that the reader may hold besides those that wait.
-    pub fn hold(&self) -> u32 {
+    pub(crate) fn hold(&self) -> u32 {
         self.writer.hold()
     }
 
     /// The bytes of the messages that the reader has.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.writer.bytes()
     }
 
     /// `true` if the last push met the limit of bytes.
-    pub fn met_bytes(&self) -> bool {
+    pub(crate) fn met_bytes(&self) -> bool {
         self.writer.met_bytes()
     }
 
     /// Ends the ring and takes everything back. For a reader whose sign is gone: nobody reads the places any more.
-    pub fn end(&mut self, memory: &mut Memory) {
+    pub(crate) fn end(&mut self, memory: &mut Memory) {
         self.writer.release_all(&mut memory.arena);
     }
 }

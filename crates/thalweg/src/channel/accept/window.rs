@@ -4,7 +4,7 @@ use super::{Arrival, MAX_JUMP, WINDOW};
 
 /// Marks of the last [`WINDOW`] positions that were seen.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub(super) struct Window {
     pub next: Option<u64>,
     first: u64,
     begun_by_one: bool, // position, which may be wrong
@@ -13,13 +13,13 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn new(next: Option<u64>) -> Self {
+    pub(super) fn new(next: Option<u64>) -> Self {
         let seen = [0; (WINDOW / 64) as usize];
         Self { next, first: next.unwrap_or(0), begun_by_one: next.is_none(), ahead: None, seen }
     }
 
     #[inline]
-    pub fn note(&mut self, at: u64) -> Arrival {
+    pub(super) fn note(&mut self, at: u64) -> Arrival {
         if self.next == Some(at) {
             self.ahead = None;
             self.begun_by_one = false;
@@ -95,7 +95,7 @@ impl Window {
     }
 
     /// Moves on without a frame, to where the flow is for certain; returns how many positions were left out.
-    pub fn skip_to(&mut self, to: u64) -> u32 {
+    pub(super) fn skip_to(&mut self, to: u64) -> u32 {
         let Some(next) = self.next else {
             (self.next, self.first) = (Some(to), to);
             return 0;

@@ -10,7 +10,7 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const MOST: f64 = (1u64 << 40) as f64;
 
 #[derive(Debug)]
-pub struct Cubic {
+pub(super) struct Cubic {
     datagram: f64,
     least: f64,
     window: f64,
@@ -29,32 +29,32 @@ struct Epoch {
 impl Cubic {
     /// Datagrams have so many bytes from now on. The least window stays: the receiver tells of as many bytes as it did, and a window
     /// below that would bring no receipt.
-    pub fn shrink(&mut self, datagram: usize) {
+    pub(super) fn shrink(&mut self, datagram: usize) {
         self.datagram = datagram as f64;
     }
 
-    pub fn new(datagram: usize, least: usize, initial: usize) -> Self {
+    pub(super) fn new(datagram: usize, least: usize, initial: usize) -> Self {
         let [datagram, least, window] = [datagram, least, initial].map(|bytes| bytes as f64);
         Self { datagram, least, window, top: 0.0, reno: window, since: None }
     }
 
     #[inline]
-    pub fn window(&self) -> u64 {
+    pub(super) fn window(&self) -> u64 {
         self.window as u64
     }
 
     /// More by so many bytes: slow start.
-    pub fn widen(&mut self, bytes: u64) {
+    pub(super) fn widen(&mut self, bytes: u64) {
         self.window = (self.window + bytes as f64).min(MOST);
     }
 
     /// The start ended without a loss: growth goes on from here.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         (self.top, self.since) = (self.window, None);
     }
 
     /// Grows by bytes that arrived while the window was full (§4.2 to §4.5).
-    pub fn grow(&mut self, now_ns: u64, delivered: u64, trip_ns: u64) {
+    pub(super) fn grow(&mut self, now_ns: u64, delivered: u64, trip_ns: u64) {
         let Epoch { at, k } = *self.since.get_or_insert_with(|| {
             self.top = self.top.max(self.window);
             self.reno = self.window;
@@ -71,14 +71,14 @@ impl Cubic {
     }
 
     /// A sign of congestion (§4.6, with fast convergence, §4.7).
-    pub fn reduce(&mut self) {
+    pub(super) fn reduce(&mut self) {
         self.top = if self.window < self.top { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.window = (self.window * BETA).max(self.least);
         self.since = None;
     }
 
     /// Nothing was heard for long (RFC 9002 §7.6.2). Returns `true` if that changes anything.
-    pub fn collapse(&mut self) -> bool {
+    pub(super) fn collapse(&mut self) -> bool {
         let changes = self.window > self.least;
         if changes {
             self.reduce();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// The news of a receipt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub(super) struct Heard {
     pub trip_ns: Option<u64>,
     /// Bytes that arrived since the last one.
     pub delivered: u64,
@@ -24,7 +24,7 @@ struct Record {
 
 /// Datagrams of a flow between its two ends.
 #[derive(Debug, Default)]
-pub struct Flight {
+pub(super) struct Flight {
     records: VecDeque<Record>,
     sent: u64,    // bytes
     heard: u64,   // bytes that arrived, as told
@@ -47,26 +47,26 @@ const MOST_RECORDS: usize = 1 << 14;
 
 impl Flight {
     /// Bytes that neither arrived nor were lost.
-    pub fn under_way(&self) -> u64 {
+    pub(super) fn under_way(&self) -> u64 {
         self.sent.saturating_sub(self.settled)
     }
 
     /// Datagrams that neither arrived nor left before one that did, but for those that were too many to remember.
-    pub fn datagrams(&self) -> u64 {
+    pub(super) fn datagrams(&self) -> u64 {
         self.records.len() as u64
     }
 
     /// Bytes sent so far.
-    pub fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Bytes sent with the newest datagram that arrived.
-    pub fn heard_up_to(&self) -> u64 {
+    pub(super) fn heard_up_to(&self) -> u64 {
         self.highest
     }
 
-    pub fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+    pub(super) fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
         self.sent += bytes as u64;
         if self.records.len() < MOST_RECORDS {
             self.records.push_back(Record { datagram, end: self.sent, at: now_ns });
@@ -74,7 +74,7 @@ impl Flight {
     }
 
     /// The last one did not leave.
-    pub fn unsent(&mut self, bytes: usize) {
+    pub(super) fn unsent(&mut self, bytes: usize) {
         if self.records.back().is_some_and(|record| record.end == self.sent) {
             self.records.pop_back();
         }
@@ -83,7 +83,13 @@ impl Flight {
 
     /// The news of a receipt; `None` if an overtaken one tells nothing new. A missing datagram counts as lost when it is still
     /// missing `reorder_ns` later (RFC 8985 §6.2).
-    pub fn on_receipt(&mut self, now_ns: u64, receipt: &Receipt, reorder_ns: u64, shortest_ns: u64) -> Option<Heard> {
+    pub(super) fn on_receipt(
+        &mut self,
+        now_ns: u64,
+        receipt: &Receipt,
+        reorder_ns: u64,
+        shortest_ns: u64,
+    ) -> Option<Heard> {
         let received = receipt.received.min(self.sent); // the other end may count what it likes
         let newest = self.newest(receipt, now_ns.saturating_sub(shortest_ns.saturating_add(receipt.ago_ns.into())));
         if received < self.heard || (received == self.heard && newest.is_none()) {

@@ -2,7 +2,7 @@
 //! [`Bucket`](crate::channel::bucket::Bucket), at a rate that changes.
 
 #[derive(Debug, Default)]
-pub struct Pacer {
+pub(super) struct Pacer {
     even_at: u64, // when all that left would have left at the rate
 }
 
@@ -12,14 +12,14 @@ impl Pacer {
     /// # Errors
     /// The time at which it may, with half a burst: a wake-up for each datagram would cost more than sending it.
     #[inline]
-    pub fn wait(&self, now_ns: u64, rate: u64, burst: u64) -> Result<(), u64> {
+    pub(super) fn wait(&self, now_ns: u64, rate: u64, burst: u64) -> Result<(), u64> {
         let most = time_of(burst, rate);
         let ahead = self.even_at.saturating_sub(now_ns);
         if ahead > most { Err(self.even_at.saturating_sub(most / 2)) } else { Ok(()) }
     }
 
     #[inline]
-    pub fn on_sent(&mut self, now_ns: u64, rate: u64, bytes: usize) {
+    pub(super) fn on_sent(&mut self, now_ns: u64, rate: u64, bytes: usize) {
         self.even_at = self.even_at.max(now_ns).saturating_add(time_of(bytes as u64, rate));
     }
 }

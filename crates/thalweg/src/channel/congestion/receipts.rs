@@ -5,7 +5,7 @@ use crate::wire::{HEADER, Header};
 
 /// The part of a flow that came, and the time of the next receipt.
 #[derive(Debug)]
-pub struct Receipts {
+pub(crate) struct Receipts {
     every: u64,
     received: u64, // bytes
     told: u64,     // of them
@@ -15,25 +15,25 @@ pub struct Receipts {
 
 impl Receipts {
     /// Told after so many bytes.
-    pub fn new(every: u32) -> Self {
+    pub(crate) fn new(every: u32) -> Self {
         Self { every: every.into(), received: 0, told: 0, newest: Datagram::default(), arrived: 0 }
     }
 
     /// A datagram of the flow came, whatever becomes of it.
     #[inline]
-    pub fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
+    pub(crate) fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
         self.received += (HEADER + payload.len()) as u64;
         (self.newest, self.arrived) = (Datagram::of(header, payload), now_ns);
     }
 
     /// `true` if enough came for a receipt.
     #[inline]
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.received - self.told >= self.every
     }
 
     /// The receipt up to now; `window`: bytes of messages that are taken beyond those delivered.
-    pub fn tell(&mut self, now_ns: u64, window: u64) -> Receipt {
+    pub(crate) fn tell(&mut self, now_ns: u64, window: u64) -> Receipt {
         self.told = self.received;
         let ago_ns = u32::try_from(now_ns.saturating_sub(self.arrived)).unwrap_or(u32::MAX);
         Receipt { received: self.received, newest: self.newest, ago_ns, window }

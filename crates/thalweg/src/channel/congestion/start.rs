@@ -10,7 +10,7 @@ const SLOWER: u64 = 4;
 const ROUNDS: u32 = 5;
 
 #[derive(Debug)]
-pub struct Start {
+pub(super) struct Start {
     shortest: u64, // of this round
     samples: u32,
     before: u64,                 // shortest of the last round
@@ -25,7 +25,7 @@ impl Default for Start {
 
 impl Start {
     /// Bytes that the window grows by when so many arrived.
-    pub fn on_ack(&mut self, delivered: u64, trip_ns: Option<u64>) -> u64 {
+    pub(super) fn on_ack(&mut self, delivered: u64, trip_ns: Option<u64>) -> u64 {
         if let Some(trip) = trip_ns {
             self.shortest = self.shortest.min(trip);
             self.samples += 1;
@@ -46,7 +46,7 @@ impl Start {
     }
 
     /// A round trip is over; whether the start is, too.
-    pub fn next_round(&mut self) -> bool {
+    pub(super) fn next_round(&mut self) -> bool {
         (self.before, self.shortest, self.samples) = (self.shortest, u64::MAX, 0);
         self.careful.as_mut().is_some_and(|(_, rounds)| {
             *rounds += 1;

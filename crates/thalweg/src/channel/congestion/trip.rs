@@ -6,7 +6,7 @@ const HALF_NS: u64 = 5_000_000_000;
 const LATELY: usize = 4;
 
 #[derive(Debug, Default)]
-pub struct ShortestTrip {
+pub(super) struct ShortestTrip {
     halves: [Option<u64>; 2], // this one and the one before
     begun: u64,
     last: [u64; LATELY],
@@ -14,7 +14,7 @@ pub struct ShortestTrip {
 }
 
 impl ShortestTrip {
-    pub fn measured(&mut self, now_ns: u64, trip_ns: u64) {
+    pub(super) fn measured(&mut self, now_ns: u64, trip_ns: u64) {
         if now_ns.saturating_sub(self.begun) > HALF_NS {
             self.halves = [None, self.halves[0].or(self.halves[1])];
             self.begun = now_ns;
@@ -25,12 +25,12 @@ impl ShortestTrip {
     }
 
     /// The shortest, if there is any.
-    pub fn known(&self) -> Option<u64> {
+    pub(super) fn known(&self) -> Option<u64> {
         self.halves.into_iter().flatten().min()
     }
 
     /// The shortest of all and of the last few.
-    pub fn and_lately(&self) -> Option<(u64, u64)> {
+    pub(super) fn and_lately(&self) -> Option<(u64, u64)> {
         let lately = self.last[..self.count.min(LATELY)].iter().min()?;
         Some((self.known()?, *lately))
     }

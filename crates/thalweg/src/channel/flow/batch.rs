@@ -76,24 +76,24 @@ pub(super) struct Batch {
 
 impl Batch {
     /// One with room.
-    pub fn with_room(bytes: usize) -> Self {
+    pub(super) fn with_room(bytes: usize) -> Self {
         let datagrams = Vec::with_capacity(MOST_TOGETHER);
         Self { frames: Vec::with_capacity(room(bytes)), datagrams, ..Self::default() }
     }
 
     /// Takes what was not needed since this was called last: room where nothing was in it, unless it was `asked` for, and buffers.
-    pub fn trim(&mut self, asked: bool) -> (Vec<u8>, Vec<Arc<Buffer>>) {
+    pub(super) fn trim(&mut self, asked: bool) -> (Vec<u8>, Vec<Arc<Buffer>>) {
         let used = std::mem::take(&mut self.used) || asked || !self.is_empty();
         let room = if used { Vec::new() } else { std::mem::take(&mut self.frames) };
         (room, self.pool.trim())
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
     /// Makes room for so many bytes behind what it holds.
-    pub fn make_room(&mut self, bytes: usize) {
+    pub(super) fn make_room(&mut self, bytes: usize) {
         if self.frames.capacity() - self.frames.len() < bytes {
             self.frames.reserve_exact(bytes);
         }
@@ -322,7 +322,7 @@ impl Flow {
 
     /// Looks after the batch for the thread of the flow's class at `now_ns`, and sends it when its time is up. When to look
     /// again; `None`: nothing was batched lately.
-    pub fn flush_due(self: &Arc<Self>, now_ns: u64) -> Option<Duration> {
+    pub(crate) fn flush_due(self: &Arc<Self>, now_ns: u64) -> Option<Duration> {
         // Held by a publisher that sends it, and may wait for room.
         let Some(mut batch) = self.batch.try_lock() else { return Some(HELD_PAUSE) };
         if batch.wants_room {

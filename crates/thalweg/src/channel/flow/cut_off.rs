@@ -46,23 +46,23 @@ impl Flow {
 
     /// `true` if offered messages leave.
     #[inline]
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.state() == State::Live
     }
 
     /// `true` if it waits for its subscriber to come back.
-    pub fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_cut_off(&self) -> bool {
         self.state() == State::CutOff
     }
 
     /// `true` if it may outlast its connection.
-    pub fn outlasts(&self) -> bool {
+    pub(crate) fn outlasts(&self) -> bool {
         self.settings.outlasts && !self.has_ended()
     }
 
     /// Its connection is gone, of a group that of its last member. From now on nothing leaves, nobody waits for room, and what it is
     /// offered waits. `false`: this flow does not outlast its connection, or has ended.
-    pub fn cut_off(self: &Arc<Self>) -> bool {
+    pub(crate) fn cut_off(self: &Arc<Self>) -> bool {
         if !self.settings.outlasts {
             return false;
         }
@@ -85,7 +85,7 @@ impl Flow {
     }
 
     /// A group that was cut off has a member again: what waits leaves, and nothing before it.
-    pub fn resume(self: &Arc<Self>) {
+    pub(crate) fn resume(self: &Arc<Self>) {
         // A thread that sends when the last member is lost gives the right back at once, and nobody takes it afterwards.
         let until = Instant::now() + NOTICED;
         let mut given = false;
@@ -101,7 +101,7 @@ impl Flow {
     }
 
     /// A member of a group left: if nobody is there but who was cut off, the group waits for those.
-    pub fn wait_for_absent(self: &Arc<Self>) {
+    pub(crate) fn wait_for_absent(self: &Arc<Self>) {
         if self.kept.as_ref().is_some_and(Kept::has_only_absent) {
             self.cut_off();
         }
@@ -142,7 +142,7 @@ impl Flow {
 
     /// Takes over what an older flow to the same subscriber has left, which was cut off, and sends it before anything that it is offered
     /// itself. The publishing thread waits for neither: who sends on the older one hands over, and that ends it.
-    pub fn take_over(self: &Arc<Self>, older: &Arc<Self>) {
+    pub(crate) fn take_over(self: &Arc<Self>, older: &Arc<Self>) {
         let given = self.right.announce();
         debug_assert!(given, "nothing was offered yet");
         *older.heir.lock() = Some(self.clone());

@@ -81,7 +81,7 @@ impl Batch {
     }
 
     /// Gives the messages that have not left to `take`.
-    pub fn take_waiting<T>(&mut self, into: &mut T, take: impl Fn(&[u8], &mut T)) {
+    pub(super) fn take_waiting<T>(&mut self, into: &mut T, take: impl Fn(&[u8], &mut T)) {
         for index in self.waiting() {
             let (at, end) = (self.datagrams[index].at + HEADER, self.datagram(index).end);
             take(&self.frames[at..end], into);
@@ -305,7 +305,7 @@ impl Flow {
     }
 
     /// Gives back what batches took and nobody needed lately.
-    pub fn trim(&self) {
+    pub(crate) fn trim(&self) {
         let asked = self.settings.sending.batching.is_some();
         let given = self.batch.try_lock().map(|mut batch| batch.trim(asked));
         drop(given); // when the batch is not held any more

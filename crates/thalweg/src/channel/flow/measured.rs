@@ -10,12 +10,12 @@ use linux::clock::monotonic_ns;
 pub(super) struct Measured<'a>(Option<(&'a Stages, u64)>);
 
 impl<'a> Measured<'a> {
-    pub fn begin(flow: &'a Flow, entry: &Entry) -> Self {
+    pub(super) fn begin(flow: &'a Flow, entry: &Entry) -> Self {
         let measured = (entry.offered != 0).then(|| flow.stages.get()).flatten();
         Self(measured.map(|stages| (stages.as_ref(), monotonic_ns())))
     }
 
-    pub fn end(self, offered: u64) {
+    pub(super) fn end(self, offered: u64) {
         if let Some((stages, begun)) = self.0 {
             let now = monotonic_ns();
             let took = [(Stage::Queue, begun.saturating_sub(offered)), (Stage::Send, now.saturating_sub(begun))];

@@ -5,7 +5,7 @@ use word::{AtomicBool, SeqCst, Word};
 
 /// The waiting place of one thread that needs room in the window; the thread that hears of room wakes it.
 #[derive(Default)]
-pub struct Opening {
+pub(super) struct Opening {
     /// Changed by swaps alone, which are in one order. (Loom 0.7 lets a store come between what a swap reads and what it writes, and
     /// reports a deadlock. A store costs as much: on x86 it is a swap.)
     waits: AtomicBool,
@@ -15,7 +15,7 @@ pub struct Opening {
 impl Opening {
     /// Sleeps until [`Opening::open`] is called, for as long as `closed` says, unless it says that there is room. It is called when
     /// whoever makes room knows of the waiter: else room that comes after it looked would wake nobody.
-    pub fn wait(&self, closed: impl FnOnce() -> Option<Duration>) {
+    pub(super) fn wait(&self, closed: impl FnOnce() -> Option<Duration>) {
         let seen = self.opened.load();
         self.waits.swap(true, SeqCst); // before the last look
         if let Some(pause) = closed() {
@@ -24,7 +24,7 @@ impl Opening {
     }
 
     /// There is room: who waits is woken.
-    pub fn open(&self) {
+    pub(super) fn open(&self) {
         if self.waits.swap(false, SeqCst) {
             self.opened.advance();
         }
@@ -36,22 +36,22 @@ impl Opening {
 mod word {
     use linux::futex::{self, Scope};
     use std::sync::atomic::AtomicU32;
-    pub use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::time::Duration;
 
     #[derive(Default)]
-    pub struct Word(AtomicU32);
+    pub(super) struct Word(AtomicU32);
 
     impl Word {
-        pub fn load(&self) -> u32 {
+        pub(super) fn load(&self) -> u32 {
             self.0.load(SeqCst)
         }
 
-        pub fn wait(&self, seen: u32, pause: Duration) {
+        pub(super) fn wait(&self, seen: u32, pause: Duration) {
             futex::wait(&self.0, seen, Some(pause), Scope::Private);
         }
 
-        pub fn advance(&self) {
+        pub(super) fn advance(&self) {
             self.0.fetch_add(1, SeqCst);
             futex::wake(&self.0, 1, Scope::Private);
         }

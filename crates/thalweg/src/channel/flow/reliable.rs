@@ -55,7 +55,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub fn new(settings: SenderSettings, control: Option<Control>) -> Self {
+    pub(super) fn new(settings: SenderSettings, control: Option<Control>) -> Self {
         let mut sender = Sender::new(settings);
         if let Some(Control { congestion, window, .. }) = control {
             sender.control(congestion, window);
@@ -74,26 +74,26 @@ impl Kept {
     }
 
     /// Flags of a frame that is sent now.
-    pub fn flags(&self) -> u16 {
+    pub(super) fn flags(&self) -> u16 {
         self.flags.load(Relaxed)
     }
 
     /// `true` if somebody acknowledges: a group may have members that do not.
-    pub fn is_needed(&self) -> bool {
+    pub(super) fn is_needed(&self) -> bool {
         self.any.load(Relaxed)
     }
 
     /// `true` if a further message has to wait for acknowledgements.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.full.load(Relaxed)
     }
 
-    pub fn unacknowledged(&self) -> usize {
+    pub(super) fn unacknowledged(&self) -> usize {
         self.sender.lock().unacknowledged()
     }
 
     /// `true` if a window bounds the datagrams that leave.
-    pub fn is_controlled(&self) -> bool {
+    pub(super) fn is_controlled(&self) -> bool {
         self.controlled && self.is_needed()
     }
 
@@ -101,7 +101,7 @@ impl Kept {
     ///
     /// # Errors
     /// The longest time to wait.
-    pub fn look(&self, now_ns: u64) -> Result<(), Duration> {
+    pub(super) fn look(&self, now_ns: u64) -> Result<(), Duration> {
         if !self.is_controlled() {
             return if self.is_full() { Err(FULL_PAUSE) } else { Ok(()) };
         }
@@ -110,7 +110,7 @@ impl Kept {
     }
 
     /// Waits until a batch may leave, at most so long. Calls `waits` before.
-    pub fn wait_room(&self, left: Duration, waits: impl FnOnce()) {
+    pub(super) fn wait_room(&self, left: Duration, waits: impl FnOnce()) {
         self.opening.wait(|| {
             let now = monotonic_ns();
             let pause = match wait(&mut self.sender.lock(), now)? {
@@ -173,22 +173,22 @@ impl Kept {
     }
 
     /// Bytes of unacknowledged messages.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.sender.lock().bytes()
     }
 
     /// Wakes threads that wait for room.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.opening.open();
     }
 
     /// All its members were cut off, and there are some.
-    pub fn has_only_absent(&self) -> bool {
+    pub(super) fn has_only_absent(&self) -> bool {
         self.is_needed() && self.sender.lock().has_only_absent()
     }
 
     /// Takes the unacknowledged messages, the oldest first. None is kept any more.
-    pub fn take_unacknowledged(&self) -> Vec<Entry> {
+    pub(super) fn take_unacknowledged(&self) -> Vec<Entry> {
         self.sender.lock().take_unacknowledged()
     }
 
@@ -286,12 +286,12 @@ impl Flow {
     }
 
     /// `true` if the flow is reliable by retransmits.
-    pub fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.kept.is_some()
     }
 
     /// A member acknowledges from now on, from this address where there are several. Gives the number of its first message.
-    pub fn admit(&self, member: u64, address: Option<SocketAddr>) -> Option<u32> {
+    pub(crate) fn admit(&self, member: u64, address: Option<SocketAddr>) -> Option<u32> {
         let kept = self.kept.as_ref()?;
         if let Some(address) = address {
             self.link.admit(member, address);
@@ -305,7 +305,7 @@ impl Flow {
     }
 
     /// As [`Flow::admit`], of a member that was cut off and comes back: the number of the first message that it may not have.
-    pub fn readmit(&self, before: u64, member: u64, address: SocketAddr) -> Option<u32> {
+    pub(crate) fn readmit(&self, before: u64, member: u64, address: SocketAddr) -> Option<u32> {
         let kept = self.kept.as_ref()?;
         let mut sender = kept.sender.lock();
         let (now, mut members) = (monotonic_ns(), kept.members.lock());
@@ -317,7 +317,7 @@ impl Flow {
     }
 
     /// A member of a group lost its connection, and may come back. `false`: nothing is kept for it.
-    pub fn cut_off_member(&self, member: u64) -> bool {
+    pub(crate) fn cut_off_member(&self, member: u64) -> bool {
         let Some(kept) = &self.kept else { return false };
         let mut sender = kept.sender.lock();
         let known = sender.loses(member);
@@ -326,7 +326,7 @@ impl Flow {
     }
 
     /// A member left.
-    pub fn dismiss(&self, member: u64) {
+    pub(crate) fn dismiss(&self, member: u64) {
         let Some(kept) = &self.kept else { return };
         self.link.dismiss(member);
         let mut sender = kept.sender.lock();
@@ -338,7 +338,7 @@ impl Flow {
     }
 
     /// Takes in what subscribers said, `MOST_HEARD` datagrams at most.
-    pub fn hear(self: &Arc<Self>) {
+    pub(crate) fn hear(self: &Arc<Self>) {
         let Some(kept) = &self.kept else { return };
         let mut buffer = [0; LONGEST];
         // Errors of a datagram socket concern single datagrams: those are retransmitted.
@@ -371,7 +371,7 @@ impl Flow {
 
     /// Repeats what is due. Gives when to look again: a flow that was active lately is looked at though nothing is due,
     /// so that who publishes need not wake anybody.
-    pub fn repeat(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn repeat(&self, now_ns: u64) -> Option<u64> {
         let kept = self.kept.as_ref().filter(|_| self.is_live())?;
         loop {
             let mut sender = kept.sender.lock();
@@ -419,7 +419,7 @@ impl Flow {
     ///
     /// # Errors
     /// It could not leave at all.
-    pub fn probe(&self) -> io::Result<()> {
+    pub(crate) fn probe(&self) -> io::Result<()> {
         // Members that acknowledge believe a keep-alive: there it says what those that are due say.
         let (next, oldest, trip_ns) = match self.kept.as_ref().filter(|kept| kept.is_needed()) {
             Some(kept) => {
@@ -438,7 +438,7 @@ impl Flow {
     }
 
     /// Counters of retransmits and feedback so far, and of strange datagrams among the feedback.
-    pub fn repeated(&self) -> (Counters, u64) {
+    pub(crate) fn repeated(&self) -> (Counters, u64) {
         let Some(kept) = &self.kept else { return Default::default() };
         let counters = kept.sender.lock().counters();
         (counters, kept.strange.load(SeqCst))

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl Flow {
     /// The class whose thread sends what waits.
-    pub fn class(&self) -> Class {
+    pub(crate) fn class(&self) -> Class {
         Class::ALL.get(usize::from(self.class.load(Relaxed))).copied().unwrap_or_default()
     }
 
     /// From now on the thread of this class sends what waits.
-    pub fn set_class(&self, class: Class) {
+    pub(crate) fn set_class(&self, class: Class) {
         if self.class.swap(class as u8, Relaxed) != class as u8 {
             self.senders.prepare(class);
             self.senders.moved();
@@ -22,7 +22,7 @@ impl Flow {
 
     /// From now on this thread sends everything; `None`: what has to wait is the class thread's again. Nothing is lost or
     /// overtaken, whoever sends at the moment.
-    pub fn move_to(&self, own: Option<Arc<Own>>) {
+    pub(crate) fn move_to(&self, own: Option<Arc<Own>>) {
         let handed_over = own.is_some();
         let previous = std::mem::replace(&mut *self.own.lock(), own);
         self.right.hand_over_always(handed_over || self.bucket.is_some());
@@ -36,12 +36,12 @@ impl Flow {
     }
 
     /// The flow's own sender thread, if it has one.
-    pub fn own(&self) -> Option<Arc<Own>> {
+    pub(crate) fn own(&self) -> Option<Arc<Own>> {
         self.own.lock().clone()
     }
 
     /// `true` if the class's thread is the flow's.
-    pub fn is_sent_by(&self, class: Class) -> bool {
+    pub(crate) fn is_sent_by(&self, class: Class) -> bool {
         self.class() == class && self.own.lock().is_none()
     }
 
@@ -67,7 +67,7 @@ impl Flow {
     }
 
     /// A thread that is the flow's no more gives its send right to the one that is.
-    pub fn pass_on(self: &Arc<Self>) {
+    pub(crate) fn pass_on(self: &Arc<Self>) {
         if !self.has_ended() {
             self.submit();
         }

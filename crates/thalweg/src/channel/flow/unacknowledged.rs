@@ -21,13 +21,18 @@ pub(super) struct Unacknowledged {
 
 impl Unacknowledged {
     /// Nothing was sent yet. Messages are charged to the account whatever its limits say: the kernel has them already.
-    pub fn new(account: Arc<Account>) -> Self {
+    pub(super) fn new(account: Arc<Account>) -> Self {
         Self { bytes: VecDeque::new(), ask_at: FEWEST, account, charged: 0 }
     }
 
     /// The first `taken` bytes of these parts were taken. `outstanding` tells how many of all are not acknowledged, if the kernel
     /// knows; it is asked when twice as much is kept as there was then.
-    pub fn sent(&mut self, parts: &[IoSlice<'_>], mut taken: usize, outstanding: impl FnOnce() -> Option<usize>) {
+    pub(super) fn sent(
+        &mut self,
+        parts: &[IoSlice<'_>],
+        mut taken: usize,
+        outstanding: impl FnOnce() -> Option<usize>,
+    ) {
         for part in parts {
             let part = &part[..part.len().min(taken)];
             self.bytes.extend(part);
@@ -41,7 +46,7 @@ impl Unacknowledged {
     }
 
     /// Takes all that is kept.
-    pub fn take(&mut self) -> Vec<u8> {
+    pub(super) fn take(&mut self) -> Vec<u8> {
         let bytes = Vec::from(std::mem::take(&mut self.bytes));
         self.charge();
         bytes

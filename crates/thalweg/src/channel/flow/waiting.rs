@@ -93,7 +93,7 @@ impl Flow {
     }
 
     /// One visit of the sender thread, which holds the right.
-    pub fn drain(self: &Arc<Self>) -> Drained {
+    pub(crate) fn drain(self: &Arc<Self>) -> Drained {
         if !self.is_live() {
             return self.rest();
         }

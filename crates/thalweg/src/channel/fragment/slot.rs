@@ -7,7 +7,7 @@ use crate::wire::Parity;
 
 /// One message in progress, or a buffer that waits for one.
 #[derive(Debug, Default)]
-pub struct Slot {
+pub(super) struct Slot {
     pub sample: Option<u64>,
     pub total: usize,
     step: Option<usize>, // length of every piece but the last; unknown while only the last one is here
@@ -27,7 +27,7 @@ pub struct Slot {
 
 impl Slot {
     /// A message begins.
-    pub fn begin(&mut self, now_ns: u64, sample: u64, total: usize) {
+    pub(super) fn begin(&mut self, now_ns: u64, sample: u64, total: usize) {
         (self.sample, self.total, self.since_ns) = (Some(sample), total, now_ns);
         (self.step, self.tail, self.received, self.end) = (None, None, 0, 0);
         (self.pieces, self.parity_count) = (0, 0);
@@ -36,13 +36,13 @@ impl Slot {
     }
 
     /// `true` if the piece that begins there is here.
-    pub fn has(&self, at: usize) -> bool {
+    pub(super) fn has(&self, at: usize) -> bool {
         let inner = |step| self.seen.get(at / step / 64).is_some_and(|word| word & (1u64 << (at / step % 64)) != 0);
         self.tail == Some(at) || self.step.is_some_and(inner)
     }
 
     /// The start of the next piece.
-    pub fn after(&self, at: usize) -> usize {
+    pub(super) fn after(&self, at: usize) -> usize {
         match (self.step, self.tail) {
             (Some(step), _) => (at + step).min(self.total),
             (None, Some(tail)) if at < tail => tail,
@@ -51,7 +51,7 @@ impl Slot {
     }
 
     /// Makes room for `total` bytes and `words` of bitmap, paid from the budget.
-    pub fn reserve(&mut self, total: usize, words: usize, budget: &Account) -> Result<(), Refused> {
+    pub(super) fn reserve(&mut self, total: usize, words: usize, budget: &Account) -> Result<(), Refused> {
         let cost = total.max(self.buffer.len()) + 8 * words.max(self.seen.len());
         let more = cost.saturating_sub(self.charged);
         if more > 0 {
@@ -66,19 +66,19 @@ impl Slot {
     }
 
     /// Bytes that it takes of the node's memory.
-    pub fn charged(&self) -> usize {
+    pub(super) fn charged(&self) -> usize {
         self.charged + self.parity_charged
     }
 
     /// Gives the memory back.
-    pub fn release(&mut self, budget: &Account) {
+    pub(super) fn release(&mut self, budget: &Account) {
         budget.give_back(self.charged + self.parity_charged);
         (self.charged, self.buffer, self.seen) = (0, Vec::new(), Vec::new());
         (self.parity_charged, self.parity_bytes, self.parity) = (0, Vec::new(), Vec::new());
     }
 
     /// Keeps a parity piece: no more of them than the message has fragments, paid from the budget.
-    pub fn insert_parity(&mut self, at: Parity, bytes: &[u8], budget: &Account) -> Result<bool, Refused> {
+    pub(super) fn insert_parity(&mut self, at: Parity, bytes: &[u8], budget: &Account) -> Result<bool, Refused> {
         let (step, known) = (bytes.len(), self.parity_count);
         let fits = self.step.unwrap_or(step) == step && (known == 0 || known == at.count);
         if at.total as usize != self.total || !fits {
@@ -100,7 +100,7 @@ impl Slot {
     }
 
     /// Restores the missing pieces; `true` if parity makes up for all of them.
-    pub fn restore(&mut self) -> bool {
+    pub(super) fn restore(&mut self) -> bool {
         let Some(step) = self.step.filter(|_| !self.parity.is_empty()) else { return false };
         if self.pieces + self.parity.len() < self.total.div_ceil(step) {
             return false;
@@ -118,7 +118,13 @@ impl Slot {
     }
 
     /// Keeps one piece; true when it was the last missing one.
-    pub fn insert(&mut self, offset: usize, total: usize, bytes: &[u8], budget: &Account) -> Result<bool, Refused> {
+    pub(super) fn insert(
+        &mut self,
+        offset: usize,
+        total: usize,
+        bytes: &[u8],
+        budget: &Account,
+    ) -> Result<bool, Refused> {
         if total != self.total {
             return Err(Refused::Inconsistent);
         }
@@ -135,7 +141,7 @@ impl Slot {
     }
 
     /// `true` if a piece that does not fit those here belongs to a message that was cut in smaller pieces.
-    pub fn is_finer(&self, offset: usize, length: usize) -> bool {
+    pub(super) fn is_finer(&self, offset: usize, length: usize) -> bool {
         let fits = |step: usize| offset.is_multiple_of(step);
         match offset + length == self.total {
             true => self.tail.map_or(self.step.is_some_and(|step| !fits(step)), |tail| offset > tail),

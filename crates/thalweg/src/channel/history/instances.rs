@@ -18,7 +18,7 @@ const ROOM: usize = 16;
 /// They are copies, in memory that is used again: shared ones, which stay for as long as their instances do, would be all over
 /// the publisher's pool, which looks for a free buffer from one to the next.
 #[derive(Debug)]
-pub struct Instances {
+pub(crate) struct Instances {
     depth: usize,
     most: usize,
     all: HashMap<u64, VecDeque<Entry>>,
@@ -29,7 +29,7 @@ pub struct Instances {
 
 impl Instances {
     /// None yet; what a publisher of this QoS keeps: `history` samples of each, within its limits.
-    pub fn new(offered: &Qos) -> Self {
+    pub(crate) fn new(offered: &Qos) -> Self {
         let depth = offered.history.max(1);
         let by_samples = offered.limits.samples.map_or(u32::MAX, |samples| samples / depth);
         let most = offered.limits.instances.unwrap_or(MOST_INSTANCES).min(by_samples).max(1);
@@ -37,14 +37,14 @@ impl Instances {
     }
 
     /// The same, whose bytes are taken from this account.
-    pub fn within(self, account: Arc<Account>) -> Self {
+    pub(crate) fn within(self, account: Arc<Account>) -> Self {
         Self { account: Some(account), ..self }
     }
 
     /// Keeps a sample of an instance. A new instance beyond the limit takes the place of one that ended, else of the one
     /// that was silent for longest; so does a sample where there is no memory, unless it is no larger than the one whose place
     /// it takes, or all together are small. `false`: there is no memory for it at all.
-    pub fn keep(&mut self, instance: u64, entry: &Entry) -> bool {
+    pub(crate) fn keep(&mut self, instance: u64, entry: &Entry) -> bool {
         let size = entry.buffer.payload().len();
         if size > ALWAYS && self.account.as_ref().is_some_and(|account| account.never_holds(size_of(size))) {
             return false; // the others stay
@@ -87,7 +87,7 @@ impl Instances {
     }
 
     /// References to the last `samples` of each instance, in the order of their numbers.
-    pub fn last(&self, samples: usize) -> Vec<Entry> {
+    pub(crate) fn last(&self, samples: usize) -> Vec<Entry> {
         let of_each = self.all.values().flat_map(|of| of.iter().skip(of.len().saturating_sub(samples)));
         let mut last: Vec<Entry> = of_each.cloned().collect();
         last.sort_unstable_by_key(|entry| entry.seq);

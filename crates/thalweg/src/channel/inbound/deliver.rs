@@ -22,12 +22,12 @@ pub(super) struct End<'a> {
 impl End<'_> {
     /// Takes the message of a frame. Gives how many samples were delivered.
     #[inline]
-    pub fn message(&mut self, header: &Header, message: &[u8]) -> u32 {
+    pub(super) fn message(&mut self, header: &Header, message: &[u8]) -> u32 {
         u32::from(self.accept.frame(header.sequence).is_new() && self.sample(header, message))
     }
 
     /// Takes the messages of a batch, which is one frame of its flow.
-    pub fn batch(&mut self, header: &Header, messages: Messages<'_>) -> u32 {
+    pub(super) fn batch(&mut self, header: &Header, messages: Messages<'_>) -> u32 {
         if !self.accept.frame(header.sequence).is_new() {
             return 0;
         }

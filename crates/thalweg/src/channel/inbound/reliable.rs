@@ -35,7 +35,7 @@ pub(super) fn parts(agreed: &Agreed, budget: Arc<Account>) -> (Reassembly, Optio
 }
 
 impl Inbound {
-    pub fn is_reliable(&self) -> bool {
+    pub(crate) fn is_reliable(&self) -> bool {
         matches!(&self.source, Source::Half(_, Framing::Datagrams { receiver: Some(_), .. }))
     }
 
@@ -48,7 +48,7 @@ impl Inbound {
     }
 
     /// The time until then.
-    pub fn until_timer(&self) -> Option<Duration> {
+    pub(crate) fn until_timer(&self) -> Option<Duration> {
         self.next_deadline().map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())))
     }
 

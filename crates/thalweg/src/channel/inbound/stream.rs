@@ -28,13 +28,13 @@ pub(super) enum Unpaid {
 }
 
 impl Stream {
-    pub fn new(parser: StreamParser, budget: Arc<Account>) -> Self {
+    pub(super) fn new(parser: StreamParser, budget: Arc<Account>) -> Self {
         Self { parser, budget, paid: 0, short_since: 0 }
     }
 
     /// Takes memory for what is read next, and gives back what is not needed any more.
     #[inline]
-    pub fn pay(&mut self, now_ns: impl FnOnce() -> u64) -> Result<(), Unpaid> {
+    pub(super) fn pay(&mut self, now_ns: impl FnOnce() -> u64) -> Result<(), Unpaid> {
         let wanted = self.parser.wanted().saturating_sub(INITIAL);
         if wanted == self.paid { Ok(()) } else { self.settle(wanted, now_ns()) }
     }

@@ -44,7 +44,7 @@ pub(crate) struct Passage {
 
 impl Passage {
     /// The passage of a move to a channel with this account; `taken_over` is called once, when the new flow has taken over.
-    pub fn new(
+    pub(crate) fn new(
         handover: Handover<(SampleInfo, Vec<u8>)>,
         has_history: bool,
         account: Arc<Account>,
@@ -57,18 +57,18 @@ impl Passage {
     }
 
     /// `true` if it was told that the new flow has taken over.
-    pub fn is_taken_over(&self) -> bool {
+    pub(crate) fn is_taken_over(&self) -> bool {
         self.told.load(Ordering::Relaxed)
     }
 
     /// The waiting place of the new flow's samples, if it took over with a gap: they follow when the gap is filled, or will not
     /// be. From now on none wait that do not wait yet.
-    pub fn late(&self) -> Option<&Arc<Latecomer>> {
+    pub(crate) fn late(&self) -> Option<&Arc<Latecomer>> {
         self.late.get_or_init(|| None).as_ref()
     }
 
     /// The old flow ended, and this was the last to come by it: the new one takes over.
-    pub fn end_old(&self, came: u64) {
+    pub(crate) fn end_old(&self, came: u64) {
         if self.verdict.is_new() {
             return;
         }
@@ -79,7 +79,7 @@ impl Passage {
     }
 
     /// Nothing comes by the old flow, and this was the last to come by it.
-    pub fn nothing_comes(&self, came: u64, now_ns: u64) {
+    pub(crate) fn nothing_comes(&self, came: u64, now_ns: u64) {
         let Some(mut handover) = self.handover.try_lock() else { return }; // a sample is being delivered
         handover.nothing_comes(came, now_ns);
         self.wait_for_gap(&mut handover);
@@ -87,7 +87,7 @@ impl Passage {
     }
 
     /// The new flow is given up. `false`: it has taken over. Waits for no sample that is being delivered.
-    pub fn keep_old(&self) -> bool {
+    pub(crate) fn keep_old(&self) -> bool {
         let kept = self.verdict.keep_old();
         if let Some(mut handover) = self.handover.try_lock() {
             handover.keep_old(); // else the next sample lets go of what is held
@@ -176,23 +176,23 @@ impl Passage {
 
 impl Gate {
     /// From now on, samples wait for the history that a late joiner gets.
-    pub fn wait_for_history(&self, late: Arc<Latecomer>) {
+    pub(crate) fn wait_for_history(&self, late: Arc<Latecomer>) {
         *self.late.lock() = Some(late);
         self.shut.store(true, Ordering::Release);
     }
 
     /// `true` if a late joiner's history is still coming.
-    pub fn has_history_under_way(&self) -> bool {
+    pub(crate) fn has_history_under_way(&self) -> bool {
         self.late.lock().as_ref().is_some_and(|late| late.is_under_way())
     }
 
     /// The channel ended before its history was there: the last sample that was delivered. `None`: nothing is left of it.
-    pub fn give_up_history(&self) -> Option<u64> {
+    pub(crate) fn give_up_history(&self) -> Option<u64> {
         self.late.lock().as_ref()?.give_up()
     }
 
     /// From now on, samples go through `passage`; who joined just before gets no history any more.
-    pub fn shut(&self, role: Role, inlet: &dyn Deliver, passage: Arc<Passage>) {
+    pub(crate) fn shut(&self, role: Role, inlet: &dyn Deliver, passage: Arc<Passage>) {
         if let Some(late) = self.late.lock().take() {
             late.end(inlet);
         }
@@ -208,7 +208,7 @@ impl Gate {
 
     /// The last sample that the channel's history or its last move delivered, by whichever flow: the channel itself may be
     /// behind.
-    pub fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         let moved = self.passage.lock().as_ref().map_or(0, |(_, passage)| passage.last.load(Ordering::Acquire));
         let late = self.late.lock().clone();
         late.map_or(0, |late| late.last_given()).max(moved)
@@ -228,7 +228,7 @@ impl Gate {
 
     /// Delivers a sample of the channel. One that comes from a history is compared with what the late joiner got.
     #[inline]
-    pub fn deliver(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) {
+    pub(crate) fn deliver(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) {
         if delivery.info.historical || self.shut.load(Ordering::Acquire) {
             self.pass(inlet, delivery)
         } else {

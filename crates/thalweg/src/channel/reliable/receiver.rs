@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The settings by the handshake and the port.
 #[derive(Clone, Debug)]
-pub struct ReceiverSettings {
+pub(crate) struct ReceiverSettings {
     /// The flow's id.
     pub flow: u32,
     /// The first message's number.
@@ -31,7 +31,7 @@ pub struct ReceiverSettings {
 
 /// The place of a message in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrived {
+pub(crate) enum Arrived {
     /// The one that is due: deliver it, then what [`Receiver::ready`] gives.
     InOrder,
     /// Kept until those before it came.
@@ -42,7 +42,7 @@ pub enum Arrived {
 
 /// A message that waited for one before it.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     /// Its header.
     pub header: Header,
     /// Its bytes.
@@ -54,7 +54,7 @@ pub struct Held {
 
 /// The receiving state of a reliable flow.
 #[derive(Debug)]
-pub struct Receiver {
+pub(crate) struct Receiver {
     settings: ReceiverSettings,
     next: u64,             // all before were delivered or skipped
     settled: u64,          // samples up to this one were delivered or skipped
@@ -80,7 +80,7 @@ pub struct Receiver {
 
 /// Messages that a reassembly puts together at a time: see [`Reassembly::with_slots`]. On a path of 100 Mbit/s and 50 ms that loses one
 /// datagram in ten, messages of 64 KiB need five round trips, and ten of them leave in each.
-pub const IN_PROGRESS: usize = 128;
+pub(crate) const IN_PROGRESS: usize = 128;
 /// A jump that is believed at once, for losses come in bursts; a wrong one costs as many messages.
 const MAX_JUMP: u64 = 64;
 /// No publisher measures a longer round trip.
@@ -95,7 +95,7 @@ const SPARE_BYTES: usize = 4 << 20;
 
 impl Receiver {
     /// A flow of which nothing came yet.
-    pub fn new(settings: ReceiverSettings) -> Self {
+    pub(crate) fn new(settings: ReceiverSettings) -> Self {
         let next = BASE + u64::from(settings.first);
         Self {
             settings,
@@ -123,13 +123,13 @@ impl Receiver {
     }
 
     /// From now on acknowledgements tell what came, and come after so many bytes besides.
-    pub fn tells(&mut self, every: u32) {
+    pub(crate) fn tells(&mut self, every: u32) {
         self.receipts = Some(Receipts::new(every));
     }
 
     /// A datagram of the flow came, whatever becomes of it.
     #[inline]
-    pub fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
+    pub(crate) fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
         if let Some(receipts) = &mut self.receipts {
             receipts.arrived(now_ns, header, payload);
         }
@@ -137,7 +137,7 @@ impl Receiver {
 
     /// A whole message came.
     #[inline]
-    pub fn message(&mut self, now_ns: u64, header: &Header, bytes: &[u8]) -> Arrived {
+    pub(crate) fn message(&mut self, now_ns: u64, header: &Header, bytes: &[u8]) -> Arrived {
         if self.slots.is_empty() && header.sequence == self.next as u32 {
             self.claimed = None;
             self.note_fresh(now_ns, header);
@@ -184,12 +184,12 @@ impl Receiver {
     }
 
     /// A fragment came: `true` if it is wanted. The reassembly's result is told to [`Receiver::part`], or is a message.
-    pub fn wants(&mut self, now_ns: u64, header: &Header) -> bool {
+    pub(crate) fn wants(&mut self, now_ns: u64, header: &Header) -> bool {
         self.place(now_ns, header).is_some_and(|index| !matches!(self.slots[index], Slot::Whole(_)))
     }
 
     /// A fragment of this message was kept, and it is not whole.
-    pub fn part(&mut self, now_ns: u64, header: &Header, reassembly: &Reassembly) {
+    pub(crate) fn part(&mut self, now_ns: u64, header: &Header, reassembly: &Reassembly) {
         let Some(index) = widen(header.sequence, self.next).checked_sub(self.next).map(|i| i as usize) else { return };
         let overtaken = index + 1 < self.slots.len();
         let wait = now_ns + self.trip.reorder_ns();
@@ -207,7 +207,7 @@ impl Receiver {
     }
 
     /// There is no room for this fragment: its message is asked for when there is.
-    pub fn crowded(&mut self, header: &Header) {
+    pub(crate) fn crowded(&mut self, header: &Header) {
         let index = widen(header.sequence, self.next).wrapping_sub(self.next);
         if let Some(Slot::Missing(asking)) = self.slots.get_mut(index as usize) {
             asking.crowded = true;
@@ -216,7 +216,7 @@ impl Receiver {
 
     /// The publisher says how far it is, and which messages it can still repeat. Nobody does without messages because one
     /// keep-alive says so that is far ahead of them: what is missing is asked for, and the second one is believed.
-    pub fn keep_alive(&mut self, now_ns: u64, header: &Header) {
+    pub(crate) fn keep_alive(&mut self, now_ns: u64, header: &Header) {
         self.asked |= header.flags & ASK != 0;
         if header.stamp_ns > 0 {
             self.told_trip = Some(header.stamp_ns.min(LONGEST_TOLD_NS));
@@ -249,7 +249,7 @@ impl Receiver {
 
     /// The next message that is due, if it is there. Give it to [`Receiver::recycle`] after its delivery.
     #[inline]
-    pub fn ready(&mut self, now_ns: u64) -> Option<Held> {
+    pub(crate) fn ready(&mut self, now_ns: u64) -> Option<Held> {
         if self.slots.is_empty() && self.next >= self.floor {
             return None;
         }
@@ -286,7 +286,7 @@ impl Receiver {
     }
 
     /// Takes the memory of a delivered message back.
-    pub fn recycle(&mut self, held: Held) {
+    pub(crate) fn recycle(&mut self, held: Held) {
         self.held = self.held.saturating_sub(held.bytes.len());
         let room: usize = self.spare.iter().map(Vec::capacity).sum();
         if self.spare.len() < SPARE && room + held.bytes.capacity() <= SPARE_BYTES {
@@ -295,17 +295,17 @@ impl Receiver {
     }
 
     /// Nobody waits for samples up to this one: they were delivered or given up.
-    pub fn settled(&self) -> u64 {
+    pub(crate) fn settled(&self) -> u64 {
         self.settled
     }
 
     /// The next number to be delivered.
-    pub fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.next as u32
     }
 
     /// The time at which [`Receiver::ready`] or [`Receiver::acknowledgement`] next has something to do, unless something comes.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         if self.slots.is_empty() {
             return None;
         }
@@ -315,13 +315,13 @@ impl Receiver {
 
     /// `true` if there is something to acknowledge or to ask for.
     #[inline]
-    pub fn has_news(&self, now_ns: u64) -> bool {
+    pub(crate) fn has_news(&self, now_ns: u64) -> bool {
         let tells = self.receipts.as_ref().is_some_and(Receipts::is_due);
         tells || self.asked || self.since >= self.settings.every || (!self.slots.is_empty() && self.asks_now(now_ns))
     }
 
     /// The datagram that says what is here and what is missing. `None` if there is nothing to say.
-    pub fn acknowledgement(&mut self, now_ns: u64, reassembly: &Reassembly) -> Option<&[u8]> {
+    pub(crate) fn acknowledgement(&mut self, now_ns: u64, reassembly: &Reassembly) -> Option<&[u8]> {
         if !self.has_news(now_ns) {
             return None;
         }
@@ -383,7 +383,7 @@ impl Receiver {
     }
 
     /// The counters so far.
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 

@@ -15,15 +15,15 @@ mod members;
 mod repeat;
 mod vain;
 
-pub use action::{Action, SenderSettings, To};
+pub(crate) use action::{Action, SenderSettings, To};
 use controlled::Controlled;
 use members::{MOST_TOLD_APART, Members};
-pub use vain::EXPECTED;
+pub(crate) use vain::EXPECTED;
 use vain::Rounds;
 
 /// The sending state of a reliable flow.
 #[derive(Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     settings: SenderSettings,
     sent: VecDeque<Sent>,
     kept: u64, // bytes of those messages
@@ -86,7 +86,7 @@ const IDLE_PERIODS: u64 = 2;
 
 impl Sender {
     /// Nothing was sent yet, and there is nobody to acknowledge it: see [`Sender::join`].
-    pub fn new(settings: SenderSettings) -> Self {
+    pub(crate) fn new(settings: SenderSettings) -> Self {
         let window = settings.window.clamp(1, WINDOW);
         Self {
             settings: SenderSettings { window, ..settings },
@@ -115,31 +115,31 @@ impl Sender {
     }
 
     /// The number of the next message, where those before it were not told of.
-    pub fn starts_at(&mut self, first: u32) {
+    pub(crate) fn starts_at(&mut self, first: u32) {
         self.first = widen(first, self.next()) - self.sent.len() as u64;
     }
 
     /// A member, which gets what is sent from now on: the number of its first message.
-    pub fn join(&mut self, id: u64) -> u32 {
+    pub(crate) fn join(&mut self, id: u64) -> u32 {
         self.members.join(id, self.next());
         self.next() as u32
     }
 
     /// A member lost its connection. Its unacknowledged messages are kept for it, but hold up nobody.
-    pub fn loses(&mut self, id: u64) -> bool {
+    pub(crate) fn loses(&mut self, id: u64) -> bool {
         self.members.loses(id)
     }
 
     /// It came back by this id, and is told at once how far the flow is: the number of the first message that it may not have.
     /// `None`: it is not known any more.
-    pub fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u32> {
+    pub(crate) fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u32> {
         let first = self.members.comes_back(now_ns, before, id)?;
         (self.beats, self.beat_at) = (0, Some(now_ns));
         Some(first as u32)
     }
 
     /// A member left.
-    pub fn leave(&mut self, id: u64) {
+    pub(crate) fn leave(&mut self, id: u64) {
         if let Some(index) = self.members.leave(id) {
             self.early.clear(); // it numbers the members
             self.tells = 0; // so do these
@@ -155,7 +155,7 @@ impl Sender {
     /// `true` if a further message has to wait. One member of several that does not answer holds up nobody: the oldest message
     /// is given up instead, and the member is told when it comes back. A full window whose members were all cut off stays full: the
     /// flow is about to be cut off, and its queue takes what follows.
-    pub fn is_full(&self, now_ns: u64) -> bool {
+    pub(crate) fn is_full(&self, now_ns: u64) -> bool {
         if self.is_held_back(now_ns) {
             return true;
         }
@@ -166,48 +166,48 @@ impl Sender {
     }
 
     /// Messages that nobody acknowledged yet.
-    pub fn unacknowledged(&self) -> usize {
+    pub(crate) fn unacknowledged(&self) -> usize {
         self.sent.len()
     }
 
     /// Those messages, the oldest first. Nobody can ask for them any more.
-    pub fn take_unacknowledged(&mut self) -> Vec<Entry> {
+    pub(crate) fn take_unacknowledged(&mut self) -> Vec<Entry> {
         let sent = std::mem::take(&mut self.sent);
         (self.first, self.wanted, self.kept, self.bytes) = (self.first + sent.len() as u64, 0, 0, 0);
         sent.into_iter().map(|sent| sent.entry).collect()
     }
 
     /// Their bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// `true` if the oldest message may be given up for a new one: a full window does that, or only absent members of a group that
     /// has others need it.
-    pub fn may_drop_oldest(&self) -> bool {
+    pub(crate) fn may_drop_oldest(&self) -> bool {
         self.settings.drops_oldest || self.members.are_absent(self.first)
     }
 
     /// `true` if all members were cut off.
-    pub fn has_only_absent(&self) -> bool {
+    pub(crate) fn has_only_absent(&self) -> bool {
         self.members.len() > 0 && self.members.present() == 0
     }
 
     /// There is no memory for more: a window that drops its oldest gives up all but so many bytes.
     #[cold]
-    pub fn shrink_to(&mut self, bytes: usize) {
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
         while self.may_drop_oldest() && self.bytes > bytes {
             self.give_up(1);
         }
     }
 
     /// Flags of a frame that is sent now.
-    pub fn flags(&self) -> u16 {
+    pub(crate) fn flags(&self) -> u16 {
         if self.settings.hurries && self.members.worst().is_noticeable() { ASK } else { 0 }
     }
 
     /// A message was sent with this number. An older one may be given up for it. Gives when it has to be looked after.
-    pub fn sent(&mut self, now_ns: u64, sequence: u32, entry: Entry) -> Option<u64> {
+    pub(crate) fn sent(&mut self, now_ns: u64, sequence: u32, entry: Entry) -> Option<u64> {
         let at = widen(sequence, self.next());
         self.note_period(now_ns);
         self.note_left(now_ns, sequence, &entry);
@@ -260,7 +260,7 @@ impl Sender {
     /// # Errors
     /// It is of no member, or acknowledges what was never sent.
     #[allow(clippy::result_unit_err)]
-    pub fn acknowledge(
+    pub(crate) fn acknowledge(
         &mut self,
         now_ns: u64,
         id: u64,
@@ -343,7 +343,7 @@ impl Sender {
     }
 
     /// The time at which [`Sender::poll`] next has something to do, unless something comes.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         let hurries = self.settings.hurries; // else there are none, and thousands to look at
         let copies = hurries.then(|| self.sent.iter().filter_map(|sent| sent.copy_at).min()).flatten();
         let repairs = (self.wanted > 0).then_some(self.asks_from);
@@ -354,13 +354,13 @@ impl Sender {
 
     /// The time to look at [`Sender::poll`] again. A flow that was active lately is looked at in time for whatever may be sent
     /// meanwhile.
-    pub fn next_look(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn next_look(&self, now_ns: u64) -> Option<u64> {
         let active = now_ns.saturating_sub(self.last_sent) < ACTIVE_NS;
         self.next_deadline().into_iter().chain(active.then_some(now_ns + SHORTEST_IDLE_NS)).min()
     }
 
     /// The next datagram that is due, if one is.
-    pub fn poll(&mut self, now_ns: u64) -> Option<Action> {
+    pub(crate) fn poll(&mut self, now_ns: u64) -> Option<Action> {
         self.expire(now_ns);
         if std::mem::take(&mut self.in_vain) {
             return Some(Action::Shorten);
@@ -403,12 +403,12 @@ impl Sender {
     }
 
     /// The next message's number, and the oldest that can be retransmitted.
-    pub fn position(&self) -> (u32, u32) {
+    pub(crate) fn position(&self) -> (u32, u32) {
         (self.next() as u32, self.first as u32)
     }
 
     /// The round trip as measured.
-    pub fn trip(&self) -> RoundTrip {
+    pub(crate) fn trip(&self) -> RoundTrip {
         self.trip
     }
 
@@ -419,7 +419,7 @@ impl Sender {
     }
 
     /// The counters so far.
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 

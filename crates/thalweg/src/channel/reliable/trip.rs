@@ -10,14 +10,14 @@ const LONGEST_NS: u64 = 10_000_000_000;
 
 /// A measured round trip.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RoundTrip {
+pub(crate) struct RoundTrip {
     smoothed: Option<u64>,
     variation: u64,
 }
 
 impl RoundTrip {
     /// Takes one measurement (RFC 6298 §2.2 and §2.3: α = 1/8, β = 1/4).
-    pub fn measured(&mut self, trip_ns: u64) {
+    pub(crate) fn measured(&mut self, trip_ns: u64) {
         let trip_ns = trip_ns.min(LONGEST_NS);
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.variation) = (Some(trip_ns), trip_ns / 2);
@@ -28,17 +28,17 @@ impl RoundTrip {
     }
 
     /// The smoothed round trip in nanoseconds.
-    pub fn smoothed_ns(&self) -> u64 {
+    pub(crate) fn smoothed_ns(&self) -> u64 {
         self.smoothed.unwrap_or(INITIAL_NS)
     }
 
     /// The longest wait for an answer (RFC 6298 §2: K = 4), in nanoseconds.
-    pub fn patience_ns(&self) -> u64 {
+    pub(crate) fn patience_ns(&self) -> u64 {
         self.smoothed_ns() + (4 * self.variation).max(GRANULARITY_NS)
     }
 
     /// Time for which a frame may be overtaken before it is asked for.
-    pub fn reorder_ns(&self) -> u64 {
+    pub(crate) fn reorder_ns(&self) -> u64 {
         (self.smoothed_ns() / 4).clamp(200_000, 5_000_000)
     }
 }

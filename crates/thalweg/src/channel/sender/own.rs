@@ -22,12 +22,12 @@ const LEAVE: u32 = 2;
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 impl Own {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { word: AtomicU32::new(0), tid: AtomicU32::new(0) }
     }
 
     /// Its thread's id: there once it was started.
-    pub fn tid(&self) -> i32 {
+    pub(crate) fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed) as i32
     }
 
@@ -37,16 +37,16 @@ impl Own {
 
     /// Gives the thread the flow's send right. Whoever calls this and whoever makes the thread leave hold the flow's lock on
     /// it, so that no right comes after the end; waking may follow without that lock.
-    pub fn give(&self) {
+    pub(crate) fn give(&self) {
         self.word.fetch_or(WORK, Ordering::Release);
     }
 
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.word.fetch_or(LEAVE, Ordering::Release);
         self.wake();
     }
 
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         futex::wake(&self.word, 1, Scope::Private);
     }
 

@@ -33,7 +33,7 @@ impl Repeats {
     ///
     /// # Errors
     /// The kernel gives no thread or descriptor.
-    pub fn add(&self, flow: &Arc<Flow>, stop: &Arc<AtomicBool>) -> io::Result<()> {
+    pub(crate) fn add(&self, flow: &Arc<Flow>, stop: &Arc<AtomicBool>) -> io::Result<()> {
         let mut slot = self.intake.lock();
         if slot.is_none() {
             let intake = Arc::new(Intake { arrivals: PiMutex::default(), waker: Waker::new()?, stop: stop.clone() });
@@ -55,7 +55,7 @@ impl Repeats {
 
     /// Something is due then: the thread is woken if it would sleep longer.
     #[inline]
-    pub fn look_by(&self, due_ns: u64) {
+    pub(crate) fn look_by(&self, due_ns: u64) {
         if due_ns < self.sleeps_until.load(SeqCst) {
             self.wake();
         }
@@ -71,7 +71,7 @@ impl Repeats {
     }
 
     /// Ends the thread, if there is one.
-    pub fn close(&self) -> Option<JoinHandle<()>> {
+    pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
         if let Some(intake) = self.intake.lock().take() {
             intake.waker.wake();
         }

@@ -14,17 +14,17 @@ pub(super) struct Decoder<'de> {
 
 impl<'de> Decoder<'de> {
     /// Reads from behind the header.
-    pub fn new(reader: Reader<'de>) -> Self {
+    pub(super) fn new(reader: Reader<'de>) -> Self {
         Self { reader, depth: 0, free: FREE_ELEMENTS }
     }
 
     /// Checks that nothing but padding is left.
-    pub fn finish(&self) -> Result<(), CodecError> {
+    pub(super) fn finish(&self) -> Result<(), CodecError> {
         self.reader.finish()
     }
 
     /// Gives an error of a visitor, which knows no offset, the place where reading stopped.
-    pub fn locate(&self, error: CodecError) -> CodecError {
+    pub(super) fn locate(&self, error: CodecError) -> CodecError {
         match error.offset {
             0 => self.reader.error(error.problem),
             _ => error,

@@ -16,7 +16,7 @@ pub(in crate::codec) struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     /// Writes behind the contents of `out`, which end with this message's header.
-    pub fn new(out: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
         let origin = out.len();
         Self { out, origin, depth: 0, free: FREE_ELEMENTS }
     }
@@ -32,7 +32,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Appends a count or length.
-    pub fn put_length(&mut self, length: usize) -> Result<(), CodecError> {
+    pub(crate) fn put_length(&mut self, length: usize) -> Result<(), CodecError> {
         self.put(length_field(length)?);
         Ok(())
     }

@@ -14,7 +14,7 @@ const ORIGIN: usize = super::HEADER.len();
 
 impl<'de> Reader<'de> {
     /// Checks the encapsulation header and stands behind it.
-    pub fn new(bytes: &'de [u8]) -> Result<Self, CodecError> {
+    pub(crate) fn new(bytes: &'de [u8]) -> Result<Self, CodecError> {
         match bytes {
             [0x00, 0x01, _, _, ..] => Ok(Self { bytes, at: ORIGIN }),
             [high, low, _, _, ..] => Err(CodecError {
@@ -33,25 +33,25 @@ impl<'de> Reader<'de> {
 
     /// Offset of the next byte from the start of the message.
     #[inline]
-    pub fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
     /// Bytes not yet read, padding included.
     #[inline]
-    pub fn remaining(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
     /// An error at the present offset.
     #[cold]
-    pub fn error(&self, problem: String) -> CodecError {
+    pub(crate) fn error(&self, problem: String) -> CodecError {
         CodecError { offset: self.at, problem }
     }
 
     /// The next `N` bytes, after the padding that aligns them to `N`; `N` is 1, 2, 4 or 8.
     #[inline]
-    pub fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
+    pub(crate) fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
         let start = self.at + ((self.at - ORIGIN).wrapping_neg() & (N - 1));
         match self.bytes.get(start..).and_then(|rest| rest.first_chunk::<N>()) {
             Some(found) => {
@@ -63,7 +63,7 @@ impl<'de> Reader<'de> {
     }
 
     /// The next `length` bytes, not aligned.
-    pub fn slice(&mut self, length: usize, what: &'static str) -> Result<&'de [u8], CodecError> {
+    pub(crate) fn slice(&mut self, length: usize, what: &'static str) -> Result<&'de [u8], CodecError> {
         let found = self.bytes.get(self.at..).and_then(|rest| rest.get(..length));
         let found = found.ok_or_else(|| self.early_end(what, length))?;
         self.at += length;
@@ -72,13 +72,13 @@ impl<'de> Reader<'de> {
 
     /// An `u32`.
     #[inline]
-    pub fn u32(&mut self, what: &'static str) -> Result<u32, CodecError> {
+    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, CodecError> {
         self.take(what).map(u32::from_le_bytes)
     }
 
     /// A byte that is 0 or 1.
     #[inline]
-    pub fn bool(&mut self, what: &'static str) -> Result<bool, CodecError> {
+    pub(crate) fn bool(&mut self, what: &'static str) -> Result<bool, CodecError> {
         let [byte] = self.take(what)?;
         match byte {
             0 => Ok(false),
@@ -88,14 +88,14 @@ impl<'de> Reader<'de> {
     }
 
     /// A Unicode scalar value in an `u32`.
-    pub fn char(&mut self) -> Result<char, CodecError> {
+    pub(crate) fn char(&mut self) -> Result<char, CodecError> {
         let scalar = self.u32("a char")?;
         char::from_u32(scalar)
             .ok_or_else(|| self.before(4, format!("expected a Unicode scalar value, found {scalar:#x}")))
     }
 
     /// The count of a sequence or map: limited by the bytes that are left.
-    pub fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
+    pub(crate) fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let count = self.u32(what)? as usize;
         if count > self.remaining().saturating_add(FREE_ELEMENTS) {
             let left = self.remaining();
@@ -105,13 +105,13 @@ impl<'de> Reader<'de> {
     }
 
     /// A sequence of bytes.
-    pub fn bytes(&mut self) -> Result<&'de [u8], CodecError> {
+    pub(crate) fn bytes(&mut self) -> Result<&'de [u8], CodecError> {
         let length = self.u32("the count of a byte sequence")? as usize;
         self.slice(length, "the bytes of a sequence")
     }
 
     /// A string. Its NUL is required, except that some writers give an empty one the length 0.
-    pub fn str(&mut self) -> Result<&'de str, CodecError> {
+    pub(crate) fn str(&mut self) -> Result<&'de str, CodecError> {
         let length = self.u32("the length of a string")? as usize;
         if length == 0 {
             return Ok("");
@@ -128,7 +128,7 @@ impl<'de> Reader<'de> {
     }
 
     /// Checks that nothing but padding follows the value.
-    pub fn finish(&self) -> Result<(), CodecError> {
+    pub(crate) fn finish(&self) -> Result<(), CodecError> {
         match self.remaining() {
             0..=MAX_TRAILING => Ok(()),
             more => Err(self.error(format!(
@@ -139,7 +139,7 @@ impl<'de> Reader<'de> {
 
     /// An error about the `length` bytes just read.
     #[cold]
-    pub fn before(&self, length: usize, problem: String) -> CodecError {
+    pub(crate) fn before(&self, length: usize, problem: String) -> CodecError {
         CodecError { offset: self.at - length, problem }
     }
 

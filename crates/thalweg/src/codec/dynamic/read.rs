@@ -15,17 +15,17 @@ pub(super) struct JsonReader<'de> {
 
 impl<'de> JsonReader<'de> {
     /// Reads from behind the header, making at most `room` of JSON.
-    pub fn new(reader: Reader<'de>, room: usize) -> Self {
+    pub(super) fn new(reader: Reader<'de>, room: usize) -> Self {
         Self { reader, depth: 0, room }
     }
 
     /// Checks that nothing but padding is left.
-    pub fn finish(&self) -> Result<(), CodecError> {
+    pub(super) fn finish(&self) -> Result<(), CodecError> {
         self.reader.finish()
     }
 
     /// Reads the next value.
-    pub fn value(&mut self, schema: &Schema) -> Result<Value, CodecError> {
+    pub(super) fn value(&mut self, schema: &Schema) -> Result<Value, CodecError> {
         self.spend(NODE)?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {

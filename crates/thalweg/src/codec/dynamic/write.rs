@@ -22,12 +22,12 @@ enum Step<'a> {
 
 impl<'a, 'out> JsonWriter<'a, 'out> {
     /// Writes with this encoder, which stands behind the header.
-    pub fn new(encoder: &'a mut Encoder<'out>) -> Self {
+    pub(super) fn new(encoder: &'a mut Encoder<'out>) -> Self {
         Self { encoder, path: Vec::new() }
     }
 
     /// Writes the message's whole value; an error names the place in the JSON.
-    pub fn message(mut self, schema: &'a Schema, json: &'a Value) -> Result<(), CodecError> {
+    pub(super) fn message(mut self, schema: &'a Schema, json: &'a Value) -> Result<(), CodecError> {
         let result = self.value(schema, json);
         result.map_err(|error| match self.path.is_empty() {
             true => error,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The room that nodes take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub(crate) struct Held {
     pub nodes: usize,
     pub ports: usize,
     /// About.
@@ -20,7 +20,7 @@ pub struct Held {
 
 impl Held {
     /// The room that one node takes.
-    pub fn by(document: &Document, bytes: usize) -> Self {
+    pub(crate) fn by(document: &Document, bytes: usize) -> Self {
         Self { nodes: 1, ports: document.ports.len(), bytes }
     }
 
@@ -44,7 +44,7 @@ impl Held {
 
 /// The holder of a limit.
 #[derive(Clone, Copy, Debug)]
-pub enum Whose {
+pub(crate) enum Whose {
     All,
     Elsewhere,
     Address,
@@ -56,7 +56,7 @@ const MOST_UNHEARD_OF_SOURCE: usize = 64;
 
 /// The room taken, by holder.
 #[derive(Default)]
-pub struct Room {
+pub(super) struct Room {
     pub all: Held,
     pub elsewhere: Held,
     by: BTreeMap<Peer, Held>,
@@ -70,7 +70,7 @@ pub struct Room {
 
 impl Room {
     /// Records a change of the room that a node takes by this way.
-    pub fn changed(&mut self, before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) {
+    pub(super) fn changed(&mut self, before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) {
         self.freed |= frees(before, after);
         if let Some((origin, held)) = before {
             self.give_back(origin, held);
@@ -107,7 +107,7 @@ impl Room {
     ///
     /// # Errors
     /// The limit.
-    pub fn check(&self, origin: Origin, before: Option<(Origin, Held)>, wanted: Held) -> Result<(), Refusal> {
+    pub(super) fn check(&self, origin: Origin, before: Option<(Origin, Held)>, wanted: Held) -> Result<(), Refusal> {
         if origin == Origin::Own {
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl Room {
     }
 
     /// There was no room for this: the node is asked for it later.
-    pub fn turn_away(&mut self, node: NodeId, origin: Origin, wanted: Held) {
+    pub(super) fn turn_away(&mut self, node: NodeId, origin: Origin, wanted: Held) {
         self.turned_away += 1;
         let key = (node, rank(origin));
         let of_source = self.unheard.values().filter(|(other, _)| Peer::beyond(*other) == Peer::beyond(origin)).count();
@@ -137,19 +137,19 @@ impl Room {
     }
 
     /// Records accepted news by this way: its statement by a worse one no longer counts.
-    pub fn heard(&mut self, node: NodeId, origin: Origin) {
+    pub(super) fn heard(&mut self, node: NodeId, origin: Origin) {
         for way in rank(origin)..WAYS {
             self.unheard.remove(&(node, way));
         }
     }
 
     /// Records the end of a node, reported by this way.
-    pub fn forget(&mut self, node: NodeId, origin: Origin) {
+    pub(super) fn forget(&mut self, node: NodeId, origin: Origin) {
         self.unheard.remove(&(node, rank(origin)));
     }
 
     /// Refused nodes for which there is room now; each is returned once. `known`: a node's present room.
-    pub fn fitting(&mut self, known: impl Fn(NodeId) -> Option<(Origin, Held)>) -> Vec<NodeId> {
+    pub(super) fn fitting(&mut self, known: impl Fn(NodeId) -> Option<(Origin, Held)>) -> Vec<NodeId> {
         if !std::mem::take(&mut self.freed) || self.unheard.is_empty() {
             return Vec::new();
         }

@@ -60,7 +60,7 @@ struct Budget {
 
 impl Budgets {
     /// Takes a message of this size, or returns the time that its source has to wait. A source may owe one message.
-    pub fn take(&mut self, source: Source, kind: u8, bytes: usize, now: Instant) -> Result<(), Duration> {
+    pub(super) fn take(&mut self, source: Source, kind: u8, bytes: usize, now: Instant) -> Result<(), Duration> {
         let budget = self.0.entry(source).or_insert(Budget { tokens: BURST, unasked: UNASKED_BURST, at: now });
         let since = now.saturating_duration_since(budget.at).as_secs_f64();
         budget.tokens = (budget.tokens + since * RATE).min(BURST);
@@ -80,7 +80,7 @@ impl Budgets {
     }
 
     /// A source has no link any more. What it owes is kept for as long as it takes to pay.
-    pub fn forget(&mut self, source: Source, now: Instant) {
+    pub(super) fn forget(&mut self, source: Source, now: Instant) {
         let paid = |budget: &Budget| {
             let since = now.saturating_duration_since(budget.at).as_secs_f64();
             budget.tokens + since * RATE >= BURST && budget.unasked + since * UNASKED_RATE >= UNASKED_BURST

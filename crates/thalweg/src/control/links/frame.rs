@@ -12,13 +12,13 @@ pub const FRAME_LIMIT: usize = 1 << 20;
 /// Most bytes of a message of several frames.
 pub const MESSAGE_LIMIT: usize = 4 << 20;
 /// Most bytes of a first message: a stranger gets no more.
-pub const HELLO_LIMIT: usize = 4 << 10;
+pub(crate) const HELLO_LIMIT: usize = 4 << 10;
 const HEADER: usize = 5;
 const CONTINUED: u8 = 0x80;
 
 /// The first message in each direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
+pub(crate) struct Hello {
     /// [`VERSION`] of the sender.
     pub version: u32,
     /// Its realm.
@@ -31,7 +31,7 @@ pub struct Hello {
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The sender's identity; JSON.
     Hello = 1,
     /// The sender's document; JSON.
@@ -50,7 +50,7 @@ pub enum Kind {
 
 /// A message as received.
 #[derive(Debug)]
-pub enum Message {
+pub(crate) enum Message {
     /// See [`Kind::Hello`].
     Hello(Hello),
     /// See [`Kind::Document`].
@@ -69,7 +69,7 @@ pub enum Message {
 
 /// Bytes that are no message of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Garbage(pub String);
+pub(crate) struct Garbage(pub String);
 
 impl fmt::Display for Garbage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +78,7 @@ impl fmt::Display for Garbage {
 }
 
 /// Appends a message made of `parts`, in as many frames as it needs.
-pub fn write(kind: Kind, parts: &[&[u8]], out: &mut Vec<u8>) {
+pub(crate) fn write(kind: Kind, parts: &[&[u8]], out: &mut Vec<u8>) {
     let mut left: usize = parts.iter().map(|p| p.len()).sum();
     out.reserve(left + HEADER);
     let mut room = begin(kind, left, out);
@@ -104,7 +104,7 @@ fn begin(kind: Kind, left: usize, out: &mut Vec<u8>) -> usize {
 }
 
 /// Takes received bytes apart into messages.
-pub struct Reader {
+pub(crate) struct Reader {
     bytes: Vec<u8>,
     start: usize,
     /// Kind and bytes so far of a message whose last frame is still to come.
@@ -114,28 +114,28 @@ pub struct Reader {
 
 impl Reader {
     /// A reader that takes no more than a hello yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { bytes: Vec::new(), start: 0, partial: None, limit: HELLO_LIMIT }
     }
 
     /// The peer is known: takes messages of full size from now on.
-    pub fn trust(&mut self) {
+    pub(crate) fn trust(&mut self) {
         self.limit = MESSAGE_LIMIT;
     }
 
     /// Bytes that are held of messages which are not complete.
-    pub fn unfinished(&self) -> usize {
+    pub(crate) fn unfinished(&self) -> usize {
         self.bytes.len() - self.start + self.partial.as_ref().map_or(0, |(_, whole)| whole.len())
     }
 
     /// Adds received bytes. Call [`Reader::next`] until it returns `None` before adding more.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.start));
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Gives memory back when everything was taken: a link that was busy once holds no megabyte for ever.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         if self.start == self.bytes.len() {
             (self.start, self.bytes) = (0, Vec::new());
         }
@@ -145,7 +145,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Garbage`]; the link is of no use then.
-    pub fn next(&mut self) -> Result<Option<Message>, Garbage> {
+    pub(crate) fn next(&mut self) -> Result<Option<Message>, Garbage> {
         while let Some((kind, body)) = self.frame()? {
             let (start, end) = (body.start, body.end);
             self.start = end;
@@ -166,7 +166,7 @@ impl Reader {
     }
 
     /// Kind and size of the next message, if its last frame is there.
-    pub fn peek(&self) -> Option<(u8, usize)> {
+    pub(crate) fn peek(&self) -> Option<(u8, usize)> {
         let (mut at, mut size) = (self.start, self.partial.as_ref().map_or(0, |(_, whole)| whole.len()));
         loop {
             let (head, rest) = self.bytes.get(at..)?.split_first_chunk::<HEADER>()?;

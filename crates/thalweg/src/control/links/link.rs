@@ -16,7 +16,7 @@ const BUSY: usize = 64 << 10;
 
 /// The stage of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(super) enum Stage {
     /// The connection is being made.
     Connecting,
     /// Waits for the peer's hello.
@@ -27,10 +27,10 @@ pub enum Stage {
 
 /// The peer does not read: more than [`OUT_LIMIT`] bytes would wait.
 #[derive(Debug)]
-pub struct Overflow;
+pub(super) struct Overflow;
 
 /// One control link.
-pub struct Link {
+pub(super) struct Link {
     stream: OwnedFd,
     /// Parser of the peer's frames.
     pub reader: Reader,
@@ -65,7 +65,7 @@ fn is_here(from: IpAddr, own: IpAddr) -> bool {
 
 impl Link {
     /// A link over `stream`, which must be non-blocking.
-    pub fn new(stream: OwnedFd, stage: Stage, target: Option<usize>, patience: Instant) -> Self {
+    pub(super) fn new(stream: OwnedFd, stage: Stage, target: Option<usize>, patience: Instant) -> Self {
         let (reader, out) = (Reader::new(), Vec::new());
         let (peer, pending) = (None, None);
         let (sent, watches_room, document_due) = (0, false, false);
@@ -91,12 +91,12 @@ impl Link {
     }
 
     /// The address that it was accepted from.
-    pub fn accepted_from(self, from: Option<IpAddr>) -> Self {
+    pub(super) fn accepted_from(self, from: Option<IpAddr>) -> Self {
         Self { from: from.unwrap_or(self.from), ..self }
     }
 
     /// The way by which its peer is reached, from the kernel when it was first known.
-    pub fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> Origin {
         if let Some(origin) = self.origin.get() {
             return *origin;
         }
@@ -105,12 +105,12 @@ impl Link {
     }
 
     /// The process of this host at the other end of a unix socket, from the kernel.
-    pub fn process(&self) -> Option<u32> {
+    pub(super) fn process(&self) -> Option<u32> {
         *self.process.get_or_init(|| linux::socket::peer_process(&self.stream).ok())
     }
 
     /// Its peer for people: the kernel's identification, and the node that it claims.
-    pub fn who(&self) -> String {
+    pub(super) fn who(&self) -> String {
         let at = match (self.origin(), self.process()) {
             (Origin::Tcp { from, .. }, _) => Peer::at(from).to_string(),
             (Origin::Host { user }, Some(process)) => Peer::Process { user, process }.to_string(),
@@ -139,13 +139,13 @@ impl Link {
     }
 
     /// The events that the poller watches it for.
-    pub fn wanted(&self) -> Readiness {
+    pub(super) fn wanted(&self) -> Readiness {
         let read = if self.held_until.is_some() { Readiness::empty() } else { Readiness::IN };
         if self.watches_room { read | Readiness::OUT } else { read }
     }
 
     /// Records whether a message has begun and is incomplete.
-    pub fn note_unfinished(&mut self, progress: bool, now: Instant) {
+    pub(super) fn note_unfinished(&mut self, progress: bool, now: Instant) {
         self.reader.rest();
         let unfinished = self.reader.unfinished() > 0;
         self.begun = if !unfinished {
@@ -158,12 +158,12 @@ impl Link {
     }
 
     /// The number of bytes that wait to be written.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.out.len() - self.sent
     }
 
     /// Reads once. `None`: the peer closed its side. 0: nothing there.
-    pub fn receive(&mut self, scratch: &mut [u8]) -> Option<usize> {
+    pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Option<usize> {
         match linux::socket::receive_stream(self.stream.as_fd(), scratch, false) {
             Ok(0) => None,
             Ok(count) => {
@@ -176,12 +176,12 @@ impl Link {
     }
 
     /// Queues bytes that are not in a frame.
-    pub fn queue_raw(&mut self, bytes: &[u8]) {
+    pub(super) fn queue_raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
     /// Queues a message.
-    pub fn queue(&mut self, kind: Kind, parts: &[&[u8]]) -> Result<(), Overflow> {
+    pub(super) fn queue(&mut self, kind: Kind, parts: &[&[u8]]) -> Result<(), Overflow> {
         let size: usize = parts.iter().map(|p| p.len()).sum();
         if self.waiting() + size > OUT_LIMIT {
             return Err(Overflow);
@@ -191,13 +191,13 @@ impl Link {
     }
 
     /// The document is to be sent as soon as the peer keeps up; it holds all changes so far.
-    pub fn owe_document(&mut self) {
+    pub(super) fn owe_document(&mut self) {
         self.document_due = true;
         self.pending = None;
     }
 
     /// A change is to be sent; `encoded` is the same change as bytes. Merged with those that wait while the peer is behind.
-    pub fn owe_change(&mut self, change: &Change, encoded: &[u8]) -> Result<(), Overflow> {
+    pub(super) fn owe_change(&mut self, change: &Change, encoded: &[u8]) -> Result<(), Overflow> {
         if self.document_due {
             return Ok(());
         }
@@ -215,7 +215,7 @@ impl Link {
     ///
     /// # Errors
     /// The socket's error; the link is of no use then.
-    pub fn flush(&mut self, document: &mut dyn FnMut() -> Vec<u8>) -> io::Result<()> {
+    pub(super) fn flush(&mut self, document: &mut dyn FnMut() -> Vec<u8>) -> io::Result<()> {
         loop {
             self.write_out()?;
             if self.waiting() > BUSY || self.stage != Stage::Open {
@@ -248,14 +248,14 @@ impl Link {
     }
 
     /// Says goodbye as far as the socket takes it.
-    pub fn farewell(&mut self, reason: &str) {
+    pub(super) fn farewell(&mut self, reason: &str) {
         if self.stage != Stage::Connecting && self.queue(Kind::Bye, &[reason.as_bytes()]).is_ok() {
             let _ = self.write_out();
         }
     }
 
     /// `true` if a connection that was being made is there now.
-    pub fn connected(&self) -> io::Result<()> {
+    pub(super) fn connected(&self) -> io::Result<()> {
         match socket2::SockRef::from(&self.stream).take_error()? {
             None => Ok(()),
             Some(error) => Err(error),

@@ -48,7 +48,7 @@ impl fmt::Display for Address {
 
 /// The state of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// To be connected at this time.
     Waiting(Instant),
     /// There is a link.
@@ -59,7 +59,7 @@ pub enum State {
 
 /// An address and its state.
 #[derive(Debug)]
-pub struct Target {
+pub(super) struct Target {
     /// The address.
     pub address: Address,
     /// The state.
@@ -72,7 +72,7 @@ pub struct Target {
 }
 
 /// The outcome of an attempt.
-pub enum Attempt {
+pub(super) enum Attempt {
     /// A non-blocking stream; `true` if it is connected already.
     Stream(OwnedFd, bool),
     /// The attempt failed; the target's state has the time of the next one, if any.
@@ -81,18 +81,18 @@ pub enum Attempt {
 
 impl Target {
     /// A target that is due now.
-    pub fn new(address: Address, now: Instant) -> Self {
+    pub(super) fn new(address: Address, now: Instant) -> Self {
         let delay = if matches!(address, Address::Unix(..)) { QUEUE_FULL } else { FIRST_DELAY };
         Self { address, state: State::Waiting(now), delay, once: None, warned: false }
     }
 
     /// A target that is due now, for calls to one node.
-    pub fn once(address: Address, node: NodeId, now: Instant) -> Self {
+    pub(super) fn once(address: Address, node: NodeId, now: Instant) -> Self {
         Self { once: Some(node), ..Self::new(address, now) }
     }
 
     /// Starts connecting. Never waits.
-    pub fn attempt(&mut self, now: Instant) -> Attempt {
+    pub(super) fn attempt(&mut self, now: Instant) -> Attempt {
         self.state = State::Linked;
         match self.connect() {
             Ok((stream, connected)) => Attempt::Stream(stream.into(), connected),
@@ -123,7 +123,7 @@ impl Target {
     }
 
     /// The attempt failed: sets when to try again. A stale unix socket is removed.
-    pub fn failed(&mut self, error: &io::Error, now: Instant) {
+    pub(super) fn failed(&mut self, error: &io::Error, now: Instant) {
         match &self.address {
             Address::Tcp(_) => self.ended(now),
             Address::Unix(..) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -141,7 +141,7 @@ impl Target {
     }
 
     /// Its link ended: a TCP target is tried again after a delay that doubles.
-    pub fn ended(&mut self, now: Instant) {
+    pub(super) fn ended(&mut self, now: Instant) {
         self.state = match self.address {
             _ if self.once.is_some() => State::Done,
             Address::Unix(..) => State::Done,
@@ -151,12 +151,12 @@ impl Target {
     }
 
     /// `true` if its queue of connections was full when it was tried.
-    pub fn is_deaf(&self) -> bool {
+    pub(super) fn is_deaf(&self) -> bool {
         matches!((&self.address, self.state), (Address::Unix(..), State::Waiting(_))) && self.delay > QUEUE_FULL
     }
 
     /// Waits longer where many are deaf, so that all together are tried no more often than [`MOST_DEAF`].
-    pub fn share(&mut self, deaf: usize, now: Instant) {
+    pub(super) fn share(&mut self, deaf: usize, now: Instant) {
         if let (Address::Unix(..), State::Waiting(at)) = (&self.address, &mut self.state) {
             let (most, time) = MOST_DEAF;
             *at = (*at).max(now + time.saturating_mul(u32::try_from(deaf).unwrap_or(u32::MAX) / most));
@@ -164,20 +164,20 @@ impl Target {
     }
 
     /// The peer is there: the next failure starts with the shortest delay.
-    pub fn welcomed(&mut self) {
+    pub(super) fn welcomed(&mut self) {
         self.delay = FIRST_DELAY;
         self.warned = false;
     }
 
     /// `true` if it failed so often that a warning is due.
-    pub fn is_hopeless(&self) -> bool {
+    pub(super) fn is_hopeless(&self) -> bool {
         self.delay == LONGEST_DELAY && !self.warned && matches!(self.address, Address::Tcp(_))
     }
 }
 
 /// Control links go at once, notice a dead host, and travel below everything else (class LOW).
 /// A kernel that refuses one of these options only loses that option.
-pub fn set_options(stream: &impl std::os::fd::AsFd) {
+pub(super) fn set_options(stream: &impl std::os::fd::AsFd) {
     let socket = SockRef::from(stream);
     let family = match socket.domain() {
         Ok(family) if family != Domain::UNIX => family,

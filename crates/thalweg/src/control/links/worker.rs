@@ -40,7 +40,7 @@ pub(super) struct Linked {
 }
 
 /// Everything the thread owns.
-pub struct Worker {
+pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) sink: Sink,
     pub(super) poller: Poller,
@@ -94,7 +94,7 @@ impl Worker {
     }
 
     /// Serves the links until told to stop.
-    pub fn run(mut self) {
+    pub(super) fn run(mut self) {
         let (mut ready, mut scratch) = (Vec::<Ready>::with_capacity(64), vec![0; 64 << 10]);
         loop {
             let now = Instant::now();

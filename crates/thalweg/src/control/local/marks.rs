@@ -30,12 +30,12 @@ pub(super) struct Marks {
 
 impl Marks {
     /// The marks of a node of this realm, by the start of its nodes' names. None is written yet.
-    pub fn new(run_dir: &Path, peers: &str, node: NodeId) -> Self {
+    pub(super) fn new(run_dir: &Path, peers: &str, node: NodeId) -> Self {
         Self { dir: run_dir.join(format!("{peers}{END}")), node, told: BTreeSet::new(), looked: 0 }
     }
 
     /// Writes the node's marks; `anew`: they may have been removed.
-    pub fn tell(&mut self, shares: &Shares, anew: bool) -> io::Result<()> {
+    pub(super) fn tell(&mut self, shares: &Shares, anew: bool) -> io::Result<()> {
         let wanted = folders(shares);
         let before = std::mem::take(&mut self.told);
         self.told = before.union(&wanted).cloned().collect(); // what goes wrong in between is removed, too
@@ -46,14 +46,14 @@ impl Marks {
     }
 
     /// `true` if the marks are still there. One is checked each time: a program that cleans a directory removes all in the end.
-    pub fn is_there(&mut self) -> bool {
+    pub(super) fn is_there(&mut self) -> bool {
         self.looked = self.looked.wrapping_add(1);
         let mark = self.told.iter().nth(self.looked % self.told.len().max(1));
         mark.is_none_or(|mark| self.dir.join(mark).join(self.node.to_string()).symlink_metadata().is_ok())
     }
 
     /// The other nodes that have one of these marks, or share with all.
-    pub fn sharing(&self, marks: &BTreeSet<u32>) -> Vec<NodeId> {
+    pub(super) fn sharing(&self, marks: &BTreeSet<u32>) -> Vec<NodeId> {
         let folders = folders(&Shares::Marks(marks.clone())).into_iter().chain([ALL.to_owned()]);
         let nodes = folders.flat_map(|mark| names(&self.dir.join(mark)).filter_map(|name| NodeId::try_from(name).ok()));
         let nodes: BTreeSet<NodeId> = nodes.filter(|node| *node != self.node).collect();

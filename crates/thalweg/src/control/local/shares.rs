@@ -152,13 +152,13 @@ pub(super) struct SharesFile {
 
 impl SharesFile {
     /// The file of the node whose names begin with `start`. It is not written yet.
-    pub fn new(dir: &Path, start: String) -> Self {
+    pub(super) fn new(dir: &Path, start: String) -> Self {
         Self { dir: dir.to_owned(), path: PathBuf::new(), start, marks: None }
     }
 
     /// Writes the node's marks; `false`: they are unchanged. On failure there is no file any more: all nodes link to
     /// a node without one.
-    pub fn tell(&mut self, shares: &Shares) -> io::Result<bool> {
+    pub(super) fn tell(&mut self, shares: &Shares) -> io::Result<bool> {
         let marks = shares.encode();
         if self.marks.as_ref() == Some(&marks) && self.path.symlink_metadata().is_ok() {
             return Ok(false);
@@ -174,7 +174,7 @@ impl SharesFile {
     }
 
     /// `true` if the file is still there.
-    pub fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         self.marks.is_none() || self.path.symlink_metadata().is_ok()
     }
 

@@ -37,7 +37,7 @@ impl Guard {
     ///
     /// # Errors
     /// The kernel gives no thread or no descriptor.
-    pub fn start(ports: Vec<u16>, pending: u64, warn: impl Fn(String) + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(ports: Vec<u16>, pending: u64, warn: impl Fn(String) + Send + 'static) -> io::Result<Self> {
         let stop = Arc::new(Waker::new()?);
         let mut share = Share { ports, of_host: of_host(pending), full: Vec::new(), has_changed: false };
         let stopped = stop.clone();

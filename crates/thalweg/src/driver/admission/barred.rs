@@ -33,7 +33,7 @@ impl Counted {
 
 impl Barred {
     /// A connection of this peer came to nothing. `true`: from now on it is barred.
-    pub fn came_to_nothing(&mut self, peer: Peer, now: Instant) -> bool {
+    pub(super) fn came_to_nothing(&mut self, peer: Peer, now: Instant) -> bool {
         if !self.0.contains_key(&peer) {
             self.make_room(now);
         }
@@ -48,30 +48,30 @@ impl Barred {
     }
 
     /// `true`: some are answered again.
-    pub fn release(&mut self, now: Instant) -> bool {
+    pub(super) fn release(&mut self, now: Instant) -> bool {
         let due = |counted: &&mut Counted| counted.until.is_some_and(|until| until <= now);
         let released = self.0.values_mut().filter(due).map(|counted| counted.until = None).count();
         released > 0
     }
 
     /// When the next one is answered again.
-    pub fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<Instant> {
         self.0.values().filter_map(|counted| counted.until).min()
     }
 
     /// The hosts that are barred: addresses, of IPv6 networks.
-    pub fn hosts(&self) -> Vec<IpAddr> {
+    pub(super) fn hosts(&self) -> Vec<IpAddr> {
         let host = |peer: &Peer| if let Peer::Host(host) = peer { Some(*host) } else { None };
         self.peers().filter_map(host).collect()
     }
 
     /// Whether connections of this peer are not taken in now.
-    pub fn has(&self, peer: Peer) -> bool {
+    pub(super) fn has(&self, peer: Peer) -> bool {
         self.0.get(&peer).is_some_and(|counted| counted.until.is_some())
     }
 
     /// Whether a process of this host is barred.
-    pub fn has_process(&self) -> bool {
+    pub(super) fn has_process(&self) -> bool {
         self.peers().any(|peer| peer.is_of_unix())
     }
 

@@ -44,7 +44,7 @@ pub(super) fn incompatible_there(names: &Names, refused: Refused) -> Vec<Action>
 impl Matching {
     /// A subscriber of another node came to be known: tells which of this node's publishers do not fit it. Which do, its
     /// own node decides.
-    pub fn compare_offers(&self, subscriber: PortRef, asked: &PortInfo, own: &OwnPorts) -> Vec<Action> {
+    pub(crate) fn compare_offers(&self, subscriber: PortRef, asked: &PortInfo, own: &OwnPorts) -> Vec<Action> {
         if asked.direction != Direction::Subscriber || subscriber.node == self.node {
             return Vec::new();
         }

@@ -93,13 +93,13 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
-    pub fn new(node: NodeId, carriers: Vec<carrier::Name>, only_sockets: bool) -> Self {
+    pub(super) fn new(node: NodeId, carriers: Vec<carrier::Name>, only_sockets: bool) -> Self {
         let (wanted, connected) = (BTreeMap::new(), BTreeMap::new());
         Self { node, carriers, only_sockets, wanted, connected, apart: BTreeSet::new(), proxies: BTreeMap::new() }
     }
 
     /// A port of this node was opened.
-    pub fn own_added(&mut self, port: PortId, info: &PortInfo, known: Known, now: Instant) -> Vec<Action> {
+    pub(super) fn own_added(&mut self, port: PortId, info: &PortInfo, known: Known, now: Instant) -> Vec<Action> {
         match info.direction {
             Direction::Publisher => self.compare_requests(info, known),
             Direction::Subscriber => {
@@ -114,26 +114,32 @@ impl Matching {
     }
 
     /// A port of this node was closed.
-    pub fn own_removed(&self, port: PortId) -> Vec<Action> {
+    pub(super) fn own_removed(&self, port: PortId) -> Vec<Action> {
         let me = PortRef { node: self.node, port };
         let its = self.wanted.keys().filter(|(p, s)| *s == me || *p == me);
         its.map(|pair| Action::End { pair: *pair, why: "the port closed", cut: true }).collect()
     }
 
     /// A node left the directory or is in it.
-    pub fn seen(&mut self, node: NodeId, present: bool, now: Instant) {
+    pub(super) fn seen(&mut self, node: NodeId, present: bool, now: Instant) {
         let its = self.wanted.iter_mut().filter(|((publisher, _), _)| publisher.node == node);
         its.for_each(|(_, wanted)| wanted.seen(present, now));
     }
 
     /// A node that is known has this port no more.
-    pub fn removed(&self, port: PortRef) -> Vec<Action> {
+    pub(super) fn removed(&self, port: PortRef) -> Vec<Action> {
         let its = self.wanted.keys().filter(|(publisher, _)| *publisher == port);
         its.map(|pair| Action::End { pair: *pair, why: "the publisher closed", cut: false }).collect()
     }
 
     /// Ports of other nodes came to be known, of which [`Self::of_concern`] told these.
-    pub fn added(&mut self, added: &[(PortRef, PortInfo)], own: &OwnPorts, known: Known, now: Instant) -> Vec<Action> {
+    pub(super) fn added(
+        &mut self,
+        added: &[(PortRef, PortInfo)],
+        own: &OwnPorts,
+        known: Known,
+        now: Instant,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
         for (publisher, offered) in added {
             for (port, asked) in &own.subscribers {
@@ -146,7 +152,7 @@ impl Matching {
 
     /// Of new ports those that may belong to one of this node's, or are `named` in what was asked for: most of a node with thousands
     /// do neither, and are not copied.
-    pub fn of_concern(
+    pub(super) fn of_concern(
         &self,
         added: &[PortKey],
         own: &OwnPorts,
@@ -163,7 +169,7 @@ impl Matching {
     }
 
     /// Whether two ports belong together; wants their channel if so.
-    pub fn consider(
+    pub(super) fn consider(
         &mut self,
         (publisher, offered): (PortRef, &PortInfo),
         (subscriber, asked): (PortRef, &PortInfo),
@@ -223,25 +229,25 @@ impl Matching {
 
     /// A channel comes along with another one: ways to open it anew are found when they are needed, for its node's document may be
     /// still on its way.
-    pub fn expect(&mut self, pair: Pair, publisher: &PortInfo, subscriber: &PortInfo, now: Instant) {
+    pub(super) fn expect(&mut self, pair: Pair, publisher: &PortInfo, subscriber: &PortInfo, now: Instant) {
         let new = || Wanted::new(publisher.clone(), subscriber.clone(), Vec::new(), false, now);
         self.wanted.entry(pair).or_insert_with(new);
     }
 
     /// It is not wanted any more.
-    pub fn forget(&mut self, pair: Pair) -> Option<Wanted> {
+    pub(super) fn forget(&mut self, pair: Pair) -> Option<Wanted> {
         self.wanted.remove(&pair)
     }
 
     /// The ways to a channel are others.
-    pub fn has_ways(&mut self, pair: Pair, ways: Vec<Candidate>) {
+    pub(super) fn has_ways(&mut self, pair: Pair, ways: Vec<Candidate>) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.candidates = ways;
         }
     }
 
     /// What is wanted of a publisher: as an administrator said, else as the subscriber's QoS says.
-    pub fn proxy_of(
+    pub(super) fn proxy_of(
         &self,
         publisher: &str,
         subscriber: &PortInfo,
@@ -253,14 +259,14 @@ impl Matching {
     }
 
     /// Another proxy is wanted of a channel, which comes by other ways.
-    pub fn has_proxy(&mut self, pair: Pair, proxy: Proxy, ways: Vec<Candidate>) {
+    pub(super) fn has_proxy(&mut self, pair: Pair, proxy: Proxy, ways: Vec<Candidate>) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             (wanted.proxy, wanted.candidates, wanted.next) = (proxy, ways, 0);
         }
     }
 
     /// An administrator's word of the proxies of two ports' channel, of at most so many; `None` takes it back.
-    pub fn set_proxy(&mut self, names: Names, proxy: Option<Proxy>) {
+    pub(super) fn set_proxy(&mut self, names: Names, proxy: Option<Proxy>) {
         match proxy {
             Some(proxy) => drop(self.proxies.insert(names, proxy)),
             None => drop(self.proxies.remove(&names)),
@@ -268,25 +274,25 @@ impl Matching {
     }
 
     /// Two ports are connected by name from now on.
-    pub fn connect(&mut self, names: Names, carrier: Option<carrier::Name>) -> Before {
+    pub(super) fn connect(&mut self, names: Names, carrier: Option<carrier::Name>) -> Before {
         let apart = self.apart.remove(&names);
         Before { apart, connected: self.connected.insert(names, carrier) }
     }
 
     /// It cannot be: all is as it was.
-    pub fn restore(&mut self, names: Names, before: Before) {
+    pub(super) fn restore(&mut self, names: Names, before: Before) {
         self.connected.remove(&names);
         self.connected.extend(before.connected.map(|carrier| (names.clone(), carrier)));
         self.apart.extend(before.apart.then_some(names));
     }
 
     /// Two ports are no longer connected by name.
-    pub fn release(&mut self, names: &Names) {
+    pub(super) fn release(&mut self, names: &Names) {
         self.connected.remove(names);
     }
 
     /// Two ports are kept apart from now on; `None`: they have no channel.
-    pub fn disconnect(&mut self, names: Names) -> Option<Action> {
+    pub(super) fn disconnect(&mut self, names: Names) -> Option<Action> {
         self.connected.remove(&names);
         let pair = self.between(&names.0, &names.1);
         self.apart.insert(names);
@@ -296,47 +302,47 @@ impl Matching {
 
 /// What others of the node ask.
 impl Matching {
-    pub fn get(&self, pair: &Pair) -> Option<&Wanted> {
+    pub(super) fn get(&self, pair: &Pair) -> Option<&Wanted> {
         self.wanted.get(pair)
     }
-    pub fn is_wanted(&self, pair: &Pair) -> bool {
+    pub(super) fn is_wanted(&self, pair: &Pair) -> bool {
         self.wanted.contains_key(pair)
     }
     /// Whether a way to it is being tried.
-    pub fn is_dialing(&self, pair: &Pair) -> bool {
+    pub(super) fn is_dialing(&self, pair: &Pair) -> bool {
         self.wanted.get(pair).is_some_and(|wanted| wanted.progress == Progress::Dialing)
     }
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
     /// The channel between the ports of these names.
-    pub fn between(&self, publisher: &str, subscriber: &str) -> Option<Pair> {
+    pub(super) fn between(&self, publisher: &str, subscriber: &str) -> Option<Pair> {
         let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
         self.wanted.iter().find(|(_, wanted)| named(wanted)).map(|(pair, _)| *pair)
     }
     /// Whether a channel from a port of this node, with ports of these names, is wanted.
-    pub fn is_wanted_of(&self, node: NodeId, publisher: &str, subscriber: &str) -> bool {
+    pub(super) fn is_wanted_of(&self, node: NodeId, publisher: &str, subscriber: &str) -> bool {
         let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
         self.wanted.iter().any(|((port, _), wanted)| port.node == node && named(wanted))
     }
-    pub fn is_apart(&self, names: &Names) -> bool {
+    pub(super) fn is_apart(&self, names: &Names) -> bool {
         self.apart.contains(names)
     }
-    pub fn apart_count(&self) -> usize {
+    pub(super) fn apart_count(&self) -> usize {
         self.apart.len()
     }
-    pub fn is_by_name(&self, names: &Names) -> bool {
+    pub(super) fn is_by_name(&self, names: &Names) -> bool {
         self.connected.contains_key(names)
     }
     /// The names of ports that were connected.
-    pub fn connected_names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn connected_names(&self) -> impl Iterator<Item = &str> {
         self.connected.keys().flat_map(|(publisher, subscriber)| [publisher.as_str(), subscriber.as_str()])
     }
     fn is_connected(&self, name: &str) -> bool {
         self.connected_names().any(|other| other == name)
     }
     /// For how many channels an administrator's word is kept, and whether for this one.
-    pub fn proxies_said(&self, names: &Names) -> (usize, bool) {
+    pub(super) fn proxies_said(&self, names: &Names) -> (usize, bool) {
         (self.proxies.len(), self.proxies.contains_key(names))
     }
 }

@@ -12,7 +12,7 @@ const NO_ROOM_PAUSE: Duration = Duration::from_millis(1);
 
 impl Matching {
     /// Tries the next way of a channel.
-    pub fn try_next(&mut self, pair: Pair) -> Option<Action> {
+    pub(crate) fn try_next(&mut self, pair: Pair) -> Option<Action> {
         let wanted = self.wanted.get_mut(&pair)?;
         let candidate = wanted.candidate()?.clone();
         wanted.progress = Progress::Dialing;
@@ -20,35 +20,35 @@ impl Matching {
     }
 
     /// A way begins to be tried that was not said by [`Action::Try`].
-    pub fn tries(&mut self, pair: Pair) {
+    pub(crate) fn tries(&mut self, pair: Pair) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.progress = Progress::Dialing;
         }
     }
 
     /// Too many handshakes are under way for another one.
-    pub fn had_no_room(&mut self, pair: Pair, now: Instant) {
+    pub(crate) fn had_no_room(&mut self, pair: Pair, now: Instant) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.progress = Progress::Idle(now + NO_ROOM_PAUSE);
         }
     }
 
     /// A way is none at present, and nobody needs to know.
-    pub fn pass_over(&mut self, pair: Pair, now: Instant) {
+    pub(crate) fn pass_over(&mut self, pair: Pair, now: Instant) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.failed(now);
         }
     }
 
     /// The channel is open under this number.
-    pub fn opened(&mut self, pair: Pair, channel: u64, now: Instant) {
+    pub(crate) fn opened(&mut self, pair: Pair, channel: u64, now: Instant) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.opened(channel, now);
         }
     }
 
     /// A way that was tried failed.
-    pub fn failed(&mut self, pair: Pair, why: &str, known: Known, now: Instant) -> Option<Action> {
+    pub(crate) fn failed(&mut self, pair: Pair, why: &str, known: Known, now: Instant) -> Option<Action> {
         let wanted = self.wanted.get_mut(&pair)?;
         let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
         let relay = wanted.candidate().map(|way| &way.place).filter(|place| place.relays().next().is_some());
@@ -63,7 +63,14 @@ impl Matching {
     }
 
     /// The publisher's node, or a relay in its stead, refused.
-    pub fn refused(&mut self, pair: Pair, by_relay: bool, refused: Refused, known: Known, now: Instant) -> Vec<Action> {
+    pub(crate) fn refused(
+        &mut self,
+        pair: Pair,
+        by_relay: bool,
+        refused: Refused,
+        known: Known,
+        now: Instant,
+    ) -> Vec<Action> {
         if by_relay || is_of_the_way(&refused) {
             return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
         }
@@ -84,7 +91,7 @@ impl Matching {
 
     /// The open channel of this number ended by itself. `delivered`: the incarnation of its publisher's node, and the last sample
     /// that was. `false`: it was an older one; the present one goes on.
-    pub fn ended(&mut self, pair: Pair, channel: u64, delivered: Option<(u64, u64)>, now: Instant) -> bool {
+    pub(crate) fn ended(&mut self, pair: Pair, channel: u64, delivered: Option<(u64, u64)>, now: Instant) -> bool {
         let open = |wanted: &&mut Wanted| wanted.progress == Progress::Open(channel);
         let Some(wanted) = self.wanted.get_mut(&pair).filter(open) else { return false };
         wanted.delivered = delivered.or(wanted.delivered);
@@ -94,7 +101,7 @@ impl Matching {
 
     /// What follows the end of a channel: its publisher may be gone, or ways are to be looked for, if it came along with another one
     /// before its node was known.
-    pub fn after_end(&mut self, pair: Pair, known: Known, now: Instant) -> Vec<Action> {
+    pub(crate) fn after_end(&mut self, pair: Pair, known: Known, now: Instant) -> Vec<Action> {
         let Some(wanted) = self.wanted.get(&pair) else { return Vec::new() };
         if known.directory.node(pair.0.node).is_some_and(|node| !node.ports.contains_key(&pair.0.port)) {
             return vec![Action::End { pair, why: "the publisher closed", cut: false }];
@@ -112,7 +119,7 @@ impl Matching {
     }
 
     /// Tries what is due, and ends what nobody hopes for any more.
-    pub fn time(&mut self, now: Instant) -> Vec<Action> {
+    pub(crate) fn time(&mut self, now: Instant) -> Vec<Action> {
         let due = |wanted: &Wanted| matches!(wanted.progress, Progress::Idle(at) if at <= now);
         let due: Vec<Pair> = self.wanted.iter().filter(|(_, wanted)| due(wanted)).map(|(pair, _)| *pair).collect();
         let mut actions: Vec<Action> = due.into_iter().filter_map(|pair| self.try_next(pair)).collect();
@@ -122,7 +129,7 @@ impl Matching {
     }
 
     /// When [`Self::time`] has something to do.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let idle = |wanted: &Wanted| match wanted.progress {
             Progress::Idle(at) => wanted.candidate().map(|_| at),
             _ => None,
@@ -131,7 +138,7 @@ impl Matching {
     }
 
     /// Whether a channel that is offered along with another one can be taken: `open` is the carrier of the one that is open.
-    pub fn has_room_for_offered(&self, pair: &Pair, open: Option<&str>) -> bool {
+    pub(crate) fn has_room_for_offered(&self, pair: &Pair, open: Option<&str>) -> bool {
         let Some(wanted) = self.wanted.get(pair) else { return true };
         match wanted.progress {
             Progress::Open(_) => open == Some("tcp"),

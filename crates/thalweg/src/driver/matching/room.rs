@@ -20,7 +20,7 @@ pub(crate) struct Had {
 }
 
 impl Had {
-    pub fn of(peer: Elsewhere, all: impl Iterator<Item = Elsewhere>) -> Self {
+    pub(crate) fn of(peer: Elsewhere, all: impl Iterator<Item = Elsewhere>) -> Self {
         all.fold(Self::default(), |had, other| Self {
             in_all: had.in_all + 1,
             host: had.host + u32::from(other.0 == peer.0),

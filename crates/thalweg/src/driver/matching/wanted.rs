@@ -52,7 +52,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub fn new(
+    pub(crate) fn new(
         publisher: PortInfo,
         subscriber: PortInfo,
         candidates: Vec<Candidate>,
@@ -76,17 +76,17 @@ impl Wanted {
     }
 
     /// The way to try next.
-    pub fn candidate(&self) -> Option<&Candidate> {
+    pub(crate) fn candidate(&self) -> Option<&Candidate> {
         self.candidates.get(self.next)
     }
 
     /// The last sample that was delivered on an earlier channel of this incarnation of the publisher's node; 0: none.
-    pub fn delivered_of(&self, incarnation: u64) -> u64 {
+    pub(crate) fn delivered_of(&self, incarnation: u64) -> u64 {
         self.delivered.filter(|(of, _)| *of == incarnation).map_or(0, |(_, seq)| seq)
     }
 
     /// The way that was tried failed: the next one at once, or all again after a pause.
-    pub fn failed(&mut self, now: Instant) {
+    pub(crate) fn failed(&mut self, now: Instant) {
         self.next += 1;
         let mut pause = Duration::ZERO;
         if self.next >= self.candidates.len() {
@@ -96,14 +96,14 @@ impl Wanted {
     }
 
     /// The channel is open.
-    pub fn opened(&mut self, channel: u64, now: Instant) {
+    pub(crate) fn opened(&mut self, channel: u64, now: Instant) {
         self.next = 0;
         self.opened_at = Some(now);
         self.progress = Progress::Open(channel);
     }
 
     /// The channel ended: try again after a pause, the first one unless it lived shortly (a callback that always panics).
-    pub fn ended(&mut self, now: Instant) {
+    pub(crate) fn ended(&mut self, now: Instant) {
         if self.opened_at.is_some_and(|opened| now.duration_since(opened) >= LIVED) {
             self.failures = 0;
         }
@@ -117,12 +117,12 @@ impl Wanted {
     }
 
     /// The publisher's node left the directory or came back.
-    pub fn seen(&mut self, present: bool, now: Instant) {
+    pub(crate) fn seen(&mut self, present: bool, now: Instant) {
         self.lost_since = if present { None } else { self.lost_since.or(Some(now)) };
     }
 
     /// Nobody needs to try any more.
-    pub fn is_hopeless(&self, now: Instant) -> bool {
+    pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let lost = self.lost_since.is_some_and(|since| now.duration_since(since) > PATIENCE);
         lost && !matches!(self.progress, Progress::Open(_) | Progress::Dialing)
     }

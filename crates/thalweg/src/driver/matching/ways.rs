@@ -31,7 +31,7 @@ pub(crate) struct Candidate {
 
 impl Matching {
     /// The ways to a publisher, best first: where the proxy is to be, then without a relay.
-    pub fn ways(
+    pub(crate) fn ways(
         &self,
         pair: Pair,
         (offered, asked): (&PortInfo, &PortInfo),

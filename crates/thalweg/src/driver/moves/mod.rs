@@ -106,14 +106,14 @@ impl<P, L> Default for Moves<P, L> {
 
 impl<P, L> Moves<P, L> {
     /// A channel is to move by one of these ways. The one that is tried first; `waits`: later, its history is on its way.
-    pub fn begin(&mut self, pair: Pair, ways: Vec<Candidate>, waits: bool, now: Instant) -> Option<Candidate> {
+    pub(super) fn begin(&mut self, pair: Pair, ways: Vec<Candidate>, waits: bool, now: Instant) -> Option<Candidate> {
         let stage = if waits { Stage::Waiting(now + RETRY) } else { Stage::Dialing };
         self.all.insert(pair, Move { ways, stage, leaves: false, told: false });
         if waits { None } else { self.next_way(pair) }
     }
 
     /// A channel is to leave its silent relay by one of these ways. The one that is tried first.
-    pub fn leave(&mut self, pair: Pair, ways: Vec<Candidate>) -> Option<Candidate> {
+    pub(super) fn leave(&mut self, pair: Pair, ways: Vec<Candidate>) -> Option<Candidate> {
         if ways.is_empty() {
             return None;
         }
@@ -122,7 +122,7 @@ impl<P, L> Moves<P, L> {
     }
 
     /// A channel waits for the relay that is preferred to what serves it. `false`: it moves already.
-    pub fn wait_for_relay(&mut self, pair: Pair, now: Instant) -> bool {
+    pub(super) fn wait_for_relay(&mut self, pair: Pair, now: Instant) -> bool {
         if self.all.contains_key(&pair) {
             return false;
         }
@@ -139,26 +139,26 @@ impl<P, L> Moves<P, L> {
     }
 
     /// Whether something is to move, be it later.
-    pub fn contains(&self, pair: &Pair) -> bool {
+    pub(super) fn contains(&self, pair: &Pair) -> bool {
         self.all.contains_key(pair)
     }
 
     /// Whether more is done than to wait.
-    pub fn is_under_way(&self, pair: &Pair) -> bool {
+    pub(super) fn is_under_way(&self, pair: &Pair) -> bool {
         self.all.get(pair).is_some_and(|moving| !matches!(moving.stage, Stage::Waiting(_)))
     }
 
-    pub fn is_dialing(&self, pair: &Pair) -> bool {
+    pub(super) fn is_dialing(&self, pair: &Pair) -> bool {
         self.all.get(pair).is_some_and(|moving| matches!(moving.stage, Stage::Dialing))
     }
 
     /// Whether a channel that is being opened is to take the place of a silent relay's.
-    pub fn leaves(&self, pair: &Pair) -> bool {
+    pub(super) fn leaves(&self, pair: &Pair) -> bool {
         self.all.get(pair).is_some_and(|moving| moving.leaves)
     }
 
     /// The two channels that are open beside each other.
-    pub fn passing(&self, pair: &Pair) -> Option<&P> {
+    pub(super) fn passing(&self, pair: &Pair) -> Option<&P> {
         match &self.all.get(pair)?.stage {
             Stage::Passing(abreast) => Some(&abreast.passing),
             _ => None,
@@ -166,7 +166,7 @@ impl<P, L> Moves<P, L> {
     }
 
     /// One way failed: the next one, or all of `again` later. The present channel, at `open`, goes on.
-    pub fn failed(&mut self, pair: Pair, open: &Place, again: Vec<Candidate>, now: Instant) -> Failed {
+    pub(super) fn failed(&mut self, pair: Pair, open: &Place, again: Vec<Candidate>, now: Instant) -> Failed {
         let Some(moving) = self.all.get_mut(&pair) else { return Failed::Nothing };
         let failed = (!moving.ways.is_empty()).then(|| moving.ways.remove(0));
         // Where it is already is not better than where it cannot be: a relay that is away is asked again.
@@ -180,7 +180,7 @@ impl<P, L> Moves<P, L> {
     }
 
     /// One way past a silent relay failed: the next one. If there is none, the move is over.
-    pub fn leaving_failed(&mut self, pair: Pair) -> Option<Candidate> {
+    pub(super) fn leaving_failed(&mut self, pair: Pair) -> Option<Candidate> {
         let moving = self.all.get_mut(&pair)?;
         moving.ways.drain(..moving.ways.len().min(1));
         let way = self.next_way(pair);
@@ -191,12 +191,12 @@ impl<P, L> Moves<P, L> {
     }
 
     /// Nothing is to move any more.
-    pub fn forget(&mut self, pair: &Pair) {
+    pub(super) fn forget(&mut self, pair: &Pair) {
         self.all.remove(pair);
     }
 
     /// The channel that is to take over is open: both deliver until it has.
-    pub fn passes(&mut self, pair: Pair, passing: P, now: Instant) {
+    pub(super) fn passes(&mut self, pair: Pair, passing: P, now: Instant) {
         if let Some(moving) = self.all.get_mut(&pair) {
             let (look, until) = (now + RETRY, now + ABREAST);
             moving.stage = Stage::Passing(Abreast { passing, look, until, came: u64::MAX });
@@ -204,12 +204,12 @@ impl<P, L> Moves<P, L> {
     }
 
     /// The way past a silent relay is open: it begins when the relay's channel has ended.
-    pub fn arrives(&mut self, pair: Pair, leaving: L) {
+    pub(super) fn arrives(&mut self, pair: Pair, leaving: L) {
         self.all.insert(pair, Move { ways: Vec::new(), stage: Stage::Leaving(leaving), leaves: true, told: false });
     }
 
     /// The relay's channel has ended: what begins in its place, if anything.
-    pub fn arrived(&mut self, pair: Pair) -> Option<L> {
+    pub(super) fn arrived(&mut self, pair: Pair) -> Option<L> {
         self.all.get(&pair).filter(|moving| matches!(moving.stage, Stage::Leaving(_)))?;
         match self.all.remove(&pair)?.stage {
             Stage::Leaving(leaving) => Some(leaving),
@@ -218,7 +218,7 @@ impl<P, L> Moves<P, L> {
     }
 
     /// The move is over: the two channels that were open.
-    pub fn finish(&mut self, pair: Pair) -> Option<P> {
+    pub(super) fn finish(&mut self, pair: Pair) -> Option<P> {
         match self.all.remove(&pair)?.stage {
             Stage::Passing(abreast) => Some(abreast.passing),
             _ => None,
@@ -226,7 +226,7 @@ impl<P, L> Moves<P, L> {
     }
 
     /// When a move is to be tried again, or looked at.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         let at = |moving: &Move<P, L>| match &moving.stage {
             Stage::Waiting(at) => Some(*at),
             Stage::Passing(abreast) => Some(abreast.look),
@@ -236,13 +236,13 @@ impl<P, L> Moves<P, L> {
     }
 
     /// Moves of which both channels are open.
-    pub fn abreast(&self) -> impl Iterator<Item = &Pair> {
+    pub(super) fn abreast(&self) -> impl Iterator<Item = &Pair> {
         self.all.iter().filter(|(_, moving)| matches!(moving.stage, Stage::Passing(_))).map(|(pair, _)| pair)
     }
 
     /// Looks whether samples come where it is time to; `came`: the last one that each old channel brought. Moves in which none came
     /// since the last look, with that sample: then none tells that the old channel has brought all that it has.
-    pub fn look(&mut self, now: Instant, came: &BTreeMap<Pair, u64>) -> Vec<(Pair, u64)> {
+    pub(super) fn look(&mut self, now: Instant, came: &BTreeMap<Pair, u64>) -> Vec<(Pair, u64)> {
         let mut still = Vec::new();
         for (pair, moving) in &mut self.all {
             let Stage::Passing(abreast) = &mut moving.stage else { continue };
@@ -256,13 +256,13 @@ impl<P, L> Moves<P, L> {
     }
 
     /// Moves that wait and are to be tried again.
-    pub fn due(&self, now: Instant) -> Vec<Pair> {
+    pub(super) fn due(&self, now: Instant) -> Vec<Pair> {
         let due = |moving: &Move<P, L>| matches!(moving.stage, Stage::Waiting(at) if at <= now);
         self.all.iter().filter(|(_, moving)| due(moving)).map(|(pair, _)| *pair).collect()
     }
 
     /// A move is tried again, to get to `wanted` by one of these ways; which one, if it leads to a better place than the channel is at.
-    pub fn retry(
+    pub(super) fn retry(
         &mut self,
         pair: Pair,
         ways: Vec<Candidate>,
@@ -278,12 +278,12 @@ impl<P, L> Moves<P, L> {
 
 impl<P: Passing, L> Moves<P, L> {
     /// Whether a move is over. What says so may have been overtaken by the next one.
-    pub fn is_over(&self, pair: &Pair) -> bool {
+    pub(super) fn is_over(&self, pair: &Pair) -> bool {
         self.passing(pair).is_some_and(Passing::is_taken_over)
     }
 
     /// A move is not wanted any more.
-    pub fn give_up(&mut self, pair: Pair) -> GivenUp<P> {
+    pub(super) fn give_up(&mut self, pair: Pair) -> GivenUp<P> {
         if self.passing(&pair).is_some_and(|passing| !passing.keep_old()) {
             return GivenUp::Over;
         }
@@ -295,7 +295,7 @@ impl<P: Passing, L> Moves<P, L> {
     }
 
     /// Moves whose new channel did not come abreast in time, and does not take over any more: each has [`Moves::failed`].
-    pub fn laggards(&mut self, now: Instant) -> Vec<Pair> {
+    pub(super) fn laggards(&mut self, now: Instant) -> Vec<Pair> {
         let lags = |moving: &Move<P, L>| match &moving.stage {
             Stage::Passing(abreast) => abreast.until <= now && abreast.passing.keep_old(),
             _ => false,

@@ -61,35 +61,35 @@ pub(in crate::driver) struct Priorities {
 }
 
 impl Priorities {
-    pub fn new(node: NodeId, processors: Vec<u16>) -> Self {
+    pub(crate) fn new(node: NodeId, processors: Vec<u16>) -> Self {
         Self { node, processors, own: BTreeMap::new(), others: BTreeMap::new(), from_files: BTreeSet::new() }
     }
 
     /// What was asked for the end; none: nothing, or all of it was taken back.
-    pub fn of(&self, end: &Names) -> Option<&PrioritySettings> {
+    pub(crate) fn of(&self, end: &Names) -> Option<&PrioritySettings> {
         self.own.get(end).filter(|kept| **kept != PrioritySettings::default())
     }
 
     /// What holds for the end: what was asked for it, and else for its port.
-    pub fn wanted(&self, end: &Names, port: &PrioritySettings) -> PrioritySettings {
+    pub(crate) fn wanted(&self, end: &Names, port: &PrioritySettings) -> PrioritySettings {
         self.own.get(end).cloned().unwrap_or_default().or(port)
     }
 
     /// What is kept for the end of `port`, here or for another's port.
-    pub fn remembered(&self, port: &str, other: &str) -> Option<&PrioritySettings> {
+    pub(crate) fn remembered(&self, port: &str, other: &str) -> Option<&PrioritySettings> {
         let end = (port.to_owned(), other.to_owned());
         self.own.get(&end).or_else(|| self.others.get(&end))
     }
 
     /// The other ends of channels of this node's port for which something is kept.
-    pub fn kept_with(&self, port: &str) -> impl Iterator<Item = &String> {
+    pub(crate) fn kept_with(&self, port: &str) -> impl Iterator<Item = &String> {
         let default = PrioritySettings::default();
         let its = self.own.iter().filter(move |((own, _), kept)| own == port && **kept != default);
         its.map(|((_, other), _)| other)
     }
 
     /// Whether something is kept that a port of this name at another node is to be told.
-    pub fn is_named(&self, name: &str) -> bool {
+    pub(crate) fn is_named(&self, name: &str) -> bool {
         self.own.keys().any(|(_, other)| other == name) || self.others.keys().any(|(port, _)| port == name)
     }
 
@@ -97,7 +97,7 @@ impl Priorities {
     ///
     /// # Errors
     /// A value that is not allowed.
-    pub fn changed(&self, end: &Names, changes: &Changes) -> Result<PrioritySettings, String> {
+    pub(crate) fn changed(&self, end: &Names, changes: &Changes) -> Result<PrioritySettings, String> {
         let mut asked = self.of(end).cloned().unwrap_or_default();
         changes.apply(&mut asked);
         asked.check().map_err(|wrong| wrong.to_string())?;
@@ -108,7 +108,7 @@ impl Priorities {
     ///
     /// # Errors
     /// A value that is not allowed.
-    pub fn of_process(&self, changes: &Changes) -> Result<PrioritySettings, String> {
+    pub(crate) fn of_process(&self, changes: &Changes) -> Result<PrioritySettings, String> {
         let mut asked = PrioritySettings::default();
         changes.apply(&mut asked);
         asked.check().map_err(|wrong| wrong.to_string())?;
@@ -125,7 +125,7 @@ impl Priorities {
     ///
     /// # Errors
     /// There is none.
-    pub fn make_room(&mut self, end: &Names) -> Result<(), String> {
+    pub(crate) fn make_room(&mut self, end: &Names) -> Result<(), String> {
         match has_room(&mut self.own, end) {
             true => Ok(()),
             false => Err(format!("settings of {MOST} channels are kept already: take some back (NAME=default)")),
@@ -135,7 +135,7 @@ impl Priorities {
     /// Keeps what was asked for an end, here and at the node of the other port, if that is known. That all was taken back is
     /// kept, too: what the other node said of it before is over. What a file says the other node is not told: it may know of
     /// something newer.
-    pub fn keep(
+    pub(crate) fn keep(
         &mut self,
         end: Names,
         asked: PrioritySettings,
@@ -152,7 +152,7 @@ impl Priorities {
     }
 
     /// A port came: its node is told what was set at this end of channels with it, and what was set at its own before.
-    pub fn came(&self, at: NodeId, name: &str) -> Vec<Action> {
+    pub(crate) fn came(&self, at: NodeId, name: &str) -> Vec<Action> {
         let set = |(end, _): &(&Names, _)| end.1 == name && !self.from_files.contains(*end);
         let own = self.own.iter().filter(set);
         let its = self.others.iter().filter(|((port, _), _)| port == name);
@@ -168,7 +168,7 @@ impl Priorities {
     ///
     /// # Errors
     /// What is wrong with the names or the settings.
-    pub fn learn(
+    pub(crate) fn learn(
         &mut self,
         end: Names,
         settings: PrioritySettings,
@@ -229,7 +229,7 @@ pub(super) struct Marked {
 
 impl Marked {
     /// By the settings of an end of this class: only a publisher's end sends samples that can be paced.
-    pub fn new(wanted: &PrioritySettings, class: Class, side: Side) -> Self {
+    pub(super) fn new(wanted: &PrioritySettings, class: Class, side: Side) -> Self {
         let mark = wanted.mark.unwrap_or(Mark::Class(class));
         let priority = wanted.socket_priority.unwrap_or_else(|| mark.socket_priority());
         Self { mark, priority, pace: wanted.pace.filter(|_| side == Side::Publisher) }

@@ -44,7 +44,7 @@ impl Answering {
     ///
     /// # Errors
     /// Nothing is kept that who asks can read.
-    pub fn new(histories: Arc<Histories>, question: Question, flow: u32) -> Result<Self, Refused> {
+    pub(crate) fn new(histories: Arc<Histories>, question: Question, flow: u32) -> Result<Self, Refused> {
         let (mut found, unreadable) = histories.sources(&question);
         if let Query::Range { incarnation: Some(asked), .. } = question.query
             && found.iter().any(|source| source.incarnation == asked)
@@ -66,7 +66,7 @@ impl Answering {
     }
 
     /// What comes next.
-    pub fn next(&mut self, now: u64) -> Item {
+    pub(crate) fn next(&mut self, now: u64) -> Item {
         if let Some(run) = &mut self.run {
             if let Some(sample) = run.next(&self.histories, self.question.max_message as usize) {
                 return Item::Sample(sample);

@@ -34,7 +34,7 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// The ports that keep samples of the topic: those of the relays `first`, publishers, then others that keep for others.
-    pub fn all(state: &NodeState, topic: &str, named: Option<&str>, first: Option<&Place>) -> Vec<Holder> {
+    pub(crate) fn all(state: &NodeState, topic: &str, named: Option<&str>, first: Option<&Place>) -> Vec<Holder> {
         let here = state.document();
         let directory = state.directory();
         let ports = directory.nodes().flat_map(|there| there.ports.iter().map(move |(id, port)| (there, *id, port)));
@@ -59,12 +59,12 @@ impl Holder {
     }
 
     /// A port of this very node.
-    pub fn own(state: &NodeState, port: PortId, info: &PortInfo) -> Holder {
+    pub(crate) fn own(state: &NodeState, port: PortId, info: &PortInfo) -> Holder {
         Holder { node: state.id, port, name: info.name.clone(), routes: vec![Route::Process] }
     }
 
     /// The publisher at the other end of a channel.
-    pub fn publisher(state: &NodeState, node: NodeId, port: PortId, info: &PortInfo) -> Holder {
+    pub(crate) fn publisher(state: &NodeState, node: NodeId, port: PortId, info: &PortInfo) -> Holder {
         let routes = state.directory().node(node).map(|there| routes(&state.document(), there)).unwrap_or_default();
         Holder { node, port, name: info.name.clone(), routes }
     }
@@ -119,19 +119,19 @@ enum Source {
 }
 
 impl Asking {
-    pub fn new(state: Arc<NodeState>, asked: Asked, holders: Vec<Holder>) -> Self {
+    pub(crate) fn new(state: Arc<NodeState>, asked: Asked, holders: Vec<Holder>) -> Self {
         let holders = holders.into();
         let (before, absent) = Default::default();
         Self { state, asked, holders, source: None, run: None, before, span: None, absent }
     }
 
     /// What was asked for and is not there, by the names of publishers.
-    pub fn absent(&self) -> impl Iterator<Item = (&str, &Absent)> {
+    pub(crate) fn absent(&self) -> impl Iterator<Item = (&str, &Absent)> {
         self.absent.values().flat_map(|(name, all)| all.iter().map(move |absent| (name.as_str(), absent)))
     }
 
     /// What relays do not keep of what was asked for, and nobody else answered for: complete when all were asked.
-    pub fn refused(&self) -> Vec<Error> {
+    pub(crate) fn refused(&self) -> Vec<Error> {
         let answered = |publisher: &Option<String>| match publisher {
             Some(publisher) => self.absent.values().any(|(name, _)| name == publisher),
             None => !self.absent.is_empty(),
@@ -145,12 +145,12 @@ impl Asking {
     }
 
     /// Whose samples come now.
-    pub fn run(&self) -> Option<&Run> {
+    pub(crate) fn run(&self) -> Option<&Run> {
         self.run.as_deref()
     }
 
     /// The next sample; `None` when all were asked. After an error the next holder is asked.
-    pub fn next(&mut self) -> Option<Result<Found>> {
+    pub(crate) fn next(&mut self) -> Option<Result<Found>> {
         loop {
             if self.source.is_none() {
                 let holder = self.holders.pop_front()?;

@@ -36,7 +36,7 @@ pub(crate) struct Fetches(Mutex<Option<mpsc::Sender<Wanted>>>);
 
 impl Fetches {
     /// Fetches a history; without a thread live samples go on alone.
-    pub fn begin(&self, state: &Arc<NodeState>, fetch: Fetch) {
+    pub(crate) fn begin(&self, state: &Arc<NodeState>, fetch: Fetch) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
             let (sender, fetches) = mpsc::channel::<Wanted>();
@@ -55,7 +55,7 @@ impl Fetches {
     }
 
     /// The thread ends with what it is fetching.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

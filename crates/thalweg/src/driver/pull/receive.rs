@@ -37,7 +37,7 @@ pub(super) struct Paced {
 }
 
 impl Paced {
-    pub fn new(stream: Socket, limit: Option<Limit>) -> Self {
+    pub(super) fn new(stream: Socket, limit: Option<Limit>) -> Self {
         Self { stream, bucket: limit.map(Bucket::new) }
     }
 }
@@ -67,12 +67,12 @@ pub(super) struct AnswerReader<R = Paced> {
 }
 
 impl<R: Read> AnswerReader<R> {
-    pub fn new(stream: R, max_message: usize) -> Self {
+    pub(super) fn new(stream: R, max_message: usize) -> Self {
         Self { stream: BufReader::with_capacity(64 << 10, stream), max_message, run: None, pool: Pool::default() }
     }
 
     /// The next document or sample. Everything is checked before memory is taken for it.
-    pub fn next(&mut self) -> io::Result<Arrived> {
+    pub(super) fn next(&mut self) -> io::Result<Arrived> {
         if let Some(run) = self.run {
             if let Some(sample) = self.frame(run)? {
                 return Ok(sample);

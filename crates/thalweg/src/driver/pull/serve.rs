@@ -52,7 +52,7 @@ impl Questions {
     ///
     /// # Errors
     /// As [`Answering::new`].
-    pub fn begin(&self, question: Question, histories: Arc<Histories>) -> Result<Answering, Refused> {
+    pub(crate) fn begin(&self, question: Question, histories: Arc<Histories>) -> Result<Answering, Refused> {
         // Far apart, so that frames of one answer are never taken for another's.
         Answering::new(histories, question, self.next_flow.fetch_add(1 << 12, Ordering::Relaxed) as u32)
     }
@@ -61,7 +61,7 @@ impl Questions {
     ///
     /// # Errors
     /// With the stream: too many are asking, there is no thread, or as [`Questions::begin`].
-    pub fn answer(
+    pub(crate) fn answer(
         &self,
         question: Question,
         histories: Arc<Histories>,
@@ -117,7 +117,7 @@ impl Questions {
     }
 
     /// Ends all answers.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(intake) = self.intake.lock().as_ref() {
             intake.waker.wake();

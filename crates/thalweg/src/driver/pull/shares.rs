@@ -20,7 +20,7 @@ pub(super) struct Shares {
 impl Shares {
     /// Whether one more is answered for this peer, which it is from now on: while there is room, and beyond that when somebody has
     /// more than its share while this one has less.
-    pub fn begin(&mut self, peer: Peer) -> bool {
+    pub(super) fn begin(&mut self, peer: Peer) -> bool {
         let own = self.peers.get(&peer).copied().unwrap_or(0);
         let gives_way = own < SHARE && self.open < MOST_QUESTIONS + MOST_GIVING_WAY && self.greediest().is_some();
         if self.open >= MOST_QUESTIONS && !gives_way {
@@ -32,7 +32,7 @@ impl Shares {
     }
 
     /// An answer has ended.
-    pub fn end(&mut self, peer: Peer) {
+    pub(super) fn end(&mut self, peer: Peer) {
         let Some(count) = self.peers.get_mut(&peer) else { return };
         (self.open, *count) = (self.open.saturating_sub(1), count.saturating_sub(1));
         if *count == 0 {
@@ -41,7 +41,7 @@ impl Shares {
     }
 
     /// Whose answer has to end, because more are under way than may be: who has most, and more than its share.
-    pub fn gives_way(&self) -> Option<Peer> {
+    pub(super) fn gives_way(&self) -> Option<Peer> {
         self.greediest().filter(|_| self.open > MOST_QUESTIONS)
     }
 

@@ -40,13 +40,13 @@ pub(super) enum Turn {
 }
 
 impl AnswerStream {
-    pub fn new(stream: OwnedFd, answering: Answering) -> Self {
+    pub(super) fn new(stream: OwnedFd, answering: Answering) -> Self {
         let head = Vec::with_capacity(TOGETHER + APART + HEADER);
         Self { stream, answering, flow: 0, sequence: 0, head, body: None, sent: 0, over: false }
     }
 
     /// Sends what the stream takes at once, and no more than a turn's worth.
-    pub fn turn(&mut self, now: u64) -> io::Result<Turn> {
+    pub(super) fn turn(&mut self, now: u64) -> io::Result<Turn> {
         let mut moved = false;
         for _ in 0..TURN {
             if self.is_sent() {

@@ -91,7 +91,7 @@ impl Drop for Seat {
 }
 
 impl Readers {
-    pub fn new(ended: Ended, events: Events) -> Self {
+    pub(crate) fn new(ended: Ended, events: Events) -> Self {
         Self(Arc::new(Hub {
             ended,
             events,
@@ -105,17 +105,17 @@ impl Readers {
     }
 
     /// Threads without settings run where the calling thread may, at its nice value.
-    pub fn as_this_thread(&self) {
+    pub(crate) fn as_this_thread(&self) {
         self.0.model.store(sched::current(), Ordering::Relaxed);
     }
 
     /// Whether the next channel gets a thread of its own.
-    pub fn has_own_thread_left(&self) -> bool {
+    pub(crate) fn has_own_thread_left(&self) -> bool {
         self.0.seats.load(Ordering::Relaxed) < OWN_THREADS
     }
 
     /// Serves the channel from now on.
-    pub fn serve(&self, inbound: Inbound, class: Class) {
+    pub(crate) fn serve(&self, inbound: Inbound, class: Class) {
         let served = self.0.enter(&inbound.channel, class, Place::Gone);
         let alone = inbound.descriptor().is_none() || inbound.inlet.blocks();
         let seat = if alone { Some(self.0.sit()) } else { self.0.seat(OWN_THREADS) };
@@ -132,12 +132,12 @@ impl Readers {
     }
 
     /// A channel that no reader thread serves: it is asked for like the others.
-    pub fn served_elsewhere(&self, channel: &Arc<Channel>, by: ServedBy) {
+    pub(crate) fn served_elsewhere(&self, channel: &Arc<Channel>, by: ServedBy) {
         self.0.enter(channel, Class::Normal, Place::Elsewhere(by));
     }
 
     /// A `local` channel whose callbacks run on its port's thread.
-    pub fn served_by_port(&self, channel: &Arc<Channel>, inlet: &Arc<dyn AnyInlet>) {
+    pub(crate) fn served_by_port(&self, channel: &Arc<Channel>, inlet: &Arc<dyn AnyInlet>) {
         self.0.enter(channel, Class::Normal, Place::Port(Arc::downgrade(inlet)));
     }
 
@@ -145,7 +145,7 @@ impl Readers {
     ///
     /// # Errors
     /// The kernel gives no thread.
-    pub fn run(&self, name: &str, body: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<i32> {
+    pub(crate) fn run(&self, name: &str, body: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<i32> {
         let (hub, seat) = (self.0.clone(), self.0.sit());
         self.0.start(name, None, move || {
             body(&hub.stop);
@@ -154,7 +154,7 @@ impl Readers {
     }
 
     /// Ends all readers. Returns when they are gone (at the latest one tick later), unless called on one of them.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let hub = &self.0;
         hub.stop.store(true, Ordering::Relaxed);
         let shared = std::mem::take(&mut *hub.shared.lock());

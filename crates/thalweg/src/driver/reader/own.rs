@@ -18,13 +18,13 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Hands the half over.
-    pub fn put(&self, inbound: Inbound) {
+    pub(super) fn put(&self, inbound: Inbound) {
         *self.half.lock() = Some(inbound);
         self.tell(1);
     }
 
     /// There is no half any more: the channel ended before it could be handed over.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.tell(2);
     }
 

@@ -93,7 +93,7 @@ impl Readers {
     ///
     /// # Errors
     /// With the reason; then all is as before.
-    pub fn set_priority(&self, channel: u64, to: &PrioritySettings) -> Result<ThreadReport, ThreadError> {
+    pub(crate) fn set_priority(&self, channel: u64, to: &PrioritySettings) -> Result<ThreadReport, ThreadError> {
         let served = self.find(channel)?;
         let mut place = served.place.lock();
         match &*place {
@@ -129,7 +129,7 @@ impl Readers {
     ///
     /// # Errors
     /// [`ThreadError::NoChannel`].
-    pub fn report(&self, channel: u64) -> Result<ThreadReport, ThreadError> {
+    pub(crate) fn report(&self, channel: u64) -> Result<ThreadReport, ThreadError> {
         let served = self.find(channel)?;
         let place = served.place.lock();
         describe(&served, &place)

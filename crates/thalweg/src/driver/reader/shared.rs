@@ -35,7 +35,7 @@ pub(super) enum Arrival {
 
 impl Intake {
     /// Gives it back when nobody takes it.
-    pub fn push(&self, arrival: Arrival) -> Result<(), Arrival> {
+    pub(super) fn push(&self, arrival: Arrival) -> Result<(), Arrival> {
         let mut arrivals = self.arrivals.lock();
         if arrivals.over {
             return Err(arrival);
@@ -46,7 +46,7 @@ impl Intake {
         Ok(())
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.arrivals.lock().over
     }
 }

@@ -55,12 +55,12 @@ impl<B> Default for Buffers<B> {
 
 impl<B> Buffers<B> {
     /// A buffer was opened.
-    pub fn begin(&mut self, key: Buffered, buffer: B) {
+    pub(crate) fn begin(&mut self, key: Buffered, buffer: B) {
         self.kept.insert(key, Kept { buffer, unwanted_since: None });
     }
 
     /// A buffer is closed.
-    pub fn end(&mut self, key: &Buffered) -> Option<B> {
+    pub(crate) fn end(&mut self, key: &Buffered) -> Option<B> {
         self.kept.remove(key).map(|kept| kept.buffer)
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Load {
 
 impl Load {
     /// Whether there is room for one more beside so many proxies.
-    pub fn check(&self, limits: &RelayLimits, proxies: usize) -> Result<(), Refused> {
+    pub(super) fn check(&self, limits: &RelayLimits, proxies: usize) -> Result<(), Refused> {
         let RelayLoad { samples_per_s, bytes_per_s, .. } = self.told;
         if proxies as u32 >= limits.proxies {
             return Err(refused(format!("at most {} proxies and has {proxies}", limits.proxies)));
@@ -36,12 +36,12 @@ impl Load {
         Ok(())
     }
 
-    pub fn is_due(&self, now: Instant) -> bool {
+    pub(super) fn is_due(&self, now: Instant) -> bool {
         self.at.is_none_or(|at| now.duration_since(at) >= MEASURED)
     }
 
     /// Samples and bytes per second since the last measurement, if it is time for another.
-    pub fn measure(&mut self, (samples, bytes): (u64, u64), now: Instant) -> Option<(u64, u64)> {
+    pub(super) fn measure(&mut self, (samples, bytes): (u64, u64), now: Instant) -> Option<(u64, u64)> {
         if !self.is_due(now) {
             return None;
         }
@@ -53,7 +53,7 @@ impl Load {
     }
 
     /// The load, if it is another one than others were told.
-    pub fn changed(&mut self, load: RelayLoad) -> Option<RelayLoad> {
+    pub(super) fn changed(&mut self, load: RelayLoad) -> Option<RelayLoad> {
         if self.told == load {
             return None;
         }

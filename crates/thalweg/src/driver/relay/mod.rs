@@ -60,7 +60,7 @@ pub(super) struct Relay<S, G, B> {
 }
 
 impl<S: Stream, G, B> Relay<S, G, B> {
-    pub fn new(limits: Option<RelayLimits>, now: Instant) -> Self {
+    pub(super) fn new(limits: Option<RelayLimits>, now: Instant) -> Self {
         Self {
             limits,
             streams: Streams::default(),
@@ -72,12 +72,12 @@ impl<S: Stream, G, B> Relay<S, G, B> {
     }
 
     /// Whether this node carries something for others.
-    pub fn is_relay(&self) -> bool {
+    pub(super) fn is_relay(&self) -> bool {
         self.limits.is_some()
     }
 
     /// Payload bytes that it keeps for others at most; `None`: it is no relay.
-    pub fn kept_bytes(&self) -> Option<u64> {
+    pub(super) fn kept_bytes(&self) -> Option<u64> {
         self.limits.map(|limits| limits.kept_bytes)
     }
 
@@ -85,7 +85,7 @@ impl<S: Stream, G, B> Relay<S, G, B> {
     ///
     /// # Errors
     /// It is none, or carries enough.
-    pub fn check_load(&self) -> Result<(), Refused> {
+    pub(super) fn check_load(&self) -> Result<(), Refused> {
         let Some(limits) = self.limits else { return Err(refused("no proxies for others: it is no relay".into())) };
         self.load.check(&limits, self.streams.proxies())
     }
@@ -94,7 +94,7 @@ impl<S: Stream, G, B> Relay<S, G, B> {
     ///
     /// # Errors
     /// The host, or this node of it, has its share.
-    pub fn check_share(&self, peer: Elsewhere, all: impl Iterator<Item = Elsewhere>) -> Result<(), Refused> {
+    pub(super) fn check_share(&self, peer: Elsewhere, all: impl Iterator<Item = Elsewhere>) -> Result<(), Refused> {
         let Some(limits) = self.limits else { return Ok(()) };
         let (had, (host, node)) = (Had::of(peer, all), peer);
         let limits = [
@@ -108,13 +108,13 @@ impl<S: Stream, G, B> Relay<S, G, B> {
     }
 
     /// When it is to be looked at.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         let busy = self.is_relay() || !self.streams.is_empty();
         busy.then_some(self.looked + LOOK)
     }
 
     /// Ends what waited too long and what nobody needs, if it is time to look; `None`: it is not.
-    pub fn look(&mut self, now: Instant) -> Option<Vec<Action<G>>> {
+    pub(super) fn look(&mut self, now: Instant) -> Option<Vec<Action<G>>> {
         if now < self.looked + LOOK {
             return None;
         }
@@ -143,7 +143,7 @@ impl<S: Stream, G, B> Relay<S, G, B> {
     }
 
     /// Begins to keep what ports want kept here, and ends what nobody wants.
-    pub fn look_at_buffers(&mut self, wanted: Vec<(Buffered, PullBuffer)>, now: Instant) -> Vec<Action<G>> {
+    pub(super) fn look_at_buffers(&mut self, wanted: Vec<(Buffered, PullBuffer)>, now: Instant) -> Vec<Action<G>> {
         let Some(limits) = self.limits else { return Vec::new() };
         let look = self.buffers.look(wanted, limits.unwanted, now);
         let begun = look.begin.into_iter().map(|(key, limits)| Action::BeginBuffer(key, limits));
@@ -158,12 +158,12 @@ impl<S: Stream, G, B> Relay<S, G, B> {
     }
 
     /// Whether the load is to be measured.
-    pub fn is_measured(&self, now: Instant) -> bool {
+    pub(super) fn is_measured(&self, now: Instant) -> bool {
         self.is_relay() && self.load.is_due(now)
     }
 
     /// Measures what this relay carries; `keeps`: publishers whose samples are kept. Gives back the load when it changed.
-    pub fn measure(&mut self, keeps: u32, directory: &Directory, now: Instant) -> Option<RelayLoad> {
+    pub(super) fn measure(&mut self, keeps: u32, directory: &Directory, now: Instant) -> Option<RelayLoad> {
         let (samples_per_s, bytes_per_s) = self.load.measure(self.streams.carried(), now)?;
         let (proxies, not_kept) = (self.streams.proxies() as u32, self.refusals.standing(directory));
         self.load.changed(RelayLoad { proxies, samples_per_s, bytes_per_s, keeps, not_kept })

@@ -26,7 +26,7 @@ pub(in crate::driver) struct Refusals {
 
 impl Refusals {
     /// This relay keeps no samples of a topic, or of one publisher of it. What is to be told, if it is news.
-    pub fn refuse(&mut self, topic: &str, publisher: Option<&str>, because: String) -> Option<NotKept> {
+    pub(crate) fn refuse(&mut self, topic: &str, publisher: Option<&str>, because: String) -> Option<NotKept> {
         let because = because.chars().take(LONGEST).collect(); // others believe no more
         let refusal = NotKept { topic: topic.to_owned(), publisher: publisher.map(str::to_owned), because };
         if self.not_kept.contains(&refusal) {
@@ -40,12 +40,12 @@ impl Refusals {
     }
 
     /// What stood against keeping these samples does not any more.
-    pub fn keeps_now(&mut self, topic: &str, publisher: Option<&str>) {
+    pub(crate) fn keeps_now(&mut self, topic: &str, publisher: Option<&str>) {
         self.not_kept.retain(|refusal| !(refusal.topic == topic && refusal.publisher.as_deref() == publisher));
     }
 
     /// Topics and publishers whose samples are not kept.
-    pub fn of_publishers(&self) -> Vec<(String, String)> {
+    pub(crate) fn of_publishers(&self) -> Vec<(String, String)> {
         let named = |refusal: &NotKept| Some((refusal.topic.clone(), refusal.publisher.clone()?));
         self.not_kept.iter().filter_map(named).collect()
     }
@@ -66,13 +66,13 @@ impl Refusals {
     }
 
     /// A port of this node closed.
-    pub fn closed(&mut self, port: PortId) {
+    pub(crate) fn closed(&mut self, port: PortId) {
         self.told.retain(|(of, ..)| *of != port);
     }
 
     /// News of a node: what is to be told of what it does not keep for the ports of the node `own`, and of what it keeps now. Of this
     /// very node: what all relays do not.
-    pub fn heard(&mut self, node: NodeId, own: &Document, directory: &Directory) -> Vec<Event> {
+    pub(crate) fn heard(&mut self, node: NodeId, own: &Document, directory: &Directory) -> Vec<Event> {
         let mut events = Vec::new();
         for there in directory.nodes().filter(|there| node == own.node || there.node == node) {
             self.heard_refusals(there, own, &mut events);

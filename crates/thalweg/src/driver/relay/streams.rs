@@ -57,30 +57,30 @@ impl<S, G> Default for Streams<S, G> {
 }
 
 impl<S, G> Streams<S, G> {
-    pub fn get(&self, key: &Hosting) -> Option<&S> {
+    pub(crate) fn get(&self, key: &Hosting) -> Option<&S> {
         self.hosted.get(key).map(|hosted| &hosted.stream)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Hosting, &S)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Hosting, &S)> {
         self.hosted.iter().map(|(key, hosted)| (key, &hosted.stream))
     }
 
-    pub fn keys(&self) -> impl Iterator<Item = Hosting> + use<'_, S, G> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Hosting> + use<'_, S, G> {
         self.hosted.keys().copied()
     }
 
     /// Nothing is hosted, and nobody waits.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.hosted.is_empty() && self.guests.is_empty()
     }
 
     /// A stream was opened for a peer.
-    pub fn begin(&mut self, key: Hosting, stream: S, asker: Peer, now: Instant) {
+    pub(crate) fn begin(&mut self, key: Hosting, stream: S, asker: Peer, now: Instant) {
         self.hosted.insert(key, Hosted { stream, asker, idle_since: Some(now) });
     }
 
     /// A stream is closed.
-    pub fn end(&mut self, key: &Hosting) -> Option<S> {
+    pub(crate) fn end(&mut self, key: &Hosting) -> Option<S> {
         self.hosted.remove(key).map(|hosted| hosted.stream)
     }
 
@@ -89,7 +89,7 @@ impl<S, G> Streams<S, G> {
     ///
     /// # Errors
     /// As many as `most` are made, or half of them for this host.
-    pub fn check_pictures(&self, source: PortRef, name: &str, asker: Peer, most: u32) -> Result<(), Refused> {
+    pub(crate) fn check_pictures(&self, source: PortRef, name: &str, asker: Peer, most: u32) -> Result<(), Refused> {
         let all = self.hosted.iter().filter(|((port, _), _)| *port == source);
         let made: Vec<_> = all.filter_map(|((_, picture), hosted)| Some((picture.as_ref()?.0, hosted.asker))).collect();
         let its = made.iter().filter(|(_, of)| *of == asker).count();
@@ -108,7 +108,7 @@ impl<S, G> Streams<S, G> {
     ///
     /// # Errors
     /// Too many wait.
-    pub fn wait(&mut self, of: Hosting, who: G, now: Instant) -> Result<(), (G, Refused)> {
+    pub(crate) fn wait(&mut self, of: Hosting, who: G, now: Instant) -> Result<(), (G, Refused)> {
         if self.guests.len() >= MOST_GUESTS {
             return Err((who, refused(format!("fewer than {MOST_GUESTS} requests that wait"))));
         }
@@ -117,16 +117,16 @@ impl<S, G> Streams<S, G> {
     }
 
     /// Those who wait.
-    pub fn guests(&self) -> impl Iterator<Item = &G> {
+    pub(crate) fn guests(&self) -> impl Iterator<Item = &G> {
         self.guests.iter().map(|guest| &guest.who)
     }
 
     /// Those who wait, to see whether they may have what they asked for; [`Streams::wait_on`] otherwise.
-    pub fn take_guests(&mut self) -> Vec<Guest<G>> {
+    pub(crate) fn take_guests(&mut self) -> Vec<Guest<G>> {
         std::mem::take(&mut self.guests)
     }
 
-    pub fn wait_on(&mut self, guest: Guest<G>) {
+    pub(crate) fn wait_on(&mut self, guest: Guest<G>) {
         self.guests.push(guest);
     }
 

@@ -103,7 +103,7 @@ impl<M: Message> Inlet<M> {
 
     /// Calls the user's callback with a message.
     #[inline]
-    pub fn call(&self, info: &SampleInfo, bytes: &[u8]) {
+    pub(crate) fn call(&self, info: &SampleInfo, bytes: &[u8]) {
         if !self.calls_back() {
             return;
         }

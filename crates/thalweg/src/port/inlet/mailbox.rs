@@ -40,7 +40,7 @@ pub(super) struct Door {
 
 impl Door {
     /// A sample was taken, or nothing will be any more.
-    pub fn open(&self) {
+    pub(super) fn open(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.taken.fetch_add(1, Ordering::SeqCst);
             futex::wake(&self.taken, u32::MAX >> 1, Scope::Private);
@@ -49,7 +49,7 @@ impl Door {
 }
 
 impl Mailbox {
-    pub fn new(waiting: Waiting<Stored>) -> Self {
+    pub(super) fn new(waiting: Waiting<Stored>) -> Self {
         Self { waiting, pool: Pool::default(), waker: None }
     }
 
@@ -67,7 +67,7 @@ impl Mailbox {
     }
 
     /// Takes buffers that were not needed lately out of the pool.
-    pub fn trim(&mut self) -> Vec<Arc<Buffer>> {
+    pub(super) fn trim(&mut self) -> Vec<Arc<Buffer>> {
         self.pool.trim()
     }
 }
@@ -166,14 +166,14 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    pub fn pop(&self) -> Option<(SampleInfo, Storage)> {
+    pub(crate) fn pop(&self) -> Option<(SampleInfo, Storage)> {
         let (info, storage, waited) = self.pop_measured()?;
         waited.into_iter().for_each(Stay::taken);
         Some((info, storage))
     }
 
     /// With how it waited, if that is measured.
-    pub fn pop_measured(&self) -> Option<(SampleInfo, Storage, Option<Stay>)> {
+    pub(crate) fn pop_measured(&self) -> Option<(SampleInfo, Storage, Option<Stay>)> {
         if self.stored.load(Ordering::SeqCst) == 0 {
             return None;
         }
@@ -186,7 +186,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// The next waiting sample that can be decoded.
-    pub fn take(&self) -> Option<TakenSample<M>> {
+    pub(crate) fn take(&self) -> Option<TakenSample<M>> {
         loop {
             let (info, storage) = self.pop()?;
             trace::step(Step::Decode);
@@ -201,7 +201,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// `true` if a sample waits or the port is closed; otherwise `waker` is woken then.
-    pub fn is_ready_or_wakes(&self, waker: &Waker) -> bool {
+    pub(crate) fn is_ready_or_wakes(&self, waker: &Waker) -> bool {
         let mut mailbox = self.mailbox.lock();
         let ready = !mailbox.waiting.is_empty() || self.is_closed();
         if !ready && !mailbox.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
@@ -211,7 +211,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// As [`Inlet::take`]; when nothing waits, `waker` is woken by the next sample or the end.
-    pub fn take_or_register(&self, waker: &Waker) -> Option<TakenSample<M>> {
+    pub(crate) fn take_or_register(&self, waker: &Waker) -> Option<TakenSample<M>> {
         if let Some(sample) = self.take() {
             return Some(sample);
         }
@@ -225,7 +225,7 @@ impl<M: Message> Inlet<M> {
     }
 
     /// Waits until a sample arrives, the port closes or `timeout` passed.
-    pub fn wait_for_news(&self, timeout: Duration) {
+    pub(crate) fn wait_for_news(&self, timeout: Duration) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let seen = self.news.load(Ordering::SeqCst);
         if self.stored.load(Ordering::SeqCst) == 0 && !self.is_closed() {

@@ -26,7 +26,7 @@ pub(crate) struct Publishers(PiMutex<VecDeque<(PortRef, Arc<PublisherInfo>)>>);
 
 impl Publishers {
     /// A channel from `publisher` opens. Told before its first sample.
-    pub fn add(&self, publisher: PortRef, info: PublisherInfo) {
+    pub(crate) fn add(&self, publisher: PortRef, info: PublisherInfo) {
         let mut known = self.0.lock();
         known.retain(|(other, _)| *other != publisher);
         if known.len() == MOST {
@@ -35,7 +35,7 @@ impl Publishers {
         known.push_back((publisher, Arc::new(info)));
     }
 
-    pub fn get(&self, publisher: PortRef) -> Option<Arc<PublisherInfo>> {
+    pub(crate) fn get(&self, publisher: PortRef) -> Option<Arc<PublisherInfo>> {
         let known = self.0.lock();
         known.iter().rev().find(|(other, _)| *other == publisher).map(|(_, info)| info.clone())
     }

@@ -39,14 +39,14 @@ pub(crate) struct Rejection {
 
 impl Rejected {
     /// Nothing yet, where at most so many samples wait, of all instances and of one, and so many bytes in a node of so much memory.
-    pub fn new((samples, each): (usize, usize), bytes: usize, memory: usize) -> Self {
+    pub(crate) fn new((samples, each): (usize, usize), bytes: usize, memory: usize) -> Self {
         let count = |most: usize| Count { most: most as u64, ..Count::default() };
         Self { by: [samples, each, bytes, memory / 2, memory].map(count) }
     }
 
     /// There was no room for a sample.
     #[cold]
-    pub fn note(&self, limit: ResourceLimit) {
+    pub(crate) fn note(&self, limit: ResourceLimit) {
         if let Some((_, count)) = LIMITS.iter().zip(&self.by).find(|(of, _)| **of == limit) {
             count.total.fetch_add(1, Relaxed);
         }
@@ -55,7 +55,7 @@ impl Rejected {
     /// Counts samples that gave way to others by this limit. Nobody is told of too many samples: a queue that keeps the last is
     /// meant to drop the others.
     #[cold]
-    pub fn note_dropped(&self, limit: ResourceLimit, count: u64) {
+    pub(crate) fn note_dropped(&self, limit: ResourceLimit, count: u64) {
         let by_number = matches!(limit, ResourceLimit::Samples | ResourceLimit::SamplesPerInstance);
         if let Some((_, by)) = LIMITS.iter().zip(&self.by).find(|(of, _)| **of == limit && !by_number) {
             by.total.fetch_add(count, Relaxed);
@@ -63,18 +63,18 @@ impl Rejected {
     }
 
     /// By bytes, and by the memory of the peer or the node, in all.
-    pub fn by_memory(&self) -> (u64, u64) {
+    pub(crate) fn by_memory(&self) -> (u64, u64) {
         let [.., bytes, peer, node] = self.by.each_ref().map(|count| count.total.load(Relaxed));
         (bytes, peer + node)
     }
 
     /// The number in all.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.by.iter().map(|count| count.total.load(Relaxed)).sum()
     }
 
     /// The rejections not yet reported, by limit.
-    pub fn tell(&self) -> impl Iterator<Item = Rejection> {
+    pub(crate) fn tell(&self) -> impl Iterator<Item = Rejection> {
         LIMITS.into_iter().zip(&self.by).filter_map(|(limit, count)| {
             let total = count.total.load(Relaxed);
             let rejected = total - count.told.swap(total, Relaxed).min(total);

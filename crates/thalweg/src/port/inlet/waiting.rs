@@ -47,7 +47,7 @@ pub(super) struct Waiting<T> {
 
 impl<T> Waiting<T> {
     /// Nothing waits; the history of a late joiner comes at once, and is not to drop itself.
-    pub fn new(requested: &Qos) -> Self {
+    pub(super) fn new(requested: &Qos) -> Self {
         let Qos { queue, limits, .. } = requested;
         let durable = requested.durability == Durability::TransientLocal;
         let number = |samples: u32| samples as usize;
@@ -72,22 +72,22 @@ impl<T> Waiting<T> {
     }
 
     /// The most that may wait: of all instances, and of one.
-    pub fn limits(&self) -> (usize, usize) {
+    pub(super) fn limits(&self) -> (usize, usize) {
         (self.most, self.most_each)
     }
 
     /// Bytes that may wait.
-    pub fn most_bytes(&self) -> usize {
+    pub(super) fn most_bytes(&self) -> usize {
         self.most_bytes
     }
 
     /// `true` if instances have to be told apart.
-    pub fn tells_apart(&self) -> bool {
+    pub(super) fn tells_apart(&self) -> bool {
         self.of.is_some()
     }
 
     /// From now on there is room for so many samples of a history, if the port states no key by which they are counted.
-    pub fn expect(&mut self, history: usize) {
+    pub(super) fn expect(&mut self, history: usize) {
         if self.of.is_none() && self.keeps_last {
             self.most = self.most.max(history);
             self.most_each = self.most_each.max(history);
@@ -98,7 +98,7 @@ impl<T> Waiting<T> {
     ///
     /// The last samples take the place of older ones: by number those of their instance, by bytes and memory of any. Where as many
     /// bytes are dropped for one, the node needs no memory for it; where there are not as many, it is rejected.
-    pub fn make_room(&mut self, instance: u64, size: usize, memory: Option<ResourceLimit>) -> Room {
+    pub(super) fn make_room(&mut self, instance: u64, size: usize, memory: Option<ResourceLimit>) -> Room {
         if !self.keeps_last || (memory.is_some() && self.bytes < size) {
             let limit = self.has_room(instance, size).err().filter(|_| !self.keeps_last).or(memory);
             return limit.map_or(Room::Free, Room::None);
@@ -140,7 +140,7 @@ impl<T> Waiting<T> {
     }
 
     /// Puts a sample behind all others, after room was made for it.
-    pub fn push(&mut self, instance: u64, size: usize, sample: T) {
+    pub(super) fn push(&mut self, instance: u64, size: usize, sample: T) {
         self.samples.push_back(Place { instance, size, sample });
         self.bytes += size;
         if let Some(of) = &mut self.of {
@@ -149,7 +149,7 @@ impl<T> Waiting<T> {
     }
 
     /// Takes the oldest.
-    pub fn pop(&mut self) -> Option<T> {
+    pub(super) fn pop(&mut self) -> Option<T> {
         let place = self.samples.pop_front()?;
         self.left(&place);
         Some(place.sample)
@@ -171,17 +171,17 @@ impl<T> Waiting<T> {
     }
 
     /// Their bytes, as counted.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Number of waiting samples.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.samples.len()
     }
 
     /// `true` if none waits.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 }

@@ -83,13 +83,13 @@ pub(crate) enum Judged {
 impl Seat {
     /// `true` if samples have to be shown to [`Seat::judge`].
     #[inline]
-    pub fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Acquire)
     }
 
     /// Shows the monitor a sample. `name` finds the publishing port's name where it isn't known yet.
     #[cold]
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         info: &SampleInfo,
         now_ns: u64,
@@ -128,13 +128,13 @@ impl Seat {
     }
 
     /// Takes back the memory of a changed sample.
-    pub fn give_back(&self, mut bytes: Vec<u8>) {
+    pub(crate) fn give_back(&self, mut bytes: Vec<u8>) {
         bytes.clear();
         self.held.lock().changed = bytes;
     }
 
     /// Attaches a monitor instead of the one there is; late samples of that one go on at once.
-    pub fn attach(&self, monitor: Box<dyn Monitor>) {
+    pub(crate) fn attach(&self, monitor: Box<dyn Monitor>) {
         let delays = monitor.delays();
         let old = {
             let mut held = self.held.lock();
@@ -148,7 +148,7 @@ impl Seat {
     }
 
     /// Detaches the monitor; late samples go on at once. `false`: there was none.
-    pub fn detach(&self) -> bool {
+    pub(crate) fn detach(&self) -> bool {
         let (old, _memory) = {
             let mut held = self.held.lock();
             held.release_all();
@@ -164,7 +164,7 @@ impl Seat {
     }
 
     /// Sets parameters: all, or with a reason those before the wrong one.
-    pub fn set(&self, parameters: &[Property]) -> Result<(), String> {
+    pub(crate) fn set(&self, parameters: &[Property]) -> Result<(), String> {
         let mut held = self.held.lock();
         let monitor = held.monitor.as_mut().ok_or(NONE)?;
         guarded("the monitor", || parameters.iter().try_for_each(|(key, value)| monitor.set(key, value)))?
@@ -172,7 +172,7 @@ impl Seat {
     }
 
     /// Type, parameters and findings of the monitor.
-    pub fn parameters(&self) -> Result<Vec<Property>, String> {
+    pub(crate) fn parameters(&self) -> Result<Vec<Property>, String> {
         let held = self.held.lock();
         let monitor = held.monitor.as_ref().ok_or(NONE)?;
         let (kind, found) = guarded("the monitor", || (monitor.kind().to_owned(), monitor.parameters()))?;
@@ -186,12 +186,12 @@ impl Seat {
     }
 
     /// The monitor delays and no thread waits with its samples yet: the caller starts one.
-    pub fn claim_server(&self) -> bool {
+    pub(crate) fn claim_server(&self) -> bool {
         self.held.lock().delays && !self.served.swap(true, Ordering::AcqRel)
     }
 
     /// The thread's: whether it is needed any more. If not, another one may be claimed.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         let held = self.held.lock();
         let done = held.line.is_empty() && !held.delays;
         if done {
@@ -201,7 +201,7 @@ impl Seat {
     }
 
     /// The thread's: waits until a sample is due or something changed, at most `timeout`.
-    pub fn wait(&self, timeout: Duration) {
+    pub(crate) fn wait(&self, timeout: Duration) {
         let seen = self.news.load(Ordering::SeqCst);
         let due = self.held.lock().line.front().map(|late| late.due_ns);
         let left = due.map(|due| Duration::from_nanos(due.saturating_sub(linux::clock::monotonic_ns())));
@@ -212,7 +212,7 @@ impl Seat {
     }
 
     /// The thread's: the next sample that is due. [`Seat::released`] must follow.
-    pub fn next_due(&self) -> Option<Late> {
+    pub(crate) fn next_due(&self) -> Option<Late> {
         let mut held = self.held.lock();
         held.line.front().filter(|late| late.due_ns <= linux::clock::monotonic_ns())?;
         let late = held.line.pop_front()?;
@@ -222,7 +222,7 @@ impl Seat {
     }
 
     /// The thread's: the sample went on.
-    pub fn released(&self, late: Late) {
+    pub(crate) fn released(&self, late: Late) {
         let _unneeded = {
             let mut held = self.held.lock();
             held.releasing = false;
@@ -231,7 +231,7 @@ impl Seat {
     }
 
     /// The thread's: the sample that [`Seat::next_due`] gave, if it did, is lost; those after it go on.
-    pub fn lost(&self) {
+    pub(crate) fn lost(&self) {
         self.held.lock().releasing = false;
     }
 

@@ -15,7 +15,7 @@ pub(crate) enum Place {
 
 impl<M: Message> Outflow<M> {
     /// Memory of `len` bytes to write a message into: the subscribers' own where there are `shm` channels.
-    pub fn loan(&mut self, len: usize) -> Place {
+    pub(crate) fn loan(&mut self, len: usize) -> Place {
         let shares = self.attached.iter().any(Attached::shares);
         if let Some(loan) = self.memory.as_mut().filter(|_| shares).and_then(|memory| memory.loan(len).ok()) {
             return Place::Slot(loan);
@@ -28,7 +28,7 @@ impl<M: Message> Outflow<M> {
     }
 
     /// The memory of a loan.
-    pub fn bytes_mut<'a>(&'a mut self, place: &'a mut Place) -> &'a mut [u8] {
+    pub(crate) fn bytes_mut<'a>(&'a mut self, place: &'a mut Place) -> &'a mut [u8] {
         match place {
             Place::Buffer(buffer) => Arc::get_mut(buffer).map(Buffer::payload_mut).unwrap_or_default(),
             Place::Slot(loan) => self.memory.as_mut().map(|memory| memory.bytes_mut(loan)).unwrap_or_default(),
@@ -36,7 +36,7 @@ impl<M: Message> Outflow<M> {
     }
 
     /// Takes an unpublished loan back.
-    pub fn give_back(&mut self, place: Place) {
+    pub(crate) fn give_back(&mut self, place: Place) {
         match place {
             Place::Buffer(buffer) => self.pool.replace(buffer),
             Place::Slot(loan) => {

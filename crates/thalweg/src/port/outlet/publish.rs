@@ -47,19 +47,19 @@ pub(in crate::port) enum Content<'a, M: Message> {
 
 impl<M: Message> Outlet<M> {
     /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
-    pub fn publish(&self, value: &M::Value, change: Change, each: Each<'_>) -> Result<Published> {
+    pub(crate) fn publish(&self, value: &M::Value, change: Change, each: Each<'_>) -> Result<Published> {
         let (mut state, now) = self.begin()?;
         let label = Label { seq: state.seq + 1, stamp: now, change, historical: false };
         self.enter(&mut state, Departure { label, content: Content::Value(value), now, is_new: true }, each)
     }
 
     /// The port's state, for a loan: who joins or leaves meanwhile does so with the next sample.
-    pub fn hold(&self) -> Result<PiGuard<'_, Outflow<M>>> {
+    pub(crate) fn hold(&self) -> Result<PiGuard<'_, Outflow<M>>> {
         self.begin().map(|(state, _)| state)
     }
 
     /// Publishes a message that was written into a loan.
-    pub fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
+    pub(crate) fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
         let label = Label { seq: state.seq + 1, stamp: now, ..Label::default() };
         let content = Content::Loan(place);

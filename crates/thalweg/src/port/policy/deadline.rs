@@ -4,11 +4,11 @@ use super::News;
 
 /// The time by which the next sample must come; nothing is due before the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Due(Option<u64>);
+pub(super) struct Due(Option<u64>);
 
 impl Due {
     /// A sample came at `now`; how many had been missed before it.
-    pub fn sample(&mut self, now: u64, period: u64) -> u64 {
+    pub(super) fn sample(&mut self, now: u64, period: u64) -> u64 {
         let missed = self.missed(now, period);
         self.0 = Some(now.saturating_add(period));
         missed
@@ -16,7 +16,7 @@ impl Due {
 
     /// The number of deadlines that passed up to `now` and were not reported yet: one for each whole period without a sample. A
     /// sample that comes exactly at its deadline is in time.
-    pub fn missed(&mut self, now: u64, period: u64) -> u64 {
+    pub(super) fn missed(&mut self, now: u64, period: u64) -> u64 {
         let Some(due) = self.0.filter(|due| now > *due) else { return 0 };
         let missed = (now - due).div_ceil(period.max(1));
         self.0 = Some(due.saturating_add(missed.saturating_mul(period.max(1))));
@@ -24,14 +24,14 @@ impl Due {
     }
 
     /// The first moment at which one more has been missed.
-    pub fn next(self) -> Option<u64> {
+    pub(super) fn next(self) -> Option<u64> {
         self.0.map(|due| due.saturating_add(1))
     }
 }
 
 /// The deadlines of one instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deadlines {
+pub(super) struct Deadlines {
     due: Due,
     missed: u64,
     told: u64,
@@ -39,31 +39,31 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// A sample came at `now`; how many deadlines had been missed before it.
-    pub fn sample(&mut self, now: u64, period: u64) -> u64 {
+    pub(super) fn sample(&mut self, now: u64, period: u64) -> u64 {
         let missed = self.due.sample(now, period);
         self.missed += missed;
         missed
     }
 
     /// The number that passed up to `now` and were not counted yet.
-    pub fn look(&mut self, now: u64, period: u64) -> u64 {
+    pub(super) fn look(&mut self, now: u64, period: u64) -> u64 {
         let missed = self.due.missed(now, period);
         self.missed += missed;
         missed
     }
 
     /// Nothing is due any more.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.due = Due::default();
     }
 
     /// The number missed in all.
-    pub fn missed(&self) -> u64 {
+    pub(super) fn missed(&self) -> u64 {
         self.missed
     }
 
     /// The first moment at which one more has been missed.
-    pub fn next(&self) -> Option<u64> {
+    pub(super) fn next(&self) -> Option<u64> {
         self.due.next()
     }
 }
@@ -72,7 +72,7 @@ impl Deadlines {
 const MOST_NAMED: usize = 16;
 
 /// Tells what instances missed since it was told last, each by its key where it has one; `missed` of `total` by all.
-pub fn tell<'a>(
+pub(super) fn tell<'a>(
     missed: u64,
     total: u64,
     instances: impl Iterator<Item = (&'a str, &'a mut Deadlines)>,

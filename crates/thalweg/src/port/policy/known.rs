@@ -11,7 +11,7 @@ const MOST_NEWS: usize = 256;
 
 /// One instance.
 #[derive(Default)]
-pub struct Instance {
+pub(super) struct Instance {
     /// The time at which its next sample is due, and the number missed.
     pub deadlines: Deadlines,
     /// With exclusive ownership: whose samples count.
@@ -67,24 +67,24 @@ impl Instance {
 }
 
 /// All of them, by their numbers.
-pub struct Known {
+pub(super) struct Known {
     most: usize,
     all: HashMap<u64, Instance>,
 }
 
 impl Known {
     /// No instances yet; at most so many.
-    pub fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { most, all: HashMap::new() }
     }
 
     /// The most instances there may be.
-    pub fn most(&self) -> u32 {
+    pub(super) fn most(&self) -> u32 {
         u32::try_from(self.most).unwrap_or(u32::MAX)
     }
 
     /// `true` if an instance is known or may be added. Ended ones give way.
-    pub fn has_room(&mut self, key: u64) -> bool {
+    pub(super) fn has_room(&mut self, key: u64) -> bool {
         if self.all.len() < self.most || self.all.contains_key(&key) {
             return true;
         }
@@ -93,22 +93,22 @@ impl Known {
     }
 
     /// One of them, if it is known.
-    pub fn find(&self, key: u64) -> Option<&Instance> {
+    pub(super) fn find(&self, key: u64) -> Option<&Instance> {
         self.all.get(&key)
     }
 
     /// One of them, known from now on; `name` gives its key in words.
-    pub fn at(&mut self, key: u64, name: impl FnOnce() -> String) -> &mut Instance {
+    pub(super) fn at(&mut self, key: u64, name: impl FnOnce() -> String) -> &mut Instance {
         self.all.entry(key).or_insert_with(|| Instance { key: name(), ..Instance::default() })
     }
 
     /// All of them.
-    pub fn each(&mut self) -> impl Iterator<Item = &mut Instance> {
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Instance> {
         self.all.values_mut()
     }
 
     /// A publisher said something of an instance.
-    pub fn note(&mut self, key: u64, publisher: PortRef, change: Change, news: &mut Vec<News>) {
+    pub(super) fn note(&mut self, key: u64, publisher: PortRef, change: Change, news: &mut Vec<News>) {
         if let Some(instance) = self.all.get_mut(&key) {
             let state = instance.note(publisher, change);
             tell(instance, state, news);
@@ -116,7 +116,7 @@ impl Known {
     }
 
     /// A publisher left, or gives no sign of life: it says nothing of any instance any more.
-    pub fn lose(&mut self, publisher: PortRef, news: &mut Vec<News>) {
+    pub(super) fn lose(&mut self, publisher: PortRef, news: &mut Vec<News>) {
         for instance in self.all.values_mut() {
             let state = instance.lose(publisher);
             tell(instance, state, news);
@@ -124,25 +124,25 @@ impl Known {
     }
 
     /// The first moment at which something is due.
-    pub fn next(&self) -> Option<u64> {
+    pub(super) fn next(&self) -> Option<u64> {
         self.all.values().filter_map(|instance| instance.deadlines.next()).min()
     }
 
     /// Tells what deadlines were missed since it was told last: `missed` of `total`.
-    pub fn tell_missed(&mut self, missed: u64, total: u64, news: &mut Vec<News>) {
+    pub(super) fn tell_missed(&mut self, missed: u64, total: u64, news: &mut Vec<News>) {
         let instances = self.all.values_mut().map(|i| (i.key.as_str(), &mut i.deadlines));
         deadline::tell(missed, total, instances, news);
     }
 
     /// Those of a topic with a key, by their keys.
-    pub fn reports(&self) -> Vec<InstanceReport> {
+    pub(super) fn reports(&self) -> Vec<InstanceReport> {
         let mut reports: Vec<_> = self.keyed().map(Instance::report).collect();
         reports.sort_by(|one, other| one.key.cmp(&other.key));
         reports
     }
 
     /// Those of a topic with a key that missed most deadlines, at most so many.
-    pub fn late(&self, most: usize) -> Vec<InstanceReport> {
+    pub(super) fn late(&self, most: usize) -> Vec<InstanceReport> {
         let late = self.keyed().filter(|instance| instance.deadlines.missed() > 0);
         let mut reports: Vec<_> = late.map(Instance::report).collect();
         reports.sort_by(|one, other| (other.deadlines_missed, &one.key).cmp(&(one.deadlines_missed, &other.key)));

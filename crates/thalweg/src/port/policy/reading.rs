@@ -70,7 +70,7 @@ impl Living {
 
 /// Time and host of a sample's publication and reception.
 #[derive(Clone, Copy)]
-pub struct Stamp {
+pub(super) struct Stamp {
     of: PortRef,
     source: u64,
     received: u64,
@@ -108,7 +108,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// The policies that `requested` states.
-    pub fn new(requested: &Qos) -> Self {
+    pub(super) fn new(requested: &Qos) -> Self {
         Self {
             deadline: ns(requested.deadline),
             budget: ns(requested.latency_budget).filter(|budget| *budget > 0),
@@ -124,7 +124,7 @@ impl Reading {
     }
 
     /// `true` if `requested` states one of them: a port without them has no judge.
-    pub fn looks(requested: &Qos) -> bool {
+    pub(super) fn looks(requested: &Qos) -> bool {
         let default = Qos::default();
         requested.deadline.is_some()
             || requested.lifespan.is_some()
@@ -139,34 +139,34 @@ impl Reading {
     }
 
     /// The counters so far.
-    pub fn counts(&self) -> PolicyCounts {
+    pub(super) fn counts(&self) -> PolicyCounts {
         self.counts
     }
 
     /// A channel from a publisher opens.
-    pub fn came(&mut self, writer: Writer, now: u64) {
+    pub(super) fn came(&mut self, writer: Writer, now: u64) {
         self.writers.retain(|known| known.writer.port != writer.port);
         self.writers.push(Living { writer, last_sign: now, alive: true });
     }
 
     /// The channel from a publisher ended: it owns nothing any more.
-    pub fn left(&mut self, publisher: PortRef, news: &mut Vec<News>) {
+    pub(super) fn left(&mut self, publisher: PortRef, news: &mut Vec<News>) {
         self.writers.retain(|known| known.writer.port != publisher);
         self.instances.lose(publisher, news);
     }
 
     /// The instances of a topic with a key.
-    pub fn instances(&self) -> Vec<InstanceReport> {
+    pub(super) fn instances(&self) -> Vec<InstanceReport> {
         self.instances.reports()
     }
 
     /// Those that missed most deadlines.
-    pub fn late_instances(&self) -> Vec<InstanceReport> {
+    pub(super) fn late_instances(&self) -> Vec<InstanceReport> {
         self.instances.late(MOST_LATE)
     }
 
     /// A publisher gave a sign of life at `now`: all of its node's ports that show it together do.
-    pub fn sign(&mut self, publisher: PortRef, now: u64, news: &mut Vec<News>) {
+    pub(super) fn sign(&mut self, publisher: PortRef, now: u64, news: &mut Vec<News>) {
         let by_node = |known: &Living| known.writer.offered.liveliness.kind == LivelinessKind::ByNode;
         let together = self.writers.iter().any(|known| known.writer.port == publisher && by_node(known));
         for known in &mut self.writers {
@@ -182,7 +182,7 @@ impl Reading {
     }
 
     /// `true` if a sample that is there at `now` is delivered.
-    pub fn takes(&mut self, info: &SampleInfo, bytes: &[u8], news: &mut Vec<News>) -> bool {
+    pub(super) fn takes(&mut self, info: &SampleInfo, bytes: &[u8], news: &mut Vec<News>) -> bool {
         let (publisher, now) = (PortRef { node: info.node, port: info.port }, info.received_ns);
         self.sign(publisher, now, news);
         let writer = self.writers.iter().map(|known| &known.writer).find(|writer| writer.port == publisher);
@@ -215,13 +215,13 @@ impl Reading {
     }
 
     /// The number of a sample's instance; `None`: it is no value of its type.
-    pub fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> Option<u64> {
+    pub(super) fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> Option<u64> {
         let Some(writer) = self.writer(info) else { return Some(WHOLE_TOPIC) };
         Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?))
     }
 
     /// `true` if the filter holds for a sample. It always holds for the end of an instance.
-    pub fn holds(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
+    pub(super) fn holds(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
         info.change != Change::Written || self.writer(info).is_none_or(|writer| writer.sought.holds(bytes))
     }
 
@@ -273,7 +273,7 @@ impl Reading {
     }
 
     /// The effects of time up to `now`.
-    pub fn look(&mut self, now: u64, news: &mut Vec<News>) {
+    pub(super) fn look(&mut self, now: u64, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
             for instance in self.instances.each() {
                 let missed = instance.deadlines.look(now, period);
@@ -293,7 +293,7 @@ impl Reading {
     }
 
     /// The counts since the last report.
-    pub fn tell(&mut self, news: &mut Vec<News>) {
+    pub(super) fn tell(&mut self, news: &mut Vec<News>) {
         let (now, told) = (self.counts, std::mem::replace(&mut self.told, self.counts));
         self.instances.tell_missed(now.deadlines_missed - told.deadlines_missed, now.deadlines_missed, news);
         if now.over_budget > told.over_budget {
@@ -309,7 +309,7 @@ impl Reading {
     }
 
     /// The latest time to look again; `None`: nothing changes by time.
-    pub fn next(&self) -> Option<u64> {
+    pub(super) fn next(&self) -> Option<u64> {
         let leases = self.writers.iter().filter_map(|known| Some(known.lease_end()?.saturating_add(1)));
         self.instances.next().into_iter().chain(leases).min()
     }

@@ -1,8 +1,8 @@
 //! The place of the policies in a port, and the judge that applies them.
 
+use super::News;
 use super::reading::{PolicyCounts, Reading, Writer};
 use super::writing::Writing;
-use super::News;
 use crate::channel::{Change, InstanceReport, PortRef, SampleInfo};
 use crate::codec::{FieldError, Schema, Sought, WHOLE_TOPIC};
 use linux::lock::PiMutex;
@@ -56,21 +56,21 @@ impl Judge {
     }
 
     /// A publisher's message, published at `now`; `encode` gives its bytes, where they are needed.
-    pub fn published(&self, now: u64, change: Change, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
+    pub(crate) fn published(&self, now: u64, change: Change, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
         if let State::Writes(writing) = &mut *self.state.lock() {
             writing.published(now, change, encode);
         }
     }
 
     /// A publisher says at `now` that it is alive.
-    pub fn assert(&self, now: u64) {
+    pub(crate) fn assert(&self, now: u64) {
         if let State::Writes(writing) = &mut *self.state.lock() {
             writing.sign(now);
         }
     }
 
     /// `true` if a subscriber's sample is delivered.
-    pub fn takes(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
+    pub(crate) fn takes(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
         match &mut *self.state.lock() {
             State::Reads(reading, news) => reading.takes(info, bytes, news),
             State::Writes(_) => true,
@@ -78,7 +78,7 @@ impl Judge {
     }
 
     /// The number of a sample's instance.
-    pub fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> u64 {
+    pub(crate) fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> u64 {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.instance(info, bytes).unwrap_or(WHOLE_TOPIC),
             State::Writes(_) => WHOLE_TOPIC,
@@ -86,7 +86,7 @@ impl Judge {
     }
 
     /// `true` if a subscriber's filter holds for a sample of a history: such a sample was not filtered before it was sent.
-    pub fn wants(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
+    pub(crate) fn wants(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.holds(info, bytes),
             State::Writes(_) => true,
@@ -94,33 +94,33 @@ impl Judge {
     }
 
     /// A channel from a publisher opens.
-    pub fn came(&self, writer: Writer, now: u64) {
+    pub(crate) fn came(&self, writer: Writer, now: u64) {
         if let State::Reads(reading, _) = &mut *self.state.lock() {
             reading.came(writer, now);
         }
     }
 
     /// The channel from a publisher ended.
-    pub fn left(&self, publisher: PortRef) {
+    pub(crate) fn left(&self, publisher: PortRef) {
         if let State::Reads(reading, news) = &mut *self.state.lock() {
             reading.left(publisher, news);
         }
     }
 
     /// A publisher said at `now` that it is alive.
-    pub fn sign(&self, publisher: PortRef, now: u64) {
+    pub(crate) fn sign(&self, publisher: PortRef, now: u64) {
         if let State::Reads(reading, news) = &mut *self.state.lock() {
             reading.sign(publisher, now, news);
         }
     }
 
     /// The port's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The instances that a subscriber knows.
-    pub fn instances(&self) -> Vec<InstanceReport> {
+    pub(crate) fn instances(&self) -> Vec<InstanceReport> {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.instances(),
             State::Writes(_) => Vec::new(),
@@ -128,7 +128,7 @@ impl Judge {
     }
 
     /// Those that missed most deadlines.
-    pub fn late_instances(&self) -> Vec<InstanceReport> {
+    pub(crate) fn late_instances(&self) -> Vec<InstanceReport> {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.late_instances(),
             State::Writes(_) => Vec::new(),
@@ -136,7 +136,7 @@ impl Judge {
     }
 
     /// A subscriber's counters.
-    pub fn counts(&self) -> PolicyCounts {
+    pub(crate) fn counts(&self) -> PolicyCounts {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.counts(),
             State::Writes(_) => PolicyCounts::default(),
@@ -145,7 +145,7 @@ impl Judge {
 
     /// The effects of time up to `now`, with the counts if `tells`, and the time for which nobody needs to look again. The
     /// caller serves the whole node: it does not wait while a sample is judged.
-    pub fn look(&self, now: u64, tells: bool) -> (Vec<News>, Duration) {
+    pub(crate) fn look(&self, now: u64, tells: bool) -> (Vec<News>, Duration) {
         let Some(mut state) = self.state.try_lock() else { return (Vec::new(), SHORTEST_PAUSE) };
         let state = &mut *state;
         let (found, next) = match state {

@@ -28,7 +28,7 @@ pub(crate) struct Writing {
 
 impl Writing {
     /// The policies that `offered` states, of a port that opens at `now`.
-    pub fn new(offered: &Qos, sought: Sought, now: u64) -> Self {
+    pub(super) fn new(offered: &Qos, sought: Sought, now: u64) -> Self {
         let manual = offered.liveliness.kind != LivelinessKind::Automatic;
         Self {
             deadline: ns(offered.deadline),
@@ -46,7 +46,7 @@ impl Writing {
 
     /// A message is published at `now`; `encode` gives its bytes, where instances are told apart by them.
     /// An instance that ends with it is waited for no longer.
-    pub fn published(&mut self, now: u64, change: Change, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
+    pub(super) fn published(&mut self, now: u64, change: Change, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
         self.last_sign = now;
         let Some(period) = self.deadline else { return };
         self.scratch.clear();
@@ -64,7 +64,7 @@ impl Writing {
     }
 
     /// The program says at `now` that it is alive.
-    pub fn sign(&mut self, now: u64) {
+    pub(super) fn sign(&mut self, now: u64) {
         self.last_sign = now;
     }
 
@@ -73,7 +73,7 @@ impl Writing {
     }
 
     /// The effects of time up to `now`.
-    pub fn look(&mut self, now: u64, name: &str, news: &mut Vec<News>) {
+    pub(super) fn look(&mut self, now: u64, name: &str, news: &mut Vec<News>) {
         if let Some(period) = self.deadline {
             self.missed += self.instances.values_mut().map(|(_, deadlines)| deadlines.look(now, period)).sum::<u64>();
         }
@@ -85,14 +85,14 @@ impl Writing {
     }
 
     /// The counts since the last report.
-    pub fn tell(&mut self, news: &mut Vec<News>) {
+    pub(super) fn tell(&mut self, news: &mut Vec<News>) {
         let missed = self.missed - std::mem::replace(&mut self.told, self.missed);
         let instances = self.instances.values_mut().map(|(key, deadlines)| (key.as_str(), deadlines));
         deadline::tell(missed, self.missed, instances, news);
     }
 
     /// The latest time to look again; `None`: nothing changes by time.
-    pub fn next(&self) -> Option<u64> {
+    pub(super) fn next(&self) -> Option<u64> {
         let lease = self.lease_end().filter(|_| self.alive).map(|end| end.saturating_add(1));
         self.instances.values().filter_map(|(_, deadlines)| deadlines.next()).chain(lease).min()
     }

@@ -37,7 +37,7 @@ pub fn parity(bytes: &[u8]) {
 }
 
 /// Initial inputs: a message of seven fragments that loses two, and one with forged parity.
-pub fn with_parity() -> Vec<Vec<u8>> {
+pub(super) fn with_parity() -> Vec<Vec<u8>> {
     let begin = [15, 200, 0, 39];
     let lossy = [0, 1, 3, 4, 6].map(|n| [0, n, 0, 0]).into_iter().chain([[128, 1, 0, 0], [128, 2, 0, 0]]);
     let hostile = [[192, 32, 1, 3], [192, 7, 0, 200], [0, 1, 0, 0], [193, 32, 2, 9], [129, 0, 0, 0]];

@@ -114,13 +114,13 @@ impl Since {
     }
 
     /// Takes all of it, and starts anew.
-    pub fn take(&mut self, after_ns: i64) -> Self {
+    pub(crate) fn take(&mut self, after_ns: i64) -> Self {
         let highest = self.highest;
         std::mem::replace(self, Self::beginning(after_ns, highest))
     }
 
     /// Adds earlier events.
-    pub fn and(mut self, earlier: Self) -> Self {
+    pub(crate) fn and(mut self, earlier: Self) -> Self {
         self.samples += earlier.samples;
         self.late += earlier.late;
         self.disordered += earlier.disordered;
@@ -136,14 +136,14 @@ impl Since {
     }
 
     /// A stage of a sample took so long.
-    pub fn took(&mut self, stage: Stage, ns: u64) {
+    pub(crate) fn took(&mut self, stage: Stage, ns: u64) {
         if let Some(longest) = self.longest.get_mut(stage as usize) {
             *longest = (*longest).max(Some(ns));
         }
     }
 
     /// A sample was delivered.
-    pub fn arrive(&mut self, took: &[(Stage, u64)], arrived: &Arrived) {
+    pub(crate) fn arrive(&mut self, took: &[(Stage, u64)], arrived: &Arrived) {
         let age = arrived.age();
         self.samples += 1;
         self.late += u64::from(age > self.after_ns);
@@ -160,7 +160,7 @@ impl Since {
     }
 
     /// The report, as it travels.
-    pub fn report(self, publisher: &str, subscriber: &str, end: End) -> LatenessReport {
+    pub(crate) fn report(self, publisher: &str, subscriber: &str, end: End) -> LatenessReport {
         let latest = |(arrived, times): (Arrived, Times)| Latest {
             seq: arrived.seq,
             published_ns: arrived.published_ns,

@@ -31,7 +31,7 @@ impl Default for Record {
 }
 
 impl Record {
-    pub fn add(&mut self, stage: Stage, ns: u64) {
+    pub(super) fn add(&mut self, stage: Stage, ns: u64) {
         if let Some(times) = self.times.get_mut(stage as usize)
             && let Some(histogram) = &mut times.histogram
         {
@@ -42,13 +42,13 @@ impl Record {
     }
 
     /// A sample was delivered.
-    pub fn arrive(&mut self, took: &[(Stage, u64)], arrived: &Arrived) {
+    pub(super) fn arrive(&mut self, took: &[(Stage, u64)], arrived: &Arrived) {
         took.iter().for_each(|(stage, ns)| self.add(*stage, *ns));
         self.since.arrive(took, arrived);
     }
 
     /// The events since the last call, with those of an earlier answer that did not arrive.
-    pub fn take(&mut self, after_ns: i64, asked: Asked) -> Since {
+    pub(super) fn take(&mut self, after_ns: i64, asked: Asked) -> Since {
         let since = self.since.take(after_ns);
         let lost = |(told, _): &(Asked, Since)| told.asker == asked.asker && told.look != asked.received;
         let since = match self.told.take().filter(lost) {
@@ -59,7 +59,7 @@ impl Record {
         since
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         (self.since, self.told) = (Since::default(), None);
         for times in &mut self.times {
             times.sum = 0;
@@ -68,7 +68,7 @@ impl Record {
     }
 
     /// Figures of each stage that was noted at all.
-    pub fn figures(&self) -> Vec<(Stage, Figures)> {
+    pub(super) fn figures(&self) -> Vec<(Stage, Figures)> {
         let of = |(stage, times): (&Stage, &Times)| {
             let histogram = times.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
             Some((*stage, Figures::of(histogram, times.sum)))

@@ -32,7 +32,7 @@ pub(crate) struct Stay {
 impl Stay {
     /// The sample that this thread delivers begins to wait, if it is measured.
     #[inline]
-    pub fn begin() -> Option<Self> {
+    pub(crate) fn begin() -> Option<Self> {
         if trace::is_measured() { Self::of_delivered() } else { None }
     }
 
@@ -43,18 +43,18 @@ impl Stay {
     }
 
     /// Records that it left the mailbox.
-    pub fn end(self) -> Self {
+    pub(crate) fn end(self) -> Self {
         let now = monotonic_ns();
         Self { since: now, waited: now.saturating_sub(self.since), ..self }
     }
 
     /// Records that it was taken.
-    pub fn taken(self) {
+    pub(crate) fn taken(self) {
         self.stages.note(self.since, &[(Stage::Mailbox, self.waited)]);
     }
 
     /// Records that it was published within this process, and its callback has returned.
-    pub fn called(self, sample: Published, size: usize) {
+    pub(crate) fn called(self, sample: Published, size: usize) {
         note_called(&self.stages, self.since, sample, size, (Stage::Mailbox, self.waited));
     }
 }

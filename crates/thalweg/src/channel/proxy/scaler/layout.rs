@@ -6,7 +6,7 @@ use std::fmt;
 
 /// `std_msgs/Header`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub(super) struct Header {
     pub sec: i32,
     pub nanosec: u32,
     pub frame_id: String,
@@ -14,7 +14,7 @@ pub struct Header {
 
 /// `sensor_msgs/Image`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Image {
+pub(super) struct Image {
     pub header: Header,
     pub height: u32,
     pub width: u32,
@@ -26,7 +26,7 @@ pub struct Image {
 
 /// `sensor_msgs/CompressedImage`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CompressedImage {
+pub(super) struct CompressedImage {
     pub header: Header,
     pub format: String,
     pub data: Bytes,
@@ -34,7 +34,7 @@ pub struct CompressedImage {
 
 /// `sensor_msgs/PointField`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PointField {
+pub(super) struct PointField {
     pub name: String,
     pub offset: u32,
     pub datatype: u8,
@@ -43,7 +43,7 @@ pub struct PointField {
 
 /// `sensor_msgs/PointCloud2`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PointCloud2 {
+pub(super) struct PointCloud2 {
     pub header: Header,
     pub height: u32,
     pub width: u32,
@@ -57,7 +57,7 @@ pub struct PointCloud2 {
 
 /// A sequence of bytes, copied as one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bytes(pub Vec<u8>);
+pub(super) struct Bytes(pub Vec<u8>);
 
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,7 +2,7 @@
 
 /// The pace of samples, for the longest silence (U-26).
 #[derive(Debug, Default)]
-pub struct Pace {
+pub(super) struct Pace {
     pub delivered_at: u64,
     pub last: Option<(u64, u64)>, // number and stamp of the last one
     pub period: u64,
@@ -19,7 +19,7 @@ const BELIEVED: u64 = 4;
 
 impl Pace {
     /// The message with this number, published at `stamp`, is delivered.
-    pub fn delivered(&mut self, now_ns: u64, at: u64, stamp: u64) {
+    pub(super) fn delivered(&mut self, now_ns: u64, at: u64, stamp: u64) {
         self.delivered_at = now_ns;
         if let Some((number, last)) = self.last.filter(|(number, _)| at > *number) {
             let each = stamp.saturating_sub(last) / (at - number);
@@ -29,7 +29,7 @@ impl Pace {
     }
 
     /// The excess of this transit over the shortest: the message's age beyond what is inevitable.
-    pub fn late_by(&mut self, now_ns: u64, stamp: u64, deadline_ns: u64) -> u64 {
+    pub(super) fn late_by(&mut self, now_ns: u64, stamp: u64, deadline_ns: u64) -> u64 {
         let transit = now_ns.wrapping_sub(stamp) as i64;
         let before = self.transit.unwrap_or(transit);
         let shorter = before.saturating_sub(transit);

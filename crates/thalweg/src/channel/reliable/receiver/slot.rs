@@ -5,7 +5,7 @@ use crate::channel::reliable::{LONGEST_PAUSE_NS, RoundTrip};
 
 /// A message from the one that is due on.
 #[derive(Debug)]
-pub enum Slot {
+pub(super) enum Slot {
     Missing(Asking),
     /// Some fragments of this sample are in the reassembly.
     Part(u64, Asking),
@@ -17,7 +17,7 @@ const QUICK: u32 = 6;
 
 /// The time of the next request, and the number of requests so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asking {
+pub(super) struct Asking {
     /// The time to ask for all missing parts.
     pub due: Option<u64>,
     /// The time to ask for new holes between fragments: they need not wait for the answer to others.
@@ -33,21 +33,21 @@ pub struct Asking {
 }
 
 impl Slot {
-    pub fn asking(&self) -> Option<Asking> {
+    pub(super) fn asking(&self) -> Option<Asking> {
         match self {
             Slot::Missing(asking) | Slot::Part(_, asking) => Some(*asking),
             Slot::Whole(_) => None,
         }
     }
 
-    pub fn set_asking(&mut self, to: Asking) {
+    pub(super) fn set_asking(&mut self, to: Asking) {
         if let Slot::Missing(asking) | Slot::Part(_, asking) = self {
             *asking = to;
         }
     }
 
     /// The time of the next request.
-    pub fn due(&self) -> Option<u64> {
+    pub(super) fn due(&self) -> Option<u64> {
         let Asking { due, holes_due, .. } = self.asking()?;
         due.into_iter().chain(holes_due).min()
     }
@@ -55,26 +55,26 @@ impl Slot {
 
 impl Asking {
     /// For the first time then.
-    pub fn at(due: u64) -> Self {
+    pub(super) fn at(due: u64) -> Self {
         Self { due: Some(due), ..Self::default() }
     }
 
     /// Notes a request for `all` missing parts, or only for the new holes; holes end before `upto`. Parts that do not come are
     /// requested again, all together, when the last answer ought to be here.
-    pub fn again(self, now_ns: u64, pause: u64, all: bool, upto: usize) -> Self {
+    pub(super) fn again(self, now_ns: u64, pause: u64, all: bool, upto: usize) -> Self {
         let (due, holes_due, last) = (Some(now_ns + pause), None, now_ns);
         Self { due, holes_due, upto, asked: self.asked + 1, times: self.times + u32::from(all), last, ..self }
     }
 
     /// The longest wait for an answer. `quick`: a window bounds the answers, so that several losses of the same parts are no
     /// reason to ask less often.
-    pub fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
+    pub(super) fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
         let times = if quick && self.times < QUICK { 0 } else { self.times.min(4) };
         trip.patience_ns().saturating_mul(1 << times).min(LONGEST_PAUSE_NS)
     }
 
     /// There was nothing to ask for, of all or of the holes that are new: fragments are on their way.
-    pub fn later(self, all: bool) -> Self {
+    pub(super) fn later(self, all: bool) -> Self {
         Self { due: self.due.filter(|_| !all), holes_due: None, ..self }
     }
 }

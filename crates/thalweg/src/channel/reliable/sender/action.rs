@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// The settings of a flow's channel.
 #[derive(Clone, Copy, Debug)]
-pub struct SenderSettings {
+pub(crate) struct SenderSettings {
     /// Messages that are kept without an acknowledgement, at most [`WINDOW`](crate::channel::reliable::WINDOW).
     pub window: usize,
     /// Bytes that are kept without an acknowledgement; one message may always be.
@@ -25,7 +25,7 @@ pub struct SenderSettings {
 
 /// Whom a datagram is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub(crate) enum To {
     /// All members.
     All,
     /// The member with this number.
@@ -34,7 +34,7 @@ pub enum To {
 
 /// A datagram that is due.
 #[derive(Clone, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// A message or a part of it again.
     Repeat {
         /// The message.

@@ -43,7 +43,7 @@ impl Controlled {
 impl Sender {
     /// From now on the flow's congestion is controlled: the subscriber tells what came, and takes at first so many bytes of
     /// messages at a time. It is the flow's only member. Bytes bound what is kept, unless the oldest message gives way to a new one.
-    pub fn control(&mut self, settings: CongestionSettings, window: u64) {
+    pub(crate) fn control(&mut self, settings: CongestionSettings, window: u64) {
         if !self.settings.drops_oldest {
             self.settings.window = CONTROLLED_WINDOW;
         }
@@ -52,7 +52,7 @@ impl Sender {
     }
 
     /// A rate in bytes per second was reserved for the flow, or is none any more.
-    pub fn reserve(&mut self, rate: Option<u64>) {
+    pub(crate) fn reserve(&mut self, rate: Option<u64>) {
         if let Some(controlled) = &mut self.controlled {
             controlled.congestion.reserve(rate);
         }
@@ -62,7 +62,7 @@ impl Sender {
     ///
     /// # Errors
     /// The resource it has to wait for.
-    pub fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
+    pub(crate) fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let Some(Controlled { congestion, .. }) = &mut self.controlled else { return Ok(()) };
         let first = self.wanted > 0 && congestion.under_way() > congestion.window() / 2;
         let room = if first { Err(Wait::Receipt) } else { congestion.room(now_ns, bytes) };
@@ -76,12 +76,12 @@ impl Sender {
     ///
     /// # Errors
     /// As [`Sender::room`].
-    pub fn usual_room(&mut self, now_ns: u64) -> Result<(), Wait> {
+    pub(crate) fn usual_room(&mut self, now_ns: u64) -> Result<(), Wait> {
         self.room(now_ns, self.controlled.as_ref().map_or(0, |controlled| controlled.usual))
     }
 
     /// A part of a message leaves.
-    pub fn leaves(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+    pub(crate) fn leaves(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
         if let Some(controlled) = &mut self.controlled {
             controlled.usual = bytes;
             controlled.congestion.on_sent(now_ns, datagram, bytes);
@@ -89,7 +89,7 @@ impl Sender {
     }
 
     /// The last part did not leave: the socket was full.
-    pub fn left_not(&mut self, bytes: usize) {
+    pub(crate) fn left_not(&mut self, bytes: usize) {
         if let Some(controlled) = &mut self.controlled {
             controlled.congestion.unsent(bytes);
         }
@@ -97,7 +97,7 @@ impl Sender {
 
     /// A whole message or batch leaves, which is kept next: before it leaves, for of many the first may be acknowledged before the
     /// last has left.
-    pub fn leaves_whole(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
+    pub(crate) fn leaves_whole(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
         self.leaves(now_ns, datagram, bytes);
         if let Some(controlled) = &mut self.controlled {
             controlled.noted += 1;
@@ -105,7 +105,7 @@ impl Sender {
     }
 
     /// The last of them did not leave.
-    pub fn left_not_whole(&mut self, bytes: usize) {
+    pub(crate) fn left_not_whole(&mut self, bytes: usize) {
         self.left_not(bytes);
         if let Some(controlled) = &mut self.controlled {
             controlled.noted = controlled.noted.saturating_sub(1);
@@ -113,14 +113,14 @@ impl Sender {
     }
 
     /// `true` if a further message has to wait, beside so many that leave now and are not kept yet.
-    pub fn is_full_with(&self, more: usize) -> bool {
+    pub(crate) fn is_full_with(&self, more: usize) -> bool {
         let crowded = self.controlled.as_ref().is_some_and(|controlled| self.is_crowded(controlled));
         let most = self.sent.len() + more >= self.settings.window || self.bytes >= self.settings.bytes;
         crowded || (most && !self.settings.drops_oldest)
     }
 
     /// `true` if enough may leave to be worth waking waiting threads.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.controlled
             .as_ref()
             .is_none_or(|controlled| controlled.congestion.is_open() && !self.is_crowded(controlled))

@@ -15,14 +15,14 @@ const SHORTEST_NS: u64 = 1_000_000;
 
 /// The share of messages that do not arrive when they are sent first.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Loss {
+pub(super) struct Loss {
     share: f64,
     last: Option<(u64, u32)>, // seen and fresh, as told last
 }
 
 impl Loss {
     /// The receiver saw messages up to this number, and so many of them without a retransmit.
-    pub fn told(&mut self, seen: u64, fresh: u32) {
+    pub(super) fn told(&mut self, seen: u64, fresh: u32) {
         let Some((seen_before, fresh_before)) = self.last else {
             self.last = Some((seen, fresh));
             return;
@@ -38,23 +38,23 @@ impl Loss {
         self.last = Some((seen, fresh));
     }
 
-    pub fn share(&self) -> f64 {
+    pub(super) fn share(&self) -> f64 {
         self.share
     }
 
-    pub fn is_noticeable(&self) -> bool {
+    pub(super) fn is_noticeable(&self) -> bool {
         self.share > NOTICEABLE
     }
 
     /// The number of questions in a row that stay unanswered only where nobody is, if answers are lost as often as messages.
-    pub fn questions(&self) -> u32 {
+    pub(super) fn questions(&self) -> u32 {
         let answered = (1.0 - self.share.min(0.99)).powi(2);
         let count = (SILENT.ln() / (1.0 - answered).ln()).ceil();
         (count as u32).clamp(QUESTIONS.0, QUESTIONS.1)
     }
 
     /// The pause between two copies: so many of them leave within two round trips that all are lost only rarely.
-    pub fn interval_ns(&self, trip_ns: u64) -> u64 {
+    pub(super) fn interval_ns(&self, trip_ns: u64) -> u64 {
         let share = self.share.clamp(NOTICEABLE, 0.5);
         let copies = (RARE.ln() / share.ln()).ceil() as u64;
         (2 * trip_ns / copies.max(1)).max(SHORTEST_NS)

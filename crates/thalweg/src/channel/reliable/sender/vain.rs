@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// A datagram that every path is expected to take (BASE_PLPMTU of RFC 8899 §5.1.2), and one that every host takes: 576 bytes with the
 /// headers of IP and UDP (RFC 1122 §3.3.2).
-pub const EXPECTED: [usize; 2] = [1200, 548];
+pub(crate) const EXPECTED: [usize; 2] = [1200, 548];
 /// Number of losses after which a longer retransmit does not come through: at 30 % loss this happens to one in 10⁶. The
 /// subscriber asks ever less often, so it takes two seconds.
 ///
@@ -22,7 +22,7 @@ const IN_VAIN: u8 = 12;
 
 /// The number of times that the first missing bytes of a message were retransmitted and lost.
 #[derive(Clone, Copy, Debug)]
-pub struct Rounds {
+pub(super) struct Rounds {
     lowest: u32, // of the round
     latest: u32,
     count: u8,
@@ -52,7 +52,7 @@ impl Rounds {
 
 impl Sender {
     /// From now on datagrams have at most so many bytes. Missing messages are cut anew.
-    pub fn shrink(&mut self, most: usize) {
+    pub(crate) fn shrink(&mut self, most: usize) {
         if piece(most) >= self.settings.largest {
             return; // two threads found out at once, and the one that found more comes last
         }

@@ -16,7 +16,7 @@ pub(super) struct Tracer<'a> {
 
 impl<'a> Tracer<'a> {
     /// The tracer of a whole type.
-    pub fn new(shape: &'a mut Shape, run: &'a mut Run) -> Self {
+    pub(super) fn new(shape: &'a mut Shape, run: &'a mut Run) -> Self {
         Self { shape, run, depth: 1 }
     }
 

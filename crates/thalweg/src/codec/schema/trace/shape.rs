@@ -31,7 +31,7 @@ pub(super) enum Kind {
 
 impl Shape {
     /// Sets the type of this place; `true` if it was unknown before.
-    pub fn set(&mut self, kind: &Kind, parts: usize) -> bool {
+    pub(super) fn set(&mut self, kind: &Kind, parts: usize) -> bool {
         let new = self.kind == Kind::Unknown;
         if new {
             self.kind = kind.clone();
@@ -41,28 +41,28 @@ impl Shape {
     }
 
     /// `true` if this stands here.
-    pub fn is(&self, kind: &Kind, parts: usize) -> bool {
+    pub(super) fn is(&self, kind: &Kind, parts: usize) -> bool {
         self.kind == *kind && self.parts.len() == parts
     }
 
     /// The places below.
-    pub fn parts(&mut self) -> &mut [Shape] {
+    pub(super) fn parts(&mut self) -> &mut [Shape] {
         &mut self.parts
     }
 
     /// `true` if nothing is left blank here and below.
-    pub fn is_known(&mut self) -> bool {
+    pub(super) fn is_known(&mut self) -> bool {
         self.known = self.known || (self.kind != Kind::Unknown && self.parts.iter_mut().all(Shape::is_known));
         self.known
     }
 
     /// The first part with a blank, or the first of all.
-    pub fn first_unknown(&mut self) -> usize {
+    pub(super) fn first_unknown(&mut self) -> usize {
         self.parts.iter_mut().position(|part| !part.is_known()).unwrap_or(0)
     }
 
     /// The schema, if nothing is blank.
-    pub fn to_schema(&self) -> Option<Schema> {
+    pub(super) fn to_schema(&self) -> Option<Schema> {
         let mut parts = self.parts.iter().map(Shape::to_schema);
         let mut part = || parts.next()?.map(Box::new);
         Some(match &self.kind {
