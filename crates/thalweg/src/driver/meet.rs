@@ -47,7 +47,7 @@ impl Control {
             let directory = self.state.directory();
             found.retain(|node| !matches!(directory.origin(*node), Some(Origin::Host { .. })));
         }
-        let found = self.peering.to_look_at(found, Instant::now());
+        let found = self.peering.look_at_next(found, Instant::now());
         let source = endpoint.sockets_of(&found);
         if !found.is_empty() {
             self.discoveries.iter_mut().for_each(|discovery| discovery.look(source.clone()));

@@ -73,7 +73,7 @@ impl<C> Peering<C> {
     }
 
     /// Of nodes that share something, those that are looked at now: not again so soon.
-    pub(super) fn to_look_at(&mut self, mut found: Vec<NodeId>, now: Instant) -> Vec<NodeId> {
+    pub(super) fn look_at_next(&mut self, mut found: Vec<NodeId>, now: Instant) -> Vec<NodeId> {
         self.looked_at.retain(|_, at| now.saturating_duration_since(*at) < LOOKED);
         found.retain(|node| !self.looked_at.contains_key(node));
         self.looked_at.extend(found.iter().map(|node| (*node, now)));
@@ -145,9 +145,9 @@ mod tests {
         let start = Instant::now();
         let mut peering = Peering::<()>::new(false, start);
         let nodes = |ids: &[u64]| ids.iter().map(|id| NodeId(*id)).collect::<Vec<_>>();
-        assert_eq!(peering.to_look_at(nodes(&[1, 2]), start), nodes(&[1, 2]));
-        assert_eq!(peering.to_look_at(nodes(&[2, 3]), start + LOOKED / 2), nodes(&[3]));
-        assert_eq!(peering.to_look_at(nodes(&[1, 3]), start + LOOKED), nodes(&[1]));
+        assert_eq!(peering.look_at_next(nodes(&[1, 2]), start), nodes(&[1, 2]));
+        assert_eq!(peering.look_at_next(nodes(&[2, 3]), start + LOOKED / 2), nodes(&[3]));
+        assert_eq!(peering.look_at_next(nodes(&[1, 3]), start + LOOKED), nodes(&[1]));
     }
 
     #[test]
