@@ -5,7 +5,7 @@
 use super::{Outflow, Outlet, Place};
 use crate::carrier::shm::{Memory, Shared};
 use crate::channel::buffer::{Buffer, Pool};
-use crate::channel::outgoing::Outgoing;
+use crate::channel::outgoing::{Body, Outgoing};
 use crate::channel::proxy::Provenance;
 use crate::channel::queue::Label;
 use crate::channel::{Change, Channel, Outcome, SampleInfo, coalescing};
@@ -107,7 +107,7 @@ impl<M: Message> Outlet<M> {
     fn enter(&self, state: &mut Outflow<M>, mut departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
         coalescing::begins(departure.now);
         if departure.is_new {
-            self.keep_promise(state, &mut departure);
+            self.keep_promise(state, departure.now, departure.label.change, &mut departure.content);
             if self.monitor.is_taken() {
                 return self.pass_monitor(state, departure, each);
             }
@@ -117,9 +117,9 @@ impl<M: Message> Outlet<M> {
 
     /// Station 1, the judge of what the port promises.
     #[inline(always)]
-    fn keep_promise(&self, state: &mut Outflow<M>, Departure { label, content, now, .. }: &mut Departure<'_, M>) {
+    fn keep_promise(&self, state: &mut Outflow<M>, now: u64, change: Change, content: &mut Content<'_, M>) {
         if let Some(judge) = &self.judge {
-            judge.published(*now, label.change, |bytes| content.copy_to(state, bytes));
+            judge.published(now, change, |bytes| content.copy_to(state, bytes));
         }
     }
 
@@ -161,7 +161,8 @@ impl<M: Message> Outlet<M> {
         let decoded = round.pass_value(attached, &content, memory);
         if self.needs_bytes(attached, label.seq) {
             let mut lent = None;
-            let mut message = content.encode(label, pool, memory.as_mut(), &mut lent)?;
+            let (body, shared) = content.encode(pool, memory.as_mut(), &mut lent)?;
+            let mut message = Outgoing::new(label, body, shared);
             round.check_size(message.payload().len())?;
             round.pass(attached, &mut message, turn);
             if let Some(histories) = &self.histories {
@@ -210,35 +211,29 @@ impl<'a, M: Message> Content<'a, M> {
     #[inline(always)]
     fn encode(
         self,
-        label: Label,
         pool: &'a mut Pool,
         memory: Option<&'a mut Memory>,
         lent: &'a mut Option<Arc<Buffer>>,
-    ) -> Result<Outgoing<'a>> {
-        let Label { seq, stamp, change, historical } = label;
-        let (mut message, memory) = match self {
+    ) -> Result<(Body<'a>, Option<Shared<'a>>)> {
+        let body = match self {
             Content::Loan(Place::Slot(loan)) => {
                 let shared = Shared::written(memory.ok_or(Error::Closed)?, loan);
-                (Outgoing::written(seq, stamp, shared, pool), None)
+                return Ok((Body::Written(pool), Some(shared)));
             }
-            Content::Loan(Place::Buffer(buffer)) => (Outgoing::pooled(seq, stamp, lent.insert(buffer)), memory),
+            Content::Loan(Place::Buffer(buffer)) => Body::Pooled(lent.insert(buffer)),
             Content::Encoded(bytes) => {
                 let buffer = pool.exclusive();
                 if let Some(free) = Arc::get_mut(buffer) {
                     free.start().extend_from_slice(bytes);
                 }
-                (Outgoing::pooled(seq, stamp, buffer), memory)
+                Body::Pooled(buffer)
             }
             Content::Value(value) => match M::as_bytes(value).filter(|bytes| bytes.len() >= COPY_BELOW) {
-                Some(bytes) => (Outgoing::external(seq, stamp, bytes, pool), memory),
-                None => (Outgoing::pooled(seq, stamp, encode::<M>(value, pool.exclusive())?), memory),
+                Some(bytes) => Body::External(bytes, pool),
+                None => Body::Pooled(encode::<M>(value, pool.exclusive())?),
             },
         };
-        (message.change, message.historical) = (change, historical);
-        if let Some(memory) = memory {
-            message.may_share(memory);
-        }
-        Ok(message)
+        Ok((body, memory.map(Shared::nowhere)))
     }
 
     /// The encoded message, to be looked at.
@@ -272,6 +267,7 @@ impl<'a, M: Message> Content<'a, M> {
     }
 }
 
+#[inline(always)]
 fn encode<'a, M: Message>(value: &M::Value, buffer: &'a mut Arc<Buffer>) -> Result<&'a mut Arc<Buffer>> {
     trace::step(Step::Encode);
     match Arc::get_mut(buffer) {
