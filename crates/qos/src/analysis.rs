@@ -16,6 +16,7 @@ pub mod arrivals;
 pub mod cpu;
 pub mod end_to_end;
 pub(crate) mod link;
+#[cfg(any(feature = "placement", test))]
 pub(crate) mod queueing;
 pub mod stages;
 

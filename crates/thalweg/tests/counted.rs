@@ -494,24 +494,35 @@ fn thread_named(pid: u32, name: &str) -> Option<i64> {
 }
 
 /// A thread that was held up publishes late samples in a loop. Its channels gather, each for the first time,
-/// including those that have joined since.
+/// including those that have joined since. Over reliable udp the window may close meanwhile, and samples wait in the queue, whose
+/// buffers are made then (43 allocations, once): such a run says nothing of gathering, and another one begins anew.
 #[test]
 fn samples_that_are_late_allocate_nothing() {
+    const TRIES: usize = 30;
     let _alone = world::alone();
     // Datagrams under way over reliable udp are recorded in a list that grows to its longest length: 4 to 16,384 in
     // 12 steps.
     for (carrier, most) in [("tcp", 0.0), ("udp", 12.0)] {
-        let world = World::new();
-        let mut publisher = Agent::start(&world, "publisher topic=/a");
-        let join = || Agent::start(&world, &format!("subscriber topic=/a carriers={carrier} reliable=1"));
-        let mut subscribers = Vec::new();
-        for channels in 1..=3_u8 {
-            subscribers.push(join());
-            publisher.connected(channels.into());
-            publisher.ask("publish count=300");
-            let late = publisher.ask("publish count=20000 hz=1000000000");
-            figure("counted", format!("late samples of {channels} channels over {carrier}: {late}"));
-            assert!(number(&late, "allocations") <= most * f64::from(channels), "{carrier}, {channels}: {late}");
-        }
+        let gathered = (0..TRIES).any(|_| late_samples_are_gathered(carrier, most));
+        assert!(gathered, "{carrier}: samples had to wait in each of {TRIES} runs");
     }
+}
+
+/// Counts the allocations of late samples on one to three channels. `false`: some had to wait.
+fn late_samples_are_gathered(carrier: &str, most: f64) -> bool {
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let join = || Agent::start(&world, &format!("subscriber topic=/a carriers={carrier} reliable=1"));
+    let mut subscribers = Vec::new();
+    (1..=3_u8).all(|channels| {
+        subscribers.push(join());
+        publisher.connected(channels.into());
+        publisher.ask("publish count=300");
+        let late = publisher.ask("publish count=20000 hz=1000000000");
+        figure("counted", format!("late samples of {channels} channels over {carrier}: {late}"));
+        let waited = number(&late, "queued") > 0.0;
+        let few = number(&late, "allocations") <= most * f64::from(channels);
+        assert!(waited || few, "{carrier}, {channels}: {late}");
+        !waited
+    })
 }

@@ -73,10 +73,11 @@ fn run(name: &str) {
     let replayed = stored.len();
     examples.extend(stored.into_iter().map(|(_, input)| input));
     let mut random = Random(name.len() as u64);
-    let until = Instant::now() + Duration::from_secs_f64(seconds);
     let mut inputs: u64 = 0;
     examples.iter().for_each(|example| body(example));
-    while Instant::now() < until {
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    // At least one: beside other tests the examples alone took longer than the time there was for all.
+    while inputs == 0 || Instant::now() < until {
         let input = match random.below(4) {
             0 => random.bytes(600),
             _ => changed(&examples[random.below(examples.len())], &mut random),
@@ -88,7 +89,6 @@ fn run(name: &str) {
         inputs += 1;
     }
     println!("{name}: {replayed} stored and {inputs} other inputs");
-    assert!(inputs > 0 || seconds < 1.0);
 }
 
 #[test]
