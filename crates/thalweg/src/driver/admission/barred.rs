@@ -1,21 +1,21 @@
-//! Hosts and processes of this host whose connections come to nothing again and again. The kernel answers such a host no more for a
-//! while (`linux::filter`); connections of such a process are closed as they are accepted, a few per millisecond. One host that sent
-//! malformed streams as fast as it could took half of a processor from three nodes. Pure: time is an argument.
+//! Hosts, and processes of this host, whose connections fail again and again. The kernel does not answer such a host for a while
+//! (`linux::filter`); connections of such a process are closed as they are accepted, a few per millisecond. One host that sent malformed
+//! streams as fast as it could took half of a processor from three nodes. Pure: time is an argument.
 
 use crate::control::Peer;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Connections of one peer that may come to nothing: so many at once …
+/// Failed connections that one peer may have at once …
 const BURST: f64 = 32.0;
-/// … and so many per second. Who is barred is answered again when half of the burst may be used: in half a second. Each takes about
-/// 0.1 ms of the processor: with 100 each millisecond in which three nodes were busy with them was one of 30, which is what p99 sees.
+/// … and per second. A barred peer is answered again when half of its burst is available: after half a second. Each failed connection takes
+/// about 0.1 ms of the processor. At 100 per second, three nodes were busy with them in one millisecond of 30, which shows in p99.
 const RATE: f64 = 32.0;
-/// Most peers that are counted: who has the most left is forgotten first.
+/// Most peers that are counted. The peer with the most connections left is forgotten first.
 const MOST_COUNTED: usize = 1024;
 
-/// The peers that are counted.
+/// The peers whose failed connections are counted.
 #[derive(Default)]
 pub(crate) struct Barred(HashMap<Peer, Counted>);
 
@@ -32,7 +32,7 @@ impl Counted {
 }
 
 impl Barred {
-    /// A connection of this peer came to nothing. `true`: from now on it is barred.
+    /// A connection of this peer failed. `true`: from now on the peer is barred.
     pub(super) fn came_to_nothing(&mut self, peer: Peer, now: Instant) -> bool {
         if !self.0.contains_key(&peer) {
             self.make_room(now);
@@ -47,30 +47,30 @@ impl Barred {
         begins
     }
 
-    /// `true`: some are answered again.
+    /// Ends the bars whose time is over. `true`: at least one peer is answered again.
     pub(super) fn release(&mut self, now: Instant) -> bool {
         let due = |counted: &&mut Counted| counted.until.is_some_and(|until| until <= now);
         let released = self.0.values_mut().filter(due).map(|counted| counted.until = None).count();
         released > 0
     }
 
-    /// When the next one is answered again.
+    /// The next time at which a barred peer is answered again.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.values().filter_map(|counted| counted.until).min()
     }
 
-    /// The hosts that are barred: addresses, of IPv6 networks.
+    /// The addresses of barred hosts; for IPv6, those of networks.
     pub(super) fn hosts(&self) -> Vec<IpAddr> {
         let host = |peer: &Peer| if let Peer::Host(host) = peer { Some(*host) } else { None };
         self.peers().filter_map(host).collect()
     }
 
-    /// Whether connections of this peer are not taken in now.
+    /// `true` if this peer is barred.
     pub(super) fn has(&self, peer: Peer) -> bool {
         self.0.get(&peer).is_some_and(|counted| counted.until.is_some())
     }
 
-    /// Whether a process of this host is barred.
+    /// `true` if a process of this host is barred.
     pub(super) fn has_process(&self) -> bool {
         self.peers().any(|peer| peer.is_of_unix())
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_without_end_is_answered_for_half_of_the_time_at_most() {
+    fn a_peer_that_always_fails_is_answered_for_half_of_the_time_at_most() {
         let (mut barred, start) = (Barred::default(), Instant::now());
         let (mut failed, mut times) = (0, 0);
         for millis in 0..10_000 {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_now_and_then_and_all_others_are_answered() {
+    fn peers_that_fail_rarely_are_answered() {
         let (mut barred, start) = (Barred::default(), Instant::now());
         assert!((0..2000).all(|n| !barred.came_to_nothing(host(1), start + Duration::from_millis(32 * n))));
         let flood = (0..200).filter(|_| barred.came_to_nothing(host(2), start)).count();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_bounded() {
+    fn the_number_of_counted_peers_is_bounded() {
         let (mut barred, now) = (Barred::default(), Instant::now());
         let _ = (0..200).map(|_| barred.came_to_nothing(host(0), now)).count();
         let _ = (1..5_000).map(|n| barred.came_to_nothing(host(n), now)).count();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_barred_is_not_forgotten_for_those_who_failed_more() {
+    fn a_barred_peer_is_not_forgotten_for_peers_that_failed() {
         let (mut barred, start) = (Barred::default(), Instant::now());
         let now = start + Duration::from_millis(499);
         assert_eq!((0..32).filter(|_| barred.came_to_nothing(host(0), start)).count(), 1);

@@ -1,4 +1,4 @@
-//! Streams on which heartbeats travel. This node asks on some, and answers on others: about the streams of samples that it serves.
+//! Streams on which heartbeats travel. On some this node asks; on others it answers, about the sample streams that it serves.
 
 use super::{Action, Silent};
 use crate::carrier::tcp;
@@ -19,11 +19,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Streams on which others ask this node …
+/// Most streams on which others ask this node …
 const MOST_ASKERS: usize = 1024;
-/// … and on which one peer does.
+/// … and on which one peer asks.
 const MOST_ASKERS_OF_PEER: usize = 64;
-/// Questions that are read at once. Who asks as [`Life`](crate::channel::life::Life) does has asked fewer within 6 s.
+/// Questions that are read at once. A peer that asks at the pace of [`Life`](crate::channel::life::Life) sends fewer within 6 s.
 const MOST_ASKED: usize = 64;
 /// Any byte is a question.
 const QUESTION: &[u8] = b"?";
@@ -36,7 +36,8 @@ pub(crate) struct Asking {
 }
 
 impl Control {
-    /// A channel of a subscriber of this node opened: what serves it is asked from now on, if there is another way.
+    /// A channel of a subscriber of this node opened: the node that serves it is asked for signs of life from now on, if it is a relay or
+    /// the source of a hosted stream.
     pub(in crate::driver) fn watch_life(&mut self, channel: &Arc<Channel>) {
         let (Some(node), Some(inlet)) = (self.serves(channel), self.state.inlet(channel.subscriber.port)) else {
             return;
@@ -57,7 +58,7 @@ impl Control {
         self.relay.is_relay() && self.is_hosted_port(channel.subscriber.port)
     }
 
-    /// Where the other end of a channel was reached, which is this node.
+    /// The route by which the other end of a channel, `node`, was reached.
     fn route_of(&self, channel: &Arc<Channel>, node: NodeId) -> Option<Route> {
         let held = self.entries.iter().flatten().find_map(|entry| match entry {
             Entry::Held(stream, of) if Arc::ptr_eq(of, channel) => Some(stream.clone() as Arc<dyn AsFd + Send + Sync>),
@@ -69,7 +70,7 @@ impl Control {
         peer.as_socket().map(Route::Tcp).or_else(|| unix().map(Route::Unix))
     }
 
-    /// Asks whose time has come, and leaves those who have been silent for too long.
+    /// Sends the questions that are due, and ends channels whose other end has been silent for too long.
     pub(in crate::driver) fn ask_for_signs(&mut self, now: Instant) {
         let mut silent = Vec::new();
         for action in self.heartbeat.poll(now) {
@@ -80,7 +81,7 @@ impl Control {
                         Some(index) => self.ask_again(index),
                         None => self.begin_asking(channel),
                     };
-                    // Where nobody can be reached, the question is lost.
+                    // A question without a connection counts as asked, and lost.
                     match asked {
                         Err(error) if excuses(&error) => self.heartbeat.declined(channel, now),
                         _ => silent.extend(self.heartbeat.asked(channel, now)),
@@ -91,7 +92,7 @@ impl Control {
         silent.into_iter().for_each(|silent| self.fell_silent(silent));
     }
 
-    /// The stream on which the other end of this channel is asked.
+    /// The index of the stream on which the other end of this channel is asked.
     fn asking(&self, channel: u64) -> Option<usize> {
         let its = |entry: &Option<Entry>| matches!(entry, Some(Entry::Asking(asking)) if asking.channel == channel);
         self.entries.iter().position(its)
@@ -140,7 +141,7 @@ impl Control {
         }
     }
 
-    /// The connection stands: says whose signs are wanted, and of which stream.
+    /// The connection is established: names the node and the stream whose signs of life are wanted.
     fn greet(&mut self, index: usize) -> io::Result<()> {
         let Some(Some(Entry::Asking(asking))) = self.entries.get_mut(index) else { return Ok(()) };
         let socket = SockRef::from(&asking.stream);
@@ -162,11 +163,11 @@ impl Control {
         self.poller.change(&asking.stream, index as u64, Readiness::IN | Readiness::RDHUP)
     }
 
-    /// Acts on the silence of what serves a channel.
+    /// Acts on the silence of the node that serves a channel.
     fn fell_silent(&mut self, Silent { channel, first }: Silent) {
         let names = format!("{} to {}", channel.publisher_name, channel.subscriber_name);
         if self.is_source(&channel) {
-            // Its subscribers hear of it when they ask.
+            // Subscribers of the hosted stream get this answer when they ask.
             return if first {
                 self.warn(format!("{names}: the publisher gives no sign of life"))
             };
@@ -178,7 +179,7 @@ impl Control {
         self.leave(&channel);
     }
 
-    /// `true` if nothing is heard of the source of a stream that this relay hosts.
+    /// `true` if the source of a stream that this relay hosts is silent.
     pub(in crate::driver) fn is_dry(&self, source: PortRef) -> bool {
         let mut silent = self.heartbeat.silent(Instant::now());
         silent.any(|channel| channel.publisher == source && self.is_source(channel))
@@ -189,7 +190,7 @@ impl Control {
         self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(_, _, of) if *of == peer)).count()
     }
 
-    /// Somebody wants signs of this node's life: gives the first one.
+    /// A peer wants signs of life from this node: gives the first one.
     pub(in crate::driver) fn give_signs(&mut self, watching: &Watching, stream: OwnedFd, peer: Peer) {
         let Watching { version, ref realm, to_node, source, port } = *watching;
         let meant = version == VERSION && *realm == self.state.settings.realm && to_node == self.state.id;
@@ -203,7 +204,7 @@ impl Control {
         index.into_iter().for_each(|index| self.give_sign(index));
     }
 
-    /// Somebody asks, or has gone.
+    /// A question arrived, or the stream on which a peer asks ended.
     pub(in crate::driver) fn asked_ready(&mut self, index: usize) {
         let Some(Some(Entry::Asked(stream, ..))) = self.entries.get(index) else { return };
         match hear(stream) {
@@ -221,18 +222,18 @@ impl Control {
     fn give_sign(&mut self, index: usize) {
         let Some(Some(Entry::Asked(stream, source, _))) = self.entries.get(index) else { return };
         let sign = if self.is_dry(*source) { DRY } else { WELL };
-        let _ = linux::socket::send(stream.as_fd(), &[sign]); // who is gone is noticed by the stream's end
+        let _ = linux::socket::send(stream.as_fd(), &[sign]); // a peer that is gone is noticed by the stream's end
     }
 }
 
-/// `true` if what failed says that somebody is there who takes no questions: a node that is gone, of an older version, or
-/// has too many. Silence says nothing of the kind.
+/// `true` if the error shows that the other end is reachable and takes no questions: its node is gone, has an older version, or has too
+/// many askers. Silence does not show that.
 fn excuses(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut, WouldBlock};
     !matches!(error.kind(), TimedOut | HostUnreachable | NetworkUnreachable | NetworkDown | WouldBlock)
 }
 
-/// The last byte that came, if one did.
+/// The number of bytes that arrived, and the last one.
 fn hear(stream: &OwnedFd) -> io::Result<(usize, u8)> {
     let mut bytes = [0; MOST_ASKED];
     match linux::socket::receive_stream(stream.as_fd(), &mut bytes, false) {
@@ -243,8 +244,8 @@ fn hear(stream: &OwnedFd) -> io::Result<(usize, u8)> {
     }
 }
 
-/// Signs of life are not to wait behind what they are to tell of. One that is lost is repeated soon, and who vanished leaves
-/// no stream behind. Within the host there is nothing to be set.
+/// Signs of life must not wait behind the samples that they tell of. A lost one is retransmitted soon, and a peer that vanished leaves no
+/// stream behind. Within the host none of these settings has an effect.
 fn prepare(stream: &OwnedFd) {
     let mark = Mark::Class(Class::High);
     let _ = marks::set(stream.as_fd(), &mark, mark.socket_priority());

@@ -1,6 +1,6 @@
-//! Pull buffers that this relay keeps for others (P-09): a port whose QoS says `pull-place = relay:NAME` gets its topic kept
-//! here. Equal requests share a buffer. It is filled by a subscriber of its own, from the publishers' histories first where
-//! they are durable, and stays for a while when nobody wants it any more: who was killed comes back.
+//! Pull buffers that this relay keeps for others (P-09): a port whose QoS says `pull-place = relay:NAME` gets its topic kept here. Equal
+//! requests share a buffer. A subscriber of its own fills each buffer, first from the publishers' histories where they are durable. A
+//! buffer that no port wants stays for a while, because a killed process may come back.
 
 use crate::carrier;
 use crate::channel::PortRef;
@@ -24,7 +24,7 @@ pub(crate) struct Buffer {
 const LARGEST: u64 = 1 << 30;
 
 impl Control {
-    /// Begins to keep what ports want kept here, and ends what nobody wants.
+    /// Begins the buffers that ports want kept here, and ends those that no port wants.
     pub(super) fn look_after_buffers(&mut self, now: Instant) {
         if self.relay.is_relay() {
             let wanted = relay::wanted(&self.state.document(), &self.state.directory());
@@ -57,17 +57,16 @@ impl Control {
         self.own_port_removed(buffer.port);
     }
 
-    /// What ports of this node keep for others.
+    /// The histories that ports of this node keep for others.
     pub(super) fn kept_for_others(&self) -> impl Iterator<Item = Arc<Histories>> {
         let keeps = |inlet: &Arc<dyn AnyInlet>| inlet.info().pull == PullRole::Keeps;
         self.state.inlets().into_iter().filter(move |(_, i)| keeps(i)).filter_map(|(_, i)| i.histories().cloned())
     }
 
-    /// Makes room for the samples of one more publisher, if need be: those of publishers that are gone are given up, the longest
-    /// silent first.
+    /// Makes room for the samples of one more publisher, if need be: gives up those of publishers that are gone, the longest silent first.
     ///
     /// # Errors
-    /// How much is kept, and how much may be; nothing is given up in vain.
+    /// The bytes that are kept, and their limit, if giving up samples would not make enough room. Then none are given up.
     pub(in crate::driver) fn make_room_for(&self, histories: &Histories, publisher: Identity) -> Result<(), String> {
         let Some(most) = self.relay.kept_bytes().filter(|_| !histories.knows(publisher)) else { return Ok(()) };
         let of = |kept: Arc<Histories>| kept.most_bytes().saturating_mul(kept.publishers() as u64);

@@ -1,11 +1,11 @@
-//! The stages of streams that this node hosts, at the end that leads from here.
+//! The stages of streams that this node hosts, at the sending end.
 
 use crate::driver::control::Control;
 use crate::port::AnyOutlet;
 use crate::trace::stages::{End, Stage, StagesReport};
 
 impl Control {
-    /// Stage `publish` is the way from the source to here, which is known only where both read one clock.
+    /// Stage `publish` is the way from the source to this node. It is known only if both read one clock.
     pub(in crate::driver) fn stages_of_hosted(&self, topic: &str) -> Vec<StagesReport> {
         let channels = self.relay.streams.iter().flat_map(|(_, hosted)| hosted.outlet.channels());
         let mut reports = Vec::new();

@@ -1,4 +1,4 @@
-//! The middle of a hosted stream: who takes it from its source, and what becomes of each sample.
+//! The middle of a hosted stream: its subscriber at the source, and the processing of each sample.
 
 use crate::carrier;
 use crate::channel::proxy::scaler::Scaler;
@@ -9,7 +9,7 @@ use crate::port::{AnyOutlet, Inlet, Outlet, Sample};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
-/// What is done with each sample of a source. One that cannot be scaled is left out, and counted as one that could not be
+/// Forwards each sample of a source, scaled if asked. A sample that cannot be scaled is left out, and counted as one that could not be
 /// decoded.
 pub(super) fn forwarder(
     outlet: Arc<Outlet<Untyped>>,
@@ -33,8 +33,8 @@ pub(super) fn forwarder(
     }
 }
 
-/// The subscriber that takes a stream from its source: whole, as it is offered, and connected by name alone.
-/// Before a picture is made smaller, those are left out that nobody wants.
+/// The subscriber that takes a stream from its source: whole, as it is offered, and connected by name alone. If pictures are scaled,
+/// samples that no subscriber wants are left out before.
 pub(super) fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selection)>) -> PortInfo {
     let mut qos = offered.qos.clone();
     if let Some((_, selection)) = picture {

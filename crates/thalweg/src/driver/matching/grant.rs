@@ -1,4 +1,4 @@
-//! What a publisher's node answers to a request for a channel, before anything is opened.
+//! The answer of a publisher's node to a request for a channel, before anything is opened.
 
 use super::Action;
 use super::mismatch::incompatible;
@@ -6,12 +6,12 @@ use crate::control::matching::{Match, Mismatch, Subject, compare};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Reason, Refused, Request, VERSION};
 
-/// Why nothing is granted.
+/// A request that is not granted.
 #[derive(Debug)]
 pub(crate) struct NotGranted {
     /// The answer.
     pub refused: Refused,
-    /// What is told here.
+    /// The events for listeners of this node.
     pub told: Vec<Action>,
 }
 
@@ -21,7 +21,7 @@ impl From<Refused> for NotGranted {
     }
 }
 
-/// Whether both speak the same version in the same realm, and what is asked is within the limits of what is believed.
+/// Checks that both nodes speak the same version in the same realm, and that the request is within this node's limits.
 pub(crate) fn check_greeting(request: &Request, realm: &str) -> Result<(), Refused> {
     if request.version != VERSION {
         return Err(refused(Reason::Version, request, &format!("handshake version {VERSION}")));
@@ -32,7 +32,7 @@ pub(crate) fn check_greeting(request: &Request, realm: &str) -> Result<(), Refus
     request.refusal().map_or(Ok(()), Err)
 }
 
-/// Whether the request reached the node that is meant.
+/// Checks that the request reached the node that it names.
 pub(crate) fn check_node(request: &Request, node: NodeId) -> Result<(), Refused> {
     if request.to_node == node {
         return Ok(());
@@ -40,7 +40,7 @@ pub(crate) fn check_node(request: &Request, node: NodeId) -> Result<(), Refused>
     Err(refused(Reason::Node, request, &format!("node {node}: that address has a new owner")))
 }
 
-/// Whether the port that is meant, if it is open, fits.
+/// Checks that the port that the request names is open and fits.
 pub(crate) fn check_port(request: &Request, port: Option<&PortInfo>) -> Result<(), NotGranted> {
     let Some(port) = port else { return Err(refused(Reason::Port, request, "a port that is open").into()) };
     let (mut publisher, mut subscriber) = (port.clone(), request.subscriber.clone());
@@ -52,7 +52,7 @@ pub(crate) fn check_port(request: &Request, port: Option<&PortInfo>) -> Result<(
         Match::Matched(_) => Ok(()),
         Match::NotSameTopic => Err(refused(Reason::Topic, request, &publisher.topic).into()),
         Match::Mismatched(between) => {
-            // A carrier is asked for again and again.
+            // Carriers are tried one after another: their mismatch is no event.
             let told = match between.iter().all(|mismatch| mismatch.policy == Subject::Carrier) {
                 true => Vec::new(),
                 false => incompatible(&(publisher.name, subscriber.name), between.clone(), false),
@@ -63,7 +63,7 @@ pub(crate) fn check_port(request: &Request, port: Option<&PortInfo>) -> Result<(
     }
 }
 
-/// What is answered to a request that does not fit; `None`: nothing stands between.
+/// The refusal that reports these mismatches; `None` without one.
 fn refusal(found: Vec<Mismatch>) -> Option<Refused> {
     let mut refused = found.into_iter().map(|Mismatch { policy, offered, requested, remedy }| {
         let (policy, others) = (policy.into(), Vec::new());

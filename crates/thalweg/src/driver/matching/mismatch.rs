@@ -1,4 +1,4 @@
-//! What is told, at both ends, of ports whose policies do not fit.
+//! Events, at both ends, about ports whose policies do not fit.
 
 use super::{Action, Known, Matching, Names, OwnPorts};
 use crate::channel::PortRef;
@@ -8,10 +8,10 @@ use crate::event::Event;
 use crate::handshake::Refused;
 use qos::PolicyName;
 
-/// A policy that keeps ports apart on purpose: nobody is told.
+/// A policy that keeps ports apart on purpose: its mismatch is not reported.
 const ON_PURPOSE: Subject = Subject::Policy(PolicyName::Partition);
 
-/// Tells of all policies that do not fit.
+/// Reports all policies that do not fit.
 pub(super) fn incompatible(names: &Names, found: Vec<Mismatch>, fallback: bool) -> Vec<Action> {
     if found.iter().any(|mismatch| mismatch.policy == ON_PURPOSE) {
         return Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn incompatible(names: &Names, found: Vec<Mismatch>, fallback: bool) 
     found.into_iter().map(told).collect()
 }
 
-/// Tells what a subscriber does without. One that keeps samples for others takes what there is.
+/// Reports the policies that a subscriber gave up by its fallback. A subscriber that keeps samples for others takes any offer, unreported.
 pub(super) fn fell_back(names: &Names, given_up: Vec<Mismatch>, asked: &PortInfo) -> Vec<Action> {
     match asked.pull {
         PullRole::Keeps => Vec::new(),
@@ -31,7 +31,7 @@ pub(super) fn fell_back(names: &Names, given_up: Vec<Mismatch>, asked: &PortInfo
     }
 }
 
-/// As [`incompatible`], of what a publisher's node refused.
+/// Reports the mismatches for which a publisher's node refused.
 pub(super) fn incompatible_there(names: &Names, refused: Refused) -> Vec<Action> {
     let Refused { policy, offered, requested, remedy, others } = refused;
     let policy = policy.into();
@@ -42,8 +42,8 @@ pub(super) fn incompatible_there(names: &Names, refused: Refused) -> Vec<Action>
 }
 
 impl Matching {
-    /// A subscriber of another node came to be known: tells which of this node's publishers do not fit it. Which do, its
-    /// own node decides.
+    /// A subscriber of another node became known: reports which of this node's publishers do not fit it. The subscriber's node decides
+    /// which do.
     pub(crate) fn compare_offers(&self, subscriber: PortRef, asked: &PortInfo, own: &OwnPorts) -> Vec<Action> {
         if asked.direction != Direction::Subscriber || subscriber.node == self.node {
             return Vec::new();
@@ -51,7 +51,7 @@ impl Matching {
         own.publishers.iter().flat_map(|offered| self.compare_offer(offered, asked)).collect()
     }
 
-    /// A publisher of this node was opened: tells which subscribers of other nodes do not fit it.
+    /// A publisher of this node was opened: reports which subscribers of other nodes do not fit it.
     pub(super) fn compare_requests(&self, offered: &PortInfo, known: Known) -> Vec<Action> {
         let others = known.directory.nodes().filter(|document| document.node != self.node);
         let ports = others.flat_map(|document| document.ports.values());

@@ -1,5 +1,5 @@
-//! The channels that a node wants and grants, and what is to be done for them next. Pure: who calls says what happened and when, and
-//! carries out the [`Action`]s.
+//! The channels that a node wants and grants, and the next steps for them. Pure: the caller says what happened and when, and carries out
+//! the [`Action`]s.
 //!
 //! | what happened | method |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | an administrator said something | [`connect`](Matching::connect), [`disconnect`](Matching::disconnect) |
 //! | time passed | [`time`](Matching::time), at [`next_deadline`](Matching::next_deadline) |
 //!
-//! An open channel is known by its number. What a publisher's node grants is in [`grant`] and [`room`].
+//! An open channel is known by its number. [`grant`] and [`room`] decide which requests a publisher's node grants.
 
 pub(crate) mod grant;
 mod mismatch;
@@ -39,25 +39,25 @@ use std::time::Instant;
 /// The names of a publisher and a subscriber.
 pub(crate) type Names = (String, String);
 
-/// What is to be done.
+/// Work for the control thread.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// This channel is wanted from now on: [`Matching::try_next`], unless there is no room for what it brings.
+    /// This channel is wanted from now on: call [`Matching::try_next`], unless there is no room for its samples.
     Begin(Pair),
-    /// Ask for the channel by this way, and say how that ended.
+    /// Ask for the channel by this way, and report the outcome.
     Try(Pair, Candidate),
-    /// The channel is not wanted any more: end what is open or under way of it, and [`Matching::forget`] it.
+    /// The channel is not wanted any more: end its open connection or handshake, and [`Matching::forget`] it.
     End {
         pair: Pair,
         why: &'static str,
-        /// Nothing more is delivered: this side ends it.
+        /// `true`: this side ends the channel, and delivers no further samples.
         cut: bool,
     },
-    /// Tell whoever listens.
+    /// Report this event.
     Tell(Event),
 }
 
-/// What a node knows of itself and of others.
+/// The documents of a node and of all others.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub here: &'a Document,
@@ -70,7 +70,7 @@ pub(crate) struct OwnPorts<'a> {
     pub subscribers: Vec<(PortId, &'a PortInfo)>,
 }
 
-/// What was said of two ports before an administrator connected them.
+/// The settings of two ports before an administrator connected them.
 pub(crate) struct Before {
     apart: bool,
     connected: Option<Option<carrier::Name>>,
@@ -79,16 +79,16 @@ pub(crate) struct Before {
 /// The channels that a node's subscribers want.
 pub(crate) struct Matching {
     node: NodeId,
-    /// Carriers that were added to those that every node has.
+    /// Carriers that were added to the built-in ones.
     carriers: Vec<carrier::Name>,
-    /// Carriers around others take sockets only.
+    /// Added layers around the carriers accept sockets only.
     only_sockets: bool,
     wanted: BTreeMap<Pair, Wanted>,
     /// Pairs of ports that were connected by name, and over which carrier.
     connected: BTreeMap<Names, Option<carrier::Name>>,
     /// Pairs of ports that an administrator keeps apart.
     apart: BTreeSet<Names>,
-    /// What an administrator asked for of single channels.
+    /// The proxies that an administrator asked for, by channel.
     proxies: BTreeMap<Names, Proxy>,
 }
 
@@ -120,19 +120,19 @@ impl Matching {
         its.map(|pair| Action::End { pair: *pair, why: "the port closed", cut: true }).collect()
     }
 
-    /// A node left the directory or is in it.
+    /// A node is in the directory, or left it.
     pub(super) fn seen(&mut self, node: NodeId, present: bool, now: Instant) {
         let its = self.wanted.iter_mut().filter(|((publisher, _), _)| publisher.node == node);
         its.for_each(|(_, wanted)| wanted.seen(present, now));
     }
 
-    /// A node that is known has this port no more.
+    /// A known node no longer has this port.
     pub(super) fn removed(&self, port: PortRef) -> Vec<Action> {
         let its = self.wanted.keys().filter(|(publisher, _)| *publisher == port);
         its.map(|pair| Action::End { pair: *pair, why: "the publisher closed", cut: false }).collect()
     }
 
-    /// Ports of other nodes came to be known, of which [`Self::of_concern`] told these.
+    /// Ports of other nodes became known; `added` are those that [`Self::of_concern`] chose.
     pub(super) fn added(
         &mut self,
         added: &[(PortRef, PortInfo)],
@@ -150,8 +150,8 @@ impl Matching {
         actions
     }
 
-    /// Of new ports those that may belong to one of this node's, or are `named` in what was asked for: most of a node with thousands
-    /// do neither, and are not copied.
+    /// The new ports that may belong to one of this node's, or are `named` in a request. Of a node with thousands of ports most are
+    /// neither, and are not copied.
     pub(super) fn of_concern(
         &self,
         added: &[PortKey],
@@ -168,7 +168,7 @@ impl Matching {
         concerns.map(|(key, port)| (PortRef { node: key.node, port: key.port }, port.clone())).collect()
     }
 
-    /// Whether two ports belong together; wants their channel if so.
+    /// Wants the channel of two ports if they belong together.
     pub(super) fn consider(
         &mut self,
         (publisher, offered): (PortRef, &PortInfo),
@@ -227,26 +227,26 @@ impl Matching {
         actions
     }
 
-    /// A channel comes along with another one: ways to open it anew are found when they are needed, for its node's document may be
-    /// still on its way.
+    /// A channel is offered along with another one. The ways to open it anew are found when they are needed, because its node's document
+    /// may not have arrived yet.
     pub(super) fn expect(&mut self, pair: Pair, publisher: &PortInfo, subscriber: &PortInfo, now: Instant) {
         let new = || Wanted::new(publisher.clone(), subscriber.clone(), Vec::new(), false, now);
         self.wanted.entry(pair).or_insert_with(new);
     }
 
-    /// It is not wanted any more.
+    /// A channel is not wanted any more.
     pub(super) fn forget(&mut self, pair: Pair) -> Option<Wanted> {
         self.wanted.remove(&pair)
     }
 
-    /// The ways to a channel are others.
+    /// The ways to a channel changed.
     pub(super) fn has_ways(&mut self, pair: Pair, ways: Vec<Candidate>) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.candidates = ways;
         }
     }
 
-    /// What is wanted of a publisher: as an administrator said, else as the subscriber's QoS says.
+    /// The proxy that is wanted for a publisher's stream: an administrator's, else that of the subscriber's QoS.
     pub(super) fn proxy_of(
         &self,
         publisher: &str,
@@ -258,14 +258,14 @@ impl Matching {
         said.cloned().unwrap_or_else(|| stated(publisher, subscriber, directory, told))
     }
 
-    /// Another proxy is wanted of a channel, which comes by other ways.
+    /// Another proxy is wanted for a channel, and with it other ways.
     pub(super) fn has_proxy(&mut self, pair: Pair, proxy: Proxy, ways: Vec<Candidate>) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             (wanted.proxy, wanted.candidates, wanted.next) = (proxy, ways, 0);
         }
     }
 
-    /// An administrator's word of the proxies of two ports' channel, of at most so many; `None` takes it back.
+    /// Sets the proxy that an administrator wants for the channel of two ports; `None` takes it back.
     pub(super) fn set_proxy(&mut self, names: Names, proxy: Option<Proxy>) {
         match proxy {
             Some(proxy) => drop(self.proxies.insert(names, proxy)),
@@ -279,7 +279,7 @@ impl Matching {
         Before { apart, connected: self.connected.insert(names, carrier) }
     }
 
-    /// It cannot be: all is as it was.
+    /// The connection by name failed: restores the former settings.
     pub(super) fn restore(&mut self, names: Names, before: Before) {
         self.connected.remove(&names);
         self.connected.extend(before.connected.map(|carrier| (names.clone(), carrier)));
@@ -291,7 +291,7 @@ impl Matching {
         self.connected.remove(names);
     }
 
-    /// Two ports are kept apart from now on; `None`: they have no channel.
+    /// Two ports are kept apart from now on. `None`: they have no channel to end.
     pub(super) fn disconnect(&mut self, names: Names) -> Option<Action> {
         self.connected.remove(&names);
         let pair = self.between(&names.0, &names.1);
@@ -300,7 +300,7 @@ impl Matching {
     }
 }
 
-/// What others of the node ask.
+/// Queries of other parts of the node.
 impl Matching {
     pub(super) fn get(&self, pair: &Pair) -> Option<&Wanted> {
         self.wanted.get(pair)
@@ -308,7 +308,7 @@ impl Matching {
     pub(super) fn is_wanted(&self, pair: &Pair) -> bool {
         self.wanted.contains_key(pair)
     }
-    /// Whether a way to it is being tried.
+    /// `true` if a way to this channel is being tried.
     pub(super) fn is_dialing(&self, pair: &Pair) -> bool {
         self.wanted.get(pair).is_some_and(|wanted| wanted.progress == Progress::Dialing)
     }
@@ -320,7 +320,7 @@ impl Matching {
         let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
         self.wanted.iter().find(|(_, wanted)| named(wanted)).map(|(pair, _)| *pair)
     }
-    /// Whether a channel from a port of this node, with ports of these names, is wanted.
+    /// `true` if a channel from a port of `node`, with ports of these names, is wanted.
     pub(super) fn is_wanted_of(&self, node: NodeId, publisher: &str, subscriber: &str) -> bool {
         let named = |wanted: &Wanted| wanted.publisher.name == publisher && wanted.subscriber.name == subscriber;
         self.wanted.iter().any(|((port, _), wanted)| port.node == node && named(wanted))
@@ -334,20 +334,20 @@ impl Matching {
     pub(super) fn is_by_name(&self, names: &Names) -> bool {
         self.connected.contains_key(names)
     }
-    /// The names of ports that were connected.
+    /// The names of ports that were connected by name.
     pub(super) fn connected_names(&self) -> impl Iterator<Item = &str> {
         self.connected.keys().flat_map(|(publisher, subscriber)| [publisher.as_str(), subscriber.as_str()])
     }
     fn is_connected(&self, name: &str) -> bool {
         self.connected_names().any(|other| other == name)
     }
-    /// For how many channels an administrator's word is kept, and whether for this one.
+    /// The number of channels with an administrator's proxy, and whether this one is among them.
     pub(super) fn proxies_said(&self, names: &Names) -> (usize, bool) {
         (self.proxies.len(), self.proxies.contains_key(names))
     }
 }
 
-/// As the subscriber's QoS says.
+/// The proxy that the subscriber's QoS asks for.
 pub(crate) fn stated(publisher: &str, subscriber: &PortInfo, directory: &Directory, told: &mut Vec<Action>) -> Proxy {
     let period = directory.port_named(publisher).and_then(|(_, offered)| offered.qos.deadline);
     if matches!(subscriber.qos.scale, Scale::Millihertz(_)) && period.is_none() {

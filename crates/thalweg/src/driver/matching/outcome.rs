@@ -1,4 +1,4 @@
-//! How handshakes and channels end, and when they are tried again.
+//! Ends of handshakes and channels, and the next attempt.
 
 use super::mismatch::incompatible_there;
 use super::{Action, Candidate, Known, Matching, Pair, Progress, Route, Wanted};
@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::handshake::{Reaction, Refused};
 use std::time::{Duration, Instant};
 
-/// Pause before a way is tried for which there was no room.
+/// Pause before the next attempt after one for which there was no room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(1);
 
 impl Matching {
@@ -19,21 +19,21 @@ impl Matching {
         Some(Action::Try(pair, candidate))
     }
 
-    /// A way begins to be tried that was not said by [`Action::Try`].
+    /// An attempt begins without [`Action::Try`].
     pub(crate) fn tries(&mut self, pair: Pair) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.progress = Progress::Dialing;
         }
     }
 
-    /// Too many handshakes are under way for another one.
+    /// Too many handshakes are under way to begin another one.
     pub(crate) fn had_no_room(&mut self, pair: Pair, now: Instant) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.progress = Progress::Idle(now + NO_ROOM_PAUSE);
         }
     }
 
-    /// A way is none at present, and nobody needs to know.
+    /// A way cannot be used at present, which is not reported.
     pub(crate) fn pass_over(&mut self, pair: Pair, now: Instant) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
             wanted.failed(now);
@@ -53,7 +53,7 @@ impl Matching {
         let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
         let relay = wanted.candidate().map(|way| &way.place).filter(|place| place.relays().next().is_some());
         let reason = relay.map_or(why.to_owned(), |relay| format!("{relay}: {why}"));
-        // On this host a node that has left the directory and does not answer is dead, not cut off.
+        // A node of this host that has left the directory and does not answer is dead, not cut off.
         if wanted.candidate().is_some_and(is_here) && known.directory.node(pair.0.node).is_none() {
             return Some(Action::End { pair, why: "its process is gone", cut: false });
         }
@@ -74,8 +74,8 @@ impl Matching {
         if by_relay || is_of_the_way(&refused) {
             return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
         }
-        // Somebody else is at that address, which may be one of several, and the same on many hosts (172.17.0.1). Whether the node that
-        // is meant is gone, the directory says.
+        // Another node is at that address. The address may be one of several of the publisher's node, or exist on many hosts (172.17.0.1).
+        // The directory says whether the publisher's node is gone.
         let reaction = refused.policy.reaction();
         if reaction == Reaction::AnotherAddress && known.directory.port(key_of(pair)).is_some() {
             return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
@@ -89,8 +89,8 @@ impl Matching {
         incompatible_there(&names, refused)
     }
 
-    /// The open channel of this number ended by itself. `delivered`: the incarnation of its publisher's node, and the last sample
-    /// that was. `false`: it was an older one; the present one goes on.
+    /// The open channel of this number ended by itself. `delivered`: the incarnation of its publisher's node, and the last sample that was
+    /// delivered. `false`: it was an older channel; the present one continues.
     pub(crate) fn ended(&mut self, pair: Pair, channel: u64, delivered: Option<(u64, u64)>, now: Instant) -> bool {
         let open = |wanted: &&mut Wanted| wanted.progress == Progress::Open(channel);
         let Some(wanted) = self.wanted.get_mut(&pair).filter(open) else { return false };
@@ -99,8 +99,8 @@ impl Matching {
         true
     }
 
-    /// What follows the end of a channel: its publisher may be gone, or ways are to be looked for, if it came along with another one
-    /// before its node was known.
+    /// The steps after the end of a channel: its publisher may be gone. If it was offered along with another one before its node was known,
+    /// ways to it are looked up.
     pub(crate) fn after_end(&mut self, pair: Pair, known: Known, now: Instant) -> Vec<Action> {
         let Some(wanted) = self.wanted.get(&pair) else { return Vec::new() };
         if known.directory.node(pair.0.node).is_some_and(|node| !node.ports.contains_key(&pair.0.port)) {
@@ -118,7 +118,7 @@ impl Matching {
         actions
     }
 
-    /// Tries what is due, and ends what nobody hopes for any more.
+    /// Tries the ways that are due, and ends the channels without hope.
     pub(crate) fn time(&mut self, now: Instant) -> Vec<Action> {
         let due = |wanted: &Wanted| matches!(wanted.progress, Progress::Idle(at) if at <= now);
         let due: Vec<Pair> = self.wanted.iter().filter(|(_, wanted)| due(wanted)).map(|(pair, _)| *pair).collect();
@@ -128,7 +128,7 @@ impl Matching {
         actions
     }
 
-    /// When [`Self::time`] has something to do.
+    /// The next time at which [`Self::time`] has work.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let idle = |wanted: &Wanted| match wanted.progress {
             Progress::Idle(at) => wanted.candidate().map(|_| at),
@@ -137,7 +137,8 @@ impl Matching {
         self.wanted.values().filter_map(idle).min()
     }
 
-    /// Whether a channel that is offered along with another one can be taken: `open` is the carrier of the one that is open.
+    /// `true` if a channel that is offered along with another one can be taken. `open`: the carrier of the channel that the two ports have
+    /// already.
     pub(crate) fn has_room_for_offered(&self, pair: &Pair, open: Option<&str>) -> bool {
         let Some(wanted) = self.wanted.get(pair) else { return true };
         match wanted.progress {
@@ -148,17 +149,17 @@ impl Matching {
     }
 }
 
-/// Whether another way, or the same one later, may be taken: the ports fit.
+/// `true` if the ports fit, so that another way, or the same one later, may succeed.
 pub(crate) fn is_of_the_way(refused: &Refused) -> bool {
     refused.policy.reaction() == Reaction::AnotherWay
 }
 
-/// Why a handshake failed that was refused.
+/// The reason of a handshake that failed by a refusal.
 pub(crate) fn refusal_text(refused: &Refused) -> String {
     format!("refused: {}", refused.remedy)
 }
 
-/// The port that publishes.
+/// The publisher's port.
 fn key_of((publisher, _): Pair) -> PortKey {
     PortKey { node: publisher.node, port: publisher.port }
 }

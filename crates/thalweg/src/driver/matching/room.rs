@@ -1,17 +1,18 @@
-//! How many channels of a port go to whom: each costs its publisher a system call per sample, so a stranger may not have as many
-//! as it likes. Nodes of this host that are linked by the unix socket, whose users were admitted, are not counted: fan-out to
-//! a hundred processes is their program's business.
+//! Limits of a port's channels by peer. Each channel costs its publisher a system call per sample, so a stranger may not have as many as it
+//! likes. Nodes of this host that connect by the unix socket, whose users were admitted, are not counted: fan-out to a hundred processes is
+//! their program's business.
 //!
-//! Elsewhere a peer is told by the address of its stream, which the kernel says, and only within that by its node's id, which
-//! anybody may make up. Of a port's channels one host may have half and one node of it a quarter, so that others have room.
+//! A peer of another host is identified by the address of its stream, which the kernel reports. The id of its node, which the peer may
+//! invent, counts only within that address. One host may have half of a port's channels and one node of it a quarter, so that others have
+//! room.
 
 use crate::control::{NodeId, Peer};
 use crate::handshake::{Reason, Refused};
 
-/// A host, and the node of it that a peer says it is: of another host, or one that this host does not know.
+/// A peer, and the id that its node claims: of another host, or of one that this host does not know.
 pub(crate) type Elsewhere = (Peer, NodeId);
 
-/// What one peer has of something, and all together.
+/// The numbers of channels, or proxies: of all peers, of one host, and of one node of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Had {
     pub in_all: u32,
@@ -29,8 +30,8 @@ impl Had {
     }
 }
 
-/// Whether a port of the node of this name, whose ports may have `most` channels, has room for one more of this peer. `all`: whose the
-/// port's channels are.
+/// Checks that a port of the node of this name, whose ports may have `most` channels, has room for one more to this peer. `all`: the peers
+/// of the port's channels.
 pub(crate) fn check(
     name: &str,
     most: u32,
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_has_is_counted_by_node_and_by_address() {
+    fn channels_of_a_peer_are_counted_by_node_and_by_address() {
         let peer = |address: u8, node| (Peer::at([10, 0, 0, address].into()), NodeId(node));
         let all = [peer(1, 1), peer(1, 1), peer(1, 2), peer(2, 1)];
         assert_eq!(Had::of(peer(1, 1), all.into_iter()), Had { in_all: 4, host: 3, node: 2 });

@@ -1,4 +1,4 @@
-//! A channel that one of this node's subscribers wants, and how far it has come.
+//! A channel that one of this node's subscribers wants, and its progress.
 
 use super::Candidate;
 use crate::channel::PortRef;
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 /// A publisher's and a subscriber's port.
 pub(crate) type Pair = (PortRef, PortRef);
 
-/// A channel that was open so long was a success.
+/// A channel that was open for this time was a success.
 const LIVED: Duration = Duration::from_secs(1);
 /// First pause before a failed channel is tried again; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause: a stream resumes within a second after an outage (P-16).
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
-/// How long a publisher that vanished without closing is still tried: its host may only be cut off.
+/// The time for which a publisher that vanished without closing is still tried: its host may only be cut off.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How far a wanted channel has come.
+/// The progress of a wanted channel.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Nothing is under way; try at this time.
+    /// Waiting: the next attempt is at this time.
     Idle(Instant),
     /// A handshake is under way.
     Dialing,
-    /// It is open, under this number.
+    /// The channel is open, under this number.
     Open(u64),
     /// The publisher refused for a reason that only changes with the ports.
     Refused,
@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
     pub publisher: PortInfo,
     pub subscriber: PortInfo,
     pub by_name: bool,
-    /// What the subscriber wants of the stream.
+    /// The proxy that the subscriber wants for the stream.
     pub proxy: Proxy,
     pub candidates: Vec<Candidate>,
     pub next: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Wanted {
     pub delivered: Option<(u64, u64)>,
     failures: u32,
     opened_at: Option<Instant>,
-    /// Since when the publisher's node is not known to the directory any more.
+    /// Time since which the directory does not know the publisher's node.
     lost_since: Option<Instant>,
 }
 
@@ -85,7 +85,7 @@ impl Wanted {
         self.delivered.filter(|(of, _)| *of == incarnation).map_or(0, |(_, seq)| seq)
     }
 
-    /// The way that was tried failed: the next one at once, or all again after a pause.
+    /// The way that was tried failed: the next one is tried at once, or all again after a pause.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.next += 1;
         let mut pause = Duration::ZERO;
@@ -102,7 +102,8 @@ impl Wanted {
         self.progress = Progress::Open(channel);
     }
 
-    /// The channel ended: try again after a pause, the first one unless it lived shortly (a callback that always panics).
+    /// The channel ended: it is tried again after a pause, the first pause unless it was open for less than [`LIVED`] (a callback that
+    /// always panics).
     pub(crate) fn ended(&mut self, now: Instant) {
         if self.opened_at.is_some_and(|opened| now.duration_since(opened) >= LIVED) {
             self.failures = 0;
@@ -121,14 +122,14 @@ impl Wanted {
         self.lost_since = if present { None } else { self.lost_since.or(Some(now)) };
     }
 
-    /// Nobody needs to try any more.
+    /// `true` if the publisher's node has been gone for [`PATIENCE`], and no channel or handshake is open.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let lost = self.lost_since.is_some_and(|since| now.duration_since(since) > PATIENCE);
         lost && !matches!(self.progress, Progress::Open(_) | Progress::Dialing)
     }
 }
 
-/// Whether a channel loses nothing: both ask for it. By a fallback a reliable subscriber gets what is offered.
+/// `true` if a channel loses no samples: both ends ask for that. By a fallback a reliable subscriber may get best effort.
 pub(crate) fn is_reliable(publisher: &Qos, subscriber: &Qos) -> bool {
     [publisher, subscriber].iter().all(|qos| qos.reliability == Reliability::Reliable)
 }

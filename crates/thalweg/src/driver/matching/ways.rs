@@ -1,4 +1,4 @@
-//! The ways to a publisher: carriers and addresses, by a relay or without, in the order in which they are tried.
+//! The ways to a publisher: carriers and addresses, with or without a relay, in the order in which they are tried.
 
 use super::wanted::is_reliable;
 use super::{Known, Matching, Pair};
@@ -9,7 +9,7 @@ use qos::Place;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where a publisher can be reached.
+/// The route to a publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// In this process.
@@ -25,12 +25,12 @@ pub(crate) enum Route {
 pub(crate) struct Candidate {
     pub carrier: Name,
     pub route: Route,
-    /// Where the stream is scaled if it comes this way.
+    /// The place where the stream is scaled if it comes this way.
     pub place: Place,
 }
 
 impl Matching {
-    /// The ways to a publisher, best first: where the proxy is to be, then without a relay.
+    /// The ways to a publisher, best first: by the proxy's place, then without a relay.
     pub(crate) fn ways(
         &self,
         pair: Pair,
@@ -63,7 +63,7 @@ impl Matching {
         ways
     }
 
-    /// Carriers that were added to this node and that both ports name.
+    /// Ways by carriers that were added to this node and that both ports name.
     fn added_carriers(
         &self,
         there: &Document,
@@ -82,7 +82,7 @@ impl Matching {
     }
 }
 
-/// The ways by the relay of this name: of its node, or of its host.
+/// The ways by the relay of this name: the name of a node, or else of a host.
 fn ways_by_relay(
     known: Known,
     name: &str,
@@ -97,8 +97,7 @@ fn ways_by_relay(
     ways
 }
 
-/// The ways from this host to a publisher, best first: in the order that a port named, else `local`, `shm`, then by
-/// reliability.
+/// The ways from this host to a publisher, best first: in the order that a port named, else `local`, `shm`, then by reliability.
 fn candidates(
     here: &Document,
     there: &Document,
@@ -109,7 +108,7 @@ fn candidates(
     let same_host = here.host == there.host;
     let same_process = here.pid == there.pid && same_host;
     let reliable = is_reliable(&publisher.qos, &subscriber.qos);
-    // Where nobody named a carrier, who may lose nothing gets those that lose nothing by themselves.
+    // If neither an administrator nor a port named a carrier, a reliable channel gets only carriers that are lossless by themselves.
     let auto = only.is_none() && [publisher, subscriber].iter().all(|port| port.carriers == Name::BUILT_IN);
     let addresses = reachable(there, same_host);
     let allowed = |carrier: &Name| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
@@ -131,8 +130,8 @@ fn named(port: &PortInfo, carrier: &Name) -> bool {
     port.carriers.contains(carrier)
 }
 
-/// Carriers in the order to try: an administrator's, the subscriber's, the publisher's; who named none left it to `auto`,
-/// which takes udp only where losses are allowed (see above), and never mcast by itself.
+/// Carriers in the order to try: an administrator's, else the subscriber's, else the publisher's. A port that named none left the choice to
+/// `auto`, which takes udp only if losses are allowed (see above), and never mcast.
 fn order(publisher: &PortInfo, subscriber: &PortInfo, only: Option<&Name>) -> Vec<Name> {
     let own = [subscriber, publisher].into_iter().find(|port| port.carriers != Name::BUILT_IN);
     match (only, own) {
@@ -149,7 +148,7 @@ pub(crate) fn routes(here: &Document, there: &Document) -> Vec<Route> {
     socket.chain(reachable(there, same_host).into_iter().map(Route::Tcp)).collect()
 }
 
-/// Loopback addresses count only within one host identity, and are the shortest way there.
+/// The addresses of a node that can be reached. Loopback addresses count only within one host identity, where they are the shortest way.
 fn reachable(there: &Document, same_host: bool) -> Vec<SocketAddr> {
     let (loopback, others): (Vec<_>, Vec<_>) = there.addresses.iter().partition(|a| a.ip().is_loopback());
     if same_host { loopback.into_iter().chain(others).collect() } else { others }
