@@ -293,15 +293,15 @@ mod tests {
         }
     }
 
-    /// Mixed sizes, and as many waiting as before each time: what is needed again is not given back.
+    /// Mixed sizes, and the same number of waiting messages each time: room that is needed again is not given back.
     #[test]
-    fn what_is_used_between_two_looks_stays() {
+    fn buffers_used_between_two_trims_stay() {
         let mut pool = Pool::with_buffers(2, 256);
         let burst = |pool: &mut Pool| {
             let waiting: Vec<_> = (0..20).map(|n| publish(pool, if n % 2 == 0 { 1 << 20 } else { 100 })).collect();
             drop(waiting);
         };
-        (0..2).for_each(|_| burst(&mut pool)); // in each place there was a large one by then
+        (0..2).for_each(|_| burst(&mut pool)); // by then each place has held a large message
         let (grown, room) = (pool.grown(), pool.room());
         for _ in 0..10 {
             (0..2).for_each(|_| burst(&mut pool));

@@ -59,13 +59,13 @@ pub struct Counters {
     pub acknowledgements: AtomicU64,
     /// Samples that its proxy left out because they could not be made smaller (where the proxy is).
     pub unscalable: AtomicU64,
-    /// Losses of which the subscriber's owner was told.
+    /// Losses that were reported to the subscriber's owner.
     pub(crate) told: Told,
 }
 
 impl Counters {
-    /// Samples that did not go on this channel. One thread counts: loads and stores, no locked instruction.
-    /// Lost on the way, dropped, or missed.
+    /// Samples that were not delivered on this channel: lost on the way, dropped, or missed. One thread counts, so loads and stores
+    /// suffice, without a locked instruction.
     pub(crate) fn not_delivered(&self) -> u64 {
         self.lost.load(Relaxed) + self.missed.load(Relaxed).saturating_sub(self.made_up.load(Relaxed))
     }
@@ -91,12 +91,12 @@ impl Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     told: AtomicU64,
-    /// Lost so far at the look before: what only came in another order has come since.
+    /// The number lost at the previous look. Samples that were only reordered have come since.
     before: AtomicU64,
 }
 
 impl Told {
-    /// Of `lost` so far, the number reported now and the number that are certain.
+    /// Takes the number of samples `lost` so far. Gives the number to be reported now, and the number that are certainly lost.
     pub(crate) fn look(&self, lost: u64) -> Option<(u64, u64)> {
         let certain = lost.min(self.before.swap(lost, Relaxed));
         let told = self.told.fetch_max(certain, Relaxed);

@@ -67,11 +67,11 @@ pub(crate) struct FlowSettings {
     pub sending: Sending,
     /// Samples that wait longer, in nanoseconds, are dropped.
     pub lifespan: Option<u64>,
-    /// Nothing is lost, although the carrier loses.
+    /// Lost messages are retransmitted; `None`: they stay lost.
     pub reliable: Option<SenderSettings>,
     /// Congestion control, for a reliable flow whose subscriber sends receipts.
     pub control: Option<Control>,
-    /// Messages that wait, or may not have arrived, go on when the subscriber comes back over another connection.
+    /// Messages that wait or are not acknowledged are sent when the subscriber comes back over another connection.
     pub outlasts: bool,
 }
 
@@ -361,7 +361,7 @@ impl Flow {
     }
 }
 
-/// Nothing more can leave, not even as a datagram.
+/// `true` if no message can leave any more, not even as a datagram.
 fn is_final(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }

@@ -48,7 +48,7 @@ pub enum Refused {
 pub struct Counters {
     /// Messages put together.
     pub complete: u64,
-    /// Of the messages, those that needed parity for lost fragments.
+    /// Messages that needed parity for lost fragments, among those put together.
     pub restored: u64,
     /// Messages given up because their fragments didn't come in time.
     pub timed_out: u64,

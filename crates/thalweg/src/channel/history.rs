@@ -65,7 +65,7 @@ impl Reading {
         Self { next: 1, last: 0, each: false, absent: Vec::new() }
     }
 
-    /// Nothing is left to be read.
+    /// `true` if the answer is complete.
     pub(crate) fn is_over(&self) -> bool {
         self.next > self.last
     }

@@ -49,11 +49,11 @@ enum Framing {
 pub(crate) enum Step {
     /// This many samples were delivered.
     Delivered(u32),
-    /// Nothing came (yet).
+    /// No sample came (yet).
     Nothing,
-    /// A large message waits for memory, and nobody tells when others give some back: to be tried again after [`HELD_PAUSE`].
+    /// A large message waits for memory. There is no wake-up when others give memory back: the caller tries again after [`HELD_PAUSE`].
     Starved,
-    /// The channel is over, and why.
+    /// The channel is over, for this reason.
     Ended(String),
 }
 
@@ -124,14 +124,14 @@ impl Inbound {
         inbound
     }
 
-    /// Nothing up to this sample is delivered: an earlier channel did it.
+    /// Samples up to this one are not delivered: an earlier channel delivered them.
     pub(crate) fn resume_after(&mut self, sample: u64) {
         if sample > 0 {
             self.accept.resume_after(sample);
         }
     }
 
-    /// Nothing more will come, although nobody said so: cut by this side, or closed where no end is to be read.
+    /// `true` if no more samples will come: this side cut the channel, or it is closed and its carrier is no stream, which would end.
     pub(crate) fn is_over(&self) -> bool {
         self.channel.is_cut() || (self.channel.is_closed() && !self.is_stream())
     }

@@ -65,7 +65,7 @@ enum Stage {
 }
 
 impl<T> LateJoin<T> {
-    /// Nothing came yet; samples up to `after` were delivered on an earlier channel.
+    /// The start, before any sample. Samples up to `after` were delivered on an earlier channel.
     pub(crate) fn new(after: u64, hold: Hold) -> Self {
         let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), VecDeque::new());
         Self { hold, stage, held, bytes: 0, after, given: None, holes }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_already_waits_for_the_history_too() {
+    fn samples_that_wait_already_wait_for_the_history_too() {
         let mut late = LateJoin::with_held(3, HOLD, [(6, 10, 6), (7, 10, 7)].into_iter());
         assert_eq!((late.released(), late.live(8, 10, 0, || 8)), (None, Verdict::Hold));
         assert_eq!([3, 4, 5, 6].map(|seq| late.history(seq)), [None, Some(false), Some(false), Some(false)]);

@@ -44,12 +44,12 @@ impl Life {
         self.unanswered = Some((since, count.saturating_add(1)));
     }
 
-    /// It answered: whether it has what it serves.
+    /// The peer answered. `well`: it has a source of the samples that it serves.
     pub(crate) fn answered(&mut self, well: bool) {
         (self.unanswered, self.dry) = (None, !well);
     }
 
-    /// It takes no questions: nothing can be told of it.
+    /// The peer takes no questions, so its silence is no sign.
     pub(crate) fn excused(&mut self) {
         self.answered(true);
     }
@@ -61,7 +61,8 @@ impl Life {
         }
     }
 
-    /// Nothing can be expected of it now. Not by the clock alone: who was stopped itself has to ask anew first.
+    /// `true` if no samples can be expected of the peer: it has no source, or does not answer. The clock alone does not decide: a node
+    /// that was stopped itself has to ask again first.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
         let late = |(since, count): (Instant, u32)| count >= QUESTIONS && now.duration_since(since) >= self.limit;
         self.dry || self.unanswered.is_some_and(late)
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_stopped_itself_asks_anew_before_it_judges() {
+    fn a_stopped_node_asks_again_before_it_judges() {
         let (mut life, start) = (Life::new(&Qos::default()), Instant::now());
         life.asked(start);
         let back = start + ms(60_000);

@@ -192,7 +192,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing is held, of at most `limit` bytes.
+    /// An empty memory of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         let node = Account::new(limit);
         Self { histories: Account::of(&node), node, peers: PiMutex::default() }

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_keeps_no_room_of_a_larger_one() {
+    fn a_waiting_message_keeps_no_room_of_a_larger_one() {
         let mut pool = Pool::with_buffers(2, 64 << 10);
         let [small, large] = [100, 60_000].map(|len| copied(&mut pool, &vec![7; len]));
         assert_eq!((small.payload(), large.payload()), (&[7; 100][..], &[7; 60_000][..]));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, as long as no more is lost than there are parity pieces.
+        /// Any fragments may be lost, as long as they are no more than the parity pieces.
         #[test]
         fn as_many_fragments_as_there_is_parity_may_be_lost(
             length in 1_usize..4000, half in 1_usize..50, percent in 1_u8..=100, seed: u64,

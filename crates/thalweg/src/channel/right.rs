@@ -41,7 +41,7 @@ impl SendRight {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Nobody holds the right, so nothing is being sent.
+    /// `true` if no thread holds the right, so no message is being sent.
     pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Acquire) & HOLDER == FREE
     }
@@ -287,7 +287,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn nothing_is_inline_while_all_is_handed_over() {
+    fn no_message_is_sent_inline_while_all_are_handed_over() {
         loom::model(|| {
             let flow = Flow::new();
             flow.right.hand_over_always(true);

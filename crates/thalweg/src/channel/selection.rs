@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_filter_does_not_hold_for_counts_for_nothing() {
+    fn a_filtered_sample_does_not_start_the_separation() {
         let schema = TypeDescription::of::<Pair>().schema;
         let filter = Some(Filter { expression: "x > 3".into(), parameters: Vec::new() });
         let requested = Qos { separation: Some(Duration::from_nanos(20)), filter, ..Qos::default() };

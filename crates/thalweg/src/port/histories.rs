@@ -78,11 +78,11 @@ impl Histories {
         histories
     }
 
-    /// Those of a publisher that keeps its samples.
+    /// The histories of a publisher that keeps its samples; `None`: it keeps none.
     pub(crate) fn of_publisher(port: &PortInfo, account: &Arc<Account>) -> Option<Self> {
         let mut histories = Self::new(kept_at_publisher(&port.qos)?, account);
         if is_kept_by_instance(&port.qos) {
-            // It was looked for when the port was described.
+            // The key was looked up when the port was described.
             histories.key = Sought::find(port.message.schema.as_ref(), &port.qos.key, None).ok();
             histories.sources.lock().instances = Some(Instances::new(&port.qos).within(Account::of(account)));
         }
@@ -119,7 +119,7 @@ impl Histories {
         self.sources.lock().all.iter().map(|source| (source.heard, source.publisher)).collect()
     }
 
-    /// Nothing of this publisher is kept any more.
+    /// Drops all samples of this publisher.
     pub(crate) fn forget(&self, publisher: Identity) {
         self.sources.lock().all.retain(|source| source.publisher != publisher);
     }

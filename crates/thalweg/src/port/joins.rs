@@ -357,7 +357,7 @@ impl<M: Message> Outlet<M> {
     }
 }
 
-/// Nobody waits any more for what this member of a group says.
+/// Takes this member out of the group: the flow waits for its acknowledgements no longer.
 fn dismiss(flow: &Flow, channel: &Channel) {
     if let Some(member) = channel.member.get() {
         flow.dismiss(*member);

@@ -86,7 +86,7 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    /// Of this parameter, with its value if that is the problem, and with what is allowed.
+    /// An error of this parameter. `problem` names the value if that is wrong, and the allowed values.
     pub fn new(parameter: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { parameter: parameter.into(), problem: problem.into() }
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_attached_has_a_reason() {
+    fn a_refused_monitor_has_a_reason() {
         for (text, says) in [
             ("(type encrypt)", "there are (type throttle)"),
             ("(type throttle)", "(period_ms …) is missing"),

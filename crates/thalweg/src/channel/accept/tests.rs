@@ -37,7 +37,7 @@ fn a_keep_alive_shows_that_the_last_frames_were_lost_and_they_may_still_come() {
 }
 
 #[test]
-fn what_a_new_mark_overtakes_is_lost_and_counted() {
+fn samples_overtaken_after_a_new_mark_are_lost_and_counted() {
     let mut accept = Accept::new(Some(0), true);
     // 3 and 4 left with a higher mark and came before 1 and 2, which waited in the lower band.
     let arrived = [0, 3, 4, 1, 2, 5];
@@ -84,7 +84,7 @@ proptest! {
 }
 
 #[test]
-fn what_comes_from_a_history_is_new_unless_it_was_delivered_before_the_flow_resumed() {
+fn a_sample_of_a_history_is_new_unless_it_was_delivered_before_the_flow_resumed() {
     let mut accept = Accept::new(Some(0), true);
     accept.resume_after(4);
     assert!(accept.sample(9) && accept.historical(5) && accept.historical(8));
@@ -205,7 +205,7 @@ proptest! {
     /// The model: every genuine frame is delivered, once, whatever single wrong ones come between; and what is missing between
     /// two of them is lost.
     #[test]
-    fn of_a_flow_with_single_wrong_frames_every_genuine_one_is_delivered(
+    fn every_genuine_frame_of_a_flow_with_single_wrong_ones_is_delivered(
         first: u32, events in prop::collection::vec(event(), 1..200), begun in 0u64..1 << 40,
     ) {
         let mut accept = Accept::new(None, true);

@@ -77,7 +77,7 @@ impl Cubic {
         self.since = None;
     }
 
-    /// Nothing was heard for long (RFC 9002 §7.6.2). Returns `true` if that changes anything.
+    /// Persistent congestion: no receipt came for long (RFC 9002 §7.6.2). Returns `true` if the window changes.
     pub(super) fn collapse(&mut self) -> bool {
         let changes = self.window > self.least;
         if changes {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_is_lost_when_it_might_have_come_and_no_earlier() {
+    fn a_missing_datagram_counts_as_lost_after_the_reordering_time_and_no_earlier() {
         let mut flight = ten();
         let heard = flight.on_receipt(100, &receipt(300, 2), 50, 0).unwrap();
         assert_eq!(
@@ -201,9 +201,9 @@ mod tests {
         assert_eq!((heard.delivered, flight.under_way()), (600, 0));
     }
 
-    /// A keep-alive asks after a pause: what it tells is sure at once.
+    /// A keep-alive asks after a pause: its receipt is certain at once.
     #[test]
-    fn what_left_long_before_one_that_came_is_lost_at_once() {
+    fn a_datagram_sent_long_before_one_that_came_is_lost_at_once() {
         let mut flight = ten();
         flight.on_sent(1000, datagram(10), 32);
         let heard = flight.on_receipt(1100, &receipt(32, 10), 50, 0).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_leave_is_not_under_way() {
+    fn an_unsent_datagram_is_not_in_flight() {
         let mut flight = ten();
         flight.unsent(100);
         assert_eq!((flight.under_way(), flight.records.len()), (900, 9));

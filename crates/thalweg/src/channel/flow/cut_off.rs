@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// Whoever sends when the connection ends notices within this time.
+/// A sender notices the end of its connection within this time.
 const NOTICED: Duration = Duration::from_millis(100);
 
 impl Flow {

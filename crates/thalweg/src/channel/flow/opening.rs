@@ -102,7 +102,7 @@ mod loom_tests {
 
     /// Two receipts make room, one after the other; a batch waits for each. A lock is around the window, as in a flow.
     #[test]
-    fn who_waits_for_the_window_is_woken_by_each_receipt_that_opens_it() {
+    fn each_receipt_that_opens_the_window_wakes_the_waiting_publisher() {
         loom::model(|| {
             let flow = Arc::new((Opening::default(), Mutex::new(0)));
             let publisher = {

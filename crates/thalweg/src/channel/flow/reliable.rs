@@ -164,7 +164,7 @@ impl Kept {
         }
     }
 
-    /// Whom a datagram is for; `None`: all.
+    /// The member that a datagram is for; `None`: all members.
     fn member(&self, to: To) -> Option<u64> {
         match to {
             To::All => None,

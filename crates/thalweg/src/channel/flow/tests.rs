@@ -169,7 +169,7 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_waits_leaves_together() {
+fn waiting_samples_leave_together() {
     let (flow, link, senders) = flow(qos::Queue::KeepAll(10_000), Sending::default());
     link.takes(Some(0));
     let outcomes: Vec<_> = (0..10_001).map(|seq| publish(&flow, seq, 64, false)).collect();
@@ -234,7 +234,7 @@ fn with_a_budget_the_first_leaves_at_once_and_those_after_it_together() {
 }
 
 #[test]
-fn what_gathers_stays_within_the_burst_of_a_limit() {
+fn a_batch_stays_within_the_burst_of_a_limit() {
     let limit = Some(Limit { rate: 1 << 20, burst: 1250 });
     let sending = Sending { limit, ..Sending::default() }.within(Some(Duration::from_millis(1)));
     let (flow, link, senders) = flow(qos::Queue::KeepAll(10_000), sending);
@@ -245,7 +245,7 @@ fn what_gathers_stays_within_the_burst_of_a_limit() {
     senders.close();
 }
 
-/// A port with a stream and a channel over datagrams: what the one says of its system call, the other leaves as it is.
+/// A port with a stream and a channel over datagrams: the datagrams leave the note of the stream's system call as it is.
 #[test]
 fn that_a_stream_was_called_is_not_forgotten() {
     let (datagrams, _, senders) = reliable_flow(None);
@@ -303,9 +303,9 @@ fn the_latest_wait_behind_a_full_socket_and_the_rest_is_counted() {
     senders.close();
 }
 
-/// In pieces of any size, handed over and taken back, small and large, alone and together.
+/// Samples leave in pieces of any size, inline or handed over, small and large, alone and in batches.
 #[test]
-fn nothing_is_lost_or_overtaken_however_it_leaves() {
+fn samples_are_neither_lost_nor_overtaken_on_any_way_out() {
     for seed in 0..30 {
         let mut dice = crate::carrier::Dice::new(seed);
         let (flow, link, senders) = flow(qos::Queue::KeepAll(100_000), Sending::default());
@@ -334,7 +334,7 @@ fn nothing_is_lost_or_overtaken_however_it_leaves() {
 }
 
 #[test]
-fn what_a_broken_stream_did_not_take_is_counted() {
+fn samples_that_a_broken_stream_did_not_take_are_counted() {
     for ended in [false, true] {
         // Long enough for all to be in one batch.
         let batching = Batching { within: Duration::from_millis(100), ..Batching::default() };
@@ -356,7 +356,7 @@ fn what_a_broken_stream_did_not_take_is_counted() {
     }
 }
 
-/// Room for what gathers is made by the thread, and goes when nothing gathered between two looks.
+/// The thread makes the room for a batch. The room goes when no batch gathered between two looks.
 #[test]
 fn a_flow_that_gathers_no_more_keeps_no_room() {
     let (flow, _link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());

@@ -20,13 +20,13 @@ pub(super) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    /// Nothing was sent yet. Messages are charged to the account whatever its limits say: the kernel has them already.
+    /// The start, before any message. Messages are charged to the account even beyond its limits: the kernel has them already.
     pub(super) fn new(account: Arc<Account>) -> Self {
         Self { bytes: VecDeque::new(), ask_at: FEWEST, account, charged: 0 }
     }
 
-    /// The first `taken` bytes of these parts were taken. `outstanding` tells how many of all are not acknowledged, if the kernel
-    /// knows; it is asked when twice as much is kept as there was then.
+    /// The kernel took the first `taken` bytes of these parts. `outstanding` gives the number of all bytes that are not
+    /// acknowledged, if the kernel knows. It is called again when twice as many bytes are kept as remained then.
     pub(super) fn sent(
         &mut self,
         parts: &[IoSlice<'_>],
@@ -108,9 +108,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the kernel takes at a time and has acknowledged: what it may lose is kept, whole frames, and little else.
+        /// The kernel takes and acknowledges any number of bytes at a time. The frames that it may lose are kept whole, and little else.
         #[test]
-        fn what_is_not_acknowledged_is_kept(
+        fn unacknowledged_frames_are_kept(
             lengths in prop::collection::vec(0usize..3000, 1..60), cuts in prop::collection::vec(1usize..5000, 1..40), behind in 0usize..20_000,
         ) {
             let account = Account::new(1 << 30);

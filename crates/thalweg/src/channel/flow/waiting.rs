@@ -24,7 +24,7 @@ const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
 /// The finding of a sender thread's visit.
 pub(crate) enum Drained {
-    /// Nothing waits, the right is free.
+    /// No message waits, and the right is free.
     Empty,
     /// The socket is full.
     Blocked,

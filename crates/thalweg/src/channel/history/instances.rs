@@ -127,9 +127,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all samples that there ever were.
+        /// Compared with a list of all samples that were ever published.
         #[test]
-        fn of_each_instance_the_last_samples_are_there_in_the_order_of_their_numbers(
+        fn the_last_samples_of_each_instance_are_there_in_the_order_of_their_numbers(
             depth in 1_u32..5, keys in prop::collection::vec(0_u64..6, 0..80), wanted in 0_usize..7, size in 0_usize..40,
         ) {
             let mut instances = limited(depth, None, None);
@@ -147,9 +147,9 @@ mod tests {
             prop_assert_eq!(of(&instances, wanted), model);
         }
 
-        /// In whatever order they come, those with the highest numbers stay.
+        /// The samples with the highest numbers stay, in any order of arrival.
         #[test]
-        fn what_a_monitor_kept_back_is_put_in_its_place(depth in 1_u32..6, order in Just((1_u64..20).collect::<Vec<_>>()).prop_shuffle()) {
+        fn a_sample_held_back_by_a_monitor_is_put_in_its_place(depth in 1_u32..6, order in Just((1_u64..20).collect::<Vec<_>>()).prop_shuffle()) {
             let mut instances = limited(depth, None, None);
             assert!(order.iter().all(|seq| instances.keep(3, &entry(*seq, 2))));
             prop_assert_eq!(of(&instances, 9), (20 - u64::from(depth)..20).collect::<Vec<_>>());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_memory_a_sample_costs_others_none_whose_place_it_does_not_need() {
+    fn without_memory_a_sample_evicts_no_more_samples_than_it_needs() {
         let node = Account::new(400_000);
         let mut instances = limited(1, None, None).within(Account::of(&node));
         assert!((1..=200).all(|seq| instances.keep(seq, &entry(seq, 400))));

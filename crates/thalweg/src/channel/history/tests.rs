@@ -190,7 +190,7 @@ proptest! {
     /// While an answer is read in pieces, samples are published: each number that was asked for is answered once, in
     /// order, or said to be gone.
     #[test]
-    fn what_is_published_meanwhile_is_answered_once_or_said_to_be_gone(
+    fn a_sample_published_meanwhile_is_answered_once_or_reported_gone(
         samples in 1u32..12, before in 0u64..30, first in 1u64..30, span in 0u64..30,
         steps in prop::collection::vec((0u64..6, 1usize..4), 0..40),
     ) {
@@ -255,7 +255,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_is() {
+fn an_absent_sample_is_reported_with_the_range_that_is_here() {
     let mut history = History::new(7, PullBuffer { samples: 64, ..PullBuffer::default() });
     let say = |history: &mut History, query: &Query| {
         let mut reading = history.ask(query, 1000);

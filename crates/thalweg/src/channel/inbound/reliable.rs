@@ -64,7 +64,7 @@ impl Inbound {
         true
     }
 
-    /// Nothing came: what is due without it. Gives how many samples were delivered, if any.
+    /// The timed work, when no datagram came. Returns the number of delivered samples, if any.
     pub(super) fn tick(&mut self) -> Option<u32> {
         if !self.is_reliable() {
             return None;

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_of_them_they_are_within_what_came_and_what_was_cut_is_one() {
+    fn any_announced_length_gives_datagrams_within_the_received_bytes() {
         assert_eq!((all(0, 0), all(0, u32::MAX), all(1, 0)), (vec![(0, 0)], vec![(0, 0)], vec![(0, 1)]));
         assert_eq!((all(31, 0), all(40, 9), all(40, u32::MAX)), (vec![(0, 31)], vec![(0, 40)], vec![(0, 40)]));
         assert_eq!((all(1001, 8), all(usize::MAX, 0)), (vec![(0, 1001)], vec![(0, usize::MAX)]));

@@ -74,11 +74,11 @@ impl ProxyChanges {
 /// A value that a proxy's setting does not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyChangeError {
-    /// Of the setting of this name, `every` or `rate`.
+    /// The value of the setting of this name, `every` or `rate`.
     Selection(String, SelectionError),
-    /// Of `picture`.
+    /// The value of `picture`.
     Picture(PictureError),
-    /// Of `proxy`.
+    /// The value of `proxy`.
     Place(PlaceError),
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_is_allowed() {
+    fn a_wrong_setting_is_reported_with_the_allowed_values() {
         for (word, says) in [("every=0", "such as 10"), ("picture=1", "320x240"), ("proxy=there", "relay:NAME")] {
             let said = ProxyChanges::default().add(word).unwrap_err().to_string();
             assert!(said.contains(says), "{said}");

@@ -78,7 +78,7 @@ impl Passage {
         self.tell(&handover);
     }
 
-    /// Nothing comes by the old flow, and this was the last to come by it.
+    /// The old flow is idle; sample `came` was the last that it brought.
     pub(crate) fn nothing_comes(&self, came: u64, now_ns: u64) {
         let Some(mut handover) = self.handover.try_lock() else { return }; // a sample is being delivered
         handover.nothing_comes(came, now_ns);

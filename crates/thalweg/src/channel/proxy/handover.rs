@@ -1,10 +1,9 @@
 //! Moving a proxy while samples flow: a new flow opens beside the old one, and its samples are held until the old one has
 //! delivered all before them. Pure: time is an argument.
 //!
-//! Nothing is left out beyond what the selections leave out, and nothing comes twice: a sample is delivered only if it is
-//! newer than the last one, whichever flow brings it. The new flow takes over when it is abreast of the old one: one that
-//! lags, or whose source is cut off, brings nothing that the old one does not bring sooner. If it fails first, the old one
-//! just goes on.
+//! All samples that the selections take are delivered, once: a sample is delivered only if it is newer than the last one,
+//! from either flow. The new flow takes over when it has caught up with the old one: a flow that lags, or whose source is
+//! cut off, brings no sample that the old one does not bring sooner. If the new flow fails first, the old one continues.
 
 use super::Selection;
 use std::collections::VecDeque;
@@ -160,8 +159,8 @@ impl<T> Handover<T> {
         self.keep_old(); // where that was said meanwhile
     }
 
-    /// Nothing comes by the old flow now, and `came` was the last that it delivered. The new one takes over if it brings all
-    /// that follows, and has shown that it has all before; or if what it brought waits for too long.
+    /// The old flow is idle now; sample `came` was the last that it delivered. The new flow takes over if it has shown that it
+    /// has all samples before its first and brings all that follow, or if a sample that it brought waits for too long.
     pub fn nothing_comes(&mut self, came: u64, now_ns: u64) {
         self.last = self.last.max(came);
         self.let_go(came);

@@ -206,7 +206,7 @@ mod tests {
             prop_assert!(before < seq && (after > seq || after == u64::MAX));
             prop_assert!(before == 0 || selection.takes(before));
             prop_assert!(after == u64::MAX || selection.takes(after));
-            // Nothing is selected in between, but perhaps `seq` itself.
+            // No sample in between is selected, except perhaps `seq` itself.
             prop_assert_eq!(selection.count(seq - 1), selection.count(before));
             prop_assert!(after == u64::MAX || selection.count(after) == selection.count(seq) + 1);
         }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_nothing_or_too_much_is_refused() {
+    fn a_selection_of_no_sample_or_too_many_is_refused() {
         for wrong in ["0", "0/5", "6/5", "", "x", "1/0", "-1", "5/", "4294967296"] {
             let said = wrong.parse::<Selection>().unwrap_err().to_string();
             assert!(said.contains("such as 10 or 3/4"), "{wrong}: {said}");

@@ -32,11 +32,11 @@ pub(crate) struct ReceiverSettings {
 /// The place of a message in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// The one that is due: deliver it, then what [`Receiver::ready`] gives.
+    /// The next message: deliver it, then those that [`Receiver::ready`] gives.
     InOrder,
-    /// Kept until those before it came.
+    /// The message is kept until those before it came.
     Held,
-    /// Nothing new, or nothing that can be kept now.
+    /// The message is not new, or cannot be kept now.
     Dropped,
 }
 
@@ -294,7 +294,7 @@ impl Receiver {
         }
     }
 
-    /// Nobody waits for samples up to this one: they were delivered or given up.
+    /// The last sample that is not waited for any more: all up to it were delivered or given up.
     pub(crate) fn settled(&self) -> u64 {
         self.settled
     }

@@ -81,11 +81,11 @@ const MOST_COPIES: u32 = 8;
 /// Most keep-alives by which a flow that keeps nothing any more asks members that do not answer: for longer than a host may be
 /// silent.
 const MOST_BEATS: u32 = 256;
-/// A period says so many times as long as it: then the flow is idle.
+/// After this many periods without a message the flow is idle.
 const IDLE_PERIODS: u64 = 2;
 
 impl Sender {
-    /// Nothing was sent yet, and there is nobody to acknowledge it: see [`Sender::join`].
+    /// The start, before any message and without a member: see [`Sender::join`].
     pub(crate) fn new(settings: SenderSettings) -> Self {
         let window = settings.window.clamp(1, WINDOW);
         Self {
@@ -503,7 +503,7 @@ impl Sender {
         self.give_up(count);
     }
 
-    /// Whoever says all it misses has the rest.
+    /// A member that lists its gaps has all messages between them.
     fn note_got(&mut self, bit: u64, upto: u64, seen: u64, said: &Acknowledgement<'_>) {
         let all = self.members.everybody();
         let (first, next) = (self.first, self.next());

@@ -370,7 +370,7 @@ fn network(loss: u32, delay_ms: u64) -> SimSettings {
 }
 
 #[test]
-fn nothing_is_lost_doubled_or_out_of_order_whatever_the_network_does() {
+fn samples_arrive_once_and_in_order_over_any_network() {
     for loss in [0, 1, 10, 30] {
         for delay in [0, 5, 50] {
             for (size, count) in [(0, 200), (64, 1000), (8 << 10, 200), (100 << 10, 40)] {
@@ -502,9 +502,9 @@ fn pictures_over_a_narrow_link_that_loses_are_whole_before_the_next_one() {
     assert!(repaired < run.frames / 12, "{repaired} of {} frames", run.frames);
 }
 
-/// A socket takes the end of a picture when its beginning is at the subscriber already, which misses something of it.
+/// The subscriber already has the beginning of a picture, and misses a part of it, while the socket still takes the end.
 #[test]
-fn what_is_missed_of_a_message_that_is_still_leaving_is_repeated_when_it_has_left() {
+fn missing_parts_of_a_message_are_retransmitted_once_all_of_it_has_left() {
     let mut run = Run::new(Plan { size: 10_000, ..Plan::default() }, 1, network(0, 1));
     let (entry, sequence) = (run.message(MS, 1), run.sequence);
     let mut writer = crate::wire::feedback::Writer::default();
@@ -531,7 +531,7 @@ proptest! {
         prop_assert_eq!(run.samples(), (1..=60).collect::<Vec<_>>());
     }
 
-    /// Whatever was given up for age or for newer messages, both ends count the same.
+    /// Both ends count the same number of messages given up, for age or for newer messages.
     #[test]
     fn both_ends_agree_on_what_was_given_up(
         seed: u64, loss in 0u32..45, delay in 0u64..30, size in 0usize..6000, window in 1usize..20, period in 0u64..20,
@@ -587,9 +587,9 @@ fn keep_alives_that_are_lost_do_not_fill_the_window() {
     assert_eq!(run.all().samples(), (1..=60).collect::<Vec<_>>());
 }
 
-/// Nothing else was unacknowledged, and what asked for a receipt was lost.
+/// No other message was unacknowledged, and the datagram that asked for a receipt was lost.
 #[test]
-fn who_waits_for_a_receipt_with_a_message_that_has_left_in_part_asks_again() {
+fn a_sender_that_waits_for_a_receipt_with_a_partly_sent_message_asks_again() {
     let plan = Plan { count: 60, size: 11350, window: 4, period_ns: 2 * MS + 1, controlled: true, ..Plan::default() };
     let mut run = Run::new(plan, 17330028303017922076, network(21, 25));
     assert_eq!(run.all().samples(), (1..=60).collect::<Vec<_>>());

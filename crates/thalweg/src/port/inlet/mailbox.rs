@@ -142,7 +142,7 @@ impl<M: Message> Inlet<M> {
                 break (mailbox, room, charge);
             }
             drop(mailbox);
-            // Nobody tells when another port or channel gives memory back.
+            // There is no wake-up when another port or channel gives memory back.
             let others = matches!(room, Room::None(ResourceLimit::PeerMemory | ResourceLimit::NodeMemory));
             let left = if others { left.min(OTHERS_PAUSE) } else { left };
             futex::wait(&self.door.taken, seen, Some(left), Scope::Private);

@@ -38,7 +38,7 @@ pub(crate) struct Rejection {
 }
 
 impl Rejected {
-    /// Nothing yet, where at most so many samples wait, of all instances and of one, and so many bytes in a node of so much memory.
+    /// Empty counts, with the limits: waiting samples of all instances and of one, waiting bytes, and the memory of the node.
     pub(crate) fn new((samples, each): (usize, usize), bytes: usize, memory: usize) -> Self {
         let count = |most: usize| Count { most: most as u64, ..Count::default() };
         Self { by: [samples, each, bytes, memory / 2, memory].map(count) }

@@ -46,7 +46,7 @@ pub(super) struct Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Nothing waits; the history of a late joiner comes at once, and is not to drop itself.
+    /// An empty queue. The history of a late joiner comes at once, so the depth has room for all of it.
     pub(super) fn new(requested: &Qos) -> Self {
         let Qos { queue, limits, .. } = requested;
         let durable = requested.durability == Durability::TransientLocal;
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_waits_is_what_the_policies_say(
+        fn the_waiting_samples_are_those_of_the_policies(
             keeps_last: bool, key: bool, depth in 1_u32..6, more in prop::option::of(0_u32..8), each in prop::option::of(0_u32..4),
             most in (1_usize..60, 10_usize..80),
             steps in prop::collection::vec((any::<bool>(), 0_u64..4, 1_usize..20), 1..120),

@@ -52,7 +52,7 @@ impl Deadlines {
         missed
     }
 
-    /// Nothing is due any more.
+    /// Ends the deadline: no sample is due any more.
     pub(super) fn end(&mut self) {
         self.due = Due::default();
     }

@@ -234,7 +234,7 @@ impl Reading {
         let owner = self.instances.find(key).and_then(|instance| instance.owner);
         let wins = match owner {
             Some(owner) if owner != publisher => {
-                // Of equal ones the lowest id wins.
+                // The lowest id wins among equal strengths.
                 (strength(publisher), std::cmp::Reverse(publisher)) > (strength(owner), std::cmp::Reverse(owner))
                     && change != Change::Unregistered
             }

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_looks_does_not_wait_for_a_sample_that_is_judged() {
+    fn a_look_does_not_wait_for_a_sample_that_is_judged() {
         let requested = Qos { deadline: Some(Duration::from_secs(1)), ..Qos::default() };
         let judge = judge_of_subscriber("/in", &requested).unwrap();
         let judged = judge.state.lock();

@@ -12,9 +12,9 @@ fn size(dice: &mut Dice) -> usize {
     if dice.chance(0.02) { 40_000 } else { dice.around(200, 200) as usize }
 }
 
-/// Whoever notices that the connection broke, the thread that sends or another one, and whatever was under way then.
+/// Either the sending thread or another one notices that the connection broke, with any messages in flight.
 #[test]
-fn what_did_not_arrive_for_sure_goes_on_over_the_next_connection_in_order() {
+fn unacknowledged_samples_continue_in_order_over_the_next_connection() {
     for seed in 0..60 {
         let mut dice = Dice::new(seed);
         let (older, broken, old_senders) = outlasting(qos::Queue::KeepAll(100_000));

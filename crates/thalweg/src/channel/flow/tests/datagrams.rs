@@ -167,18 +167,18 @@ fn waited(batches: bool, count: u64) -> (Vec<Frame>, Arc<Flow>, Socket, Arc<Send
 }
 
 #[test]
-fn what_waits_leaves_in_datagrams_of_many_and_each_has_one_number() {
+fn waiting_samples_leave_in_batches_with_one_sequence_number_each() {
     let (left, _, _, senders) = waited(true, 100);
     assert!(left.iter().flat_map(|(_, samples)| samples.clone()).eq(0..100));
     assert!(left.iter().map(|(header, _)| header.sequence).eq(0..left.len() as u32));
-    // The first was on its way alone; of the others fourteen fit a datagram.
+    // The first left alone. Fourteen of the others fit a datagram.
     assert!(left.len() <= 1 + 99_usize.div_ceil(14), "{} datagrams", left.len());
     senders.close();
 }
 
 /// The subscriber reads short headers; a message that is not close behind the others has a whole one.
 #[test]
-fn what_follows_closely_has_a_short_header() {
+fn a_sample_close_behind_another_has_a_short_header() {
     let socket = Socket::default();
     let (flow, senders) = flow_with(qos::Queue::KeepAll(10_000), (true, true), &socket);
     socket.is_full(true);
@@ -189,14 +189,14 @@ fn what_follows_closely_has_a_short_header() {
     wait("all of them leave", || samples().len() == seqs.len());
     assert_eq!(samples(), seqs);
     let lengths: Vec<_> = socket.0.lock().left.iter().map(Vec::len).collect();
-    // The first was on its way alone. Nineteen fit a datagram, of which the first has a whole header, and one that is not close.
+    // The first left alone. Nineteen fit a datagram; the first of them has a whole header, and so has one that is not close.
     let bytes = |whole: usize, short: usize| HEADER + whole * (HEADER + 64) + short * (wire::SHORT_HEADER + 64);
     assert_eq!(lengths, [HEADER + 64, bytes(1, 18), bytes(1, 18), bytes(2, 16), bytes(1, 2)]);
     assert_eq!(*socket.0.lock().together, [3, 1]);
     senders.close();
 }
 
-/// The queue takes one sample. Waiting for the window or the socket is no reason to send each in a datagram of its own.
+/// The queue takes one sample. Samples that wait for the window or the socket still share datagrams.
 #[test]
 fn small_samples_that_wait_leave_together_however_few_a_queue_that_blocks_takes() {
     let at_once = qos::Queue::Block { limit: 1, up_to_us: 1 };
@@ -249,9 +249,9 @@ fn datagrams_of_one_length_leave_in_one_call_and_each_has_its_number() {
     }
 }
 
-/// The socket takes some of them, or none: the others leave when there is room.
+/// The socket takes some of the datagrams, or none: the others leave when there is room.
 #[test]
-fn what_did_not_leave_with_the_others_leaves_later() {
+fn datagrams_that_the_socket_refused_leave_later() {
     for (takes, calls) in [(3, vec![3, 5]), (0, vec![8])] {
         let (left, together) = together(&[1400; 9], Some(takes));
         assert!(left.iter().map(|(header, _)| header.sequence).eq(0..9));
@@ -289,7 +289,7 @@ fn fragments_leave_in_one_call_unless_a_rate_was_reserved() {
 
 /// A subscriber of an older version does not say that it takes batches.
 #[test]
-fn who_did_not_say_that_it_takes_batches_gets_none() {
+fn a_subscriber_that_did_not_announce_batches_gets_none() {
     let (left, _, _, senders) = waited(false, 60);
     assert_eq!(left.len(), 60);
     assert!(left.iter().all(|(header, _)| header.kind == Kind::Message));
@@ -308,7 +308,7 @@ fn a_lone_sample_leaves_at_once_as_it_is() {
     senders.close();
 }
 
-/// Its publisher is in a loop, and no further one came in time.
+/// The publisher is in a loop, and no further message came in time.
 #[test]
 fn a_batch_of_one_leaves_as_that_message() {
     let socket = Socket::default();

@@ -118,7 +118,7 @@ fn a_flow_that_has_not_caught_up_delivers_nothing_twice_when_the_next_moves_are_
 
 /// Samples that a flow still delivers after its end are older than those of a channel that moves again meanwhile.
 #[test]
-fn what_a_move_took_over_comes_before_what_the_next_one_lets_through() {
+fn samples_of_a_move_come_before_those_of_the_next_move() {
     for _ in 0..20 {
         let ((tell, told), (let_go, may_go)) = (channel(), channel::<()>());
         let given = Given::new(move |seq| {

@@ -119,7 +119,7 @@ fn an_old_flow_that_falls_silent_is_not_waited_for_long() {
 }
 
 #[test]
-fn what_is_held_is_bounded_and_an_ended_flow_is_not_waited_for() {
+fn held_samples_are_bounded_and_an_ended_flow_is_not_waited_for() {
     let mut handover = Handover::new(Selection::ALL, 10, 3);
     let mut subscriber = Subscriber { delivered: Vec::new() };
     (13..16).for_each(|seq| subscriber.new_one(&mut handover, seq, 0));
@@ -133,7 +133,7 @@ fn what_is_held_is_bounded_and_an_ended_flow_is_not_waited_for() {
     assert_eq!(subscriber.delivered, [13, 14]);
 }
 
-/// Whoever can fetch what is missing is told that something may be.
+/// A gap is reported where samples may be missing, so that they can be fetched.
 #[test]
 fn a_gap_is_told_and_only_one_that_there_may_be() {
     let begun = |last| Handover::new(Selection::ALL, last, 3);
@@ -179,7 +179,7 @@ fn a_flow_that_lacks_what_was_brought_does_not_take_over_while_nothing_comes() {
     assert!(handover.is_taken_over(), "of 11 and 12 it brings nothing");
 }
 
-/// Nothing is published any more: the move ends all the same, if the new flow brings all that the old one did not.
+/// The publisher is silent. The move still ends, if the new flow brings all samples that the old one did not.
 #[test]
 fn a_move_ends_while_nothing_comes_unless_something_would_be_left_out() {
     let every_third = Selection::every(3).unwrap();

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_the_clock_is_believed_with_the_second_message() {
+    fn a_changed_clock_is_believed_with_the_second_message() {
         let mut pace = Pace::default();
         (0..5).for_each(|n| assert_eq!(pace.late_by((1000 + n) * MS, n * MS, 100 * MS), 0));
         assert_eq!([5, 6].map(|n| pace.late_by((1000 + n) * MS, (10_000 + n) * MS, 100 * MS)), [0, 0]);

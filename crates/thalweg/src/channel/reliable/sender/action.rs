@@ -23,7 +23,7 @@ pub(crate) struct SenderSettings {
     pub repairs: Limit,
 }
 
-/// Whom a datagram is for.
+/// The addressee of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum To {
     /// All members.

@@ -336,10 +336,10 @@ fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
     assert!((40..=200).contains(&asked), "{asked} times in 2 s");
 }
 
-/// The oldest are given up while others are retransmitted: a member that waits for them is told before the next retransmit, not
-/// behind a thousand.
+/// The oldest messages are given up while others are retransmitted. A member that waits for the given-up ones hears of it before
+/// the next retransmit, and not behind a thousand of them.
 #[test]
-fn what_is_gone_is_told_before_the_rest_is_repeated() {
+fn given_up_samples_are_reported_before_the_rest_is_retransmitted() {
     let mut field = Field::new(Flow { window: 1000, ..KILOHERTZ });
     let settings = SimSettings { mtu: MTU, delay: Duration::from_nanos(10 * MS), ..SimSettings::default() };
     (field.network, field.repeating_ns) = (SimNetwork::new(1, settings), MS / 10);

@@ -1,10 +1,10 @@
-//! A path that takes shorter datagrams than it did, and nobody says so.
+//! A path that takes shorter datagrams than before, without an error message.
 
 use super::*;
 
-/// Nothing is lost, and nothing comes twice or changed, whatever part of a message is there already.
+/// All messages arrive once and unchanged, whichever of their parts have arrived before.
 #[test]
-fn what_vanishes_because_it_is_long_is_cut_anew() {
+fn a_message_lost_for_its_length_is_cut_into_shorter_datagrams() {
     for (loss, size, hole) in
         [(0, 1400, 1300), (0, 1400, 600), (10, 1400, 600), (0, 100 << 10, 1300), (10, 100 << 10, 600)]
     {
@@ -24,9 +24,9 @@ fn what_vanishes_because_it_is_long_is_cut_anew() {
     }
 }
 
-/// Two threads find out at once, and the one that found more comes last.
+/// Two threads find a shorter length at once. The one with the longer of the two reports last.
 #[test]
-fn of_two_lengths_the_shorter_one_stays() {
+fn the_shorter_of_two_lengths_stays() {
     let mut run = Run::new(Plan { size: 10_000, controlled: true, ..Plan::default() }, 1, network(0, 1));
     run.hole = 0;
     run.resume_until(0, 15 * MS);
@@ -38,7 +38,7 @@ fn of_two_lengths_the_shorter_one_stays() {
 
 /// A path that loses a third of all datagrams takes long ones.
 #[test]
-fn who_loses_by_chance_stays_with_long_datagrams() {
+fn random_loss_does_not_make_datagrams_short() {
     for seed in 0..20 {
         let plan = Plan { size: 1400, count: 500, period_ns: MS, window: 1024, controlled: true, ..Plan::default() };
         let mut run = Run::new(plan, seed, network(30, 5));
@@ -47,9 +47,9 @@ fn who_loses_by_chance_stays_with_long_datagrams() {
     }
 }
 
-/// All that a subscriber has no memory for comes, and is asked for again: a large message, and small ones that wait for one before them.
+/// A subscriber without memory drops messages that arrive and requests them again: a large one, or small ones behind a missing one.
 #[test]
-fn what_came_and_found_no_memory_does_not_make_datagrams_short() {
+fn messages_dropped_for_lack_of_memory_do_not_make_datagrams_short() {
     for (loss, size) in [(0, 100 << 10), (1, 100 << 10), (3, 1400)] {
         let plan = Plan { size, count: 400, period_ns: 10 * MS, window: 1024, controlled: true, ..Plan::default() };
         let mut run = Run::new(plan, 5, network(loss, 5));
@@ -64,8 +64,8 @@ fn what_came_and_found_no_memory_does_not_make_datagrams_short() {
     }
 }
 
-/// Nothing at all comes through for a while, neither long nor short: messages requested meanwhile are retransmitted in vain. A
-/// flow that competes soon retransmits nothing more; one whose rate was reserved goes on.
+/// No datagram, long or short, comes through for a while: messages requested meanwhile are retransmitted in vain. A
+/// competing flow soon stops its retransmits; a flow with a reserved rate continues them.
 #[test]
 fn an_outage_one_way_does_not_make_datagrams_short() {
     for (size, reserved) in [(1400, None), (1400, Some(1_000_000)), (100 << 10, None), (100 << 10, Some(1_000_000))] {

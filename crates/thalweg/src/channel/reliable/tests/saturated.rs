@@ -22,7 +22,7 @@ fn saturate(size: usize, count: u64, loss: f64, trip_ms: u64) -> (Run, u64) {
 }
 
 #[test]
-fn nothing_is_lost_and_the_line_is_full() {
+fn all_samples_arrive_and_the_line_is_full() {
     println!("size, trip ms, loss: goodput of the line, datagrams per lost one repeated, congestion");
     for (size, count) in [(1000, 8_000), (64 << 10, 160), (1 << 20, 10)] {
         for (trip, loss, least) in [(1, 0.0, 0.8), (1, 0.1, 0.3), (50, 0.0, 0.6), (50, 0.05, 0.25)] {
@@ -35,13 +35,13 @@ fn nothing_is_lost_and_the_line_is_full() {
             let congestion = run.sender.congestion();
             println!("{size:>8} {trip:>3} {loss:<5}: {goodput:.2}  {times:.2}  {congestion:?} {counters:?}");
             assert!(goodput > least, "{size} B, {trip} ms, {loss}: {goodput} of the line");
-            // Each range goes once more per round trip: what is lost again, and again, and acknowledgements that are.
+            // Each range is retransmitted once per round trip. A retransmit is lost again, or its acknowledgement is.
             assert!(times < 1.6 || gone < 20, "{size} B, {trip} ms, {loss}: {times} repetitions for each loss");
         }
     }
 }
 
-/// A keep-last publisher that overruns its line drops in its queue, and what has left arrives.
+/// A keep-last publisher that overruns its line drops samples in its queue. Samples that have left arrive.
 #[test]
 fn a_queue_that_drops_goes_on_delivering() {
     let network = SimSettings {

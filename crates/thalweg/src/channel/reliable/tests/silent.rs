@@ -46,9 +46,9 @@ fn answer(sender: &mut Sender, now: u64, member: u64, upto: u32) {
     sender.acknowledge(now, member, upto.max(WINDOW), &header, &Acknowledgement::parse(payload).unwrap()).unwrap();
 }
 
-/// Retransmits to a group have 4 MB/s: of large messages a member cannot acknowledge half a window in a second.
+/// Retransmits to a group have 4 MB/s: a member cannot acknowledge half a window of large messages in a second.
 #[test]
-fn who_gets_what_it_misses_as_fast_as_it_is_repeated_loses_nothing() {
+fn a_member_that_takes_retransmits_as_fast_as_they_come_loses_no_message() {
     const COUNT: u32 = 16;
     let mut sender = held_up_by(COUNT, 1 << 20);
     let mut now = MS;
@@ -68,10 +68,10 @@ fn who_gets_what_it_misses_as_fast_as_it_is_repeated_loses_nothing() {
     }
 }
 
-/// A member that says a thousand times a second that it waits for what is gone is told so alone; and of another one, which answers late,
-/// that is no sign that it stands still.
+/// A member reports a thousand times a second that it waits for a message that is gone: the answers go to it alone. Another member,
+/// which answers late, does not count as standing still for that.
 #[test]
-fn who_waits_for_what_is_gone_makes_nobody_else_hear_or_answer_more() {
+fn a_member_that_waits_for_a_gone_message_costs_the_others_nothing() {
     const SLOW: u64 = 3;
     let mut sender = held_up();
     assert_eq!(sender.join(SLOW), WINDOW);
@@ -99,9 +99,9 @@ fn who_waits_for_what_is_gone_makes_nobody_else_hear_or_answer_more() {
     assert!(sender.is_full(now), "the slow one was given up");
 }
 
-/// A publisher whose thread did not run asked nothing: whoever answers its first questions loses nothing.
+/// A publisher asked no question while its thread did not run: a member that answers its first questions loses no message.
 #[test]
-fn who_was_not_asked_is_not_given_up() {
+fn a_member_that_was_not_asked_is_not_given_up() {
     let mut sender = held_up();
     let late = 10_000 * MS;
     assert!(sender.is_full(late));
@@ -116,7 +116,7 @@ fn who_was_not_asked_is_not_given_up() {
 /// The sending thread asks between the loss of the last member and the end of the flow's connection: a message that was given up
 /// there was missing when the member came back (1 run of 24 beside six busy loops, over `mcast`).
 #[test]
-fn nothing_is_given_up_for_a_group_whose_members_were_all_cut_off() {
+fn no_message_is_given_up_for_a_group_whose_members_were_all_cut_off() {
     for members in [&[SILENT][..], &[PRESENT, SILENT]] {
         let mut sender = held_up();
         [PRESENT].iter().filter(|member| !members.contains(member)).for_each(|member| sender.leave(*member));
@@ -128,7 +128,7 @@ fn nothing_is_given_up_for_a_group_whose_members_were_all_cut_off() {
 }
 
 #[test]
-fn who_answers_nothing_holds_up_the_others_for_a_second_at_most() {
+fn a_silent_member_holds_up_the_others_for_a_second_at_most() {
     let mut sender = held_up();
     let mut now = MS;
     while sender.is_full(now) {
@@ -139,10 +139,10 @@ fn who_answers_nothing_holds_up_the_others_for_a_second_at_most() {
     assert!((500 * MS..1000 * MS).contains(&now), "{} ms", now / MS);
 }
 
-/// A member that answers each question, and says much unasked, but never has more than it had: it cannot stop the group. One that moves
-/// by a message at a time may slow it, by half a window each time.
+/// A member that answers each question, and reports often without one, but never advances cannot stop the group. A member that
+/// advances by a message at a time may slow the group, by half a window each time.
 #[test]
-fn who_answers_and_does_not_move_holds_up_the_others_for_two_seconds_at_most() {
+fn a_member_that_answers_without_progress_holds_up_the_others_for_two_seconds_at_most() {
     for every in [u64::MAX, 50, 5] {
         let mut sender = held_up();
         let mut now = MS;
@@ -157,7 +157,7 @@ fn who_answers_and_does_not_move_holds_up_the_others_for_two_seconds_at_most() {
             assert!(now < 2000 * MS, "it holds up the others for good");
         }
         assert!(now >= 500 * MS, "{} ms", now / MS);
-        // Nor does it for the next message, though it goes on answering.
+        // The member does not hold up the next message either, though it continues to answer.
         let entry = Outgoing::external(9, 0, &[0; 8], &mut Pool::default()).keep();
         sender.sent(now, WINDOW, entry);
         let head =

@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// A relay gets samples of a history after later ones. The next hop delivers and marks them.
 #[test]
-fn what_is_passed_on_stays_historical() {
+fn a_forwarded_historical_sample_stays_historical() {
     for carrier in ["local", "shm", "tcp", "udp"] {
         let realm = format!("forward-{carrier}-{}", std::process::id());
         let node = || Node::with_settings(Settings { realm: realm.clone(), ..Settings::default() }).unwrap();

@@ -211,7 +211,7 @@ fn an_instance_is_alive_until_it_is_disposed_of_or_its_last_publisher_is_gone() 
 }
 
 #[test]
-fn who_does_not_own_an_instance_does_not_end_it() {
+fn a_publisher_that_does_not_own_an_instance_does_not_end_it() {
     let offer = |strength| Qos { ownership: Ownership::Exclusive, strength, ..keyed() };
     let mut bench = Bench::of(Qos { ownership: Ownership::Exclusive, ..keyed() });
     let (weak, strong) = (port(1, 1), port(1, 2));
@@ -219,7 +219,7 @@ fn who_does_not_own_an_instance_does_not_end_it() {
     bench.came(strong, offer(5), 0);
     assert!(bench.sample(strong, 1, 10, 10) && !bench.says(Change::Disposed, weak, 1, 11, 11));
     assert!(!bench.says(Change::Unregistered, weak, 1, 12, 12) && bench.look(12).is_empty());
-    // Who unregisters it gives it up; the next one has it at once.
+    // A publisher that unregisters the instance gives it up; the next publisher owns it at once.
     assert!(bench.says(Change::Unregistered, strong, 1, 13, 13) && bench.sample(weak, 1, 14, 14));
     assert_eq!(bench.look(14), [changed(1, InstanceState::NoPublishers), changed(1, InstanceState::Alive)]);
 }
@@ -248,7 +248,7 @@ fn instances_beyond_the_limit_are_rejected_and_told() {
 }
 
 #[test]
-fn what_comes_later_than_the_budget_is_delivered_and_counted() {
+fn a_sample_later_than_the_budget_is_delivered_and_counted() {
     let mut bench = Bench::of(Qos { latency_budget: time(10), ..Qos::default() });
     let one = port(1, 1);
     assert!(bench.sample(one, 1, 100, 110) && bench.sample(one, 1, 100, 111));
