@@ -1,4 +1,5 @@
-//! What [`Matching`](super::matching::Matching) says is to be done, is done here: handshakes begin, channels end, events are told.
+//! The control thread carries out the actions of [`Matching`](super::matching::Matching): it begins handshakes, ends channels and pushes
+//! events.
 
 use super::control::Control;
 use super::dial::Dial;
@@ -29,14 +30,14 @@ impl Ports {
 }
 
 impl Control {
-    /// Asks the machine, with what this node knows.
+    /// Passes the matching state machine, with what this node knows, to `ask`.
     pub(super) fn ask_matching<R>(&mut self, ask: impl FnOnce(&mut Matching, Known) -> R) -> R {
         let here = self.state.document();
         let directory = self.state.directory();
         ask(&mut self.matching, Known { here: &here, directory: &directory })
     }
 
-    /// Carries out what is to be done.
+    /// Carries out these actions.
     pub(super) fn act(&mut self, actions: impl IntoIterator<Item = Action>) {
         for action in actions {
             match action {
@@ -54,7 +55,7 @@ impl Control {
         Ports { outlets: self.state.outlets(), inlets: self.state.inlets() }
     }
 
-    /// Whether two ports belong together; wants their channel if so.
+    /// Compares two ports, and begins a channel between them if they match.
     pub(super) fn consider(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef, asked: &PortInfo) {
         let now = Instant::now();
         let actions = self
@@ -84,7 +85,7 @@ impl Control {
         if way.route == Route::Process {
             return self.try_local(pair);
         }
-        // A ring's reader needs a thread of its own; when they are used up, sockets share one.
+        // A ring's reader needs a thread of its own. When these threads are used up, a socket is chosen: sockets share one thread.
         let others = wanted.candidates.iter().any(|c| c.carrier != carrier::Name::Shm);
         if matches!(way.route, Route::Tcp(_)) && !self.may_dial(pair) {
             return self.matching.had_no_room(pair, now);

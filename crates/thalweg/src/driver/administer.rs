@@ -22,7 +22,7 @@ use std::time::Instant;
 const MOST_APART: usize = 4096;
 
 impl NodeState {
-    /// What this node holds for its channels, and besides of documents.
+    /// Memory that this node holds for its channels and for documents.
     pub(crate) fn memory_report(&self) -> admin::MemoryReport {
         let directory = self.directory();
         let (used, limit) = (directory.weight() as u64, limits::MOST_BYTES as u64);
@@ -113,7 +113,7 @@ impl Control {
         sent.chain(received).collect()
     }
 
-    /// The ends of a topic's channels that are here, of all subscribers and of these publishing ends: which end, and the channel.
+    /// The ends of a topic's channels at this node: those of all subscribers, and those of these publishing ends.
     fn ends(&self, topic: &str, outlets: Vec<Arc<dyn AnyOutlet>>) -> Vec<(End, Arc<Channel>)> {
         let sent = outlets.into_iter().flat_map(|outlet| outlet.channels()).map(|c| (End::Publisher, c));
         let received = self.state.inlets().into_iter().flat_map(|(_, inlet)| {
@@ -124,7 +124,7 @@ impl Control {
     }
 
     fn stages(&self, topic: &str) -> admin::Reply {
-        // Within a process both ends are one.
+        // Within a process both ends are one object.
         let once =
             |(end, channel): &(End, Arc<Channel>)| *end == End::Publisher || channel.carrier != carrier::Name::Local;
         let report = |(end, channel): (End, Arc<Channel>)| channel.stages_report(end);
@@ -144,7 +144,7 @@ impl Control {
         for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
             let ends = self.ends(&topic, self.outlets()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
-            // Within a process both ends are one: what was seen is told at the subscriber's.
+            // Within a process both ends are one object: its lateness is reported as that of the subscriber.
             let once = |(end, channel): &(End, Arc<Channel>)| {
                 *end == End::Subscriber || channel.carrier != carrier::Name::Local
             };
@@ -180,7 +180,7 @@ impl Control {
         if self.matching.is_wanted(&(other, me)) {
             return admin::Reply::Done;
         }
-        // It cannot be: all is as it was.
+        // The ports cannot be connected: the former state is restored.
         let over = carrier.map_or(String::new(), |name| format!(" over {name}"));
         let text = format!("{} cannot be connected to {}{over}: see `thalweg info` of both", names.0, names.1);
         self.matching.restore(names, before);

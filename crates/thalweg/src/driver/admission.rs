@@ -1,7 +1,7 @@
-//! Admission of streams that others open: who may have how many, who gives way, who is not answered for a while. Nobody keeps
-//! newcomers out: where there is no room, the oldest stream that has not said what it wants makes some, of the one that has most of them.
-//! Pure: time and peers are arguments, and [`Control`](super::control::Control) carries out the [`Action`]s
-//! (`incoming.rs`, `entries.rs`).
+//! Admission of streams that others open: the share of each peer, the stream that gives way, and peers that are not answered for a while. A
+//! newcomer is never kept out by a full pool. The oldest stream whose request has not arrived yet gives way, and the peer that has most
+//! such streams loses it.
+//! Pure: time and peers are arguments, and [`Control`](super::control::Control) carries out the [`Action`]s (`incoming.rs`, `entries.rs`).
 
 mod barred;
 
@@ -13,18 +13,19 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// Streams that have not said yet what they want: of each kind of listener, so that none starves the other …
+/// Most streams of one kind of listener whose request has not arrived yet. The kinds are counted apart, so that neither starves the other.
 pub(crate) const MOST_INCOMING: usize = 256;
-/// … and of one peer, or of all processes of one user who is not this node's. Who says what it wants at once is never among them
-/// for longer than a turn of the loop.
+/// Most such streams of one peer, or of all processes together of a user who is not this node's. A peer that sends its request at once is
+/// never among them for longer than one turn of the control loop.
 pub(crate) const MOST_INCOMING_OF_PEER: usize = 16;
-/// Descriptors that streams over TCP leave to this host's nodes, who come by the unix socket, and to the node itself.
+/// Descriptors that streams over TCP leave to nodes of this host, which connect by the unix socket, and to this node itself.
 const RESERVE: u64 = 32;
 
-/// Connections that are taken in before others have their turn …
+/// Most connections that are accepted from a listener before the other entries have their turn.
 const ACCEPTED_AT_ONCE: usize = 16;
-/// … and of the unix socket in a [`PACE`], while a process is barred. Closing what it opens as fast as it does takes a fifth of a
-/// processor, and with 4 per millisecond of each of three nodes p99 of a channel was 1.9 times that alone.
+/// Most connections that are accepted from the unix socket per [`PACE`] while a process is barred. Closing that process's connections as
+/// fast as it opens them takes a fifth of a processor. With 4 per millisecond at each of three nodes, p99 of a channel was 1.9 times its
+/// p99 without them.
 const ACCEPTED_PACED: usize = 2;
 const PACE: Duration = Duration::from_millis(2);
 
@@ -36,20 +37,20 @@ const BARRED: &str = "times that connections of a host or process were not answe
 /// Work for the control thread.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Warn whoever listens.
+    /// Emit this warning.
     Warn(String),
-    /// Have the listeners answer all hosts but these.
+    /// Have the kernel answer all hosts but these.
     Filter(Vec<IpAddr>),
     /// Watch the listener at this index again.
     Resume(usize),
 }
 
-/// The state of admission, with the counts of what strangers did.
+/// The state of admission, with counts of what strangers did.
 pub(super) struct Admission {
     /// The user of this process.
     user: u32,
     barred: Barred,
-    /// The listener that is not watched until then.
+    /// The listener that is not watched, and the end of its pause.
     paused: Option<(usize, Instant)>,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -59,20 +60,20 @@ impl Admission {
         Self { user, barred: Barred::default(), paused: None, counts: BTreeMap::new() }
     }
 
-    /// Counts something that a stranger did. The first time it is warned of, with the reason.
+    /// Counts an act of a stranger. The first act of each kind returns a warning with the reason.
     pub(super) fn count(&mut self, what: &'static str, why: &dyn Display) -> Option<Action> {
         let count = self.counts.entry(what).or_default();
         *count += 1;
         (*count == 1).then(|| Action::Warn(format!("{what} ({why})")))
     }
 
-    /// `true` if this was counted before.
+    /// `true` if an act of this kind was counted before.
     pub(super) fn has_counted(&self, what: &str) -> bool {
         self.counts.contains_key(what)
     }
 
-    /// The reason for which a stream of this peer is closed at once; `None`: it is taken in. `in_reserve`: its descriptor is one of the
-    /// process's last.
+    /// The reason for which a stream of this peer is closed at once; `None`: it is accepted. `in_reserve`: its descriptor is one of the
+    /// last that the process may have.
     pub(super) fn refuse(&self, peer: Peer, in_reserve: bool) -> Option<&'static str> {
         if self.barred.has(peer) {
             return Some(NOT_ANSWERED);
@@ -80,7 +81,7 @@ impl Admission {
         (in_reserve && !peer.is_of_unix()).then_some(IN_RESERVE)
     }
 
-    /// A connection of this peer came to nothing. A peer with too many of them is not answered for a while.
+    /// A connection of this peer failed. A peer with too many failed connections is not answered for a while.
     pub(super) fn failed(&mut self, peer: Peer, why: &'static str, now: Instant) -> Vec<Action> {
         let mut actions: Vec<Action> = self.count(why, &COUNTED).into_iter().collect();
         if matches!(peer, Peer::Host(_) | Peer::Process { .. }) && self.barred.came_to_nothing(peer, now) {
@@ -97,12 +98,13 @@ impl Admission {
         self.barred.hosts()
     }
 
-    /// `true` if a listener of this kind is to be paused after each few connections: while a process of this host is barred.
+    /// `true` if a listener of this kind is to be paused after each few connections. That is so for the unix socket while a process is
+    /// barred.
     pub(super) fn paces(&self, unix: bool) -> bool {
         unix && self.barred.has_process()
     }
 
-    /// The listener at this index is not watched any more, until [`Action::Resume`].
+    /// The listener at this index is not watched until [`Action::Resume`].
     pub(super) fn pause(&mut self, listener: usize, now: Instant) {
         self.paused = Some((listener, now + PACE));
     }
@@ -112,17 +114,17 @@ impl Admission {
         self.barred.next().into_iter().chain(self.paused.map(|(_, at)| at)).min()
     }
 
-    /// Answers those again, and watches the listener again, whose time has come.
+    /// Answers the peers, and resumes the listener, whose time is over.
     pub(super) fn poll(&mut self, now: Instant) -> Vec<Action> {
         let released = self.barred.release(now).then(|| Action::Filter(self.barred.hosts()));
         let due = self.paused.take_if(|(_, at)| *at <= now);
         released.into_iter().chain(due.map(|(listener, _)| Action::Resume(listener))).collect()
     }
 
-    /// Of streams that have said nothing yet, with their deadlines and peers, the one that makes room for a newcomer's of this peer, if
-    /// that is needed. Only those of the newcomer's kind of listener count: the oldest of a peer that has its share; in a full pool, that of
-    /// the peer that has most. This node's own user has no share, but each of its processes is a peer: one that connects in a loop keeps
-    /// no other out.
+    /// The stream that gives way to a newcomer of this peer; `None`: there is room. `waiting` lists the streams whose request has not
+    /// arrived yet, with their deadlines and peers. Only streams of the newcomer's kind of listener count. If the newcomer's peer has its
+    /// full share, its own oldest stream gives way. If the pool is full, the oldest stream of the peer with most streams gives way. This
+    /// node's own user has no share, but each of its processes is a peer of its own: one that connects in a loop keeps no other out.
     pub(super) fn who_gives_way<D: Ord + Copy>(&self, waiting: &[(D, usize, Peer)], newcomer: Peer) -> Option<usize> {
         let pool = waiting.iter().copied().filter(|(_, _, of)| of.is_of_unix() == newcomer.is_of_unix());
         let pool: Vec<_> = pool.collect();
@@ -134,15 +136,15 @@ impl Admission {
     }
 }
 
-/// The reason of what needs none.
+/// The reason given for counts that have no other reason.
 pub(super) const COUNTED: &str = "counted from now on";
 
-/// Connections that are taken in from a listener before others have their turn.
+/// Most connections that are accepted from a listener before the other entries have their turn.
 pub(super) fn accepted_at_once(paced: bool) -> usize {
     if paced { ACCEPTED_PACED } else { ACCEPTED_AT_ONCE }
 }
 
-/// `true` if this descriptor is one of the last that the process may have. The kernel gives the lowest free number.
+/// `true` if this descriptor is one of the last that the process may have. The kernel always gives the lowest free number.
 pub(crate) fn is_in_reserve(descriptor: impl AsFd) -> bool {
     use rustix::process::{Resource, getrlimit};
     let most = getrlimit(Resource::Nofile).current;
@@ -150,7 +152,7 @@ pub(crate) fn is_in_reserve(descriptor: impl AsFd) -> bool {
     most.is_some_and(|most| number.saturating_add(RESERVE) >= most)
 }
 
-/// The oldest of the peer that has most.
+/// The oldest stream of the peer that has most streams.
 pub(super) fn oldest_of_most<D: Ord + Copy>(pool: &[(D, usize, Peer)]) -> Option<usize> {
     let of = |peer: Peer| pool.iter().filter(move |(_, _, of)| *of == peer);
     let most = pool.iter().map(|(_, _, peer)| *peer).max_by_key(|peer| of(*peer).count())?;
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_its_share_gives_way_itself_and_a_full_pool_takes_from_who_has_most() {
+    fn a_peer_with_its_share_gives_way_itself_and_a_full_pool_takes_from_the_largest_peer() {
         let flood: Vec<_> = (0..MOST_INCOMING_OF_PEER).map(|n| (100 - n, n, address(1))).collect();
         assert_eq!(who_gives_way(&flood, address(1)), Some(MOST_INCOMING_OF_PEER - 1), "the oldest");
         assert_eq!(who_gives_way(&flood, address(2)), None, "another one has room");
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_user_each_process_is_a_peer_and_another_users_share_one() {
+    fn each_own_process_is_a_peer_and_processes_of_another_user_share_one_limit() {
         let of = |user, process| Peer::Process { user, process };
         let pool = |user, floods: usize| -> Vec<_> {
             (0..floods).map(|n| (n + 1, n, of(user, 7))).chain([(0, floods, of(user, 8))]).collect()
@@ -206,7 +208,7 @@ mod tests {
         assert_eq!(who_gives_way(&others, of(USER + 1, 9)), Some(MOST_INCOMING_OF_PEER - 1));
     }
 
-    /// Has connections of this peer fail until the first is barred; gives back all actions.
+    /// Has connections of this peer fail until the peer is barred; returns all actions.
     fn flood(admission: &mut Admission, peer: Peer, now: Instant) -> Vec<Action> {
         (0..32).flat_map(|_| admission.failed(peer, "streams without a word", now)).collect()
     }

@@ -1,9 +1,9 @@
-//! Answers that go back on the connection of their questions (YARP's replies, Y-08): over TCP, the channel from a
-//! subscriber's answering port to a publisher's waiting port uses the other direction of the same stream.
+//! Answers on the connection of their questions (YARP's replies, Y-08). Over TCP, the channel from a subscriber's answering port to a
+//! publisher's waiting port uses the other direction of the same stream.
 //!
-//! On a connection of its own each direction's data would be acknowledged by packets of their own: one more packet per
-//! round trip, a quarter of its time (docs/decisions/0007). Every other pair of channels keeps connections of its own,
-//! because a connection has one mark per end and the channel is the unit of priority.
+//! With two connections, the data of each direction would be acknowledged by packets of its own: one more packet per round trip, a quarter
+//! of its time (docs/decisions/0007). Every other pair of channels keeps separate connections, because a connection has one mark per end
+//! and the channel is the unit of priority.
 
 use super::control::{Command, Control};
 use super::entries::{Entry, PendingAttach, older};
@@ -23,12 +23,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a request may take that crosses an offer.
+/// Longest travel time of a request that crosses an offer.
 const CROSSING_TIME: Duration = Duration::from_secs(1);
-/// How long an older channel may take to send what waits on it, before it is dropped.
+/// Longest time that an older channel has to send its queue before it is dropped.
 const LEAVING_TIME: Duration = Duration::from_secs(5);
 
-/// At the publisher of questions: the channel of answers that was offered and can be taken.
+/// At the publisher of questions: a channel of answers that was offered and can be accepted.
 pub(super) struct Expected {
     pair: Pair,
     pub subscriber: PortInfo,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Upcoming {
     }
 }
 
-/// At the subscriber of questions: what it offers along with its request.
+/// At the subscriber of questions: the channel of answers that it offers along with its request.
 pub(super) fn offer(state: &NodeState, wanted: &Wanted, carrier: &carrier::Name) -> Option<Answers> {
     wanted.publisher.answers.filter(|_| *carrier == carrier::Name::Tcp)?;
     let port = wanted.subscriber.answers?;
@@ -60,7 +60,7 @@ pub(super) fn offer(state: &NodeState, wanted: &Wanted, carrier: &carrier::Name)
 }
 
 impl Control {
-    /// Whether answers were offered that a port of this node waits for, and may take.
+    /// The offered channel of answers, if a port of this node waits for them and may have it.
     pub(super) fn expected_answers(&self, request: &Request, questions: &PortInfo) -> Option<Expected> {
         let answers = request.answers.clone()?;
         let port = questions.answers?;
@@ -76,8 +76,8 @@ impl Control {
         (free && fits).then_some(Expected { pair, subscriber, answers, same_clock })
     }
 
-    /// At the publisher of questions: receives their answers from the same stream, at once or when the channel that the
-    /// two ports have already has ended. The other end ends that one as soon as it sends on this.
+    /// At the publisher of questions: receives their answers from the same stream. The channel begins at once, or when an older channel
+    /// between the two ports has ended. The other end ends the older one as soon as it sends on the new one.
     pub(super) fn receive_answers(&mut self, expected: Expected, stream: Arc<TcpStream>, place: &Place) {
         let Expected { pair, subscriber, answers, same_clock } = expected;
         tcp::notice_outage(&stream);
@@ -96,7 +96,7 @@ impl Control {
         }
     }
 
-    /// Begins the channel of answers that waited for the end of an older one. `false`: none waits.
+    /// Begins the channel of answers that waited for the end of an older one. `false`: no such channel waits.
     pub(super) fn begin_upcoming(&mut self, pair: Pair) -> bool {
         let (Some(end), Some(inlet)) = (self.ends.get_mut(&pair), self.state.inlet(pair.1.port)) else {
             return false;
@@ -120,8 +120,8 @@ impl Control {
         true
     }
 
-    /// At the subscriber of questions: its answers leave on the same stream. The questions' channel begins when the
-    /// answering port has its own, so that no answer finds it missing.
+    /// At the subscriber of questions: sends the answers on the same stream. The questions' channel begins after the answers' channel, so
+    /// that every answer has a channel.
     pub(super) fn send_answers(
         &mut self,
         (asker, here): Pair,
@@ -168,8 +168,8 @@ impl Control {
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(ready) });
     }
 
-    /// Questions may come, if they are still wanted: their answers have a channel. An older one between the same ports
-    /// ends when what waited there has left.
+    /// The answers have a channel, so the questions' channel begins if it is still wanted. An older channel between the answers' ports ends
+    /// when its queue is sent.
     pub(super) fn answers_ready(&mut self, questions: Inbound, answers: Option<(Pair, u64)>) {
         if let Some((pair, id)) = answers {
             let now = Instant::now();
@@ -182,7 +182,7 @@ impl Control {
         }
     }
 
-    /// Ends the channels that gave way to one on the connection of their questions and have nothing left to send.
+    /// Ends the channels that were replaced by one on the connection of their questions, as soon as their queue is sent.
     pub(super) fn end_older(&mut self, now: Instant) {
         let (entries, attachments) = (&self.entries, &mut self.attachments);
         let sends = |pair, but| {
@@ -196,13 +196,13 @@ impl Control {
         }
     }
 
-    /// Whether the answers between two ports have just got a channel on the connection of their questions: a request for
-    /// another one was on its way meanwhile. A later request means that the other end lost the connection.
+    /// `true` if the answers between two ports got a channel on the connection of their questions within the last second. A request for
+    /// another channel that arrives now was sent before that. A later request means that the other end lost the connection.
     pub(super) fn just_shared(&self, pair: Pair) -> bool {
         self.sharing(pair).flatten().is_some_and(|since| since.elapsed() < CROSSING_TIME)
     }
 
-    /// Whether two ports have a channel on a connection that carries another one, too.
+    /// `true` if two ports have a channel on a connection that also carries another one.
     pub(super) fn shares(&self, pair: Pair) -> bool {
         self.sharing(pair).is_some()
     }
@@ -219,7 +219,7 @@ impl Control {
     }
 }
 
-/// Lets a channel begin when it is dropped, on the control thread, whatever became of the one it waited for.
+/// Begins the questions' channel, on the control thread, when this is dropped: with the answers' channel or without one.
 struct BeginLater {
     state: Arc<NodeState>,
     questions: Option<Box<Inbound>>,

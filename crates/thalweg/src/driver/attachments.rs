@@ -1,5 +1,5 @@
-//! Channels on their way into and out of this node's publishers. A publisher takes a channel in, or lets it go, between two samples: while
-//! it is within `publish` it is asked again. An older channel of two ports leaves when it has nothing more to send.
+//! Channels on their way into and out of this node's publishers. A publisher adds or removes a channel between two samples. While it is
+//! within `publish`, it is asked again later. An older channel of two ports leaves when it has nothing more to send.
 //!
 //! Pure: time is an argument, and publishers are asked over [`Publisher`].
 
@@ -9,16 +9,16 @@ use crate::port::AnyOutlet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pause before a publisher is asked again that was within `publish`.
+/// Pause before a publisher that was within `publish` is asked again.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// The part of a publisher that channels come to and leave.
+/// The part of a publisher that adds and removes channels.
 pub(super) trait Publisher {
-    /// `true` if it has this channel, `false` if it refused it; `None`: it has not looked yet.
+    /// `true` if it has added this channel, `false` if it has refused it; `None`: it has not looked yet.
     fn has(&self, channel: u64) -> Option<bool>;
-    /// `false` if it could not let this channel go now.
+    /// Removes this channel. `false`: it cannot do so now.
     fn lets_go(&self, channel: u64) -> bool;
-    /// It takes nothing any more.
+    /// `true` if it is closed.
     fn is_closed(&self) -> bool;
 }
 
@@ -34,7 +34,7 @@ impl Publisher for Arc<dyn AnyOutlet> {
     }
 }
 
-/// A channel that its publisher has now, or has refused.
+/// A channel that its publisher has added or refused.
 pub(super) struct Settled<O = Arc<dyn AnyOutlet>> {
     pub joining: Joining<O>,
     pub joined: bool,
@@ -43,12 +43,12 @@ pub(super) struct Settled<O = Arc<dyn AnyOutlet>> {
 /// A channel that gives way to a younger one of the same ports.
 struct Leaving {
     pair: Pair,
-    /// The younger one.
+    /// The number of the younger one.
     but: u64,
     until: Instant,
 }
 
-/// The channels that come and go.
+/// The channels that join and leave publishers.
 pub(super) struct Attachments<O = Arc<dyn AnyOutlet>> {
     joining: Vec<Joining<O>>,
     detaching: Vec<(O, u64)>,
@@ -62,7 +62,7 @@ impl<O> Default for Attachments<O> {
 }
 
 impl<O: Publisher> Attachments<O> {
-    /// A publisher was given a channel: asks whether it has it, now and later.
+    /// A channel was given to a publisher. Asks now, and later if need be, whether the publisher has added it.
     pub(super) fn join(&mut self, joining: Joining<O>) -> Option<Settled<O>> {
         match joining.outlet.has(joining.channel.id) {
             Some(joined) => Some(Settled { joining, joined }),
@@ -73,7 +73,7 @@ impl<O: Publisher> Attachments<O> {
         }
     }
 
-    /// A publisher is to let a channel go, now or later.
+    /// Removes a channel from a publisher, now or later.
     pub(super) fn detach(&mut self, outlet: O, id: u64) {
         self.joining.retain(|joining| joining.channel.id != id);
         if !outlet.lets_go(id) {
@@ -81,12 +81,12 @@ impl<O: Publisher> Attachments<O> {
         }
     }
 
-    /// The older channels of two ports, besides the one with this number, leave when they have nothing more to send, or then.
+    /// The older channels of two ports, all but number `but`, leave when they have nothing more to send, at the latest at `until`.
     pub(super) fn leave(&mut self, pair: Pair, but: u64, until: Instant) {
         self.leaving.push(Leaving { pair, but, until });
     }
 
-    /// Asks publishers again.
+    /// Asks the publishers again that had no time before.
     pub(super) fn poll(&mut self) -> Vec<Settled<O>> {
         let settled = std::mem::take(&mut self.joining).into_iter().filter_map(|joining| self.join(joining)).collect();
         for (outlet, id) in std::mem::take(&mut self.detaching) {
@@ -95,8 +95,8 @@ impl<O: Publisher> Attachments<O> {
         settled
     }
 
-    /// The channels that are to end now, by their ports and the number of the one that stays. `sends`: `true` if the older channel has
-    /// something left to send; `None`: there is none.
+    /// The channels that are to end now, by their ports and the number of the channel that stays. `sends`: `true` if the older channel has
+    /// samples left to send; `None`: there is no older channel.
     pub(super) fn left(&mut self, now: Instant, sends: impl Fn(Pair, u64) -> Option<bool>) -> Vec<(Pair, u64)> {
         let mut left = Vec::new();
         self.leaving.retain(|Leaving { pair, but, until }| match sends(*pair, *but) {
@@ -115,7 +115,7 @@ impl<O: Publisher> Attachments<O> {
         !(self.joining.is_empty() && self.detaching.is_empty() && self.leaving.is_empty())
     }
 
-    /// The next time at which they are looked at.
+    /// The time of the next [`Self::poll`].
     pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.is_busy().then(|| now + BUSY_PAUSE)
     }

@@ -1,5 +1,5 @@
-//! Calls to other nodes: their numbers, whose answer counts, until when, and who waits for it. Pure: who calls says what time it is,
-//! sends the request, and gives the answer to the [`Asker`].
+//! Calls to other nodes: their numbers, the node whose answer counts, their deadlines, and the [`Asker`] that waits. Pure: the caller gives
+//! the time, sends the request, and passes the answer to the [`Asker`].
 
 use crate::admin::{self, Reply};
 use crate::bottle::{Bottle, Value};
@@ -8,26 +8,26 @@ use std::collections::HashMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Nobody waits longer for an answer.
+/// Longest wait for an answer.
 const LONGEST_CALL: Duration = Duration::from_secs(60);
 
-/// Who waits for another node's answer.
+/// The asker that waits for another node's answer.
 #[derive(Debug)]
 pub(crate) enum Asker {
     /// A thread of this node.
     Here(mpsc::Sender<Vec<u8>>),
-    /// Somebody whose command this node passed on.
+    /// The sender of a command that this node passed on.
     Command(Box<Asker>, String),
-    /// Nobody: it was asked by itself.
+    /// No asker: the node calls on its own behalf, and drops the answer.
     Nobody,
     /// A node, with the number of its call.
     There(NodeId, u64),
-    /// This node: a channel of its own and another port is to go from multicast to unicast.
+    /// This node: a channel between two ports, one of them its own, is to go from multicast to unicast.
     Rehoming((String, String)),
 }
 
 impl Asker {
-    /// The answer in the words of who asked: a command that was passed on is answered as a command.
+    /// The answer in the form that the asker expects: a command that was passed on is answered as a command.
     pub(super) fn translate(self, answer: Vec<u8>) -> (Asker, Vec<u8>) {
         let Asker::Command(asker, done) = self else { return (self, answer) };
         let (ok, values) = match admin::unpack(&answer) {
@@ -54,7 +54,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Numbers calls from this one on: nobody else should be able to tell the number that an answer needs.
+    /// Numbers calls from this one on. The first should be random: a number that others can guess lets them forge an answer.
     pub(super) fn new(first: u64) -> Self {
         Self { last: first, waiting: HashMap::new() }
     }
@@ -65,33 +65,33 @@ impl Calls {
         self.last
     }
 
-    /// A call was sent: its answer is waited for.
+    /// A call was sent, and waits for its answer.
     pub(super) fn sent(&mut self, id: u64, to: NodeId, asker: Asker, now: Instant) {
         self.waiting.insert(id, Call { to, until: now + LONGEST_CALL, asker });
     }
 
-    /// An answer counts when it comes from the node that was asked; who waits for it.
+    /// The asker of this call, if the answer comes from the node that was asked. Other answers do not count.
     pub(super) fn answered(&mut self, from: NodeId, id: u64) -> Option<Asker> {
         self.waiting.get(&id).filter(|call| call.to == from)?;
         self.waiting.remove(&id).map(|call| call.asker)
     }
 
-    /// A call could not be sent; who waits for its answer.
+    /// A call could not be sent. Returns its asker.
     pub(super) fn unreachable(&mut self, id: u64) -> Option<Asker> {
         self.waiting.remove(&id).map(|call| call.asker)
     }
 
-    /// A newer call asks for the same re-homing: answers to older ones count no more.
+    /// A newer call asks for the same re-homing: answers to older ones do not count any more.
     pub(super) fn forget_rehoming(&mut self, ports: &(String, String)) {
         self.waiting.retain(|_, call| !matches!(&call.asker, Asker::Rehoming(of) if of == ports));
     }
 
-    /// When the next call has waited long enough.
+    /// The deadline of the next call.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.waiting.values().map(|call| call.until).min()
     }
 
-    /// Forgets the calls that waited long enough: whoever made them gave up.
+    /// Forgets the calls whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) {
         self.waiting.retain(|_, call| call.until > now);
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_calls_to_rehome_a_channel_the_later_counts() {
+    fn the_later_of_two_calls_to_rehome_a_channel_counts() {
         let (mut calls, now) = calls();
         let (one, other) = (("/out".to_owned(), "/a".to_owned()), ("/out".to_owned(), "/b".to_owned()));
         calls.sent(1, ASKED, Asker::Rehoming(one.clone()), now);

@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Number of the next channel: of all nodes of the process, because a `local` channel is known to two of them by its number.
+/// Number of the next channel. It counts for all nodes of the process, because two of them know a `local` channel by its number.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What of a wanted channel is open, or waits.
+/// The open channel of a wanted pair, the one before it, and the one to come.
 #[derive(Default)]
 pub(crate) struct SubscriberEnd {
-    /// It is the one that counts as long as [`Progress::Open`] has its number.
+    /// The present channel, as long as [`Progress::Open`] has its number.
     open: Option<Arc<Channel>>,
-    /// An earlier one, unless its history was not complete. A thread may have delivered from it while this end cut it.
+    /// The channel before the present one, unless its history was not complete. A thread may have delivered from it while this end cut it.
     before: Option<Arc<Channel>>,
     /// A channel that takes the place of the present one when that has ended.
     pub(super) upcoming: Option<Upcoming>,
@@ -46,7 +46,7 @@ impl Control {
         open.is_some_and(|open| Arc::ptr_eq(open, channel))
     }
 
-    /// All that are.
+    /// All open channels.
     pub(super) fn open_channels(&self) -> impl Iterator<Item = &Arc<Channel>> {
         self.ends.keys().filter_map(|pair| self.open_channel(pair))
     }
@@ -89,12 +89,12 @@ impl Control {
         }
     }
 
-    /// The publisher has a `local` channel, or not: the subscriber's end follows.
+    /// The publisher has added or refused a `local` channel: the subscriber's end follows.
     pub(super) fn joined_local(&mut self, joining: Joining, inlet: &Arc<dyn AnyInlet>, joined: bool) {
         let Joining { outlet, channel, .. } = joining;
         let pair = (channel.publisher, channel.subscriber);
         if !self.matching.is_dialing(&pair) {
-            return self.detach(outlet, channel.id); // nobody wants it any more
+            return self.detach(outlet, channel.id); // the channel is not wanted any more
         }
         if !joined {
             return self.try_failed(pair, "the publisher closed");
@@ -131,7 +131,7 @@ impl Control {
         Ok(())
     }
 
-    /// A new channel between two ports as they describe themselves. `account` is that of who is at the other end.
+    /// A new channel between two ports as they describe themselves. `account` is that of the peer at the other end.
     pub(super) fn channel(
         &self,
         (publisher, subscriber): Pair,
@@ -146,7 +146,8 @@ impl Control {
         Channel { incarnation, same_clock, sends, ..channel }
     }
 
-    /// A subscriber learns whose samples will arrive, before the first of them; one that keeps them makes room.
+    /// Prepares a subscriber for a publisher before its first sample: the subscriber knows the publisher, and one that keeps samples makes
+    /// room.
     pub(super) fn expect_samples_of(&mut self, channel: &Channel, inlet: &dyn AnyInlet) {
         let Some(wanted) = self.matching.get(&(channel.publisher, channel.subscriber)) else { return };
         let PortInfo { name, topic, message, .. } = wanted.publisher.clone();
@@ -162,11 +163,11 @@ impl Control {
         histories.admit(publisher, &wanted.publisher, &clock);
     }
 
-    /// Samples of a channel wait for its history, where the subscriber gets what was published before it came.
+    /// Samples of a channel wait for its history, where the subscriber gets samples that were published before the channel opened.
     pub(super) fn joins_late(&self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
         let wanted = self.matching.get(&pair).filter(|wanted| has_history(wanted, channel))?;
         let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
-        // Who takes a stream from here fetches its history itself; only what an outage left out is passed on.
+        // A subscriber of a hosted stream fetches its history itself. Only samples that an outage left out are passed on.
         if before.is_none() && self.is_hosted_port(pair.1.port) {
             return None;
         }
@@ -176,8 +177,8 @@ impl Control {
         Some(late)
     }
 
-    /// Fetches it, now that the publisher has the channel: what is not in the history comes live. Where there is none, what
-    /// waits follows at once.
+    /// Fetches a channel's history after the publisher has added the channel: samples that are not in the history arrive live. Where there
+    /// is no history, the waiting samples are delivered at once.
     pub(super) fn fetch_history(
         &self,
         pair: Pair,
@@ -190,7 +191,7 @@ impl Control {
         let holder = || Holder::publisher(&self.state, node, port, &wanted.publisher);
         let holder = has_history(wanted, channel).then(holder);
         let (message, last) = (wanted.subscriber.message.clone(), u64::from(wanted.subscriber.qos.history));
-        // Who keeps samples for others keeps those of the topic.
+        // A subscriber that keeps samples for others keeps the last ones of the topic, not of each instance.
         let by_instance = is_kept_by_instance(&wanted.publisher.qos) && wanted.subscriber.pull != PullRole::Keeps;
         let query = if by_instance { Query::LastOfEach(last) } else { Query::Last(last) };
         let channel = channel.clone();
@@ -217,14 +218,14 @@ impl Control {
         channel.close();
         let why = channel.ends_because.get().cloned().unwrap_or(why);
         let pair = (channel.publisher, channel.subscriber);
-        // The channel that goes on is there before this one goes: its publisher has not left.
+        // The channel that replaces this one exists before this one ends: its publisher has not left.
         let goes_on = self.ended_in_move(channel);
         self.drop_channel(channel);
         if goes_on {
             return;
         }
         if !self.is_open(channel) {
-            return; // an older one; the present one goes on
+            return; // an older channel; the present one continues
         }
         let came = channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
         let history = channel.gate.give_up_history();
@@ -247,7 +248,7 @@ impl Control {
         }
     }
 
-    /// A channel of a subscriber of this node is no more.
+    /// Removes a channel of a subscriber of this node.
     pub(super) fn drop_channel(&mut self, channel: &Arc<Channel>) {
         let held = |e: &Option<Entry>| matches!(e, Some(Entry::Held(_, c)) if Arc::ptr_eq(c, channel));
         if let Some(index) = self.entries.iter().position(held) {
@@ -262,15 +263,15 @@ impl Control {
             && let Ok(mut channels) = inlet.channels().lock()
         {
             channels.retain(|c| !Arc::ptr_eq(c, channel));
-            // A proxy that moved has another channel of the same two.
+            // A proxy that moved has another channel between the same two ports.
             let other = channels.iter().any(|c| c.publisher == channel.publisher);
             inlet.judge().filter(|_| !other).into_iter().for_each(|judge| judge.left(channel.publisher));
         }
     }
 
-    /// The publisher of a `local` channel has no other sign of its end.
+    /// Detaches a `local` channel from its publisher, which has no other sign of its end.
     fn detach_local(&mut self, channel: &Channel) {
-        // The map's lock is given back first: ending a channel may drop a callback that owns a publisher.
+        // The map's lock is released first: ending a channel may drop a callback that owns a publisher.
         let local = (channel.carrier == carrier::Name::Local)
             .then(|| LOCAL.publishers().get(&channel.publisher).cloned())
             .flatten();
@@ -279,7 +280,7 @@ impl Control {
         }
     }
 
-    /// As [`Self::drop_wanted`], and nothing more is delivered: this side ends the channel.
+    /// Like [`Self::drop_wanted`], but delivers no further sample: this side ends the channel.
     pub(super) fn cut_wanted(&mut self, pair: Pair, why: &str) {
         if let Some(channel) = self.open_channel(&pair) {
             channel.cut();
@@ -311,15 +312,15 @@ impl Control {
     }
 }
 
-/// Whether the subscriber gets what was published before a channel came, or what another one left out.
+/// `true` if the subscriber gets samples from before the channel opened, or those that an earlier channel left out.
 pub(super) fn has_history(wanted: &Wanted, channel: &Channel) -> bool {
     let durable = |qos: &qos::Qos| qos.durability == Durability::TransientLocal;
-    // Pictures of the history are not scaled: none is better than large ones.
+    // Pictures of the history are not scaled: no picture is better than a large one.
     let whole = channel.provenance().is_none_or(|scaled| scaled.picture.is_none());
     durable(&wanted.publisher.qos) && durable(&wanted.subscriber.qos) && whole
 }
 
-/// Whether a subscriber of this QoS takes each sample: what does not come is lost.
+/// `true` if a subscriber of this QoS takes each sample: a sample that does not arrive is lost.
 pub(super) fn takes_all(qos: &qos::Qos) -> bool {
     qos.filter.is_none() && qos.separation.is_none() && qos.scale == qos::Scale::default() && qos.key.is_empty()
 }

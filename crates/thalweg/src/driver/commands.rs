@@ -1,5 +1,5 @@
-//! Administrators' commands to this node's ports: what [`crate::admin::answer`] asks of a port, and who waits for an
-//! answer that another node has to give.
+//! Administrators' commands to this node's ports: the questions of [`crate::admin::answer`] to a port, and the askers of answers that
+//! another node has to give.
 
 use super::calls::Asker;
 use super::control::{Command, Control};
@@ -23,22 +23,22 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// Said of an answer that is none to its request.
+/// The error for an answer that does not fit its request.
 const STRANGE: &str = "an answer that does not fit";
 
 /// A user's answers to commands that are not part of the grammar.
 pub(crate) type Reader = Box<dyn FnMut(&Bottle) -> Bottle + Send>;
 
-/// What users keep at a port for administration.
+/// Properties and a reader that users set at a port for administration.
 #[derive(Default)]
 pub(crate) struct Administration {
     pub properties: BTreeMap<String, Value>,
     pub reader: Option<Reader>,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 pub(super) enum Answered {
-    /// It was carried out here, or not at all.
+    /// This node has carried out or refused the request.
     Here(Reply),
     /// Another node has to carry it out.
     Elsewhere(PassedOn),
@@ -48,7 +48,7 @@ pub(super) enum Answered {
 pub(super) struct PassedOn {
     pub to: NodeId,
     pub request: Vec<u8>,
-    /// The answer when it is done.
+    /// The answer to the command when the other node has carried it out.
     pub done: String,
 }
 
@@ -122,7 +122,7 @@ impl WeakEnd {
 }
 
 impl NodeState {
-    /// Attaches a monitor to a port; a thread waits with the samples that are late, if it delays any.
+    /// Attaches a monitor to a port. If it delays samples, a thread waits until these are due.
     pub(crate) fn attach_monitor(self: &Arc<Self>, end: &End, monitor: Box<dyn Monitor>) {
         end.seat().attach(monitor);
         if !end.seat().claim_server() {
@@ -144,14 +144,14 @@ impl NodeState {
         }
     }
 
-    /// A callback that was shown a late sample panicked: the channels end, as they do where a reader shows it one.
+    /// A callback panicked while it was shown a late sample. Its channels end, as they do where a reader's callback panics.
     fn late_panicked(&self, end: &End, why: &str) {
         let text = format!("{}: a late sample is lost: {why}", end.info().name);
         self.events.push(Event::Warning { text });
         // A subscriber of another node in this process keeps its channel: only its own node can end it.
         for channel in end.calling().into_iter().filter(|channel| channel.subscriber.node == self.id) {
             self.command(Command::Ended { channel: channel.clone(), why: why.to_owned() });
-            channel.cut(); // after the reason is told
+            channel.cut(); // after the command with the reason
         }
     }
 
@@ -178,7 +178,7 @@ impl Control {
         passed_on.map_or(Answered::Here(reply), Answered::Elsewhere)
     }
 
-    /// Gives an answer to who waits for it.
+    /// Passes an answer to its asker.
     pub(super) fn give(&mut self, asker: Asker, answer: Vec<u8>) {
         let (asker, answer) = asker.translate(answer);
         match asker {
@@ -202,7 +202,7 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// Asks the subscriber's node, this one or another, which then answers in this one's stead.
+    /// Passes a request to the subscriber's node. If that is another node, its answer is the answer to the command.
     fn ask_subscriber(&mut self, subscriber: &str, request: &Request, done: String) -> Result<String, String> {
         let found = self.control.state.directory().port_named(subscriber).map(|(key, info)| (key.node, info.direction));
         match found {
@@ -262,7 +262,7 @@ impl Administered for Port<'_> {
     fn disconnect(&mut self, other: &str) -> Result<String, String> {
         let (name, other) = (self.name(), other.to_owned());
         let (publisher, subscriber) = if self.side() == Side::Out { (name, other) } else { (other, name) };
-        // A connection that was to last is forgotten by the publisher's node, too: it would remind the subscriber's.
+        // The publisher's node forgets a lasting connection, too: otherwise it would remind the subscriber's node.
         let forgotten = self.side() == Side::Out && self.control.forget_kept(&publisher, &subscriber);
         let publishing = self.control.state.directory().port_named(&publisher).map(|(key, _)| key.node);
         let done = format!("Removed connection from \"{publisher}\" to \"{subscriber}\".");

@@ -1,4 +1,4 @@
-//! The control thread of a node: one loop over listeners, handshakes, signs of life, commands and timers.
+//! The control thread of a node: one loop over listeners, handshakes, keep-alives, commands and timers.
 
 use super::admission::Admission;
 use super::attachments::Attachments;
@@ -29,16 +29,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// What other threads ask of the control thread.
+/// Requests of other threads to the control thread.
 pub(crate) enum Command {
     PortAdded(PortId, PortInfo),
     PortRemoved(PortId),
-    /// Links are wanted to nodes of this host that share this; says whether some are being made.
+    /// Links are wanted to nodes of this host that share this. The reply is `true` if some links are being made.
     Meet(Shares, mpsc::Sender<bool>),
     /// A panic is injected: once, or from now on whenever timers are looked at.
     #[cfg(test)]
     Panic(bool),
-    /// A reader is done with a channel.
+    /// A reader has finished with a channel.
     Ended {
         channel: Arc<Channel>,
         why: String,
@@ -51,11 +51,11 @@ pub(crate) enum Command {
     },
     /// The new flow of a proxy that moved has taken over.
     Moved(Pair),
-    /// What the flow with this id has to say.
+    /// A report of the flow with this id.
     Flow(u32, FlowNews),
-    /// A publishing port is alive; `None`: all that show it together.
+    /// A publishing port is alive; `None`: all ports that show it together.
     Alive(Option<PortId>),
-    /// Everything before it was carried out.
+    /// All commands before it were carried out.
     Barrier(mpsc::Sender<()>),
     /// Ask another node.
     Call {
@@ -75,7 +75,7 @@ pub(crate) struct Control {
     pub(super) groups: Groups,
     pub(super) interfaces: Interfaces,
     pub(super) matching: Matching,
-    /// What of the wanted channels is open, or waits.
+    /// The open channels of wanted pairs, and those to come.
     pub(super) ends: BTreeMap<Pair, SubscriberEnd>,
     pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attachments: Attachments,
@@ -98,12 +98,12 @@ pub(crate) struct Control {
 }
 
 pub(super) const WAKER: u64 = u64::MAX;
-/// News of others that are taken before own commands and timers have their turn again, and for how long at most.
+/// Most events of others that are taken before own commands and timers have their turn, and the longest time for them.
 const NEWS_AT_ONCE: usize = 64;
 const NEWS_TIME: Duration = Duration::from_millis(2);
-/// Pause after a panic: what panics again and again takes little of a processor.
+/// Pause after a panic: an event that panics again and again takes little of a processor.
 const PANIC_PAUSE: Duration = Duration::from_millis(10);
-/// Who cannot look at its timers so many times in a row, one second, is of no use any more.
+/// Most panics of the timers in a row, about one second of them. After these the process is of no use, and aborts.
 const MOST_PANICS: u32 = 100;
 
 impl Control {
@@ -146,7 +146,8 @@ impl Control {
         }
     }
 
-    /// Handles one event. A panic within it ends with it: told, counted, and what asked for it is dropped. `false`: it did.
+    /// Handles one event. A panic within it is caught and reported as a warning. `false`: the event panicked, and its origin is to be
+    /// dropped.
     fn survives(&mut self, what: &'static str, event: impl FnOnce(&mut Self)) -> bool {
         let Err(why) = crate::guard::guarded(what, || event(self)) else { return true };
         self.warn(format!("an error of this program, please report it: {why}; what asked for it is dropped"));
@@ -154,7 +155,7 @@ impl Control {
         false
     }
 
-    /// Takes what others said, at most so many events and until then.
+    /// Takes events of others, at most `most` of them and not beyond `until`.
     pub(super) fn take_news(&mut self, most: usize, until: Option<Instant>) {
         for _ in 0..most {
             let Some((origin, event)) = self.state.mailbox.take() else { return };

@@ -1,5 +1,5 @@
-//! Channels of this node's publishers whose subscriber lost its connection, and did not leave: they go on to take what is published,
-//! by the policy of their queues, until it comes back and another channel takes them over, or nobody hopes for it any more.
+//! Channels of this node's publishers whose subscriber lost its connection without leaving. They still take published samples, by the
+//! policy of their queues, until the subscriber comes back and another channel takes them over, or until they are given up.
 
 use super::attachments::Publisher;
 use super::control::Control;
@@ -11,18 +11,18 @@ use crate::port::AnyOutlet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A subscriber that leaves its channel so soon did not come for samples.
+/// A subscriber that leaves its channel within this time did not come for samples.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// One of them.
+/// A channel whose subscriber is cut off.
 struct CutOff<O> {
     outlet: O,
     channel: Arc<Channel>,
-    /// As long as a subscriber tries to reach a publisher that vanished.
+    /// The time at which it is given up. A subscriber tries to reach a vanished publisher for the same time.
     until: Instant,
 }
 
-/// All of them. Pure: time is an argument.
+/// All channels whose subscriber is cut off. Pure: time is an argument.
 pub(super) struct CutOffs<O = Arc<dyn AnyOutlet>>(Vec<CutOff<O>>);
 
 impl<O> Default for CutOffs<O> {
@@ -32,7 +32,7 @@ impl<O> Default for CutOffs<O> {
 }
 
 impl<O: Publisher> CutOffs<O> {
-    /// What is published waits for the subscriber of this channel from now on.
+    /// Published samples wait for the subscriber of this channel from now on.
     pub(super) fn add(&mut self, outlet: O, channel: Arc<Channel>, now: Instant) {
         self.0.push(CutOff { outlet, channel, until: now + PATIENCE });
     }
@@ -50,19 +50,19 @@ impl<O: Publisher> CutOffs<O> {
         self.0.iter().map(|cut_off| &cut_off.channel)
     }
 
-    /// Another channel took this one's place, and what it had.
+    /// Another channel took the place and the queue of this one.
     pub(super) fn was_replaced(&mut self, id: u64) {
         self.0.retain(|cut_off| cut_off.channel.id != id);
     }
 
-    /// Gives up those of which this is true, those whose publisher closed, and those that have waited long enough.
+    /// Gives up the channels for which `hopeless` is true, those whose publisher closed, and those whose time is over.
     pub(super) fn give_up(&mut self, now: Instant, hopeless: impl Fn(&Channel) -> bool) -> Vec<(O, u64)> {
         let over = |of: &mut CutOff<O>| of.until <= now || of.outlet.is_closed() || hopeless(&of.channel);
         self.0.extract_if(.., over).map(|cut_off| (cut_off.outlet, cut_off.channel.id)).collect()
     }
 
-    /// Who resets one connection after the other does not make a port take all that it publishes for ever more subscribers: of a port, a
-    /// host has so many that are waited for at most, with one more to come, and the oldest give way.
+    /// Gives up the oldest channels of the same port and host as `channel`, so that at most `most` remain with the new one. Otherwise a
+    /// host that resets one connection after the other would make a port queue samples for more and more subscribers.
     pub(super) fn make_room_beside(&mut self, channel: &Channel, most: usize) -> Vec<(O, u64)> {
         let host = |of: &Channel| of.elsewhere.get().map(|(host, _)| *host);
         let beside = |other: &&Arc<Channel>| other.publisher == channel.publisher && host(other) == host(channel);
@@ -79,7 +79,7 @@ impl<O: Publisher> CutOffs<O> {
 }
 
 impl Control {
-    /// The stream of a channel ended. Who left says nothing more; whose connection broke may come back.
+    /// The stream of a channel ended. A subscriber that left does not come back; one whose connection broke may.
     pub(super) fn served_stream_ended(&mut self, index: usize) {
         let Some((channel, why, broken)) = self.take_served(index) else { return };
         if let Some((peer, _)) = channel.elsewhere.get().filter(|_| channel.begun.elapsed() < SHORT) {
@@ -90,7 +90,8 @@ impl Control {
         }
     }
 
-    /// A subscriber came again while its channel seems to be well: that gives way. What it had not sent goes on in the new one.
+    /// A subscriber connected again while its channel seems to be well: the older channel gives way. Its unsent samples continue in the new
+    /// one.
     pub(super) fn gives_way(&mut self, index: usize) {
         let Some((channel, ..)) = self.take_served(index) else { return };
         let why = "cut off from the subscriber: it comes again over another connection";
@@ -99,7 +100,8 @@ impl Control {
         }
     }
 
-    /// What is published waits for the subscriber of this channel. `false`: it does not outlast its connection, or nobody comes back.
+    /// Published samples wait for the subscriber of this channel. `false`: the channel does not outlast its connection, or the subscriber
+    /// does not come back.
     fn waits_for_return(&mut self, channel: &Arc<Channel>, why: &str) -> bool {
         let Some(outlet) = self.outlet_of(channel).filter(|_| !channel.is_closed() && !self.has_closed(channel)) else {
             return false;
@@ -108,7 +110,7 @@ impl Control {
             return false;
         }
         self.unmatched(channel, why);
-        // As many as a node of that host may have channels.
+        // The limit is the number of channels that a node of that host may have.
         let most = self.state.settings.limits.channels.div_ceil(4) as usize;
         let over = self.cut_off.make_room_beside(channel, most);
         over.into_iter().for_each(|(outlet, id)| self.detach(outlet, id));
@@ -116,18 +118,18 @@ impl Control {
         true
     }
 
-    /// The subscriber's node is known, and has no such port any more.
+    /// `true` if the subscriber's node is known and does not have this port any more.
     fn has_closed(&self, channel: &Channel) -> bool {
         let directory = self.state.directory();
         directory.node(channel.subscriber.node).is_some_and(|node| !node.ports.contains_key(&channel.subscriber.port))
     }
 
-    /// The channel that waits for who makes this request.
+    /// The channel that waits for the sender of this request.
     pub(super) fn waiting_for(&self, request: &Request) -> Option<Arc<Channel>> {
         self.cut_off.waiting_for(ends(request), request.token?).cloned()
     }
 
-    /// Ends those that nobody hopes for any more: these, and whose time is over.
+    /// Ends the channels for which `hopeless` is true, and those whose time is over.
     pub(super) fn give_up_cut_off(&mut self, now: Instant, hopeless: impl Fn(&Channel) -> bool) {
         let over = self.cut_off.give_up(now, hopeless);
         over.into_iter().for_each(|(outlet, id)| self.detach(outlet, id));
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_publisher_closed_or_whose_place_was_taken_waits_no_more() {
+    fn a_channel_waits_no_more_once_its_publisher_closed_or_another_took_its_place() {
         let (start, outlet) = (Instant::now(), Rc::new(Fake::default()));
         let mut waiting = CutOffs::default();
         (1..=2).for_each(|n| waiting.add(outlet.clone(), channel(n, pair(1, n), start), start));
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_port_and_host_the_oldest_give_way() {
+    fn the_oldest_channels_of_one_port_and_host_give_way() {
         let start = Instant::now();
         let mut waiting = CutOffs::<Rc<Fake>>::default();
         (1..=4).for_each(|n| waiting.add(Rc::default(), channel(n, pair(1, n), start), start));
