@@ -155,7 +155,7 @@ pub struct Late {
 }
 
 impl Late {
-    /// Nothing arrived yet.
+    /// The start, before any sample has arrived.
     pub fn new(terms: &Terms) -> Self {
         Self { nanoseconds: vec![MISSED; terms.count as usize], warmup: terms.warmup }
     }

@@ -173,7 +173,7 @@ fn finding_8_nobody_takes_the_place_of_a_living_node() {
 
 /// Regression: a request in the name of a living subscriber ended its channel.
 #[test]
-fn nobody_asks_in_the_name_of_another() {
+fn a_node_cannot_request_in_the_name_of_another() {
     attack("lies-node-in-its-place");
 }
 

@@ -60,7 +60,7 @@ struct RunArguments {
     /// Policies and priorities of the ports of rt-conference, as TOML or a DDS XML profile (docs/qos.md)
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Of hostile, only the attacks whose names contain this
+    /// Run only the attacks of hostile whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Seed of the order of runs and of send times

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changed_is_told_as_nothing() {
+    fn an_unchanged_network_is_reported_as_unchanged() {
         let changes = Changes::new().unwrap();
         changes.take(); // of other tests, if they change something
         assert!(changes.take().deleted.is_empty());

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_where_others_write_or_a_link_leads() {
+    fn files_that_others_may_write_and_targets_of_links_are_not_written() {
         let dir = place("write");
         let file = dir.join("journal.json");
         write(&file, b"1").unwrap();

@@ -1,12 +1,12 @@
 //! Assignment of priorities to threads, of classes to topics and of shares to links (Y-17).
 //!
-//! Nothing gets a higher class than it needs, and if not everything fits the least important give way.
+//! No topic gets a higher class than it needs. If not all topics fit, the least important ones give way.
 //!
-//! A link has few bands, so the choice of classes is Audsley's assignment with few levels (Audsley 2001): all begin
-//! at the lowest, and a topic that misses a deadline there goes one up, which only makes it harder for those that
-//! stay. So a raised topic needs its class in every assignment that keeps all deadlines, and the result is the least
-//! of them. (A raised stream also becomes less bursty for the links behind; if that lets another one down again, a
-//! last pass finds it.)
+//! A link has few bands, so the choice of classes is Audsley's assignment with few levels (Audsley 2001): all topics begin
+//! at the lowest class. A topic that misses a deadline there goes one class up, which only delays those that stay. So a
+//! raised topic needs its class in every assignment that keeps all deadlines, and the result is the lowest of these
+//! assignments. (A raised stream also becomes less bursty for the links behind. If another stream can go down again
+//! for that, a last pass finds it.)
 
 use crate::Class;
 use crate::analysis::Steps;

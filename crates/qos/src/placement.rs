@@ -76,13 +76,13 @@ pub struct Placed {
 /// The quality of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing is better.
+    /// No placement is better.
     Optimal,
     /// All limits are kept; better placements are at most the gap away.
     Feasible,
-    /// Nothing keeps all limits, and that is proved.
+    /// No placement keeps all limits; this is proved.
     Infeasible,
-    /// Nothing was found in the given time.
+    /// No placement was found in the given time.
     Unknown,
 }
 

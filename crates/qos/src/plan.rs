@@ -299,7 +299,7 @@ pub struct Solver {
     pub name: String,
     /// Time it took, ms; not in the plan file.
     pub ms: Option<f64>,
-    /// Nothing is better, and that is proved.
+    /// `true` if no placement is better; this is proved.
     pub optimal: bool,
     /// Largest distance from the optimum, as a part of it.
     pub gap: Option<f64>,

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_file_line_key_and_what_is_allowed() {
+    fn a_wrong_setting_is_named_with_file_line_key_and_the_allowed_values() {
         for (text, says) in [
             ("[[port]]\nclass = 'urgent'", &["robot.toml:2: class = \"urgent\"", "critical (crit)"]),
             ("[[port]]\n\ntos = 256", &["robot.toml:3: tos = \"256\"", "0 to 255"]),

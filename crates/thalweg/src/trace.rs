@@ -1,6 +1,6 @@
 //! The steps of a sample's way, as events: `docs/data-path.md` describes them, and a test compares them with a recording.
 //!
-//! Nothing is recorded without a request; then a step costs one load and a branch that is never taken.
+//! Steps are recorded only on request. Without one, a step costs one load and a branch that is never taken.
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod record;

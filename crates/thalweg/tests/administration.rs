@@ -177,7 +177,7 @@ fn ys_22_ys_13_missing_objects_are_refused_with_the_reason() {
         let said = pair.refused("/out", text);
         assert!(said.contains(says), "{text}: {said}");
     }
-    // Nothing was half-applied: one wrong group, and neither takes effect.
+    // A change is not applied in part: with one wrong group neither takes effect.
     pair.refused("/out", "prop set /in (qos ((priority HIGH))) (sched ((policy SCHED_FIFO) (priority 0)))");
     assert_eq!(find(&pair.done("/out", "prop get /in"), &["qos", "tos"]), Value::Int(0));
     let long = format!("prop set key {}", "x".repeat(9000));

@@ -361,11 +361,11 @@ fn datagrams_of_one_length_cost_few_calls_at_both_ends() {
     }
 }
 
-/// Of the taken samples, one in `few` costs a call. Interruptions end gathering. If they end it several times before
-/// it paid off, it starts again only after up to 65,536 samples. Besides, strace stops the thread twice at each call:
-/// two ports, 15 runs at loads of 0, 2 and 4 threads, made 4 to 35 thousand calls counted by perf, and 2 to 92
+/// One in `few` of the taken samples costs a call. Interruptions end gathering. If they end it several times before
+/// it paid off, gathering starts again only after up to 65,536 samples. Besides, strace stops the thread twice at each
+/// call: two ports, 15 runs at loads of 0, 2 and 4 threads, made 4 to 35 thousand calls counted by perf, and 2 to 92
 /// thousand counted by strace. So a run with many calls proves nothing and is repeated; without gathering, no run
-/// makes few.
+/// makes few calls.
 fn makes_few_calls(publisher: &str, subscriber: &str, (every, few): (u64, u64)) {
     let _alone = world::alone();
     const SAMPLES: u64 = 200_000;

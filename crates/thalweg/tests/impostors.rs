@@ -26,9 +26,9 @@ fn refusal(answer: &Value) -> &str {
     answer["no"].as_str().unwrap_or_else(|| panic!("not refused: {answer}"))
 }
 
-/// The node of a publisher may have its channel opened anew, and assert that it is alive, 250 times a second.
+/// The node of a publisher may reopen the publisher's channel, and assert its liveliness, 250 times a second.
 #[test]
-fn nobody_opens_a_channel_anew_in_the_name_of_its_publisher() {
+fn a_stranger_cannot_reopen_a_channel_in_the_name_of_its_publisher() {
     let _beside = world::beside();
     let realm = format!("impostor-{}", std::process::id());
     let (publishing, subscribing) = (node("publishing", &realm), node("subscribing", &realm));
@@ -48,7 +48,7 @@ fn nobody_opens_a_channel_anew_in_the_name_of_its_publisher() {
 
 /// Only the node that was asked can answer, although others may know the number of the call.
 #[test]
-fn nobody_answers_for_another_node() {
+fn a_node_cannot_answer_for_another_node() {
     let _beside = world::beside();
     let realm = format!("impostor-{}", std::process::id());
     let node = node("asking", &realm);
@@ -70,7 +70,7 @@ fn nobody_answers_for_another_node() {
 
 /// Each answer goes to its caller, although callers of one name use one number.
 #[test]
-fn nobody_is_told_what_another_node_asked() {
+fn answers_go_only_to_the_node_that_asked() {
     let _beside = world::beside();
     let realm = format!("impostor-{}", std::process::id());
     let node = node("asked", &realm);

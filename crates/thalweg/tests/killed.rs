@@ -155,7 +155,7 @@ fn everything_came(publisher: &mut Agent, stays: &mut Agent, reliable: bool) {
     assert_eq!(number(&report, "again"), 0.0, "{report}");
 }
 
-/// No named memory, and none of the dead: mappings are anonymous and end with the last process.
+/// Asserts that there is no named memory, and no mapping of a dead process: mappings are anonymous and end with the last process.
 fn nothing_in_shared_memory(living: &[&Agent]) {
     let named = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let ours: Vec<_> = named.map(|e| e.file_name()).filter(|n| n.to_string_lossy().contains("thalweg")).collect();

@@ -129,8 +129,8 @@ struct Arm {
     angle: f64,
 }
 
-/// Of a keyed topic the last samples of each instance come, however often others were published since, whether the
-/// port is taken from or has a callback, and with or without the key; and only samples that match its filter.
+/// The last samples of each instance of a keyed topic come, however often other instances were published since, with
+/// or without a callback and the key at the port; and only samples that match the port's filter.
 #[test]
 fn the_history_of_a_keyed_topic_is_that_of_each_instance() {
     for carrier in ["local", "shm", "tcp", "udp", "mcast"] {

@@ -289,7 +289,7 @@ fn a_dead_relay_is_replaced_and_used_again_when_it_returns() {
     assert_eq!(seen, (from..=last).collect::<Vec<_>>(), "no gap and no duplicate on the way back");
 }
 
-/// Nothing is published while the relay goes and returns: the subscriber returns to it all the same.
+/// The publisher is silent while the relay goes and returns: the subscriber still returns to it.
 #[test]
 fn a_relay_is_returned_to_while_nothing_is_published() {
     let open = || relay("relay-quiet", RelayLimits::default());

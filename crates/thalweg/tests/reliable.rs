@@ -81,7 +81,7 @@ fn all_arrive(carrier: &str, subscribers: usize, fault: &str, sizes: &[(usize, u
 }
 
 #[test]
-fn nothing_is_lost_over_udp() {
+fn all_samples_arrive_over_udp() {
     let sizes = [(8, 2000), (1000, 500), (100_000, 40), (1_000_000, 8)];
     for fault in ["", "loss=10%,seed=7", "loss=30%,duplicate=5%,reorder=5%,delay=2ms,jitter=1ms,seed=3"] {
         all_arrive("udp", 1, fault, &sizes);
@@ -158,14 +158,14 @@ fn a_single_sample_arrives() {
 }
 
 #[test]
-fn nothing_is_lost_over_multicast() {
+fn all_samples_arrive_over_multicast() {
     let sizes = [(8, 1000), (1000, 300), (100_000, 20)];
     for fault in ["", "loss=10%,seed=7", "loss=20%,duplicate=5%,reorder=5%,delay=2ms,jitter=1ms,seed=3"] {
         all_arrive("mcast", 3, fault, &sizes);
     }
 }
 
-/// Best effort: nothing is requested. Without parity a message of 145 datagrams would arrive once in 1,700 times.
+/// Best effort: no retransmit is requested. Without parity a message of 145 datagrams would arrive once in 1,700 times.
 #[test]
 fn parity_replaces_lost_datagrams() {
     const SAMPLES: u64 = 60;

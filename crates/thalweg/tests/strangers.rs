@@ -276,7 +276,7 @@ fn silent_subscribers_keep_nobody_off_multicast() {
     assert!(gave_way || !crowded, "{}", publisher.ask("status")["events"]);
 }
 
-/// Nothing has arrived on it since, and it has not ended.
+/// `true` if no byte has arrived on the stream since, and it has not ended.
 fn is_open(stream: &std::net::TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)

@@ -117,7 +117,7 @@ fn a_stranger_is_refused_with_the_reason_by_the_directory_and_by_each_node() {
     let socket = world.run_dir().join(&sockets(&world)[0]);
     let told = stranger.ask(socket.to_str().unwrap());
     assert!(told["problem"].as_str().unwrap().contains("Permission denied"), "{told}");
-    // Whatever happens to the modes meanwhile, a node asks the kernel for the peer's identity.
+    // A node asks the kernel for the peer's identity, even if the modes have been opened meanwhile.
     set_permissions(world.run_dir(), Permissions::from_mode(0o1777)).unwrap();
     set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
     let told = stranger.ask(socket.to_str().unwrap());

@@ -162,7 +162,7 @@ mod tests {
         };
         assert_eq!(gaps(1), gaps(1));
         assert_ne!(gaps(1), gaps(2));
-        // Of an exponential distribution, 1 − 1/e are below the mean.
+        // A part of 1 − 1/e of an exponential distribution is below the mean.
         let mean = FULL_PACKET as f64 * 8e9 / 70e6;
         let below = gaps(1).iter().filter(|gap| (**gap as f64) < mean).count();
         assert!((62_500..63_900).contains(&below), "{below}");

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_draw_is_drawn() {
+    fn an_empty_figure_is_drawn() {
         assert!(draw(&Figure::default()).ends_with("</svg>\n"));
     }
 }

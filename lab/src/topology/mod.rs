@@ -31,7 +31,7 @@ const ONWARD: &str = "on";
 /// The middle of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Middle {
-    /// Nothing: two hosts, one link.
+    /// A direct link of two hosts.
     Link,
     /// A bridge.
     Switch,

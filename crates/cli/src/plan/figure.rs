@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_as_nothing() {
+    fn an_empty_plan_is_drawn_as_an_empty_figure() {
         assert!(draw(&System::default(), &Plan::default()).ends_with("</svg>\n"));
     }
 }

@@ -12,7 +12,7 @@ use thalweg::codec::{Message, Raw};
 pub(super) enum Next<'a, M: Message> {
     /// A sample, and its size in bytes.
     Sample(&'a M::Value, usize),
-    /// Nothing yet.
+    /// No sample yet.
     Nothing,
     /// The end of the input.
     End,

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_the_mapping_is_given() {
+    fn a_value_outside_the_mapping_is_refused() {
         let (segment, _fd) = Segment::create("test", 4096, RING_SEALS).unwrap();
         assert!(segment.value::<AtomicU64>(4096).is_none() && segment.value::<AtomicU64>(usize::MAX).is_none());
         assert!(segment.value::<AtomicU64>(4).is_none(), "not aligned");

@@ -7,9 +7,9 @@ use std::fmt;
 /// The parameters of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Of HTB.
+    /// An HTB class.
     Htb(Shares),
-    /// Of HFSC: a class without a real-time curve has no guarantee, one without link share only its guarantee.
+    /// An HFSC class. Without a real-time curve it has no guarantee; without a link share it has only its guarantee.
     Hfsc {
         /// The guarantee.
         real_time: Option<Curve>,
@@ -18,7 +18,7 @@ pub enum Class {
         /// The upper limit.
         upper_limit: Option<Curve>,
     },
-    /// Of another discipline; it has no parameters that Thalweg sets.
+    /// A class of another discipline, without parameters that Thalweg sets.
     Other(String),
 }
 

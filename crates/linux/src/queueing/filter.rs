@@ -35,7 +35,7 @@ pub enum Protocol {
 pub enum Question {
     /// All these bits of the header must be so.
     Bits(Vec<Bits>),
-    /// Nothing: a hash table, which others may send packets to.
+    /// No question: a hash table, to which other filters may send packets.
     Table,
     /// Another kind of filter, or one that is sent to a hash table: not looked into.
     Unknown(String),
@@ -129,7 +129,7 @@ impl Filter {
 
 impl Bits {
     fn verdict(self, tos: u8, v6: bool) -> Verdict {
-        // Of the first word the version and the mark are known; for IPv4 the header's length, too: sockets send no options.
+        // The version and the mark in the first word are known; for IPv4 so is the header's length, since sockets send no options.
         let (word, known) = if v6 {
             (0x6000_0000 | u32::from(tos) << 20, 0xfff0_0000)
         } else {

@@ -190,7 +190,7 @@ impl Installed {
 impl Drop for Installed {
     fn drop(&mut self) {
         if !self.kept {
-            // Nobody is left to be told; the journal stays if a step is refused.
+            // A refused step cannot be reported any more; the journal then stays.
             let _ = restore(&self.directory);
         }
     }

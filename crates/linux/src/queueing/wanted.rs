@@ -31,7 +31,7 @@ pub struct Wanted {
 /// The order of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scheduler {
-    /// Nobody: one queue.
+    /// No priority: one queue.
     Fifo,
     /// Bands of `pfifo_fast`, by socket priority: critical and high, normal, low.
     Strict,

@@ -63,7 +63,7 @@ impl Bucket {
     }
 }
 
-/// Nothing for `latency`, then at least `rate`: β(t) = rate · (t − latency)⁺ (§1.3.2).
+/// A service of zero for `latency`, then of at least `rate`: β(t) = rate · (t − latency)⁺ (§1.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateLatency {
     /// Units per second.

@@ -26,7 +26,7 @@ pub fn rewrite(text: &str, changes: &[FileChange]) -> Result<String, PlanError> 
     Contract::read(&text).map(|_| text).map_err(PlanError::Changed)
 }
 
-/// What another reader of TOML takes is read here, too; if not, the line is told.
+/// The error of an unreadable TOML text, with its line.
 fn unreadable(text: &str, error: &toml_edit::TomlError) -> ContractError {
     let at = error.span().map_or(0, |span| span.start);
     let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;

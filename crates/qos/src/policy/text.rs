@@ -368,7 +368,7 @@ mod tests {
             let name = Qos::names().nth(name).unwrap_or_default();
             let mut qos = Qos::default();
             if qos.set(name, &text).is_ok() {
-                // Whatever was read is shown in a form that means the same.
+                // An accepted text is shown in a form that means the same.
                 let mut again = Qos::default();
                 for (name, value) in qos.stated() {
                     if let Err(error) = again.set(name, &value) {

@@ -213,7 +213,7 @@ impl Chance {
         list.get(self.below(list.len() as u64) as usize).copied()
     }
 
-    /// Nothing, all or some part of it.
+    /// Zero, `most`, or a random number between them.
     fn extreme(&mut self, most: u64) -> u64 {
         match self.below(3) {
             0 => 0,

@@ -33,11 +33,11 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// Nothing: all channels keep their bounds with the settings that they have.
+    /// No change: all channels keep their bounds with their present settings.
     Keep,
     /// These settings.
     Change,
-    /// Nothing: no assignment within the limits keeps all bounds.
+    /// No change: no assignment within the limits keeps all bounds.
     Refuse,
 }
 

@@ -69,7 +69,7 @@ impl Judged {
     }
 }
 
-/// Nothing came, and by the planned rate nothing had to.
+/// `true` if no sample came, and none had to by the planned rate.
 pub(super) fn says_nothing(promise: &Promise, total: &Total) -> bool {
     let Window { received, lost, measured, .. } = total.seen;
     received == 0 && lost == 0 && measured == 0 && promise.rate_hz.is_some() && rate(promise, total) == kept()

@@ -395,7 +395,7 @@ fn a_late_sample_over_a_relay_says_on_which_side_it_was_late() {
 }
 
 proptest! {
-    /// Whatever the true delay within the uncertainty is: it is not called kept if it is not, nor broken.
+    /// The true delay may lie anywhere within the uncertainty: a verdict of kept or broken is still right.
     #[test]
     fn a_verdict_holds_for_every_delay_within(us in 0.0..3000f64, uncertainty in 0.0..3000f64, at in -1.0..1f64) {
         let truth = us + at * uncertainty;

@@ -1,8 +1,8 @@
 //! Carrier around a carrier that makes things go wrong, in real time and seeded. For tests, the lab and the CLI.
 //!
-//! Nothing here has a thread, so delays happen at the receiver, which holds frames until they are due:
+//! The carrier has no thread, so delays happen at the receiver, which holds frames until they are due:
 //!
-//! | what | [`FaultSend`] | [`FaultReceive`] |
+//! | fault | [`FaultSend`] | [`FaultReceive`] |
 //! |---|---|---|
 //! | loss, corrupt | yes | yes |
 //! | loss of feedback | yes | yes |

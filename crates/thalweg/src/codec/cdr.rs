@@ -93,9 +93,9 @@ pub(super) fn append_message(
 
 /// Decodes a value from exactly one CDR message, header included.
 ///
-/// Of the header, the last two bytes (options) are ignored; up to 3 bytes of padding behind the value are too. It
-/// never panics. A sequence may not claim more elements than bytes are left, plus 1024 in the whole message that take
-/// no bytes. Room is reserved for one element per 8 bytes left (and serde never reserves more than 1 MiB at once). So
+/// The last two bytes of the header (options) and up to 3 bytes of padding behind the value are ignored. The function
+/// never panics. A sequence may not claim more elements than bytes remain, plus 1024 in the whole message that take
+/// no bytes. Room is reserved for one element per 8 remaining bytes (and serde never reserves more than 1 MiB at once). So
 /// allocations are a small multiple of the message's length; the factor depends on the size of a `T` in memory
 /// compared with its encoding.
 ///

@@ -71,7 +71,7 @@ pub enum Schema {
     Char,
     /// UTF-8 text.
     String,
-    /// Nothing: `()`, a unit struct.
+    /// A value without content: `()`, a unit struct.
     Unit,
     /// Any number of elements of one type.
     Sequence(Box<Schema>),

@@ -59,11 +59,11 @@ pub struct Delta {
 /// The outcome of applying an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// Nothing: known already, or not about the directory.
+    /// No change: the event was known already, or is not about the directory.
     Nothing,
     /// The directory is different now.
     Changed(Delta),
-    /// Something in between was missed: ask for the node's full document.
+    /// A change in between was missed: ask for the node's full document.
     RefreshNeeded(NodeId),
     /// The news goes beyond a limit; what was known before stays.
     Refused {

@@ -136,7 +136,7 @@ fn stranger() -> Origin {
 }
 
 #[test]
-fn nobody_takes_the_place_of_a_node_that_is_better_known() {
+fn a_stranger_does_not_replace_a_node_known_in_a_better_way() {
     let mut d = Directory::new();
     by(&mut d, Origin::this_user(), doc(1, 10, 3, &[(1, "/a", "/a")]));
     for worse in [stranger(), Origin::Zenoh] {
@@ -151,7 +151,7 @@ fn nobody_takes_the_place_of_a_node_that_is_better_known() {
     by(&mut d, stranger(), doc(1, 0, u64::MAX, &[(1, "/evil", "/a")]));
     delta(by(&mut d, Origin::this_user(), doc(1, 10, 3, &[(1, "/a", "/a")])));
     assert!(d.port_named("/evil").is_none() && d.port_named("/a").is_some());
-    // And is accepted again when the better way is gone, after it has sent everything anew.
+    // The worse way is accepted again when the better one is gone, after the node has sent its full document again.
     by(&mut d, Origin::Zenoh, doc(1, 10, 3, &[(1, "/b", "/a")]));
     d.apply(stranger(), Event::Gone(NodeId(1)));
     assert_eq!(d.apply(Origin::this_user(), Event::Gone(NodeId(1))), Applied::RefreshNeeded(NodeId(1)));

@@ -24,7 +24,7 @@ pub enum Reason {
     Channels,
     /// The relay takes no more proxies, or has no source.
     Relay,
-    /// Nothing scales this type.
+    /// No proxy scales this type.
     Picture,
     /// The operating system refused a resource of the channel.
     System,

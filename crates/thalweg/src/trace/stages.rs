@@ -1,10 +1,10 @@
 //! Latency of a channel's samples, stage by stage (F-5; V-11; P-33, Table 4).
 //!
-//! Nothing is measured without a request ([`admin::Request::Measure`](crate::admin::Request::Measure), `thalweg delay
-//! --stages`). Then one of every so many samples is measured, chosen by its sequence number: both ends of a channel
+//! Samples are measured only on request ([`admin::Request::Measure`](crate::admin::Request::Measure), `thalweg delay
+//! --stages`). Then one sample in N is measured, chosen by its sequence number: both ends of a channel
 //! measure the same samples, and the means of their stages add up. Without a measurement a sample costs each end one
-//! load and a branch. The measurement ends without a request for the figures for [`LEASE`], so a killed client leaves
-//! nothing behind.
+//! load and a branch. The measurement ends if its figures are not requested for [`LEASE`], so a killed client leaves
+//! no measurement behind.
 //!
 //! | stage | end | from | to | in Velox (V-11) | in Table 4 (P-33) |
 //! |---|---|---|---|---|---|
@@ -133,7 +133,7 @@ impl Stages {
         self.until.store(now.saturating_add(LEASE.as_nanos() as u64), Relaxed);
     }
 
-    /// Nobody has asked for long: it ends now.
+    /// Ends the measurement if its figures were not requested for long; `true` if it has ended.
     fn is_over(&self, now: u64) -> bool {
         let over = now > self.until.load(Relaxed);
         if over {
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_measured_until_asked_and_then_every_so_many_th() {
+    fn samples_are_measured_on_request_only_and_at_the_asked_interval() {
         let stages = Stages::default();
         stages.note(1, &[(Stage::Send, 5)]);
         assert!(!stages.measures(0) && stages.figures(1).is_none());

@@ -176,7 +176,7 @@ fn both_ends_have_threads_of_their_own_and_say_where_packets_wait() {
         let both = [sends.tid, receives.tid].map(|tid| scheduling_of(tid.unwrap()));
         assert_eq!(both, [(1, 21), (1, 22)], "{carrier}");
         assert!(sends.own_thread && receives.own_thread);
-        // Nothing ever waits on the loopback interface.
+        // Packets never wait on the loopback interface.
         assert_eq!((sends.device.as_deref(), sends.effective), (Some("lo"), false), "{sends:?}");
         assert!(sends.because.contains("lo") || sends.because.contains("queue"), "{sends:?}");
         pair.exchange();

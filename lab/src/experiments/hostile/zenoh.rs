@@ -81,7 +81,7 @@ pub fn changed(stranger: &mut Stranger) -> io::Result<()> {
 fn nonsense(stranger: &mut Stranger, mut socket: Socket) -> io::Result<()> {
     while stranger.goes_on() {
         let mut message: Vec<u8> = (0..stranger.dice.below(200)).map(|_| stranger.dice.bits() as u8).collect();
-        // Of an existing kind: close, keep-alive, frame, fragment.
+        // The kind is an existing one: close, keep-alive, frame, fragment.
         if let Some(first) = message.first_mut() {
             *first = *first & 0xe0 | (3 + (*first & 3));
         }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_passes_no_bound() {
+    fn an_empty_measurement_passes_no_bound() {
         let nothing = judge(&SIZES.map(|_| Found::default())).unwrap();
         assert!(nothing.checks.iter().filter(|check| check.name.contains("largest")).all(|check| !check.pass));
     }

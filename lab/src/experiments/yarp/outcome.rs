@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_passes_nothing() {
+    fn an_empty_measurement_passes_no_check() {
         let rows = rows(&NIC, &Options::default());
         let found = Outcome::new(&NIC, &rows).findings(&amount(&Options::default()), Vec::new());
         assert!(found.cells.is_empty() && found.checks.iter().all(|check| !check.pass && check.value.is_none()));

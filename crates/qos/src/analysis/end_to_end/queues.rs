@@ -150,11 +150,11 @@ pub(super) struct Coming<'a> {
     pub units: [u64; 4],
 }
 
-/// A class, and the one that is asked for.
+/// A comparison of a class with the one that is asked for.
 type Compare = fn(Class, Class) -> bool;
 
 impl<'a> Coming<'a> {
-    /// Nothing but the background.
+    /// The background traffic alone.
     pub(super) fn new(egress: &Egress, before: &'a mut Before, steps: &'a Steps) -> Self {
         let mut units = [0; 4];
         units[Class::Normal as usize] = egress.background.map_or(0, |background| background.work);

@@ -67,12 +67,12 @@ enum Kind {
     Apart,
     /// Groups compete for links or nodes.
     Competing,
-    /// Nothing keeps all limits.
+    /// No placement keeps all limits.
     Unfit,
 }
 
-/// By mixed-integer programming and by the method of [`place`]: a value as good as that of the search through all
-/// combinations, called the best, or a proof that nothing fits if that finds nothing.
+/// Asserts that mixed-integer programming and the method of [`place`] find a value as good as the best of all
+/// combinations, or prove that no placement fits if the search through all finds none.
 fn solved(system: &System) -> Result<Kind, TestCaseError> {
     let graph = Network::new(system);
     let problem = Problem::new(system, &graph);

@@ -103,7 +103,7 @@ impl Worker {
             self.release(now);
             self.tell_settled();
             if !self.sink.has_room() {
-                // Nothing is read before the control thread has taken the waiting events; its own requests continue.
+                // No link is read before the control thread has taken the waiting events; its own requests continue.
                 let asked = wait_readable(&self.shared.waker, Some(NO_ROOM_PAUSE)).unwrap_or(false);
                 if asked && !self.woken() {
                     return self.say_goodbye();
@@ -218,7 +218,7 @@ impl Worker {
                     link.stage = Stage::Greeting;
                     self.origins.insert(event.token, link.origin());
                     self.flush(event.token);
-                    // Nothing waits any more, or there is still something: either way reading starts now.
+                    // Reading starts now, also if some bytes still wait to be sent.
                     self.watch(event.token);
                 }
                 Err(error) => self.close(event.token, Close::Ended(error.to_string())),

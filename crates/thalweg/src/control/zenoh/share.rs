@@ -23,13 +23,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Limit of the time for counting: one part in so many.
 const PART: u32 = 10;
 
-/// Most connections of one host if so many may be unfinished: half of the sessions, with a fifth of the unfinished
-/// ones left to others.
+/// Most connections of one host, if `pending` connections may be unfinished: half of the sessions, and at most four fifths
+/// of `pending`; the rest is for other hosts.
 pub(super) fn of_host(pending: u64) -> usize {
     (SESSIONS / 2).min(pending * 4 / 5) as usize
 }
 
-/// The thread that sees to it. It ends when this is dropped.
+/// The thread that keeps hosts to their share. It ends when this is dropped.
 pub(super) struct Guard(Arc<Waker>);
 
 impl Guard {
