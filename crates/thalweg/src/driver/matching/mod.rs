@@ -81,7 +81,7 @@ pub(crate) struct Matching {
     node: NodeId,
     /// Carriers that were added to the built-in ones.
     carriers: Vec<carrier::Name>,
-    /// Added layers around the carriers accept sockets only.
+    /// Faults or a recorder wrap the node's carriers. They wrap sockets only, so carriers within the host are not used.
     only_sockets: bool,
     wanted: BTreeMap<Pair, Wanted>,
     /// Pairs of ports that were connected by name, and over which carrier.

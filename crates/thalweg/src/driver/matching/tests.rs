@@ -1,7 +1,7 @@
-//! Matching in virtual time: nodes that are a directory, a [`Matching`](super::Matching) and what they grant, joined by a network that
-//! delays, loses and reorders what they say, splits, and whose nodes crash and start again. By one seed all is the same each time.
+//! Matching in virtual time. A node is a directory, a [`Matching`](super::Matching) and the channels that it grants. The network between
+//! the nodes delays, loses and reorders messages, and splits; nodes crash and start again. Runs with the same seed are identical.
 //!
-//! Whether two ports belong together is told by how they were drawn ([`ports`]), not by what the product computes.
+//! The judge derives the channels that must exist from the drawn ports ([`ports`]), not from the product's code.
 
 mod disturbances;
 mod handshakes;
@@ -14,8 +14,8 @@ mod world;
 use std::time::Duration;
 use world::{Size, World};
 
-/// After the last disturbance all channels are as they should be within this time. A change that was lost is noticed by the next one of
-/// its node, [`world::NEXT_CHANGE`] later; then documents are asked for, and handshakes follow.
+/// After the last disturbance all channels are as they should be within this time. A node notices a lost change at the sender's next one,
+/// [`world::NEXT_CHANGE`] later; then it asks for the document, and handshakes follow.
 const SETTLES: Duration = Duration::from_secs(8);
 
 fn run(seed: u64, size: Size, rounds: &[u64]) {
@@ -31,7 +31,7 @@ fn run(seed: u64, size: Size, rounds: &[u64]) {
     println!("seed {seed}: {}", world.summary());
 }
 
-/// 60 nodes with 600 ports, by several seeds.
+/// 60 nodes with 600 ports, with several seeds.
 #[test]
 fn small_networks_come_to_have_all_their_channels_and_no_other() {
     for seed in 1..=6 {

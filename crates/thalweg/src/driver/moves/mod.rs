@@ -1,5 +1,5 @@
-//! The moves of proxies while samples flow: which way is tried next, when again, and when a new channel is given up. Pure: who calls
-//! says what happened and when, opens the ways that it is given back, and ends the channels.
+//! The moves of proxies while samples flow. This machine decides which way is tried next, when a move is tried again, and when a new
+//! channel is given up. Pure: the caller says what happened and when, opens the ways that it gets back, and ends the channels.
 //!
 //! | what happened | method |
 //! |---|---|
@@ -15,16 +15,16 @@ use qos::Place;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Pause before a move that failed is tried again, as long as the channel is not where it should be.
+/// Pause before a failed move is tried again, as long as the channel is not at its wanted place.
 const RETRY: Duration = Duration::from_millis(500);
-/// A new channel that has not come abreast of the old one by then is given up, and tried again.
+/// A new channel that has not caught up with the old one within this time is given up, and tried again.
 pub(super) const ABREAST: Duration = Duration::from_secs(5);
 
-/// Both channels of a move, open beside each other.
+/// Both channels of a move, open at the same time.
 pub(super) trait Passing {
-    /// The new one has taken over.
+    /// `true` if the new channel has taken over.
     fn is_taken_over(&self) -> bool;
-    /// The old one goes on; `false`: the new one has taken over.
+    /// Keeps the old channel, and gives up the new one; `false`: the new one has taken over already.
     fn keep_old(&self) -> bool;
 }
 
@@ -32,52 +32,52 @@ pub(super) trait Passing {
 struct Move<P, L> {
     ways: Vec<Candidate>,
     stage: Stage<P, L>,
-    /// Away from a relay that gives no sign of life: what it may still have is not waited for.
+    /// The move leaves a silent relay: samples that the relay may still have are not waited for.
     leaves: bool,
-    /// A person was told that it failed.
+    /// The failure of this move was reported.
     told: bool,
 }
 
 enum Stage<P, L> {
-    /// Tried again then.
+    /// The move is tried again at this time.
     Waiting(Instant),
     /// A handshake is under way.
     Dialing,
     /// Both channels are open.
     Passing(Abreast<P>),
-    /// Away from a silent relay: what begins when its channel has ended.
+    /// The move leaves a silent relay: this channel begins when the relay's channel has ended.
     Leaving(L),
 }
 
-/// Two channels, of which the new one is to come abreast.
+/// Two open channels, of which the new one has to catch up.
 struct Abreast<P> {
     passing: P,
-    /// By then the new one has taken over, or is given up.
+    /// The time at which the new channel is given up unless it has taken over.
     until: Instant,
-    /// When it is looked at whether samples come at all, and the last that had come by the old channel before.
+    /// The time of the next look whether samples arrive, and the last sample that the old channel had brought at the look before.
     look: Instant,
     came: u64,
 }
 
-/// What follows when a way failed.
+/// The next step after a way failed.
 #[derive(Debug, PartialEq)]
 pub(super) enum Failed {
     /// The next way is tried.
     Try(Candidate),
-    /// All are tried again later; `tell`: a person hears the reason, once.
+    /// All ways are tried again later; `tell`: the reason is reported, once per move.
     Later { tell: bool },
     /// Nothing was to move.
     Nothing,
 }
 
-/// What a move had opened when it was given up.
+/// The state of a move when it was given up.
 #[derive(Debug, PartialEq)]
 pub(super) enum GivenUp<P> {
-    /// It is over: the new channel has taken over.
+    /// The move is over: the new channel has taken over.
     Over,
-    /// The new channel, which ends.
+    /// Both channels were open: the new one is to end.
     Passing(P),
-    /// At most a handshake.
+    /// At most a handshake was under way.
     Dialing,
     /// Nothing was to move.
     Nothing,
@@ -85,15 +85,15 @@ pub(super) enum GivenUp<P> {
 
 /// An open channel, as far as a move depends on it.
 pub(super) struct Open {
-    /// Where it is scaled.
+    /// The place where the stream is scaled.
     pub at: Option<Place>,
-    /// It selects or scales otherwise than is wanted.
+    /// The channel selects or scales otherwise than wanted.
     pub differs: bool,
-    /// Its history is still on its way: who moves now gets no more of it.
+    /// The channel's history is still arriving: a move now would lose the rest of it.
     pub has_history: bool,
 }
 
-/// The moves of a node's channels: `P`, two open channels; `L`, a channel that waits for the end of a silent relay's.
+/// The moves of a node's channels. `P`: two open channels. `L`: a channel that waits for the end of a silent relay's.
 pub(super) struct Moves<P, L> {
     all: BTreeMap<Pair, Move<P, L>>,
 }
@@ -105,14 +105,15 @@ impl<P, L> Default for Moves<P, L> {
 }
 
 impl<P, L> Moves<P, L> {
-    /// A channel is to move by one of these ways. The one that is tried first; `waits`: later, its history is on its way.
+    /// A channel is to move by one of these ways; returns the first one to try. `waits`: none yet, because the channel's history is still
+    /// arriving.
     pub(super) fn begin(&mut self, pair: Pair, ways: Vec<Candidate>, waits: bool, now: Instant) -> Option<Candidate> {
         let stage = if waits { Stage::Waiting(now + RETRY) } else { Stage::Dialing };
         self.all.insert(pair, Move { ways, stage, leaves: false, told: false });
         if waits { None } else { self.next_way(pair) }
     }
 
-    /// A channel is to leave its silent relay by one of these ways. The one that is tried first.
+    /// A channel is to leave its silent relay by one of these ways; returns the first one to try.
     pub(super) fn leave(&mut self, pair: Pair, ways: Vec<Candidate>) -> Option<Candidate> {
         if ways.is_empty() {
             return None;
@@ -121,7 +122,7 @@ impl<P, L> Moves<P, L> {
         self.next_way(pair)
     }
 
-    /// A channel waits for the relay that is preferred to what serves it. `false`: it moves already.
+    /// A channel waits for a relay that is preferred to the present one. `false`: a move is there already.
     pub(super) fn wait_for_relay(&mut self, pair: Pair, now: Instant) -> bool {
         if self.all.contains_key(&pair) {
             return false;
@@ -138,12 +139,12 @@ impl<P, L> Moves<P, L> {
         Some(way)
     }
 
-    /// Whether something is to move, be it later.
+    /// `true` if this channel is to move, now or later.
     pub(super) fn contains(&self, pair: &Pair) -> bool {
         self.all.contains_key(pair)
     }
 
-    /// Whether more is done than to wait.
+    /// `true` if a handshake or a second channel of this move is open.
     pub(super) fn is_under_way(&self, pair: &Pair) -> bool {
         self.all.get(pair).is_some_and(|moving| !matches!(moving.stage, Stage::Waiting(_)))
     }
@@ -152,12 +153,12 @@ impl<P, L> Moves<P, L> {
         self.all.get(pair).is_some_and(|moving| matches!(moving.stage, Stage::Dialing))
     }
 
-    /// Whether a channel that is being opened is to take the place of a silent relay's.
+    /// `true` if the move leaves a silent relay.
     pub(super) fn leaves(&self, pair: &Pair) -> bool {
         self.all.get(pair).is_some_and(|moving| moving.leaves)
     }
 
-    /// The two channels that are open beside each other.
+    /// The two channels of a move, if both are open.
     pub(super) fn passing(&self, pair: &Pair) -> Option<&P> {
         match &self.all.get(pair)?.stage {
             Stage::Passing(abreast) => Some(&abreast.passing),
@@ -165,11 +166,11 @@ impl<P, L> Moves<P, L> {
         }
     }
 
-    /// One way failed: the next one, or all of `again` later. The present channel, at `open`, goes on.
+    /// One way failed: the next one is tried, or all of `again` later. The present channel, at `open`, continues.
     pub(super) fn failed(&mut self, pair: Pair, open: &Place, again: Vec<Candidate>, now: Instant) -> Failed {
         let Some(moving) = self.all.get_mut(&pair) else { return Failed::Nothing };
         let failed = (!moving.ways.is_empty()).then(|| moving.ways.remove(0));
-        // Where it is already is not better than where it cannot be: a relay that is away is asked again.
+        // A way to the present place is no gain over a way to another place that failed. A relay that is away is asked again later.
         let another = |way: &Candidate| failed.as_ref().is_some_and(|failed| failed.place == way.place);
         if let Some(way) = moving.ways.first().filter(|way| way.place != *open || another(way)) {
             moving.stage = Stage::Dialing;
@@ -179,7 +180,7 @@ impl<P, L> Moves<P, L> {
         Failed::Later { tell: failed.is_some() && !std::mem::replace(&mut moving.told, true) }
     }
 
-    /// One way past a silent relay failed: the next one. If there is none, the move is over.
+    /// One way past a silent relay failed: returns the next one. Without one the move is over.
     pub(super) fn leaving_failed(&mut self, pair: Pair) -> Option<Candidate> {
         let moving = self.all.get_mut(&pair)?;
         moving.ways.drain(..moving.ways.len().min(1));
@@ -190,12 +191,12 @@ impl<P, L> Moves<P, L> {
         way
     }
 
-    /// Nothing is to move any more.
+    /// The channel is not to move any more.
     pub(super) fn forget(&mut self, pair: &Pair) {
         self.all.remove(pair);
     }
 
-    /// The channel that is to take over is open: both deliver until it has.
+    /// The channel that is to take over is open: both deliver until it has taken over.
     pub(super) fn passes(&mut self, pair: Pair, passing: P, now: Instant) {
         if let Some(moving) = self.all.get_mut(&pair) {
             let (look, until) = (now + RETRY, now + ABREAST);
@@ -203,12 +204,12 @@ impl<P, L> Moves<P, L> {
         }
     }
 
-    /// The way past a silent relay is open: it begins when the relay's channel has ended.
+    /// The channel past a silent relay is open: it begins when the relay's channel has ended.
     pub(super) fn arrives(&mut self, pair: Pair, leaving: L) {
         self.all.insert(pair, Move { ways: Vec::new(), stage: Stage::Leaving(leaving), leaves: true, told: false });
     }
 
-    /// The relay's channel has ended: what begins in its place, if anything.
+    /// The relay's channel has ended: returns the channel that begins in its place, if any.
     pub(super) fn arrived(&mut self, pair: Pair) -> Option<L> {
         self.all.get(&pair).filter(|moving| matches!(moving.stage, Stage::Leaving(_)))?;
         match self.all.remove(&pair)?.stage {
@@ -217,7 +218,7 @@ impl<P, L> Moves<P, L> {
         }
     }
 
-    /// The move is over: the two channels that were open.
+    /// The move is over: returns the two channels that were open.
     pub(super) fn finish(&mut self, pair: Pair) -> Option<P> {
         match self.all.remove(&pair)?.stage {
             Stage::Passing(abreast) => Some(abreast.passing),
@@ -225,7 +226,7 @@ impl<P, L> Moves<P, L> {
         }
     }
 
-    /// When a move is to be tried again, or looked at.
+    /// The next time at which a move is to be tried again, or looked at.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let at = |moving: &Move<P, L>| match &moving.stage {
             Stage::Waiting(at) => Some(*at),
@@ -235,13 +236,14 @@ impl<P, L> Moves<P, L> {
         self.all.values().filter_map(at).min()
     }
 
-    /// Moves of which both channels are open.
+    /// The moves of which both channels are open.
     pub(super) fn abreast(&self) -> impl Iterator<Item = &Pair> {
         self.all.iter().filter(|(_, moving)| matches!(moving.stage, Stage::Passing(_))).map(|(pair, _)| pair)
     }
 
-    /// Looks whether samples come where it is time to; `came`: the last one that each old channel brought. Moves in which none came
-    /// since the last look, with that sample: then none tells that the old channel has brought all that it has.
+    /// Looks whether samples arrive, in the moves whose look is due. `came`: the last sample that each old channel brought. Returns the
+    /// moves in which none arrived since the last look, with that sample: no further sample shows then that the old channel has brought
+    /// all.
     pub(super) fn look(&mut self, now: Instant, came: &BTreeMap<Pair, u64>) -> Vec<(Pair, u64)> {
         let mut still = Vec::new();
         for (pair, moving) in &mut self.all {
@@ -255,13 +257,13 @@ impl<P, L> Moves<P, L> {
         still
     }
 
-    /// Moves that wait and are to be tried again.
+    /// The waiting moves that are due.
     pub(super) fn due(&self, now: Instant) -> Vec<Pair> {
         let due = |moving: &Move<P, L>| matches!(moving.stage, Stage::Waiting(at) if at <= now);
         self.all.iter().filter(|(_, moving)| due(moving)).map(|(pair, _)| *pair).collect()
     }
 
-    /// A move is tried again, to get to `wanted` by one of these ways; which one, if it leads to a better place than the channel is at.
+    /// A move to `wanted` is due again, by one of these ways. Returns the way to try, if it leads to a better place than the channel's.
     pub(super) fn retry(
         &mut self,
         pair: Pair,
@@ -277,12 +279,12 @@ impl<P, L> Moves<P, L> {
 }
 
 impl<P: Passing, L> Moves<P, L> {
-    /// Whether a move is over. What says so may have been overtaken by the next one.
+    /// `true` if a move is over. The message that it is over may arrive late, when the next move has begun.
     pub(super) fn is_over(&self, pair: &Pair) -> bool {
         self.passing(pair).is_some_and(Passing::is_taken_over)
     }
 
-    /// A move is not wanted any more.
+    /// Gives up a move that is not wanted any more.
     pub(super) fn give_up(&mut self, pair: Pair) -> GivenUp<P> {
         if self.passing(&pair).is_some_and(|passing| !passing.keep_old()) {
             return GivenUp::Over;
@@ -294,7 +296,7 @@ impl<P: Passing, L> Moves<P, L> {
         }
     }
 
-    /// Moves whose new channel did not come abreast in time, and does not take over any more: each has [`Moves::failed`].
+    /// The moves whose new channel did not catch up in time, and does not take over any more. The caller reports each as [`Moves::failed`].
     pub(super) fn laggards(&mut self, now: Instant) -> Vec<Pair> {
         let lags = |moving: &Move<P, L>| match &moving.stage {
             Stage::Passing(abreast) => abreast.until <= now && abreast.passing.keep_old(),
@@ -309,8 +311,8 @@ impl<P: Passing, L> Moves<P, L> {
     }
 }
 
-/// Whether this way leads to a better place than the channel is at: the first relay that is there, unless it is at that or at one that
-/// is better.
+/// `true` if this way leads to a better place than the channel's: to a relay that is preferred to the channel's place, to any wanted relay
+/// if the channel is to select or scale otherwise, or to the wanted place that is no relay.
 fn is_better(way: Option<&Candidate>, open: &Open, wanted: &Place) -> bool {
     let rank = |place: &Place| place.relays().next().and_then(|at| wanted.relays().position(|name| name == at));
     let at = open.at.as_ref().and_then(rank).unwrap_or(usize::MAX);

@@ -8,7 +8,7 @@ use crate::driver::matching::Route;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Two channels of which the new one has taken over, or not.
+/// Two channels; `true`: the new one has taken over.
 #[derive(Clone, Debug, Default)]
 struct Fake(Rc<Cell<bool>>);
 
@@ -36,7 +36,7 @@ fn relay(name: &str) -> Place {
     Place::Relay(name.to_owned())
 }
 
-/// A way to a place.
+/// A way to this place.
 fn way(carrier: Name, place: Place) -> Candidate {
     Candidate { carrier, route: Route::Process, place }
 }
@@ -79,7 +79,7 @@ fn a_channel_moves_when_its_history_has_come() {
 }
 
 #[test]
-fn who_fell_back_moves_only_to_a_relay_that_is_preferred() {
+fn a_channel_that_fell_back_moves_only_to_a_preferred_relay() {
     let better = |first: Place, at: Option<Place>, differs| {
         let open = Open { at, differs, has_history: false };
         is_better(Some(&way(Name::Tcp, first)), &open, &relay("a,b"))
@@ -122,7 +122,7 @@ fn a_new_channel_takes_over_or_is_given_up_after_five_seconds() {
 }
 
 #[test]
-fn where_no_samples_come_it_is_noticed_at_the_second_look() {
+fn a_stream_without_samples_is_noticed_at_the_second_look() {
     let (mut moves, begun) = new();
     moves.begin(pair(1), vec![way(Name::Tcp, relay("r"))], false, begun);
     moves.passes(pair(1), Fake::default(), begun);
@@ -135,7 +135,7 @@ fn where_no_samples_come_it_is_noticed_at_the_second_look() {
 }
 
 #[test]
-fn what_leaves_a_silent_relay_begins_when_that_has_ended() {
+fn a_channel_past_a_silent_relay_begins_when_the_relays_has_ended() {
     let (mut moves, _) = new();
     let ways = vec![way(Name::Tcp, relay("b")), way(Name::Tcp, Place::Publisher)];
     assert_eq!(moves.leave(pair(1), ways.clone()), Some(ways[0].clone()));
@@ -151,7 +151,7 @@ fn what_leaves_a_silent_relay_begins_when_that_has_ended() {
 }
 
 #[test]
-fn what_is_given_up_ends_unless_it_has_taken_over() {
+fn a_new_channel_that_is_given_up_ends_unless_it_has_taken_over() {
     let (mut moves, begun) = new();
     let mut give_up = |prepare: &dyn Fn(&mut TestMoves)| {
         moves.forget(&pair(1));

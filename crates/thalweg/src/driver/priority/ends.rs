@@ -1,18 +1,18 @@
-//! Which end of which channel is meant.
+//! The ends of channels that commands name.
 
 use crate::channel::{Channel, PortRef};
 use crate::control::{Direction, PortId};
 use crate::driver::control::Control;
 use std::sync::Arc;
 
-/// Which end of a channel.
+/// The publisher's or the subscriber's end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Side {
     Publisher,
     Subscriber,
 }
 
-/// One end of a channel that is, or may come to be.
+/// One end of a channel that is open or may open later.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct End {
     pub side: Side,
@@ -66,7 +66,7 @@ impl Control {
         channels.into_iter().rev().find(|channel| *end.side.other_name(channel) == end.other)
     }
 
-    /// Which channels there are instead of the one that was meant.
+    /// The text that a channel does not exist, with the channels that do.
     pub(super) fn no_channel(&self, end: &End) -> String {
         let channels = self.channels_at(end.side, end.port);
         let names = listed(channels.iter().map(|channel| end.side.other_name(channel)));

@@ -10,7 +10,7 @@ use qos::priority::PrioritySettings;
 use std::time::Instant;
 
 impl Control {
-    /// Whether this is the sending end of a channel by multicast: one send has one mark for all members.
+    /// `true` if this is the sending end of a multicast channel: one send has one mark for all members.
     pub(super) fn sends_to_group(&self, end: &End, channel: &Channel) -> bool {
         end.side == Side::Publisher && self.is_multicast(channel)
     }
@@ -19,7 +19,7 @@ impl Control {
         self.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
     }
 
-    /// One send cannot carry two marks, nor leave on two threads: the member gets a flow of its own over udp.
+    /// Gives a member a flow of its own over udp: one send can neither carry two marks nor leave on two threads.
     pub(super) fn rehome(&mut self, end: &End, channel: &Channel) -> Result<String, String> {
         let (publisher, subscriber) = (end.name.clone(), end.other.clone());
         let note = format!(

@@ -1,6 +1,6 @@
-//! What is asked for which end of a channel: kept by the names of the two ports at both nodes, so that a process that starts
-//! anew is told by the other one (YS-53). It is forgotten when neither is there any more. Pure: who calls says what happened,
-//! and carries out the [`Action`]s.
+//! Settings of the ends of channels, kept by the names of the two ports at both nodes. A process that starts anew gets its settings from
+//! the other one (YS-53). They are lost when both processes have ended. Pure: the caller says what happened, and carries out the
+//! [`Action`]s.
 
 use super::Side;
 use crate::control::NodeId;
@@ -9,54 +9,54 @@ use qos::Class;
 use qos::priority::{Change, Changes, Mark, PrioritySettings};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The names of the port whose end is meant, and of the other port.
+/// The names of the end's own port, and of the other port.
 pub(in crate::driver) type Names = (String, String);
 type ByNames = BTreeMap<Names, PrioritySettings>;
 
-/// Where settings come from.
+/// The origin of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Source {
-    /// Somebody set them.
+    /// A command set them.
     Set,
-    /// The file of a kept connection, as it was before the port was there.
+    /// The file of a kept connection, written before the port was opened.
     File,
 }
 
-/// What is to be done.
+/// Work for the control thread.
 #[derive(Debug, PartialEq)]
 pub(in crate::driver) enum Action {
-    /// Give the end of this node's port these settings, and [`Priorities::keep`] them if it may have them.
+    /// Give the end of this node's port these settings, and [`Priorities::keep`] them if the kernel allows them.
     Set(Names, PrioritySettings, Source),
-    /// Ask this node to remember what the end of the first port is to have.
+    /// Ask this node to remember the settings of the first port's end.
     Tell(NodeId, Names, PrioritySettings),
 }
 
-/// How an end gets what was asked for it.
+/// The way by which an end gets its settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The two are not connected: only whether the kernel allows it is tried.
+    /// The two ports are not connected: only try whether the kernel allows the settings.
     TryOut,
-    /// By the sockets and the thread of its channel.
+    /// Set the sockets and the thread of the channel.
     Apply,
-    /// By a flow of its own, away from the multicast group.
+    /// Open a flow of its own, away from the multicast group.
     Rehome,
-    /// A member of a group for which nothing is asked stays in it.
+    /// Leave a member of a group without settings of its own in the group.
     Stay,
 }
 
-/// Ends for which settings are kept, of this node's ports and of others'.
+/// Most ends with settings: of this node's ports, and as many of others'.
 const MOST: usize = 4096;
 
-/// What is asked for ends of channels.
+/// The settings of ends of channels.
 pub(in crate::driver) struct Priorities {
     node: NodeId,
-    /// The processors that the process might use when the node was opened: what `affinity=default` means for all of it.
+    /// The processors that the process might use when the node was opened: the meaning of `affinity=default` for the whole process.
     processors: Vec<u16>,
-    /// What was asked for this node's ends: also for those that come again.
+    /// Settings of this node's ends, kept also while their ports are not connected.
     own: ByNames,
-    /// What was asked for other nodes' ends of channels with this node's ports: for those that start anew.
+    /// Settings of other nodes' ends of channels with this node's ports, for processes that start anew.
     others: ByNames,
-    /// Ends of this node's for which so far only the file of a kept connection says something.
+    /// Ends of this node's ports with settings from the file of a kept connection only.
     from_files: BTreeSet<Names>,
 }
 
@@ -65,17 +65,17 @@ impl Priorities {
         Self { node, processors, own: BTreeMap::new(), others: BTreeMap::new(), from_files: BTreeSet::new() }
     }
 
-    /// What was asked for the end; none: nothing, or all of it was taken back.
+    /// The settings of the end; `None`: nothing was set, or all was taken back.
     pub(crate) fn of(&self, end: &Names) -> Option<&PrioritySettings> {
         self.own.get(end).filter(|kept| **kept != PrioritySettings::default())
     }
 
-    /// What holds for the end: what was asked for it, and else for its port.
+    /// The effective settings of the end: its own, and else those of its port.
     pub(crate) fn wanted(&self, end: &Names, port: &PrioritySettings) -> PrioritySettings {
         self.own.get(end).cloned().unwrap_or_default().or(port)
     }
 
-    /// What is kept for the end of `port`, here or for another's port.
+    /// The settings of the end of `port`, which is this node's or another's.
     pub(crate) fn remembered(&self, port: &str, other: &str) -> Option<&PrioritySettings> {
         let end = (port.to_owned(), other.to_owned());
         self.own.get(&end).or_else(|| self.others.get(&end))
@@ -88,12 +88,12 @@ impl Priorities {
         its.map(|((_, other), _)| other)
     }
 
-    /// Whether something is kept that a port of this name at another node is to be told.
+    /// `true` if settings are kept that concern a port of this name at another node.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.own.keys().any(|(_, other)| other == name) || self.others.keys().any(|(port, _)| port == name)
     }
 
-    /// What an end is to have after a change.
+    /// The settings of an end after a change.
     ///
     /// # Errors
     /// A value that is not allowed.
@@ -104,7 +104,7 @@ impl Priorities {
         Ok(asked)
     }
 
-    /// What all threads of the process are to have after a change, which may have no packets.
+    /// The settings of all threads of the process after a change. A process has no packets to mark.
     ///
     /// # Errors
     /// A value that is not allowed.
@@ -121,10 +121,10 @@ impl Priorities {
         Ok(asked)
     }
 
-    /// Makes room for what is asked for one more end, if need be.
+    /// Makes room for the settings of one more end, if need be.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no room.
     pub(crate) fn make_room(&mut self, end: &Names) -> Result<(), String> {
         match has_room(&mut self.own, end) {
             true => Ok(()),
@@ -132,9 +132,9 @@ impl Priorities {
         }
     }
 
-    /// Keeps what was asked for an end, here and at the node of the other port, if that is known. That all was taken back is
-    /// kept, too: what the other node said of it before is over. What a file says the other node is not told: it may know of
-    /// something newer.
+    /// Keeps the settings of an end, here and at the node of the other port, if that is known. Settings that were taken back are kept as
+    /// default ones, because they replace what the other node remembers. The other node is not told settings from a file: it may know newer
+    /// ones.
     pub(crate) fn keep(
         &mut self,
         end: Names,
@@ -151,7 +151,7 @@ impl Priorities {
         other.and_then(|at| self.tell(at, &end, &asked))
     }
 
-    /// A port came: its node is told what was set at this end of channels with it, and what was set at its own before.
+    /// A port of another node came: its node is told the settings of this node's ends with it, and the former settings of its own ends.
     pub(crate) fn came(&self, at: NodeId, name: &str) -> Vec<Action> {
         let set = |(end, _): &(&Names, _)| end.1 == name && !self.from_files.contains(*end);
         let own = self.own.iter().filter(set);
@@ -163,11 +163,11 @@ impl Priorities {
         (to != self.node).then(|| Action::Tell(to, end.clone(), settings.clone()))
     }
 
-    /// Another node, or the file of a kept connection, says what the end of the first port is to have. For a port of this node
-    /// (`is_own`) that is news only while nothing was set here; for another's it is kept until that starts anew.
+    /// Another node, or the file of a kept connection, says the settings of the first port's end. For a port of this node (`is_own`) they
+    /// count only while nothing was set here. For another node's port they are kept until that node starts anew.
     ///
     /// # Errors
-    /// What is wrong with the names or the settings.
+    /// A name or a setting that is not allowed.
     pub(crate) fn learn(
         &mut self,
         end: Names,
@@ -200,7 +200,7 @@ impl Priorities {
     }
 }
 
-/// How an end gets what was asked for it; `open`: its channel, and whether this is the sending end of a multicast group.
+/// The way by which an end gets its settings. `open`: it has a channel; `true`: as the sending end of a multicast group.
 pub(super) fn step(open: Option<bool>, asked: &PrioritySettings) -> Step {
     match open {
         None => Step::TryOut,
@@ -210,8 +210,7 @@ pub(super) fn step(open: Option<bool>, asked: &PrioritySettings) -> Step {
     }
 }
 
-/// The class of an end whose mark nobody set: its publisher's, and low for bulk that states none (design: bulk must not
-/// stand in the way of what is small).
+/// The class of an end without a mark: its publisher's. Bulk that states no class gets low (design: bulk must not delay small samples).
 pub(super) fn default_class(stated: Option<Class>, bulk: bool) -> Class {
     match stated.unwrap_or_default() {
         Class::Normal if bulk => Class::Low,
@@ -219,7 +218,7 @@ pub(super) fn default_class(stated: Option<Class>, bulk: bool) -> Class {
     }
 }
 
-/// What the packets of a channel's end get.
+/// The marks and the pace of a channel end's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marked {
     pub mark: Mark,
@@ -228,7 +227,7 @@ pub(super) struct Marked {
 }
 
 impl Marked {
-    /// By the settings of an end of this class: only a publisher's end sends samples that can be paced.
+    /// The marks by the settings of an end of this class. Only a publisher's end sends samples that can be paced.
     pub(super) fn new(wanted: &PrioritySettings, class: Class, side: Side) -> Self {
         let mark = wanted.mark.unwrap_or(Mark::Class(class));
         let priority = wanted.socket_priority.unwrap_or_else(|| mark.socket_priority());
@@ -236,7 +235,7 @@ impl Marked {
     }
 }
 
-/// Whether one more has room: where there is none, those that were taken back give way.
+/// `true` if there is room for one more end. In a full map those that were taken back are removed.
 fn has_room(all: &mut ByNames, end: &Names) -> bool {
     if all.len() >= MOST && !all.contains_key(end) {
         all.retain(|_, settings| *settings != PrioritySettings::default());
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_told_to_the_other_node_now_and_when_its_port_comes_again() {
+    fn settings_are_told_to_the_other_node_now_and_when_its_port_comes_again() {
         let (mut all, end) = (priorities(), names("/out", "/in"));
         let told = Action::Tell(THERE, end.clone(), low());
         assert_eq!(all.keep(end.clone(), low(), Source::Set, Some(THERE)), Some(told));
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_nodes_end_had_is_told_to_it_when_it_starts_anew() {
+    fn another_nodes_end_gets_its_former_settings_when_it_starts_anew() {
         let (mut all, end) = (priorities(), names("/in", "/out"));
         assert_eq!(all.learn(end.clone(), low(), Source::Set, false), Ok(None));
         assert_eq!(all.came(THERE, "/in"), [Action::Tell(THERE, end.clone(), low())]);
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_of_an_own_end_counts_only_while_nothing_was_set_here() {
+    fn settings_from_others_count_only_while_nothing_was_set_here() {
         let (mut all, end) = (priorities(), names("/out", "/in"));
         let set = Action::Set(end.clone(), low(), Source::Set);
         assert_eq!(all.learn(end.clone(), low(), Source::Set, true), Ok(Some(set)));
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_says_gives_way_to_what_was_set_and_is_told_to_nobody() {
+    fn settings_from_a_file_give_way_to_set_ones_and_are_not_told_to_others() {
         let (mut all, end) = (priorities(), names("/out", "/in"));
         assert_eq!(all.keep(end.clone(), low(), Source::File, Some(THERE)), None);
         assert_eq!(all.came(THERE, "/in"), []);
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_taken_back_give_way_to_others() {
+    fn settings_that_were_taken_back_give_way_to_others() {
         let mut all = priorities();
         for number in 0..MOST {
             all.keep(names("/out", &format!("/in{number}")), low(), Source::Set, None);
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_has_its_own_settings_and_else_its_ports() {
+    fn an_end_has_its_own_settings_or_else_those_of_its_port() {
         let (mut all, end) = (priorities(), names("/out", "/in"));
         let port = PrioritySettings { pace: Some(1000), ..of(Class::High) };
         assert_eq!(all.wanted(&end, &port), port);
@@ -355,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_a_group_leaves_it_only_for_what_is_asked() {
+    fn a_member_of_a_group_leaves_it_only_for_settings_of_its_own() {
         let nothing = PrioritySettings::default();
         assert_eq!([step(None, &low()), step(Some(false), &nothing)], [Step::TryOut, Step::Apply]);
         assert_eq!([step(Some(true), &low()), step(Some(true), &nothing)], [Step::Rehome, Step::Stay]);

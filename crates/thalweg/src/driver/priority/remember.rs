@@ -1,4 +1,4 @@
-//! What [`Priorities`](super::Priorities) says is to be done, is done here: ends get their settings, other nodes are told.
+//! Carries out the actions of [`Priorities`](super::Priorities): gives ends their settings, and tells other nodes.
 
 use super::kept::{Action, Names, Source};
 use crate::admin::{self, Reply, Request};
@@ -8,7 +8,7 @@ use crate::driver::control::Control;
 use qos::priority::PrioritySettings;
 
 impl Control {
-    /// Keeps what was asked for an end.
+    /// Keeps the settings of an end.
     pub(super) fn keep(&mut self, end: Names, asked: PrioritySettings, source: Source) {
         let other = self.known(&end.1).map(|(at, _)| at.node);
         if let Some(action) = self.priorities.keep(end, asked, source, other) {
@@ -16,14 +16,14 @@ impl Control {
         }
     }
 
-    /// A port came: its node is told what concerns it.
+    /// A port came: its node is told the settings that concern it.
     pub(in crate::driver) fn tell_of_priorities(&mut self, at: PortRef, name: &str) {
         for action in self.priorities.came(at.node, name) {
             self.prioritise(action);
         }
     }
 
-    /// Another node, or a file, says what was set at the end of the first port.
+    /// Another node, or a file, says the settings of the first port's end.
     pub(in crate::driver) fn remember(&mut self, end: Names, settings: PrioritySettings, source: Source) -> Reply {
         let is_own = self.find_port(&end.0).is_ok();
         match self.priorities.learn(end, settings, source, is_own) {

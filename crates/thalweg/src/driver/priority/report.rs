@@ -1,4 +1,4 @@
-//! What an end of a channel has now: read back from the kernel, not from what was asked.
+//! The present priority of an end of a channel, read back from the kernel.
 
 use super::super::control::Control;
 use super::Refusal;
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 impl Control {
-    /// What the end asked for and what it has.
+    /// The settings of the end, and those that the kernel reports.
     pub(super) fn report(&self, end: &End, channel: Option<&Channel>) -> EndReport {
         let (publisher, subscriber) = match end.side {
             Side::Publisher => (end.name.clone(), end.other.clone()),
@@ -42,7 +42,7 @@ impl Control {
         report
     }
 
-    /// All channels of a port, and what is kept for others.
+    /// The reports of all channels of a port, and of ends whose settings are kept for later.
     pub(super) fn reports_of(&self, side: Side, port: PortId, name: &str) -> Vec<EndReport> {
         let channels = self.channels_at(side, port);
         let kept = self.priorities.kept_with(name);
@@ -69,7 +69,7 @@ impl Control {
         if self.shares((channel.publisher, channel.subscriber)) {
             add(&mut report.note, "its connection also carries the other direction: both have the mark set last");
         }
-        // A multicast socket has no peer; the stream beside it leaves by the same device.
+        // A multicast socket has no peer; the channel's TCP stream leaves by the same device.
         let placed = placement_of(sockets.iter().find_map(|socket| ends_of(socket.as_fd())), &found);
         (report.device, report.band) = (placed.device, placed.band);
         (report.waits, report.blocking_us) = (placed.waits, placed.blocking_us);
@@ -126,7 +126,7 @@ impl Control {
     }
 }
 
-/// What the kernel says of a thread.
+/// Adds the kernel's scheduling of a thread.
 fn describe_scheduling(tid: i32, report: &mut EndReport) {
     if let Ok(found) = sched::read(tid) {
         describe_scheduled(&found, report);
@@ -141,7 +141,7 @@ fn describe_scheduled(found: &Scheduled, report: &mut EndReport) {
     report.affinity.clone_from(&found.affinity);
 }
 
-/// What was asked for and has nothing to act on at this end.
+/// The settings that have no effect at this end.
 fn without_effect(side: Side, channel: &Channel, report: &EndReport) -> String {
     let EndReport { asked, carrier, .. } = report;
     let without_packets = sockets(channel).is_empty();
@@ -167,7 +167,7 @@ fn add(note: &mut String, more: &str) {
     note.push_str(more);
 }
 
-/// Where packets wait on their way out of this host.
+/// The queue in which packets wait on their way out of this host.
 struct Placed {
     device: Option<String>,
     band: String,
@@ -184,7 +184,7 @@ fn ends_of(socket: BorrowedFd<'_>) -> Option<(IpAddr, IpAddr)> {
     Some((address(socket.local_addr().ok()?)?, address(socket.peer_addr().ok()?)?))
 }
 
-/// Where packets with these marks wait: what the kernel's queues say.
+/// The queue of packets with these marks, as the kernel reports it.
 fn placement_of(ends: Option<(IpAddr, IpAddr)>, found: &Marks) -> Placed {
     let nothing = |device, because| Placed {
         device,

@@ -12,7 +12,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
-/// A socket as it was.
+/// The former marks and pace of a socket.
 pub(super) struct Before {
     socket: Arc<dyn AsFd + Send + Sync>,
     marks: Marks,
@@ -24,7 +24,7 @@ pub(super) fn sockets(channel: &Channel) -> Vec<Arc<dyn AsFd + Send + Sync>> {
     channel.sockets.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
 }
 
-/// Marks all sockets of the channel, and paces the first, which sends its data. What they were is given back.
+/// Marks all sockets of the channel, and paces the first, which sends its data. Returns their former settings.
 pub(super) fn change_sockets(channel: &Channel, to: &Marked) -> Result<Vec<Before>, Refusal> {
     let mut changed: Vec<Before> = Vec::new();
     for socket in sockets(channel) {
@@ -40,7 +40,7 @@ pub(super) fn change_sockets(channel: &Channel, to: &Marked) -> Result<Vec<Befor
     Ok(changed)
 }
 
-/// Makes sockets what they were. A socket that is gone meanwhile needs nothing.
+/// Gives sockets their former settings. A socket that is gone meanwhile needs nothing.
 pub(super) fn put_back(changed: Vec<Before>) {
     for Before { socket, marks, pace } in changed {
         let _ = marks::put_back(socket.as_fd(), &marks);
@@ -48,7 +48,7 @@ pub(super) fn put_back(changed: Vec<Before>) {
     }
 }
 
-/// Whether this process may have these settings, before there is a socket and a thread to give them to.
+/// Tries whether this process may have these settings, before there are a socket and a thread to apply them to.
 pub(super) fn try_out(wanted: &PrioritySettings) -> Result<(), Refusal> {
     let to = Marked { pace: None, ..Marked::new(wanted, Class::default(), Side::Subscriber) };
     if let Ok(socket) = UdpSocket::bind("127.0.0.1:0") {

@@ -1,5 +1,5 @@
-//! Leaving a relay that gives no sign of life. The way that is to take its place is opened first: where there is none, the
-//! relay's channel goes on, and nothing was lost by trying.
+//! Leaving a relay that gives no sign of life. The new way is opened first. Without one the relay's channel continues, and the attempt has
+//! lost nothing.
 
 use super::moves::place;
 use crate::carrier;
@@ -27,7 +27,7 @@ impl Control {
         self.try_move(pair, way);
     }
 
-    /// One way past a silent relay failed: the next one. If there is none, it is waited for, and all are tried again.
+    /// One way past a silent relay failed: tries the next one. Without one the channel waits for its relay, and all ways are tried again.
     pub(super) fn leaving_failed(&mut self, pair: Pair) {
         match self.moves.leaving_failed(pair) {
             Some(way) => self.try_move(pair, Some(way)),
@@ -35,8 +35,8 @@ impl Control {
         }
     }
 
-    /// The other way is open: the relay's channel ends. What the new one delivers follows what its thread has delivered by
-    /// then, so it begins when that thread is done with it.
+    /// The other way is open: the relay's channel ends. The new channel continues after the last sample that the old channel's thread
+    /// delivers, so it begins when that thread is done.
     pub(in crate::driver) fn leave_for(&mut self, pair: Pair, inbound: Inbound, asked: &Proxy) {
         let Some(old) = self.open_channel(&pair).cloned() else {
             self.moves.forget(&pair);
@@ -47,7 +47,7 @@ impl Control {
         old.cut();
     }
 
-    /// The relay's channel has ended: the one that was opened in its place begins. `false`: none was.
+    /// The relay's channel has ended: the channel that was opened in its place begins. `false`: none was opened.
     pub(in crate::driver) fn arrive(&mut self, pair: Pair) -> bool {
         let Some((mut inbound, asked)) = self.moves.arrived(pair) else { return false };
         let delivered = self.resume_after(&pair, inbound.channel.incarnation);

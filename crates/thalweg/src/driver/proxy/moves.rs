@@ -1,5 +1,5 @@
-//! Moving a proxy while samples flow. The subscriber owns the move: a second channel opens beside the present one, and
-//! takes over when it has caught up.
+//! Moving a proxy while samples flow. The subscriber owns the move: a second channel opens beside the present one, and takes over when it
+//! has caught up.
 
 use crate::carrier;
 use crate::channel::Channel;
@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Samples that a move can hold at least, whatever the depth of the queue.
+/// Samples that a move can hold even if the queue is less deep.
 const LEAST_HELD: usize = 1024;
 
-/// Both channels of a move are open.
+/// The new channel of a move, open beside the old one.
 pub(crate) struct Passing {
     new: Arc<Channel>,
     inlet: Arc<dyn AnyInlet>,
@@ -41,7 +41,7 @@ impl moves::Passing for Passing {
     }
 }
 
-/// A channel that begins when the one of a silent relay has ended, and what was asked for.
+/// A channel that begins when the one of a silent relay has ended, and the proxy that was asked for.
 pub(crate) type Leaving = (Box<Inbound>, Proxy);
 
 /// The moves of this node's channels.
@@ -56,7 +56,7 @@ impl Control {
         if is_local && ways.first().is_some_and(|way| way.carrier == carrier::Name::Local) {
             return self.try_local(pair);
         }
-        ways.retain(|way| way.carrier != carrier::Name::Local); // its samples pass no gate
+        ways.retain(|way| way.carrier != carrier::Name::Local); // samples of a local channel pass no gate
         let waits = self.has_history_under_way(&pair);
         let way = self.moves.begin(pair, ways, waits, Instant::now());
         self.try_move(pair, way);
@@ -74,7 +74,7 @@ impl Control {
         }
     }
 
-    /// One way of a move failed: the next one, or all again later. The present channel goes on.
+    /// One way of a move failed: tries the next one, or all again later. The present channel continues.
     pub(in crate::driver) fn move_failed(&mut self, pair: Pair, why: &str) {
         if self.moves.leaves(&pair) {
             return self.leaving_failed(pair);
@@ -92,15 +92,15 @@ impl Control {
         }
     }
 
-    /// The channel that is to take over is open, and brings what follows sample `after`: both deliver through one passage
-    /// until it has.
+    /// The channel that is to take over is open, and brings the samples after `after`. Both channels deliver through one passage until it
+    /// has taken over.
     pub(in crate::driver) fn begin_passage(&mut self, pair: Pair, inbound: Inbound, after: u64) {
         if !self.moves.contains(&pair) || !self.matching.is_wanted(&pair) {
             return;
         }
         let Some(inlet) = self.state.inlet(pair.1.port) else { return };
         let Some(old) = self.open_channel(&pair).cloned() else {
-            // The old one ended meanwhile: it takes its place.
+            // The old channel ended meanwhile: the new one takes its place.
             self.moves.forget(&pair);
             return self.begin(pair, inbound);
         };
@@ -121,7 +121,7 @@ impl Control {
         self.serve_inbound(pair, inbound);
     }
 
-    /// A receive half gets its thread.
+    /// Gives a receive half to its reader thread.
     pub(in crate::driver) fn serve_inbound(&mut self, pair: Pair, inbound: Inbound) {
         let Some(inlet) = self.state.inlet(pair.1.port) else { return };
         let channel = inbound.channel.clone();
@@ -133,7 +133,7 @@ impl Control {
         }
     }
 
-    /// A move is said to be over. What says so may have been overtaken by the next one.
+    /// A move is said to be over. The message may arrive late, when the next move has begun.
     pub(in crate::driver) fn moved(&mut self, pair: Pair) {
         if self.moves.is_over(&pair) {
             self.proxy_moved(pair);
@@ -153,7 +153,7 @@ impl Control {
         }
         self.opened(pair, new.clone());
         if let Some(old) = old {
-            self.drop_channel(&old); // after the new one is there: its publisher has not left
+            self.drop_channel(&old); // after the new one is there: otherwise its publisher would seem to have left
             old.cut();
         }
         self.prioritise_opened(Side::Subscriber, &new);
@@ -161,7 +161,7 @@ impl Control {
         self.settle(pair, &wanted);
     }
 
-    /// A channel ended that is part of a move. `true`: it was the new one, and the old one goes on.
+    /// A channel of a move ended. `true`: the new one did, and the old one continues.
     pub(in crate::driver) fn ended_in_move(&mut self, channel: &Arc<Channel>) -> bool {
         let pair = (channel.publisher, channel.subscriber);
         let Some(Passing { new, passage, .. }) = self.moves.passing(&pair) else { return false };
@@ -173,24 +173,24 @@ impl Control {
             return false;
         }
         if !passage.keep_old() {
-            self.proxy_moved(pair); // what says so is on its way: it ended as any channel does
+            self.proxy_moved(pair); // `Command::Moved` is in the queue: this channel ended as any other
             return false;
         }
         self.move_failed(pair, "its channel ended before it had taken over");
         true
     }
 
-    /// The channel that was to move has ended: the ordinary ways are tried, which are the same.
+    /// The channel that was to move has ended: gives up its handshake. The ordinary ways, which are the same, are tried.
     pub(in crate::driver) fn give_up_dialing(&mut self, pair: Pair) {
         if self.moves.is_dialing(&pair) {
             self.give_up_move(pair);
         }
     }
 
-    /// Ends what a move has opened, if anything.
+    /// Ends the handshake or the new channel of a move, if there is one.
     pub(in crate::driver) fn give_up_move(&mut self, pair: Pair) {
         match self.moves.give_up(pair) {
-            GivenUp::Over => return self.proxy_moved(pair), // what says so is on its way
+            GivenUp::Over => return self.proxy_moved(pair), // `Command::Moved` is in the queue
             GivenUp::Nothing => return,
             GivenUp::Dialing => {}
             GivenUp::Passing(Passing { new, .. }) => {
@@ -204,8 +204,8 @@ impl Control {
         }
     }
 
-    /// A channel opened as `asked`. What was wanted may be something else by now; and one that had to fall back moves to
-    /// its relay as soon as that is there.
+    /// A channel opened as `asked`. If another proxy is wanted meanwhile, the channel moves again. A channel that fell back moves to its
+    /// relay as soon as that is there.
     pub(in crate::driver) fn settle(&mut self, pair: Pair, asked: &Proxy) {
         let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return };
         let other_place =
@@ -223,7 +223,7 @@ impl Control {
         }
     }
 
-    /// Whether a channel that is open has to wait for a relay that is preferred to what serves it.
+    /// Has an open channel wait for a relay that is preferred to the one that serves it. `true`: the wait begins.
     pub(super) fn wait_for_relay(&mut self, pair: Pair) -> bool {
         let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return false };
         let preferred = wanted.proxy.place.relays().next();
@@ -231,12 +231,12 @@ impl Control {
         fell_back && self.moves.wait_for_relay(pair, Instant::now())
     }
 
-    /// Who moves now gets no more of the history that an open channel began with.
+    /// `true` if the history of an open channel is still arriving: a move now would lose the rest of it.
     fn has_history_under_way(&self, pair: &Pair) -> bool {
         self.open_channel(pair).is_some_and(|open| open.gate.has_history_under_way())
     }
 
-    /// Looks at moves that go on: where no samples come, none tells that the old channel has brought all that it has.
+    /// Looks at moves that are under way. Without new samples nothing else shows that the old channel has brought all.
     fn look_at_passages(&mut self, now: Instant) {
         let came = |pair: &Pair| Some((*pair, came_by(self.open_channel(pair)?)));
         let came: BTreeMap<Pair, u64> = self.moves.abreast().filter_map(came).collect();
@@ -245,7 +245,7 @@ impl Control {
                 passing.passage.nothing_comes(came, linux::clock::monotonic_ns());
             }
         }
-        // The new channel does not come abreast: the old one goes on, and it is tried again later.
+        // The new channel does not catch up: the old one continues, and the move is tried again later.
         for pair in self.moves.laggards(now) {
             if let Some(new) = self.moves.passing(&pair).map(|passing| passing.new.clone()) {
                 self.drop_channel(&new);
@@ -255,7 +255,7 @@ impl Control {
         }
     }
 
-    /// Tries moves again whose time has come.
+    /// Tries the moves again that are due.
     pub(in crate::driver) fn retry_moves(&mut self, now: Instant) {
         self.look_at_passages(now);
         for pair in self.moves.due(now) {
@@ -272,7 +272,7 @@ impl Control {
         }
     }
 
-    /// The open channel, beside what is wanted of it.
+    /// The place of the open channel, and its difference from the wanted proxy.
     fn where_open(&self, pair: &Pair, proxy: &Proxy) -> Open {
         let channel = self.open_channel(pair);
         let at = channel.and_then(|open| place(open)).cloned();
@@ -287,7 +287,7 @@ fn came_by(channel: &Channel) -> u64 {
     channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last())
 }
 
-/// Which samples arrive at a subscriber by a channel.
+/// The selection of samples that a channel brings.
 fn wanted_of(channel: &Channel) -> Selection {
     channel.provenance().map_or(Selection::ALL, |provenance| provenance.selection)
 }

@@ -1,4 +1,4 @@
-//! What disturbs a network: ports and nodes that come and go, hosts that are cut off, administrators.
+//! Disturbances of a network: ports and nodes that come and go, hosts that are cut off, administrators.
 
 use super::node::{PER_HOST, host_of};
 use super::world::{Event, LEASE, Said, World, slot_of};
@@ -7,11 +7,11 @@ use crate::control::{Direction, NodeId, PortId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// One disturbance in so long, for a hundred nodes.
+/// Time between two disturbances, for a hundred nodes.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl World {
-    /// It dies, and the others learn it when its lease is over.
+    /// A node dies, and the others learn of its end when its lease is over.
     fn crash(&mut self, id: NodeId) {
         let others = self.others(id);
         self.close_served(id, |_| true);
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// Disturbances, by lot.
+    /// Random disturbances for this time.
     pub fn disturb(&mut self, time: Duration) {
         self.disturbed = true;
         let end = self.now + time;

@@ -1,4 +1,4 @@
-//! Handshakes and channels: what a node's machine says is to be done, and how that ends.
+//! Handshakes and channels: carries out the actions of a node's machine, and reports their outcomes to it.
 
 use super::node::{Node, PER_HOST, Served, address_of, host_of, pair_of};
 use super::world::{Conn, Event, World, slot_of};
@@ -9,7 +9,7 @@ use crate::handshake::{Refused, Request, VERSION};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// TCP gives up.
+/// Time after which TCP gives up a connection.
 const OUTAGE: Duration = Duration::from_secs(10);
 
 impl World {
@@ -111,7 +111,7 @@ impl World {
         if !self.loses() {
             self.after(pause, Event::Answer(number, answer));
         }
-        // Who asked has given up meanwhile: the end of its connection follows the request.
+        // The subscriber has given up meanwhile: the end of its connection follows the request.
         let waits = self.nodes.get(&request.node).is_some_and(|node| node.dials.values().any(|of| *of == number));
         if !waits {
             self.close(number, false);
@@ -158,7 +158,7 @@ impl World {
         self.act(id, action);
     }
 
-    /// A channel is not wanted any more: nobody may end one whose ports are there and belong together.
+    /// A channel is not wanted any more. Ending it is a mistake if its ports are there and belong together.
     fn end(&mut self, id: NodeId, pair: Pair, why: &'static str) {
         let publishes = |node: &Node| node.drawn.contains_key(&pair.0.port);
         let there = self.nodes.get(&pair.0.node).is_some_and(publishes);
@@ -180,7 +180,7 @@ impl World {
         its.into_iter().for_each(|conn| self.close_end(conn, true));
     }
 
-    /// One end goes: the other one hears of it.
+    /// One end closes, at once; the other one hears of it.
     fn close_end(&mut self, number: u64, publisher: bool) {
         let reached = self.conns.get(&number).and_then(|conn| conn.reached);
         if publisher && let Some(node) = reached.and_then(|id| self.nodes.get_mut(&id)) {
@@ -189,7 +189,7 @@ impl World {
         self.close(number, publisher);
     }
 
-    /// The end that `publisher` says is gone: the other one hears of it.
+    /// The publisher's end, or else the subscriber's, is gone: the other one hears of it.
     pub fn close(&mut self, number: u64, publisher: bool) {
         let Some(conn) = self.conns.get(&number) else { return };
         let (from, to) = (slot_of(conn.subscriber), conn.target);

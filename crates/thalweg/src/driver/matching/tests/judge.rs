@@ -1,4 +1,4 @@
-//! What must hold when nothing was disturbed for a while.
+//! Conditions that must hold when nothing was disturbed for a while.
 
 use super::ports::Drawn;
 use super::world::{World, slot_of};
@@ -7,7 +7,7 @@ use crate::control::NodeId;
 use crate::driver::matching::Pair;
 use std::collections::BTreeSet;
 
-/// Differences that are printed.
+/// Most differences that are printed.
 const SHOWN: usize = 5;
 
 impl World {
@@ -24,7 +24,7 @@ impl World {
         assert!(wrong.is_empty(), "seed {}, round {round}: {} wrong:\n  {shown}", self.seed, wrong.len());
     }
 
-    /// Each node knows the others of its realm as they are.
+    /// Differences between the nodes that this one knows and those of its realm.
     fn unknown_to(&self, id: NodeId) -> Vec<String> {
         let Some(node) = self.nodes.get(&id) else { return Vec::new() };
         let others: BTreeSet<NodeId> = self.others(id).into_iter().chain([id]).collect();
@@ -38,7 +38,7 @@ impl World {
         wrong
     }
 
-    /// By brute force over all ports of the realm, as they were drawn.
+    /// Differences between the open channels and the expected ones, by brute force over all drawn ports of the realm.
     fn not_as_expected(&self, id: NodeId) -> Vec<String> {
         let Some(node) = self.nodes.get(&id) else { return Vec::new() };
         let mut expected = BTreeSet::new();
@@ -65,7 +65,7 @@ impl World {
         !node.apart.contains(&names) && offered.fits(asked, node.by_name.contains(&names))
     }
 
-    /// What one end has, the other one has.
+    /// Channels that are open at one end only.
     fn not_agreed(&self, id: NodeId) -> Vec<String> {
         let Some(node) = self.nodes.get(&id) else { return Vec::new() };
         let there = |pair: &Pair, conn: &u64| {

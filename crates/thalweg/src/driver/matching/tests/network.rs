@@ -1,4 +1,4 @@
-//! What nodes say of themselves to others, and when it arrives; hosts that are cut off.
+//! Documents and changes that nodes send each other, and their delays; hosts that are cut off.
 
 use super::node::{Node, host_of};
 use super::world::{Event, LEASE, NEXT_CHANGE, Said, World, slot_of};
@@ -8,7 +8,7 @@ use crate::control::{self, Change, NodeId, Origin};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An answer that did not come is asked for again, as back ends do.
+/// Pause before a lost document is asked for again, as back ends do.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 impl World {
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// All that run in the realm of this one.
+    /// The other nodes that run in the realm of this one.
     pub fn others(&self, id: NodeId) -> Vec<NodeId> {
         let realm = self.realm_of[slot_of(id)];
         let running = self.slots.iter().zip(&self.realm_of).filter(|(_, of)| **of == realm);
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// As the control thread does it.
+    /// Tells the machine of a changed directory, as the control thread does.
     fn changed(&mut self, id: NodeId, delta: &Delta) {
         let now = self.instant();
         let Some(node) = self.nodes.get_mut(&id) else { return };
@@ -127,7 +127,7 @@ impl World {
         self.act(id, actions);
     }
 
-    /// A host is cut off from those that are not.
+    /// A host is cut off from the hosts that are not.
     pub fn split_off(&mut self, host: usize) {
         self.split.insert(host, self.now);
         let on_host: Vec<NodeId> =
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// A host is reached again: who was gone for another one is told anew.
+    /// A host is reached again. Nodes that have forgotten each other meanwhile exchange their documents.
     pub fn join(&mut self, host: usize) {
         if self.split.remove(&host).is_none() {
             return;

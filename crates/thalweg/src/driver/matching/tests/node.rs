@@ -1,4 +1,4 @@
-//! A node: what it knows, what it wants, what it granted.
+//! A node: the documents it knows, the channels it wants, and those it granted.
 
 use super::ports::Drawn;
 use crate::channel::PortRef;
@@ -14,18 +14,18 @@ use std::time::Instant;
 
 /// Nodes of one host.
 pub(super) const PER_HOST: usize = 4;
-/// Channels of a port to others' hosts at most: what a node has by default.
+/// Most channels of a port to other hosts: a node's default.
 const MOST_CHANNELS: u32 = 64;
 
 /// A channel at its publisher's end.
 pub(super) struct Served {
     pub pair: Pair,
     pub token: Option<u64>,
-    /// `None`: of this host.
+    /// The subscriber's peer; `None`: of this host.
     pub from: Option<Elsewhere>,
 }
 
-/// One that runs; who crashes leaves nothing.
+/// A running node; a crash leaves nothing.
 pub(super) struct Node {
     pub document: Document,
     pub directory: Directory,
@@ -35,9 +35,9 @@ pub(super) struct Node {
     pub dials: BTreeMap<Pair, u64>,
     pub open: BTreeMap<Pair, u64>,
     pub served: BTreeMap<u64, Served>,
-    /// When it is called next.
+    /// The time at which the machine is called next.
     pub timer: Option<Instant>,
-    /// What its administrator said.
+    /// Pairs of ports that its administrator keeps apart, or connected by name.
     pub apart: BTreeSet<Names>,
     pub by_name: BTreeSet<Names>,
     pub next_port: u32,
@@ -55,7 +55,7 @@ impl Node {
     pub fn new(slot: usize, id: NodeId, realm: String, bridge: bool, incarnation: u64) -> Self {
         let port = 7000 + (slot % PER_HOST) as u16;
         let own = (std::net::IpAddr::from(address_of(slot)), port).into();
-        // The same on every host, where it leads to another node: as those of container engines do.
+        // This address is the same on every host, where it leads to another node, as those of container engines do.
         let bridge = bridge.then(|| ([172, 17, 0, 1], port).into());
         let document = Document {
             realm,
@@ -90,7 +90,7 @@ impl Node {
         self.document.node
     }
 
-    /// Asks the machine, with what the node knows.
+    /// Calls the machine with the node's documents and ports.
     pub fn ask<R>(&mut self, ask: impl FnOnce(&mut Matching, Known, &OwnPorts) -> R) -> R {
         let ports = || self.document.ports.iter();
         let of = |direction| ports().filter(move |(_, info)| info.direction == direction);
@@ -102,7 +102,7 @@ impl Node {
         ask(&mut self.matching, known, &own)
     }
 
-    /// What this node answers to a request from there: a channel, and the older one that gives way.
+    /// This node's answer to a request from this peer: a granted channel, and the older one that gives way to it.
     pub fn grant(&self, request: &Request, from: Option<Elsewhere>) -> Result<Option<u64>, Refused> {
         check_greeting(request, &self.document.realm)?;
         check_node(request, self.id())?;
@@ -119,7 +119,7 @@ impl Node {
     }
 }
 
-/// The ports that a request speaks of.
+/// The ports that a request names.
 pub(super) fn pair_of(request: &Request) -> Pair {
     let publisher = PortRef { node: request.to_node, port: request.to_port };
     (publisher, PortRef { node: request.node, port: request.port })

@@ -1,4 +1,4 @@
-//! Ports as they are drawn, and which of them belong together.
+//! Ports that are drawn at random, and the rule by which two of them belong together.
 
 use crate::carrier::Dice;
 use crate::codec::TypeDescription;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const TYPES: [&str; 3] = ["image", "pose", "text"];
 
-/// What a subscriber takes of the topics `/aI/bJ`.
+/// The topics `/aI/bJ` that a port publishes or subscribes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Topics {
     One(u64, u64),
@@ -18,7 +18,7 @@ enum Topics {
     Below(u64),
 }
 
-/// What was drawn of a port.
+/// The drawn properties of a port.
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
     pub name: String,
@@ -26,13 +26,13 @@ pub(super) struct Drawn {
     topics: Topics,
     kind: usize,
     reliable: bool,
-    /// Milliseconds, offered or requested.
+    /// The offered or requested deadline in milliseconds.
     deadline: Option<u64>,
     carriers: &'static [&'static str],
 }
 
 impl Drawn {
-    /// A port of a realm with so many first and second segments of topics.
+    /// A port of a realm with these numbers of first and second segments of topics.
     pub fn new(name: String, dice: &mut Dice, (first, second): (u64, u64)) -> Self {
         let publishes = dice.chance(0.5);
         let (a, b) = (dice.below(first), dice.below(second));
@@ -75,8 +75,7 @@ impl Drawn {
         }
     }
 
-    /// Whether this publisher and that subscriber of one realm belong together, or do `by_name`: then neither topic nor carriers
-    /// keep them apart.
+    /// `true` if this publisher and that subscriber of one realm belong together. Connected `by_name`, topics do not keep them apart.
     pub fn fits(&self, subscriber: &Drawn, by_name: bool) -> bool {
         let Topics::One(a, _) = self.topics else { return false };
         let topic = match subscriber.topics {

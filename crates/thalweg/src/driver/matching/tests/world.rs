@@ -1,4 +1,4 @@
-//! Time, who runs, and what disturbs them.
+//! Virtual time, the running nodes, and the events between them.
 
 use super::node::{Node, host_of};
 use super::ports::Drawn;
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Each node says something new of itself so often, as a relay tells its load.
+/// Each node announces a change this often, as a relay tells its load.
 pub(super) const NEXT_CHANGE: Duration = Duration::from_secs(4);
-/// Who says nothing for so long is gone for the others.
+/// A node that is silent for this time is gone for the others.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 /// Chance that a message is lost while there are disturbances.
 const LOSS: f64 = 0.1;
-/// How large.
+/// The size of a network.
 #[derive(Clone, Copy)]
 pub(super) struct Size<'a> {
     /// Nodes of each realm.
@@ -26,7 +26,7 @@ pub(super) struct Size<'a> {
     pub ports: usize,
 }
 
-/// What one node says of itself to another.
+/// A message from one node to another about itself.
 pub(super) enum Said {
     Document(Box<Document>),
     Change(NodeId, Arc<Change>),
@@ -46,10 +46,10 @@ pub(super) enum Event {
     Timer(NodeId),
     Request(u64),
     Answer(u64, Result<(), Box<Refused>>),
-    /// Nobody is there.
+    /// No node is at the address.
     Unreached(u64),
     TooLate(u64),
-    /// One end heard that the connection is over, or gives it up.
+    /// One end learns that the connection is over, or gives it up.
     Ended {
         conn: u64,
         publisher: bool,
@@ -58,12 +58,12 @@ pub(super) enum Event {
     Start(usize),
     NextChange(NodeId),
     Heal(usize),
-    /// Who was not heard for so long, and still is not, is gone.
+    /// A lease is over: a node that is still cut off is gone.
     Lease {
         to: NodeId,
         from: NodeId,
     },
-    /// One end hears nothing.
+    /// One end gives up if the other is still cut off.
     Silent {
         conn: u64,
         publisher: bool,
@@ -72,11 +72,11 @@ pub(super) enum Event {
 
 /// A connection of a handshake and its channel.
 pub(super) struct Conn {
-    /// Until it arrives.
+    /// The request, until it arrives.
     pub request: Option<Box<Request>>,
     pub pair: Pair,
     pub subscriber: NodeId,
-    /// Where it leads to.
+    /// The slot that the connection leads to.
     pub target: usize,
     pub tcp: bool,
     /// The node that was reached.
@@ -96,7 +96,7 @@ pub(super) struct Counts {
     pub splits: u64,
     pub moved_ports: u64,
     pub said: u64,
-    /// Milliseconds after the last disturbance.
+    /// Milliseconds from the last disturbance to the last change, by round.
     pub settled: Vec<u64>,
 }
 
@@ -109,14 +109,14 @@ pub(super) struct World {
     number: u64,
     pub realms: Vec<usize>,
     ports: usize,
-    /// By slot: how often it was started, and who runs there.
+    /// The number of starts of each slot.
     starts: Vec<u64>,
     pub nodes: BTreeMap<NodeId, Node>,
     pub slots: Vec<Option<NodeId>>,
     /// The realm of each slot.
     pub realm_of: Vec<usize>,
     pub conns: BTreeMap<u64, Conn>,
-    /// Hosts that are cut off from the others.
+    /// Hosts that are cut off from the others, and since when.
     pub split: BTreeMap<usize, Duration>,
     pub disturbed: bool,
     pub last_change: Duration,
@@ -167,7 +167,7 @@ impl World {
         self.queue.insert((self.now + pause, number), event);
     }
 
-    /// Between two hosts, or on one: each message takes its own time, so that they overtake each other.
+    /// The delay of a message between two hosts, or within one. Each message has its own delay, so that messages are reordered.
     pub fn delay(&mut self, from: usize, to: usize) -> Duration {
         let most = if host_of(from) == host_of(to) { 2_000 } else { 30_000 };
         Duration::from_micros(50 + self.dice.below(most))
@@ -179,7 +179,7 @@ impl World {
         lost
     }
 
-    /// Whether hosts of these slots are cut off from each other.
+    /// `true` if the hosts of these slots are cut off from each other.
     pub fn is_cut(&self, one: usize, other: usize) -> bool {
         let (one, other) = (host_of(one), host_of(other));
         one != other && self.split.contains_key(&one) != self.split.contains_key(&other)
@@ -213,7 +213,7 @@ impl World {
         let bridge = (host_of(slot)).is_multiple_of(3);
         self.nodes.insert(id, Node::new(slot, id, realm, bridge, self.now.as_nanos() as u64 + 1));
         self.slots[slot] = Some(id);
-        // Who was there before is known by its document, and knows this one.
+        // Each new node exchanges documents with the nodes that run already.
         for other in self.others(id) {
             self.tell_document(other, id);
             self.tell_document(id, other);
