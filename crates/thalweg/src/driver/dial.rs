@@ -31,7 +31,7 @@ pub(crate) struct Dial {
     pub pair: Pair,
     pub stream: OwnedFd,
     pub until: Instant,
-    /// It opens a channel beside the present one, to which a proxy moves.
+    /// It opens a channel beside the present one, for a proxy that moves.
     pub moves: bool,
     proxy: Proxy,
     carrier: carrier::Name,
@@ -41,31 +41,31 @@ pub(crate) struct Dial {
     answers: Option<Answers>,
     pub(super) place: Option<Place>,
     pub(super) opening: Option<Box<dyn Opening>>,
-    /// A probe is waited for.
+    /// The probe that this handshake waits for.
     pub(super) hearing: Option<Hearing>,
     via: Option<Arc<dyn Carrier>>,
     bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
 }
 
-/// An attempt that got no answer within this time is given up; the next one begins afresh. Short, because after an outage
-/// the first attempt that reaches the peer should not be one that waits for a retransmission (P-16: within a second).
+/// Longest wait for the answer to an attempt; then the next attempt begins afresh. The time is short, because the first attempt that
+/// reaches the peer after an outage should not wait for a retransmission (P-16: within a second).
 pub(super) const ATTEMPT: Duration = Duration::from_millis(500);
 
-/// Handshakes over TCP that are under way at once: where a document points, nobody may be, or somebody else …
+/// Most handshakes over TCP at once. The address in a document may lead to no node, or to another one.
 pub(super) const MOST_DIALS: usize = 64;
-/// … and those with one node, so that one which points nowhere leaves room for others.
+/// Most handshakes over TCP with one node, so that a node with a wrong address leaves room for others.
 pub(super) const MOST_DIALS_TO_NODE: usize = 16;
-/// A channel needs two descriptors at most; a peer that sends more is not listened to.
+/// Most descriptors of an answer. A channel needs two; an answer with more than this limit is refused.
 const MOST_DESCRIPTORS: usize = 8;
 
 impl Dial {
-    /// Whether it goes over TCP.
+    /// `true` if the handshake goes over TCP.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.elsewhere
     }
 
-    /// Begins to connect. Never waits.
+    /// Begins to connect, without waiting.
     pub(crate) fn start(
         state: &NodeState,
         pair: Pair,
@@ -121,7 +121,8 @@ impl Dial {
         })
     }
 
-    /// The connection stands: open this end and ask, if it is one of `users` there, who has this account here.
+    /// The connection is established: opens this end and sends the request. The peer at a unix socket must be one of `users`; `account` is
+    /// the peer's memory at this node.
     fn ask(&mut self, users: Users, account: &Account) -> io::Result<()> {
         let socket = socket2::SockRef::from(&self.stream);
         if let Some(error) = socket.take_error()? {
@@ -144,7 +145,7 @@ impl Dial {
         }
         let mut bytes = vec![CHANNEL_HANDSHAKE];
         bytes.extend(handshake::pack(&request).map_err(io::Error::other)?);
-        // A fresh connection's buffer takes a request whole.
+        // The empty buffer of a new connection holds a whole request.
         if linux::socket::send(self.stream.as_fd(), &bytes)? != bytes.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -152,7 +153,7 @@ impl Dial {
         Ok(())
     }
 
-    /// Reads the answer, byte by byte up to its end: what follows on a TCP channel are frames.
+    /// Reads the answer, and no byte beyond it: on a TCP channel, frames follow.
     fn read(&mut self) -> io::Result<Option<Answer>> {
         loop {
             let needed = match self.bytes.first_chunk::<4>() {
@@ -162,7 +163,7 @@ impl Dial {
             let have = self.bytes.len();
             if have >= needed && have >= 4 {
                 let answer = handshake::unpack::<Answer>(&self.bytes).map_err(io::Error::other)?;
-                self.bytes.clear(); // another one may follow
+                self.bytes.clear(); // another answer may follow
                 return Ok(answer.map(|(answer, _)| answer));
             }
             self.bytes.resize(needed, 0);
@@ -186,7 +187,7 @@ impl Dial {
 }
 
 impl Control {
-    /// Whether another handshake over TCP may begin, with this node.
+    /// `true` if another handshake over TCP with this node may begin.
     pub(super) fn may_dial(&self, pair: Pair) -> bool {
         let dials = self.entries.iter().flatten().filter_map(|entry| match entry {
             Entry::Dial(dial) if dial.is_elsewhere() => Some(dial.pair.0.node),
@@ -196,7 +197,7 @@ impl Control {
         all < MOST_DIALS && same < MOST_DIALS_TO_NODE
     }
 
-    /// Goes on with a handshake that this node began.
+    /// Continues a handshake that this node began.
     pub(super) fn dial_ready(&mut self, index: usize) {
         let Some(mut dial) = self.take_dial(index) else { return };
         if dial.connecting {
@@ -235,7 +236,7 @@ impl Control {
         if dial.moves {
             return self.dial_failed(pair, true, &refusal_text(&refused));
         }
-        // Answers that wait begin in place of what failed.
+        // A channel of answers that waits begins in place of the failed one.
         if (by_relay || is_of_the_way(&refused)) && self.begin_upcoming(pair) {
             return;
         }
@@ -247,8 +248,8 @@ impl Control {
     fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
         let pair = dial.pair;
         let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.matching.get(&pair)) else { return };
-        // What its publisher never published was a wrong number; a relay may be behind its source. The sample that is being published
-        // may have come already.
+        // The largest number to resume after is that of the publisher's last sample plus one, for a sample that is being published and may
+        // have arrived already. A larger number is wrong. A relay may be behind its source, so its number is no limit.
         let most = if dial.proxy.place_is_relay() { u64::MAX } else { accepted.last_seq.saturating_add(1) };
         let resume_after = self.resume_after(&pair, accepted.incarnation).min(most);
         let same_clock = accepted.clock == self.state.clock;
@@ -270,7 +271,8 @@ impl Control {
         }
         let channel = Arc::new(channel);
         let (moves, asked) = (dial.moves, dial.proxy.clone());
-        // A group may have waited for another member that was cut off: what it brings first was published before this one came.
+        // A group's flow may have waited for another member that was cut off. Its first samples were then published before this subscriber
+        // joined, and are skipped.
         let group = dial.via.as_ref().is_some_and(|via| via.capabilities().multicast);
         let joins =
             group && resume_after == 0 && most < u64::MAX && inlet.info().qos.durability == Durability::Volatile;
@@ -305,7 +307,7 @@ impl Control {
         }
     }
 
-    /// The channel that was asked for is open; it brings what follows sample `after`.
+    /// The channel of a request is open; its first sample is the one that follows sample `after`.
     fn begin_or_pass(&mut self, pair: Pair, inbound: Inbound, moves: bool, (asked, after): (&Proxy, u64)) {
         if moves && self.moves.leaves(&pair) {
             return self.leave_for(pair, inbound, asked);
@@ -320,10 +322,10 @@ impl Control {
 
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
-        let Some(inlet) = self.state.inlet(pair.1.port) else { return }; // it closed, and is not wanted any more
+        let Some(inlet) = self.state.inlet(pair.1.port) else { return }; // the port closed: the channel is not wanted any more
         let channel = inbound.channel.clone();
         let late = self.joins_late(pair, &channel);
-        // Served before it is told of: who hears of it may ask for its thread.
+        // The channel is served before it is reported as open: a listener of the event may ask for its thread.
         self.serve_inbound(pair, inbound);
         if let Some(late) = late {
             self.fetch_history(pair, &channel, inlet, late);
@@ -332,8 +334,8 @@ impl Control {
         self.prioritise_opened(Side::Subscriber, &channel);
     }
 
-    /// Maps what came with the answer. The stream is the sign of life in both directions: this thread watches one handle
-    /// for the publisher's end, the ring keeps another as long as anything of it is read.
+    /// Maps the ring that came with the answer. The end of the stream tells each side that the other one has left. This thread watches one
+    /// handle of it for the publisher's end; the ring keeps another handle as long as its samples are read.
     fn map_ring(&mut self, dial: Dial, channel: &Arc<crate::channel::Channel>) -> io::Result<RingReader> {
         let [payload, ring] = dial.descriptors.as_slice() else {
             return Err(crate::carrier::invalid("the answer came without the two descriptors of a ring"));
@@ -382,14 +384,14 @@ impl Control {
     }
 }
 
-/// How many samples in shared memory the subscriber may hold: those that wait in its port, and a few that it looks at.
+/// Most samples in shared memory that the subscriber may hold: those that wait in its port, and a few that are being read.
 fn hold(state: &NodeState, pair: Pair, wanted: &Wanted) -> Option<u32> {
     const LOOKED_AT: u32 = 4;
     let keeps = state.inlet(pair.1.port)?.keeps();
     Some(if keeps { wanted.subscriber.qos.queue.limit().saturating_add(LOOKED_AT) } else { LOOKED_AT })
 }
 
-/// A descriptor to leave in place of one that was taken out.
+/// A descriptor that takes the place of one that was moved out.
 fn placeholder() -> io::Result<OwnedFd> {
     Ok(Socket::new(Domain::UNIX, Type::STREAM, None)?.into())
 }

@@ -1,4 +1,4 @@
-//! The descriptors that the control thread watches, and the publisher's end of channels: whose streams end here.
+//! The descriptors that the control thread watches, and the publisher's end of channels, whose streams are among them.
 
 use super::attachments::Settled;
 use super::control::Control;
@@ -20,27 +20,27 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A descriptor the loop watches.
+/// A descriptor that the loop watches.
 pub(crate) enum Entry {
     Tcp(TcpListener),
     Unix(UnixListener),
     Incoming(Incoming),
     Dial(Box<Dial>),
-    /// A subscriber that is to hear a datagram first.
+    /// A subscriber that is to receive a probe first.
     Probing(Box<Probing>),
-    /// Tells of changes of the host's interfaces.
+    /// Reports changes of the host's interfaces.
     Interfaces(linux::net::Changes),
-    /// The publisher's end of a channel: the stream's end is the subscriber's.
+    /// The publisher's end of a channel. If the stream ends, the subscriber has left.
     Served(Arc<TcpStream>, Option<Arc<Channel>>),
     ServedUnix(Arc<OwnedFd>, Option<Arc<Channel>>),
-    /// As `Served`, of a stream that carries a channel the other way, too: what arrives is its reader's. Where this
-    /// channel is the one of the answers: since when.
+    /// Like `Served`, for a stream that also carries a channel in the other direction, whose reader receives what arrives. The time is set
+    /// if this channel carries the answers: it is the time of its opening.
     Shared(Arc<TcpStream>, Option<Arc<Channel>>, Option<Instant>),
-    /// The subscriber's end of a channel that does not read its stream: the stream's end is the publisher's.
+    /// The subscriber's end of a channel that does not read its stream. If the stream ends, the publisher has left.
     Held(Arc<OwnedFd>, Arc<Channel>),
-    /// Where this node asks for signs of life …
+    /// A stream on which this node asks for signs of life.
     Asking(Asking),
-    /// … and where it is asked for them, about what it serves of this publisher.
+    /// A stream on which a peer asks this node for signs of life of a publisher that it serves.
     Asked(OwnedFd, PortRef, Peer),
 }
 
@@ -63,12 +63,12 @@ impl Entry {
     }
 }
 
-/// A channel that its publisher takes in with its next sample, at the latest.
+/// A channel that its publisher adds with its next sample, at the latest.
 pub(crate) struct Joining<O = Arc<dyn AnyOutlet>> {
     pub outlet: O,
     pub channel: Arc<Channel>,
     pub token: Option<usize>,
-    /// Both ends are in this process: the subscriber's has to be opened, too.
+    /// The subscriber's end, if both ends are in this process: it has to be opened, too.
     pub local: Option<Arc<dyn AnyInlet>>,
 }
 
@@ -78,22 +78,23 @@ pub(crate) struct PendingAttach {
     pub channel: Arc<Channel>,
     pub way: Way,
     pub token: Option<usize>,
-    /// Sent when the port has the channel and before its next sample: whoever reads it misses none from then on.
+    /// The answer to the request. It is sent after the publisher has added the channel and before its next sample: a subscriber that reads
+    /// it misses no sample from then on.
     pub answer: Option<Reply>,
 }
 
-/// What is counted when somebody connects who may not.
+/// The count of connections of users who may not use the run directory.
 const STRANGERS: &str = "connections of users who may not use the run directory";
 
 /// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Why the stream of a channel ended at the publisher, as far as the kernel says, and whether sending failed.
+/// The reason for which the stream of a channel ended at the publisher. `broken` is the kernel's error; `failed`: sending failed.
 fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
     match broken {
         None if !failed => "the subscriber left".to_owned(),
-        // A process that ends and has not read all resets its connection, as a host does that gave it up. Where sending failed, who
-        // sent was told the reason.
+        // A process that ends with unread data resets its connection. So does a host that has given the connection up. If sending failed,
+        // the sending thread got the reason.
         None => "the subscriber left, or was cut off".to_owned(),
         Some(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
             "the subscriber left, or was cut off: it reset the connection".to_owned()
@@ -102,7 +103,7 @@ fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
     }
 }
 
-/// A channel of these two ports besides the one with this number, where it is served from here over a stream of TCP.
+/// A channel of these two ports other than the one with number `but`, if this node serves it over a TCP stream.
 pub(super) fn older(
     entries: &[Option<Entry>],
     (publisher, subscriber): Pair,
@@ -166,12 +167,12 @@ impl Control {
         }
     }
 
-    /// Takes in who waits at a listener, some at a time: a queue that is full would make newcomers wait for a second.
+    /// Accepts some of the connections that wait at a listener. A full queue would make newcomers wait for a second.
     fn accept_some(&mut self, index: usize) {
         for _ in 0..self.accepted_at_once(index) {
             let accepted = match self.entries.get(index) {
                 Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, from)| {
-                    let _ = linux::filter::nothing(&stream); // it inherits that of the listener
+                    let _ = linux::filter::nothing(&stream); // an accepted socket inherits the listener's filter
                     (OwnedFd::from(stream), Some(from))
                 }),
                 Some(Some(Entry::Unix(listener))) => listener.accept().map(|(stream, _)| (stream.into(), None)),
@@ -190,7 +191,7 @@ impl Control {
         }
     }
 
-    /// Only users who may use the run directory come in by the unix socket.
+    /// Takes in a connection. By the unix socket, only users who may use the run directory are admitted.
     fn admit(&mut self, stream: OwnedFd, from: Option<SocketAddr>) {
         let unix = socket2::SockRef::from(&stream).domain().is_ok_and(|domain| domain == socket2::Domain::UNIX);
         let Some(why) = self.state.users.admit(&stream).err().filter(|_| unix) else {
@@ -203,7 +204,7 @@ impl Control {
         self.count(STRANGERS);
     }
 
-    /// What came on this connection made the thread panic: it ends, a listener stays.
+    /// An event on this connection made the thread panic: the connection is closed. A listener stays.
     pub(super) fn give_up(&mut self, index: usize) {
         if !matches!(self.entries.get(index), Some(Some(Entry::Tcp(_) | Entry::Unix(_)))) {
             self.unwatch(index);
@@ -211,7 +212,7 @@ impl Control {
     }
 
     pub(super) fn incoming_ready(&mut self, index: usize) {
-        // Taken out of the loop while it is looked at: it may get another owner.
+        // The entry is removed from the loop while its request is read: the stream may get another owner.
         let Some(Entry::Incoming(incoming)) = self.unwatch(index) else { return };
         let mut incoming = Some(incoming);
         if let (Served::Waiting, Some(incoming)) = (self.incoming(&mut incoming), incoming.take()) {
@@ -238,7 +239,7 @@ impl Control {
         }
     }
 
-    /// The channel of a stream that is not watched any more, why it ended, and whether its subscriber may come back.
+    /// The channel of a stream that is not watched any more, the reason for its end, and `true` if its subscriber may come back.
     pub(super) fn take_served(&mut self, index: usize) -> Option<(Arc<Channel>, String, bool)> {
         let (channel, error, alone) = match self.unwatch(index)? {
             Entry::Served(stream, Some(channel)) => (channel, stream.take_error().ok().flatten(), true),
@@ -246,7 +247,7 @@ impl Control {
             Entry::ServedUnix(_, Some(channel)) => (channel, None, false),
             _ => return None,
         };
-        // Where sending failed, who sent was told the error.
+        // If sending failed, the sending thread got the error: the socket does not have it any more.
         let failed = channel.sent_by().is_some_and(|flow| !flow.is_live());
         let broken = alone && (error.is_some() || failed);
         let why = why_ended(failed, error);
@@ -280,13 +281,13 @@ impl Control {
         }
     }
 
-    /// A publisher was given a channel, and has it, or will.
+    /// A channel was given to a publisher, which has added it or will.
     pub(super) fn joining(&mut self, joining: Joining) {
         let settled = self.attachments.join(joining);
         settled.into_iter().for_each(|settled| self.joined(settled));
     }
 
-    /// Asks publishers again that were within `publish`.
+    /// Asks the publishers again that were within `publish`.
     pub(super) fn ask_publishers(&mut self) {
         if self.attachments.is_busy() {
             let settled = self.attachments.poll();
@@ -295,7 +296,7 @@ impl Control {
         }
     }
 
-    /// A publisher has a channel, or refused it.
+    /// A publisher has added or refused a channel.
     fn joined(&mut self, Settled { joining, joined }: Settled) {
         match joining.local.clone() {
             Some(inlet) => self.joined_local(joining, &inlet, joined),
@@ -307,7 +308,7 @@ impl Control {
         }
     }
 
-    /// A channel of these two ports besides the one with this number, where it is served from here over a stream of TCP.
+    /// A channel of these two ports other than the one with number `but`, if this node serves it over a TCP stream.
     pub(super) fn older(&self, pair: Pair, but: u64) -> Option<(usize, Arc<Channel>)> {
         older(&self.entries, pair, but)
     }
@@ -321,7 +322,7 @@ impl Control {
         self.carriers.iter().find(|c| *name == *c.name()).cloned()
     }
 
-    /// Wake-up bits go round; readers that share one are woken together, which is harmless.
+    /// The next wake-up bit, out of 32. Readers that share a bit are woken together, which is harmless.
     pub(super) fn next_bit(&mut self) -> u32 {
         self.next_bit = (self.next_bit + 1) % 32;
         self.next_bit

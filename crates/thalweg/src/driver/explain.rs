@@ -1,4 +1,4 @@
-//! What this node knows of two ports, for `thalweg why`.
+//! The knowledge of this node about two ports, for `thalweg why`.
 
 use super::control::Control;
 use super::matching::{Progress, Route, Wanted};
@@ -28,7 +28,7 @@ impl Control {
         }
     }
 
-    /// The node that has this port, with this port only: all of its ports might not fit an answer.
+    /// The document of the node that has this port, with this port only: all ports of the node might not fit into an answer.
     fn holder(&self, port: &str) -> Option<Document> {
         let directory = self.state.directory();
         let (key, _) = directory.port_named(port)?;

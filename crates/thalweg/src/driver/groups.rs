@@ -1,4 +1,4 @@
-//! The flows of multicast groups: subscribers of one publisher on one interface share a flow, where they get the same samples.
+//! The flows of multicast groups. Subscribers of one publisher on one interface share a flow if they get the same samples.
 
 use crate::carrier::Parameters;
 use crate::channel::PortRef;
@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A group's publisher, its interface, and the part of the samples that it gets.
+/// A group's publisher, its interface, and the selection and picture of its samples.
 pub(super) type Group = (PortRef, IpAddr, Selection, Option<Picture>);
 
-/// The flow of each group, with what a subscriber needs to know of it.
+/// The flow of each group, and the parameters that a new subscriber needs.
 pub(super) struct Groups<F = Arc<Flow>>(HashMap<Group, (F, Parameters)>);
 
 impl<F> Default for Groups<F> {
@@ -21,7 +21,7 @@ impl<F> Default for Groups<F> {
 }
 
 impl<F> Groups<F> {
-    /// The flow of a group, if it is one that takes members.
+    /// The flow of a group, if it accepts members.
     pub(super) fn find(&self, group: &Group, takes_members: impl Fn(&F) -> bool) -> Option<&(F, Parameters)> {
         self.0.get(group).filter(|(flow, _)| takes_members(flow))
     }
@@ -31,17 +31,17 @@ impl<F> Groups<F> {
         self.0.insert(group, (flow, parameters));
     }
 
-    /// A publisher closed.
+    /// A publisher closed: its groups end.
     pub(super) fn closed(&mut self, publisher: PortRef) {
         self.0.retain(|(of, ..), _| *of != publisher);
     }
 
-    /// A publisher no longer sends these pictures; `None`: unscaled samples.
+    /// A publisher no longer sends these pictures (`None`: unscaled samples): their groups end.
     pub(super) fn ended(&mut self, publisher: PortRef, picture: Option<Picture>) {
         self.0.retain(|(of, _, _, its), _| *of != publisher || *its != picture);
     }
 
-    /// Flows of which this is true are no more.
+    /// Removes the flows for which `is` is true.
     pub(super) fn retired(&mut self, is: impl Fn(&F) -> bool) {
         self.0.retain(|_, (flow, _)| !is(flow));
     }

@@ -1,11 +1,11 @@
-//! The heartbeat of what serves a stream that has another way: of a relay, at its subscriber's node; of the source, at its relay's. A
-//! stopped process and a cut link are noticed within 2 s, or sooner where the policies say so.
+//! Heartbeats of peers that serve a stream which could come by another way: a subscriber's node asks its relay, and a relay asks the
+//! source. A stopped process and a cut link are noticed within 2 s, or sooner where the policies say so.
 //!
-//! Questions travel on a stream of their own, by the way of the channel ([`streams`]): a channel itself may be silent for long
-//! (docs/decisions/0005), and where it is not, its samples are signs as good as any.
+//! Questions travel on a stream of their own, by the way of the channel ([`streams`]). The channel itself may be silent for long
+//! (docs/decisions/0005). Where it is not, its samples count as answers.
 //!
-//! Pure: time is an argument. Who carries out [`Action::Ask`] says how that went: [`asked`](Heartbeat::asked) or
-//! [`declined`](Heartbeat::declined), later [`answered`](Heartbeat::answered).
+//! Pure: time is an argument. The caller carries out [`Action::Ask`] and reports the outcome with [`asked`](Heartbeat::asked) or
+//! [`declined`](Heartbeat::declined), later with [`answered`](Heartbeat::answered).
 
 mod streams;
 
@@ -20,36 +20,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Pause before a node that takes no questions is asked again. Each that it does not take counts as a connection that came to nothing, of
-/// which a host may have 32 per second: so 320 channels too many bar nobody.
+/// Pause before a node that accepts no questions is asked again. Each declined question counts as a failed connection, and a host may have
+/// 32 of these per second. With this pause, 320 declining channels do not bar a host.
 const DECLINED: Duration = Duration::from_secs(10);
 
 /// Work for the control thread, for the channel with this number.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Ask its other end.
+    /// Ask the other end.
     Ask(u64),
-    /// It is over: ask no more.
+    /// The channel has ended: stop asking.
     Stop(u64),
 }
 
-/// A channel whose other end gives no sign of life, or has no source.
+/// A channel whose other end gives no sign of life, or reports that it has no source.
 pub(super) struct Silent {
     pub channel: Arc<Channel>,
-    /// It was not silent when it was last asked.
+    /// `true` if this silence was not reported before.
     pub first: bool,
 }
 
-/// A channel whose other end is to give signs of life.
+/// A channel whose other end is asked for signs of life.
 struct Watch {
     channel: Arc<Channel>,
-    /// The node that is asked, and where.
+    /// The node that is asked, and the route to it.
     node: NodeId,
     route: Route,
     life: Life,
-    /// The time at which it is asked next.
+    /// The time of the next question.
     next: Instant,
-    /// Its silence was reported.
+    /// `true` if its silence was reported.
     reported: bool,
 }
 
@@ -58,17 +58,17 @@ struct Watch {
 pub(super) struct Heartbeat(Vec<Watch>);
 
 impl Heartbeat {
-    /// Has the other end of a channel asked from now on, at the pace that the subscriber's QoS wants.
+    /// Asks the other end of a channel from now on, at the pace of the subscriber's QoS.
     pub(super) fn watch(&mut self, channel: Arc<Channel>, (node, route): (NodeId, Route), asked: &Qos, now: Instant) {
         self.0.push(Watch { channel, node, route, life: Life::new(asked), next: now, reported: false });
     }
 
-    /// The next time at which somebody is to be asked.
+    /// The time of the next question to any peer.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.0.iter().map(|watch| watch.next).min()
     }
 
-    /// Says who is to be asked now, and forgets channels that are over.
+    /// The peers that are to be asked now. Forgets channels that have ended.
     pub(super) fn poll(&mut self, now: Instant) -> Vec<Action> {
         if self.0.iter().all(|watch| watch.next > now) {
             return Vec::new();
@@ -83,20 +83,20 @@ impl Heartbeat {
         actions
     }
 
-    /// The publisher that a channel's other end is asked about, the node that is asked, and where.
+    /// The publisher that a channel's other end is asked about, the node that is asked, and the route to it.
     pub(super) fn asks(&self, channel: u64) -> Option<(PortRef, NodeId, &Route)> {
         let watch = self.0.iter().find(|watch| watch.channel.id == channel)?;
         Some((watch.channel.publisher, watch.node, &watch.route))
     }
 
-    /// The other end of a channel was asked, or nobody was reached.
+    /// The other end of a channel was asked, or could not be reached.
     pub(super) fn asked(&mut self, channel: u64, now: Instant) -> Option<Silent> {
         let watch = self.of(channel)?;
         watch.life.asked(now);
         watch.life.is_silent(now).then(|| watch.silent())
     }
 
-    /// The other end of a channel takes no questions.
+    /// The other end of a channel accepts no questions.
     pub(super) fn declined(&mut self, channel: u64, now: Instant) {
         if let Some(watch) = self.of(channel) {
             watch.life.excused();
@@ -104,7 +104,7 @@ impl Heartbeat {
         }
     }
 
-    /// The other end of a channel answered. `well`: it has what it serves.
+    /// The other end of a channel answered. `well`: it has the source of the stream.
     pub(super) fn answered(&mut self, channel: u64, well: bool) -> Option<Silent> {
         let watch = self.of(channel)?;
         watch.life.answered(well);
@@ -147,14 +147,14 @@ mod tests {
         Arc::new(Channel::new((id, now), (at(1), &out), (at(2), &into), carrier::Name::Tcp, Account::new(usize::MAX)))
     }
 
-    /// A machine that watches a channel with this number.
+    /// A heartbeat that watches a channel with this number.
     fn watching(id: u64, now: Instant) -> (Heartbeat, Arc<Channel>) {
         let (mut heartbeat, channel) = (Heartbeat::default(), channel(id, now));
         heartbeat.watch(channel.clone(), (NodeId(9), Route::Process), &Qos::default(), now);
         (heartbeat, channel)
     }
 
-    /// Asks at each deadline until then; gives back the first silence and each time at which it was asked.
+    /// Asks at each deadline before `until`; returns the time of the first silence and the times of all questions.
     fn run(
         heartbeat: &mut Heartbeat,
         until: Instant,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_nothing_is_silent_after_two_seconds_and_reported_once() {
+    fn a_peer_that_answers_nothing_is_silent_after_two_seconds_and_reported_once() {
         let start = Instant::now();
         let (mut heartbeat, channel) = watching(7, start);
         let (silent, asked) = run(&mut heartbeat, start + ms(10_000), |_, _, _| ());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_or_brings_samples_is_never_silent() {
+    fn a_peer_that_answers_or_sends_samples_is_never_silent() {
         let start = Instant::now();
         let (mut heartbeat, _) = watching(7, start);
         let answers = |heartbeat: &mut Heartbeat, id, _| assert!(heartbeat.answered(id, true).is_none());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_that_it_has_no_source_is_silent_at_once() {
+    fn a_peer_that_reports_no_source_is_silent_at_once() {
         let start = Instant::now();
         let (mut heartbeat, _) = watching(7, start);
         assert!(heartbeat.answered(7, false).is_some_and(|silent| silent.first));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_no_questions_is_left_in_peace_for_ten_seconds() {
+    fn a_peer_that_accepts_no_questions_is_asked_again_after_ten_seconds() {
         let start = Instant::now();
         let (mut heartbeat, _) = watching(7, start);
         let (_, asked) = run(&mut heartbeat, start + ms(60_000), |heartbeat, id, now| heartbeat.declined(id, now));

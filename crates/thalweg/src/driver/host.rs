@@ -1,7 +1,8 @@
-//! Streams that this node hosts a proxy for (P-07): a relay for others, and any node for pictures of its own publishers.
+//! Streams for which this node hosts a proxy (P-07): a relay for other nodes' streams, any node for pictures of its own publishers.
 //!
-//! One subscription to the source feeds all that asked for the same: each flow to a subscriber selects for itself. A
-//! sample keeps its source's identity, numbers and stamps, so that both ends see each other as if nothing were between.
+//! One subscription to the source serves all subscribers that asked for the same stream; each flow to a subscriber selects its own samples.
+//! A sample keeps its source's identity, sequence number and time stamps, so that both ends see each other as if they were connected
+//! directly.
 
 mod buffers;
 mod refusals;
@@ -34,10 +35,10 @@ pub(crate) struct Hosted {
     port: PortId,
 }
 
-/// A request that waits, and its stream.
+/// A request that waits for its source, and its stream.
 pub(crate) type Waiting = (Request, OwnedFd);
 
-/// What this node hosts.
+/// The state of the streams and buffers that this node hosts.
 pub(super) type Relay = relay::Relay<Hosted, Waiting, buffers::Buffer>;
 
 impl Control {
@@ -47,7 +48,7 @@ impl Control {
         self.state.outlets().into_iter().chain(hosted).collect()
     }
 
-    /// What is sent of hosted streams, and over which port each comes here.
+    /// Reports of the channels that send hosted streams, each with the name of the port that receives the stream from its source.
     pub(super) fn hosted_reports(&self) -> Vec<ChannelReport> {
         let over = |hosted: &Hosted| {
             let name = hosted.proxy_name().to_owned();
@@ -69,13 +70,13 @@ impl Control {
         own.flatten().map(|(outlet, _)| outlet)
     }
 
-    /// Incarnation and clock of the node that a stream comes from: this one, or the source of a hosted stream.
+    /// Incarnation and clock of the node that a stream comes from: this node, or the source of a hosted stream.
     pub(super) fn source(&self, node: NodeId) -> (u64, String) {
         let known = self.state.directory().node(node).map(|there| (there.incarnation, there.clock.clone()));
         known.unwrap_or_else(|| (self.state.incarnation, self.state.clock.clone()))
     }
 
-    /// Whether a request is for a stream that this node has to host.
+    /// `true` if a request is for a stream that this node has to host.
     pub(super) fn is_hosted(&self, request: &Request) -> bool {
         let picture = request.proxy.as_ref().is_some_and(|proxy| proxy.picture.is_some());
         picture || (request.to_node != self.state.id && self.relay.is_relay())
@@ -85,7 +86,8 @@ impl Control {
         let _ = answer(stream, &Answer::Refused(refused));
     }
 
-    /// Serves a request for a hosted stream: at once if its source is here, else when it is, or not.
+    /// Serves a request for a hosted stream, at once or when its source has a channel to this node. If that takes too long, the request is
+    /// refused.
     pub(super) fn host(&mut self, request: Request, stream: OwnedFd) {
         let room = check_greeting(&request, &self.state.settings.realm).and_then(|()| {
             let before = self.opened_before(&request, &stream);
@@ -104,7 +106,7 @@ impl Control {
         }
     }
 
-    /// What is hosted for a request that was let in.
+    /// The publishing end of the hosted stream for a request that was admitted.
     pub(super) fn hosted_for(&self, request: &Request) -> Result<Arc<dyn AnyOutlet>, Refused> {
         let hosted =
             self.relay.streams.get(&hosting(request)).ok_or_else(|| refused("a stream that it hosts".into()))?;
@@ -119,8 +121,8 @@ impl Control {
         }
     }
 
-    /// Whether the source of a stream is here; begins to host it if it is known and not hosted yet. Who asks may have heard of it
-    /// before this node does.
+    /// `true` if this node receives the stream from its source, which is not silent. A stream whose source is known and which is not hosted
+    /// yet is hosted from now on. A subscriber may have heard of the source before this node does: then the answer is `false`.
     fn ready_to_host(&mut self, request: &Request, stream: &OwnedFd) -> Result<bool, Refused> {
         let key = hosting(request);
         if request.to_node != self.state.id && request.node != self.state.id {
@@ -133,7 +135,7 @@ impl Control {
         Ok(self.relay.streams.get(&key).is_some_and(Hosted::has_source) && !self.is_dry(key.0))
     }
 
-    /// A port, and its node's incarnation, as far as this node heard of it.
+    /// A port and its node's incarnation, if this node knows the port.
     fn announced(&self, port: PortRef) -> Option<(PortInfo, u64)> {
         let directory = self.state.directory();
         let node = directory.node(port.node)?;
@@ -168,13 +170,13 @@ impl Control {
         Ok(())
     }
 
-    /// Whether a port takes a hosted stream from its source.
+    /// `true` if the port receives a hosted stream from its source.
     pub(super) fn is_hosted_port(&self, port: PortId) -> bool {
         self.relay.streams.iter().any(|(_, hosted)| hosted.port == port)
     }
 
-    /// The port that takes a hosted stream from its source got a channel that brings what follows sample `after`: so do
-    /// those that lead from here.
+    /// The port that receives a hosted stream has a channel whose first sample is the one that follows sample `after`. The same holds for
+    /// the channels that send the stream on.
     pub(super) fn hosted_from(&self, port: PortId, after: u64) {
         if let Some((_, hosted)) = self.relay.streams.iter().find(|(_, hosted)| hosted.port == port) {
             hosted.outlet.published.fetch_max(after, Relaxed);
@@ -189,7 +191,7 @@ impl Control {
         })
     }
 
-    /// A channel of this node opened, or a port was announced: perhaps the source that somebody waits for.
+    /// A channel of this node opened, or a port was announced: requests that wait for their source are looked at again.
     pub(super) fn look_after_guests(&mut self) {
         for guest in self.relay.streams.take_guests() {
             let (request, stream) = &guest.who;
@@ -211,7 +213,7 @@ impl Control {
         }
     }
 
-    /// Ends what waited too long and what nobody needs, and tells what this relay carries.
+    /// Refuses requests that waited too long, ends streams and buffers that are not needed any more, and announces this relay's load.
     pub(super) fn look_after_hosted(&mut self, now: Instant) {
         let Some(actions) = self.relay.look(now) else { return };
         self.carry_out_hosting(actions);
@@ -231,7 +233,7 @@ impl Control {
         }
     }
 
-    /// Measures what this relay carries, and announces it when it changed.
+    /// Measures this relay's load, and announces it if it changed.
     fn tell_load(&mut self, now: Instant) {
         if !self.relay.is_measured(now) {
             return;
@@ -245,7 +247,7 @@ impl Control {
 
     fn end_hosting(&mut self, key: Hosting) {
         let Some(hosted) = self.relay.streams.get(&key) else { return };
-        // Each channel ends as one whose publisher closes: its subscriber looks for another way.
+        // Each channel ends like one whose publisher closes: its subscriber looks for another way.
         for channel in hosted.outlet.channels() {
             self.end_served(&channel);
         }
@@ -263,12 +265,12 @@ impl Control {
 }
 
 impl Hosted {
-    /// Whether it is a stream of this publisher.
+    /// `true` if it is a stream of this publisher.
     pub(super) fn is_of(&self, publisher: &str) -> bool {
         self.outlet.info.name == publisher
     }
 
-    /// The name of the port that takes it from its source.
+    /// The name of the port that receives the stream from its source.
     pub(super) fn proxy_name(&self) -> &str {
         &self.inlet.info.name
     }

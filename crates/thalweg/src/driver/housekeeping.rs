@@ -1,12 +1,12 @@
-//! Work on a node's ports that is due from time to time, on the control thread: the threads that publish and receive only count, so that they
-//! neither allocate nor wait for a lock or for the kernel.
+//! Periodic work on a node's ports, on the control thread. The threads that publish and receive only count, so that they neither allocate
+//! nor wait for a lock or for the kernel.
 //!
 //! | work | how often | effect |
 //! |---|---|---|
-//! | losses | 0.5 s | owners are told of samples that did not arrive or found no room |
-//! | memory | 10 s | what ports kept for further messages and did not need is freed |
+//! | losses | 0.5 s | events report samples that did not arrive or found no room |
+//! | memory | 10 s | memory that ports reserve for further messages and did not use is freed |
 //!
-//! Pure: time is an argument, events are given back.
+//! Pure: time is an argument, and events are returned.
 
 use super::control::Control;
 use crate::channel::Channel;
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Pause between two looks for losses.
 const LOSSES: Duration = Duration::from_millis(500);
-/// Pause between two looks at memory. What was not used between two looks goes: a message that is published more often than this
-/// finds its room.
+/// Pause between two looks at memory. Memory that was not used between two looks is freed. A message that is published more often than this
+/// keeps its memory.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// Work that is due.
@@ -28,7 +28,7 @@ pub(super) enum Task {
     TrimMemory,
 }
 
-/// The times at which each work was done.
+/// The times at which each task was last done.
 pub(super) struct Housekeeping {
     losses: Instant,
     memory: Instant,
@@ -39,13 +39,14 @@ impl Housekeeping {
         Self { losses: now, memory: now }
     }
 
-    /// The next time at which work is due. Losses wake the thread only while the node `receives`: its subscribers want channels.
+    /// The next time at which a task is due. Losses wake the thread only while the node `receives`, that is while its subscribers want
+    /// channels.
     pub(super) fn next_deadline(&self, receives: bool) -> Instant {
         let memory = self.memory + MEMORY;
         if receives { memory.min(self.losses + LOSSES) } else { memory }
     }
 
-    /// The work that is due now: each of it once.
+    /// The tasks that are due now, each of them once.
     pub(super) fn poll(&mut self, now: Instant) -> impl Iterator<Item = Task> + use<> {
         let losses = is_due(&mut self.losses, LOSSES, now).then_some(Task::ReportLosses);
         let memory = is_due(&mut self.memory, MEMORY, now).then_some(Task::TrimMemory);
@@ -53,7 +54,7 @@ impl Housekeeping {
     }
 }
 
-/// `true` if the pause since the `last` time is over; then this is the last time.
+/// `true` if the pause since the `last` time is over; then `last` is set to `now`.
 fn is_due(last: &mut Instant, pause: Duration, now: Instant) -> bool {
     let due = now >= *last + pause;
     if due {
@@ -62,7 +63,7 @@ fn is_due(last: &mut Instant, pause: Duration, now: Instant) -> bool {
     due
 }
 
-/// Late joiners of a durable publisher will miss samples for which its history found no memory.
+/// A warning about samples that late joiners of a durable publisher will miss, because its history had no memory for them.
 fn unkept(outlet: &dyn AnyOutlet) -> Option<Event> {
     if outlet.info().qos.durability == Durability::Volatile {
         return None;
@@ -76,7 +77,7 @@ fn unkept(outlet: &dyn AnyOutlet) -> Option<Event> {
     Some(Event::Warning { text })
 }
 
-/// Samples that a subscriber did not get, and those for which it had no room, since the last look.
+/// Events about samples that a subscriber missed, and those that it had no room for, since the last look.
 fn losses(inlet: &dyn AnyInlet) -> Vec<Event> {
     let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
     let mut found: Vec<Event> = channels.iter().filter_map(|channel| loss(channel)).collect();
@@ -100,7 +101,7 @@ impl Control {
     pub(super) fn keep_house(&mut self, now: Instant) {
         for task in self.housekeeping.poll(now) {
             let (outlets, inlets) = (self.outlets(), self.state.inlets());
-            // Both look for them: a node that has publishers only is seldom woken for losses.
+            // Both tasks report samples that were not kept: a node that has publishers only is seldom woken for losses.
             self.emit(outlets.iter().filter_map(|outlet| unkept(outlet.as_ref())));
             match task {
                 Task::ReportLosses => self.emit(inlets.iter().flat_map(|(_, inlet)| losses(inlet.as_ref()))),
@@ -112,7 +113,7 @@ impl Control {
         }
     }
 
-    /// Tells whoever listens.
+    /// Pushes these events.
     pub(super) fn emit(&self, events: impl IntoIterator<Item = Event>) {
         events.into_iter().for_each(|event| self.state.events.push(event));
     }

@@ -1,4 +1,4 @@
-//! What others ask of this node's listeners: control links, channels, and questions to what it keeps.
+//! Requests to this node's listeners: control links, channels, questions to histories, and questions for signs of life.
 
 use super::admission::{Action, COUNTED, accepted_at_once, is_in_reserve};
 use super::control::Control;
@@ -15,24 +15,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A stream that has not said yet what it wants, or not all of it.
+/// A stream whose request has not arrived, or not completely.
 pub(crate) struct Incoming {
     pub stream: OwnedFd,
     pub bytes: Vec<u8>,
     pub until: Instant,
     pub peer: Peer,
-    /// Where it came from by TCP, as it was accepted.
+    /// The address of a peer over TCP, as the listener gave it.
     from: Option<IpAddr>,
 }
 
-/// Who connects must say what it wants within this time.
+/// Time within which the request of a new stream must arrive.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
 
-/// What became of an incoming stream.
+/// The progress of an incoming stream.
 pub(crate) enum Progress {
     /// More bytes are needed.
     Waiting,
-    /// It is done with; the stream is closed or has another owner.
+    /// The stream is closed or has another owner.
     Done,
 }
 
@@ -41,11 +41,11 @@ impl Incoming {
         Self { stream, bytes: Vec::new(), until: now + HANDSHAKE_TIME, peer, from: from.map(|from| from.ip()) }
     }
 
-    /// Reads what is there; `false` when the peer is gone or sends too much.
+    /// Reads the bytes that have arrived. `false`: the peer is gone or sends too much.
     fn fill(&mut self) -> bool {
         let mut chunk = [0; 4096];
         loop {
-            // Only the first byte at first: what follows may belong to another protocol.
+            // Only the first byte is read at first: the bytes behind it may belong to another protocol.
             let room = if self.bytes.is_empty() { 1 } else { chunk.len() };
             match linux::socket::receive_stream(self.stream.as_fd(), &mut chunk[..room], false) {
                 Ok(0) => return false,
@@ -63,7 +63,8 @@ impl Incoming {
 }
 
 impl Control {
-    /// A stream that somebody opened, who has said nothing yet; by TCP from this address: one that was reset has none any more.
+    /// Takes in a stream on which nothing has arrived yet. `from` is the peer's address over TCP: a stream that was reset cannot tell it
+    /// any more.
     pub(super) fn take_in(&mut self, stream: OwnedFd, from: Option<SocketAddr>) {
         let peer = from.map(|from| Peer::at(from.ip())).or_else(|| Peer::of(&stream));
         let Some(peer) = peer else { return };
@@ -74,7 +75,7 @@ impl Control {
         self.watch(Entry::Incoming(Incoming::new(stream, (peer, from), Instant::now())), Readiness::IN);
     }
 
-    /// Makes room for another stream of this peer. Who has said what it wants meanwhile is served instead of giving way.
+    /// Makes room for another stream of this peer. A stream whose request has arrived meanwhile is served instead of giving way.
     fn let_give_way(&mut self, peer: Peer) {
         while let Some(oldest) = self.admission.who_gives_way(&self.waiting_streams(), peer) {
             let Some(Some(Entry::Incoming(incoming))) = self.entries.get(oldest) else { return };
@@ -88,7 +89,7 @@ impl Control {
         }
     }
 
-    /// The streams that have said nothing yet.
+    /// The streams whose request has not arrived yet.
     fn waiting_streams(&self) -> Vec<(Instant, usize, Peer)> {
         let waiting = self.entries.iter().enumerate().filter_map(|(index, entry)| match entry {
             Some(Entry::Incoming(incoming)) => Some((incoming.until, index, incoming.peer)),
@@ -97,24 +98,24 @@ impl Control {
         waiting.collect()
     }
 
-    /// Counts a connection that came to nothing; a peer with too many of them is not answered for a while.
+    /// Counts a failed connection. A peer with too many of them is not answered for a while.
     pub(super) fn came_to_nothing(&mut self, peer: Peer, why: &'static str) {
         let actions = self.admission.failed(peer, why, Instant::now());
         self.admit_as_said(actions);
     }
 
-    /// Counts something that a stranger did, and tells the first time.
+    /// Counts an act of a stranger, and warns of the first one.
     pub(super) fn count(&mut self, what: &'static str) {
         self.count_because(what, &COUNTED);
     }
 
-    /// As [`Self::count`], with the reason of the first one.
+    /// Like [`Self::count`], with the reason of the first act.
     pub(super) fn count_because(&mut self, what: &'static str, why: &dyn Display) {
         let action = self.admission.count(what, why);
         self.admit_as_said(action);
     }
 
-    /// Carries out what admission says.
+    /// Carries out the actions of admission.
     pub(super) fn admit_as_said(&mut self, actions: impl IntoIterator<Item = Action>) {
         for action in actions {
             match action {
@@ -125,16 +126,17 @@ impl Control {
         }
     }
 
-    /// Has the listeners answer all hosts but these.
+    /// Has the kernel answer all hosts but these.
     fn filter(&self, hosts: &[IpAddr]) {
         let listeners = self.entries.iter().flatten().filter_map(|entry| match entry {
             Entry::Tcp(listener) => Some(listener),
             _ => None,
         });
-        listeners.for_each(|listener| drop(linux::filter::not_from(listener, hosts))); // else all are answered, as before
+        listeners.for_each(|listener| drop(linux::filter::not_from(listener, hosts))); // on an error, all hosts are answered, as before
     }
 
-    /// The number of connections that are taken in from a listener before others have their turn: few at a time while a process is barred.
+    /// Most connections that are accepted from a listener before the other entries have their turn. While a process is barred they are few,
+    /// and the listener of the unix socket is paused.
     pub(super) fn accepted_at_once(&mut self, index: usize) -> usize {
         let paced = self.admission.paces(matches!(self.entries.get(index), Some(Some(Entry::Unix(_)))));
         if paced
@@ -148,11 +150,11 @@ impl Control {
 
     fn accept_again(&mut self, index: usize) {
         if let Some(Some(listener @ Entry::Unix(_))) = self.entries.get(index) {
-            let _ = self.poller.add(listener.descriptor(), index as u64, Readiness::IN); // a new one is there already
+            let _ = self.poller.add(listener.descriptor(), index as u64, Readiness::IN); // it fails if a new listener is watched there
         }
     }
 
-    /// Goes on with an incoming stream.
+    /// Continues with an incoming stream.
     pub(crate) fn incoming(&mut self, incoming: &mut Option<Incoming>) -> Progress {
         let Some(peer) = incoming else { return Progress::Done };
         let (goes_on, who) = (peer.fill(), peer.peer);
@@ -218,7 +220,7 @@ impl Control {
         }
     }
 
-    /// Gives a question to the thread that answers it, or says why not.
+    /// Passes a question to the thread that answers it, or refuses the question with the reason.
     fn answer_question(&mut self, question: Question, stream: OwnedFd, peer: Peer) {
         let given = match self.asked_of(&question) {
             Ok(histories) => self.state.questions.answer(question, histories, (stream, peer)),
@@ -226,7 +228,7 @@ impl Control {
         };
         if let Err((refused, stream)) = given {
             let bytes = handshake::pack(&pull::Answer::Refused(refused)).unwrap_or_default();
-            let _ = linux::socket::send(stream.as_fd(), &bytes); // who does not hear it sees the stream end
+            let _ = linux::socket::send(stream.as_fd(), &bytes); // a peer that does not get the refusal sees the stream end
         }
     }
 

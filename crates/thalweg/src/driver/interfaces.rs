@@ -1,5 +1,5 @@
-//! Interfaces that come and go: what is tied to one by its number is renewed when it was made anew; a channel whose address was
-//! replaced by another one is opened from there.
+//! Interfaces that come and go. A group's membership is tied to an interface by its number, and is renewed when the interface was created
+//! again. A channel whose address was replaced by another one is opened again from that address.
 
 use super::control::Control;
 use super::entries::Entry;
@@ -12,13 +12,13 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// A group's membership on an interface, and the port whose it is.
+/// A group's membership on an interface, and the name of its port.
 struct Tied {
     membership: Membership,
     port: String,
 }
 
-/// A node's ties to interfaces.
+/// The memberships of a node, and the interfaces of its host's addresses.
 #[derive(Default)]
 pub(super) struct Interfaces {
     tied: Vec<Tied>,
@@ -26,7 +26,7 @@ pub(super) struct Interfaces {
 }
 
 impl Interfaces {
-    /// The host has these addresses now.
+    /// Notes the present addresses of the host.
     fn note(&mut self, all: &[InterfaceAddress]) {
         self.homes.note(all);
     }
@@ -36,7 +36,7 @@ impl Interfaces {
         self.homes.is_replaced(address, all)
     }
 
-    /// A membership of this port is renewed from now on.
+    /// Renews this membership of a port from now on.
     fn add(&mut self, membership: Membership, port: &str) {
         self.forget_over();
         self.tied.push(Tied { membership, port: port.to_owned() });
@@ -46,18 +46,18 @@ impl Interfaces {
         self.tied.retain(|tied| !tied.membership.is_over());
     }
 
-    /// Renews what was tied to interfaces that were made anew; gives back what there is to tell.
+    /// Renews memberships on interfaces that were created again; returns the warnings about them.
     fn renew(&mut self, all: &[InterfaceAddress], deleted: &[u32]) -> Vec<String> {
         let look = |tied: &mut Tied| Some(format!("{}: {}", tied.port, tied.membership.look(all, deleted)?));
         self.tied.iter_mut().filter_map(look).collect()
     }
 }
 
-/// The interface that each address was seen on, also of those that are gone.
+/// The interface on which each address was seen, also for addresses that are gone.
 #[derive(Default)]
 struct Homes(BTreeMap<IpAddr, String>);
 
-/// Addresses that are remembered; a host that has had more begins anew.
+/// Most addresses that are remembered. When there are more, all are forgotten.
 const MOST_ADDRESSES: usize = 1024;
 
 impl Homes {
@@ -68,8 +68,8 @@ impl Homes {
         self.0.extend(all.iter().map(|interface| (interface.address, interface.name.clone())));
     }
 
-    /// Whether this address is gone, and its interface has another one of its kind. An interface that is only gone may come
-    /// back with it: then streams go on.
+    /// `true` if this address is gone, and its interface has another one of the same family. If the interface is gone as well, it may come
+    /// back with the address: then streams continue.
     fn is_replaced(&self, address: IpAddr, all: &[InterfaceAddress]) -> bool {
         if address.is_loopback() || all.iter().any(|interface| interface.address == address) {
             return false;
@@ -91,8 +91,8 @@ fn local_address(channel: &Channel) -> Option<IpAddr> {
     Some(address.ip().to_canonical())
 }
 
-/// Ends a stream of samples behind those that have arrived, though nobody may have read them yet; its reader finds the end. `false`:
-/// the samples come by no stream.
+/// Ends a stream of samples behind those that have arrived, even if they have not been read: its reader delivers them and then finds the
+/// end. `false`: the samples do not come by a stream.
 fn has_ended_behind_what_came(channel: &Channel) -> bool {
     let Some(data) = channel.sockets.get().and_then(|sockets| sockets.first()?.upgrade()) else { return false };
     let fd = data.as_fd();
@@ -101,7 +101,8 @@ fn has_ended_behind_what_came(channel: &Channel) -> bool {
 }
 
 impl Control {
-    /// Ends this side's channels whose address is replaced by another one, and opens them from there: TCP would notice after 10 s.
+    /// Ends this side's channels whose address was replaced by another one, and opens them again from there. TCP would notice
+    /// only after 10 s.
     fn leave_replaced_addresses(&mut self, all: &[InterfaceAddress]) {
         let replaced = self.open_channels().filter_map(|channel| Some((channel.clone(), local_address(channel)?)));
         let replaced = replaced.filter(|(_, address)| self.interfaces.is_replaced(*address, all));
@@ -109,7 +110,7 @@ impl Control {
         self.interfaces.note(all);
         for (channel, address) in replaced {
             let why = format!("{address} is no longer an address of this host");
-            // Its publisher's host believes that all was delivered which has arrived here.
+            // The publisher's host counts all samples that have arrived here as delivered, so they are still read.
             if has_ended_behind_what_came(&channel) {
                 let _ = channel.ends_because.set(why);
                 continue;
@@ -119,7 +120,7 @@ impl Control {
         }
     }
 
-    /// Is told from now on when interfaces and addresses change.
+    /// Watches changes of interfaces and addresses from now on.
     pub(super) fn watch_interfaces(&mut self, port: &str) {
         if self.entries.iter().flatten().any(|entry| matches!(entry, Entry::Interfaces(_))) {
             return;
@@ -131,7 +132,7 @@ impl Control {
         self.interfaces.note(&linux::net::interfaces().unwrap_or_default());
     }
 
-    /// Renews from now on what is tied to an interface.
+    /// Renews this membership from now on.
     pub(super) fn look_after(&mut self, membership: Option<Membership>, port: &str) {
         let Some(membership) = membership else { return };
         self.watch_interfaces(port);

@@ -1,5 +1,5 @@
-//! Connections that last (YS-33): the subscriber's node makes them; the publisher's reminds subscribers of other hosts, whose
-//! run directories are others.
+//! Lasting connections (YS-33). The subscriber's node makes them. The publisher's node reminds subscribers of other hosts, which have other
+//! run directories.
 
 use super::calls::Asker;
 use super::control::Control;
@@ -14,21 +14,22 @@ use crate::control::{Direction, PortInfo};
 use qos::priority::PrioritySettings;
 use std::collections::BTreeSet;
 
-/// Why these are no names of ports; `None`: they are.
+/// The error in these port names; `None`: they are valid.
 pub(super) fn refuse_names(names: [&str; 2]) -> Option<String> {
     names.into_iter().find_map(|name| check_name(name).err()).map(|wrong| format!("port name {wrong}"))
 }
 
-/// How a connection that lasts came to be known.
+/// The origin of a lasting connection.
 #[derive(Clone, Copy)]
 enum Said {
-    /// It was asked for now; by whom may not ask for what takes a privilege, that stays as it was.
+    /// An administrator asked for it now. If the caller may not change settings that take a privilege, these stay as they were.
     Now { by_who_may: bool },
-    /// It is kept in a file, whose settings are for ends for which nothing was set.
+    /// A file in the run directory. Its settings are for ends without settings of their own.
     InFile,
 }
 
-/// Of several users' files for the same two ports root's counts, else that of this process's user, else the directory's owner's.
+/// One connection per pair of ports, where several users have files: root's counts first, then that of this process's user, then that of
+/// the directory's owner.
 fn first_of_each(mut all: Vec<(Connection, u32)>) -> Vec<(Connection, u32)> {
     all.sort_by_key(|(_, user)| (!is_ours(*user), *user));
     let mut seen = BTreeSet::new();
@@ -36,40 +37,40 @@ fn first_of_each(mut all: Vec<(Connection, u32)>) -> Vec<(Connection, u32)> {
     all
 }
 
-/// Connections that last, of this node's publishers: subscribers of other hosts are told of them.
+/// Lasting connections of this node's publishers. Subscribers of other hosts are reminded of them.
 #[derive(Default)]
 pub(super) struct Lasting(Vec<Connection>);
 
 impl Lasting {
-    /// A connection lasts from now on, instead of one between the same ports.
+    /// Adds a lasting connection, instead of an earlier one between the same ports.
     pub(super) fn insert(&mut self, connection: Connection) {
         self.remove(&connection.publisher, &connection.subscriber);
         self.0.push(connection);
     }
 
-    /// A connection does not last any more.
+    /// Removes a lasting connection.
     pub(super) fn remove(&mut self, publisher: &str, subscriber: &str) {
         self.0.retain(|of| (of.publisher.as_str(), of.subscriber.as_str()) != (publisher, subscriber));
     }
 
-    /// Those to a subscriber of this name.
+    /// The lasting connections to a subscriber of this name.
     pub(super) fn to(&self, subscriber: &str) -> impl Iterator<Item = &Connection> {
         self.0.iter().filter(move |of| of.subscriber == subscriber)
     }
 
-    /// `true` if there is one to a subscriber of this name.
+    /// `true` if there is a lasting connection to a subscriber of this name.
     pub(super) fn is_to(&self, subscriber: &str) -> bool {
         self.to(subscriber).next().is_some()
     }
 
-    /// The names of all their ports.
+    /// The names of the ports of all lasting connections.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|of| [of.publisher.as_str(), of.subscriber.as_str()])
     }
 }
 
 impl Control {
-    /// Keeps a connection on this host, and makes it as far as it concerns this node's ports.
+    /// Stores a lasting connection on this host, and makes it as far as it concerns this node's ports.
     pub(super) fn keep_connected(&mut self, connection: Connection, caller: Caller) -> Reply {
         if let Some(why) = refuse_names([&connection.publisher, &connection.subscriber]) {
             return Reply::No(why);
@@ -97,13 +98,13 @@ impl Control {
         Reply::Done
     }
 
-    /// A port that the directory knows by its name.
+    /// A port, by its name in the directory.
     pub(super) fn known(&self, name: &str) -> Option<(PortRef, PortInfo)> {
         let directory = self.state.directory();
         directory.port_named(name).map(|(k, p)| (PortRef { node: k.node, port: k.port }, p.clone()))
     }
 
-    /// A port of this node is about to be announced: the connections kept for it hold from now on.
+    /// A port of this node is about to be announced: the stored connections of the port hold from now on.
     pub(super) fn load_kept(&mut self, port: &PortInfo) {
         let all = self._endpoint.as_ref().map(|endpoint| endpoint.kept().all()).unwrap_or_default();
         for (mut connection, user) in first_of_each(all) {
@@ -116,7 +117,8 @@ impl Control {
         }
     }
 
-    /// What a connection's ends shall have: kept at once for a port of this node, and for the other one until it comes.
+    /// Remembers the priority of both ends of a lasting connection. An end at this node gets it at once; the settings of the other end are
+    /// kept until its port appears.
     fn prioritise_lasting(&mut self, connection: &Connection, said: Said) {
         let Connection { publisher, subscriber, priority, .. } = connection;
         if *priority == PrioritySettings::default() {
@@ -132,18 +134,18 @@ impl Control {
                 Said::Now { .. } => Source::Set,
                 Said::InFile => Source::File,
             };
-            let _ = self.remember(key, settings, source); // what is refused is told
+            let _ = self.remember(key, settings, source); // a setting that fails is reported as a warning
         }
     }
 
-    /// It ends at a subscriber of this node, which connects whenever the publisher is there.
+    /// Makes a connection to a subscriber of this node, which connects whenever the publisher exists.
     fn last_to(&mut self, connection: Connection, said: Said) {
         self.prioritise_lasting(&connection, said);
         let names = (connection.publisher, connection.subscriber);
         self.matching.connect(names, connection.carrier);
     }
 
-    /// It begins at a publisher of this node.
+    /// Makes a connection from a publisher of this node.
     fn last_from(&mut self, connection: Connection, said: Said) {
         self.prioritise_lasting(&connection, said);
         if let Some((at, _)) = self.known(&connection.subscriber) {
@@ -152,19 +154,19 @@ impl Control {
         self.lasting.insert(connection);
     }
 
-    /// Forgets a connection that was kept; `false`: it was not.
+    /// Removes a lasting connection. `false`: no file had it.
     pub(super) fn forget_kept(&mut self, publisher: &str, subscriber: &str) -> bool {
         self.lasting.remove(publisher, subscriber);
         self._endpoint.as_ref().is_some_and(|endpoint| endpoint.kept().forget(publisher, subscriber))
     }
 
-    /// Tells a subscriber of all connections of this node's publishers to it that last.
+    /// Sends a subscriber all lasting connections from this node's publishers.
     pub(super) fn tell_subscriber(&mut self, at: PortRef, info: &PortInfo) {
         let its: Vec<Connection> = self.lasting.to(&info.name).cloned().collect();
         its.iter().for_each(|connection| self.tell_of(at, connection));
     }
 
-    /// Tells a subscriber of another host of one: its node knows nothing of this host's run directory.
+    /// Sends a lasting connection to a subscriber of another host, whose node does not see this host's run directory.
     fn tell_of(&mut self, at: PortRef, connection: &Connection) {
         let here = self.state.document().host.clone();
         let elsewhere = self.state.directory().node(at.node).is_some_and(|document| document.host != here);
@@ -172,7 +174,7 @@ impl Control {
             return;
         }
         let Connection { publisher, subscriber, carrier, priority } = connection.clone();
-        // Threads are the business of the host that they run on, and of who may administer there.
+        // The scheduling of threads is for administrators of the host that they run on.
         let priority = PrioritySettings { sched: None, affinity: None, ..priority };
         let request = Request::Keep { publisher, subscriber, carrier, priority };
         self.ask(at.node, &admin::pack(&request), Asker::Nobody);
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn between_two_ports_one_connection_lasts_as_it_was_said_last() {
+    fn the_latest_lasting_connection_between_two_ports_replaces_the_earlier_one() {
         let of = |subscriber: &str, carrier: &str| {
             let (publisher, subscriber) = ("/out".to_owned(), subscriber.to_owned());
             Connection { publisher, subscriber, carrier: Some(carrier.into()), priority: Default::default() }
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_users_files_for_one_connection_roots_counts_and_then_ones_own() {
+    fn roots_file_for_a_connection_counts_first_and_then_this_users() {
         let own = rustix::process::geteuid().as_raw();
         let (root, owner) = (0, own + 7);
         let of = |subscriber: &str, user: u32| {
