@@ -66,7 +66,7 @@ pub(super) enum Failed {
     Try(Candidate),
     /// All ways are tried again later; `tell`: the reason is reported, once per move.
     Later { tell: bool },
-    /// Nothing was to move.
+    /// The channel was not to move.
     Nothing,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum GivenUp<P> {
     Passing(P),
     /// At most a handshake was under way.
     Dialing,
-    /// Nothing was to move.
+    /// The channel was not to move.
     Nothing,
 }
 

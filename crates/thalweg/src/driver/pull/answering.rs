@@ -1,4 +1,4 @@
-//! One answer in the making: which samples come next. No I/O; time is an argument.
+//! The content of one answer: the sequence of its documents and samples. No I/O; time is an argument.
 
 use crate::channel::history::{Query, Reading};
 use crate::channel::queue::Entry;
@@ -9,16 +9,16 @@ use crate::pull::{Answer, Ended, Identity, Question};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Samples and bytes of which references are taken at a time: what an answer holds, and how long the port's lock is.
+/// Samples and bytes of one batch. It bounds the references that an answer holds, and the time for which the port's lock is held.
 const BATCH: (usize, usize) = (32, 256 << 10);
 
-/// What comes next in an answer.
+/// The next item of an answer.
 pub(crate) enum Item {
     /// A document.
     Say(Answer),
-    /// A sample of the run that was said last.
+    /// A sample of the run that began last.
     Sample(Entry),
-    /// Nothing: it was all said.
+    /// The end: no further item follows.
     End,
 }
 
@@ -43,13 +43,13 @@ impl Answering {
     /// Begins an answer. The frames of its first run carry `flow`, those of the next ones the numbers after it.
     ///
     /// # Errors
-    /// Nothing is kept that who asks can read.
+    /// The port keeps only samples of a type that the asking peer cannot read.
     pub(crate) fn new(histories: Arc<Histories>, question: Question, flow: u32) -> Result<Self, Refused> {
         let (mut found, unreadable) = histories.sources(&question);
         if let Query::Range { incarnation: Some(asked), .. } = question.query
             && found.iter().any(|source| source.incarnation == asked)
         {
-            found.retain(|source| source.incarnation == asked); // the others have nothing to say
+            found.retain(|source| source.incarnation == asked); // other incarnations have no samples of this range
         }
         if let Some(offered) = unreadable.filter(|_| found.is_empty()) {
             let requested = question.message.name;
@@ -65,7 +65,7 @@ impl Answering {
         Ok(Self { histories, question, left: found.into(), flow, run: None, over: false })
     }
 
-    /// What comes next.
+    /// The next item.
     pub(crate) fn next(&mut self, now: u64) -> Item {
         if let Some(run) = &mut self.run {
             if let Some(sample) = run.next(&self.histories, self.question.max_message as usize) {

@@ -1,4 +1,4 @@
-//! Asking the histories of this node and of others, one after the other, on the thread of who wants to know.
+//! Asking the histories of this node and of others, one after the other, on the asking thread.
 
 use super::answering::{Answering, Item};
 use super::receive::{AnswerReader, Arrived, Paced};
@@ -33,7 +33,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// The ports that keep samples of the topic: those of the relays `first`, publishers, then others that keep for others.
+    /// The ports that keep samples of the topic: those of the relays `first`, then publishers, then others that keep samples for other
+    /// ports.
     pub(crate) fn all(state: &NodeState, topic: &str, named: Option<&str>, first: Option<&Place>) -> Vec<Holder> {
         let here = state.document();
         let directory = state.directory();
@@ -58,7 +59,7 @@ impl Holder {
         found.into_iter().map(|(_, holder)| holder).collect()
     }
 
-    /// A port of this very node.
+    /// A port of this node.
     pub(crate) fn own(state: &NodeState, port: PortId, info: &PortInfo) -> Holder {
         Holder { node: state.id, port, name: info.name.clone(), routes: vec![Route::Process] }
     }
@@ -70,7 +71,7 @@ impl Holder {
     }
 }
 
-/// What relays do not keep of a topic or pattern of topics, with their names.
+/// The refusals of relays to keep samples of a topic or pattern of topics, with the relays' names.
 pub(crate) fn not_kept(state: &NodeState, topic: &str) -> Vec<(String, NotKept)> {
     let directory = state.directory();
     let of = |there: &Document| {
@@ -80,16 +81,16 @@ pub(crate) fn not_kept(state: &NodeState, topic: &str) -> Vec<(String, NotKept)>
     directory.nodes().flat_map(of).collect()
 }
 
-/// What is wanted, of whomever is asked.
+/// A question, to any holder.
 pub(crate) struct Asked {
     pub topic: String,
     pub message: TypeDescription,
     pub max_message: u32,
     pub publisher: Option<String>,
     pub query: Query,
-    /// How fast it may come from other nodes; `None`: as fast as it goes.
+    /// The rate limit of answers from other nodes; `None`: no limit.
     pub limit: Option<Limit>,
-    /// The longest that nothing may come.
+    /// The longest pause in an answer.
     pub timeout: Duration,
 }
 
@@ -99,17 +100,17 @@ pub(crate) struct Found {
     pub buffer: Arc<Buffer>,
 }
 
-/// Questions under way: gives the samples of all holders, each once.
+/// Questions under way: returns the samples of all holders, each sample once.
 pub(crate) struct Asking {
     state: Arc<NodeState>,
     asked: Asked,
     holders: VecDeque<Holder>,
     source: Option<(String, Source)>,
     run: Option<Arc<Run>>,
-    /// The lowest and highest numbers that came of each publisher from the holders before.
+    /// The lowest and highest sequence numbers of each publisher from the holders asked before.
     before: BTreeMap<Identity, (u64, u64)>,
     span: Option<(u64, u64)>,
-    /// What is not there, by publisher, with the name of its port; none: all that was asked for was.
+    /// The missing samples, by publisher, with the name of its port; an empty list: the answer was complete.
     absent: BTreeMap<Identity, (String, Vec<Absent>)>,
 }
 
@@ -125,12 +126,12 @@ impl Asking {
         Self { state, asked, holders, source: None, run: None, before, span: None, absent }
     }
 
-    /// What was asked for and is not there, by the names of publishers.
+    /// The missing samples, by the names of publishers.
     pub(crate) fn absent(&self) -> impl Iterator<Item = (&str, &Absent)> {
         self.absent.values().flat_map(|(name, all)| all.iter().map(move |absent| (name.as_str(), absent)))
     }
 
-    /// What relays do not keep of what was asked for, and nobody else answered for: complete when all were asked.
+    /// The refusals of relays for which no other holder answered. The list is complete when all holders were asked.
     pub(crate) fn refused(&self) -> Vec<Error> {
         let answered = |publisher: &Option<String>| match publisher {
             Some(publisher) => self.absent.values().any(|(name, _)| name == publisher),
@@ -144,12 +145,12 @@ impl Asking {
         refusals.map(|(relay, refusal)| Error::Peer(format!("at relay:{relay}, {refusal}"))).collect()
     }
 
-    /// Whose samples come now.
+    /// The run whose samples arrive now.
     pub(crate) fn run(&self) -> Option<&Run> {
         self.run.as_deref()
     }
 
-    /// The next sample; `None` when all were asked. After an error the next holder is asked.
+    /// The next sample; `None` when all holders were asked. After an error the next holder is asked.
     pub(crate) fn next(&mut self) -> Option<Result<Found>> {
         loop {
             if self.source.is_none() {
@@ -195,7 +196,7 @@ impl Asking {
         let run = self.run.as_ref()?;
         let Identity { node, port, incarnation } = run.publisher;
         if self.before.get(&run.publisher).is_some_and(|(first, last)| (*first..=*last).contains(&seq)) {
-            return None; // another holder gave it
+            return None; // another holder sent it
         }
         self.span = Some(self.span.map_or((seq, seq), |(first, last)| (first.min(seq), last.max(seq))));
         let same_clock = run.clock == self.state.clock;
@@ -220,7 +221,7 @@ impl Asking {
             Answer::Run(run) => self.run = Some(Arc::new(run)),
             Answer::Ended(ended) => {
                 let Some(run) = self.run.clone() else { return Ok(()) };
-                // Who was asked before said the same, unless this one has it all.
+                // An earlier holder's answer counts, unless this holder has all the samples.
                 let known = self.absent.contains_key(&run.publisher);
                 if !known || ended.absent.is_empty() {
                     self.absent.insert(run.publisher, (run.name.clone(), ended.absent));
@@ -323,7 +324,7 @@ fn broken(name: &str, error: &io::Error, timeout: Duration) -> Error {
 }
 
 impl NodeState {
-    /// What a port of this node keeps.
+    /// The histories that a port of this node keeps.
     pub(crate) fn histories(&self, port: PortId) -> Option<Arc<Histories>> {
         let kept = self.outlet(port).and_then(|(outlet, _)| outlet.histories().cloned());
         kept.or_else(|| self.inlet(port).and_then(|inlet| inlet.histories().cloned()))

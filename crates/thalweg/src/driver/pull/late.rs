@@ -1,4 +1,4 @@
-//! Late joiners of durable publishers: their history comes over a stream of its own, beside the channel that has begun.
+//! Late joiners of durable publishers: their history arrives over a stream of its own, while the channel brings live samples.
 
 use super::ask::{Asked, Asking, Holder};
 use crate::channel::history::Query;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// A history of which nothing comes for so long is given up.
+/// A history without samples for this time is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A history that is to be fetched.
@@ -20,22 +20,22 @@ pub(crate) struct Fetch {
     pub channel: Arc<Channel>,
     pub inlet: Arc<dyn AnyInlet>,
     pub late: Arc<Latecomer>,
-    /// Who has it; nobody: what waited follows at once.
+    /// The port that has the history; `None`: the live samples that waited follow at once.
     pub holder: Option<Holder>,
     pub message: TypeDescription,
-    /// What of it the subscriber gets.
+    /// The part of the history that the subscriber gets.
     pub query: Query,
 }
 
 /// A history to be fetched, with the node that fetches it.
 type Wanted = (Arc<NodeState>, Fetch);
 
-/// The thread that fetches them, one after the other; started with the first.
+/// The thread that fetches histories, one after the other. It is started with the first.
 #[derive(Default)]
 pub(crate) struct Fetches(Mutex<Option<mpsc::Sender<Wanted>>>);
 
 impl Fetches {
-    /// Fetches a history; without a thread live samples go on alone.
+    /// Fetches a history. Without a thread the subscriber gets live samples only.
     pub(crate) fn begin(&self, state: &Arc<NodeState>, fetch: Fetch) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
@@ -54,7 +54,7 @@ impl Fetches {
         }
     }
 
-    /// The thread ends with what it is fetching.
+    /// Ends the thread after the histories that it was already given.
     pub(crate) fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -76,7 +76,7 @@ impl Fetch {
         let scaled = channel.provenance();
         let mut wanted = 0;
         let mut given = Vec::new();
-        // A channel that has ended gets what is left, unless the next one does.
+        // A channel that has ended still gets the rest of its history, unless the next channel fetches it.
         while let Some(found) = asking.next().filter(|_| late.is_under_way() && !channel.is_cut()) {
             match found {
                 Ok(found) => {
@@ -104,7 +104,7 @@ impl Fetch {
     }
 }
 
-/// These samples came by the history: those before the first live one are not missed.
+/// Counts the samples that came by the history and precede the first live one: they were not missed.
 fn made_up(channel: &Channel, given: &[u64]) {
     let counters = &channel.counters;
     let missed = counters.missed.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Pull: answering questions to this node's histories, and asking those of others. Both ends mark their stream as class
-//! LOW; nothing here runs on a thread that samples go through.
+//! Pull: answering questions to this node's histories, and asking those of others. Both ends mark their stream as class LOW; nothing here
+//! runs on a thread that delivers samples.
 
 mod answering;
 mod ask;
@@ -21,12 +21,12 @@ use qos::priority::Mark;
 use socket2::SockRef;
 use std::os::fd::AsFd;
 
-/// Bytes of an answer that may be on their way (the kernel takes twice as much for its own needs). What it moves at one go
-/// holds up more urgent channels: beside one of 1 kHz, p99 was 2.0 times that of alone without a limit, 1.3 with this one.
+/// Send and receive buffer of an answer's stream, in bytes (the kernel doubles it for its own needs). Bytes that the kernel moves at one go
+/// hold up more urgent channels: p99 of a 1 kHz channel was 2.0 times its p99 alone without a limit, and 1.3 times with this one.
 const ON_THE_WAY: usize = 32 << 10;
 
-/// Marks a stream of questions or answers, and keeps little of it on its way. One within the host has no packets, and a
-/// kernel that refuses leaves them unmarked: what is asked comes all the same.
+/// Marks a stream of questions or answers as low, and gives it small buffers. A stream within the host has no packets to mark. If the
+/// kernel refuses the mark, the answer comes unmarked.
 fn make_low(stream: impl AsFd) {
     let mark = Mark::Class(Class::Low);
     let _ = marks::set(stream.as_fd(), &mark, mark.socket_priority());

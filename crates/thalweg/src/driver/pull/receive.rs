@@ -1,4 +1,4 @@
-//! An answer as it arrives over a stream: documents and frames, on the thread of who asked.
+//! An answer as it arrives over a stream: documents and frames, read on the asking thread.
 
 use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::buffer::{Buffer, Pool};
@@ -10,7 +10,7 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What arrived.
+/// One item of an arriving answer.
 #[derive(Debug)]
 pub(super) enum Arrived {
     /// A document.
@@ -30,7 +30,7 @@ pub(crate) fn read_answer(bytes: &[u8], max_message: usize) {
     }
 }
 
-/// A stream that is read no faster than a limit says. What is not read waits at the other end, but for what is on its way.
+/// A stream that is read no faster than a limit says. Unread bytes wait at the sender, except for those in the sockets' buffers.
 pub(super) struct Paced {
     stream: Socket,
     bucket: Option<Bucket>,
@@ -54,14 +54,14 @@ impl Read for Paced {
     }
 }
 
-/// Bytes that are read at a time where a limit holds.
+/// Most bytes of one read under a limit.
 const PIECE: usize = 16 << 10;
 
-/// The stream of an answer.
+/// Reader of an answer's stream.
 pub(super) struct AnswerReader<R = Paced> {
     stream: BufReader<R>,
     max_message: usize,
-    /// The flow of the run under way, and the number that its next frame will have.
+    /// The flow of the present run, and the sequence number of its next frame.
     run: Option<(u32, u32)>,
     pool: Pool,
 }
@@ -71,7 +71,7 @@ impl<R: Read> AnswerReader<R> {
         Self { stream: BufReader::with_capacity(64 << 10, stream), max_message, run: None, pool: Pool::default() }
     }
 
-    /// The next document or sample. Everything is checked before memory is taken for it.
+    /// The next document or sample. Each header is checked before memory is taken for its content.
     pub(super) fn next(&mut self) -> io::Result<Arrived> {
         if let Some(run) = self.run {
             if let Some(sample) = self.frame(run)? {

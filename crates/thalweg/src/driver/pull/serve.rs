@@ -1,4 +1,4 @@
-//! The thread that answers questions: a few at a time, each as fast as who asks takes it.
+//! The thread that answers questions: a few at a time, each as fast as the asking peer reads.
 
 use super::answering::Answering;
 use super::shares::{MOST_QUESTIONS, Shares};
@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Who takes nothing of an answer for so long gets no more.
+/// An answer of which the peer reads nothing for this time ends.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often those are looked for.
+/// Pause between two searches for such answers.
 const SWEEP: Duration = Duration::from_secs(1);
-/// The thread gives way to all others of ordinary scheduling that are not as nice.
+/// Nice value of the thread, which gives way to ordinary threads.
 const NICE: i8 = 10;
 
 /// The questions to a node's histories.
@@ -48,19 +48,19 @@ impl Default for Questions {
 }
 
 impl Questions {
-    /// Begins an answer that comes over no stream.
+    /// Begins an answer within this process, without a stream.
     ///
     /// # Errors
     /// As [`Answering::new`].
     pub(crate) fn begin(&self, question: Question, histories: Arc<Histories>) -> Result<Answering, Refused> {
-        // Far apart, so that frames of one answer are never taken for another's.
+        // The flow numbers of answers are far apart, so that frames of one are never taken for another's.
         Answering::new(histories, question, self.next_flow.fetch_add(1 << 12, Ordering::Relaxed) as u32)
     }
 
     /// Answers a question over the stream it came by.
     ///
     /// # Errors
-    /// With the stream: too many are asking, there is no thread, or as [`Questions::begin`].
+    /// The refusal, with the stream: too many answers are under way, there is no thread, or as [`Questions::begin`].
     pub(crate) fn answer(
         &self,
         question: Question,
@@ -186,7 +186,7 @@ impl Server {
         }
     }
 
-    /// More are asking than are answered: who has most answers loses the one that has moved least.
+    /// Too many answers are under way: the peer with the most answers loses the one that moved longest ago.
     fn make_room(&mut self) {
         loop {
             let Some(greediest) = self.intake.shares.lock().gives_way() else { return };

@@ -1,16 +1,16 @@
-//! Whose answers are under way, and whose give way when too many are wanted. Pure.
+//! Shares of peers in the answers under way, and the answers that give way when too many are wanted. Pure.
 
 use crate::control::Peer;
 use std::collections::BTreeMap;
 
-/// Questions that are answered at once; who asks beyond that is told so.
+/// Questions that are answered at once; further ones are refused.
 pub(super) const MOST_QUESTIONS: usize = 32;
-/// Of these, one peer has so many for certain, and more only while others need none.
+/// Answers that each peer is guaranteed; it gets more only while others need none.
 const SHARE: usize = 4;
-/// Questions that may arrive before those that give way to them have ended.
+/// Answers that may begin beyond the limit before others that give way have ended.
 const MOST_GIVING_WAY: usize = 16;
 
-/// The answers under way, by who asked.
+/// The answers under way, by peer.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     open: usize,
@@ -18,8 +18,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Whether one more is answered for this peer, which it is from now on: while there is room, and beyond that when somebody has
-    /// more than its share while this one has less.
+    /// Begins an answer for this peer; `false`: there is no room. Beyond the limit there is room if another peer has more than its share
+    /// and this peer has less.
     pub(super) fn begin(&mut self, peer: Peer) -> bool {
         let own = self.peers.get(&peer).copied().unwrap_or(0);
         let gives_way = own < SHARE && self.open < MOST_QUESTIONS + MOST_GIVING_WAY && self.greediest().is_some();
@@ -40,7 +40,7 @@ impl Shares {
         }
     }
 
-    /// Whose answer has to end, because more are under way than may be: who has most, and more than its share.
+    /// The peer one of whose answers has to end because too many are under way: the one with the most, and more than its share.
     pub(super) fn gives_way(&self) -> Option<Peer> {
         self.greediest().filter(|_| self.open > MOST_QUESTIONS)
     }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn one_peer_has_all_while_nobody_else_asks() {
+    fn one_peer_has_all_answers_while_no_other_asks() {
         let mut shares = Shares::default();
         assert_eq!(begun(&mut shares, peer(1), 40), MOST_QUESTIONS);
         assert_eq!(shares.gives_way(), None);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_less_than_its_share_has_an_answer_of_who_has_most() {
+    fn a_peer_below_its_share_gets_an_answer_of_the_one_with_most() {
         let mut shares = Shares::default();
         begun(&mut shares, peer(1), MOST_QUESTIONS);
         assert_eq!(begun(&mut shares, peer(2), 10), SHARE);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_sixteen_come_before_others_have_given_way() {
+    fn sixteen_answers_at_most_begin_beyond_the_limit() {
         let mut shares = Shares::default();
         begun(&mut shares, peer(1), MOST_QUESTIONS);
         let others = (2..40).map(|address| begun(&mut shares, peer(address), 1)).sum::<usize>();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_have_their_share_the_next_one_has_none() {
+    fn a_further_peer_is_refused_when_all_have_their_share() {
         let mut shares = Shares::default();
         for address in 1..=8 {
             assert_eq!(begun(&mut shares, peer(address), SHARE), SHARE);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_began_changes_nothing() {
+    fn an_end_without_a_beginning_changes_nothing() {
         let mut shares = Shares::default();
         shares.end(peer(1));
         assert_eq!(begun(&mut shares, peer(2), 40), MOST_QUESTIONS);

@@ -1,4 +1,4 @@
-//! An answer on its way over a stream: documents and frames, as far as the stream takes them.
+//! An answer on its way over a stream: documents and frames, sent as far as the stream takes them.
 
 use super::answering::{Answering, Item};
 use crate::channel::queue::{Entry, Label};
@@ -8,9 +8,9 @@ use crate::wire::{HEADER, Header, Kind};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Frames of small samples leave together, up to so many bytes.
+/// Bytes up to which frames of small samples are sent together.
 const TOGETHER: usize = 64 << 10;
-/// Samples from this size on are sent from where they lie.
+/// Size from which samples are sent without a copy.
 const APART: usize = 4 << 10;
 /// Sends before other answers have their turn.
 const TURN: usize = 4;
@@ -28,14 +28,14 @@ pub(super) struct AnswerStream {
     over: bool,
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// All has left.
     Over,
-    /// There is more; the stream may take it.
+    /// More bytes remain; the stream may take them.
     More,
-    /// The stream is full; whether anything left.
+    /// The stream is full; `true`: some bytes were sent in this turn.
     Full(bool),
 }
 
@@ -45,7 +45,7 @@ impl AnswerStream {
         Self { stream, answering, flow: 0, sequence: 0, head, body: None, sent: 0, over: false }
     }
 
-    /// Sends what the stream takes at once, and no more than a turn's worth.
+    /// Sends the bytes that the stream takes at once, at most a turn's worth.
     pub(super) fn turn(&mut self, now: u64) -> io::Result<Turn> {
         let mut moved = false;
         for _ in 0..TURN {
@@ -72,7 +72,7 @@ impl AnswerStream {
         self.sent >= self.head.len() + self.body.as_ref().map_or(0, |entry| entry.buffer.payload().len())
     }
 
-    /// The next piece.
+    /// Prepares the next piece to send.
     fn fill(&mut self, now: u64) -> io::Result<()> {
         self.head.clear();
         (self.body, self.sent) = (None, 0);

@@ -1,5 +1,5 @@
-//! Reader threads: the first channels of a node have a blocking reader each (one call per sample), and so have those with a
-//! priority of their own and those that would hold up others; the rest share one thread per class that waits for all of them.
+//! Reader threads. The first channels of a node have a blocking reader each (one call per sample). So have channels with a priority of
+//! their own, and those that would hold up others. The rest share one thread per class that waits for all of them.
 
 mod own;
 mod priority;
@@ -27,23 +27,23 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// Callbacks run here, and what makes up for lost fragments takes 128 KiB of it. Untouched stack costs nothing.
+/// Stack of a reader thread. Callbacks run on it, and the repair of lost fragments takes 128 KiB of it. Untouched stack costs nothing.
 const STACK: usize = 1 << 20;
 
-/// The first channels have a blocking reader of their own. Any readiness call costs 10–12 % of a round trip on the machines
+/// Threads up to which channels get a blocking reader of their own. A readiness call costs 10–12 % of a round trip on the machines
 /// measured, but a thread per channel does not scale.
 const OWN_THREADS: usize = 8;
-/// All reader threads of a node, but those that somebody gave a priority: what is left beside [`OWN_THREADS`] goes to
-/// shared readers, and to channels that would hold those up.
+/// All reader threads of a node, without those that were given a priority. Threads beyond [`OWN_THREADS`] are for shared readers, and for
+/// channels that would hold those up.
 const READER_THREADS: usize = 12;
 
-/// Told when a channel is over: its inbound half and why.
+/// Called when a channel is over, with its inbound half and the reason.
 pub(crate) type Ended = Arc<dyn Fn(&Inbound, String) + Send + Sync>;
 
 /// The reader threads of a node.
 pub(crate) struct Readers(Arc<Hub>);
 
-/// What the reader threads share.
+/// The state that the reader threads share.
 struct Hub {
     ended: Ended,
     events: Events,
@@ -53,35 +53,35 @@ struct Hub {
     shared: PiMutex<[Option<Arc<Intake>>; 4]>,
     served: PiMutex<BTreeMap<u64, Arc<Served>>>,
     threads: PiMutex<Vec<JoinHandle<()>>>,
-    /// A thread whose processors and nice value are the default: the control thread, once it runs.
+    /// A thread whose processors and nice value are the default: the control thread, once that runs.
     model: AtomicI32,
 }
 
-/// A channel of a subscriber of this node, and who serves it.
+/// A channel of a subscriber of this node, and the thread that serves it.
 struct Served {
     channel: Weak<Channel>,
     id: u64,
     class: Class,
-    /// It is to go back to the thread it came from.
+    /// The channel is to return to the thread it came from.
     leaves: AtomicBool,
     place: PiMutex<Place>,
 }
 
-/// Who serves a channel. Its thread ends only with this locked, so that a thread id in it is alive.
+/// The thread that serves a channel. A thread ends only with this locked, so that the thread id in it is alive.
 enum Place {
-    /// A thread that serves it alone; the shared reader it came from, if it goes back there.
+    /// A thread that serves this channel alone. `home`: the shared reader to which the channel returns.
     Own { tid: i32, home: Option<Arc<Intake>> },
     /// The shared reader of its class.
     Shared(Arc<Intake>),
     /// The thread that runs the callbacks of its port.
     Port(Weak<dyn AnyInlet>),
-    /// No thread of the node's.
+    /// A thread that is not the node's.
     Elsewhere(ServedBy),
-    /// Nobody any more.
+    /// No thread: not served yet, or over.
     Gone,
 }
 
-/// One of the threads that count; given back when it ends.
+/// One of the threads that count; released when the thread ends.
 struct Seat(Arc<Hub>);
 
 impl Drop for Seat {
@@ -104,12 +104,12 @@ impl Readers {
         }))
     }
 
-    /// Threads without settings run where the calling thread may, at its nice value.
+    /// Makes the calling thread the model: threads without settings have its processors and its nice value.
     pub(crate) fn as_this_thread(&self) {
         self.0.model.store(sched::current(), Ordering::Relaxed);
     }
 
-    /// Whether the next channel gets a thread of its own.
+    /// `true` if the next channel gets a thread of its own.
     pub(crate) fn has_own_thread_left(&self) -> bool {
         self.0.seats.load(Ordering::Relaxed) < OWN_THREADS
     }
@@ -125,18 +125,18 @@ impl Readers {
                 Err(error) if alone => {
                     return self.0.end(&served, &inbound, format!("no thread could be started to receive it: {error}"));
                 }
-                Err(_) => {} // one that exists already may serve it too
+                Err(_) => {} // a thread that exists already may serve it too
             }
         }
         self.0.serve_together(served, inbound);
     }
 
-    /// A channel that no reader thread serves: it is asked for like the others.
+    /// Registers a channel that no reader thread serves, so that it is reported like the others.
     pub(crate) fn served_elsewhere(&self, channel: &Arc<Channel>, by: ServedBy) {
         self.0.enter(channel, Class::Normal, Place::Elsewhere(by));
     }
 
-    /// A `local` channel whose callbacks run on its port's thread.
+    /// Registers a `local` channel whose callbacks run on its port's thread.
     pub(crate) fn served_by_port(&self, channel: &Arc<Channel>, inlet: &Arc<dyn AnyInlet>) {
         self.0.enter(channel, Class::Normal, Place::Port(Arc::downgrade(inlet)));
     }
@@ -153,7 +153,7 @@ impl Readers {
         })
     }
 
-    /// Ends all readers. Returns when they are gone (at the latest one tick later), unless called on one of them.
+    /// Ends all readers. Returns when they are gone (at most one tick later), unless called on one of them.
     pub(crate) fn close(&self) {
         let hub = &self.0;
         hub.stop.store(true, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Readers {
             }
         }
         let threads = std::mem::take(&mut *hub.threads.lock());
-        // Dropped within a callback: the other readers may wait for that very callback. They end by themselves after it.
+        // The node was dropped within a callback. Other readers may wait for that callback; they end by themselves after it.
         if threads.iter().any(|t| t.thread().id() == std::thread::current().id()) {
             return;
         }
@@ -197,7 +197,7 @@ impl Hub {
         self.seats.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Seat(self.clone()))
     }
 
-    /// A seat beyond any limit: there is no other way to serve the channel.
+    /// A seat beyond any limit, for a channel that cannot be served otherwise.
     fn sit(self: &Arc<Self>) -> Seat {
         self.seats.fetch_add(1, Ordering::Relaxed);
         Seat(self.clone())
@@ -205,7 +205,7 @@ impl Hub {
 
     /// Starts a thread with these settings or the default ones, and keeps it until the node closes.
     fn start(&self, name: &str, to: Option<Wanted>, body: impl FnOnce() + Send + 'static) -> io::Result<i32> {
-        // Only what somebody asked for is worth a refusal: a kernel without these calls still has threads.
+        // Only settings that were asked for may fail: a kernel without these calls still has threads.
         let best_effort = to.is_none();
         let Wanted { scheduling, affinity } = to.unwrap_or_else(|| self.default_settings());
         let (scheduling, affinity) = (Some(scheduling), Some(affinity));
@@ -223,7 +223,7 @@ impl Hub {
         Wanted { scheduling: Scheduling { policy: Policy::Other, nice }, affinity }
     }
 
-    /// Serves the channel on a thread of its own for good, as soon as its half is put into the slot.
+    /// Serves the channel on a thread of its own permanently, as soon as its half is put into the slot.
     fn serve_alone(self: &Arc<Self>, served: &Arc<Served>, seat: Seat) -> io::Result<Arc<Slot>> {
         let mut place = served.place.lock();
         let (slot, tid) = self.start_own(served, None, Some(seat))?;
@@ -231,7 +231,7 @@ impl Hub {
         Ok(slot)
     }
 
-    /// Starts a thread for this channel alone, which waits for its half. Without a seat it goes back when it is told to.
+    /// Starts a thread for this channel alone, which waits for its half. A thread without a seat returns the channel when asked.
     fn start_own(
         self: &Arc<Self>,
         served: &Arc<Served>,
@@ -266,7 +266,7 @@ impl Hub {
         }
     }
 
-    /// The shared reader of this class, started if need be; another one where there are as many threads as there may be.
+    /// The shared reader of this class, started if need be. At the limit of threads it is another class's reader.
     fn intake(self: &Arc<Self>, class: Class) -> io::Result<Arc<Intake>> {
         let mut shared = self.shared.lock();
         if let Some(intake) = shared[class as usize].as_ref().filter(|intake| !intake.is_over()) {
@@ -282,7 +282,7 @@ impl Hub {
         Ok(intake)
     }
 
-    /// A channel is over; unless the node is, too, its owner is told why.
+    /// A channel is over. Its owner learns the reason, unless the node is closing.
     fn end(&self, served: &Served, inbound: &Inbound, why: String) {
         *served.place.lock() = Place::Gone;
         self.served.lock().remove(&served.id);
@@ -292,17 +292,17 @@ impl Hub {
     }
 }
 
-/// How a thread is to run.
+/// The scheduling and processors of a thread.
 #[derive(Clone)]
 struct Wanted {
     scheduling: Scheduling,
     affinity: Vec<u16>,
 }
 
-/// One step; a panic in it (that is, in a callback) ends the channel with its message, not the thread with all it serves.
+/// One step of a channel. A panic in it (in a callback) ends the channel with the panic's message, not the thread with all its channels.
 fn step(inbound: &mut Inbound, wait: bool) -> Step {
     guarded(CALLBACK, || inbound.step(wait)).unwrap_or_else(Step::Ended)
 }
 
-/// Whose code runs where a sample is delivered.
+/// Name of the code that runs when a sample is delivered, in messages of panics.
 pub(super) const CALLBACK: &str = "its callback";

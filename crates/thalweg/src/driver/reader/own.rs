@@ -1,4 +1,4 @@
-//! A thread that serves one channel: it waits in the receive itself.
+//! A thread that serves one channel, and waits in the receive call itself.
 
 use super::{Hub, Place, Served, step};
 use crate::carrier::TICK;
@@ -8,7 +8,7 @@ use linux::lock::PiMutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where a thread that was started for a channel gets its inbound half.
+/// The place in which a thread that was started for a channel gets its inbound half.
 #[derive(Default)]
 pub(super) struct Slot {
     half: PiMutex<Option<Inbound>>,
@@ -23,7 +23,7 @@ impl Slot {
         self.tell(1);
     }
 
-    /// There is no half any more: the channel ended before it could be handed over.
+    /// The channel ended before its half could be handed over.
     pub(super) fn close(&self) {
         self.tell(2);
     }
@@ -44,10 +44,10 @@ impl Slot {
     }
 }
 
-/// Serves the channel until it ends or goes back. One that goes back keeps its tick: ending a wait without end may lose
-/// bytes.
+/// Serves the channel until it ends or returns. A channel that may return keeps its tick, because interrupting a wait without a limit may
+/// lose bytes.
 pub(super) fn run(hub: &Hub, served: &Arc<Served>, slot: &Slot, goes_back: bool) {
-    let Some(mut inbound) = slot.take(hub) else { return }; // its end was told where it was
+    let Some(mut inbound) = slot.take(hub) else { return }; // the former thread has reported its end
     if !goes_back {
         inbound.wait_without_end();
     }
@@ -65,7 +65,7 @@ pub(super) fn run(hub: &Hub, served: &Arc<Served>, slot: &Slot, goes_back: bool)
     *served.place.lock() = Place::Gone;
 }
 
-/// Back to the shared reader; gives the half back when somebody thought better of it.
+/// Returns the channel to the shared reader; `Some`: the return was revoked, and the half stays.
 fn go_back(hub: &Hub, served: &Arc<Served>, inbound: Inbound) -> Option<Inbound> {
     let mut place = served.place.lock();
     let Place::Own { home: Some(home), .. } = &*place else { return Some(inbound) };
@@ -74,7 +74,7 @@ fn go_back(hub: &Hub, served: &Arc<Served>, inbound: Inbound) -> Option<Inbound>
     }
     let home = home.clone();
     *place = Place::Shared(home.clone());
-    // Passed with the place locked: who asks for the half from now on, asks after it.
+    // The half is passed with the place locked, so that a later request for the half follows it in the queue.
     let passed = home.push(super::Arrival::Serve(served.clone(), inbound));
     drop(place);
     if let Err(super::Arrival::Serve(served, inbound)) = passed {

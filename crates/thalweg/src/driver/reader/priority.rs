@@ -8,39 +8,39 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{fmt, io};
 
-/// Who serves the receiving end of a channel.
+/// The thread that serves the receiving end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedBy {
     /// A thread that serves this channel alone.
     OwnThread,
-    /// The thread that serves all channels of a class that have none of their own.
+    /// The thread that serves all channels of a class without a thread of their own.
     SharedThread(Class),
     /// The thread that runs the callbacks of the subscriber for all its `local` channels.
     PortThread,
-    /// The publishing thread: `local`, and the subscriber allows it or takes its samples itself.
+    /// The publishing thread: the channel is `local`, and the subscriber allows this thread or takes its samples itself.
     Publisher,
     /// The thread of the program that waits on the subscriber, which is polled.
     Waiter,
 }
 
-/// The receiving thread of a channel, as it is now.
+/// The receiving thread of a channel at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadReport {
     pub served_by: ServedBy,
-    /// It serves this channel alone.
+    /// The thread serves this channel alone.
     pub own_thread: bool,
-    /// Its id; `None`: it is a thread of the program's, which may change.
+    /// The thread's id; `None`: it is a thread of the program, which may change.
     pub tid: Option<i32>,
-    /// How the kernel schedules it now.
+    /// The kernel's present scheduling of the thread.
     pub scheduled: Option<Scheduled>,
 }
 
-/// Why a receiving thread is not as asked.
+/// The reason for which a receiving thread does not have the settings asked for.
 #[derive(Debug)]
 pub(crate) enum ThreadError {
     /// The channel has ended.
     NoChannel,
-    /// No thread of the node's receives it: the program sets its own.
+    /// The node's threads do not receive it: the program sets its own thread.
     Elsewhere(ServedBy),
     /// The kernel refused.
     Refused(SchedError),
@@ -77,7 +77,7 @@ impl fmt::Display for ThreadError {
 
 impl std::error::Error for ThreadError {}
 
-/// A thread that cannot be scheduled as asked does not start: its reason travels within the error.
+/// A thread that cannot be scheduled as asked does not start: the reason is within the error.
 impl From<io::Error> for ThreadError {
     fn from(error: io::Error) -> Self {
         match error.downcast::<SchedError>() {
@@ -88,11 +88,11 @@ impl From<io::Error> for ThreadError {
 }
 
 impl Readers {
-    /// Gives the receiving thread of a channel this scheduling and these processors, at once where it has a thread of its
-    /// own. Where it shares one it moves to its own, and back when neither is set any more; nothing is lost or reordered.
+    /// Gives the receiving thread of a channel this scheduling and these processors, at once if the channel has a thread of its own. A
+    /// channel that shares a thread moves to its own, and back when neither is set any more. No sample is lost or reordered.
     ///
     /// # Errors
-    /// With the reason; then all is as before.
+    /// The reason; then all settings are as before.
     pub(crate) fn set_priority(&self, channel: u64, to: &PrioritySettings) -> Result<ThreadReport, ThreadError> {
         let served = self.find(channel)?;
         let mut place = served.place.lock();
@@ -100,7 +100,7 @@ impl Readers {
             Place::Own { home: Some(_), tid } if !to.wants_own_thread() => {
                 served.leaves.store(true, Ordering::Relaxed);
                 let Wanted { scheduling, affinity } = self.0.default_settings();
-                let _ = sched::apply(*tid, Some(&scheduling), Some(&affinity)); // until it has left, if it may
+                let _ = sched::apply(*tid, Some(&scheduling), Some(&affinity)); // until the channel has left, if the kernel allows it
             }
             Place::Own { tid, .. } => {
                 self.0.apply(*tid, to)?;
@@ -125,7 +125,7 @@ impl Readers {
         describe(&served, &place)
     }
 
-    /// The receiving thread of a channel, as it is now.
+    /// The receiving thread of a channel at present.
     ///
     /// # Errors
     /// [`ThreadError::NoChannel`].

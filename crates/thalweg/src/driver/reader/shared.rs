@@ -1,4 +1,4 @@
-//! The thread that serves many channels: one wait per wake-up, one receive per sample.
+//! The thread that serves many channels: one wait call per wake-up, one receive call per sample.
 
 use super::own::Slot;
 use super::{Hub, Place, READER_THREADS, Seat, Served, step};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What other threads give a shared reader.
+/// The queue by which other threads give channels to a shared reader.
 pub(super) struct Intake {
     arrivals: PiMutex<Arrivals>,
     pub waker: Waker,
@@ -23,7 +23,7 @@ pub(super) struct Intake {
 
 struct Arrivals {
     waiting: Vec<Arrival>,
-    over: bool, // nobody looks here any more
+    over: bool, // the reader has ended
 }
 
 pub(super) enum Arrival {
@@ -34,7 +34,7 @@ pub(super) enum Arrival {
 }
 
 impl Intake {
-    /// Gives it back when nobody takes it.
+    /// Passes this to the reader; gives it back if the reader has ended.
     pub(super) fn push(&self, arrival: Arrival) -> Result<(), Arrival> {
         let mut arrivals = self.arrivals.lock();
         if arrivals.over {
@@ -77,10 +77,10 @@ struct SharedReader {
     intake: Arc<Intake>,
     poller: Poller,
     guests: Vec<Option<Guest>>,
-    /// Places of guests that have something to do at times although nothing comes: of reliable flows over datagrams.
+    /// Places of guests with timers: those of reliable flows over datagrams.
     timed: Vec<usize>,
-    /// Places of guests whose next message waits for memory. Their sockets stay readable, so they are not watched meanwhile: what
-    /// one publisher has taken holds up no other.
+    /// Places of guests whose next message waits for memory. Their sockets stay readable, so they are not watched meanwhile. A publisher
+    /// that has used up its memory holds up no other.
     starved: Vec<usize>,
     _seat: Seat,
 }
@@ -95,16 +95,16 @@ struct Guest {
 }
 
 const WAKER: u64 = u64::MAX;
-/// How often channels that were closed by this side are looked for.
+/// Pause between two searches for channels that this side closed.
 const SWEEP: Duration = Duration::from_millis(500);
-/// A visit that holds the thread longer is an event: the other channels wait meanwhile.
+/// A visit that holds the thread longer is reported: the other channels wait meanwhile.
 const SLOW_NS: u64 = 1_000_000;
-/// What a slow visit adds to a channel's score; any other takes one off.
+/// The rise of a channel's score by a slow visit; any other visit lowers it by one.
 const SLOW_SCORE: u32 = 4;
-/// The score at which a channel leaves: three slow visits in a row, or more than one in five for long. Single ones may be
-/// the scheduler's doing.
+/// The score at which a channel leaves: three slow visits in a row, or more than one in five for long. Single slow visits may be caused by
+/// the scheduler.
 const LEAVES_AT: u32 = 3 * SLOW_SCORE;
-/// One channel is told of at most so often.
+/// Least time between two reports of one channel.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 impl SharedReader {
@@ -131,7 +131,7 @@ impl SharedReader {
         }
     }
 
-    /// Until somebody has to be looked at although nothing comes.
+    /// Time until a guest is due without a wake-up.
     fn pause(&self) -> Duration {
         let timed = self.timed.iter().filter_map(|index| self.guests[*index].as_ref()?.inbound.until_timer());
         let most = if self.starved.is_empty() { SWEEP } else { HELD_PAUSE };
@@ -155,7 +155,7 @@ impl SharedReader {
         self.starved.push(index);
     }
 
-    /// Who waits for memory goes on, or waits again.
+    /// Guests that wait for memory continue, or wait again.
     fn visit_starved(&mut self) {
         for index in std::mem::take(&mut self.starved) {
             match self.watch(index) {
@@ -208,7 +208,7 @@ impl SharedReader {
         self.guests[index] = Some(guest);
     }
 
-    /// Takes a channel out of what is watched.
+    /// Removes a channel from this reader.
     fn leave(&mut self, index: usize) -> Option<Guest> {
         let guest = self.guests.get_mut(index)?.take()?;
         self.timed.retain(|timed| *timed != index);
@@ -259,7 +259,7 @@ impl SharedReader {
         self.hub.events.push(Event::SlowCallback { publisher, subscriber, took_us, count, isolated });
     }
 
-    /// Gives a channel a thread of its own, if there is one left; it stays there.
+    /// Gives a channel a thread of its own permanently, if there is one left.
     #[cold]
     fn isolate(&mut self, index: usize) -> bool {
         let Some(seat) = self.hub.seat(READER_THREADS) else { return false };
@@ -268,7 +268,7 @@ impl SharedReader {
         };
         let mut place = served.place.lock();
         if !matches!(*place, Place::Shared(_)) {
-            return false; // it leaves already
+            return false; // the channel is leaving already
         }
         let Ok((slot, tid)) = self.hub.start_own(&served, None, Some(seat)) else { return false };
         *place = Place::Own { tid, home: None };
@@ -295,7 +295,7 @@ impl SharedReader {
     }
 }
 
-/// However the thread ends, no channel is left behind in silence.
+/// At any end of the thread, also by a panic, the end of each of its channels is reported.
 impl Drop for SharedReader {
     fn drop(&mut self) {
         let arrivals = {

@@ -1,4 +1,4 @@
-//! Channels that change threads while samples come, and threads that are as the kernel says.
+//! Channels that change threads while samples arrive, and threads with the settings that the kernel reports.
 
 use super::priority::{ServedBy, ThreadError, ThreadReport};
 use super::{OWN_THREADS, READER_THREADS};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Nothing that works takes this long.
+/// Limit of waits, which a working node never reaches.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Two nodes of one realm in this process.
@@ -32,7 +32,7 @@ impl Pair {
         Self { out: node("out"), into: node("into") }
     }
 
-    /// From now on so many threads count as taken: with [`OWN_THREADS`] the next channel shares one.
+    /// Counts this number of threads as taken from now on: with [`OWN_THREADS`] the next channel shares one.
     fn taken(self, seats: usize) -> Self {
         self.into.state().readers.0.seats.store(seats, SeqCst);
         self
@@ -86,7 +86,7 @@ fn event(events: &mut EventReader, wanted: impl Fn(&Event) -> bool) -> Event {
     }
 }
 
-/// What a thread has while something is set: a priority where this process may give one.
+/// Settings for a thread: a priority if this process may give one, else a processor.
 fn settings(test: &str) -> PrioritySettings {
     let sched = Some(Policy::Fifo(30).into());
     let probe = linux::thread::Settings { scheduling: sched, ..linux::thread::Settings::named("probe") };
@@ -118,7 +118,7 @@ impl Seen {
     }
 }
 
-/// Publishes at 1 kHz on a thread until dropped; the number of samples is what `finish` gives.
+/// Publishes at 1 kHz on a thread until `finish` is called, which returns the number of samples and the publisher.
 fn steadily(mut publisher: Publisher<Raw>, size: usize) -> impl FnOnce() -> (u64, Publisher<Raw>) {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
@@ -165,7 +165,7 @@ fn a_live_channel_changes_threads_a_hundred_times_and_loses_nothing() {
             assert_eq!((back.served_by, back.tid), (home.served_by, home.tid), "{carrier}, round {round}");
             assert_eq!(back.scheduled, home.scheduled);
             if round % 2 == 0 {
-                continue; // set again before it has left, every other time
+                continue; // every other round sets it again before it has left
             }
             until("a sample on the thread it came from", || Some(seen.thread.load(SeqCst)) == home.tid);
         }
@@ -236,7 +236,7 @@ fn who_receives_is_said_where_no_reader_thread_does() {
 }
 
 #[test]
-fn a_slow_callback_is_told_and_gets_a_thread_of_its_own_while_there_are_some() {
+fn a_slow_callback_is_reported_and_gets_a_thread_of_its_own_if_one_is_left() {
     for (seats, isolates) in [(OWN_THREADS, true), (READER_THREADS, false)] {
         let pair = Pair::new().taken(seats);
         let mut events = pair.into.events();
@@ -292,7 +292,7 @@ fn a_callback_that_panics_ends_its_channel_with_the_reason_and_no_other() {
         assert!(reason.contains("callback panicked") && reason.contains("too much"), "{carrier}: {said}");
         other.publish(&[1]).unwrap();
         until("a sample on the other channel", || count.load(SeqCst) == 1);
-        // It is tried again, and serves.
+        // The channel is opened again, and delivers.
         event(&mut events, |event| matches!(event, Event::Matched { subscriber: s, .. } if s == subscriber.name()));
         assert!(publisher.wait_connected(1, LONG));
         publisher.publish(&[2]).unwrap();
@@ -303,7 +303,7 @@ fn a_callback_that_panics_ends_its_channel_with_the_reason_and_no_other() {
 }
 
 #[test]
-fn a_channel_that_waits_for_memory_holds_up_no_other_and_goes_on_when_there_is_some() {
+fn a_channel_that_waits_for_memory_holds_up_no_other_and_continues_later() {
     let pair = Pair::new().taken(OWN_THREADS);
     let [small, large] = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
     let count = |of: &Arc<AtomicU64>| {

@@ -1,5 +1,5 @@
-//! Pull buffers that a relay keeps for others (P-09): a port whose QoS says `pull-place = relay:NAME` gets its topic kept
-//! there. Equal requests share a buffer. It stays for a while when nobody wants it any more: who was killed comes back.
+//! Pull buffers that a relay keeps for others (P-09): a port whose QoS says `pull-place = relay:NAME` gets its topic kept there. Equal
+//! requests share a buffer. A buffer that no port wants stays for a while, because a killed process may come back.
 
 use crate::control::Document;
 use crate::control::directory::Directory;
@@ -7,13 +7,13 @@ use qos::PullBuffer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Buffers at once.
+/// Most buffers at once.
 pub(super) const MOST: usize = 64;
 
-/// What is kept: the topic or pattern, the partitions that are looked at, number, bytes and age in nanoseconds.
+/// The key of a buffer: the topic or pattern, the partitions, and the limits of number, bytes and age in nanoseconds.
 pub(in crate::driver) type Buffered = (String, Vec<String>, u32, u64, Option<u128>);
 
-/// What ports want kept at the node `here`.
+/// The buffers that ports want at the node `here`.
 pub(in crate::driver) fn wanted(here: &Document, directory: &Directory) -> Vec<(Buffered, PullBuffer)> {
     let ports = directory.nodes().flat_map(|node| node.ports.values());
     let wanted = ports.filter_map(|port| {
@@ -26,19 +26,19 @@ pub(in crate::driver) fn wanted(here: &Document, directory: &Directory) -> Vec<(
     wanted.collect()
 }
 
-/// What a look at the buffers came to.
+/// The outcome of a look at the buffers.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     pub begin: Vec<(Buffered, PullBuffer)>,
     pub end: Vec<Buffered>,
-    /// Topics that are not kept, because there are as many buffers as there may be.
+    /// Topics that are not kept because the limit of buffers is reached.
     pub full: Vec<String>,
 }
 
 /// A buffer that is kept.
 struct Kept<B> {
     buffer: B,
-    /// Since when no port wants it.
+    /// Time since which no port wants it.
     unwanted_since: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ impl<B> Buffers<B> {
         self.kept.remove(key).map(|kept| kept.buffer)
     }
 
-    /// What is to begin and to end, when these are wanted; those that nobody wants stay for so long.
+    /// The buffers to begin and to end if these are wanted. A buffer that no port wants stays for the time `stay`.
     pub(super) fn look(&mut self, wanted: Vec<(Buffered, PullBuffer)>, stay: Duration, now: Instant) -> Look {
         let (mut look, mut all) = (Look::default(), BTreeSet::new());
         for (key, limits) in wanted {
@@ -86,11 +86,11 @@ impl<B> Buffers<B> {
     }
 }
 
-/// Makes room for `more` bytes beside those that are `kept`, of at most `most`: those of publishers that are `gone`, by their bytes,
-/// are given up, the first ones first.
+/// Makes room for `more` bytes beside the `kept` ones, within the limit `most`. Returns the publishers to give up, from `gone` with their
+/// bytes, in that order.
 ///
 /// # Errors
-/// How much is kept, and how much may be; nothing is given up in vain.
+/// The bytes that are kept, and their limit, if giving up all that are gone would not make enough room. Then none are given up.
 pub(in crate::driver) fn make_room<T>(
     (kept, more, most): (u64, u64, u64),
     gone: impl Iterator<Item = (u64, T)>,

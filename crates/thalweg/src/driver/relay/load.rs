@@ -1,4 +1,4 @@
-//! The load of a relay: measured, told to others when it changed, and compared with what it may be.
+//! The load of a relay: measured, told to others when it changed, and compared with its limits.
 
 use super::refused;
 use crate::control::RelayLoad;
@@ -6,10 +6,10 @@ use crate::handshake::Refused;
 use crate::settings::RelayLimits;
 use std::time::{Duration, Instant};
 
-/// The load is measured over this time, and told at most so often.
+/// Time over which the load is measured, and least time between two reports.
 const MEASURED: Duration = Duration::from_secs(1);
 
-/// What was carried in all when it was looked at last, and what others were told.
+/// The totals at the last measurement, and the load that others were told.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     at: Option<Instant>,
@@ -19,7 +19,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Whether there is room for one more beside so many proxies.
+    /// Checks that there is room for one more beside this number of proxies.
     pub(super) fn check(&self, limits: &RelayLimits, proxies: usize) -> Result<(), Refused> {
         let RelayLoad { samples_per_s, bytes_per_s, .. } = self.told;
         if proxies as u32 >= limits.proxies {
@@ -52,7 +52,7 @@ impl Load {
         Some(rates)
     }
 
-    /// The load, if it is another one than others were told.
+    /// The load, if it differs from the one that others were told.
     pub(super) fn changed(&mut self, load: RelayLoad) -> Option<RelayLoad> {
         if self.told == load {
             return None;

@@ -1,6 +1,6 @@
-//! What a node hosts for others (P-07, P-09): streams, requests that wait for their sources, pull buffers; and for a relay what it
-//! carries, what it refuses, and what is told of that. Pure: who calls says what happened and when, opens and closes the streams
-//! and buffers, and carries out the [`Action`]s.
+//! The state that a node hosts for others (P-07, P-09): streams, requests that wait for their sources, pull buffers; for a relay also its
+//! load and its refusals. Pure: the caller says what happened and when, opens and closes the streams and buffers, and carries out the
+//! [`Action`]s.
 //!
 //! | what happened | method |
 //! |---|---|
@@ -28,17 +28,17 @@ use load::Load;
 use qos::PullBuffer;
 use std::time::{Duration, Instant};
 
-/// How often load and idle streams are looked at.
+/// Pause between two looks at the load and at idle streams.
 const LOOK: Duration = Duration::from_millis(250);
-/// A relay that has not looked for so long was stopped.
+/// A relay that has not looked for this time was stopped.
 const AWAY: Duration = Duration::from_secs(1);
-/// How many hosts share the proxies of a relay at least.
+/// Least number of hosts that share the proxies of a relay.
 const HOSTS: u32 = 4;
 
-/// What is to be done.
+/// Work for the control thread.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action<G> {
-    /// Tell the node's owner.
+    /// Warn the node's owner.
     Warn(String),
     /// Refuse a request that waited.
     Refuse(G, Refused),
@@ -48,9 +48,9 @@ pub(super) enum Action<G> {
     EndBuffer(Buffered),
 }
 
-/// What a node hosts: streams `S`, requests `G`, buffers `B`.
+/// The streams `S`, requests `G` and buffers `B` that a node hosts.
 pub(super) struct Relay<S, G, B> {
-    /// What this node carries for others at most; `None`: nothing, it is no relay.
+    /// Limits of the load that this node carries for others; `None`: none, it is no relay.
     limits: Option<RelayLimits>,
     pub streams: Streams<S, G>,
     pub buffers: Buffers<B>,
@@ -71,29 +71,29 @@ impl<S: Stream, G, B> Relay<S, G, B> {
         }
     }
 
-    /// Whether this node carries something for others.
+    /// `true` if this node carries streams and samples for others.
     pub(super) fn is_relay(&self) -> bool {
         self.limits.is_some()
     }
 
-    /// Payload bytes that it keeps for others at most; `None`: it is no relay.
+    /// Most payload bytes that it keeps for others; `None`: it is no relay.
     pub(super) fn kept_bytes(&self) -> Option<u64> {
         self.limits.map(|limits| limits.kept_bytes)
     }
 
-    /// Whether this relay takes one more stream.
+    /// Checks that this relay takes one more stream.
     ///
     /// # Errors
-    /// It is none, or carries enough.
+    /// The node is no relay, or its load is at a limit.
     pub(super) fn check_load(&self) -> Result<(), Refused> {
         let Some(limits) = self.limits else { return Err(refused("no proxies for others: it is no relay".into())) };
         self.load.check(&limits, self.streams.proxies())
     }
 
-    /// Whether one more proxy may be this peer's; `all`: whose the others are.
+    /// Checks that this peer may have one more proxy. `all`: the peers of the other proxies.
     ///
     /// # Errors
-    /// The host, or this node of it, has its share.
+    /// The host, or this node of it, has its share already.
     pub(super) fn check_share(&self, peer: Elsewhere, all: impl Iterator<Item = Elsewhere>) -> Result<(), Refused> {
         let Some(limits) = self.limits else { return Ok(()) };
         let (had, (host, node)) = (Had::of(peer, all), peer);
@@ -107,21 +107,21 @@ impl<S: Stream, G, B> Relay<S, G, B> {
         })
     }
 
-    /// When it is to be looked at.
+    /// The next time at which [`Self::look`] has work.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let busy = self.is_relay() || !self.streams.is_empty();
         busy.then_some(self.looked + LOOK)
     }
 
-    /// Ends what waited too long and what nobody needs, if it is time to look; `None`: it is not.
+    /// Refuses requests that waited too long, and ends streams without a source or takers, if it is time to look. `None`: it is not.
     pub(super) fn look(&mut self, now: Instant) -> Option<Vec<Action<G>>> {
         if now < self.looked + LOOK {
             return None;
         }
         let away = now.duration_since(std::mem::replace(&mut self.looked, now));
         let mut actions = Vec::new();
-        // This relay was stopped: who has another way took it, and what came meanwhile was dropped before it came here. Nobody
-        // may return to these streams as if nothing were missing.
+        // This relay was stopped. Subscribers with another way took that, and samples that came meanwhile were dropped before they came
+        // here. A subscriber must not return to these streams as if no samples were missing.
         let anew = self.is_relay() && away > AWAY && self.streams.iter().next().is_some();
         if anew {
             let text =
@@ -142,7 +142,7 @@ impl<S: Stream, G, B> Relay<S, G, B> {
         Some(actions)
     }
 
-    /// Begins to keep what ports want kept here, and ends what nobody wants.
+    /// Begins the buffers that ports want kept here, and ends those that no port wants.
     pub(super) fn look_at_buffers(&mut self, wanted: Vec<(Buffered, PullBuffer)>, now: Instant) -> Vec<Action<G>> {
         let Some(limits) = self.limits else { return Vec::new() };
         let look = self.buffers.look(wanted, limits.unwanted, now);
@@ -157,12 +157,12 @@ impl<S: Stream, G, B> Relay<S, G, B> {
         actions
     }
 
-    /// Whether the load is to be measured.
+    /// `true` if it is time to measure the load.
     pub(super) fn is_measured(&self, now: Instant) -> bool {
         self.is_relay() && self.load.is_due(now)
     }
 
-    /// Measures what this relay carries; `keeps`: publishers whose samples are kept. Gives back the load when it changed.
+    /// Measures the load of this relay. `keeps`: the number of publishers whose samples are kept. Returns the load if it changed.
     pub(super) fn measure(&mut self, keeps: u32, directory: &Directory, now: Instant) -> Option<RelayLoad> {
         let (samples_per_s, bytes_per_s) = self.load.measure(self.streams.carried(), now)?;
         let (proxies, not_kept) = (self.streams.proxies() as u32, self.refusals.standing(directory));

@@ -1,5 +1,5 @@
-//! Samples that a relay does not keep although a port wants them kept there: the relay tells it with its load, so that the
-//! port's owner hears the reason, and whoever asks for the samples later.
+//! Samples that a relay does not keep although a port wants them kept there. The relay publishes its refusals with its load, so that the
+//! port's owner, and later readers of the samples, learn the reason.
 
 use crate::control::directory::Directory;
 use crate::control::limits::MOST_NOT_KEPT;
@@ -7,50 +7,50 @@ use crate::control::{Document, NodeId, NotKept, PortId, PortInfo, PullRole};
 use crate::event::Event;
 use std::collections::BTreeSet;
 
-/// Characters of a reason.
+/// Most characters of a reason.
 const LONGEST: usize = 200;
-/// Refusals that are remembered, by a relay and by those whom they concern. The first few of them are announced.
+/// Refusals that are remembered, by a relay and by the nodes that they concern. Only the first few of them are announced.
 const MOST_REMEMBERED: usize = 1024;
 
-/// What the owner of a port was told, and of which relay.
+/// A refusal that the owner of a port was told, with the name of the relay.
 type Told = (PortId, String, NotKept);
 
-/// The refusals of a node: as a relay, and those that concern its ports.
+/// The refusals of a node: its own as a relay, and those that concern its ports.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Refusals {
-    /// What this relay is wanted to keep, and does not.
+    /// Wanted samples that this relay does not keep.
     not_kept: Vec<NotKept>,
-    /// What owners of this node's ports were told of what relays do not keep.
+    /// Refusals of relays that the owners of this node's ports were told.
     told: BTreeSet<Told>,
 }
 
 impl Refusals {
-    /// This relay keeps no samples of a topic, or of one publisher of it. What is to be told, if it is news.
+    /// This relay keeps no samples of a topic, or of one publisher of it. Returns the refusal to report, if it is new.
     pub(crate) fn refuse(&mut self, topic: &str, publisher: Option<&str>, because: String) -> Option<NotKept> {
-        let because = because.chars().take(LONGEST).collect(); // others believe no more
+        let because = because.chars().take(LONGEST).collect(); // other nodes accept no longer ones
         let refusal = NotKept { topic: topic.to_owned(), publisher: publisher.map(str::to_owned), because };
         if self.not_kept.contains(&refusal) {
             return None;
         }
-        self.keeps_now(topic, publisher); // or for another reason not: one is told
+        self.keeps_now(topic, publisher); // an earlier reason is replaced: only one is told
         if self.not_kept.len() < MOST_REMEMBERED {
             self.not_kept.push(refusal.clone());
         }
         Some(refusal)
     }
 
-    /// What stood against keeping these samples does not any more.
+    /// These samples can be kept now: removes their refusal.
     pub(crate) fn keeps_now(&mut self, topic: &str, publisher: Option<&str>) {
         self.not_kept.retain(|refusal| !(refusal.topic == topic && refusal.publisher.as_deref() == publisher));
     }
 
-    /// Topics and publishers whose samples are not kept.
+    /// The topics and publishers of refusals that concern one publisher.
     pub(crate) fn of_publishers(&self) -> Vec<(String, String)> {
         let named = |refusal: &NotKept| Some((refusal.topic.clone(), refusal.publisher.clone()?));
         self.not_kept.iter().filter_map(named).collect()
     }
 
-    /// What still holds of what this relay does not keep, as far as it is told.
+    /// The refusals that still hold, as many of them as are announced.
     pub(super) fn standing(&mut self, directory: &Directory) -> Vec<NotKept> {
         let wanted = |port: &PortInfo| {
             let elsewhere = port.qos.pull.as_ref().is_some_and(|pull| pull.place.relays().next().is_some());
@@ -70,8 +70,8 @@ impl Refusals {
         self.told.retain(|(of, ..)| *of != port);
     }
 
-    /// News of a node: what is to be told of what it does not keep for the ports of the node `own`, and of what it keeps now. Of this
-    /// very node: what all relays do not.
+    /// News of a node: the events for owners of ports of the node `own`, about samples that the other node does not keep, and those that it
+    /// keeps now. For news of `own` itself, the refusals of all relays are looked at.
     pub(crate) fn heard(&mut self, node: NodeId, own: &Document, directory: &Directory) -> Vec<Event> {
         let mut events = Vec::new();
         for there in directory.nodes().filter(|there| node == own.node || there.node == node) {
@@ -102,7 +102,7 @@ impl Refusals {
         }
     }
 
-    /// Owners of ports hear what a relay keeps now and did not before.
+    /// Reports samples that a relay keeps now and refused before.
     fn heard_grants(&mut self, there: &Document, (own, directory): (&Document, &Directory), events: &mut Vec<Event>) {
         let Some(load) = &there.relay else { return };
         let same = |a: &NotKept, b: &NotKept| (&a.topic, &a.publisher) == (&b.topic, &b.publisher);
@@ -113,7 +113,7 @@ impl Refusals {
         self.told = told;
         let mut last = None;
         for (id, relay, NotKept { topic, publisher, .. }) in over {
-            // One that is not there any more is not kept either.
+            // Samples of a publisher that is gone are not kept either.
             let is_there = publisher.as_ref().is_none_or(|name| directory.port_named(name).is_some());
             let what = (id, topic, publisher);
             if let Some(port) = own.ports.get(&id).filter(|_| is_there && last.as_ref() != Some(&what)) {

@@ -8,43 +8,43 @@ use crate::handshake::Refused;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a request waits for the source: less than its sender waits for an answer.
+/// Time for which a request waits for the source: less than its sender waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Requests that wait at once.
+/// Most requests that wait at once.
 const MOST_GUESTS: usize = 256;
-/// A stream whose source is gone, or that nobody takes any more, is hosted for so long.
+/// Time for which a stream without a source or takers is still hosted.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// Which stream: its source, and what becomes of its pictures.
+/// The key of a stream: its source, and the size and selection of its pictures.
 pub(in crate::driver) type Hosting = (PortRef, Option<(Picture, Selection)>);
 
 /// A stream that is open.
 pub(in crate::driver) trait Stream {
-    /// Its samples come.
+    /// `true` if its samples arrive.
     fn has_source(&self) -> bool;
-    /// Channels that lead from here.
+    /// The number of channels that lead from here.
     fn takers(&self) -> usize;
-    /// Samples and payload bytes that came in all.
+    /// The total of samples and payload bytes that arrived.
     fn carried(&self) -> (u64, u64);
 }
 
 /// A stream that is hosted.
 struct Hosted<S> {
     stream: S,
-    /// For whom it was begun.
+    /// The peer for which it was begun.
     asker: Peer,
-    /// Since when it has no source or no takers.
+    /// Time since which it has no source or no takers.
     idle_since: Option<Instant>,
 }
 
-/// A request that waits for the source of what it asked for.
+/// A request that waits for the source of its stream.
 pub(in crate::driver) struct Guest<G> {
     pub of: Hosting,
     pub who: G,
     until: Instant,
 }
 
-/// The streams, and who waits.
+/// The streams, and the requests that wait.
 pub(in crate::driver) struct Streams<S, G> {
     hosted: BTreeMap<Hosting, Hosted<S>>,
     guests: Vec<Guest<G>>,
@@ -69,7 +69,7 @@ impl<S, G> Streams<S, G> {
         self.hosted.keys().copied()
     }
 
-    /// Nothing is hosted, and nobody waits.
+    /// `true` if no stream is hosted and no request waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.hosted.is_empty() && self.guests.is_empty()
     }
@@ -84,11 +84,11 @@ impl<S, G> Streams<S, G> {
         self.hosted.remove(key).map(|hosted| hosted.stream)
     }
 
-    /// Whether one more size of a publisher's pictures is made here: each takes a thread, and a processor's time per sample. One
-    /// other host may have half of them made.
+    /// Checks that one more size of a publisher's pictures may be made here. Each takes a thread, and processor time per sample. One other
+    /// host may have half of the sizes made.
     ///
     /// # Errors
-    /// As many as `most` are made, or half of them for this host.
+    /// The limit `most` is reached, or half of it for this host.
     pub(crate) fn check_pictures(&self, source: PortRef, name: &str, asker: Peer, most: u32) -> Result<(), Refused> {
         let all = self.hosted.iter().filter(|((port, _), _)| *port == source);
         let made: Vec<_> = all.filter_map(|((_, picture), hosted)| Some((picture.as_ref()?.0, hosted.asker))).collect();
@@ -107,7 +107,7 @@ impl<S, G> Streams<S, G> {
     /// A request waits for the source.
     ///
     /// # Errors
-    /// Too many wait.
+    /// Too many requests wait.
     pub(crate) fn wait(&mut self, of: Hosting, who: G, now: Instant) -> Result<(), (G, Refused)> {
         if self.guests.len() >= MOST_GUESTS {
             return Err((who, refused(format!("fewer than {MOST_GUESTS} requests that wait"))));
@@ -116,12 +116,12 @@ impl<S, G> Streams<S, G> {
         Ok(())
     }
 
-    /// Those who wait.
+    /// The requests that wait.
     pub(crate) fn guests(&self) -> impl Iterator<Item = &G> {
         self.guests.iter().map(|guest| &guest.who)
     }
 
-    /// Those who wait, to see whether they may have what they asked for; [`Streams::wait_on`] otherwise.
+    /// Takes the requests that wait, to see whether their streams have come; [`Streams::wait_on`] puts one back.
     pub(crate) fn take_guests(&mut self) -> Vec<Guest<G>> {
         std::mem::take(&mut self.guests)
     }
@@ -130,14 +130,14 @@ impl<S, G> Streams<S, G> {
         self.guests.push(guest);
     }
 
-    /// Those who have waited long enough.
+    /// Takes the requests that have waited for too long.
     pub(super) fn late(&mut self, now: Instant) -> Vec<Guest<G>> {
         self.guests.extract_if(.., |guest| guest.until <= now).collect()
     }
 }
 
 impl<S: Stream, G> Streams<S, G> {
-    /// Proxies, counted by the channels that lead from them, and requests for more.
+    /// The number of proxies: channels that lead from here, and requests for more.
     pub(super) fn proxies(&self) -> usize {
         self.hosted.values().map(|hosted| hosted.stream.takers()).sum::<usize>() + self.guests.len()
     }

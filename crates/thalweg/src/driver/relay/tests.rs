@@ -1,4 +1,4 @@
-//! What is hosted, refused and told, in virtual time.
+//! Hosted streams and buffers, refusals and events, in virtual time.
 
 use super::*;
 use crate::channel::PortRef;
@@ -11,7 +11,7 @@ use qos::Place;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A stream that is as it is said to be.
+/// A stream whose state the test sets.
 #[derive(Default)]
 struct Fake {
     source: Cell<bool>,
@@ -62,7 +62,7 @@ fn hosted(relay: &mut TestRelay, number: u32, now: Instant) -> Rc<Fake> {
     fake
 }
 
-/// Looks whenever it is time to, up to then; what was to be done, and how long after `begun`.
+/// Looks whenever it is time to, until `end`. Returns the actions, each with its time after `begun`.
 fn look_until(relay: &mut TestRelay, begun: Instant, end: Duration) -> Vec<(Duration, Action<u32>)> {
     let mut done = Vec::new();
     while let Some(at) = relay.next_deadline().filter(|at| *at <= begun + end) {
@@ -90,13 +90,13 @@ fn a_stream_ends_when_it_had_no_source_or_no_takers_for_half_a_second() {
         needed(true);
         assert_eq!(look_until(&mut relay, begun, ms(3000)), [], "it was needed again in time");
         needed(false);
-        // Seen to be idle at 3.25 s, and at 4 s for more than 0.5 s.
+        // The stream is seen idle at 3.25 s, and at 4 s it has been idle for more than 0.5 s.
         assert_eq!(look_until(&mut relay, begun, ms(9000)), [(ms(4000), Action::EndStream(stream(1)))]);
     }
 }
 
 #[test]
-fn a_request_waits_for_the_source_and_hears_what_is_missing() {
+fn a_request_waits_for_the_source_and_is_refused_with_the_reason() {
     let (mut relay, begun) = relay();
     let fake = hosted(&mut relay, 1, begun);
     fake.source.set(false);
@@ -136,7 +136,7 @@ fn a_relay_that_was_stopped_takes_all_its_streams_anew() {
 }
 
 #[test]
-fn who_is_no_relay_looks_only_at_what_it_hosts() {
+fn a_node_that_is_no_relay_looks_only_at_its_hosted_streams() {
     let now = Instant::now();
     let mut relay: TestRelay = Relay::new(None, now);
     assert_eq!(relay.next_deadline(), None);
@@ -209,7 +209,7 @@ fn buffer(topic: &str) -> (Buffered, PullBuffer) {
 }
 
 #[test]
-fn equal_requests_share_a_buffer_that_stays_a_minute_when_nobody_wants_it() {
+fn equal_requests_share_a_buffer_that_stays_a_minute_when_unwanted() {
     let (mut relay, begun) = relay();
     let (key, limits) = buffer("/a");
     let wanted = || vec![buffer("/a"), buffer("/a")];
@@ -240,7 +240,7 @@ fn beyond_64_buffers_the_owner_is_told_once() {
 }
 
 #[test]
-fn those_that_are_gone_give_up_their_room_and_nothing_is_given_up_in_vain() {
+fn publishers_that_are_gone_give_up_their_room_only_if_it_is_enough() {
     let gone = || [(300, 'a'), (300, 'b'), (300, 'c')].into_iter();
     assert_eq!(make_room((0, 1000, 1000), std::iter::once_with(|| panic!("asked"))), Ok(Vec::<()>::new()));
     assert_eq!(make_room((900, 500, 1000), gone()), Ok(vec!['a', 'b']));
@@ -248,7 +248,7 @@ fn those_that_are_gone_give_up_their_room_and_nothing_is_given_up_in_vain() {
     assert!(make_room((u64::MAX, 1, 1000), gone()).is_err());
 }
 
-/// A relay and a node whose port wants `/a` kept there, as they know each other.
+/// A relay, and a node whose port wants `/a` kept there, which know each other.
 fn pair(not_kept: Vec<control::NotKept>) -> (Document, Directory) {
     let (mut there, mut own) = (document(1), document(2));
     there.relay = Some(RelayLoad { not_kept, ..RelayLoad::default() });
@@ -264,7 +264,7 @@ fn pair(not_kept: Vec<control::NotKept>) -> (Document, Directory) {
 }
 
 #[test]
-fn the_relay_tells_a_refusal_once_and_forgets_what_nobody_wants() {
+fn a_relay_tells_a_refusal_once_and_forgets_those_that_no_port_wants() {
     let mut refusals = Refusals::default();
     let first = refusals.refuse("/a", Some("/camera"), "x".repeat(300)).unwrap();
     assert_eq!(first.because.len(), 200);
@@ -288,7 +288,7 @@ fn the_relay_tells_a_refusal_once_and_forgets_what_nobody_wants() {
 }
 
 #[test]
-fn a_ports_owner_hears_once_what_is_not_kept_and_when_it_is() {
+fn a_ports_owner_learns_once_of_a_refusal_and_of_its_end() {
     let mut refusals = Refusals::default();
     let not_kept = |publisher: Option<&str>| {
         let publisher = publisher.map(str::to_owned);
