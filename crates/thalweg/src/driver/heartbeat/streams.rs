@@ -110,7 +110,7 @@ impl Control {
     fn ask_again(&mut self, index: usize) -> io::Result<()> {
         let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return Ok(()) };
         if asking.connecting {
-            return Ok(()); // the greeting is a question
+            return Ok(()); // the greeting counts as a question
         }
         match linux::socket::send(asking.stream.as_fd(), QUESTION) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
@@ -167,7 +167,7 @@ impl Control {
     fn fell_silent(&mut self, Silent { channel, first }: Silent) {
         let names = format!("{} to {}", channel.publisher_name, channel.subscriber_name);
         if self.is_source(&channel) {
-            // Subscribers of the hosted stream get this answer when they ask.
+            // Subscribers of the hosted stream learn of the silence when they ask.
             return if first {
                 self.warn(format!("{names}: the publisher gives no sign of life"))
             };

@@ -40,7 +40,7 @@ pub(super) fn change_sockets(channel: &Channel, to: &Marked) -> Result<Vec<Befor
     Ok(changed)
 }
 
-/// Gives sockets their former settings. A socket that is gone meanwhile needs nothing.
+/// Gives sockets their former settings. A socket that is gone meanwhile is passed over.
 pub(super) fn put_back(changed: Vec<Before>) {
     for Before { socket, marks, pace } in changed {
         let _ = marks::put_back(socket.as_fd(), &marks);

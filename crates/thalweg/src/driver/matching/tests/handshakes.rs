@@ -180,7 +180,7 @@ impl World {
         its.into_iter().for_each(|conn| self.close_end(conn, true));
     }
 
-    /// One end closes, at once; the other one hears of it.
+    /// One end closes at once, and the other one learns of it later.
     fn close_end(&mut self, number: u64, publisher: bool) {
         let reached = self.conns.get(&number).and_then(|conn| conn.reached);
         if publisher && let Some(node) = reached.and_then(|id| self.nodes.get_mut(&id)) {
@@ -189,7 +189,7 @@ impl World {
         self.close(number, publisher);
     }
 
-    /// The publisher's end, or else the subscriber's, is gone: the other one hears of it.
+    /// The publisher's end, or else the subscriber's, is gone: the other one learns of it later.
     pub fn close(&mut self, number: u64, publisher: bool) {
         let Some(conn) = self.conns.get(&number) else { return };
         let (from, to) = (slot_of(conn.subscriber), conn.target);

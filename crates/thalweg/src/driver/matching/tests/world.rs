@@ -133,7 +133,7 @@ impl World {
         Self {
             seed,
             dice: Dice::new(seed),
-            base: Instant::now(), // an origin, nothing more
+            base: Instant::now(), // only an origin of virtual time
             now: Duration::ZERO,
             queue: BTreeMap::new(),
             number: 0,
