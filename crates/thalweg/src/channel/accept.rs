@@ -1,12 +1,12 @@
-//! `accept`: which frame is new, which is lost, which comes twice or late (step 9 of the data path). Pure.
+//! `accept`: classifies frames as new, lost, duplicate or late (step 9 of the data path). Pure.
 //!
 //! Two numbers are watched. The *flow sequence* counts message frames on one flow, so a gap in it is loss. The *sample
-//! sequence* names a sample for ever, so after a resumed flow or a moved proxy it tells what was delivered already;
+//! sequence* names a sample for ever, so it shows which samples were delivered before a flow resumed or a proxy moved;
 //! gaps in it are normal (selection).
 //!
 //! One wrong number must not silence a flow. A jump of more than [`MAX_JUMP`] is kept aside and believed when the next frame
-//! follows it, as RFC 3550 does (appendix A.1, `MAX_DROPOUT` and probation). Unlike there the frame itself is delivered at once:
-//! after an outage the jump is genuine, and its payload is what everybody waits for.
+//! follows it, as RFC 3550 does (appendix A.1, `MAX_DROPOUT` and probation). Unlike in RFC 3550 the frame itself is delivered at
+//! once: after an outage the jump is genuine, and subscribers wait for its payload.
 
 mod window;
 
@@ -16,11 +16,11 @@ use window::Window;
 /// a re-marked flow can overtake in a queue; 128 bytes per flow.
 pub const WINDOW: u64 = 1024;
 
-/// A jump that is believed at once: what a burst of losses or a new mark may leave out (RFC 3550 says 3000 packets). A wrong number
-/// within it costs as many frames.
+/// The largest jump that is believed at once: a burst of losses or a new mark may leave out as many frames (RFC 3550: 3000 packets).
+/// A wrong number within it costs the frames that it jumps over.
 pub const MAX_JUMP: u64 = WINDOW;
-/// No flow leaves out so many samples: such a number is not even delivered before the next one follows it. An hour of a million
-/// samples a second.
+/// The most samples that a flow leaves out: an hour of a million samples a second. A sample further ahead is delivered only when the
+/// next one follows it.
 const MOST_LEFT_OUT: u64 = 1 << 32;
 
 /// The verdict on one frame of its flow.
@@ -28,13 +28,13 @@ const MOST_LEFT_OUT: u64 = 1 << 32;
 pub enum Arrival {
     /// The one that was due.
     InOrder,
-    /// This many before it are missing: lost, unless they come late.
+    /// This many frames before it are missing: lost, unless they come late.
     Gap(u32),
-    /// Further ahead than [`MAX_JUMP`]: it is new, but nothing counts as lost before the next frame follows it.
+    /// Further ahead than [`MAX_JUMP`]: the frame is new, but no frame counts as lost before the next one follows it.
     Ahead,
-    /// Missing until now; the loss is corrected.
+    /// A frame that counted as lost; the loss is corrected.
     Late,
-    /// Seen before, or so far behind the window that nobody can tell: not delivered.
+    /// Seen before, or too far behind the window to tell: not delivered.
     Duplicate,
 }
 
@@ -50,13 +50,13 @@ impl Arrival {
 pub struct Counters {
     /// New frames.
     pub received: u64,
-    /// Frames that never came (so far: one that comes late and is still delivered is taken off again).
+    /// Frames that have not come so far. A frame that comes late and is still delivered is taken off again.
     pub lost: u64,
     /// Frames that came again, or far too late.
     pub duplicates: u64,
     /// Frames that came after a later one.
     pub reordered: u64,
-    /// Whole samples that were dropped because a later one was delivered already, or they themselves were.
+    /// Whole samples that were dropped because they or a later one had been delivered already.
     pub outdated: u64,
 }
 
@@ -83,7 +83,7 @@ impl Accept {
         Self { frames, samples, resumed: None, floor: None, before: 0, wild: None, ordered, late: false, counters }
     }
 
-    /// Says which sample was delivered last on the flow before this one: nothing up to it is delivered again.
+    /// Sets the last sample that the flow before this one delivered: samples up to it are not delivered again.
     pub fn resume_after(&mut self, sample: u64) {
         self.resumed = self.resumed.max(Some(sample));
         self.floor = self.floor.max(Some(sample));
@@ -112,14 +112,14 @@ impl Accept {
     }
 
     /// Notes a keep-alive or end, which carries the number that the *next* message frame will have. Returns how many
-    /// frames before it are newly known as missing: so the loss of the last frames is noticed, too.
+    /// frames before it are newly known as missing. So the loss of the last frames is noticed, too.
     pub fn announced(&mut self, next: u32) -> u32 {
         let missing = self.frames.skip_to(self.widen(next));
         self.counters.lost += u64::from(missing);
         missing
     }
 
-    /// `true` if a whole sample is delivered whose frame was the last one noted.
+    /// `true` if this whole sample is delivered; its frame is the last one noted.
     #[inline]
     pub fn sample(&mut self, sequence: u64) -> bool {
         let newer = self.floor.is_none_or(|floor| sequence > floor);
@@ -129,7 +129,7 @@ impl Accept {
         };
         if !deliver {
             self.counters.outdated += 1;
-            // It came, and is lost all the same.
+            // It came, and still counts as lost.
             self.counters.lost += u64::from(self.late || self.wild == Some(sequence));
         }
         deliver
@@ -152,8 +152,8 @@ impl Accept {
         wild.is_some_and(|wild| sequence.checked_sub(wild).is_some_and(|more| more > 0 && more <= MOST_LEFT_OUT))
     }
 
-    /// A flow's next frame has the next sample. Where it goes on below a jump, the jump's number was wrong, and nobody waits
-    /// until the samples have come so far.
+    /// A flow's next frame has the next sample. Where the samples continue below a jump, the jump's number was wrong: they are
+    /// delivered, without a wait until they reach it.
     #[cold]
     fn proves_wrong(&mut self, sequence: u64) -> bool {
         let Some(floor) = self.floor else { return false };
@@ -165,8 +165,8 @@ impl Accept {
         proves
     }
 
-    /// As [`Accept::sample`], of one that comes from a history after later ones: its flow sends each sample once, so it is new
-    /// unless it was delivered before the flow resumed.
+    /// As [`Accept::sample`], for a sample that comes from a history after later ones. Its flow sends each sample once, so it is
+    /// new unless it was delivered before the flow resumed.
     #[cold]
     pub fn historical(&self, sequence: u64) -> bool {
         self.resumed.is_none_or(|resumed| sequence > resumed)
@@ -189,7 +189,7 @@ impl Accept {
         self.counters
     }
 
-    /// The position nearest to the one that is due: the 32 bits of the wire without their wrapping.
+    /// The position of a frame from the 32 bits of the wire: of all that have these bits, the nearest to the one that is due.
     #[inline]
     fn widen(&self, sequence: u32) -> u64 {
         match self.frames.next {

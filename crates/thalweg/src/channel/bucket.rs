@@ -1,14 +1,14 @@
-//! A token bucket: how many bytes may leave, and when the next ones may. Pure; time comes as an argument.
+//! A token bucket: it limits the bytes that leave, by a rate and a burst. Pure; time comes as an argument.
 //!
-//! Kept as the moment at which all that left would have left at the rate (the virtual scheduling of ITU-T I.371, annex A):
-//! one number, no refilling, exact in integers.
+//! The state is the moment at which all bytes that left would have left at the rate (the virtual scheduling of ITU-T I.371,
+//! annex A): one number, no refilling, exact in integers.
 
-/// Bytes per second, and how many may leave at once.
+/// A rate in bytes per second, and the burst of bytes that may leave at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Bytes per second, at least 1.
     pub rate: u64,
-    /// Bytes that may leave at once when nothing left for long.
+    /// Bytes that may leave at once after a pause.
     pub burst: u64,
 }
 
@@ -25,8 +25,8 @@ impl Bucket {
         Self { limit, even_at: 0 }
     }
 
-    /// Takes `bytes`. More than the burst are taken when the bucket is full, so that nothing waits for ever; what
-    /// follows waits the longer.
+    /// Takes `bytes`. More than the burst are taken when the bucket is full, so that no message waits for ever; the next
+    /// bytes then wait longer.
     ///
     /// # Errors
     /// Nanoseconds after which they can be taken.
@@ -65,7 +65,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any stretch of time no more than the burst and what the rate gives leaves, and one who waits as told gets it.
+        /// No more leaves in any stretch of time than the burst and the rate allow. A sender that waits as long as the error says
+        /// gets its bytes.
         #[test]
         fn never_more_than_the_limit(
             rate in 1u64..1_000_000, burst in 1u64..10_000, steps in prop::collection::vec((0u64..50_000_000, 1usize..5000), 1..100),

@@ -35,13 +35,13 @@ impl Buffer {
         self.bytes.resize(HEADER, 0);
         &mut self.bytes
     }
-    /// A payload of `len` bytes for the user to write; old content is left where it lies (the pool is private).
+    /// A payload of `len` bytes for the user to write. Old content is not erased (the pool is private).
     pub(crate) fn sized(&mut self, len: usize) -> &mut [u8] {
         self.bytes.resize(HEADER + len, 0);
         &mut self.bytes[HEADER..]
     }
-    /// The same message in no more memory than it needs, if this buffer has more than twice as much: who keeps many
-    /// messages would else keep room for many of the largest.
+    /// The same message in no more memory than it needs, if this buffer has more than twice as much. Many kept messages
+    /// would otherwise keep room for many of the largest.
     pub(crate) fn compact(&self) -> Option<Self> {
         self.wastes(LITTLE).then(|| self.compacted())
     }
@@ -55,17 +55,17 @@ impl Buffer {
     }
 }
 
-/// Room that is not worth giving back.
+/// Bytes of room that are not worth giving back.
 const LITTLE: usize = 1 << 10;
 
 /// Room that a port's unused buffers keep together, in bytes: for bursts of small messages.
 const KEPT: usize = 1 << 20;
-/// Room that a buffer may waste besides as much as it needed lately.
+/// Bytes that a buffer may have beyond twice what it needed lately.
 const SPARE: usize = 64 << 10;
 
 /// A port's buffers. Each is written while nobody else holds it and shared (read only) while it waits in queues;
-/// the pool keeps one reference, so dropping the others frees nothing on the data path. What is not needed any more is given back
-/// by [`Pool::trim`].
+/// the pool keeps one reference, so dropping the others frees no memory on the data path. [`Pool::trim`] gives back buffers that are
+/// not needed any more.
 #[derive(Default)]
 pub(crate) struct Pool {
     places: Vec<Place>,
@@ -73,7 +73,7 @@ pub(crate) struct Pool {
     kept_for_others: Arc<Buffer>,
     next: usize,
     grown: u64,
-    /// Room of all buffers, and of the one handed out last when it was; free ones go while there is more than `most`.
+    /// Bytes of room of all buffers (`known`: of the buffer handed out last, at that time). Free buffers go while `room` is above `most`.
     room: usize,
     known: usize,
     most: Option<usize>,
@@ -106,8 +106,8 @@ impl Pool {
         Self { places: (0..count).map(|_| Place::new(capacity)).collect(), ..Self::default() }
     }
 
-    /// From now on free buffers are given back while all together have room for more than `most` bytes: a history of few
-    /// large messages leaves many behind that were for small ones, and each would grow.
+    /// From now on free buffers are given back while all together have room for more than `most` bytes. A history of few
+    /// large messages leaves many buffers behind that were for small ones, and each of them would grow.
     pub(crate) fn limit(&mut self, most: usize) {
         self.room = self.room();
         self.known = self.places.get(self.next).map_or(0, Place::room);
@@ -133,14 +133,14 @@ impl Pool {
         }
     }
 
-    /// The next one that nobody else holds.
+    /// The next buffer that is in no queue.
     fn free(&self) -> Option<usize> {
         let count = self.places.len();
         (0..count).map(|i| (self.next + i) % count).find(|i| self.places[*i].is_free())
     }
 
-    /// Takes buffers of `spare`, which has `count`, until it has so many, too, so that filling queues do not make the
-    /// publishing thread allocate; nor does this: the longer list becomes its own, and what is left goes back to `spare`.
+    /// Takes buffers of `spare`, which has `count` of them, until this pool has `count`, too. So filling queues do not make the
+    /// publishing thread allocate. This call does not allocate either: it swaps the lists, and the rest goes back to `spare`.
     pub(crate) fn grow_to(&mut self, count: usize, spare: &mut Pool) {
         if self.places.len() < count.min(spare.places.len()) {
             self.places.iter_mut().zip(&mut spare.places).for_each(|(own, fresh)| std::mem::swap(own, fresh));
@@ -151,7 +151,7 @@ impl Pool {
         }
     }
 
-    /// A buffer that nobody else holds. Makes a new one when all are waiting in queues (bounded by the queues' limits).
+    /// A buffer that is in no queue. Makes a new one when all wait in queues (bounded by the queues' limits).
     pub(crate) fn exclusive(&mut self) -> &mut Arc<Buffer> {
         if let Some(most) = self.most {
             self.shrink(most);
@@ -171,9 +171,9 @@ impl Pool {
         &mut place.buffer
     }
 
-    /// Takes what was not needed since this was called last: buffers that nobody used, the largest first, until those have room for
-    /// 1 MiB, and those with more than twice as much room as they needed. Called from time to time by a thread that may free: drop
-    /// what it gives when the pool is not held any more.
+    /// Takes buffers that were not needed since the last call: unused ones, the largest first, until the others have room for
+    /// 1 MiB, and those with more than twice as much room as they needed. A thread that may free memory calls it from time to time,
+    /// and drops the result after it has released the pool.
     pub(crate) fn trim(&mut self) -> Vec<Arc<Buffer>> {
         if let Some(last) = self.places.get_mut(self.next).filter(|last| last.used > 0) {
             last.used = last.used.max(last.buffer.bytes.len());
@@ -205,7 +205,7 @@ impl Pool {
         given
     }
 
-    /// Takes a buffer that nobody else holds out of its place, for a loan.
+    /// Takes a buffer that is in no queue out of its place, for a loan.
     pub(crate) fn take(&mut self) -> Arc<Buffer> {
         self.exclusive();
         let lent = self.kept_for_others.clone();
@@ -276,7 +276,7 @@ mod tests {
         buffer.clone()
     }
 
-    /// Sixteen large messages wait once; then small ones are published, or nothing.
+    /// Sixteen large messages wait once; then small ones are published, or none.
     #[test]
     fn room_for_large_messages_goes_when_none_was_there_for_a_while() {
         for goes_on in [true, false] {

@@ -1,6 +1,6 @@
-//! Adaptive coalescing: whether a publishing thread outruns the system calls that send its samples.
+//! Adaptive coalescing: it detects a publishing thread that outruns the system calls that send its samples.
 //!
-//! One call per sample is the shortest way for a sample that comes alone, and what limits a thread that publishes in a loop:
+//! One call per sample is the shortest way for a sample that comes alone, and the limit of a thread that publishes in a loop:
 //! 64 B over tcp, 0.3 M/s. A thread that spends four fifths of its time in those calls, [`FIRST`] samples in a row, gains more
 //! than it loses when small samples leave together, within [`WITHIN`]. As with rent and purchase (Karlin et al., "Competitive
 //! snoopy caching", Algorithmica 3, 1988), a burst that ends just then is at most as late again as it was long.
@@ -9,9 +9,9 @@
 //! answer. There coalescing ends with its first sample: each time it did not pay, twice as many samples pass
 //! unseen until it may begin again, up to 65,536: 10⁶ round trips meet it 25 times.
 //!
-//! It is the thread that outruns its calls, so what it publishes on all its ports counts: between two samples of a port published in turn
-//! with others stand the others' calls. Those of a port gather as long as they come often among the thread's ([`NEAR`]). Of a
-//! channel that takes every tenth sample, nine pass without a call and cost little: calls count, not samples.
+//! The thread outruns its calls, so the samples of all its ports count: a port that is published in turn with others has the others'
+//! calls between two of its samples. The samples of a port gather as long as they are frequent among the thread's ([`NEAR`]). A
+//! channel that takes every tenth sample lets nine pass without a call, at little cost: calls count, not samples.
 //!
 //! A pure state machine: all times are nanoseconds of the publisher's monotonic clock.
 
@@ -20,11 +20,11 @@ use std::time::Duration;
 
 /// The longest that a small sample waits for others, from the one that is the first of them.
 pub(crate) const WITHIN: Duration = Duration::from_micros(50);
-/// Calls further apart than this many times what one takes leave too few samples that could leave together.
+/// Calls further apart than this many call durations leave too few samples that could leave together.
 const APART: u64 = 4;
-/// A port of which less than every eighth of the thread's samples is gathers nothing: in [`WITHIN`] there would be one or two.
+/// A port with less than every eighth of the thread's samples does not gather: in [`WITHIN`] there would be one or two.
 const NEAR: u64 = 8;
-/// Samples in a row whose calls took most of the time, before samples leave together: about as many calls as take [`WITHIN`] twice.
+/// Samples in a row whose calls took most of the time, before samples leave together: their calls take about twice [`WITHIN`].
 const FIRST: u32 = 32;
 /// The same after coalescing that paid: on a loaded machine a loop is interrupted every few milliseconds.
 const AGAIN: u32 = 8;
@@ -32,11 +32,11 @@ const AGAIN: u32 = 8;
 const MOST: u32 = 1 << 16;
 /// Samples that pass unseen after one whose call did not take most of the time.
 const UNSEEN: u32 = 7;
-/// Coalescing that did not take in so many samples did not pay.
+/// Coalescing of fewer samples than this did not pay.
 const PAYS: u32 = 64;
-/// Samples further apart than this (start to start) do not outrun anything: no clock is read for them.
+/// Samples further apart than this (start to start) do not outrun their calls: no clock is read for them.
 const NEAR_NS: u64 = 200_000;
-/// Slow samples in a row that end it: a single one may be the scheduler's doing.
+/// Slow samples in a row that end coalescing: a single one may be the scheduler's doing.
 const SLOW: u32 = 2;
 
 thread_local! {
@@ -49,8 +49,8 @@ pub(crate) fn begins(now: u64) {
     THREAD.with_borrow_mut(|thread| thread.begins(now));
 }
 
-/// The time of this thread's last sample, and whether this one, which a channel of this port takes, leaves with others if it is
-/// small.
+/// The time of this thread's last sample; and `true` if this sample, which a channel of this port takes, leaves with others if
+/// it is small.
 #[inline]
 pub(crate) fn gathers(port: &mut Turn) -> (u64, bool) {
     THREAD.with_borrow_mut(|thread| (thread.begun_ns, thread.gathers(port)))
@@ -66,7 +66,7 @@ pub(crate) fn ended() {
     });
 }
 
-/// The number, among its thread's samples, of a port's last one that a channel took.
+/// The position, among its thread's samples, of a port's last sample that a channel took.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(u64);
 
@@ -86,7 +86,7 @@ struct Coalescing {
     /// The shortest call of those in a row.
     call_ns: u64,
     in_a_row: u32,
-    /// Samples that pass before it is looked at how they follow each other.
+    /// Samples that still pass before their distance is looked at again.
     unseen: u32,
     /// The last number of those after coalescing that did not pay.
     backoff: u32,
@@ -147,7 +147,7 @@ impl Coalescing {
         self.called = true;
     }
 
-    /// Looks how a sample follows the one before: `gap` after it began, or its call was over.
+    /// Evaluates a sample that comes `gap` after the start of the one before, or after the end of its call.
     fn counts(&mut self, now: u64, gap: u64) {
         let follows = gap.saturating_mul(4) < self.took_ns;
         let alike = self.near && (self.in_a_row == 0 || self.apart_ns / APART < self.took_ns);
@@ -171,7 +171,7 @@ impl Coalescing {
             self.backoff = if paid { FIRST } else { (self.backoff * 2).min(MOST) };
             self.unseen = if paid { 0 } else { self.backoff };
             (self.on, self.measures, self.ended_ns) = (false, paid, now);
-            // A thread that was interrupted shows sooner that it still publishes in a loop.
+            // A thread that was interrupted needs fewer samples to show that it still publishes in a loop.
             (self.in_a_row, self.took_ns) = if paid { (FIRST - AGAIN, self.call_ns) } else { (0, 0) };
         }
     }
@@ -194,7 +194,7 @@ mod tests {
             Self { now: 1_000_000, state: Coalescing::new() }
         }
 
-        /// Publishes a sample `pause` after the one before was sent, which takes `call`; whether it was kept for others.
+        /// Publishes a sample `pause` after the one before was sent; its call takes `call`. `true`: it was kept for others.
         fn publishes_for(&mut self, port: &mut Turn, pause: u64, call: u64) -> bool {
             self.passes(pause);
             let together = self.state.gathers(port);
@@ -215,7 +215,7 @@ mod tests {
             self.state.begins(self.now);
         }
 
-        /// Publishes `count` samples; how many left together.
+        /// Publishes `count` samples. Returns how many left together.
         fn publish(&mut self, port: &mut Turn, count: u32, pause: u64) -> u32 {
             (0..count).map(|_| u32::from(self.publishes(port, pause))).sum()
         }
@@ -227,18 +227,18 @@ mod tests {
         // The first two are not known to follow each other at once.
         assert_eq!(thread.publish(&mut port, FIRST + 1, 200), 0);
         assert_eq!(thread.publish(&mut port, 1000, 200), 1000);
-        // A thread that was interrupted goes on, one that has become slow does not.
+        // A thread that was interrupted continues to coalesce; one that has become slow does not.
         assert_eq!(thread.publish(&mut port, 1, 10_000), 1);
         assert_eq!(thread.publish(&mut port, 1000, 200), 1000);
         assert_eq!(thread.publish(&mut port, 1000, 10_000), 1);
         let again = thread.publish(&mut port, FIRST + 100, 200);
         assert!((100 - UNSEEN..=101).contains(&again), "{again}");
-        // Interrupted for longer than samples may wait, it begins again sooner, since it paid.
+        // After an interruption longer than samples may wait it begins again sooner, since it paid.
         assert_eq!(thread.publish(&mut port, 1, 60_000), 0, "alone after a pause");
         assert_eq!(thread.publish(&mut port, AGAIN + 100, 200), 101);
     }
 
-    /// Samples that no channel takes are no pauses: every tenth is a call, and those come one after the other.
+    /// Samples that no channel takes are no pauses: every tenth sample is a call, and the calls follow each other closely.
     #[test]
     fn a_loop_of_which_channels_take_every_tenth_coalesces_too() {
         let (mut port, mut thread) = (Turn::default(), Thread::new());
@@ -258,7 +258,7 @@ mod tests {
         assert!(publish(10_000, 10_000) <= 1, "it does other things");
     }
 
-    /// With one in a hundred, a tenth of the time is calls: nothing that could leave together.
+    /// With one call in a hundred samples, calls take a tenth of the time: no samples could leave together.
     #[test]
     fn calls_far_from_each_other_are_left_alone() {
         let (mut port, mut thread) = (Turn::default(), Thread::new());
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// The result is the same whether or not they began to look at their calls at the same time.
+    /// The result is the same whether or not both threads began to look at their calls at the same time.
     #[test]
     fn ports_published_in_turn_coalesce_all() {
         for late in 0..10 {
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Fifty topics of one control loop, a sample each: nothing of a port follows anything of its own.
+    /// Fifty topics of one control loop, a sample each: no sample of a port closely follows another of the same port.
     #[test]
     fn a_round_of_many_ports_is_no_loop() {
         let (mut ports, mut thread) = ([(); 50].map(|()| Turn::default()), Thread::new());
@@ -323,7 +323,7 @@ mod tests {
         assert!((1..=27).contains(&kept), "{kept} of a million were kept back");
     }
 
-    /// Sample by sample it is late at most by what calls one by one would have taken, and [`WITHIN`].
+    /// Each sample is late at most by the time that single calls would have taken, and [`WITHIN`].
     #[test]
     fn bursts_of_one_length_are_soon_left_alone() {
         let (mut port, mut thread) = (Turn::default(), Thread::new());

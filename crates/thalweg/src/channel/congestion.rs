@@ -1,12 +1,12 @@
-//! Congestion control of one flow over datagrams: how many bytes may be under way, and how fast they leave. Pure: time,
+//! Congestion control of one flow over datagrams: it limits the bytes in flight, and paces them. Pure: time,
 //! datagrams and receipts in, allowances out.
 //!
 //! The window grows by CUBIC (`cubic`, RFC 9438) after a HyStart++ start (`start`, RFC 9406), and leaves paced over a
 //! round trip (RFC 9002 §7.7). A loss shrinks it where a queue stands at the time, as in TCP Veno (Fu and Liew, 2003);
-//! elsewhere it is repaired and changes nothing else: radio links lose without being full. The receiver's socket buffer bounds it besides.
+//! elsewhere it only causes a retransmit: radio links lose without being full. The receiver's socket buffer bounds the window, too.
 //!
-//! Datagrams carry no number of their own. A receipt names the newest datagram that came and counts the bytes of all:
-//! what was sent up to that one and is not counted was lost (`flight`). Why this and not another: decision 10.
+//! Datagrams carry no number of their own. A receipt names the newest datagram that came and counts the bytes of all that came:
+//! bytes that were sent up to that datagram and are not counted are lost (`flight`). Decision 10 gives the reasons.
 
 mod cubic;
 mod flight;
@@ -34,20 +34,20 @@ pub(crate) struct CongestionSettings {
     pub datagram: usize,
     /// Bytes that the receiver's socket buffer holds, as its kernel counts them.
     pub buffer: usize,
-    /// Bytes per second that were reserved for the flow: it sends at that rate whatever is lost. `None`: it competes.
+    /// Bytes per second that were reserved for the flow: it sends at that rate in spite of losses. `None`: it competes.
     pub reserved: Option<u64>,
 }
 
 /// The reason why a datagram cannot leave now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Too much is under way: a receipt makes room.
+    /// Too many bytes are in flight: a receipt makes room.
     Receipt,
     /// The pace allows it at this moment.
     Until(u64),
 }
 
-/// The least window in datagrams, as BBR has it: with two (RFC 9002 §7.2) one loss leaves none that would tell of it.
+/// The least window in datagrams, as BBR has it: with two (RFC 9002 §7.2) one loss leaves no datagram that would reveal it.
 const LEAST: usize = 4;
 /// The first window in bytes where that is more (RFC 6928).
 const INITIAL: usize = 14_720;
@@ -57,22 +57,22 @@ const OVERHEAD: u64 = 832;
 /// Lost share of a round trip above which random loss is no explanation: the path is full although no queue shows, as at a
 /// policer.
 const MOST_RANDOM: f64 = 0.25;
-/// Datagrams of a round trip from which a share is told.
+/// The fewest datagrams of a round trip for which its lost share is meaningful.
 const ENOUGH: u64 = 32;
-/// A queue of so many datagrams is none yet (Veno's β).
+/// A queue of this many datagrams is no sign of congestion (Veno's β).
 const NO_QUEUE: f64 = 3.0;
 /// Delay that is noise: an eighth of the shortest round trip, within these bounds in nanoseconds.
 const NOISE_NS: (u64, u64) = (100_000, 1_000_000);
-/// Probes in vain after which all that was under way is lost (RFC 9002 §7.6).
+/// Unanswered probes after which all bytes in flight are lost (RFC 9002 §7.6).
 const PERSISTENT: u32 = 3;
 
-/// Datagrams that are under way without being paced (RFC 9002 §7.7: the initial window): a flow of few never waits for its pace.
+/// Datagrams in flight that are not paced (RFC 9002 §7.7: the initial window): a flow of few datagrams never waits for its pace.
 const BURST: u64 = 10;
-/// The pace, in windows per round trip: what slow start needs, and later it spreads what would leave at once, while receipts clock
-/// the rest. With 5/4 (RFC 9002 §7.7) a flow beside CUBIC loses more often than that one: Jain 0.85 in place of 0.90 at worst
-/// (one seed).
+/// The pace, in windows per round trip: slow start needs this many. Later the pace only spreads bursts, and receipts clock the
+/// rest. With 5/4 (RFC 9002 §7.7) a flow beside a CUBIC flow loses more often than the CUBIC flow: a Jain index of 0.85 in
+/// place of 0.90 at worst (one seed).
 const FASTER: u128 = 2;
-/// Datagrams for which a thread is woken.
+/// The fewest datagrams for which a waiting thread is woken.
 const WORTH_WAKING: u64 = 8;
 
 /// Counters of a flow.
@@ -82,7 +82,7 @@ pub(crate) struct Counters {
     pub lost: u64,
     /// Number of times that the window shrank.
     pub reductions: u64,
-    /// Number of times that it fell to the least because nothing was heard for so long.
+    /// Number of times that the window fell to the least because no receipt came for long.
     pub collapses: u64,
 }
 
@@ -114,7 +114,7 @@ struct Round {
 }
 
 impl Congestion {
-    /// The state of a flow on which nothing was sent yet.
+    /// The state of a new flow, before the first datagram.
     pub(crate) fn new(settings: CongestionSettings) -> Self {
         let datagram = settings.datagram.max(1);
         let initial = INITIAL.min(10 * datagram).max(LEAST * datagram);
@@ -135,27 +135,27 @@ impl Congestion {
         }
     }
 
-    /// From now on the flow sends at this rate, in bytes per second, whatever is lost; `None`: it competes.
+    /// From now on the flow sends at this rate, in bytes per second, in spite of losses; `None`: it competes.
     pub(crate) fn reserve(&mut self, rate: Option<u64>) {
         self.settings.reserved = rate;
     }
 
-    /// Datagrams have at most so many bytes from now on. The window grows and shrinks in such, and stays what it is.
+    /// Datagrams have at most this many bytes from now on. The window keeps its size, and grows and shrinks by such datagrams.
     pub(crate) fn shrink(&mut self, datagram: usize) {
         self.settings.datagram = datagram.max(1);
         self.cubic.shrink(self.settings.datagram);
     }
 
-    /// Checks whether a datagram of so many bytes, which is there to leave, may leave now. It may whenever nothing is under
-    /// way.
+    /// Checks whether a datagram of this many bytes, which is ready, may leave now. It always may while no bytes are in
+    /// flight.
     ///
     /// # Errors
     /// The resource it has to wait for.
     #[inline]
     pub(crate) fn room(&mut self, now_ns: u64, bytes: usize) -> Result<(), Wait> {
         let room = self.has_room(now_ns, bytes);
-        // A sender that waits for the pace would use the window (RFC 9002 §7.8); one that waits for the receiver's socket would
-        // not.
+        // A sender that waits for the pace would use the window (RFC 9002 §7.8). A sender that waits for the receiver's socket
+        // would not.
         self.limited |= match room {
             Ok(()) => false,
             Err(Wait::Receipt) => self.under_way() + bytes as u64 > self.window(),
@@ -164,7 +164,7 @@ impl Congestion {
         room
     }
 
-    /// As [`Self::room`], where perhaps nothing is there to leave.
+    /// As [`Self::room`], where perhaps no datagram is ready.
     ///
     /// # Errors
     /// The resource it would have to wait for.
@@ -191,9 +191,9 @@ impl Congestion {
         self.under_way() == 0 || self.takes(worth, worth / datagram)
     }
 
-    /// `true` if window and receiver's socket take so many more bytes in so many datagrams. Datagrams under way are counted at
-    /// their real length: counted by the next one's length alone, one of 64 B held back a flow with a third of what its socket
-    /// takes.
+    /// `true` if window and receiver's socket take this many more bytes in this many datagrams. Datagrams in flight count with
+    /// their real length. Counted with the next one's length, a datagram of 64 B held back a flow that used a third of the
+    /// socket.
     fn takes(&self, bytes: u64, datagrams: u64) -> bool {
         let bytes = self.under_way() + bytes;
         bytes <= self.window() && bytes + (self.flight.datagrams() + datagrams) * OVERHEAD <= self.buffer()
@@ -216,12 +216,12 @@ impl Congestion {
         }
     }
 
-    /// The datagram that left last did not leave: the socket was full.
+    /// Takes the last datagram back: the socket was full, and it did not leave.
     pub(crate) fn unsent(&mut self, bytes: usize) {
         self.flight.unsent(bytes);
     }
 
-    /// The subscriber told what came. Gives the round trip in nanoseconds, if it tells one.
+    /// Takes a receipt of the subscriber. Gives the round trip in nanoseconds, if the receipt shows one.
     pub(crate) fn on_ack(&mut self, now_ns: u64, receipt: &Receipt) -> Option<u64> {
         let before = self.flight.under_way();
         let reorder = self.trip.reorder_ns();
@@ -234,7 +234,7 @@ impl Congestion {
         }
         (self.round.delivered, self.round.lost) =
             (self.round.delivered + heard.delivered, self.round.lost + heard.lost);
-        // A window that was not used says nothing of the path (RFC 9002 §7.8).
+        // A window that was not used shows nothing of the path (RFC 9002 §7.8).
         let limited = std::mem::take(&mut self.limited) || before * 2 >= self.window() && self.start.is_some();
         let recovers = self.flight.heard_up_to() < self.recovers_until;
         if limited && !recovers && heard.delivered > 0 && self.settings.reserved.is_none() {
@@ -265,9 +265,9 @@ impl Congestion {
         }
     }
 
-    /// `bytes` were lost; `missed_at` is how many had been sent with the newest datagram that had arrived when they were first
-    /// missed. The window shrinks at most once per round trip (RFC 9002 §7.3.2), and only where a queue stands, or where more is
-    /// lost than chance does.
+    /// `bytes` were lost. `missed_at`: bytes sent up to the newest datagram that had arrived when these were first missed. The
+    /// window shrinks at most once per round trip (RFC 9002 §7.3.2), and only if a queue stands, or more is lost than random
+    /// loss explains.
     pub(crate) fn on_loss(&mut self, bytes: u64, missed_at: u64) {
         self.counters.lost += bytes;
         if self.settings.reserved.is_some() || missed_at <= self.recovers_until {
@@ -295,12 +295,12 @@ impl Congestion {
         total >= ENOUGH * self.settings.datagram as u64 && lost as f64 > MOST_RANDOM * total as f64
     }
 
-    /// The time to ask for a receipt if something is under way and none comes: after twice as long each time (RFC 9002 §6.2.1).
+    /// The time to ask for a receipt if bytes are in flight and none comes: twice as long after each request (RFC 9002 §6.2.1).
     pub(crate) fn probe_at(&self) -> u64 {
         self.heard_at.saturating_add(self.trip.patience_ns() << self.probes.min(8))
     }
 
-    /// A receipt was asked for, because none came. When that was in vain several times, all that was under way is lost.
+    /// Notes that a receipt was asked for, because none came. After several requests in vain all bytes in flight are lost.
     pub(crate) fn on_probe(&mut self) {
         self.probes = self.probes.saturating_add(1);
         if self.probes == PERSISTENT && self.settings.reserved.is_none() {
@@ -309,7 +309,7 @@ impl Congestion {
         }
     }
 
-    /// Bytes that may be under way as far as the path is concerned.
+    /// The window: bytes that the path lets be in flight.
     #[inline]
     pub(crate) fn window(&self) -> u64 {
         if self.settings.reserved.is_some() { u64::MAX } else { self.cubic.window() }
@@ -320,7 +320,7 @@ impl Congestion {
         self.flight.under_way()
     }
 
-    /// Bytes per second that leave. `None`: nothing is known of the path yet.
+    /// The pace in bytes per second. `None`: the path is not known yet.
     #[inline]
     pub(crate) fn pacing_rate(&self) -> Option<u64> {
         if self.settings.reserved.is_some() {
@@ -331,8 +331,8 @@ impl Congestion {
         Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Bytes that leave at once while more than [`BURST`] are under way: what the rate gives in a millisecond, because threads
-    /// wake up no more exactly.
+    /// Bytes that leave at once while more than [`BURST`] datagrams are in flight: a millisecond at the rate, because threads
+    /// do not wake up more exactly.
     fn burst(&self, rate: u64) -> u64 {
         (2 * self.settings.datagram as u64).max(rate / 1000)
     }

@@ -10,14 +10,14 @@ pub enum Outcome {
     Sent,
     /// Waits in the channel's queue.
     Queued,
-    /// Waits, and older ones were dropped for it (keep-last).
+    /// Waits, and older samples were dropped for it (keep-last).
     DroppedOldest {
-        /// The number of dropped samples: several, if the new one is larger than they were.
+        /// The number of dropped samples: several, if the new one is larger.
         dropped: u32,
         /// The limit that left no room beside them.
         limit: ResourceLimit,
     },
-    /// Not taken: the queue is full, and its policy drops nothing or nothing more.
+    /// Not taken: the queue is full, and its policy drops no sample, or has none left to drop.
     Refused {
         /// The limit that left no room for it.
         limit: ResourceLimit,
@@ -39,7 +39,7 @@ pub struct Counters {
     pub lost: AtomicU64,
     /// Samples that were published while the subscriber was cut off.
     pub missed: AtomicU64,
-    /// Those of them that came by a history; [`u64::MAX`] while it is not over.
+    /// The missed samples that came by a history; [`u64::MAX`] while the history is not over.
     pub made_up: AtomicU64,
     /// Sequence number of the last sample.
     pub last_seq: AtomicU64,
@@ -53,7 +53,7 @@ pub struct Counters {
     pub over_memory: AtomicU64,
     /// Messages that came by a retransmit (subscriber, reliable flows over datagrams; the publisher's flow counts its own).
     pub repaired: AtomicU64,
-    /// Messages given up: nobody could retransmit them, or not in time (the same).
+    /// Messages given up, because they could not be retransmitted in time (the same).
     pub skipped: AtomicU64,
     /// Acknowledgements sent (the same).
     pub acknowledgements: AtomicU64,

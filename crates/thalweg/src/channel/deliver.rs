@@ -12,9 +12,9 @@ pub(crate) trait Deliver: Send + Sync {
     fn deliver(&self, delivery: Delivery<'_>);
     /// Delivers a sample on another thread: a polled port's owner finds it in the mailbox.
     fn deliver_elsewhere(&self, delivery: Delivery<'_>);
-    /// Delivered samples are kept for later, not shown to a callback at once.
+    /// `true` if delivered samples are kept for later, and not shown to a callback at once.
     fn keeps(&self) -> bool;
-    /// A full queue holds up the thread that delivers.
+    /// `true` if a full queue holds up the thread that delivers.
     fn blocks(&self) -> bool;
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct Delivery<'a> {
 
 /// The place of a delivered sample's bytes.
 pub(crate) enum Payload<'a> {
-    /// In the receiving thread's buffer, valid until the delivery returns.
+    /// Bytes in the receiving thread's buffer, valid until the delivery returns.
     Bytes(&'a [u8]),
-    /// In a buffer of the publishing port in this process.
+    /// A buffer of the publishing port in this process.
     Pooled(&'a Arc<Buffer>),
-    /// In the publisher's shared memory.
+    /// A place in the publisher's shared memory.
     Shared(Borrowed),
 }
 

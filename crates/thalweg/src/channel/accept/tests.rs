@@ -113,7 +113,7 @@ impl Flow {
         taken
     }
 
-    /// The flow goes on as if there had been nothing.
+    /// Asserts that the flow continues without a trace of the wrong number.
     fn goes_on(&mut self, from: u32) {
         (from..from + 50).for_each(|n| assert!(self.takes(n, u64::from(n) + 1), "{n}: {:?}", self.accept.counters()));
     }
@@ -121,7 +121,7 @@ impl Flow {
 
 #[test]
 fn a_frame_with_the_greatest_sample_number_silences_nobody() {
-    // The last number says with which frame the flow goes on: the wrong one took the place of one before it.
+    // The last number is the frame with which the flow continues: the wrong one took the place of the frame before it.
     let wrong = [(10, u64::MAX, 11), (11, u64::MAX, 12), (5000, u64::MAX, 10), (10, 1 << 63, 11), (10, 1 << 20, 11)];
     for (frame, sample, next) in wrong {
         let mut flow = Flow::new(10);
@@ -151,10 +151,10 @@ fn a_wrong_first_frame_silences_nobody() {
     }
 }
 
-/// A bit of the numbers flips, now and then: its frame may be lost, and the one whose place it took.
+/// A bit of the numbers flips now and then: the flipped frame may be lost, and so may the frame whose number it got.
 #[test]
 fn a_flipped_bit_costs_two_frames_at_most() {
-    // A sample number that is wrong by up to 1024 is believed, and costs as many samples.
+    // A sample number that is wrong by up to 1024 is believed, and costs that many samples.
     for bit in (0..32).chain(42..96) {
         let mut flow = Flow::new(2000);
         let mut missed = 0;
@@ -174,13 +174,13 @@ fn a_flipped_bit_costs_two_frames_at_most() {
 #[test]
 fn genuine_jumps_are_delivered_at_once_and_counted_with_the_next_frame() {
     let mut flow = Flow::new(10);
-    // An outage of 90,000 frames, and of as many samples.
+    // An outage of 90,000 frames and as many samples.
     assert!(flow.takes(90_010, 90_011) && flow.accept.counters().lost == 0);
     assert!(flow.takes(90_011, 90_012) && flow.accept.counters().lost == 90_000);
     // An every 5000th sample.
     (1..100).for_each(|n| assert!(flow.takes(90_011 + n, 100_000 + 5000 * u64::from(n))));
     assert_eq!(flow.accept.counters().lost, 90_000);
-    // More than any flow leaves out, twice.
+    // A jump further than any flow leaves out, twice.
     assert!(!flow.takes(90_111, 1 << 50) && flow.takes(90_112, (1 << 50) + 1));
     assert_eq!(flow.accept.counters().lost, 90_001);
 }
@@ -202,8 +202,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// The model: every genuine frame is delivered, once, whatever single wrong ones come between; and what is missing between
-    /// two of them is lost.
+    /// The model: every genuine frame is delivered once, with any single wrong frames in between. A frame missing between
+    /// two genuine ones is lost.
     #[test]
     fn every_genuine_frame_of_a_flow_with_single_wrong_ones_is_delivered(
         first: u32, events in prop::collection::vec(event(), 1..200), begun in 0u64..1 << 40,
@@ -222,7 +222,7 @@ proptest! {
                     at += count;
                     lost += u64::from(count);
                 }
-                // Two in a row would be believed; right behind a jump one puts off by a frame that it is.
+                // Two wrong frames in a row would be believed. One right behind a jump delays by a frame that the jump is believed.
                 Event::Wrong(frame, sample) if !was_wrong && !after_jump => {
                     // A position too far ahead to be believed, or behind.
                     let sample = begun.wrapping_add(sample);

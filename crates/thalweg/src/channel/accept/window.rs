@@ -44,7 +44,7 @@ impl Window {
         }
     }
 
-    /// The first of all, or the second where the first had nothing to do with it.
+    /// Notes the first position of all, or the second if it is far from the first.
     fn begin(&mut self, at: u64) -> Arrival {
         (self.next, self.first, self.ahead) = (Some(at), at, None);
         self.forget(at, WINDOW);
@@ -52,7 +52,7 @@ impl Window {
         Arrival::InOrder
     }
 
-    /// Two that are near each other are believed.
+    /// Notes a position far ahead: two of them that are near each other are believed.
     fn note_ahead(&mut self, at: u64) -> Arrival {
         let Some(other) = self.ahead.filter(|other| at.abs_diff(*other) <= MAX_JUMP) else {
             self.ahead = Some(at);
@@ -69,7 +69,7 @@ impl Window {
         Arrival::Gap(u32::try_from(self.left_out_until(at)).unwrap_or(u32::MAX))
     }
 
-    /// Sees a position from the next one on; how many before it were not.
+    /// Marks a position at or beyond the next one. Returns how many before it were not seen.
     fn left_out_until(&mut self, at: u64) -> u64 {
         let next = self.next.unwrap_or(at);
         let count = at.saturating_sub(next);
@@ -86,7 +86,7 @@ impl Window {
 
     #[cold]
     fn note_behind(&mut self, at: u64, next: u64) -> Arrival {
-        // Before the first position nothing was counted as lost, so nothing may be taken off.
+        // Positions before the first one were not counted as lost, so they may not be taken off.
         if next - at > WINDOW || at < self.first || self.is_set(at) {
             return Arrival::Duplicate;
         }

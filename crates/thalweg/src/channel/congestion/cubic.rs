@@ -27,8 +27,8 @@ struct Epoch {
 }
 
 impl Cubic {
-    /// Datagrams have so many bytes from now on. The least window stays: the receiver tells of as many bytes as it did, and a window
-    /// below that would bring no receipt.
+    /// Datagrams have this many bytes from now on. The least window stays: the receiver sends a receipt after the same number of
+    /// bytes as before, and a smaller window would bring none.
     pub(super) fn shrink(&mut self, datagram: usize) {
         self.datagram = datagram as f64;
     }
@@ -43,12 +43,12 @@ impl Cubic {
         self.window as u64
     }
 
-    /// More by so many bytes: slow start.
+    /// Grows by this many bytes, in slow start.
     pub(super) fn widen(&mut self, bytes: u64) {
         self.window = (self.window + bytes as f64).min(MOST);
     }
 
-    /// The start ended without a loss: growth goes on from here.
+    /// Slow start ended without a loss: growth continues from here.
     pub(super) fn settle(&mut self) {
         (self.top, self.since) = (self.window, None);
     }
@@ -64,7 +64,7 @@ impl Cubic {
         let cubic = self.top + C * (seconds - k).powi(3) * self.datagram;
         let alpha = if self.reno < self.top { ALPHA } else { 1.0 };
         self.reno += alpha * self.datagram * delivered as f64 / self.window;
-        // Within a round trip at most half more (§4.4).
+        // The window grows by at most half within a round trip (§4.4).
         let target = cubic.clamp(self.window, 1.5 * self.window);
         let grown = self.window + (target - self.window) * (delivered as f64 / self.window).min(1.0);
         self.window = grown.max(self.reno.min(1.5 * self.window)).min(MOST);
@@ -92,7 +92,7 @@ impl Cubic {
 mod tests {
     use super::*;
 
-    /// RFC 9438 §4.2: after K = ∛(W_max (1 − β) / C) seconds the window is what it was.
+    /// RFC 9438 §4.2: after K = ∛(W_max (1 − β) / C) seconds the window has its former size.
     #[test]
     fn after_k_seconds_the_window_is_back() {
         let mut cubic = Cubic::new(1000, 4000, 1_000_000);
@@ -107,7 +107,7 @@ mod tests {
         assert!((990_000..1_050_000).contains(&cubic.window()), "{} after {k} s", cubic.window());
     }
 
-    /// §4.3: where Reno would be faster, as fast as Reno.
+    /// §4.3: where Reno would be faster, the window grows as fast as Reno's.
     #[test]
     fn on_short_paths_it_is_no_slower_than_reno() {
         let mut cubic = Cubic::new(1000, 4000, 20_000);

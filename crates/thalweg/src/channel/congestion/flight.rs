@@ -9,9 +9,9 @@ pub(super) struct Heard {
     pub trip_ns: Option<u64>,
     /// Bytes that arrived since the last one.
     pub delivered: u64,
-    /// Bytes of which it is sure by now that they do not arrive.
+    /// Bytes that are lost for certain.
     pub lost: u64,
-    /// Bytes sent with the datagram that came when they were missed first: they left before it.
+    /// Bytes sent up to the datagram whose arrival first showed that they are missing; they left before it.
     pub missed_at: u64,
 }
 
@@ -42,7 +42,7 @@ struct Suspect {
     at: u64, // bytes sent with the newest that had arrived then
 }
 
-/// Datagrams that are remembered; of those beyond, receipts tell bytes but no round trip.
+/// Datagrams that are remembered. Receipts for further ones give bytes but no round trip.
 const MOST_RECORDS: usize = 1 << 14;
 
 impl Flight {
@@ -51,7 +51,7 @@ impl Flight {
         self.sent.saturating_sub(self.settled)
     }
 
-    /// Datagrams that neither arrived nor left before one that did, but for those that were too many to remember.
+    /// Datagrams that left after the newest one that arrived, as far as they are remembered.
     pub(super) fn datagrams(&self) -> u64 {
         self.records.len() as u64
     }
@@ -81,7 +81,7 @@ impl Flight {
         self.sent = self.sent.saturating_sub(bytes as u64);
     }
 
-    /// The news of a receipt; `None` if an overtaken one tells nothing new. A missing datagram counts as lost when it is still
+    /// The news of a receipt; `None`: it was overtaken and has no news. A missing datagram counts as lost when it is still
     /// missing `reorder_ns` later (RFC 8985 §6.2).
     pub(super) fn on_receipt(
         &mut self,
@@ -90,7 +90,7 @@ impl Flight {
         reorder_ns: u64,
         shortest_ns: u64,
     ) -> Option<Heard> {
-        let received = receipt.received.min(self.sent); // the other end may count what it likes
+        let received = receipt.received.min(self.sent); // the other end may claim any number
         let newest = self.newest(receipt, now_ns.saturating_sub(shortest_ns.saturating_add(receipt.ago_ns.into())));
         if received < self.heard || (received == self.heard && newest.is_none()) {
             return None;
@@ -111,9 +111,9 @@ impl Flight {
         Some(Heard { trip_ns, delivered, lost, missed_at })
     }
 
-    /// The datagram that came last, whether no other has its name (Karn: of two nobody knows which one it was), and how long
-    /// nothing had left before it. Earlier datagrams are forgotten. Of several it is the last that left by `latest`, since a
-    /// path keeps the order: keep-alives all have one name, and with the oldest more of them left than were ever settled.
+    /// The datagram that came last; `true` if no other has its name (Karn: of two the receipt may mean either); and the pause
+    /// before it left. Earlier datagrams are forgotten. If several have the name, it is the last of them that left by `latest`,
+    /// since a path keeps the order. Keep-alives all have one name: had the oldest been taken, more would leave than are settled.
     fn newest(&mut self, receipt: &Receipt, latest: u64) -> Option<(Record, bool, u64)> {
         let named = |record: &Record| record.datagram == receipt.newest;
         let first = self.records.iter().position(named)?;
@@ -136,7 +136,7 @@ impl Flight {
     fn note_missing(&mut self, now_ns: u64, reorder_ns: u64) -> (u64, u64) {
         let missing = self.highest.saturating_sub(self.heard);
         if missing <= self.lost {
-            (self.lost, self.suspect) = (missing, None); // what came late was not lost
+            (self.lost, self.suspect) = (missing, None); // bytes that came late were not lost
             return (0, 0);
         }
         let until = now_ns.saturating_add(reorder_ns);

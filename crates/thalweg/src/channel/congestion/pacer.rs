@@ -7,10 +7,10 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// Checks whether something may leave at this rate in bytes per second, with bursts of so many bytes.
+    /// Checks whether a datagram may leave at this rate in bytes per second, with bursts of this many bytes.
     ///
     /// # Errors
-    /// The time at which it may, with half a burst: a wake-up for each datagram would cost more than sending it.
+    /// The time at which half a burst may leave: a wake-up for each datagram would cost more than sending it.
     #[inline]
     pub(super) fn wait(&self, now_ns: u64, rate: u64, burst: u64) -> Result<(), u64> {
         let most = time_of(burst, rate);

@@ -19,7 +19,7 @@ impl Receipts {
         Self { every: every.into(), received: 0, told: 0, newest: Datagram::default(), arrived: 0 }
     }
 
-    /// A datagram of the flow came, whatever becomes of it.
+    /// Counts a datagram of the flow that came, even if it is dropped later.
     #[inline]
     pub(crate) fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
         self.received += (HEADER + payload.len()) as u64;
@@ -32,7 +32,7 @@ impl Receipts {
         self.received - self.told >= self.every
     }
 
-    /// The receipt up to now; `window`: bytes of messages that are taken beyond those delivered.
+    /// The receipt up to now. `window`: bytes of messages that the receiver takes beyond the delivered ones.
     pub(crate) fn tell(&mut self, now_ns: u64, window: u64) -> Receipt {
         self.told = self.received;
         let ago_ns = u32::try_from(now_ns.saturating_sub(self.arrived)).unwrap_or(u32::MAX);

@@ -1,11 +1,11 @@
 //! Slow start that ends when delays grow, before a queue overflows (HyStart++, RFC 9406).
 
-/// Samples of a round trip from which its shortest is told (N_RTT_SAMPLE).
+/// Samples of a round that give its shortest round trip (N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
-/// The growth that ends it, an eighth of a round trip within these bounds in nanoseconds (MIN_RTT_THRESH, MAX_RTT_THRESH).
+/// Bounds, in nanoseconds, of the delay growth that ends slow start: an eighth of a round trip (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const LEAST_NS: u64 = 4_000_000;
 const MOST_NS: u64 = 16_000_000;
-/// Slower by this in conservative slow start (CSS_GROWTH_DIVISOR), for so many rounds (CSS_ROUNDS).
+/// The divisor of growth in conservative slow start (CSS_GROWTH_DIVISOR), and its number of rounds (CSS_ROUNDS).
 const SLOWER: u64 = 4;
 const ROUNDS: u32 = 5;
 
@@ -24,7 +24,7 @@ impl Default for Start {
 }
 
 impl Start {
-    /// Bytes that the window grows by when so many arrived.
+    /// Bytes by which the window grows when `delivered` bytes arrived.
     pub(super) fn on_ack(&mut self, delivered: u64, trip_ns: Option<u64>) -> u64 {
         if let Some(trip) = trip_ns {
             self.shortest = self.shortest.min(trip);
@@ -45,7 +45,7 @@ impl Start {
         if self.careful.is_some() { delivered / SLOWER } else { delivered }
     }
 
-    /// A round trip is over; whether the start is, too.
+    /// Ends a round trip. `true`: slow start is over, too.
     pub(super) fn next_round(&mut self) -> bool {
         (self.before, self.shortest, self.samples) = (self.shortest, u64::MAX, 0);
         self.careful.as_mut().is_some_and(|(_, rounds)| {

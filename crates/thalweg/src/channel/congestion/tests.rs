@@ -38,7 +38,7 @@ impl Source for Ours {
             Err(Wait::Receipt) => {
                 let at = self.0.probe_at();
                 if at <= now {
-                    // A keep-alive asks, and is answered: what is not here by then is lost.
+                    // A keep-alive asks, and is answered: a datagram that is not here by then is lost.
                     self.0.on_probe();
                     self.1 += 1;
                     self.0.on_sent(now, named(self.1), DATAGRAM);
@@ -62,7 +62,7 @@ fn tcp(growth: Growth) -> Box<dyn Source> {
     Box::new(Tcp::new(growth))
 }
 
-/// Jain's index of fairness: 1 where all have the same, 1/n where one has all (DEC-TR-301, 1984).
+/// Jain's index of fairness: 1 if all shares are equal, 1/n if one flow has all (DEC-TR-301, 1984).
 fn jain(shares: &[f64]) -> f64 {
     let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|x| x * x).sum::<f64>());
     sum * sum / (shares.len() as f64 * squares)
@@ -132,7 +132,7 @@ fn two_share_fairly_with_each_other_and_with_tcp() {
     assert!(unfair.is_empty(), "{unfair:?}");
 }
 
-/// A policer has no queue that would show: what loses a third of all is full all the same.
+/// A policer has no visible queue: a path that loses a third of all datagrams is still full.
 #[test]
 fn a_path_without_a_queue_is_left_some_room() {
     let path = Path { queue_bytes: 3 * DATAGRAM as u64, ..path(LINE, 20, 0, 0.0) };
@@ -141,7 +141,7 @@ fn a_path_without_a_queue_is_left_some_room() {
     assert!(share > 0.5, "{share}");
 }
 
-/// 64 B at 1 kHz never wait: not for the window, not for the pace.
+/// Samples of 64 B at 1 kHz never wait, neither for the window nor for the pace.
 #[test]
 fn a_small_periodic_flow_never_waits() {
     for trip in [MS / 10, 10 * MS, 100 * MS] {
@@ -207,7 +207,7 @@ fn the_receivers_socket_is_never_sent_more_than_it_holds() {
     assert!((100..212_992 / 768).contains(&count), "{count} datagrams of 768 B of the kernel's memory each");
 }
 
-/// 64 B behind long datagrams: they need room for themselves, and no more because they are short.
+/// Samples of 64 B behind long datagrams need room for their own length only.
 #[test]
 fn a_short_datagram_finds_room_where_a_long_one_does() {
     let mut flow =
@@ -221,7 +221,7 @@ fn a_short_datagram_finds_room_where_a_long_one_does() {
     assert_eq!(sent, (1 << 20) / 4 * 3 / (DATAGRAM as u64 + OVERHEAD));
 }
 
-/// After an outage nothing of what was under way is heard of: the window falls to the least, and what comes after counts.
+/// In an outage no receipt comes for the bytes in flight: the window falls to the least. Later receipts count again.
 #[test]
 fn after_an_outage_it_begins_anew() {
     let mut flow = Congestion::new(CongestionSettings { datagram: DATAGRAM, buffer: 64 << 20, reserved: None });

@@ -1,8 +1,8 @@
-//! The shortest round trip of late, and those measured last: their difference is the queue.
+//! The shortest recent round trip, and the last measured ones: their difference is the delay of the queue.
 
 /// Half of the time for which a round trip counts as the shortest, in nanoseconds: 10 s as in BBR, kept in two halves.
 const HALF_NS: u64 = 5_000_000_000;
-/// Measurements of which the shortest is that of the moment.
+/// The number of last measurements; the shortest of them is the present round trip.
 const LATELY: usize = 4;
 
 #[derive(Debug, Default)]

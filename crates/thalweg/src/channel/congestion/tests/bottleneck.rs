@@ -1,4 +1,4 @@
-//! A bottleneck in virtual time: one queue that drops what it cannot hold, a line that takes its time, and chance.
+//! A bottleneck in virtual time: one queue that drops datagrams when it is full, a line with a rate and delay, and random loss.
 
 use crate::carrier::Dice;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct Path {
 
 /// A sender that always has something to send.
 pub trait Source {
-    /// Bytes of the next datagram, with its number, if it may leave now; else when to ask again, unless an answer comes.
+    /// The number and bytes of the next datagram, if it may leave now; otherwise the time to ask again, unless an answer comes.
     fn next(&mut self, now_ns: u64) -> Result<(u64, usize), Option<u64>>;
     /// The datagram with this number came, and its receipt is here.
     fn answered(&mut self, now_ns: u64, number: u64, received: u64);
@@ -28,7 +28,7 @@ enum Event {
     Answered { flow: usize, number: u64, received: u64 },
 }
 
-/// Flows over one path, and the bytes that came of each.
+/// Flows over one path, and the bytes of each that arrived.
 pub struct Run {
     path: Path,
     dice: Dice,
