@@ -1,15 +1,16 @@
-//! What other nodes say, between the threads that hear it and the control thread. Bounded: while it is full, nothing more is
-//! read from links, so that who floods a node waits in its own buffers.
+//! Events of other nodes, on their way from the threads that receive them to the control thread. The mailbox is bounded. While it is full,
+//! no links are read, so that the messages of a node that floods this one wait in that node's own buffers.
 
 use crate::control::{Event, Origin};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Nothing is read from others while so many bytes wait, or so many events. One message more may come, of 4 MiB at most.
+/// Most bytes, and most events, that wait. While one of these is reached, no links are read. One more message, of at most 4 MiB, may still
+/// arrive.
 const MOST_BYTES: usize = 4 << 20;
 const MOST_EVENTS: usize = 4096;
 
-/// News that the control thread has not taken yet.
+/// Events that the control thread has not taken yet.
 #[derive(Default)]
 pub(crate) struct Mailbox(Mutex<Inner>);
 

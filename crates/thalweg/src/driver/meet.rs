@@ -1,5 +1,5 @@
-//! Links to nodes of this host: the run directory is told what this node shares, and read for those that share it, as
-//! [`Peering`](super::peering::Peering) says.
+//! Links to nodes of this host. This node writes its shares to the run directory, and looks there for nodes that share something with it,
+//! as [`Peering`](super::peering::Peering) says.
 
 use super::calls::Asker;
 use super::control::Control;
@@ -13,24 +13,24 @@ use crate::control::matching::check_name;
 use linux::poll::Readiness;
 use std::time::Instant;
 
-/// Requests that name ports are small.
+/// Longest request that is searched for unknown ports: requests that name ports are small.
 const LONGEST: usize = 4096;
 
 impl Control {
-    /// What this node shares with others.
+    /// The present shares of this node.
     fn shares_now(&self) -> Shares {
         let document = self.state.document();
         let connected = self.matching.connected_names();
         self.peering.shares(&document, self.lasting.names().chain(connected))
     }
 
-    /// This node's ports changed, or those it waits for, or it could not say so: says so, and makes links to those who share what is
-    /// new. `true`: some are looked at now.
+    /// Publishes this node's shares if its ports have changed, or those that it waits for, or if the last attempt failed. Makes links to
+    /// nodes that share something new. `true`: some nodes are looked at now.
     pub(super) fn refresh_shares(&mut self) -> bool {
         let shares = self.shares_now();
         let untold = |endpoint: &&mut LocalEndpoint| endpoint.told() != Some(&shares);
         let Some(endpoint) = self._endpoint.as_mut().filter(untold) else { return false };
-        // Who was not told anything has not seen this node.
+        // If no shares were published before, no node has seen this one: all shares are new.
         let new = endpoint.told().map_or_else(|| shares.clone(), |told| shares.beyond(told));
         if let Err(error) = endpoint.tell(&shares) {
             self.count_because("the run directory does not take what this node shares with others", &error);
@@ -39,7 +39,7 @@ impl Control {
         new != Shares::default() && self.look_for(&new)
     }
 
-    /// Makes links to those nodes of this host that share this; `false`: there are none that have none yet.
+    /// Makes links to nodes of this host that share this and have no link yet. `false`: there are no such nodes.
     pub(super) fn look_for(&mut self, shares: &Shares) -> bool {
         let Some(endpoint) = &self._endpoint else { return false };
         let mut found = endpoint.sharing(shares);
@@ -55,7 +55,7 @@ impl Control {
         !found.is_empty()
     }
 
-    /// Somebody wants to see nodes that share this, all of them from now on if it is all. `true`: some are looked at now.
+    /// Looks for nodes that share this; if this is all, for all nodes from now on. `true`: some nodes are looked at now.
     pub(super) fn meet(&mut self, shares: Shares) -> bool {
         if shares == Shares::All && self.peering.see_all() {
             return self.refresh_shares();
@@ -63,7 +63,7 @@ impl Control {
         *self.peering.told() != Shares::All && self.look_for(&shares)
     }
 
-    /// Carries out a call, after having met the nodes whose ports it names.
+    /// Carries out a call, after this node has met the nodes whose ports the call names.
     pub(super) fn heard_call(&mut self, request: Vec<u8>, caller: Caller, asker: Asker) {
         let names = self.unknown_names(&request);
         let marks = Shares::Marks(names.iter().map(|name| of_name(name)).collect());
@@ -71,10 +71,10 @@ impl Control {
             return self.peering.park(names, Call { request, caller, asker }, Instant::now());
         }
         self.asked(&request, caller, asker);
-        self.refresh_shares(); // ports may be waited for from now on
+        self.refresh_shares(); // the call may have made this node wait for ports
     }
 
-    /// Carries out the calls whose nodes have come, or that have waited long enough.
+    /// Carries out the calls whose ports are known now, or whose time is over.
     pub(super) fn unpark(&mut self, now: Instant) {
         let state = self.state.clone();
         let known = |name: &str| state.directory().port_named(name).is_some();
@@ -84,7 +84,7 @@ impl Control {
         }
     }
 
-    /// The ports that a request names and nobody is known to have.
+    /// The ports that a request names and that this node does not know.
     fn unknown_names(&self, request: &[u8]) -> Vec<String> {
         if *self.peering.told() == Shares::All || request.len() > LONGEST {
             return Vec::new();
@@ -95,13 +95,13 @@ impl Control {
         names.filter(|name| self.known(name).is_none()).map(str::to_owned).collect()
     }
 
-    /// A run directory that was emptied, or made anew, has this node's socket again soon: newcomers find it, and it them.
+    /// Restores this node's socket in a run directory that was emptied or created again: newcomers find this node, and it finds them.
     pub(super) fn look_after_socket(&mut self, now: Instant) {
         if !self.peering.is_socket_due(now) {
             return;
         }
         self._endpoint.iter_mut().for_each(LocalEndpoint::look_at_told);
-        self.refresh_shares(); // if they could not be told, or were removed
+        self.refresh_shares(); // if they could not be published, or were removed
         let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.is_there()) else { return };
         match endpoint.renew().and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
             Ok(listener) => {

@@ -7,9 +7,9 @@
 //! | `reader` | ≤ 8, and one per channel with a priority or a queue that blocks of its own | one channel each, blocking |
 //! | `read-CLASS` | ≤ 1 per class | all further channels of the class |
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
-//! | `history` | ≤ 1 | fetches what was published before, for late joiners |
+//! | `history` | ≤ 1 | fetches samples that were published earlier, for late joiners |
 //! | `pull` | ≤ 1 | answers questions to histories, 32 at a time |
-//! | `repeats` | ≤ 1 | hears the subscribers of reliable flows over datagrams, and repeats |
+//! | `repeats` | ≤ 1 | receives the reports of subscribers of reliable flows over datagrams, and retransmits |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod actions;
@@ -68,12 +68,12 @@ thread_local! {
     static SERVES_OTHERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread serves many: from now on [`may_wait`] says so.
+/// Marks the calling thread as one that serves others: [`may_wait`] is `false` on it from now on.
 pub(crate) fn serves_others() {
     SERVES_OTHERS.set(true);
 }
 
-/// Whether only its own work stands still while the calling thread waits.
+/// `true` if the calling thread holds up only its own work while it waits.
 pub(crate) fn may_wait() -> bool {
     !SERVES_OTHERS.get()
 }

@@ -1,4 +1,4 @@
-//! What the control thread is told: by this node's threads, and by discovery.
+//! Commands and events for the control thread: from this node's threads, and from discovery.
 
 use super::calls::Asker;
 use super::control::{Command, Control};
@@ -29,7 +29,7 @@ impl Control {
                 self.tell_alive(ports);
             }
             Command::Barrier(reached) => {
-                self.take_news(self.state.mailbox.len(), None); // what others said before is part of it
+                self.take_news(self.state.mailbox.len(), None); // events that arrived before the barrier are part of it
                 let _ = reached.send(());
             }
             Command::Call { to, request, answer } => self.call(to, request, answer),
@@ -53,7 +53,7 @@ impl Control {
         }
     }
 
-    /// Whether nothing better than Zenoh tells of a node: there anybody may write any name under a call.
+    /// `true` if a node is known by Zenoh only. By Zenoh, any peer may write any node's name under a call.
     fn is_known_by_zenoh(&self, node: NodeId) -> bool {
         self.state.directory().origin(node) == Some(Origin::Zenoh)
     }
@@ -105,7 +105,7 @@ impl Control {
         }
         self.tell_of_refusals(delta.node);
         if !delta.removed.is_empty() {
-            self.consider_refused(); // what was kept of those gives way to who is here
+            self.consider_refused(); // samples kept of gone publishers make room for others
         }
         let actions = self.ask_matching(|matching, known| matching.added(&added, &own, known, now));
         self.act(actions);
@@ -114,7 +114,7 @@ impl Control {
         }
     }
 
-    /// Whether a file or another node named a port of this name.
+    /// `true` if a file or another node named a port of this name.
     fn is_named(&self, name: &str) -> bool {
         self.lasting.is_to(name) || self.priorities.is_named(name)
     }
@@ -140,7 +140,7 @@ impl Control {
         self.relay.refusals.closed(port);
         self.announce(Change { removed: vec![port], ..Change::default() });
         self.refresh_shares();
-        self.consider_refused(); // it may have kept samples, and left room
+        self.consider_refused(); // the port may have kept samples, whose room is free now
     }
 
     pub(super) fn announce(&mut self, mut change: Change) {

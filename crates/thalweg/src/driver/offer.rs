@@ -1,4 +1,4 @@
-//! The publisher's side of the handshake: what a subscriber's request is offered, and its channel's opening.
+//! The publisher's side of the handshake: it checks a subscriber's request, answers it, and opens the channel.
 
 use super::control::Control;
 use super::entries::{Entry, PendingAttach};
@@ -22,12 +22,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Bytes of fragments that leave at once towards a receiver that did not say what its buffer holds.
+/// Bytes of fragments that are sent at once to a receiver that did not state the size of its buffer.
 const CAREFUL_BURST: usize = 64 << 10;
 
-/// Samples that wait in a ring at most.
+/// Most samples that wait in a ring.
 const MOST_DEPTH: u32 = 32_768;
-/// Samples that a subscriber may hold which does not say how many.
+/// Samples that a subscriber may hold if it does not state their number.
 const HELD_BESIDES: u32 = 16;
 
 impl Control {
@@ -40,7 +40,7 @@ impl Control {
         self.serve_or_refuse(request, stream, false);
     }
 
-    /// The subscriber heard a probe.
+    /// Answers the request of a subscriber that received a probe.
     pub(super) fn serve_probed(&mut self, request: Request, stream: OwnedFd) {
         self.serve_or_refuse(request, stream, true);
     }
@@ -72,9 +72,9 @@ impl Control {
         if let Err(refused) = self.check_room(request, &stream, before.as_channel()) {
             return Err((refused, stream));
         }
-        // A channel whose proxy moves goes on until the new one delivers.
-        // Before anything is opened: an older channel of the same two ports may be the last member of the group that this
-        // one would join, and takes its flow along.
+        // A channel whose proxy moves stays open until the new one delivers. Any other older channel of these two ports gives way before
+        // the new one is opened: it may be the last member of the group that the new one would join, and ends the group's flow when it
+        // goes.
         if let (Before::Its(Some(index), _), false) = (&before, request.moves) {
             self.gives_way(*index);
         }
@@ -108,7 +108,7 @@ impl Control {
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::retransmit_soon(&stream);
             let class = outlet.info().qos.class;
-            // Two channels on one stream end together.
+            // Two channels on one stream end together: such a flow does not outlast its connection.
             let settings = settings(accepted.flow);
             let settings = FlowSettings { outlasts: settings.outlasts && answers.is_none(), ..settings };
             let flow = self.flow(settings, class, Box::new(half), tcp::CAPABILITIES, &place);
@@ -136,13 +136,13 @@ impl Control {
             }
         };
         let stream = Arc::new(TcpStream::from(stream));
-        tcp::notice_outage_at_once(&stream); // nothing is sent on it that could fail: a host that vanished would stay a subscriber
+        tcp::notice_outage_at_once(&stream); // no samples are sent on it, whose failure would show that the host vanished
         let reply = reply(stream.clone(), accepted, Vec::new());
         self.attach(request, outlet, way, Entry::Served(stream, None), reply, Some(&place));
         Ok(())
     }
 
-    /// Opens a ring for a subscriber of this host; its descriptors travel with the answer.
+    /// Opens a ring for a subscriber of this host. Its descriptors travel with the answer.
     fn offer_shared_memory(
         &mut self,
         request: &Request,
@@ -194,7 +194,7 @@ impl Control {
         Ok((Way::Flow(flow), accepted))
     }
 
-    /// The flow to the group that the subscriber is to join, as it is or a new one.
+    /// The flow to the group that the subscriber is to join: the existing one, or a new one.
     pub(super) fn group_flow(
         &mut self,
         carrier: &dyn Carrier,
@@ -213,7 +213,7 @@ impl Control {
         Ok(opened)
     }
 
-    /// A new flow, and what its subscribers need to know of the publisher's end.
+    /// A new flow, and the parameters of the publisher's end that its subscribers need.
     fn open_flow(
         &mut self,
         carrier: &dyn Carrier,
@@ -233,7 +233,7 @@ impl Control {
         if !sender.capabilities.reliable && sender.half.hears() {
             let most = sender.capabilities.max_datagram;
             settings.reliable = match multicast {
-                // Others may ask for what the first member does not.
+                // Later members may ask for the reliability that the first member does not need.
                 true if offered.reliability == Reliability::Reliable => {
                     Some(reliable::sender_settings(offered, offered, most))
                 }
@@ -266,7 +266,7 @@ impl Control {
         Arc::new(Flow::new(settings, class, half, capabilities, self.state.senders.clone()))
     }
 
-    /// Whether this node has what is asked for, and may give it.
+    /// Checks that this node has the requested stream, and may offer it to this subscriber.
     fn check(&mut self, request: &Request) -> Result<(Arc<dyn AnyOutlet>, Sending), Refused> {
         check_greeting(request, &self.state.settings.realm)?;
         if self.is_hosted(request) {
@@ -303,7 +303,7 @@ impl Control {
         }
     }
 
-    /// Gives the publisher its new channel.
+    /// Attaches the new channel to its publisher.
     pub(crate) fn attach(
         &mut self,
         request: &Request,
@@ -332,8 +332,8 @@ impl Control {
     }
 }
 
-/// Takes a member that may lose nothing into a group that repeats, or back into it, where it was another one `before`: what it is told
-/// besides.
+/// Admits a reliable member to a group that retransmits. If the member comes back, `before` is its former number, whose place it takes.
+/// Returns the parameters of its answer.
 fn admitted(
     flow: &Flow,
     request: &Request,
@@ -349,15 +349,15 @@ fn admitted(
     Parameters { first: first.or_else(|| flow.admit(member, Some(address))), ..parameters }
 }
 
-/// The publishing and the subscribing port that a request speaks of.
+/// The publishing and the subscribing port of a request.
 pub(super) fn ends(request: &Request) -> super::matching::Pair {
     (PortRef { node: request.to_node, port: request.to_port }, PortRef { node: request.node, port: request.port })
 }
 
-/// The acceptance, to be sent as soon as the port has the channel. If it cannot be sent the subscriber is gone, which the
-/// stream's end tells as well.
+/// The acceptance, to be sent as soon as the publisher has the channel. If it cannot be sent, the subscriber is gone, which the end of the
+/// stream shows as well.
 fn reply(stream: Arc<impl AsFd + Send + Sync + 'static>, accepted: Accepted, descriptors: Vec<OwnedFd>) -> Reply {
-    // Packed now: it is sent while the port is locked.
+    // The answer is packed now, because it is sent while the port is locked.
     let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
     Box::new(move || {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -365,7 +365,7 @@ fn reply(stream: Arc<impl AsFd + Send + Sync + 'static>, accepted: Accepted, des
     })
 }
 
-/// Sends an answer. The stream's buffer is empty, so it is taken whole.
+/// Sends an answer. The stream's send buffer is empty, so the answer fits in whole.
 pub(crate) fn answer(stream: &OwnedFd, answer: &Answer) -> io::Result<()> {
     let bytes = handshake::pack(answer).map_err(io::Error::other)?;
     let taken = linux::socket::send(stream.as_fd(), &bytes)?;
@@ -384,7 +384,7 @@ fn number_of(request: &Request) -> u64 {
     port_number(port, request.proxy.as_ref())
 }
 
-/// A number for a publishing port and what of it is sent, which both ends can compute.
+/// A number for a publishing port and the part of its samples that is sent. Both ends can compute it.
 pub(crate) fn port_number(port: PortRef, proxy: Option<&Proxy>) -> u64 {
     let sent = Proxy::sent(proxy).number_of().rotate_left(7) ^ proxy.map_or(0, Proxy::number_of);
     // Fibonacci hashing: spreads neighbouring ports of one node over the groups.

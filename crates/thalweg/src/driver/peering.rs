@@ -1,5 +1,5 @@
-//! The nodes of this host that a node has links to: those that share something with it ([`Shares`]), as far as the names of files in the
-//! run directory tell; and all of them once somebody asks who is there.
+//! The nodes of this host to which a node has links: those that share something with it ([`Shares`]), as the names of files in the run
+//! directory show. A node that is asked for the list of nodes has links to all of them from then on.
 //!
 //! Pure: time is an argument. [`Control`](super::control::Control) reads and writes the run directory (`meet.rs`).
 
@@ -10,11 +10,11 @@ use crate::control::{Document, NodeId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A call that names a port which is not known waits so long for the node that may have it.
+/// Longest wait of a call that names an unknown port, for the node that may have it.
 const PARKED: Duration = Duration::from_millis(300);
-/// Most calls that wait so.
+/// Most calls that wait for a node.
 const MOST_PARKED: usize = 64;
-/// A node that was looked at is not looked at again so soon: it may be stopped.
+/// Pause before a node that was looked at is looked at again: it may be stopped.
 const LOOKED: Duration = Duration::from_secs(1);
 /// Pause between two looks for this node's socket in the run directory: one system call.
 const SOCKET_LOOK: Duration = Duration::from_secs(2);
@@ -26,23 +26,23 @@ pub(super) struct Call {
     pub asker: Asker,
 }
 
-/// A call that waits for a node which has these ports.
+/// A call that waits for nodes with these ports.
 struct Parked<C> {
     until: Instant,
     names: Vec<String>,
     call: C,
 }
 
-/// The state of a node's links to others of its host.
+/// The state of a node's links to other nodes of its host.
 pub(super) struct Peering<C = Call> {
-    /// It is to see all nodes of this host.
+    /// `true` if this node is to see all nodes of this host.
     sees_all: bool,
-    /// The shares that others were told.
+    /// The published shares.
     told: Shares,
-    /// Nodes that were looked at, and when.
+    /// Nodes that were looked at, with the time.
     looked_at: BTreeMap<NodeId, Instant>,
     parked: Vec<Parked<C>>,
-    /// The time at which the socket was looked for.
+    /// The time of the last look for the socket.
     socket: Instant,
 }
 
@@ -52,12 +52,12 @@ impl<C> Peering<C> {
         Self { sees_all, told, looked_at: BTreeMap::new(), parked: Vec::new(), socket: now }
     }
 
-    /// The shares that others were told.
+    /// The published shares.
     pub(super) fn told(&self) -> &Shares {
         &self.told
     }
 
-    /// Others were told these shares.
+    /// These shares were published.
     pub(super) fn tells(&mut self, shares: Shares) {
         self.told = shares;
     }
@@ -67,12 +67,12 @@ impl<C> Peering<C> {
         if self.sees_all { Shares::All } else { Shares::of(document, names) }
     }
 
-    /// All nodes are to be seen from now on. `false`: they were before.
+    /// Has this node see all nodes from now on. `false`: it did so before.
     pub(super) fn see_all(&mut self) -> bool {
         !std::mem::replace(&mut self.sees_all, true)
     }
 
-    /// Of nodes that share something, those that are looked at now: not again so soon.
+    /// The nodes of `found` that are looked at now. Those that were looked at within the last second are left out.
     pub(super) fn look_at_next(&mut self, mut found: Vec<NodeId>, now: Instant) -> Vec<NodeId> {
         self.looked_at.retain(|_, at| now.saturating_duration_since(*at) < LOOKED);
         found.retain(|node| !self.looked_at.contains_key(node));
@@ -85,12 +85,12 @@ impl<C> Peering<C> {
         self.parked.len() < MOST_PARKED
     }
 
-    /// A call waits for nodes that have ports of these names.
+    /// Keeps a call that waits for nodes with ports of these names.
     pub(super) fn park(&mut self, names: Vec<String>, call: C, now: Instant) {
         self.parked.push(Parked { until: now + PARKED, names, call });
     }
 
-    /// The calls whose nodes have come, or that have waited long enough.
+    /// The calls whose ports are known now, or whose time is over.
     pub(super) fn unpark(&mut self, now: Instant, known: impl Fn(&str) -> bool) -> Vec<C> {
         let over = |parked: &mut Parked<C>| parked.until <= now || parked.names.iter().all(|name| known(name));
         self.parked.extract_if(.., over).map(|parked| parked.call).collect()
@@ -105,7 +105,7 @@ impl<C> Peering<C> {
         due
     }
 
-    /// The next time at which a call has waited long enough, or the socket is looked for.
+    /// The next time at which the time of a call is over, or the socket is looked for.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.parked.iter().map(|parked| parked.until).chain([self.socket + SOCKET_LOOK]).min()
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_see_all_shares_all_from_then_on() {
+    fn a_node_that_is_to_see_all_shares_all_from_then_on() {
         let start = Instant::now();
         let mut peering = Peering::<()>::new(false, start);
         let of = |peering: &Peering<()>| peering.shares(&document(1), ["/a"].into_iter());

@@ -1,9 +1,9 @@
-//! Who may change what of this node. Its own host may, by the unix socket, whose users were admitted; other hosts may look,
-//! and change something only if the node was told their network ([`Settings::admin_from`](crate::Settings::admin_from)).
+//! Permissions to change this node. Its own host may change it by the unix socket, whose users were admitted. Other hosts may look. They
+//! may change something only if the node knows their network ([`Settings::admin_from`](crate::Settings::admin_from)).
 //!
-//! There is no cryptography yet: whoever can open a connection from such an address may administer. What a caller says of
-//! itself (its host, its node's id on a link that is not that node's) decides nothing; its node decides which end of a channel
-//! is its own.
+//! There is no cryptography yet: whoever can open a connection from such an address may administer. The claims of a caller about itself
+//! (its host, or the id of its node on a link of another node) decide nothing. If the link proves its node, the node decides which end of a
+//! channel is its own.
 
 use super::calls::Asker;
 use super::commands::{Answered, PassedOn};
@@ -13,14 +13,14 @@ use crate::control::{Network, NodeId, Origin};
 use crate::error::{Error, Result};
 use std::net::SocketAddr;
 
-/// Where the networks are found that may administer, besides [`Settings::admin_from`](crate::Settings::admin_from), separated
+/// The environment variable with the networks that may administer, besides [`Settings::admin_from`](crate::Settings::admin_from), separated
 /// by commas.
 pub(super) const VARIABLE: &str = "THALWEG_ADMIN_FROM";
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
-    /// The node that it is, as far as the way tells by which it came; `None`: this one, or nobody knows.
+    /// Its node, as far as the connection proves it; `None`: this node, or an unknown one.
     pub node: Option<NodeId>,
     pub origin: Origin,
 }
@@ -29,16 +29,16 @@ impl Caller {
     /// This process.
     pub(super) const HERE: Self = Self { node: None, origin: Origin::Own };
 
-    /// Whether it is of this host.
+    /// `true` if it is on this host.
     pub(super) fn is_here(self) -> bool {
         self.origin.is_here()
     }
 }
 
-/// The networks in the environment.
+/// The networks in the environment variable.
 ///
 /// # Errors
-/// [`Error::Configuration`] for what is no network.
+/// [`Error::Configuration`] for a part that is no network.
 pub(super) fn from_environment() -> Result<Vec<Network>> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Vec::new()) };
     let text = text.to_string_lossy();
@@ -46,7 +46,7 @@ pub(super) fn from_environment() -> Result<Vec<Network>> {
     text.split(',').filter(|part| !part.trim().is_empty()).map(read).collect()
 }
 
-/// Whether a request changes something, or a line of one does; the others look.
+/// `true` if a request changes something, or the command in it does. All others only look.
 fn changes(request: &Request) -> bool {
     match request {
         Request::Connect { .. }
@@ -69,12 +69,12 @@ fn changes(request: &Request) -> bool {
     }
 }
 
-/// Addresses of a node that are tried for a request that changes something.
+/// Most addresses of a node that are tried for a request that changes something.
 const MOST_TRIED: usize = 4;
 
 impl Control {
-    /// Where a request goes on a connection of its own: one of a person, that changes something on another host, which has to see
-    /// whence it comes. Empty: it goes any way.
+    /// The addresses for a request that travels on a connection of its own. This is a request of a person that changes something on another
+    /// host, which has to see the address of its sender. Empty: the request may travel any way.
     pub(super) fn direct_addresses(&self, to: NodeId, request: &[u8], asker: &Asker) -> Vec<SocketAddr> {
         let asked = !matches!(asker, Asker::Nobody);
         if !asked || !serde_json::from_slice(request).is_ok_and(|request| changes(&request)) {
@@ -86,7 +86,7 @@ impl Control {
         beyond.take(MOST_TRIED).copied().collect()
     }
 
-    /// Carries out a request, here or by the node that can, and answers who asked.
+    /// Carries out a request, here or by the node that can, and answers its asker.
     pub(super) fn asked(&mut self, request: &[u8], caller: Caller, asker: Asker) {
         let answered = match serde_json::from_slice(request) {
             Ok(request) => match self.forbids(&request, caller) {
@@ -103,7 +103,7 @@ impl Control {
         }
     }
 
-    /// Why a request is not carried out for this caller; `None`: it is.
+    /// The reason why a request is refused for this caller; `None`: it is permitted.
     fn forbids(&mut self, request: &Request, caller: Caller) -> Option<String> {
         let from = match caller.origin {
             Origin::Own | Origin::Host { .. } => return None,
@@ -119,7 +119,7 @@ impl Control {
         }
         if from.is_some_and(|from| self.state.admin_from.iter().any(|network| network.contains(from))) {
             return match request {
-                // What is kept is given to later programs of this host, also after its sender left.
+                // A kept connection applies to later programs of this host, also after its sender has left.
                 Request::Keep { priority, .. } if priority.wants_own_thread() => Some(format!(
                     "node {} keeps no {} that another host asks for: say it on its own host",
                     self.state.settings.name,
@@ -157,7 +157,8 @@ impl Control {
         }
     }
 
-    /// A publisher's node may have one of its own channels opened over another carrier: it could refuse the present one.
+    /// `true` if a publisher's node has one of its own channels opened over another carrier. It may do so, because it could as well refuse
+    /// the present carrier.
     fn moves_own_channel(&self, request: &Request, caller: Caller) -> bool {
         let (Request::Connect { publisher, subscriber, carrier: Some(_) }, Some(node)) = (request, caller.node) else {
             return false;
@@ -170,7 +171,7 @@ impl Control {
     }
 }
 
-/// A network that an address may be in, as an example of what to write.
+/// An example of a network with this address, for an error message.
 fn network_of(address: std::net::IpAddr) -> String {
     match address.to_canonical() {
         std::net::IpAddr::V4(v4) => {
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_and_what_changes_are_told_apart() {
+    fn requests_that_look_and_requests_that_change_are_told_apart() {
         let command = |text: &str| Request::Command { port: "/out".into(), text: text.into() };
         for looks in ["help", "list", "ver", "prop get", "prop get /out", "get out /out", "pray", "no such command ("] {
             assert!(!changes(&command(looks)), "{looks}");

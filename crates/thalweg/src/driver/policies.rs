@@ -1,4 +1,4 @@
-//! The policies of a node's ports at run time: their judges, the times at which these are asked, and the events that follow.
+//! The policies of a node's ports at run time: their judges, the times at which the judges are asked, and the events that follow.
 
 use super::calls::Asker;
 use super::control::Control;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Pause between two reports of a port's counts.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// A port whose policies time passes for.
+/// A port with policies that depend on time.
 struct Watched {
     port: PortId,
     judge: Arc<Judge>,
@@ -28,7 +28,7 @@ struct Watched {
     report_at: Instant,
 }
 
-/// The judges of a node's ports, and when each is asked what it noticed. Pure: both clocks are arguments.
+/// The judges of a node's ports, and the time at which each is asked next. Pure: both clocks are arguments.
 #[derive(Default)]
 pub(super) struct Policies(Vec<Watched>);
 
@@ -48,7 +48,7 @@ impl Policies {
         self.0.iter().map(|watched| watched.look_at).min()
     }
 
-    /// Asks those judges whose time has come, and gives back what they noticed. `now_ns`: the monotonic clock by which samples are stamped.
+    /// Asks the judges whose time has come, and returns the events. `now_ns`: the monotonic clock by which samples are stamped.
     pub(super) fn poll(&mut self, now: Instant, now_ns: u64) -> Vec<Event> {
         let mut events = Vec::new();
         for watched in self.0.iter_mut().filter(|watched| watched.look_at <= now) {
@@ -66,8 +66,8 @@ impl Policies {
 }
 
 impl Control {
-    /// A channel between two ports begins: its subscriber's judge knows the publisher from now on. What of it a publisher of
-    /// this process sends.
+    /// A channel between two ports begins: its subscriber's judge knows the publisher from now on. Returns the selection of samples that a
+    /// publisher of this process sends.
     pub(super) fn begin_policies(
         &self,
         (publisher, subscriber): Pair,
@@ -76,7 +76,7 @@ impl Control {
     ) -> Option<SentSelection> {
         let key = if asked.qos.key.is_empty() { &offered.qos.key } else { &asked.qos.key };
         let filter = asked.qos.filter.as_ref();
-        // The two were compared: the fields are there.
+        // The two ports have matched, so the fields exist.
         let sought = || Sought::find(offered.message.schema.as_ref(), key, filter).ok();
         let shared = self.carrier(carrier).is_some_and(|carrier| carrier.capabilities().multicast);
         if subscriber.node == self.state.id
@@ -88,7 +88,7 @@ impl Control {
             let writer = Writer { port: publisher, name, topic, offered, sought, key, filters_here: shared };
             judge.came(writer, linux::clock::monotonic_ns());
         }
-        // A group sends to all its members.
+        // A group's flow sends each sample to all members.
         let sends = (publisher.node == self.state.id || *carrier == carrier::Name::Local) && !shared;
         if sends { SentSelection::of(&asked.qos, sought()?) } else { None }
     }
@@ -103,7 +103,7 @@ impl Control {
         }
     }
 
-    /// Ports of this node said that they are alive: tells the nodes of their subscribers.
+    /// Sends a sign of life of these ports to the nodes of their subscribers.
     pub(super) fn tell_alive(&mut self, ports: Vec<PortId>) {
         for port in ports {
             let Some((outlet, _)) = self.state.outlet(port) else { continue };
@@ -118,7 +118,7 @@ impl Control {
         }
     }
 
-    /// A publisher said that it is alive.
+    /// A publisher gave a sign of life.
     pub(super) fn heard_alive(&mut self, publisher: &str) -> admin::Reply {
         let now = linux::clock::monotonic_ns();
         for (_, inlet) in self.state.inlets() {
@@ -171,7 +171,7 @@ mod tests {
         policies.add(PortId(port), judge, false, now);
     }
 
-    /// All events until then, each with its time, and how often the machine was called.
+    /// All events before `until`, each with its time, and the number of polls.
     fn run(policies: &mut Policies, start: Instant, until: Duration) -> (Vec<(Duration, Event)>, usize) {
         let (mut told, mut calls) = (Vec::new(), 0);
         while let Some(at) = policies.next_deadline().filter(|at| *at < start + until) {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_whose_time_comes_first_decides_and_one_that_closed_has_none() {
+    fn the_earliest_port_sets_the_deadline_and_a_closed_port_sets_none() {
         let (mut policies, start) = (Policies::default(), Instant::now());
         assert_eq!(policies.next_deadline(), None);
         late(&mut policies, 1, start);

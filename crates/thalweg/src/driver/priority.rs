@@ -1,8 +1,8 @@
-//! The priority of this node's ends of channels: changed while they are in use, kept by the names of the two ports, and
-//! given again to a channel that is opened anew (YS-53).
+//! The priority of this node's ends of channels: changed while the channels are in use, kept by the names of the two ports, and applied
+//! again when a channel is opened again (YS-53).
 //!
-//! A change is carried out whole or, with the kernel's reason, not at all: sockets first, then the thread, and what was
-//! changed before a refusal is put back.
+//! A change is carried out completely, or, with the kernel's reason, not at all. The sockets are changed first, then the thread. After a
+//! refusal, the settings that were changed before it are restored.
 
 mod ends;
 mod group;
@@ -32,10 +32,10 @@ use sockets::{change_sockets, put_back};
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// Why a priority stays as it was.
+/// The reason why a priority stays as it was.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It cannot be: what was asked for doesn't fit what there is.
+    /// The request is wrong, or does not fit the present ports and channels.
     No(String),
     /// The kernel refused; the text names the remedy.
     Kernel(String),
@@ -95,7 +95,7 @@ impl Control {
         self.carry_out(&end, asked, Source::Set)
     }
 
-    /// Gives an end what is asked for it, now or when it is there, and keeps it.
+    /// Applies the settings that are asked for an end, now or when the end exists, and keeps them.
     fn carry_out(&mut self, end: &End, asked: PrioritySettings, source: Source) -> Result<EndReport, Refusal> {
         self.priorities.make_room(&end.key())?;
         let channel = self.channel_of(end);
@@ -117,12 +117,12 @@ impl Control {
         Ok(report)
     }
 
-    /// What holds for the end: what was asked for it, and else for its port.
+    /// The settings that hold for an end: those asked for it, and otherwise those of its port.
     fn wanted_by(&self, end: &End) -> PrioritySettings {
         self.priorities.wanted(&end.key(), &self.state.priority(end.port))
     }
 
-    /// At the publisher: what a channel that is being opened leaves by, and what holds for it.
+    /// At the publisher: notes the sockets and the flow of a channel that is being opened, and applies its settings.
     pub(super) fn prioritise_sent(&mut self, channel: &Arc<Channel>, way: &Way, entry: &Entry) {
         let flow = match way {
             Way::Flow(flow) | Way::Group(flow) => Some(flow),
@@ -143,8 +143,8 @@ impl Control {
         self.prioritise_opened(Side::Publisher, channel);
     }
 
-    /// Gives a channel that was just opened what holds for it. What the kernel refuses is told, and the channel goes on
-    /// without it.
+    /// Applies the settings of an end to a channel that was just opened. A refusal by the kernel is reported as a warning, and the channel
+    /// continues without these settings.
     pub(super) fn prioritise_opened(&mut self, side: Side, channel: &Arc<Channel>) {
         let end = End::of(side, channel);
         let mut wanted = self.wanted_by(&end);
@@ -162,13 +162,13 @@ impl Control {
         }
         if let Err(why) = self.apply(&end, channel, &wanted) {
             self.warn(format!("{} to {}: its priority is not as asked: {why}", end.name, end.other));
-            // What it can have besides, it has.
+            // The settings for packets are applied without those for the thread.
             let packets = PrioritySettings { sched: None, affinity: None, ..wanted };
             let _ = self.apply(&end, channel, &packets);
         }
     }
 
-    /// Carries the settings out on a channel.
+    /// Applies settings to an open channel.
     fn apply(&self, end: &End, channel: &Arc<Channel>, wanted: &PrioritySettings) -> Result<(), Refusal> {
         let marked = Marked::new(wanted, self.class_of(end, channel), end.side);
         let before = change_sockets(channel, &marked)?;
@@ -189,7 +189,8 @@ impl Control {
         Ok(())
     }
 
-    /// The sending thread of a flow: its own while scheduling or processors are set, at once by its id.
+    /// Sets the sending thread of a flow. While scheduling or processors are set, the flow has a thread of its own, which is changed at
+    /// once.
     fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), Refusal> {
         if !wanted.wants_own_thread() {
             if flow.own().is_some() {
@@ -213,17 +214,17 @@ impl Control {
         }
     }
 
-    /// The receiving thread of a channel.
+    /// Sets the receiving thread of a channel.
     fn receive_as(&self, channel: &Channel, wanted: &PrioritySettings) -> Result<(), Refusal> {
         match self.state.readers.set_priority(channel.id, wanted) {
-            // One that is not received yet, or no more, has no thread to change.
+            // A channel that is not received yet, or not any more, has no thread to change.
             Err(ThreadError::NoChannel) if !wanted.wants_own_thread() => Ok(()),
             Err(ThreadError::NoChannel) => Err(ThreadError::NoChannel.to_string().into()),
             done => done.map(drop).map_err(Refusal::kernel),
         }
     }
 
-    /// The class of an end whose mark nobody set.
+    /// The class of an end without a mark of its own.
     fn class_of(&self, end: &End, channel: &Channel) -> Class {
         let class = match end.side {
             Side::Publisher => self.outlet_of(channel).map(|outlet| outlet.info().qos.class),
@@ -234,7 +235,7 @@ impl Control {
         kept::default_class(class, channel.sent_by().is_some_and(|flow| flow.is_bulk()))
     }
 
-    /// A flow has something to say.
+    /// Handles a report of a flow.
     pub(super) fn flow_news(&mut self, flow: u32, news: FlowNews) {
         let sends = |channel: &Channel| channel.sent_by().is_some_and(|found| found.settings.id == flow);
         let channels: Vec<Arc<Channel>> = self.outlets().iter().flat_map(|o| o.channels()).collect();
@@ -243,7 +244,7 @@ impl Control {
                 FlowNews::NoThread(why) => {
                     self.unmatched(&channel, why);
                     channel.close();
-                    self.end_served(&channel); // also where the flow itself has no end that the subscriber could see
+                    self.end_served(&channel); // the subscriber may not see the end of the flow itself
                 }
                 FlowNews::Bulk => self.became_bulk(&channel),
             }
@@ -271,14 +272,14 @@ impl Control {
     }
 }
 
-/// A thread's settings, whole: what is not asked for is as this thread has it, which nobody set.
+/// Complete settings for a thread. Values that are not asked for are those of the calling thread, which no setting has changed.
 fn with_defaults(wanted: &PrioritySettings) -> io::Result<PrioritySettings> {
     let model = sched::read(0)?;
     let sched = wanted.sched.or(model.scheduling());
     Ok(PrioritySettings { sched, affinity: Some(wanted.affinity.clone().unwrap_or(model.affinity)), ..wanted.clone() })
 }
 
-/// The class whose thread sends what has to wait: the mark's, or that of the band it falls into.
+/// The class of the thread that sends queued samples: that of the mark, or that of the socket priority's band.
 fn sending_class(mark: Mark, socket_priority: u32) -> Class {
     mark.class().unwrap_or(match band(socket_priority) {
         0 => Class::High,

@@ -1,8 +1,8 @@
-//! What only this process's own user and root may ask of it. All users of a shared run directory may administer its nodes, but
-//! none may have another's process do what that user may not: a node of root's runs at `fifo:99` where its caller could not.
+//! Requests that only this process's own user and root may make. All users of a shared run directory may administer its nodes. However, no
+//! user may have another user's process do what the user itself may not: a node of root runs at `fifo:99`, while its caller could not.
 //!
-//! That is scheduling, processors, and socket priorities above 6: what the kernel asks a capability for, or the process's own
-//! user. All else that is asked for, a user can as well reach by ports of its own.
+//! These requests are for scheduling, processors, and socket priorities above 6. For these, the kernel requires a capability or the
+//! process's own user. All other settings a user can as well reach by ports of its own.
 
 use super::control::Control;
 use super::permit::Caller;
@@ -10,10 +10,10 @@ use crate::admin::Request;
 use crate::control::Origin;
 use qos::priority::{Change, Changes, PrioritySettings};
 
-/// The kernel asks for no capability up to this socket priority.
+/// Highest socket priority for which the kernel requires no capability.
 const MOST_SOCKET_PRIORITY: u32 = 6;
 
-/// What of a change takes a privilege; `None`: nothing.
+/// The part of a change that takes a privilege; `None`: no part does.
 fn of_changes(changes: &Changes) -> Option<String> {
     if !changes.sched.is_keep() {
         let to = if let Change::Set(sched) = changes.sched { sched.to_string() } else { "default".to_owned() };
@@ -28,7 +28,7 @@ fn of_changes(changes: &Changes) -> Option<String> {
     }
 }
 
-/// The same of settings that are to be kept.
+/// The same for settings that are to be kept.
 fn of_settings(settings: &PrioritySettings) -> Option<String> {
     fn set<T: Clone>(value: &Option<T>) -> Change<T> {
         value.clone().map_or(Change::Keep, Change::Set)
@@ -38,7 +38,7 @@ fn of_settings(settings: &PrioritySettings) -> Option<String> {
     of_changes(&Changes { socket_priority, sched, affinity, ..Changes::default() })
 }
 
-/// Settings with what takes a privilege as it was.
+/// The settings, with those that take a privilege as they were `before`.
 pub(super) fn without(settings: PrioritySettings, before: Option<&PrioritySettings>) -> PrioritySettings {
     let high = |priority: &u32| *priority > MOST_SOCKET_PRIORITY;
     let before = before.cloned().unwrap_or_default();
@@ -50,8 +50,8 @@ pub(super) fn without(settings: PrioritySettings, before: Option<&PrioritySettin
     }
 }
 
-/// What a user keeps for this process's ends: a directory's owner who is not root has no root's process do more by a file there
-/// than by the socket.
+/// The settings that a user's file may set for this process's ends. A directory's owner who is not root can have a process of root do no
+/// more by a file there than by the socket.
 pub(super) fn of_user(user: u32, settings: PrioritySettings) -> PrioritySettings {
     if is_ours(user) { settings } else { without(settings, None) }
 }
@@ -61,11 +61,11 @@ pub(super) fn is_ours(user: u32) -> bool {
 }
 
 impl Control {
-    /// A request without what this caller may not ask of this process.
+    /// A request without the parts that this caller may not ask of this process.
     ///
     /// # Errors
-    /// Why it is not carried out at all. What nodes tell each other to remember is taken without scheduling: it would come
-    /// back as this node's word when the other one starts anew.
+    /// The reason why the request is not carried out at all. Settings that nodes send each other to remember are accepted, but without
+    /// those that take a privilege: otherwise these would come back as this node's own when the other node starts anew.
     pub(super) fn permitted(&self, request: Request, caller: Caller) -> Result<Request, String> {
         let Some(who) = unprivileged(caller) else { return Ok(request) };
         let what = match &request {
@@ -89,12 +89,12 @@ impl Control {
     }
 }
 
-/// Whether this caller may ask for what takes a privilege.
+/// `true` if this caller may ask for settings that take a privilege.
 pub(super) fn may_all(caller: Caller) -> bool {
     unprivileged(caller).is_none()
 }
 
-/// Who asks, if it is neither this process's user nor root; of other hosts the one whom an administrator let in may.
+/// The name of a caller that is neither this process's user nor root. A caller of another host that an administrator has let in may do all.
 fn unprivileged(caller: Caller) -> Option<String> {
     match caller.origin {
         Origin::Own => None,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_a_privilege_is_told_from_what_does_not() {
+    fn changes_that_take_a_privilege_are_told_from_others() {
         let what = |text: &str| of_changes(&text.parse().unwrap());
         for free in ["class=critical", "dscp=EF", "tos=184", "priority=6", "priority=default", "pace=1Mbit/s"] {
             assert_eq!(what(free), None, "{free}");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_for_another_user_leaves_privileges_as_they_were() {
+    fn settings_remembered_for_another_user_leave_privileged_ones_as_they_were() {
         let settings = |text: &str| {
             let mut settings = PrioritySettings::default();
             text.parse::<Changes>().unwrap().apply(&mut settings);

@@ -1,6 +1,6 @@
-//! A multicast channel opens only when a datagram came through: the publisher sends keep-alives of the flow to the group
-//! until the subscriber says on the handshake's stream that it heard one. A group that carries nothing, for want of a route, a
-//! querier or a hole in a firewall, is thus a carrier that failed, with a reason, and the next one is tried.
+//! A multicast channel opens only after a datagram has come through. The publisher sends keep-alives of the flow to the group until the
+//! subscriber reports on the handshake's stream that one has arrived. A group may carry nothing, because a route or a querier is missing,
+//! or a firewall blocks it. Then the carrier has failed, with a reason, and the next one is tried.
 
 use super::admission::oldest_of_most;
 use super::control::Control;
@@ -20,20 +20,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A subscriber that heard nothing by then takes another way. Multicast that works takes less than a millisecond; a path that
-/// loses half of all datagrams loses all of the nine that are sent meanwhile in one attempt of 500.
+/// A subscriber that has received no probe within this time tries another way. Multicast that works takes less than a millisecond. A path
+/// that loses half of all datagrams loses all nine probes of this time in one attempt of 500.
 const HEARD_WITHIN: Duration = Duration::from_millis(250);
-/// A publisher waits longer, because the subscriber's time begins later.
+/// Longest wait of a publisher. It is longer than the subscriber's, whose time begins later.
 const ASKED_WITHIN: Duration = Duration::from_millis(500);
-/// The pause after the first probe; doubles each time: 1, 2, 4 … 128 ms.
+/// Pause after the first probe. It doubles each time: 1, 2, 4 … 128 ms.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Probes of one attempt.
+/// Most probes of one attempt.
 const MOST_PROBES: u32 = 9;
-/// Subscribers that are probed at once: beyond them the oldest of the peer that has most gives way. Who answers is probed for a
-/// millisecond, so it is who says nothing.
+/// Most subscribers that are probed at once. Beyond them, the oldest of the peer that has most gives way. A subscriber that answers is
+/// probed for a millisecond only, so it is a silent one that gives way.
 const MOST_PROBED: usize = 64;
 
-/// At the publisher: a subscriber that is to hear something first.
+/// At the publisher: a subscriber that is to receive a probe first.
 pub(crate) struct Probing {
     stream: OwnedFd,
     peer: Peer,
@@ -45,10 +45,10 @@ pub(crate) struct Probing {
     until: Instant,
 }
 
-/// At the subscriber: what it is to hear.
+/// At the subscriber: the probe that it waits for.
 pub(super) struct Hearing {
     probe: Probe,
-    /// Readable when the stream is or the carrier's end.
+    /// Readable when the stream or the carrier's end is readable.
     both: Poller,
 }
 
@@ -57,19 +57,19 @@ impl Probing {
         self.stream.as_fd()
     }
 
-    /// When to send again, or to give up.
+    /// The time of the next probe, or of giving up.
     pub(crate) fn due(&self) -> Instant {
         if self.sent < MOST_PROBES { self.next.min(self.until) } else { self.until }
     }
 }
 
 impl Dial {
-    /// What becomes readable when something comes.
+    /// The descriptor that is readable when an answer or a probe has arrived.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.hearing.as_ref().map_or(self.stream.as_fd(), |hearing| hearing.both.as_fd())
     }
 
-    /// Why it is given up now.
+    /// The reason for which the handshake is given up now.
     pub(crate) fn late(&self) -> String {
         match (&self.hearing, &self.place) {
             (Some(hearing), Some(place)) => nothing_came(hearing.probe.parameters.group, place.local.ip()),
@@ -77,13 +77,13 @@ impl Dial {
         }
     }
 
-    /// Looks whether the probe came, if one is waited for, and says so.
+    /// Looks for the probe, if one is waited for, and reports its arrival.
     pub(super) fn hear(&mut self) -> io::Result<()> {
         let (Some(hearing), Some(opening)) = (&self.hearing, &mut self.opening) else { return Ok(()) };
         if opening.probed(hearing.probe.flow, &hearing.probe.parameters)? { self.heard() } else { Ok(()) }
     }
 
-    /// Says that the probe came. The answer may take as long as any other.
+    /// Reports the arrival of the probe. The answer may take as long as any other.
     fn heard(&mut self) -> io::Result<()> {
         self.hearing = None;
         self.until = Instant::now() + ATTEMPT;
@@ -96,7 +96,7 @@ impl Dial {
         if self.hearing.is_none() {
             self.until = Instant::now() + HEARD_WITHIN;
         }
-        // Asked first: it may join another group than it expected.
+        // The carrier's end is asked first: it may join another group than it expected.
         let heard = opening.probed(probe.flow, &probe.parameters)?;
         let both = Poller::new()?;
         both.add(&self.stream, 0, Readiness::IN)?;
@@ -126,7 +126,7 @@ impl Control {
         stream: OwnedFd,
     ) -> Result<(), (Refused, OwnedFd)> {
         let refused = |why: String| refused(request, why);
-        let Some(peer) = Peer::of(&stream) else { return Ok(()) }; // it is gone
+        let Some(peer) = Peer::of(&stream) else { return Ok(()) }; // the subscriber is gone
         self.let_probed_give_way();
         let (flow, parameters) = match self.group_flow(carrier, request, outlet.as_ref(), place, settings) {
             Ok(opened) => opened,
@@ -140,7 +140,7 @@ impl Control {
         let probe = Probe { flow: flow.settings.id, parameters };
         if answer(&stream, &Answer::Probe(probe)).is_err() {
             self.forget_unused(outlet.as_ref(), &flow);
-            return Ok(()); // it is gone
+            return Ok(()); // the subscriber is gone
         }
         let now = Instant::now();
         let (next, until) = (now + FIRST_PAUSE, now + ASKED_WITHIN);
@@ -150,7 +150,7 @@ impl Control {
         Ok(())
     }
 
-    /// Makes room for another subscriber that is probed.
+    /// Makes room for another subscriber to probe.
     fn let_probed_give_way(&mut self) {
         let probed = self.entries.iter().enumerate().filter_map(|(index, entry)| match entry {
             Some(Entry::Probing(probing)) => Some((probing.until, index, probing.peer)),
@@ -164,12 +164,12 @@ impl Control {
         }
     }
 
-    /// The subscriber says something, or is gone.
+    /// The subscriber has sent something, or is gone.
     pub(super) fn probing_ready(&mut self, index: usize) {
         self.hear_probed(index, false);
     }
 
-    /// Takes what a subscriber says that is probed; who has said nothing yet may have to give way.
+    /// Reads the report of a subscriber that is probed. With `gives_way`, a subscriber that has sent nothing is refused.
     fn hear_probed(&mut self, index: usize, gives_way: bool) {
         let Some(Entry::Probing(probing)) = self.unwatch(index) else { return };
         let mut said = [0];
@@ -188,23 +188,23 @@ impl Control {
         }
     }
 
-    /// Another probe is due, or it is over.
+    /// Another probe is due, or the time is over.
     pub(super) fn probe_due(&mut self, index: usize, now: Instant) {
         let Some(Some(Entry::Probing(probing))) = self.entries.get_mut(index) else { return };
         if probing.until > now && probing.flow.takes_members() {
             probing.next = now + FIRST_PAUSE * (1 << probing.sent.min(7));
             probing.sent += 1;
-            let _ = probing.flow.probe(); // what is wrong with it shows when nothing comes
+            let _ = probing.flow.probe(); // an error shows as a probe that does not arrive
             return;
         }
         let Some(Entry::Probing(probing)) = self.unwatch(index) else { return };
         if probing.until > now {
-            return self.serve_now(probing.request, probing.stream); // the group's last member left: with a new flow
+            return self.serve_now(probing.request, probing.stream); // the group's last member left: a new flow is opened
         }
         self.forget_unused(probing.outlet.as_ref(), &probing.flow);
     }
 
-    /// Ends a flow to a group that has no member, and that nobody is about to join.
+    /// Ends a flow to a group that has no member and no subscriber that is about to join.
     fn forget_unused(&mut self, outlet: &dyn AnyOutlet, flow: &Arc<Flow>) {
         let sends = |channel: &Arc<crate::channel::Channel>| channel.sent_by().is_some_and(|of| Arc::ptr_eq(&of, flow));
         let probes = |entry: &Entry| matches!(entry, Entry::Probing(probing) if Arc::ptr_eq(&probing.flow, flow));

@@ -1,4 +1,4 @@
-//! Proxies of this node's channels: what each subscriber wants, and what becomes of it at either end.
+//! Proxies of this node's channels: the proxy that each subscriber wants, and its effect at either end.
 
 mod leave;
 mod moves;
@@ -15,11 +15,11 @@ use crate::handshake::{Accepted, Request};
 use crate::port::AnyOutlet;
 use qos::Place;
 
-/// Pairs of ports for which an administrator's word is kept.
+/// Most pairs of ports for which a proxy set by an administrator is kept.
 const MOST_KEPT: usize = 4096;
 
 impl Control {
-    /// What is wanted of a publisher: as an administrator said, else as the subscriber's QoS says.
+    /// The proxy that is wanted of a publisher: the one that an administrator has set, and otherwise that of the subscriber's QoS.
     fn proxy_of(&mut self, publisher: &str, subscriber: &PortInfo) -> Proxy {
         let mut told = Vec::new();
         let proxy = self.matching.proxy_of(publisher, subscriber, &self.state.directory(), &mut told);
@@ -27,7 +27,7 @@ impl Control {
         proxy
     }
 
-    /// As the subscriber's QoS says.
+    /// The proxy that the subscriber's QoS states.
     fn stated(&mut self, publisher: &str, subscriber: &PortInfo) -> Proxy {
         let mut told = Vec::new();
         let proxy = stated(publisher, subscriber, &self.state.directory(), &mut told);
@@ -35,21 +35,21 @@ impl Control {
         proxy
     }
 
-    /// At the publisher: what a flow that was asked for is told to be.
+    /// At the publisher: the scaling that it applies to a requested flow; `None`: none.
     pub(super) fn scaled_for(&self, request: &Request, outlet: &dyn AnyOutlet) -> Option<Provenance> {
         let proxy = request.proxy.as_ref().filter(|proxy| proxy.place != Place::Subscriber && !proxy.is_nothing())?;
         Some(provenance(proxy, outlet.last_seq(), self.state.id))
     }
 
-    /// At the subscriber: what a channel that was accepted does, and what is left to do at this end. A publisher that
-    /// scales nothing, because it knows of no proxies, has it done here.
+    /// At the subscriber: an accepted channel with the scaling that remains for this end. A publisher that knows no proxies scales nothing:
+    /// then this end does.
     pub(super) fn scaled(&self, channel: Channel, asked: &Proxy, accepted: &Accepted) -> Channel {
         match accepted.scaled {
             Some(provenance) => {
                 let place = asked.place.clone();
                 channel.scaled(Selection::ALL, Some(Proxied { place, provenance }))
             }
-            // A picture is made smaller by who says so, or by this node.
+            // A picture is scaled by a node that has confirmed it, or by this node.
             None if asked.selection.is_all() && (asked.picture.is_none() || asked.place != Place::Subscriber) => {
                 channel
             }
@@ -60,7 +60,7 @@ impl Control {
         }
     }
 
-    /// As [`Control::scaled`], for a channel within this process, which is scaled as samples are handed over.
+    /// Like [`Control::scaled`], for a channel within this process, which is scaled as samples are handed over.
     pub(super) fn scaled_local(&self, channel: Channel, asked: &Proxy, last_seq: u64) -> Channel {
         if asked.selection.is_all() {
             return channel;
@@ -71,7 +71,7 @@ impl Control {
         channel.scaled(asked.selection, Some(proxied))
     }
 
-    /// An administrator says what is wanted of one channel, now and when it is opened again. An open one moves.
+    /// Sets the proxy of one channel for an administrator, now and for when the channel is opened again. An open channel moves.
     pub(super) fn set_proxy(
         &mut self,
         publisher: &str,
@@ -97,11 +97,11 @@ impl Control {
         let proxy = changes.apply(self.proxy_of(publisher, inlet.info()), &default);
         self.matching.set_proxy(names, Some(proxy).filter(|proxy| *proxy != default));
         let pair = self.matching.between(publisher, subscriber);
-        pair.into_iter().for_each(|pair| self.rescale(pair)); // none: for when it opens
+        pair.into_iter().for_each(|pair| self.rescale(pair)); // without a channel, it is used when one opens
         Ok(())
     }
 
-    /// The wanted proxy of a channel may have changed.
+    /// Moves a channel if its wanted proxy has changed.
     fn rescale(&mut self, pair: Pair) {
         let Some(wanted) = self.matching.get(&pair) else { return };
         let (offered, asked, before) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());

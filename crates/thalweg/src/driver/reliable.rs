@@ -1,4 +1,4 @@
-//! What a flow that repeats what is lost keeps, and for how long: by the QoS of its two ports.
+//! Settings of flows that retransmit lost samples: the samples that they keep, and for how long, by the QoS of the two ports.
 
 use crate::carrier::{Capabilities, Parameters, Place};
 use crate::channel::bucket::Limit;
@@ -13,16 +13,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What repetitions may take: 32 Mbit/s, so that a path that loses because it is full is not filled further (U-28).
+/// Limit of retransmissions: 32 Mbit/s, so that a path that loses samples because it is full is not filled further (U-28).
 const REPAIRS: Limit = Limit { rate: 4_000_000, burst: 256 << 10 };
 
-/// What the publisher's end of a flow to this subscriber keeps, over datagrams of at most `most` bytes.
+/// Settings of the publisher's end of a flow to this subscriber, over datagrams of at most `most` bytes.
 pub(super) fn sender_settings(publisher: &Qos, subscriber: &Qos, most: Option<usize>) -> SenderSettings {
     let useful = [subscriber.deadline, publisher.lifespan, subscriber.lifespan].into_iter().flatten().min();
     SenderSettings {
         window: (publisher.queue.limit() as usize).min(WINDOW),
         bytes: usize::try_from(publisher.queue_bytes()).unwrap_or(usize::MAX),
-        // A longer queue than the window waits in front of it and loses nothing there.
+        // A queue longer than the window waits in front of the window, and loses nothing there.
         drops_oldest: matches!(publisher.queue, Queue::KeepLast(limit) if limit as usize <= WINDOW),
         useful_ns: useful.map(nanoseconds),
         hurries: subscriber.deadline.is_some(),
@@ -31,13 +31,14 @@ pub(super) fn sender_settings(publisher: &Qos, subscriber: &Qos, most: Option<us
     }
 }
 
-/// How the congestion of a flow to this one subscriber is controlled, if it tells what came. A limit was reserved for it.
+/// Congestion control of a flow to this one subscriber, if the subscriber reports what has arrived. A rate limit of the flow counts as
+/// reserved.
 pub(super) fn control(request: &Request, settings: &FlowSettings, of: Capabilities) -> Option<Control> {
     let told = (request.parameters.takes, request.parameters.buffer, of.max_datagram);
     let (Some(window), Some(buffer), Some(datagram)) = told else { return None };
     let reserved = settings.sending.limit.map(|limit| limit.rate);
     let congestion = CongestionSettings { datagram, buffer: buffer as usize, reserved };
-    // What may be given up before it arrives is counted sample by sample: it has a number of its own.
+    // A sample that may be given up before it arrives needs a number of its own: it is not sent in a batch.
     let keeps = settings.reliable.is_some_and(|reliable| !reliable.drops_oldest && reliable.useful_ns.is_none());
     let batches = keeps && request.parameters.batches;
     (settings.reliable.is_some() && !of.multicast).then_some(Control {
@@ -48,26 +49,26 @@ pub(super) fn control(request: &Request, settings: &FlowSettings, of: Capabiliti
     })
 }
 
-/// Bytes after which receipts come: two datagrams, as TCP acknowledges, and four of them fit the receiver's socket.
+/// Bytes per receipt: two datagrams, as TCP acknowledges, and at most a quarter of the receiver's socket buffer.
 pub(super) fn receipts_every(control: &Control) -> u32 {
     let CongestionSettings { datagram, buffer, .. } = control.congestion;
     u32::try_from((2 * datagram).min(buffer / 4)).unwrap_or(u32::MAX).max(1)
 }
 
-/// What a subscriber takes at first of messages that it cannot deliver yet: half of what is left for its node.
+/// First window of a subscriber for messages that it cannot deliver yet: half of the memory that remains for them.
 pub(super) fn takes(budget: &Account) -> u64 {
     budget.left() as u64 / 2
 }
 
-/// A number for a member of a group: its node, where it says what it has to say, for that is another one each time, and what
-/// nobody else has who claims the same: its address and its token.
+/// A number for a member of a group. It depends on the member's node and on the UDP port of its reports, which is another one for each of
+/// the node's ends. It also depends on the address and the token, which differ for a peer that claims the same node and port.
 pub(super) fn member(request: &Request, place: &Place) -> u64 {
     let mut hasher = DefaultHasher::new();
     (request.node, request.parameters.udp_port, request.token, place.peer.ip()).hash(&mut hasher);
     hasher.finish()
 }
 
-/// What the subscriber's end needs to know, where the publisher's answer says that it repeats.
+/// Settings of the subscriber's end, if the publisher's answer says that it retransmits.
 pub(super) fn receiver_settings(
     flow: u32,
     subscriber: &Qos,
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_nobody_elses_who_claims_its_node_and_port() {
+    fn a_peer_that_claims_a_members_node_and_port_is_another_member() {
         let request = |token| request(token, json!({"udp_port": 9}));
         let at =
             |last: u8| Place { local: ([10, 0, 0, 1], 1).into(), peer: ([10, 0, 0, last], 2).into(), port_number: 0 };
@@ -113,9 +114,9 @@ mod tests {
         assert_ne!(own, member(&request(8), &at(2)));
     }
 
-    /// A subscriber of an older version says nothing of batches, and a queue that gives up samples counts them one by one.
+    /// A subscriber of an older version does not mention batches. A queue that gives up samples counts them one by one.
     #[test]
-    fn batches_are_for_who_reads_them_and_for_flows_that_give_nothing_up() {
+    fn batches_need_a_subscriber_that_reads_them_and_a_flow_that_gives_nothing_up() {
         let batches = |queue: Queue, lifespan: Option<Duration>, parameters: serde_json::Value| {
             let offered = Qos { queue, lifespan, ..Qos::default() };
             let settings = FlowSettings {
@@ -133,7 +134,7 @@ mod tests {
             let of = Capabilities { max_datagram: Some(1472), ..crate::carrier::udp::CAPABILITIES };
             control(&request(1, parameters), &settings, of).map(|control| control.batches && !control.short_headers)
         };
-        // Who does not say so reads no short headers.
+        // A subscriber that does not ask for short headers gets none.
         let new = || json!({"buffer": 1000, "takes": 1000, "batches": true});
         let older = json!({"buffer": 1000, "takes": 1000});
         let (all, last) = (Queue::KeepAll(16), Queue::KeepLast(16));

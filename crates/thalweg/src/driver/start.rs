@@ -24,13 +24,13 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Peers of this host that are there already are waited for at most this long when a node opens.
+/// Longest wait of a node that opens for the peers that are on this host already.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
-/// Where a node that listens beyond loopback takes discovery links, so that others can name it by its address alone.
+/// The port for discovery links of a node that listens beyond loopback, so that others can name the node by its address alone.
 #[cfg(feature = "zenoh")]
 const DISCOVERY_PORT: u16 = 7447;
 
-/// [`DISCOVERY_PORT`] where it is free on all these addresses, else 0: any. The second node of a host cannot be named.
+/// [`DISCOVERY_PORT`] if it is free on all these addresses, else 0: any port. The second node of a host cannot be named by its address.
 #[cfg(feature = "zenoh")]
 fn discovery_port(addresses: &[std::net::IpAddr]) -> u16 {
     let free = |ip: &std::net::IpAddr| TcpListener::bind((*ip, DISCOVERY_PORT)).is_ok();
@@ -86,7 +86,7 @@ impl Control {
         }
         control.watch(Entry::Unix(unix), Readiness::IN);
         control.directory_event(Origin::Own, control::Event::Document(Box::new(state.document().as_ref().clone())));
-        // The control thread runs while the back ends settle: others' first links arrive at this node's listeners.
+        // The control thread runs while the back ends settle: the first links of other nodes arrive at this node's listeners.
         let mut endpoint = endpoint;
         endpoint.tell(control.peering.told()).map_err(|e| Error::system("cannot use the run directory", e))?;
         let sources = control.link_sources(&endpoint)?;
@@ -104,7 +104,7 @@ impl Control {
         let thread = linux::thread::spawn(parsing("control"), move || or_abort("the control thread", || control.run()))
             .map_err(|e| Error::system("cannot start a thread", e))?;
         settled.wait(SETTLE);
-        // What the peers said is in the mailbox: opened means that it is known, too (names can be checked).
+        // The documents of the peers are in the mailbox. After the barrier they are known, so that an open node can check names.
         let (tell, told) = mpsc::channel();
         state.command(Command::Barrier(tell));
         let _ = told.recv_timeout(SETTLE);
@@ -162,7 +162,7 @@ impl Control {
                 state.waker.wake();
             }
         };
-        // Who is closing takes nothing any more, and holds nobody up.
+        // A closing node always has room: it does not hold up its links.
         let has_room = move || there.upgrade().is_none_or(|state| state.is_closed() || state.mailbox.has_room());
         Sink::with_origin(deliver, has_room)
     }

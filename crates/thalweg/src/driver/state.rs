@@ -1,4 +1,4 @@
-//! What all threads of a node share.
+//! The state that all threads of a node share.
 
 use super::commands::Administration;
 use super::control::Command;
@@ -31,9 +31,9 @@ use std::time::Instant;
 pub(crate) struct NodeState {
     pub id: NodeId,
     pub settings: Settings,
-    /// Who may connect to this node's unix socket, and whose sockets it connects to.
+    /// The users who may connect to this node's unix socket, and to whose sockets it connects.
     pub users: Users,
-    /// Networks whose administrators may change something.
+    /// Networks from which this node may be changed.
     pub admin_from: Vec<Network>,
     pub incarnation: u64,
     pub clock: String,
@@ -44,26 +44,26 @@ pub(crate) struct NodeState {
     pub fetches: Fetches,
     pub memory: Arc<Memory>,
     pub waker: Arc<Waker>,
-    /// What other nodes said and the control thread has not heard yet.
+    /// Events of other nodes that the control thread has not taken yet.
     pub mailbox: Mailbox,
     document: Mutex<Arc<Document>>,
     directory: Mutex<Directory>,
     #[allow(clippy::type_complexity)]
     outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Sending)>>,
     inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
-    /// What ports ask for all their channels.
+    /// The priority that each port asks for all its channels.
     priorities: Mutex<BTreeMap<PortId, PrioritySettings>>,
     names: Mutex<Vec<String>>,
-    /// What users keep at ports for administration.
+    /// Properties and readers that users set at ports for administration.
     administration: Mutex<BTreeMap<PortId, Administration>>,
     commands: mpsc::Sender<Command>,
-    /// When those who are being met have told what they have.
+    /// The end of the present look for nodes: those that were met have sent their documents.
     pub settlement: OnceLock<Settlement>,
     sees_all: AtomicBool,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
     closed: AtomicBool,
-    /// Keys that nobody else knows.
+    /// Keys that no other process knows.
     secret: RandomState,
 }
 
@@ -130,8 +130,8 @@ impl NodeState {
         self.waker.wake();
     }
 
-    /// Waits until the nodes of this host that share this are known, a fifth of a second at most. Where nobody may wait they
-    /// are known soon.
+    /// Waits until the nodes of this host that share this are known, in three waits of at most 0.2 s each. On a thread that may not wait,
+    /// this returns at once, and the nodes are known soon.
     pub(crate) fn meet(&self, shares: Shares) {
         let all = shares == Shares::All;
         if self.sees_all.load(Ordering::Relaxed) || self.is_closed() {
@@ -162,7 +162,7 @@ impl NodeState {
         document
     }
 
-    /// What the port asks for all its channels.
+    /// The priority that the port asks for all its channels.
     pub(crate) fn priority(&self, port: PortId) -> PrioritySettings {
         locked(&self.priorities).get(&port).cloned().unwrap_or_default()
     }
@@ -173,8 +173,8 @@ impl NodeState {
     pub(crate) fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, sending: Sending) {
         locked(&self.outlets).insert(port, (outlet, sending));
     }
-    /// A publisher closed. Its name is free only when the control thread was told: whoever takes it then is announced after
-    /// this port went, and no node has the name twice.
+    /// A publisher closed. Its name is free only after the command to the control thread: a port that then takes the name is announced
+    /// after this port has gone, and no node has the name twice.
     pub(crate) fn close_outlet(&self, port: PortId) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
@@ -196,11 +196,12 @@ impl NodeState {
     pub(crate) fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
         locked(&self.inlets).insert(port, inlet);
     }
-    /// A subscriber closed: as [`State::close_outlet`].
+    /// A subscriber closed: like [`Self::close_outlet`].
     pub(crate) fn close_inlet(&self, port: PortId) {
         self.remove_inlet(port, || self.command(Command::PortRemoved(port)));
     }
-    /// The same on the control thread, which tells of it itself: `before` its name is free.
+    /// Removes a subscriber. `before` runs before its name is free. The control thread calls this directly, because it announces the change
+    /// itself.
     pub(crate) fn remove_inlet(&self, port: PortId, before: impl FnOnce()) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
@@ -217,19 +218,19 @@ impl NodeState {
         locked(&self.inlets).iter().map(|(id, inlet)| (*id, inlet.clone())).collect()
     }
 
-    /// What users keep at a port, taken out while a command is carried out: a user's reader runs under no lock.
+    /// Properties and reader of a port, taken out while a command is carried out: a user's reader runs under no lock.
     pub(crate) fn take_administration(&self, port: PortId) -> Administration {
         locked(&self.administration).remove(&port).unwrap_or_default()
     }
     pub(crate) fn put_administration(&self, port: PortId, kept: Administration) {
-        // A port that closed meanwhile is not kept.
+        // A port that closed meanwhile has none.
         if self.outlet(port).is_some() || self.inlet(port).is_some() {
             locked(&self.administration).insert(port, kept);
         }
     }
 
-    /// What shows that later requests for a channel come from who made the first: to the publisher, or the relay that serves it
-    /// and does not learn what the publisher was shown.
+    /// The token that proves that later requests for a channel come from the sender of the first. A relay gets a token other than the
+    /// publisher's, which it does not learn.
     pub(crate) fn token(&self, pair: Pair, place: &Place) -> u64 {
         let relay = if let Place::Relay(name) = place { name } else { "" };
         self.secret.hash_one((pair, relay))
@@ -245,7 +246,7 @@ impl NodeState {
         format!("/{}/{topic}/{role}{}", self.settings.name, port.0)
     }
 
-    /// Takes a port name for this node, unless somebody has it.
+    /// Takes a port name for this node, unless another port has it.
     pub(crate) fn reserve_name(&self, name: &str) -> Result<()> {
         self.meet(Shares::default().with(of_name(name)));
         let mut names = locked(&self.names);
@@ -270,7 +271,7 @@ impl NodeState {
         locked(&self.names).retain(|n| n != name);
     }
 
-    /// The carriers a port may use: those asked for, or all.
+    /// The carriers that a port may use: those asked for, or all that are built in.
     pub(crate) fn check_carriers(&self, asked: Option<&[carrier::Name]>) -> Result<Vec<carrier::Name>> {
         let Some(asked) = asked else { return Ok(carrier::Name::BUILT_IN.to_vec()) };
         let known = |c: &&carrier::Name| c.is_built_in() || self.settings.carriers.iter().any(|own| **c == *own.name());
@@ -284,7 +285,7 @@ impl NodeState {
         }
     }
 
-    /// Something changed that a waiting call may be waiting for.
+    /// Something changed for which a call in [`Self::wait_until`] may wait.
     pub(crate) fn made_progress(&self) {
         *locked(&self.progress.0) += 1;
         self.progress.1.notify_all();
@@ -297,7 +298,7 @@ impl NodeState {
                 return true;
             }
             let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
-            // Conditions may also depend on what happens without the control thread: look again now and then.
+            // Conditions may also change without the control thread: they are looked at again after each tick.
             let left = left.min(crate::carrier::TICK);
             count = self.progress.1.wait_timeout(count, left).map(|(c, _)| c).unwrap_or_else(|e| e.into_inner().0);
         }

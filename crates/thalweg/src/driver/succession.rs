@@ -1,9 +1,9 @@
-//! Who may take the place of a channel: a subscriber that comes again, from another address, too, while the publisher still sends to
-//! where it was. The names of node and port in a request are known to everybody, so they are no reason. Its token is, which
-//! goes to the publisher only; who has none is believed by the address of its stream.
+//! Succession of channels. A subscriber that comes again, perhaps from another address, takes the place of its channel while the publisher
+//! still sends to the former place. The names of node and port in a request are known to everybody, so they prove nothing. The proof is the
+//! token, which only the publisher gets. A channel without a token gives way to the address of its stream.
 //!
-//! Who shows nothing is served beside the older channel, as a subscriber of any other name is: if it were refused, whoever comes
-//! first with another's name would keep its owner out.
+//! A subscriber without a proof is served beside the older channel, like a subscriber of any other name. If it were refused, a peer that
+//! comes first with another's name would keep the owner of the name out.
 
 use super::control::Control;
 use super::entries::Entry;
@@ -14,13 +14,13 @@ use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Channels of the two ports that a request speaks of.
+/// The channel of a request's ports that was opened before.
 pub(super) enum Before {
-    /// There is none.
+    /// There is no such channel.
     Nothing,
-    /// This one, which gives way: at this place of the loop, or cut off.
+    /// A channel of the same subscriber, which gives way, with its index among the entries; without one, it is cut off.
     Its(Option<usize>, Arc<Channel>),
-    /// Somebody else's.
+    /// A channel that is not proven to be the subscriber's.
     Anothers,
 }
 
@@ -36,8 +36,8 @@ impl Before {
 }
 
 impl Control {
-    /// What was opened before for the ports of a request, and whether by who asks now. Not over shared memory: those slots are
-    /// free only when the subscriber's own sign says that nobody reads them.
+    /// The channel that was opened before for the ports of a request. Channels over shared memory do not count: a ring's slots are free
+    /// only when the subscriber's own sign shows that they are not read any more.
     pub(super) fn opened_before(&self, request: &Request, stream: &OwnedFd) -> Before {
         let mut found = Before::Nothing;
         for (index, entry) in self.entries.iter().enumerate() {
@@ -56,11 +56,11 @@ impl Control {
     }
 }
 
-/// Whether a channel that was opened with a token, over this stream, gives way to a request with a token over another one.
+/// `true` if a channel with token `opened` over stream `its` gives way to a request with token `shown` over `stream`.
 fn gives_way(opened: Option<u64>, its: &TcpStream, shown: Option<u64>, stream: &OwnedFd) -> bool {
     match opened {
         Some(_) => opened == shown,
-        // The kernel has no address for a stream that is over. Who comes by the unix socket was let in by its user.
+        // The kernel has no address for a stream that is over. A subscriber at the unix socket was admitted by its user.
         None => address(its).is_none_or(|before| address(stream).is_none_or(|now| now == before)),
     }
 }
