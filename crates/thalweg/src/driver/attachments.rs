@@ -137,7 +137,7 @@ pub(super) mod fake {
     use std::sync::Arc;
     use std::time::Instant;
 
-    /// The channels that it has, and whether it is within `publish` or closed.
+    /// A publisher with these channels, which may be `busy` within `publish`, or closed.
     #[derive(Default)]
     pub struct Fake {
         pub has: RefCell<BTreeSet<u64>>,

@@ -108,7 +108,7 @@ impl Control {
         self.settle(pair, &asked);
     }
 
-    /// Starts the thread that runs the callbacks of `local` channels, where they need one and there is none yet. A
+    /// Starts the thread that runs the callbacks of `local` channels, if they need one and there is none yet. A
     /// callback that panics ends those channels, not only the thread.
     fn start_server(&self, inlet: &Arc<dyn AnyInlet>) -> std::io::Result<()> {
         if !inlet.needs_server() || inlet.server().is_some() {

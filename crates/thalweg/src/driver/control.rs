@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Moved(Pair),
     /// A report of the flow with this id.
     Flow(u32, FlowNews),
-    /// A publishing port is alive; `None`: all ports that show it together.
+    /// A publishing port is alive; `None`: all ports whose liveliness is by node.
     Alive(Option<PortId>),
     /// All commands before it were carried out.
     Barrier(mpsc::Sender<()>),

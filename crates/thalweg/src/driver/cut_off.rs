@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_millis(100);
 struct CutOff<O> {
     outlet: O,
     channel: Arc<Channel>,
-    /// The time at which it is given up. A subscriber tries to reach a vanished publisher for the same time.
+    /// The time at which the channel is given up. A subscriber tries to reach a vanished publisher for the same time.
     until: Instant,
 }
 

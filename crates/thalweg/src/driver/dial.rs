@@ -31,7 +31,7 @@ pub(crate) struct Dial {
     pub pair: Pair,
     pub stream: OwnedFd,
     pub until: Instant,
-    /// It opens a channel beside the present one, for a proxy that moves.
+    /// The handshake opens a channel beside the present one, for a proxy that moves.
     pub moves: bool,
     proxy: Proxy,
     carrier: carrier::Name,

@@ -2,7 +2,7 @@
 //! source. A stopped process and a cut link are noticed within 2 s, or sooner where the policies say so.
 //!
 //! Questions travel on a stream of their own, by the way of the channel ([`streams`]). The channel itself may be silent for long
-//! (docs/decisions/0005). Where it is not, its samples count as answers.
+//! (docs/decisions/0005). While it carries samples, these count as answers.
 //!
 //! Pure: time is an argument. The caller carries out [`Action::Ask`] and reports the outcome with [`asked`](Heartbeat::asked) or
 //! [`declined`](Heartbeat::declined), later with [`answered`](Heartbeat::answered).

@@ -42,7 +42,7 @@ pub(crate) type Waiting = (Request, OwnedFd);
 pub(super) type Relay = relay::Relay<Hosted, Waiting, buffers::Buffer>;
 
 impl Control {
-    /// All publishing ends of this node: its own ports', and those of streams that it hosts.
+    /// The publishing ends of this node's ports and of the streams that it hosts.
     pub(super) fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
         let hosted = self.relay.streams.iter().map(|(_, hosted)| hosted.outlet.clone() as Arc<dyn AnyOutlet>);
         self.state.outlets().into_iter().chain(hosted).collect()

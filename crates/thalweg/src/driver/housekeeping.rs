@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn at_each_deadline_there_is_work() {
+    fn work_is_due_at_each_deadline() {
         let start = Instant::now();
         let (mut house, mut now, mut done) = (Housekeeping::new(start), start, Vec::new());
         while now < start + Duration::from_secs(60) {

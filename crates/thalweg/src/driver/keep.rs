@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_file_for_a_connection_counts_first_and_then_this_users() {
+    fn the_file_of_root_for_a_connection_counts_first_and_then_that_of_this_user() {
         let own = rustix::process::geteuid().as_raw();
         let (root, owner) = (0, own + 7);
         let of = |subscriber: &str, user: u32| {
