@@ -1,7 +1,8 @@
-//! A flow over a socket-like carrier at the publisher: the send right, what waits, and how bytes leave.
+//! A flow over a socket-like carrier at the publisher: the send right, waiting messages, and the ways out.
 //!
-//! The publishing thread sends inline when it can take the right; otherwise it pushes, and a sender thread drains: the one of
-//! the flow's class, or the flow's own while its channel has scheduling of its own (then nothing is sent inline).
+//! The publishing thread sends inline when it can take the right. Otherwise it queues the message, and a sender thread drains the
+//! queue: the thread of the flow's class, or the flow's own while its channel has scheduling of its own (then no message is sent
+//! inline).
 
 mod batch;
 mod cut_off;
@@ -57,12 +58,12 @@ use waiting::{Partial, Pending};
 pub(crate) struct FlowSettings {
     pub id: u32,
     pub policy: qos::Queue,
-    /// Bytes that wait in its queue at most.
+    /// The most bytes that wait in its queue.
     pub bytes: usize,
     /// The account of the messages: those that wait or are not acknowledged are charged to it.
     pub account: Arc<Account>,
-    /// Bytes of fragments that may leave without a pause, a quarter of what the receiver's socket buffer was said to hold; a flow
-    /// whose congestion is controlled has its window instead.
+    /// Bytes of fragments that may leave without a pause: a quarter of the announced size of the receiver's socket buffer. A flow
+    /// with congestion control has its window instead.
     pub burst: usize,
     pub sending: Sending,
     /// Samples that wait longer, in nanoseconds, are dropped.
@@ -81,18 +82,18 @@ pub(crate) struct Sending {
     pub batching: Option<Batching>,
     /// With batching, a sample that comes after a pause leaves at once.
     pub first_at_once: bool,
-    /// Each channel leaves at this rate at most; what is more waits in its queue.
+    /// The highest rate of each channel; the excess waits in its queue.
     pub limit: Option<Limit>,
-    /// Large messages have parity pieces, where datagrams may be lost.
+    /// Parity pieces of large messages, where datagrams may be lost.
     pub parity: Option<Redundancy>,
 }
 
-/// A budget is used for gathering up to here only: one call in this time is less than a hundredth of a processor.
+/// The longest part of a latency budget that is used for gathering: one call in this time is less than a hundredth of a processor.
 const LONGEST_WITHIN: Duration = Duration::from_millis(1);
 
 impl Sending {
     /// The same for a port that offers this latency budget: small samples gather for half of it. The other half is for the
-    /// way, so that what the subscriber measures stays within.
+    /// way, so that the latency at the subscriber stays within the budget.
     pub(crate) fn within(self, budget: Option<Duration>) -> Self {
         let within = budget.unwrap_or_default().min(2 * LONGEST_WITHIN) / 2;
         match self.batching {
@@ -114,20 +115,20 @@ pub(crate) struct Flow {
     link: Box<dyn SendHalf>,
     waits: bool, // the carrier can wait for room itself
     capabilities: Capabilities,
-    largest: AtomicUsize, // datagram that the path takes, as far as is known
+    largest: AtomicUsize, // bytes of the longest datagram that the path takes, as far as is known
     right: SendRight,
     pending: PiMutex<Pending>,
     batch: PiMutex<Batch>,
     batched: AtomicBool,                    // the batch is not empty, or is being sent
-    bucket: Option<PiMutex<Bucket>>,        // of a flow with a limit; touched by the holder of the right only
+    bucket: Option<PiMutex<Bucket>>,        // if the flow has a limit; touched by the holder of the right only
     parity: Option<PiMutex<MessageParity>>, // of the large message that is being sent; touched by the holder of the right only
-    kept: Option<Kept>,                     // what was sent and is not acknowledged, of a reliable flow over datagrams
+    kept: Option<Kept>,                     // unacknowledged messages of a reliable flow over datagrams
     room: AtomicU32,                        // counts what left the queue: a publisher that blocks waits on it
     next: AtomicU32,                        // flow sequence number of the next message
     state: AtomicU8,
     cut_off_ns: AtomicU64,
-    heir: PiMutex<Option<Arc<Flow>>>, // takes over what is left when nobody sends any more
-    unacknowledged: Option<PiMutex<Unacknowledged>>, // of a stream that outlasts its connection
+    heir: PiMutex<Option<Arc<Flow>>>, // takes over the remaining messages when no thread sends any more
+    unacknowledged: Option<PiMutex<Unacknowledged>>, // frames of a stream that outlasts its connection
     retired: AtomicBool,              // a multicast flow that takes no further members
     pub dropped: AtomicU64,
     /// The stages of the channel that it was opened for.
@@ -184,7 +185,7 @@ impl Flow {
         }
     }
 
-    /// Sends the message now, or lets it wait, or says why neither.
+    /// Sends the message now, or queues it, or returns the reason for neither.
     #[inline]
     pub(crate) fn offer(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         match self.state() {
@@ -225,7 +226,7 @@ impl Flow {
                 Outcome::Sent
             }
             Ok(Sent::Blocked | Sent::Pause(_)) => {
-                cursor.waits = false; // the rest is the sender thread's, which waits for nobody
+                cursor.waits = false; // the sender thread sends the rest, without waiting
                 let entry = self.charged(message.keep());
                 self.pending.lock().partial = Some(Partial { entry, cursor });
                 self.right.hand_over();
@@ -263,7 +264,7 @@ impl Flow {
         }
     }
 
-    /// A message that left in part, or left and is not acknowledged: it is kept whatever the limits say.
+    /// Charges a message that left in part, or is not acknowledged: it is kept even beyond the limits.
     fn charged(&self, mut entry: Entry) -> Entry {
         if !entry.charge.is_taken() {
             entry.charge = Charge::new(&self.settings.account, entry.size(), true).unwrap_or_default();
@@ -283,17 +284,17 @@ impl Flow {
 
     /// Waits for room in the socket.
     pub(crate) fn wait_room(&self, timeout: Duration) {
-        let _ = self.link.wait_room(timeout); // what is wrong the next send says
+        let _ = self.link.wait_room(timeout); // the next send returns the error
     }
 
-    /// Fragments leave at most at this rate, in bytes per second, and a reliable flow over datagrams leaves at it whatever is
-    /// lost: it was reserved. A stream's socket paces itself.
+    /// Fragments leave at most at this rate, in bytes per second. It was reserved, so a reliable flow over datagrams keeps it in
+    /// spite of losses. A stream's socket paces itself.
     pub(crate) fn set_pace(&self, pace: Option<u64>) {
         self.pace.store(pace.unwrap_or(0), Relaxed);
         self.reserve(pace);
     }
 
-    /// A sample above [`BULK`] was published on it.
+    /// `true` if a sample above [`BULK`] was published on it.
     pub(crate) fn is_bulk(&self) -> bool {
         self.bulk.load(Relaxed)
     }
@@ -310,7 +311,7 @@ impl Flow {
         // One lock after the other, never both: a failing batch takes them in the other order.
         let batched = self.batch.lock().samples as usize;
         let unacknowledged = self.kept.as_ref().map_or(0, Kept::unacknowledged);
-        // A message that is being sent is in no queue, but whoever sends it holds the right.
+        // A message that is being sent is in no queue, but its sender holds the right.
         self.pending.lock().queue.len() + usize::from(!self.right.is_free()) + batched + unacknowledged
     }
 
@@ -320,7 +321,7 @@ impl Flow {
         queued + self.kept.as_ref().map_or(0, Kept::bytes)
     }
 
-    /// Ends the flow at once; what waits is dropped, unless another flow takes it over: then it ends when that has it.
+    /// Ends the flow at once, and drops the waiting messages. If another flow takes these over, the flow ends afterwards.
     pub(crate) fn end(&self) {
         if self.heir.lock().is_none() && self.state.swap(State::Ended as u8, AcqRel) != State::Ended as u8 {
             self.link.close();
@@ -335,7 +336,7 @@ impl Flow {
         self.state() == State::Ended
     }
 
-    /// A multicast flow whose last member left: it ends soon, and takes nobody any more.
+    /// Retires a multicast flow whose last member left: it ends soon, and takes no more members.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
     }
@@ -355,7 +356,7 @@ impl Flow {
         self.link.socket()
     }
 
-    /// Becomes writable when there is room again.
+    /// The descriptor that becomes writable when there is room again.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.link.descriptor()
     }

@@ -14,7 +14,7 @@ mod tests;
 const SLOTS: usize = 2;
 /// Complete messages whose late duplicates are still recognised.
 const REMEMBERED: usize = 4;
-/// Buffers that nobody used for this many time-outs are given back.
+/// Buffers that were unused for this many time-outs are given back.
 const IDLE: u64 = 10;
 
 /// Bytes of a message in each of its datagrams of at most `most` bytes: an even number, for the parity.
@@ -33,13 +33,13 @@ pub fn fragments(total: usize, max_payload: usize) -> impl Iterator<Item = (usiz
 /// The reason why a fragment was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It was here already, or its message is complete.
+    /// The fragment was here already, or its message is complete.
     Duplicate,
-    /// It doesn't fit the fragments that came before it (other total, other piece length, overlap), or is over `max_message`.
+    /// The fragment does not fit those that came before it (other total, other piece length, overlap), or is over `max_message`.
     Inconsistent,
     /// The memory that the peer or the node may hold is used up.
     OverBudget,
-    /// It belongs to a message older than both in progress.
+    /// The fragment belongs to a message older than both in progress.
     Outdated,
 }
 
@@ -64,8 +64,8 @@ pub struct Counters {
     pub outdated: u64,
 }
 
-/// Puts fragments of one flow together. At most two messages are in progress, where nothing else is said; buffers are used again, so that equal
-/// sizes allocate nothing. All reassemblies of a peer share one account of bytes.
+/// Puts fragments of one flow together. By default at most two messages are in progress. Buffers are reused, so that messages of equal
+/// size allocate no memory. All reassemblies of a peer share one account of bytes.
 #[derive(Debug)]
 pub struct Reassembly {
     slots: Vec<Slot>,
@@ -88,7 +88,7 @@ impl Reassembly {
         this
     }
 
-    /// As [`Reassembly::new`], with so many messages in progress; that a message was whole already is for the caller to know.
+    /// As [`Reassembly::new`], with `count` messages in progress. The caller has to recognise fragments of complete messages.
     pub fn with_slots(count: usize, max_message: usize, timeout_ns: u64, budget: Arc<Account>) -> Self {
         Self {
             slots: (0..count.min(SLOTS)).map(|_| Slot::default()).collect(),
@@ -150,7 +150,7 @@ impl Reassembly {
         }
     }
 
-    /// Gives up what waited too long and memory that nobody uses.
+    /// Gives up messages that waited too long, and unused memory.
     pub fn expire(&mut self, now_ns: u64) {
         for slot in &mut self.slots {
             let age = now_ns.saturating_sub(slot.since_ns);
@@ -175,7 +175,7 @@ impl Reassembly {
         self.slots.iter().filter_map(due).min()
     }
 
-    /// Bytes that it takes of the node's memory.
+    /// Bytes of the node's memory that it holds.
     pub fn charged(&self) -> usize {
         self.slots.iter().map(Slot::charged).sum()
     }
@@ -192,7 +192,7 @@ impl Reassembly {
         slot.sample.is_none().then_some(&slot.buffer[..slot.total])
     }
 
-    /// `true` if a fragment of this message displaces no other message but those up to sample `over`, for which nobody waits.
+    /// `true` if a fragment of this message displaces no other message except those up to sample `over`, which are not waited for.
     pub fn has_room_for(&self, sample: u64, over: u64) -> bool {
         let fits = |slot: &Slot| slot.sample.is_none_or(|other| other == sample || other <= over);
         self.slots.len() < self.most || self.slots.iter().any(fits)
@@ -254,7 +254,7 @@ impl Reassembly {
         let index = self.slot_of(now_ns, sample, total)?;
         let slot = &mut self.slots[index];
         let mut kept = slot.insert(offset, total, bytes, &self.budget);
-        // A retransmit may have to cut the message anew, in smaller pieces: then all of it comes again.
+        // A retransmit may have to cut the message into smaller pieces: then all of it comes again.
         let repeats = self.done.is_empty();
         if repeats && kept == Err(Refused::Inconsistent) && total == slot.total && slot.is_finer(offset, bytes.len()) {
             slot.begin(now_ns, sample, total);
@@ -304,7 +304,7 @@ impl Reassembly {
             Ok(false) => Ok(None),
             Err(reason) => {
                 if slot.received == 0 && slot.parity.is_empty() {
-                    slot.sample = None; // nothing of it was kept
+                    slot.sample = None; // no piece of it was kept
                 }
                 Err(reason)
             }

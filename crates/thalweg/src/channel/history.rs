@@ -1,9 +1,9 @@
-//! A pull buffer: the last samples of one publisher, bounded by number, bytes and age, that can be asked (P-05, P-09).
+//! A pull buffer: the last samples of one publisher, bounded by number, bytes and age; subscribers query it (P-05, P-09).
 //! Pure: time is an argument.
 //!
 //! It shares the encoded messages with the queues and copies none. Samples are kept in the order of their numbers;
-//! numbers that never came here (lost on the way, dropped by a monitor) are holes. Numbers of another incarnation have
-//! nothing to do with these: each start of a publisher has a buffer of its own.
+//! numbers that never came here (lost on the way, dropped by a monitor) are holes. Numbers of another incarnation are
+//! unrelated: each start of a publisher has a buffer of its own.
 
 mod instances;
 mod query;
@@ -26,7 +26,7 @@ const ROOM: usize = 256;
 #[derive(Clone, Debug)]
 struct Kept {
     entry: Entry,
-    /// By the clock of the host that keeps it; never before that of a lower number.
+    /// Time by the clock of the host that keeps it; never before that of a lower number.
     at: u64,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct History {
     limits: PullBuffer,
     kept: VecDeque<Kept>,
     bytes: u64,
-    /// The highest number that ever came, 0 before.
+    /// The highest number that ever came; 0: none came.
     last: u64,
-    /// The highest number that was here and is gone, 0 before, and when it was kept.
+    /// The highest number that was here and is gone (0: none), and the time at which it was kept.
     dropped: (u64, u64),
-    /// Pays for them.
+    /// The account that pays for the samples.
     account: Option<Arc<Account>>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Reading {
     next: u64,
     /// The last one.
     last: u64,
-    /// Each number between them was asked for, so that a hole is told.
+    /// Each number between them was asked for, so that holes are reported.
     each: bool,
     /// Requested samples that are not here.
     pub absent: Vec<Absent>,
@@ -84,7 +84,7 @@ impl History {
         Self { account: Some(account), ..self }
     }
 
-    /// Keeps a sample, and drops what is over the limits then. One that came before is not kept twice. `false`: there is no memory
+    /// Keeps a sample, and drops those that are over the limits then. A duplicate is not kept twice. `false`: there is no memory
     /// for it.
     #[inline]
     pub(crate) fn keep(&mut self, mut entry: Entry, at: u64) -> bool {
@@ -116,13 +116,13 @@ impl History {
         true
     }
 
-    /// `true` if there is no memory for it even if all others went: then they stay.
+    /// `true` if there is no memory for a message of this size even if all others went: then they stay.
     fn never_holds(&self, size: u64) -> bool {
         let account = self.account.as_ref().filter(|_| size > ALWAYS as u64);
         account.is_some_and(|account| account.never_holds(size_of(size as usize)))
     }
 
-    /// Takes memory for a message of this size, that of the oldest ones if there is no other; `None`: they had not as much.
+    /// Takes memory for a message of this size, from the oldest ones if there is no other; `None`: they do not have enough.
     #[inline]
     fn charge(&mut self, size: u64) -> Option<Charge> {
         loop {
@@ -150,7 +150,7 @@ impl History {
         true
     }
 
-    /// Drops what is too old.
+    /// Drops samples that are too old.
     pub(crate) fn expire(&mut self, now: u64) {
         let Some(age) = self.limits.age else { return };
         let oldest = now.saturating_sub(nanoseconds(age));
@@ -183,7 +183,7 @@ impl History {
         Some((self.kept.front()?.entry.seq, self.kept.back()?.entry.seq))
     }
 
-    /// Begins an answer: what is here of what was asked, to be taken with [`History::read`].
+    /// Begins an answer to a query. Its samples are taken with [`History::read`].
     pub(crate) fn ask(&mut self, query: &Query, now: u64) -> Reading {
         self.expire(now);
         let count = self.kept.len() as u64;
@@ -200,7 +200,7 @@ impl History {
             Query::Last(n) | Query::LastOfEach(n) => {
                 let first = self.seq_at(count.saturating_sub(n) as usize);
                 if n == 0 || count == 0 {
-                    Reading::nothing_more() // who asks for whatever there is misses nothing
+                    Reading::nothing_more() // a query for all that there is has no absent samples
                 } else {
                     self.found(first, self.last_here(), Vec::new())
                 }
@@ -256,7 +256,7 @@ impl History {
     pub(crate) fn read(&self, reading: &mut Reading, samples: usize, bytes: usize, into: &mut Vec<Entry>) {
         if reading.next <= reading.last && reading.next <= self.dropped.0 {
             let gone = query::range(reading.next, self.dropped.0.min(reading.last));
-            reading.absent.push(self.absent(Why::Gone, gone)); // while it was asked for
+            reading.absent.push(self.absent(Why::Gone, gone)); // dropped after the query
             reading.next = self.dropped.0.saturating_add(1);
         }
         let mut left = bytes;
@@ -271,7 +271,7 @@ impl History {
             reading.next = kept.entry.seq.saturating_add(1);
             into.push(kept.entry.clone());
             if kept.entry.seq == reading.last {
-                (reading.next, reading.last) = (1, 0); // also of the highest number there is
+                (reading.next, reading.last) = (1, 0); // also for the highest possible number
                 return;
             }
         }
@@ -281,7 +281,7 @@ impl History {
         }
     }
 
-    /// The numbers from the next one to `to` never came here.
+    /// Reports the numbers from the next one to `to`, which never came here.
     fn tell_hole(&self, reading: &mut Reading, to: u64) {
         if !reading.each || reading.next > to {
             return;

@@ -1,6 +1,6 @@
-//! A receive half with its parser: what one channel needs on the thread that serves it (steps 7 to 10 of the data path).
+//! A receive half with its parser, for the thread that serves a channel (steps 7 to 10 of the data path).
 //!
-//! Owned by exactly one thread; moving it is sending it, so nothing is lost or reordered when a channel changes threads.
+//! It is owned by exactly one thread, and moves by being sent. So no sample is lost or reordered when a channel changes threads.
 
 mod deliver;
 mod reliable;
@@ -39,8 +39,8 @@ enum Source {
 enum Framing {
     /// Frames follow each other.
     Stream(Stream),
-    /// One frame per datagram, and one datagram per receive unless it `joins` them; large messages come in fragments. On a reliable
-    /// flow gaps are asked for.
+    /// One frame per datagram, and one datagram per receive unless the half `joins` them. Large messages come in fragments. On a
+    /// reliable flow missing messages are requested.
     Datagrams { buffer: Vec<u8>, joins: bool, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Agreed {
     pub flow: u32,
     /// The publisher retransmits lost messages.
     pub reliable: Option<ReceiverSettings>,
-    /// The publisher is told what came, after so many bytes each time.
+    /// Bytes after which a receipt goes to the publisher; `None`: it gets none.
     pub receipts: Option<u32>,
     pub max_message: usize,
     pub stream: bool,
@@ -149,7 +149,7 @@ impl Inbound {
         self.received_ns
     }
 
-    /// For a thread that serves this channel alone: it waits without end where the carrier allows.
+    /// Makes the thread that serves this channel alone wait without end, where the carrier allows.
     pub(crate) fn wait_without_end(&mut self) {
         let interrupt = match &mut self.source {
             Source::Half(half, _) => half.wait_without_end(),
@@ -210,7 +210,7 @@ impl Inbound {
                 }
                 if self.is_over() { Step::Ended("closed".to_owned()) } else { Step::Nothing }
             }
-            // A datagram socket reports that the peer's socket is gone: the handshake's stream tells for certain.
+            // A datagram socket reports that the peer's socket is gone: only the end of the handshake's stream is certain.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !self.is_stream() => Step::Nothing,
             Err(error) => Step::Ended(error.to_string()),
         }
@@ -289,7 +289,7 @@ impl Inbound {
         };
         let frame = wire::datagram(buffer.get(at).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
-            // Anybody can send a datagram: it is dropped and counted, the channel goes on.
+            // Any sender may have sent this datagram: it is dropped and counted, and the channel continues.
             channel.counters.strange.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
@@ -313,7 +313,7 @@ impl Inbound {
             },
             Kind::End => Step::Ended("the publisher closed".into()),
             Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
-            // Only reliable flows have them.
+            // Only reliable flows have batches.
             Kind::Batch => {
                 channel.counters.strange.fetch_add(1, Relaxed);
                 Step::Nothing
@@ -322,7 +322,7 @@ impl Inbound {
     }
 }
 
-/// Takes a part of a message, or parity for one; the whole message, if that is all of it.
+/// Takes a part of a message, or a parity piece. Returns the message if it is whole now.
 fn put_together<'a>(
     reassembly: &'a mut Reassembly,
     now: u64,

@@ -1,4 +1,4 @@
-//! Instances of a keyed topic: what samples say of them, and how a subscriber sees them (DDS 1.4, §2.2.2.5.1.3).
+//! Instances of a keyed topic: the statements of samples about them, and their state at a subscriber (DDS 1.4, §2.2.2.5.1.3).
 
 use crate::wire::{DISPOSED, UNREGISTERED};
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ pub enum Change {
     /// It has this value.
     #[default]
     Written,
-    /// It is no more: of the sample only the key counts.
+    /// The instance is disposed of. Only the key of the sample counts.
     Disposed,
-    /// Its publisher says nothing of it any more; the same.
+    /// The publisher has unregistered the instance. Only the key of the sample counts.
     Unregistered,
 }
 
@@ -26,7 +26,7 @@ impl Change {
         }
     }
 
-    /// The change in a frame's flags, which anybody may have set.
+    /// The change in a frame's flags, which may come from any sender.
     pub(crate) fn of(flags: u16) -> Self {
         match flags & (DISPOSED | UNREGISTERED) {
             0 => Change::Written,
@@ -43,9 +43,9 @@ pub enum InstanceState {
     /// Somebody publishes it.
     #[default]
     Alive,
-    /// A publisher disposed of it, and none has written it since.
+    /// A publisher disposed of the instance, and none has written it since.
     Disposed,
-    /// All who published it unregistered it, left or gave no sign of life.
+    /// All its publishers unregistered it, left or gave no sign of life.
     NoPublishers,
 }
 

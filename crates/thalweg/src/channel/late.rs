@@ -1,24 +1,24 @@
 //! A late joiner's two streams: the history, and the live flow that began meanwhile. Pure: time is an argument.
 //!
-//! Live samples are held until the history is over, then follow it: in the order of their numbers, each once, none
-//! missing, because the history is asked for after the flow began, and so reaches up to it or beyond. When the history
-//! takes longer than the hold, or more comes than may be held, live samples go first, and what comes of the history
-//! afterwards is marked historical. So is a live sample that the history had dropped already, and was faster than. A history
-//! of the last samples of each instance has holes: what was published again for an instance lies in them.
+//! Live samples are held until the history is over, then follow it in the order of their numbers, each once, without a gap:
+//! the history is requested after the flow began, and so reaches up to it or beyond. If the history takes longer than the
+//! hold, or more live samples come than may be held, live samples go first, and later samples of the history are marked
+//! historical. So is a live sample that the history had already dropped and overtaken. A history of the last samples of
+//! each instance has holes: samples that newer ones of their instance replaced.
 
 use std::collections::VecDeque;
 
 /// The fate of a live sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is delivered, after those that are [released](LateJoin::released).
+    /// The sample is delivered, after those that are [released](LateJoin::released).
     Deliver {
-        /// Later ones were delivered before.
+        /// Later samples were delivered before.
         historical: bool,
     },
-    /// It waits.
+    /// The sample waits.
     Hold,
-    /// It came with the history.
+    /// The sample came with the history.
     Drop,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct LateJoin<T> {
     after: u64,
     /// The lowest and the highest number that the history gave.
     given: Option<(u64, u64)>,
-    /// Numbers that it left out between them.
+    /// Ranges of numbers that the history left out between them.
     holes: VecDeque<(u64, u64)>,
 }
 
-/// Most holes that are remembered, the last ones: live samples are among the newest. Samples in earlier holes count as
+/// The most holes that are remembered, the last ones: live samples are among the newest. Samples in earlier holes count as
 /// delivered.
 const MOST_HOLES: usize = 1024;
 
@@ -60,7 +60,7 @@ enum Stage {
     Live(u64),
     /// The history is over.
     Ended,
-    /// A live sample was delivered after it: nothing is left to be compared.
+    /// A live sample was delivered after the history: no more samples have to be compared.
     Over,
 }
 
@@ -71,7 +71,7 @@ impl<T> LateJoin<T> {
         Self { hold, stage, held, bytes: 0, after, given: None, holes }
     }
 
-    /// The same, where these live samples wait already, with their bytes.
+    /// The same, with live samples that wait already, and their bytes.
     pub(crate) fn with_held(after: u64, hold: Hold, held: impl Iterator<Item = (u64, usize, T)>) -> Self {
         let mut late = Self::new(after, hold);
         for (seq, size, sample) in held {
@@ -110,8 +110,8 @@ impl<T> LateJoin<T> {
         within && !self.holes.iter().any(|(first, last)| (*first..=*last).contains(&seq))
     }
 
-    /// A sample of the history came, with a higher number than those before: whether it is delivered, after those that are
-    /// [released](LateJoin::released), and then whether marked historical.
+    /// A sample of the history came, with a higher number than those before. `None`: it is not delivered. `Some`: it is delivered,
+    /// after those that are [released](LateJoin::released); `true`: marked historical.
     pub(crate) fn history(&mut self, seq: u64) -> Option<bool> {
         let new = match self.stage {
             Stage::Holding(_) => true,
@@ -144,8 +144,8 @@ impl<T> LateJoin<T> {
         matches!(self.stage, Stage::Holding(_) | Stage::Live(_))
     }
 
-    /// The channel ended, and another one is to get what is left: samples up to which one were delivered. `None`: none waits,
-    /// and all that came was.
+    /// The channel ended, and another one is to get the rest. Returns the last sample up to which all were delivered. `None`: no
+    /// sample waits, and all that came were delivered.
     pub(crate) fn give_up(&mut self) -> Option<u64> {
         if !matches!(self.stage, Stage::Holding(_)) {
             return None;
@@ -155,7 +155,7 @@ impl<T> LateJoin<T> {
         Some(self.given.map_or(self.after, |(_, last)| last.max(self.after)))
     }
 
-    /// The next of the held samples that may be delivered now: while they wait, those that the history has passed.
+    /// The next held sample that may be delivered now. During the hold, these are the samples that the history has passed.
     pub(crate) fn released(&mut self) -> Option<T> {
         let passed = |seq: u64| self.given.is_some_and(|(_, last)| seq < last);
         let (seq, _) = self.held.front()?;
@@ -165,7 +165,7 @@ impl<T> LateJoin<T> {
         self.held.pop_front().map(|(_, sample)| sample)
     }
 
-    /// Live samples need not come here any more.
+    /// `true` if live samples need not come here any more.
     pub(crate) fn is_over(&self) -> bool {
         self.stage == Stage::Over && self.held.is_empty()
     }
@@ -179,8 +179,8 @@ mod tests {
 
     const HOLD: Hold = Hold { ns: 100, samples: 5, bytes: 1000 };
 
-    /// A publisher whose history keeps `depth` samples; a subscriber joins after `before` of them, asks a little later and
-    /// gets both streams in any interleaving.
+    /// A publisher's history keeps `depth` samples. A subscriber joins after `before` of them, requests the history a little later
+    /// and gets both streams in any interleaving.
     fn join(before: u64, meanwhile: u64, after: u64, depth: u64, order: &[(bool, u64)]) -> Vec<(u64, bool)> {
         let asked = before + meanwhile;
         meet(before + 1..=asked + after, (asked.saturating_sub(depth) + 1..=asked).collect(), order)
@@ -236,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        /// A history of the last samples of each instance, against what each joiner is to get: those, and all that is live.
+        /// A history of the last samples of each instance: each joiner gets these, and all live samples.
         #[test]
         fn with_instances_each_sample_comes_once_too(
             keys in prop::collection::vec(0_u8..5, 0..40), before in 0_usize..30, meanwhile in 0_usize..8, depth in 1_usize..4,

@@ -7,7 +7,7 @@ use linux::lock::PiMutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Live samples wait for the history at most so long, and at most so many.
+/// The limits of live samples that wait for the history.
 const HOLD: Hold = Hold { ns: 1_000_000_000, samples: 1024, bytes: 4 << 20 };
 
 /// The junction of a channel's live samples and its history: one thread at a time.
@@ -19,12 +19,12 @@ pub(crate) struct Latecomer {
 }
 
 impl Latecomer {
-    /// For a channel that delivered samples up to `after` before it came back.
+    /// A junction for a channel that delivered samples up to `after` before it came back.
     pub(crate) fn new(after: u64, account: Arc<Account>) -> Self {
         Self { join: PiMutex::new(LateJoin::new(after, HOLD)), last_given: AtomicU64::new(0), account }
     }
 
-    /// The same, where these live samples wait already.
+    /// The same, with live samples that wait already.
     pub(crate) fn with_held(
         after: u64,
         account: Arc<Account>,
@@ -34,7 +34,7 @@ impl Latecomer {
         Self { join: PiMutex::new(LateJoin::with_held(after, HOLD, held)), last_given: AtomicU64::new(0), account }
     }
 
-    /// Delivers a live sample of the channel, or keeps it; `true`: the next ones need not come here.
+    /// Delivers a live sample of the channel, or keeps it. `true`: the next samples need not come here.
     pub(crate) fn live(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) -> bool {
         let mut late = self.join.lock();
         let SampleInfo { seq, received_ns, .. } = delivery.info;
@@ -63,23 +63,23 @@ impl Latecomer {
         }
     }
 
-    /// The last sample that came with the history, of which the channel's own counters know nothing; 0: none.
+    /// The last sample that came with the history (0: none). The channel's own counters do not include it.
     pub(crate) fn last_given(&self) -> u64 {
         self.last_given.load(Ordering::Acquire)
     }
 
-    /// More of the history may come. Never waits for a callback, during which it does.
+    /// `true` if more of the history may come, as it may during a callback. Never waits for a callback.
     pub(crate) fn is_under_way(&self) -> bool {
         self.join.try_lock().is_none_or(|late| late.is_under_way())
     }
 
-    /// The channel ended: as [`LateJoin::give_up`]. `None` also while a callback runs: what is left comes all the same, by
-    /// the history that goes on, and what follows by the next channel.
+    /// The channel ended: as [`LateJoin::give_up`]. `None` also while a callback runs: then the history continues and brings the
+    /// remaining samples, and the next channel brings those that follow.
     pub(crate) fn give_up(&self) -> Option<u64> {
         self.join.try_lock()?.give_up()
     }
 
-    /// The history is over: what waited follows it.
+    /// The history is over: the waiting samples follow it.
     pub(crate) fn end(&self, inlet: &dyn Deliver) {
         let mut late = self.join.lock();
         late.end();

@@ -1,26 +1,26 @@
-//! Signs of life of what serves a stream, where the stream has another way. Pure: time is an argument.
+//! Signs of life of the peer that serves a stream, where the stream has another way. Pure: time is an argument.
 //!
-//! The other side is asked at a steady pace. An answer is a sign of life, and so is a sample: a link so full that questions are
-//! lost still carries samples.
+//! The peer is asked at a steady pace. An answer is a sign of life, and so is a sample: a link that is too full for questions
+//! still carries samples.
 
 use qos::Qos;
 use std::time::{Duration, Instant};
 
 /// Longest silence before the stream goes another way.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Never sooner, whatever the policies say: a busy host may be away for so long.
+/// Shortest limit of silence, even if the policies ask for less: a busy host may be away for this long.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Questions within that time.
+/// Questions within the limit of silence.
 const QUESTIONS: u32 = 5;
 
-/// The state of one.
+/// The state of one peer.
 #[derive(Debug)]
 pub(crate) struct Life {
     limit: Duration,
     /// Time of the oldest unanswered question, and the number unanswered.
     unanswered: Option<(Instant, u32)>,
     samples: u64,
-    /// It lives, and has nothing to serve.
+    /// The peer lives, but has no source of samples.
     dry: bool,
 }
 
@@ -78,7 +78,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// The time at which the silence is noticed, asked at its pace from `start` on.
+    /// The time after which silence is noticed, with questions at the pace from `start` on.
     fn noticed(life: &mut Life, start: Instant) -> Duration {
         let mut now = start;
         while !life.is_silent(now) {

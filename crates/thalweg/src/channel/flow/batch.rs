@@ -33,12 +33,12 @@ impl Default for Batching {
     }
 }
 
-/// Bytes of a batch where nobody says how many.
+/// Bytes of a batch where the settings have no number.
 pub(super) const BYTES: usize = 64 << 10;
-/// A batch that could not be looked at, because somebody waits for room with it, is looked at again after this time.
+/// Time after which a batch is looked at again if a thread that waits for room held its lock.
 const HELD_PAUSE: Duration = Duration::from_millis(1);
 
-/// The way samples are gathered.
+/// The settings of gathering.
 #[derive(Clone, Copy)]
 struct Gathering {
     bytes: usize,
@@ -47,13 +47,13 @@ struct Gathering {
     first_at_once: bool,
 }
 
-/// Frames that leave together, and what is known of them.
+/// Frames that leave together, and their state.
 #[derive(Default)]
 pub(super) struct Batch {
     pub frames: Vec<u8>,
-    /// Over datagrams: where each of them is.
+    /// Over datagrams: the place of each datagram.
     pub datagrams: Vec<Gathered>,
-    /// Buffers to keep messages that left as datagrams.
+    /// Buffers for messages that left as datagrams and are kept.
     pub pool: Pool,
     /// The part that left already: bytes of a stream, or datagrams.
     pub taken: usize,
@@ -64,13 +64,13 @@ pub(super) struct Batch {
     pub since_ns: u64,
     /// Time at which the last batch left.
     left_ns: u64,
-    /// A sender thread looks after it.
+    /// A sender thread watches the batch.
     watched: bool,
-    /// Something was added since it looked.
+    /// A message was added since the sender thread looked.
     grew: bool,
     /// The sender thread is to make room.
     wants_room: bool,
-    /// It held something since it was trimmed last.
+    /// The batch held a message since it was trimmed last.
     used: bool,
 }
 
@@ -81,7 +81,8 @@ impl Batch {
         Self { frames: Vec::with_capacity(room(bytes)), datagrams, ..Self::default() }
     }
 
-    /// Takes what was not needed since this was called last: room where nothing was in it, unless it was `asked` for, and buffers.
+    /// Takes the memory that was not needed since the last call: the room if no message was in it, unless it was `asked` for, and
+    /// unused buffers.
     pub(super) fn trim(&mut self, asked: bool) -> (Vec<u8>, Vec<Arc<Buffer>>) {
         let used = std::mem::take(&mut self.used) || asked || !self.is_empty();
         let room = if used { Vec::new() } else { std::mem::take(&mut self.frames) };
@@ -92,7 +93,7 @@ impl Batch {
         self.frames.is_empty()
     }
 
-    /// Makes room for so many bytes behind what it holds.
+    /// Makes room for this many bytes behind the present ones.
     pub(super) fn make_room(&mut self, bytes: usize) {
         if self.frames.capacity() - self.frames.len() < bytes {
             self.frames.reserve_exact(bytes);
@@ -100,13 +101,13 @@ impl Batch {
     }
 }
 
-/// The room of a batch that leaves as soon as it holds so many bytes.
+/// The room of a batch that leaves as soon as it holds this many bytes.
 pub(super) fn room(bytes: usize) -> usize {
     bytes + HEADER + bytes / 4
 }
 
 impl Flow {
-    /// Something is batched, or may be.
+    /// `true` if a message is batched, or may be.
     #[inline]
     pub(super) fn has_batch(&self) -> bool {
         self.batched.load(Acquire)
@@ -128,8 +129,8 @@ impl Flow {
         asked.or_else(|| message.together.then_some(outrun))
     }
 
-    /// Puts the message into the batch, which may leave then. `None`: it takes the usual way, and nothing is before it but
-    /// what the flow's thread sends first.
+    /// Puts the message into the batch, which may leave then. `None`: the message takes the usual way, and only messages that the
+    /// flow's thread sends first are before it.
     pub(super) fn offer_batched(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Option<Outcome> {
         let (length, label) = (message.payload().len(), message.label());
         let size = HEADER + length;
@@ -137,12 +138,12 @@ impl Flow {
         if !self.right.is_free() {
             return None;
         }
-        // It is free because it rests: what waits in the queue is older.
+        // The right is free because the flow rests: the messages in the queue are older.
         if self.is_cut_off() {
             return Some(self.wait_for_return(message));
         }
         if self.right.is_handed_over_always() {
-            // Also when that ends just now: what is batched is older.
+            // This holds also if the wait ends just now: batched messages are older.
             return (!batch.is_empty()).then(|| self.wait_behind(batch, message));
         }
         if !batch.is_empty() && self.overflows(&batch, label, length) && !self.flush_now(&mut batch, message) {
@@ -187,8 +188,8 @@ impl Flow {
         Some(Outcome::Sent)
     }
 
-    /// The flow gathers for the first time, or after a long while: samples leave one by one until its thread has made room. A
-    /// publisher in a loop that is late does not allocate 80 KiB besides.
+    /// Asks for room when the flow gathers for the first time, or after a long while: samples leave one by one until its thread has
+    /// made room. So a late publisher in a loop does not also allocate 80 KiB.
     #[cold]
     fn ask_for_room(
         self: &Arc<Self>,
@@ -207,7 +208,7 @@ impl Flow {
         None
     }
 
-    /// Makes the room that was asked for; nobody waits meanwhile.
+    /// Makes the room that was asked for, while no thread waits for it.
     #[cold]
     fn make_wanted_room(&self) {
         let mut fresh = Batch::with_room(BYTES);
@@ -217,10 +218,10 @@ impl Flow {
             std::mem::swap(&mut batch.datagrams, &mut fresh.datagrams);
         }
         batch.wants_room = false;
-        drop(batch); // before what it had is freed
+        drop(batch); // before its former memory is freed
     }
 
-    /// Without a thread that looks after batches each leaves at once.
+    /// Sends the batch at once, where no thread watches batches.
     #[cold]
     fn send_unwatched(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         let mut batch = self.batch.lock();
@@ -248,23 +249,23 @@ impl Flow {
         (batch.grew, batch.used) = (true, true);
     }
 
-    /// Sends the batch, waiting for room as the policy says; `false` when not all of it left.
+    /// Sends the batch, and waits for room by the policy. `false`: not all of it left.
     fn flush_now(self: &Arc<Self>, batch: &mut Batch, message: &mut Outgoing<'_>) -> bool {
         message.called = true;
         self.flush(batch, self.settings.policy.patience())
     }
 
-    /// No room: what is batched goes to the flow's thread, which sends it first, and the message waits behind it.
+    /// Without room: gives the batch to the flow's thread, which sends it first, and queues the message behind it.
     #[cold]
     fn wait_behind(self: &Arc<Self>, batch: linux::lock::PiGuard<'_, Batch>, message: &mut Outgoing<'_>) -> Outcome {
         drop(batch);
         self.wait_in_queue(message)
     }
 
-    /// No room: what is batched goes to the flow's thread.
+    /// Without room: gives the batch to the flow's thread.
     #[cold]
     fn hand_over_batch(self: &Arc<Self>, batch: linux::lock::PiGuard<'_, Batch>) -> Outcome {
-        // Under the lock: nobody may find the right free, and send, before the thread has it.
+        // Under the lock: no other thread may find the right free, and send, before the flow's thread has it.
         let given = self.right.announce();
         drop(batch);
         if given {
@@ -287,7 +288,7 @@ impl Flow {
         while batch.taken < batch.frames.len() {
             trace::step(Step::Send);
             match self.take(&[IoSlice::new(&batch.frames[batch.taken..])], waits) {
-                // A part taken by a send that waits means that the patience is over.
+                // A send that waits and takes only a part has used up the patience.
                 Ok(count) => (batch.taken, waits) = (batch.taken + count, false),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let until = *until.get_or_insert_with(|| Instant::now() + patience);
@@ -320,15 +321,15 @@ impl Flow {
         self.batched.store(false, Release);
     }
 
-    /// Looks after the batch for the thread of the flow's class at `now_ns`, and sends it when its time is up. When to look
-    /// again; `None`: nothing was batched lately.
+    /// Looks at the batch for the thread of the flow's class at `now_ns`, and sends it when its time is up. Returns the pause
+    /// before the next look; `None`: no message was batched lately.
     pub(crate) fn flush_due(self: &Arc<Self>, now_ns: u64) -> Option<Duration> {
         // Held by a publisher that sends it, and may wait for room.
         let Some(mut batch) = self.batch.try_lock() else { return Some(HELD_PAUSE) };
         if batch.wants_room {
             drop(batch);
             self.make_wanted_room();
-            return None; // it was asked for this, besides what watches the batch
+            return None; // the request for room is separate from the watch of the batch
         }
         let within = self.settings.sending.batching.map_or(coalescing::WITHIN, |batching| batching.within);
         if batch.is_empty() {
@@ -354,7 +355,7 @@ impl Flow {
 
     /// Drops a batch when the flow ends: its messages are lost.
     pub(super) fn drop_batch(&self) {
-        // Held by somebody who sends it, and counts it.
+        // Otherwise a thread that sends the batch holds it, and counts the losses.
         if let Some(mut batch) = self.batch.try_lock() {
             self.dropped.fetch_add(u64::from(batch.samples), Relaxed);
             self.emptied(&mut batch);

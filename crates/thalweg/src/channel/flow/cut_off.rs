@@ -1,5 +1,5 @@
-//! A flow that outlasts its connection: what it is offered waits, by its policy, until its subscriber comes back. Then another flow
-//! takes it over, together with what was sent and may not have arrived; the subscriber drops what it has.
+//! A flow that outlasts its connection: offered messages wait, by its policy, until its subscriber comes back. Then another flow
+//! takes them over, together with sent messages that may not have arrived. The subscriber drops duplicates.
 
 use super::reliable::Kept;
 use super::waiting::Drained;
@@ -50,7 +50,7 @@ impl Flow {
         self.state() == State::Live
     }
 
-    /// `true` if it waits for its subscriber to come back.
+    /// `true` if the flow waits for its subscriber to come back.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.state() == State::CutOff
     }
@@ -60,8 +60,8 @@ impl Flow {
         self.settings.outlasts && !self.has_ended()
     }
 
-    /// Its connection is gone, of a group that of its last member. From now on nothing leaves, nobody waits for room, and what it is
-    /// offered waits. `false`: this flow does not outlast its connection, or has ended.
+    /// Notes that the connection is gone (of a group: its last member's). From now on no message leaves, no thread waits for room, and
+    /// offered messages wait. `false`: this flow does not outlast its connection, or has ended.
     pub(crate) fn cut_off(self: &Arc<Self>) -> bool {
         if !self.settings.outlasts {
             return false;
@@ -84,9 +84,9 @@ impl Flow {
         }
     }
 
-    /// A group that was cut off has a member again: what waits leaves, and nothing before it.
+    /// A group that was cut off has a member again: the waiting messages leave, before any new one.
     pub(crate) fn resume(self: &Arc<Self>) {
-        // A thread that sends when the last member is lost gives the right back at once, and nobody takes it afterwards.
+        // A thread that sends when the last member is lost gives the right back at once, and no thread takes it afterwards.
         let until = Instant::now() + NOTICED;
         let mut given = false;
         while self.is_cut_off() && !given && Instant::now() < until {
@@ -100,7 +100,7 @@ impl Flow {
         self.senders.repeats.look_by(monotonic_ns());
     }
 
-    /// A member of a group left: if nobody is there but who was cut off, the group waits for those.
+    /// A member of a group left: if only members that were cut off remain, the group waits for them.
     pub(crate) fn wait_for_absent(self: &Arc<Self>) {
         if self.kept.as_ref().is_some_and(Kept::has_only_absent) {
             self.cut_off();
@@ -112,7 +112,7 @@ impl Flow {
         (self.capabilities.stream || super::is_final(error)) && self.cut_off()
     }
 
-    /// It waits for the subscriber, however full the queue is.
+    /// Queues the message until the subscriber comes back, even if the queue is full.
     #[cold]
     pub(super) fn wait_for_return(self: &Arc<Self>, message: &mut Outgoing<'_>) -> Outcome {
         let mut pending = self.pending.lock();
@@ -120,12 +120,12 @@ impl Flow {
         let pushed = pending.queue.push(message.keep());
         drop(pending);
         if self.is_live() && self.right.announce() {
-            self.submit(); // it came back meanwhile
+            self.submit(); // the subscriber came back meanwhile
         }
         self.outcome_of(pushed)
     }
 
-    /// The holder of the send right gives it back: nothing leaves.
+    /// The holder of the send right gives it back without sending.
     #[cold]
     pub(super) fn rest(&self) -> Drained {
         loop {
@@ -140,8 +140,8 @@ impl Flow {
         }
     }
 
-    /// Takes over what an older flow to the same subscriber has left, which was cut off, and sends it before anything that it is offered
-    /// itself. The publishing thread waits for neither: who sends on the older one hands over, and that ends it.
+    /// Takes over the remaining messages of an older flow to the same subscriber, which was cut off, and sends them before its own. The
+    /// publishing thread does not wait for that: the thread that sends on the older flow hands over, and this ends the older flow.
     pub(crate) fn take_over(self: &Arc<Self>, older: &Arc<Self>) {
         let given = self.right.announce();
         debug_assert!(given, "nothing was offered yet");
@@ -151,9 +151,9 @@ impl Flow {
         }
     }
 
-    /// Gives what is left to the flow that takes it over, if there is one. Nobody has the send right.
+    /// Gives the remaining messages to the flow that takes over, if there is one. The send right is not held.
     fn hand_over(&self) {
-        let mut waits = self.heir.lock(); // until all is handed over: who ends this flow drops the rest
+        let mut waits = self.heir.lock(); // until all is handed over: a thread that ends this flow drops the rest
         let Some(heir) = waits.take() else { return };
         let unsent = self.take_unsent();
         let dropped = heir.pending.lock().queue.take_over(unsent, &mut self.pending.lock().queue);
@@ -163,7 +163,7 @@ impl Flow {
         self.end();
     }
 
-    /// Takes the messages that left and may not have arrived, and the one that has left in part, the oldest first.
+    /// Takes the unacknowledged messages and the partly sent one, the oldest first.
     fn take_unsent(&self) -> Vec<Entry> {
         let mut unsent = Vec::new();
         let mut batch = self.batch.lock();
@@ -198,8 +198,8 @@ fn unpack(entry: Entry, unsent: &mut Vec<Entry>) {
     }
 }
 
-/// Frames that a flow packed, the last of which may be cut. They were published at `now` at the latest: their stamps may be of another
-/// host's clock.
+/// Unpacks frames that a flow packed; the last one may be cut. They were published at `now` at the latest: their stamps may be of
+/// another host's clock.
 fn messages(bytes: &[u8], now: u64, unsent: &mut Vec<Entry>) {
     unsent.extend(Messages::of_own(bytes).map(|(header, message)| {
         let Label { seq, stamp, change, historical } = Label::of(&header);

@@ -1,6 +1,6 @@
 //! Batches over datagrams: small samples of a reliable flow leave in one datagram, which has one number, waits for the window as
-//! one, and is acknowledged and repeated as one. Only where nothing is given up ([`Control::batches`](super::Control)). Several
-//! datagrams of one length, of which the last may be shorter, leave in one call.
+//! one, and is acknowledged and retransmitted as one. Only flows that give up no message have them
+//! ([`Control::batches`](super::Control)). Several datagrams of one length (the last may be shorter) leave in one call.
 
 use super::batch::{BYTES, Batch};
 use super::cut_off::State;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Bytes of samples that wait, however few the queue takes: what window or pace hold back leaves in datagrams of many, which a queue of
-/// a few samples would not fill. Under `block 1` 64 B took 138 bytes of a full line each, and take 77. `publish` waits for room all
-/// the same, and holds as much back by itself where it gathers.
+/// Bytes of samples that may wait even in a queue of few samples: samples that window or pace hold back then leave in full datagrams.
+/// Under `block 1` a sample of 64 B took 138 bytes of a full line, and takes 77. `publish` still waits for room, and holds as much
+/// back by itself where it gathers.
 pub(super) fn waits_together(settings: &FlowSettings) -> usize {
     let blocks = matches!(settings.policy, qos::Queue::Block { .. });
     let gathers = settings.control.is_some_and(|control| control.batches);
@@ -43,13 +43,13 @@ pub(super) struct Gathered {
     sequence: u32,
     /// The first sample.
     first: Label,
-    /// Number and stamp of the last one.
+    /// Number and stamp of its last message.
     last: (u64, u64),
     samples: u32,
 }
 
 impl Gathered {
-    /// The start of the bytes that leave: a message alone has its own header.
+    /// The start of the bytes that leave: a single message has only its own header.
     fn begin(&self) -> usize {
         if self.samples == 1 { self.at + HEADER } else { self.at }
     }
@@ -93,8 +93,8 @@ impl Batch {
         self.taken..self.datagrams.len()
     }
 
-    /// The place of a message of so many bytes. It has `size` bytes where it begins a datagram and `joined` behind another
-    /// message, and at most `count` datagrams of at most `most` bytes leave together. All are as long as the first one.
+    /// The place of a message. It takes `size` bytes at the start of a datagram and `joined` bytes behind another message. At most
+    /// `count` datagrams of at most `most` bytes leave together. All are as long as the first one.
     fn place(&self, [joined, size]: [usize; 2], most: usize, count: impl FnOnce() -> usize) -> Place {
         let Some(last) = self.datagrams.last() else { return Place::New };
         let first = self.datagram(0).len();
@@ -115,7 +115,7 @@ impl Flow {
         self.capabilities.stream || self.settings.control.is_some_and(|control| control.batches)
     }
 
-    /// Bytes of a batch that was asked to hold so many: over datagrams no more than leave together.
+    /// The bytes of a batch for the `asked` number: over datagrams no more than leave together.
     pub(super) fn most_batched(&self, asked: usize) -> usize {
         if self.capabilities.stream {
             return asked;
@@ -129,17 +129,17 @@ impl Flow {
         if self.capabilities.stream { 0 } else { HEADER }
     }
 
-    /// Bytes of a message that is batched at most: over datagrams no more than one takes.
+    /// The most bytes of a message that is batched: over datagrams no more than one datagram takes.
     pub(super) fn most_batched_alone(&self) -> usize {
         if self.capabilities.stream { usize::MAX } else { self.longest() }
     }
 
-    /// Bytes of a datagram of a batch, which is no longer when it is retransmitted.
+    /// The most bytes of a batch's datagram; a retransmit is no longer.
     fn longest(&self) -> usize {
         HEADER + self.piece()
     }
 
-    /// `true` if a batch has to leave before this message of so many bytes joins.
+    /// `true` if a batch has to leave before this message of `length` bytes joins.
     pub(super) fn overflows(&self, batch: &Batch, label: Label, length: usize) -> bool {
         // Finding its header takes time, and matters only where a whole one does not fit.
         !self.capabilities.stream
@@ -148,13 +148,13 @@ impl Flow {
                 == Place::None
     }
 
-    /// `true` if it has to leave before one as long that follows closely.
+    /// `true` if a batch has no room for another message of this length that follows closely.
     pub(super) fn is_full(&self, batch: &Batch, length: usize) -> bool {
         let header = if self.reads_short_headers() { SHORT_HEADER } else { HEADER };
         !self.capabilities.stream && self.place(batch, header, length) == Place::None
     }
 
-    /// The place of a message that would have a header of so many bytes behind the last one.
+    /// The place of a message with a header of `header` bytes behind the last message.
     fn place(&self, batch: &Batch, header: usize, length: usize) -> Place {
         let longest = self.longest();
         batch.place([header + length, HEADER + length], longest, || self.together(longest))
@@ -201,7 +201,7 @@ impl Flow {
         while !batch.waiting().is_empty() {
             match self.state() {
                 State::Live => {}
-                State::CutOff => return false, // it stays, for who comes back
+                State::CutOff => return false, // the batch stays for a subscriber that comes back
                 State::Ended => {
                     self.lose(batch, usize::MAX);
                     break;
@@ -222,7 +222,7 @@ impl Flow {
         true
     }
 
-    /// Sends as many as may leave now.
+    /// Sends as many datagrams as may leave now.
     fn send_datagrams(self: &Arc<Self>, batch: &mut Batch) -> Result<(), Held> {
         let waiting = batch.waiting();
         let count = self.leave_whole(waiting.clone().map(|index| {
@@ -243,7 +243,7 @@ impl Flow {
         let left = match &sent {
             Ok(left) => *left,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            // Those that did not leave are retransmitted.
+            // Datagrams that did not leave are retransmitted.
             Err(_) => count,
         };
         leave.skip(left).rev().for_each(|index| self.left_not_whole(batch.datagram(index).len()));
@@ -290,7 +290,7 @@ impl Flow {
         batch.taken += count;
     }
 
-    /// The next so many left, or could not: they are retransmitted when they are missed.
+    /// Keeps the next `count` datagrams, which left or failed to: they are retransmitted when they are missed.
     fn keep_datagrams(&self, kept: &Kept, batch: &mut Batch, count: usize) {
         let now = monotonic_ns();
         for _ in 0..count {
@@ -304,7 +304,7 @@ impl Flow {
         }
     }
 
-    /// Gives back what batches took and nobody needed lately.
+    /// Gives back memory of batches that was not needed lately.
     pub(crate) fn trim(&self) {
         let asked = self.settings.sending.batching.is_some();
         let given = self.batch.try_lock().map(|mut batch| batch.trim(asked));

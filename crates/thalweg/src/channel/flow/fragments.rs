@@ -50,7 +50,7 @@ impl Flow {
         if self.parity.is_some() { self.transmit_parity(payload, label, cursor, burst_end) } else { Ok(Sent::All) }
     }
 
-    /// The number of these pieces, of which the first begins at `from`, that may leave now.
+    /// The number of these pieces that may leave now; the first begins at `from`.
     ///
     /// # Errors
     /// If there are none: the longest time to wait.
@@ -67,7 +67,7 @@ impl Flow {
             offset = offset.saturating_add(piece.len() as u32);
             (datagram, HEAD + piece.len())
         }))?;
-        // Last, for what it takes it does not give back. There is one piece at a time where it is asked.
+        // The bucket is asked last, because it takes no bytes back. With a limit there is one piece at a time.
         self.allowed(first).inspect_err(|_| self.left_not(first))?;
         Ok(count)
     }

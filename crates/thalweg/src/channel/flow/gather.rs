@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The outcome of gathering.
 pub(super) enum Gathered {
-    /// There is nothing to gather: one message or none waits, or the first is a large one.
+    /// No messages to gather: at most one waits, or the first is a large one.
     Nothing,
     /// The gathered messages have left.
     Sent,
@@ -22,7 +22,7 @@ pub(super) enum Gathered {
 }
 
 impl Flow {
-    /// Sends small messages that wait in one piece, if there is more than one. Called by the holder of the send right.
+    /// Sends the waiting small messages in one piece, if there are several. Called by the holder of the send right.
     pub(super) fn send_gathered(self: &Arc<Self>) -> Gathered {
         let batching = self.settings.sending.batching;
         if !self.gathers() || (self.bucket.is_some() && batching.is_none()) {

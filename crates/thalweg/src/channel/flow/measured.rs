@@ -5,7 +5,7 @@ use super::Flow;
 use crate::trace::stages::{Stage, Stages};
 use linux::clock::monotonic_ns;
 
-/// The stages to note, and the time at which sending began; `None` where nobody measures. A message that left in part counts
+/// The stages to note, and the time at which sending began; `None`: they are not measured. A partly sent message counts
 /// from its last part on.
 pub(super) struct Measured<'a>(Option<(&'a Stages, u64)>);
 

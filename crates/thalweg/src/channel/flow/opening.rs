@@ -1,20 +1,20 @@
-//! A publishing thread that waits with a batch until the window opens, and who wakes it. Model-checked with loom.
+//! A publishing thread that waits with a batch until the window opens, and its wake-up. Model-checked with loom.
 
 use std::time::Duration;
 use word::{AtomicBool, SeqCst, Word};
 
-/// The waiting place of one thread that needs room in the window; the thread that hears of room wakes it.
+/// The waiting place of one thread that needs room in the window; the thread that receives acknowledgements wakes it.
 #[derive(Default)]
 pub(super) struct Opening {
-    /// Changed by swaps alone, which are in one order. (Loom 0.7 lets a store come between what a swap reads and what it writes, and
-    /// reports a deadlock. A store costs as much: on x86 it is a swap.)
+    /// Changed only by swaps, which have a single order. (Loom 0.7 lets a store come between the read and the write of a swap, and
+    /// then reports a deadlock. A store is no cheaper: on x86 it is a swap.)
     waits: AtomicBool,
     opened: Word,
 }
 
 impl Opening {
-    /// Sleeps until [`Opening::open`] is called, for as long as `closed` says, unless it says that there is room. It is called when
-    /// whoever makes room knows of the waiter: else room that comes after it looked would wake nobody.
+    /// Sleeps until [`Opening::open`] is called, at most for the time that `closed` returns (`None`: there is room, and it does not
+    /// sleep). `closed` is called after the waiter has announced itself: otherwise room made after that look would wake no thread.
     pub(super) fn wait(&self, closed: impl FnOnce() -> Option<Duration>) {
         let seen = self.opened.load();
         self.waits.swap(true, SeqCst); // before the last look
@@ -23,7 +23,7 @@ impl Opening {
         }
     }
 
-    /// There is room: who waits is woken.
+    /// Wakes the waiting thread, after room was made.
     pub(super) fn open(&self) {
         if self.waits.swap(false, SeqCst) {
             self.opened.advance();
@@ -31,7 +31,7 @@ impl Opening {
     }
 }
 
-/// A word of which threads wait that it changes.
+/// A word on whose change threads wait.
 #[cfg(not(loom))]
 mod word {
     use linux::futex::{self, Scope};

@@ -9,7 +9,7 @@ use crate::wire::feedback::Datagram;
 use crate::wire::{FRAGMENT_HEADER, HEADER, Kind, Parity};
 use std::io::{self, IoSlice};
 
-/// Those of the message that is being sent; their memory is used again.
+/// The parity pieces of the message that is being sent; their memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct MessageParity {
     encoder: Encoder,
@@ -18,7 +18,7 @@ pub(super) struct MessageParity {
 }
 
 impl Flow {
-    /// Sends what is left of the parity of a message whose fragments have left. `cursor` counts on.
+    /// Sends the remaining parity of a message whose fragments have left. `cursor` counts on.
     pub(super) fn transmit_parity(
         &self,
         payload: &[u8],
@@ -34,7 +34,7 @@ impl Flow {
         let MessageParity { encoder, of, pieces } = &mut *parity;
         let before = of.replace((cursor.flow_seq, step)).filter(|(of, _)| *of == cursor.flow_seq);
         let begins = before.is_none() && cursor.taken == payload.len();
-        // The message is there without it; of one whose pieces became smaller meanwhile nothing would fit.
+        // The message may arrive without parity. If its pieces became smaller meanwhile, the parity pieces would not fit.
         if (!begins && before != *of) || (begins && encoder.encode(payload, step, count, pieces).is_err()) {
             return Ok(Sent::All);
         }
@@ -49,7 +49,7 @@ impl Flow {
             if let Err(pause) = self.leave(std::iter::once((datagram, head.len() + step))) {
                 return Ok(Sent::Pause(pause));
             }
-            // Last, for what it takes it does not give back.
+            // The bucket is asked last, because it takes no bytes back.
             if let Err(pause) = self.allowed(head.len() + step) {
                 self.left_not(head.len() + step);
                 return Ok(Sent::Pause(pause));

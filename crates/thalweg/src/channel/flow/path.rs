@@ -1,5 +1,5 @@
-//! The largest datagram that a flow's path takes: asked when it opens, and again when one was too large. It never grows: RFC 8899 would
-//! look for more by probes, here a new channel does.
+//! The largest datagram that a flow's path takes: the kernel is asked when the flow opens, and again when a datagram was too large. The
+//! length never grows: RFC 8899 would probe for more; here a new channel does.
 
 use super::Flow;
 use crate::channel::reliable::EXPECTED;
@@ -7,14 +7,14 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Flow {
-    /// Bytes of its datagrams at most.
+    /// The most bytes of a datagram of this flow.
     #[inline]
     pub(super) fn largest(&self) -> usize {
         self.largest.load(Relaxed)
     }
 
-    /// A datagram of so many bytes did not leave. Returns `true` if the path takes less than it did: then shorter ones leave
-    /// from now on. Datagrams are never cut by IP: a lost packet would cost all of them, and many networks drop such packets
+    /// Notes that a datagram of `bytes` did not leave. Returns `true` if the path takes less than before: then shorter datagrams
+    /// leave from now on. Datagrams are never cut by IP: a lost packet would cost all of it, and many networks drop such packets
     /// (RFC 8085 §3.2, RFC 8900).
     #[cold]
     pub(super) fn look_at_size(&self, error: &io::Error, bytes: usize) -> bool {
@@ -22,7 +22,7 @@ impl Flow {
         if too_large {
             match self.link.max_datagram() {
                 Some(most) if most < bytes => self.takes_only(most),
-                // A datagram made before the path took less is cut anew when it is missed.
+                // A datagram made before the path took less is cut into shorter ones when it is missed.
                 _ if bytes <= self.largest() => self.shorten(bytes),
                 _ => {}
             }
@@ -30,7 +30,7 @@ impl Flow {
         too_large
     }
 
-    /// Datagrams of so many bytes do not come through, and nobody says how many may.
+    /// Shortens datagrams: those of `bytes` do not come through, and no error says how many bytes do.
     pub(super) fn shorten(&self, bytes: usize) {
         if let Some(most) = EXPECTED.into_iter().find(|most| *most < bytes) {
             self.takes_only(most);

@@ -1,7 +1,7 @@
-//! A flow that loses nothing over datagrams: messages kept until they are acknowledged, and retransmits meanwhile.
+//! A reliable flow over datagrams: messages are kept until they are acknowledged, and retransmitted meanwhile.
 //!
-//! The publishing thread notes what it sent. One thread of the node hears what subscribers say, and repeats: its datagrams
-//! are whole frames, so they need no send right.
+//! The publishing thread notes each sent message. One thread of the node receives the subscribers' feedback, and retransmits: its
+//! datagrams are whole frames, so they need no send right.
 
 use super::Flow;
 use super::opening::Opening;
@@ -22,11 +22,11 @@ use std::time::Duration;
 
 /// Pause before another look whether a full window has room: acknowledgements come to another thread.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
-/// The same where that thread wakes who waits: a look in case that it could not.
+/// The same where that thread wakes the waiting one: this look is for a wake-up that could not be made.
 const WOKEN_PAUSE: Duration = Duration::from_millis(5);
 
-/// Datagrams that are taken in at a time: one thread hears all flows of a node, and a subscriber that floods it keeps it from no
-/// other for longer than these take.
+/// The most datagrams that are received at a time. One thread receives for all flows of a node, and a subscriber that floods it
+/// delays the others by no more than these datagrams.
 const MOST_HEARD: u32 = 64;
 
 /// Congestion control of the flow, as agreed with its subscriber.
@@ -37,7 +37,7 @@ pub(crate) struct Control {
     pub window: u64,
     /// It takes several samples in one datagram.
     pub batches: bool,
-    /// And messages in it with short headers.
+    /// It takes messages with short headers in such a datagram.
     pub short_headers: bool,
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct Kept {
     flags: AtomicU16,
     strange: AtomicU64,
     members: PiMutex<Vec<u64>>,
-    any: AtomicBool, // somebody acknowledges; else nothing is kept
+    any: AtomicBool, // there is a member that acknowledges; otherwise no message is kept
     controlled: bool,
     waits: AtomicBool, // the sending thread waits for room in the window
-    opening: Opening,  // a publishing thread does, with a batch
+    opening: Opening,  // a publishing thread waits for it, with a batch
 }
 
 impl Kept {
@@ -78,7 +78,7 @@ impl Kept {
         self.flags.load(Relaxed)
     }
 
-    /// `true` if somebody acknowledges: a group may have members that do not.
+    /// `true` if any member acknowledges: a group may have members that do not.
     pub(super) fn is_needed(&self) -> bool {
         self.any.load(Relaxed)
     }
@@ -97,7 +97,7 @@ impl Kept {
         self.controlled && self.is_needed()
     }
 
-    /// Checks whether a further message may leave, for the thread that sends waiting ones.
+    /// Checks whether a further message may leave, for the thread that sends waiting messages.
     ///
     /// # Errors
     /// The longest time to wait.
@@ -109,7 +109,7 @@ impl Kept {
         wait(&mut sender, now_ns).map_or(Ok(()), |wait| Err(self.waits_for(now_ns, wait)))
     }
 
-    /// Waits until a batch may leave, at most so long. Calls `waits` before.
+    /// Waits until a batch may leave, at most for `left`. Calls `waits` before.
     pub(super) fn wait_room(&self, left: Duration, waits: impl FnOnce()) {
         self.opening.wait(|| {
             let now = monotonic_ns();
@@ -122,7 +122,7 @@ impl Kept {
         });
     }
 
-    /// The number of these parts of a message, from the first, that may leave; they are under way from here on.
+    /// The number of these parts of a message, from the first, that may leave; they count as in flight from here on.
     ///
     /// # Errors
     /// If there are none: the longest time to wait.
@@ -139,8 +139,8 @@ impl Kept {
         Ok(count)
     }
 
-    /// The number of these datagrams, messages or batches, that may leave, from the first; they are under way from here on, and
-    /// are kept next.
+    /// The number of these datagrams, messages or batches, that may leave, from the first. They count as in flight from here on,
+    /// and are kept next.
     fn leave_whole(&self, now_ns: u64, datagrams: impl Iterator<Item = (Datagram, usize)>) -> usize {
         let (mut sender, mut count) = (self.sender.lock(), 0);
         for (datagram, bytes) in datagrams {
@@ -153,7 +153,7 @@ impl Kept {
         count
     }
 
-    /// With the sender locked, so that no receipt comes in between.
+    /// Notes that a thread waits, with the sender locked, so that no receipt comes in between. Gives the longest time to wait.
     fn waits_for(&self, now_ns: u64, wait: Wait) -> Duration {
         match wait {
             Wait::Until(at) => Duration::from_nanos(at.saturating_sub(now_ns)),
@@ -182,12 +182,12 @@ impl Kept {
         self.opening.open();
     }
 
-    /// All its members were cut off, and there are some.
+    /// `true` if it has members and all of them were cut off.
     pub(super) fn has_only_absent(&self) -> bool {
         self.is_needed() && self.sender.lock().has_only_absent()
     }
 
-    /// Takes the unacknowledged messages, the oldest first. None is kept any more.
+    /// Takes the unacknowledged messages, the oldest first; none is kept afterwards.
     pub(super) fn take_unacknowledged(&self) -> Vec<Entry> {
         self.sender.lock().take_unacknowledged()
     }
@@ -213,7 +213,7 @@ fn wait(sender: &mut Sender, now_ns: u64) -> Option<Wait> {
 }
 
 impl Flow {
-    /// A message left, or was lost on the spot: it is retransmitted when somebody misses it.
+    /// Keeps a message that left, or was lost on the spot: it is retransmitted when a subscriber misses it.
     #[inline]
     pub(super) fn keep_sent(&self, kept: &Kept, now_ns: u64, flow_seq: u32, entry: Entry) {
         let mut entry = entry;
@@ -249,21 +249,21 @@ impl Flow {
         kept.leave_whole(monotonic_ns(), datagrams)
     }
 
-    /// The last of them did not leave.
+    /// Takes back the last datagram, which did not leave.
     pub(super) fn left_not_whole(&self, bytes: usize) {
         if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) {
             kept.sender.lock().left_not_whole(bytes);
         }
     }
 
-    /// The part did not leave: the socket is full.
+    /// Takes back a part that did not leave: the socket is full.
     pub(super) fn left_not(&self, bytes: usize) {
         if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) {
             kept.sender.lock().left_not(bytes);
         }
     }
 
-    /// The thread that asks for receipts looks in time whether one came.
+    /// Makes the thread that asks for receipts look in time whether one came.
     pub(super) fn ask_in_time(&self, kept: &Kept) {
         let due = kept.sender.lock().next_deadline();
         if let Some(due) = due {
@@ -271,7 +271,7 @@ impl Flow {
         }
     }
 
-    /// From now on its datagrams have at most so many bytes.
+    /// From now on its datagrams have at most `most` bytes.
     pub(super) fn keep_within(&self, most: usize) {
         if let Some(kept) = &self.kept {
             kept.sender.lock().shrink(most);
@@ -290,7 +290,7 @@ impl Flow {
         self.kept.is_some()
     }
 
-    /// A member acknowledges from now on, from this address where there are several. Gives the number of its first message.
+    /// Adds a member that acknowledges from now on, from this address where there are several. Gives the number of its first message.
     pub(crate) fn admit(&self, member: u64, address: Option<SocketAddr>) -> Option<u32> {
         let kept = self.kept.as_ref()?;
         if let Some(address) = address {
@@ -304,7 +304,7 @@ impl Flow {
         Some(sender.join(member))
     }
 
-    /// As [`Flow::admit`], of a member that was cut off and comes back: the number of the first message that it may not have.
+    /// As [`Flow::admit`], for a member that was cut off and comes back. Gives the number of the first message that it may not have.
     pub(crate) fn readmit(&self, before: u64, member: u64, address: SocketAddr) -> Option<u32> {
         let kept = self.kept.as_ref()?;
         let mut sender = kept.sender.lock();
@@ -316,7 +316,7 @@ impl Flow {
         Some(first)
     }
 
-    /// A member of a group lost its connection, and may come back. `false`: nothing is kept for it.
+    /// Notes that a member of a group lost its connection, and may come back. `false`: no message is kept for it.
     pub(crate) fn cut_off_member(&self, member: u64) -> bool {
         let Some(kept) = &self.kept else { return false };
         let mut sender = kept.sender.lock();
@@ -325,7 +325,7 @@ impl Flow {
         known
     }
 
-    /// A member left.
+    /// Removes a member that left.
     pub(crate) fn dismiss(&self, member: u64) {
         let Some(kept) = &self.kept else { return };
         self.link.dismiss(member);
@@ -337,11 +337,11 @@ impl Flow {
         kept.note(&sender, monotonic_ns(), &self.settings.account);
     }
 
-    /// Takes in what subscribers said, `MOST_HEARD` datagrams at most.
+    /// Receives feedback of subscribers, `MOST_HEARD` datagrams at most.
     pub(crate) fn hear(self: &Arc<Self>) {
         let Some(kept) = &self.kept else { return };
         let mut buffer = [0; LONGEST];
-        // Errors of a datagram socket concern single datagrams: those are retransmitted.
+        // Errors of a datagram socket concern single datagrams, which are retransmitted.
         for _ in 0..MOST_HEARD {
             let Ok((length, member)) = self.link.hear(&mut buffer) else { return };
             let said = datagram(buffer.get(..length).unwrap_or_default(), LONGEST, Some(self.settings.id));
@@ -369,8 +369,8 @@ impl Flow {
         }
     }
 
-    /// Repeats what is due. Gives when to look again: a flow that was active lately is looked at though nothing is due,
-    /// so that who publishes need not wake anybody.
+    /// Sends the due retransmits. Gives the time of the next look. A flow that was active lately is looked at even without a due
+    /// retransmit, so that a publishing thread need not wake the thread that looks.
     pub(crate) fn repeat(&self, now_ns: u64) -> Option<u64> {
         let kept = self.kept.as_ref().filter(|_| self.is_live())?;
         loop {
@@ -400,7 +400,7 @@ impl Flow {
                     Fragment { offset: from, total: total as u32 }.emit(second);
                 }
                 let parts = [IoSlice::new(&head[..HEADER + extra]), IoSlice::new(&payload[bytes])];
-                // Without room it is lost like any datagram, and asked for again.
+                // Without room the retransmit is lost like any datagram, and requested again.
                 if let Err(error) = self.link.repeat(&parts, kept.member(to)) {
                     self.look_at_size(&error, HEADER + extra + length);
                 }
@@ -418,9 +418,9 @@ impl Flow {
     /// Shows a group that datagrams of this flow come through: a keep-alive. Never waits.
     ///
     /// # Errors
-    /// It could not leave at all.
+    /// The keep-alive could not leave at all.
     pub(crate) fn probe(&self) -> io::Result<()> {
-        // Members that acknowledge believe a keep-alive: there it says what those that are due say.
+        // Members that acknowledge rely on a keep-alive: for them it has the same numbers as one that is due.
         let (next, oldest, trip_ns) = match self.kept.as_ref().filter(|kept| kept.is_needed()) {
             Some(kept) => {
                 let sender = kept.sender.lock();
@@ -445,7 +445,7 @@ impl Flow {
     }
 }
 
-/// A keep-alive has other numbers in the places of a sample's.
+/// The label of a keep-alive, which has other numbers in the places of a sample's.
 fn keep_alive(oldest: u32, trip_ns: u64) -> Label {
     Label { seq: oldest.into(), stamp: trip_ns, ..Label::default() }
 }

@@ -1,4 +1,4 @@
-//! The frames that leave on a stream: their order and the number of calls, whoever sends them.
+//! The frames that leave on a stream: their order and the number of calls, from any sending thread.
 
 mod cut_off;
 mod datagrams;
@@ -7,17 +7,17 @@ use super::*;
 use crate::channel::buffer::Buffer;
 use crate::wire::{HEADER, Header, StreamParser};
 
-/// A stream that takes what it is told to, and keeps it.
+/// A stream that takes as many bytes as the test allows, and keeps them.
 #[derive(Default)]
 struct Taken {
     calls: usize,
     /// Bytes of the largest send.
     largest: usize,
-    /// Datagrams that a subscriber sends without end are heard.
+    /// A subscriber sends datagrams without end.
     flooded: bool,
     heard: usize,
     bytes: Vec<u8>,
-    /// Bytes that it still takes; `None`: any number.
+    /// Bytes that the stream still takes; `None`: any number.
     room: Option<usize>,
     /// Bytes that its peer acknowledged.
     acknowledged: usize,
@@ -77,13 +77,13 @@ impl Link {
         self.0.lock().calls
     }
 
-    /// Numbers of the samples that left whole, after all that left was cut into frames.
+    /// Numbers of the samples that left whole, from the frames of all sent bytes.
     fn samples(&self) -> Vec<u64> {
         let all = self.0.lock().bytes.len();
         self.samples_within(all)
     }
 
-    /// Those within the first so many bytes.
+    /// The numbers of the samples within the first `count` bytes.
     fn samples_within(&self, count: usize) -> Vec<u64> {
         let bytes = self.0.lock().bytes[..count].to_vec();
         let (mut parser, mut samples) = (StreamParser::new(1 << 20, Some(7)), vec![]);
@@ -208,7 +208,7 @@ fn a_publisher_that_outruns_its_calls_makes_few_and_its_last_sample_leaves_in_ti
     assert!(link.samples().into_iter().eq(0..10_000));
     // A batch leaves when it is full or after `WITHIN`: on a machine with other work more often, but never one by one.
     assert!(link.calls() < 10_000 / 4, "{} calls", link.calls());
-    // A large one, and one that does not wait for others, leave behind what is batched.
+    // A large sample, and one that does not wait for others, leave behind the batched ones.
     publish(&flow, 10_000, 64, true);
     publish(&flow, 10_001, 100_000, true);
     publish(&flow, 10_002, 64, true);
@@ -257,7 +257,7 @@ fn that_a_stream_was_called_is_not_forgotten() {
     senders.close();
 }
 
-/// A relay passes on stamps of another host's clock, which says nothing of when a message left here.
+/// A relay forwards stamps of another host's clock, which do not show when a message left here.
 #[test]
 fn a_stamp_of_another_clock_changes_no_timer_and_ends_no_life() {
     for stamp in [1, u64::MAX / 2] {
@@ -277,7 +277,7 @@ fn a_stamp_of_another_clock_changes_no_timer_and_ends_no_life() {
     }
 }
 
-/// One thread of a node hears all its flows.
+/// One thread of a node receives for all its flows.
 #[test]
 fn a_subscriber_that_floods_its_flow_is_left_for_others() {
     let (flow, link, senders) = reliable_flow(None);

@@ -1,4 +1,4 @@
-//! The thread that sends what cannot leave at once: the one of the flow's class, or its own, which then sends everything.
+//! The thread that sends waiting messages: the one of the flow's class, or its own, which then sends all messages.
 
 use super::Flow;
 use crate::channel::Own;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Flow {
-    /// The class whose thread sends what waits.
+    /// The class whose thread sends waiting messages.
     pub(crate) fn class(&self) -> Class {
         Class::ALL.get(usize::from(self.class.load(Relaxed))).copied().unwrap_or_default()
     }
 
-    /// From now on the thread of this class sends what waits.
+    /// From now on the thread of this class sends waiting messages.
     pub(crate) fn set_class(&self, class: Class) {
         if self.class.swap(class as u8, Relaxed) != class as u8 {
             self.senders.prepare(class);
@@ -20,8 +20,8 @@ impl Flow {
         }
     }
 
-    /// From now on this thread sends everything; `None`: what has to wait is the class thread's again. Nothing is lost or
-    /// overtaken, whoever sends at the moment.
+    /// From now on this thread sends all messages; `None`: the class's thread sends waiting messages again. A thread that sends at
+    /// the moment loses and overtakes no message.
     pub(crate) fn move_to(&self, own: Option<Arc<Own>>) {
         let handed_over = own.is_some();
         let previous = std::mem::replace(&mut *self.own.lock(), own);
@@ -40,7 +40,7 @@ impl Flow {
         self.own.lock().clone()
     }
 
-    /// `true` if the class's thread is the flow's.
+    /// `true` if the thread of this class sends the flow's waiting messages.
     pub(crate) fn is_sent_by(&self, class: Class) -> bool {
         self.class() == class && self.own.lock().is_none()
     }
@@ -58,7 +58,7 @@ impl Flow {
         thread.wake();
     }
 
-    /// The thread that has the send right looks again: there may be room.
+    /// Makes the thread that has the send right look again: there may be room.
     pub(super) fn wake_sender(self: &Arc<Self>) {
         match self.own() {
             Some(thread) => thread.wake(),
@@ -66,14 +66,14 @@ impl Flow {
         }
     }
 
-    /// A thread that is the flow's no more gives its send right to the one that is.
+    /// Passes the send right from a former thread of the flow to the present one.
     pub(crate) fn pass_on(self: &Arc<Self>) {
         if !self.has_ended() {
             self.submit();
         }
     }
 
-    /// The flow's own thread ends with it, whichever of the two came last.
+    /// Ends the flow's own thread if the flow has ended.
     pub(super) fn end_own_if_over(&self) {
         if self.has_ended()
             && let Some(own) = self.own.lock().take()

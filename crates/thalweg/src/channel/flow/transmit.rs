@@ -56,7 +56,7 @@ impl Flow {
         self.transmit(message.payload(), label, cursor)
     }
 
-    /// Sends what is left of a message after `cursor`.
+    /// Sends the rest of a message after `cursor`.
     pub(super) fn transmit(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
         if payload.len() > self.largest_payload() {
             return self.transmit_fragments(payload, label, cursor);
@@ -75,7 +75,7 @@ impl Flow {
             let parts = if left.is_empty() { &parts[1..] } else { &parts[..] };
             trace::step(Step::Send);
             match self.take(parts, cursor.waits) {
-                // A part taken by a send that waits means that the patience is over: the rest waits for nobody.
+                // A send that waits and takes only a part has used up the patience: the rest is sent without waiting.
                 Ok(taken) => (cursor.taken, cursor.waits) = (cursor.taken + taken, false),
                 Err(error) => return blocked(error),
             }
@@ -118,8 +118,8 @@ impl Flow {
         piece(self.largest())
     }
 
-    /// The number of datagrams of so many bytes that may leave in one call. A reserved rate is kept datagram by datagram:
-    /// urgent packets of other flows wait for all that leaves at one go.
+    /// The number of datagrams of this length that may leave in one call. A reserved rate is kept datagram by datagram, because
+    /// urgent packets of other flows wait for all datagrams of one call.
     pub(super) fn together(&self, bytes: usize) -> usize {
         let reserved = self.bucket.is_some() || self.pace.load(Relaxed) > 0;
         if reserved { 1 } else { (MOST_BYTES_TOGETHER / bytes.max(1)).clamp(1, MOST_TOGETHER) }
@@ -129,7 +129,7 @@ impl Flow {
         self.largest().saturating_sub(HEADER)
     }
 
-    /// The byte at which fragments of a message pause. A window knows better.
+    /// The byte at which fragments of a message pause. A flow with a window has no such pause.
     pub(super) fn burst_end(&self, cursor: &Cursor) -> usize {
         match &self.kept {
             Some(kept) if kept.is_controlled() => usize::MAX,
@@ -144,7 +144,7 @@ impl Flow {
     }
 }
 
-/// A socket that is full is no error.
+/// Turns the error of a full socket into an outcome.
 pub(super) fn blocked(error: io::Error) -> io::Result<Sent> {
     if error.kind() == io::ErrorKind::WouldBlock { Ok(Sent::Blocked) } else { Err(error) }
 }

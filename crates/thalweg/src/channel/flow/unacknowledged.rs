@@ -1,5 +1,5 @@
-//! The bytes of a stream that its peer may not have: the kernel took them, and loses them with the connection. They are kept
-//! until it says that they were acknowledged, so that they go on over the next connection.
+//! Bytes of a stream that the kernel took and would lose with the connection. They are kept until the kernel reports them as
+//! acknowledged, so that they can be sent again over the next connection.
 
 use crate::channel::memory::Account;
 use crate::wire::{HEADER, Header};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// Bytes that are kept before the kernel is asked for the first time: one question for dozens of small samples.
 const FEWEST: usize = 4 << 10;
 
-/// Whole frames, and the beginning of the one that is leaving. At most twice what the kernel's send buffer holds, and a
-/// message that left only in part.
+/// Whole frames, and the beginning of a partly sent one: at most twice as many bytes as the kernel's send buffer holds, and one
+/// partly sent message.
 pub(super) struct Unacknowledged {
     bytes: VecDeque<u8>,
     ask_at: usize,
@@ -52,7 +52,7 @@ impl Unacknowledged {
         bytes
     }
 
-    /// Forgets the frames of which nothing is among the last so many bytes.
+    /// Forgets the frames that lie completely before the last `outstanding` bytes.
     fn forget_all_but(&mut self, outstanding: usize) {
         let acknowledged = self.bytes.len().saturating_sub(outstanding);
         let mut end = 0;

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 /// Messages and bytes one visit may send before the thread looks after other flows.
 const VISIT: usize = 64;
-/// Pause before another look for memory that other channels hold: nobody tells when they give it back.
+/// Pause before another look for memory that other channels hold: there is no wake-up when they give it back.
 const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
-/// The finding of a sender thread's visit.
+/// The outcome of a sender thread's visit.
 pub(crate) enum Drained {
     /// No message waits, and the right is free.
     Empty,
@@ -32,7 +32,7 @@ pub(crate) enum Drained {
     Pause(Duration),
 }
 
-/// Messages that a flow has not sent yet: the rest of one, and those behind it.
+/// Messages that a flow has not sent yet: the rest of a partly sent one, and the queue behind it.
 pub(super) struct Pending {
     pub partial: Option<Partial>,
     pub queue: Queue,
@@ -160,7 +160,7 @@ impl Flow {
         kept.look(monotonic_ns()).inspect_err(|_| self.ask_in_time(kept)).err()
     }
 
-    /// Too much is unacknowledged for a further message.
+    /// `true` if too many messages are unacknowledged for a further one.
     #[inline]
     pub(super) fn is_window_full(&self) -> bool {
         self.kept.as_ref().is_some_and(Kept::is_full)
@@ -196,7 +196,7 @@ impl Flow {
         }
     }
 
-    /// Something left the queue: a publisher that waits for room is told.
+    /// Wakes a publisher that waits for room, after messages left the queue.
     pub(super) fn left_queue(&self) {
         self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
         if matches!(self.settings.policy, qos::Queue::Block { .. }) {

@@ -19,8 +19,8 @@ pub(super) struct Slot {
     pub buffer: Vec<u8>,
     pub charged: usize,
     pieces: usize,        // fragments that are here
-    pub parity: Vec<u16>, // numbers of the parity pieces that are here
-    parity_count: u16,    // of so many
+    pub parity: Vec<u16>, // numbers of the parity pieces that have come
+    parity_count: u16,    // the number that were made
     parity_bytes: Vec<u8>,
     parity_charged: usize,
 }
@@ -59,13 +59,13 @@ impl Slot {
             self.charged += more;
         }
         if self.buffer.len() < total {
-            self.buffer = Vec::new(); // freed first, not copied: nothing in it is needed
+            self.buffer = Vec::new(); // freed first, not copied: its content is not needed
             self.buffer = vec![0; total];
         }
         Ok(())
     }
 
-    /// Bytes that it takes of the node's memory.
+    /// Bytes of the node's memory that it holds.
     pub(super) fn charged(&self) -> usize {
         self.charged + self.parity_charged
     }
@@ -140,7 +140,7 @@ impl Slot {
         Ok(self.received == total)
     }
 
-    /// `true` if a piece that does not fit those here belongs to a message that was cut in smaller pieces.
+    /// `true` if a piece that does not fit the others comes from the same message, cut into smaller pieces.
     pub(super) fn is_finer(&self, offset: usize, length: usize) -> bool {
         let fits = |step: usize| offset.is_multiple_of(step);
         match offset + length == self.total {
@@ -175,7 +175,7 @@ impl Slot {
         Ok(())
     }
 
-    /// The first inner piece says how long all of them are.
+    /// Takes the length of all pieces from the first inner one.
     fn learn_step(&mut self, step: usize, budget: &Account) -> Result<(), Refused> {
         let fits = |tail: usize| tail.is_multiple_of(step) && self.total - tail <= step;
         if !self.tail.is_none_or(fits) {

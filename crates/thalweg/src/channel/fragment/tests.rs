@@ -53,8 +53,8 @@ fn other_geometry_is_refused_and_the_message_still_completes() {
     assert_eq!(offer(&mut r, 0, 2, 1001, (0, 4)), Err(Refused::Inconsistent), "over max_message");
 }
 
-/// A retransmit had to cut the message anew: the pieces that are here are given up for the smaller ones, and larger ones that
-/// come late change nothing.
+/// A retransmit had to cut the message into smaller pieces: the larger pieces that are here are given up for them, and larger ones
+/// that come late have no effect.
 #[test]
 fn a_message_that_is_repeated_in_smaller_pieces_becomes_whole() {
     let (old, new): (Vec<_>, Vec<_>) = (fragments(2000, 1440).collect(), fragments(2000, 1160).collect());
@@ -62,7 +62,7 @@ fn a_message_that_is_repeated_in_smaller_pieces_becomes_whole() {
         for turned in [false, true] {
             let mut r = Reassembly::with_slots(2, 4000, TIMEOUT, budget(10_000));
             before.iter().for_each(|at| assert_eq!(offer(&mut r, 0, 1, 2000, *at), Ok(false)));
-            // The first of them may be refused: what is missing is asked for again.
+            // The first of them may be refused: missing pieces are requested again.
             let mut pieces = new.clone();
             if turned {
                 pieces.reverse();

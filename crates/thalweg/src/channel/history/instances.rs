@@ -1,4 +1,4 @@
-//! The last samples of each instance of a keyed topic: what a durable publisher's late joiners get (DDS 1.4, §2.2.3.4: the
+//! The last samples of each instance of a keyed topic, for the late joiners of a durable publisher (DDS 1.4, §2.2.3.4: the
 //! depth of §2.2.3.18 counts for each instance). Pure.
 
 use super::Entry;
@@ -15,8 +15,8 @@ const ROOM: usize = 16;
 
 /// The last samples of each instance.
 ///
-/// They are copies, in memory that is used again: shared ones, which stay for as long as their instances do, would be all over
-/// the publisher's pool, which looks for a free buffer from one to the next.
+/// The samples are copies, in memory that is reused. Shared buffers, kept as long as their instances, would be scattered over
+/// the publisher's pool, which looks for a free buffer one by one.
 #[derive(Debug)]
 pub(crate) struct Instances {
     depth: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
-    /// None yet; what a publisher of this QoS keeps: `history` samples of each, within its limits.
+    /// No samples yet. A publisher of this QoS keeps `history` samples of each instance, within its limits.
     pub(crate) fn new(offered: &Qos) -> Self {
         let depth = offered.history.max(1);
         let by_samples = offered.limits.samples.map_or(u32::MAX, |samples| samples / depth);
@@ -41,9 +41,9 @@ impl Instances {
         Self { account: Some(account), ..self }
     }
 
-    /// Keeps a sample of an instance. A new instance beyond the limit takes the place of one that ended, else of the one
-    /// that was silent for longest; so does a sample where there is no memory, unless it is no larger than the one whose place
-    /// it takes, or all together are small. `false`: there is no memory for it at all.
+    /// Keeps a sample of an instance. A new instance beyond the limit takes the place of one that ended, or else of the one
+    /// that was silent for longest. So does a sample without memory, unless it is no larger than the sample whose place it takes,
+    /// or all together are small. `false`: there is no memory for it at all.
     pub(crate) fn keep(&mut self, instance: u64, entry: &Entry) -> bool {
         let size = entry.buffer.payload().len();
         if size > ALWAYS && self.account.as_ref().is_some_and(|account| account.never_holds(size_of(size))) {
@@ -54,7 +54,7 @@ impl Instances {
         }
         let full = self.all.get_mut(&instance).filter(|of| of.len() >= self.depth);
         if full.as_ref().and_then(|of| of.front()).is_some_and(|first| entry.seq < first.seq) {
-            return true; // a monitor kept it back for so long
+            return true; // a monitor held it back until later samples had come
         }
         let oldest = full.and_then(VecDeque::pop_front).map(|oldest| oldest.buffer); // its memory is given back
         let freed = oldest.as_ref().map_or(0, |buffer| buffer.payload().len());
@@ -95,7 +95,7 @@ impl Instances {
     }
 }
 
-/// The bytes in a buffer: this one, unless somebody reads it.
+/// Copies the bytes to this buffer, or to a new one if the buffer is being read.
 fn copy(bytes: &[u8], buffer: Option<Arc<Buffer>>) -> Arc<Buffer> {
     let mut buffer = buffer.unwrap_or_default();
     if Arc::get_mut(&mut buffer).is_none() {
@@ -133,7 +133,7 @@ mod tests {
             depth in 1_u32..5, keys in prop::collection::vec(0_u64..6, 0..80), wanted in 0_usize..7, size in 0_usize..40,
         ) {
             let mut instances = limited(depth, None, None);
-            let mut read = Vec::new(); // somebody holds what is to be overwritten
+            let mut read = Vec::new(); // readers hold samples that are to be overwritten
             for (seq, key) in (1..).zip(&keys) {
                 instances.keep(*key, &entry(seq, size));
                 if seq % 7 == 0 {
@@ -184,7 +184,7 @@ mod tests {
         let node = Account::new(400_000);
         let mut instances = limited(1, None, None).within(Account::of(&node));
         assert!((1..=200).all(|seq| instances.keep(seq, &entry(seq, 400))));
-        node.take(400_000); // by others
+        node.take(400_000); // memory of others
         assert!((201..=600).all(|seq| instances.keep((seq - 1) % 200 + 1, &entry(seq, 400))));
         assert_eq!(of(&instances, 1), (401..=600).collect::<Vec<_>>(), "each took its own place");
         instances.keep(1, &entry(601, 600));

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub enum Query {
     /// The n-th latest; 1 is the latest.
     Nth(u64),
-    /// All whose numbers lie between these two, both included.
+    /// All samples with numbers between these two, both included.
     Range {
         /// The incarnation of the publisher; `None`: the present one.
         incarnation: Option<u64>,
@@ -21,12 +21,12 @@ pub enum Query {
         /// The highest.
         last: u64,
     },
-    /// All that were published (at a subscriber or relay: came) within this time.
+    /// All samples that were published (at a subscriber or relay: arrived) within this time.
     Since(Duration),
-    /// The last so many, or all if there are fewer.
+    /// The last samples, up to this number.
     Last(u64),
-    /// The last so many of each instance, as far as a durable publisher of a keyed topic keeps them; of others as
-    /// [`Query::Last`].
+    /// The last samples of each instance, up to this number, as far as a durable publisher of a keyed topic keeps them; for
+    /// other publishers as [`Query::Last`].
     LastOfEach(u64),
 }
 
@@ -78,15 +78,15 @@ impl FromStr for Query {
     }
 }
 
-/// The reason why something is not there.
+/// The reason why a sample is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
     /// It was here, and had to go.
     Gone,
-    /// It was never published, as far as is known here.
+    /// The sample was never published, as far as is known here.
     Never,
-    /// It never came here: lost on the way, dropped by a monitor, or larger than the buffer.
+    /// The sample never came here: lost on the way, dropped by a monitor, or larger than the buffer.
     Missing,
 }
 
@@ -97,7 +97,7 @@ pub struct Absent {
     pub why: Why,
     /// The request: a number or a range, `the 9th latest`, `the last 2s`.
     pub asked: String,
-    /// Further numbers that are missing besides.
+    /// The number of further missing samples.
     #[serde(default)]
     pub more: u64,
     /// The incarnation whose samples are kept.

@@ -1,4 +1,4 @@
-//! The buffer against a list of all there ever was.
+//! The buffer compared with a list of all samples that ever came.
 
 use super::*;
 use crate::channel::Change;
@@ -24,7 +24,7 @@ pub(super) fn entry(seq: u64, size: usize) -> Entry {
     }
 }
 
-/// All that ever came, and which of it is still here by the definition.
+/// All samples that ever came, and those that are still here by the definition.
 struct Model {
     limits: PullBuffer,
     here: BTreeMap<u64, (usize, u64)>, // size and time
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// The answer, and the reasons why it is not complete.
+    /// The answer, and the reasons for missing samples.
     fn answer(&mut self, query: &Query, now: u64) -> (Vec<u64>, Vec<Why>) {
         self.expire(now);
         let mut here: Vec<u64> = self.here.keys().copied().collect();
@@ -152,7 +152,7 @@ fn any_query(random: &mut Random, last: u64) -> Query {
     }
 }
 
-/// The target: 10⁶ operations in virtual time, with limits of all three kinds, holes, and starts anew.
+/// The target: 10⁶ operations in virtual time, with limits of all three kinds, holes, and restarts.
 #[test]
 fn a_million_operations_answer_as_the_model_does() {
     let mut random = Random(4);
@@ -188,7 +188,7 @@ fn a_million_operations_answer_as_the_model_does() {
 
 proptest! {
     /// While an answer is read in pieces, samples are published: each number that was asked for is answered once, in
-    /// order, or said to be gone.
+    /// order, or reported as gone.
     #[test]
     fn a_sample_published_meanwhile_is_answered_once_or_reported_gone(
         samples in 1u32..12, before in 0u64..30, first in 1u64..30, span in 0u64..30,
@@ -224,8 +224,8 @@ proptest! {
         prop_assert_eq!(accounted, (first..=first + span).collect::<Vec<_>>());
     }
 
-    /// In whatever order samples come, what is here is a set of them within the limits, in the order of their numbers,
-    /// and the newest is among it.
+    /// Samples come in any order: the kept ones are within the limits, in the order of their numbers, and include the
+    /// newest.
     #[test]
     fn samples_that_come_late_are_put_in_their_place(
         samples in 1u32..9, seqs in prop::collection::vec(1u64..30, 1..60),

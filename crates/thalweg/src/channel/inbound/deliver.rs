@@ -1,4 +1,4 @@
-//! The way of a message behind its frame (steps 9 and 10 of the data path): the same for frames, batches and rings.
+//! The way of a message after its frame was parsed (steps 9 and 10 of the data path), the same for frames, batches and rings.
 
 use crate::channel::accept::Accept;
 use crate::channel::queue::Label;
@@ -9,18 +9,18 @@ use crate::wire::{Header, Messages};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The end of a channel, for what was received together.
+/// The end of a channel, for messages that were received together.
 pub(super) struct End<'a> {
     pub accept: &'a mut Accept,
     pub channel: &'a Channel,
     pub inlet: &'a dyn Deliver,
     pub received_ns: u64,
-    /// The socket that may know when the packet of a measured sample came.
+    /// The socket that may know the arrival time of a measured sample's packet.
     pub from: Option<BorrowedFd<'a>>,
 }
 
 impl End<'_> {
-    /// Takes the message of a frame. Gives how many samples were delivered.
+    /// Takes the message of a frame. Returns the number of delivered samples.
     #[inline]
     pub(super) fn message(&mut self, header: &Header, message: &[u8]) -> u32 {
         u32::from(self.accept.frame(header.sequence).is_new() && self.sample(header, message))
@@ -52,12 +52,12 @@ impl End<'_> {
     }
 }
 
-/// `true` if the sample of a new frame is new, and goes on at this end: it is counted.
+/// `true` if the sample of a new frame is new, and passes this end's selection. Then it is counted.
 #[inline]
 pub(super) fn accepts(accept: &mut Accept, channel: &Channel, label: &Label, size: usize) -> bool {
     trace::step(Step::Accept);
     let is_new = if label.historical { accept.historical(label.seq) } else { accept.sample(label.seq) };
-    // Cut within a batch or before it: the next channel brings it, where this one was not said to have delivered it.
+    // The channel may be cut within a batch or before it: the next channel brings the samples that this one did not deliver.
     let goes_on = is_new && channel.selection.takes(label.seq) && !channel.is_cut();
     if goes_on {
         count(channel, label, size, accept.counters().lost);
@@ -120,7 +120,7 @@ pub(crate) fn info(channel: &Channel, label: Label, received_ns: u64) -> SampleI
     }
 }
 
-/// One thread writes a channel's counters: loads and stores, no locked instruction.
+/// Adds to a counter of the channel. One thread writes them, so loads and stores suffice, without a locked instruction.
 #[inline]
 fn count(channel: &Channel, label: &Label, size: usize, lost: u64) {
     let counters = &channel.counters;

@@ -1,4 +1,4 @@
-//! A channel over datagrams that loses nothing: what is missing is asked for, what comes too early waits.
+//! A reliable channel over datagrams: missing messages are requested, and messages that come too early wait.
 
 use super::deliver::End;
 use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, put_together};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The missing parts of a message are requested; a message of which nothing came for so long is begun anew.
+/// The missing parts of a message are requested. A message without a new part for this long is begun again.
 const PATIENT_NS: u64 = 10_000_000_000;
 
 /// The reassembly of messages, and the receiver that orders them where the publisher retransmits lost ones.
@@ -23,7 +23,7 @@ pub(super) fn parts(agreed: &Agreed, budget: Arc<Account>) -> (Reassembly, Optio
     match agreed.reliable.clone() {
         None => (Reassembly::new(most, REASSEMBLY_TIMEOUT_NS, budget), None),
         Some(settings) => {
-            // A batch may come in fragments, whatever a message may have.
+            // A batch may come in fragments, even if messages may not be that long.
             let reassembly = Reassembly::with_slots(IN_PROGRESS, most.max(LONGEST_DATAGRAM), PATIENT_NS, budget);
             let mut receiver = Receiver::new(settings);
             if let Some(every) = agreed.receipts {
@@ -39,7 +39,7 @@ impl Inbound {
         matches!(&self.source, Source::Half(_, Framing::Datagrams { receiver: Some(_), .. }))
     }
 
-    /// The time at which [`Inbound::step`] has something to do although nothing came, by the monotonic clock.
+    /// The time of the next timed work in [`Inbound::step`], by the monotonic clock.
     fn next_deadline(&self) -> Option<u64> {
         match &self.source {
             Source::Half(_, Framing::Datagrams { receiver: Some(receiver), .. }) => receiver.next_deadline(),
@@ -52,7 +52,7 @@ impl Inbound {
         self.next_deadline().map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())))
     }
 
-    /// While something is missing the thread waits here, at most until it has to ask; then the receive need not wait.
+    /// Waits here while a message is missing, at most until it has to be requested. `true`: the receive need not wait.
     pub(super) fn waits_for_timer(&self) -> bool {
         let Some(left) = self.until_timer().map(|left| left.min(TICK)) else { return false };
         if let Source::Half(half, _) = &self.source {
@@ -100,7 +100,7 @@ impl Inbound {
         let header = whole_header(header);
         let mut end = End { accept, channel, inlet, received_ns: now, from: None };
         match (header.kind, whole) {
-            // All of it is looked at before it counts as having come.
+            // The whole batch is checked before it counts as received.
             (Kind::Batch, Ok(Some(batch))) => match Messages::parse(&header, batch, self.max_message) {
                 Ok(messages) => {
                     if receiver.message(now, &header, batch) == Arrived::InOrder {
@@ -123,7 +123,7 @@ impl Inbound {
         Step::Delivered(delivered + self.deliver_ready(now))
     }
 
-    /// Delivers what waited for what came now.
+    /// Delivers messages that waited for the one that came now.
     #[inline]
     fn deliver_ready(&mut self, now: u64) -> u32 {
         let Self { source: Source::Half(_, Framing::Datagrams { receiver: Some(receiver), .. }), .. } = self else {
@@ -159,7 +159,7 @@ impl Inbound {
             accept.announced(receiver.next());
             if let Some(said) = receiver.acknowledgement(now, reassembly) {
                 trace::step(trace::Step::Send);
-                let _ = half.answer(said); // one that is lost is asked for again
+                let _ = half.answer(said); // a lost answer is made again
             }
             let counters = receiver.counters();
             channel.counters.repaired.store(counters.repaired, Relaxed);
@@ -169,14 +169,14 @@ impl Inbound {
     }
 }
 
-/// The header of what this frame is, or is a part of.
+/// The header of the message or batch that this frame is, or is a part of.
 #[inline]
 fn whole_header(header: Header) -> Header {
     let of_batch = header.kind == Kind::Fragment && header.flags & OF_BATCH != 0;
     Header { kind: if of_batch { Kind::Batch } else { header.kind }, ..header }
 }
 
-/// Takes a fragment; the whole message, if it is the last of it.
+/// Takes a fragment. Returns the whole message if this was its last missing part.
 fn fragment<'a>(
     reassembly: &'a mut Reassembly,
     receiver: &mut Receiver,
@@ -194,7 +194,7 @@ fn fragment<'a>(
         receiver.crowded(header);
         return Ok(None);
     }
-    // A refused one came twice, or is no part of its message; what is missing is asked for.
+    // A refused fragment is a duplicate, or no part of its message; missing parts are requested.
     let whole = matches!(put_together(reassembly, now, header, payload), Ok(Some(_)));
     if !whole {
         receiver.part(now, header, reassembly);

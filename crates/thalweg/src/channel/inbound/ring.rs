@@ -15,7 +15,7 @@ const RING_STEP: u32 = 64;
 pub(crate) const HELD_PAUSE: Duration = Duration::from_micros(500);
 
 impl Inbound {
-    /// Delivers what lies in the ring, waiting up to the tick if `wait`.
+    /// Delivers the samples in the ring, and waits up to the tick if `wait`.
     pub(super) fn step_ring(&mut self, wait: bool) -> Step {
         let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
         match (wait, self.without_end) {
@@ -23,7 +23,7 @@ impl Inbound {
             (true, false) => drop(ring.wait(TICK)),
             _ => {}
         }
-        // Looked at before the ring: what was pushed before the end is still taken.
+        // Read before the ring: samples that were pushed before the end are still taken.
         let over = ring.writer_closed() || self.channel.is_closed();
         let (mut delivered, mut held) = (0, false);
         while delivered < RING_STEP {
@@ -43,7 +43,7 @@ impl Inbound {
                 }
                 Ok(None) => break,
                 Err(TakeError::TooManyHeld { .. }) => {
-                    // The application holds all it may: nothing more comes until it lets go of one.
+                    // The application holds all samples that it may: no more come until it releases one.
                     std::thread::sleep(HELD_PAUSE);
                     held = true;
                     break;
@@ -58,8 +58,8 @@ impl Inbound {
         }
     }
 
-    /// Delivers a sample of the ring unless it came before or is left out here; whether it did. A port that keeps samples
-    /// borrows it, a callback looks at it where it lies.
+    /// Delivers a sample of the ring unless it is a duplicate or is left out here; `true` if it did. A port that keeps samples
+    /// borrows it; a callback reads it in place.
     #[inline]
     fn accept_taken(&mut self, taken: Taken) -> bool {
         let Self { source: Source::Ring(ring), accept, channel, inlet, .. } = self else { return false };

@@ -6,7 +6,7 @@ use crate::channel::memory::Account;
 use crate::wire::{INITIAL, StreamParser};
 use std::sync::Arc;
 
-/// The longest wait for memory. Then the channel is given up: others may be served by the same thread.
+/// The longest wait for memory. Then the channel is given up, since the same thread may serve others.
 const PATIENT_NS: u64 = 1_000_000_000;
 
 /// A parser, and who pays for it.
@@ -18,7 +18,7 @@ pub(super) struct Stream {
     short_since: u64,
 }
 
-/// The reason why nothing can be read.
+/// The reason why the stream cannot be read now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unpaid {
     /// There is no memory now.
@@ -32,7 +32,7 @@ impl Stream {
         Self { parser, budget, paid: 0, short_since: 0 }
     }
 
-    /// Takes memory for what is read next, and gives back what is not needed any more.
+    /// Takes memory for the next read, and gives back unneeded memory.
     #[inline]
     pub(super) fn pay(&mut self, now_ns: impl FnOnce() -> u64) -> Result<(), Unpaid> {
         let wanted = self.parser.wanted().saturating_sub(INITIAL);
@@ -43,7 +43,7 @@ impl Stream {
     fn settle(&mut self, wanted: usize, now_ns: u64) -> Result<(), Unpaid> {
         let more = wanted.saturating_sub(self.paid);
         if let Err(limit) = self.budget.try_take(more) {
-            // One message each peer may have, however little memory there is.
+            // Each peer may have one message, even if there is little memory.
             if self.budget.used() > self.paid {
                 return Err(self.short(wanted, limit, now_ns));
             }

@@ -1,10 +1,10 @@
-//! Datagrams that were received together, behind each other.
+//! Datagrams that were received together, one behind the other.
 
 use crate::wire;
 use std::ops::Range;
 
-/// The length of each datagram, as the first one's header says: all have one length, the last may be shorter. A datagram that
-/// was cut, for want of room in the buffer, is longer than that.
+/// The length of each datagram, from the first one's header: all have one length, and the last may be shorter. If the buffer was
+/// too small for a single datagram, this length exceeds the received bytes.
 #[inline]
 pub(super) fn segment(buffer: &[u8], count: usize) -> usize {
     buffer.get(..count).and_then(wire::frame_length).unwrap_or(count)
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
     use crate::wire::HEADER;
 
-    /// Begin and end of each in a buffer of 1000 bytes whose first frame says that so many follow its header.
+    /// Start and end of each datagram in a buffer of 1000 bytes whose first header announces `says` bytes behind it.
     fn all(count: usize, says: u32) -> Vec<(usize, usize)> {
         let mut buffer = vec![0; 1000];
         buffer[..4].copy_from_slice(&says.to_le_bytes());

@@ -61,7 +61,7 @@ fn unacknowledged_samples_continue_in_order_over_the_next_connection() {
     }
 }
 
-/// Batches that nobody acknowledged, one that was about to leave, and what waited for window and socket; over another carrier.
+/// Unacknowledged batches, one that was about to leave, and samples that waited for window and socket; over another carrier.
 #[test]
 fn datagrams_go_on_as_samples() {
     for seed in 0..20 {
@@ -89,7 +89,7 @@ fn datagrams_go_on_as_samples() {
     }
 }
 
-/// A queue that keeps the last gives the next connection no more than those; nobody waits for room meanwhile.
+/// A keep-last queue gives the next connection no more than its depth; no thread waits for room meanwhile.
 #[test]
 fn the_policy_holds_while_a_subscriber_is_cut_off() {
     let (older, broken, old_senders) = outlasting(qos::Queue::KeepLast(16));

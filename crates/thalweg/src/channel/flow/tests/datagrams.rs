@@ -12,15 +12,15 @@ const MEMBER: u64 = 0;
 #[derive(Default)]
 pub(super) struct Line {
     full: bool,
-    most: Option<usize>, // longer ones are refused
+    most: Option<usize>, // longer datagrams are refused
     tells: bool,
-    takes: Option<usize>, // of those that are sent together
-    together: Vec<usize>, // how many were
+    takes: Option<usize>, // datagrams of one call
+    together: Vec<usize>, // the numbers of datagrams sent in one call
     left: Vec<Vec<u8>>,
     said: Vec<Vec<u8>>,
 }
 
-/// A socket that takes datagrams when it is told to, and hears what it is told.
+/// A socket that takes datagrams as the test allows, and receives what the test gives it.
 #[derive(Clone, Default)]
 pub(super) struct Socket(Arc<PiMutex<Line>>);
 
@@ -84,7 +84,7 @@ impl Socket {
         self.0.lock().full = full;
     }
 
-    /// Its subscriber misses this one of those that left.
+    /// The subscriber reports that it misses one of the datagrams that left.
     fn says_it_misses(&self, missed: &Header, left: &[Frame]) {
         let head = Header { length: 0, flags: 0, sample: 0, stamp_ns: 0, ..*missed };
         let mut writer = Writer::default();
@@ -154,7 +154,7 @@ pub(super) fn flow_with(
     (flow, senders)
 }
 
-/// Publishes so many while the socket is full, then lets all of them leave.
+/// Publishes `count` samples while the socket is full, then lets all of them leave.
 fn waited(batches: bool, count: u64) -> (Vec<Frame>, Arc<Flow>, Socket, Arc<Senders>) {
     let socket = Socket::default();
     let (flow, senders) = flow(batches, &socket);
@@ -208,14 +208,14 @@ fn small_samples_that_wait_leave_together_however_few_a_queue_that_blocks_takes(
     assert!(refused.is_some(), "it waits for room beyond what leaves together");
     assert!(!is_taken(publish(&flow, 0, 1400, false)), "nor does a large one find room");
     socket.is_full(false);
-    // As many as leave without a receipt.
+    // Ten datagrams leave without a receipt.
     wait("they leave", || socket.left().len() >= 10);
     let samples: Vec<_> = socket.left().into_iter().map(|(_, samples)| samples).collect();
     assert!(samples.len() <= 12 && samples[1..].iter().all(|samples| samples.len() == 14), "{samples:?}");
     senders.close();
 }
 
-/// Messages of these sizes wait while the socket is full, and it takes `takes` of the first that are sent together.
+/// Messages of these sizes wait while the socket is full. Then it takes `takes` datagrams of the first call.
 fn together(sizes: &[usize], takes: Option<usize>) -> (Vec<Frame>, Vec<usize>) {
     let socket = Socket::default();
     let (flow, senders) = flow(true, &socket);
@@ -287,7 +287,7 @@ fn fragments_leave_in_one_call_unless_a_rate_was_reserved() {
     }
 }
 
-/// A subscriber of an older version does not say that it takes batches.
+/// A subscriber of an older version does not announce batches.
 #[test]
 fn a_subscriber_that_did_not_announce_batches_gets_none() {
     let (left, _, _, senders) = waited(false, 60);
@@ -335,7 +335,7 @@ fn a_batch_that_is_missed_is_repeated_whole() {
     senders.close();
 }
 
-/// The path takes 600 bytes from now on: with a kernel that says how many it takes, and with one that does not.
+/// The path takes 600 bytes from now on, with a kernel that reports this length and with one that does not.
 #[test]
 fn a_path_that_takes_less_gets_shorter_datagrams_and_what_was_long_in_pieces() {
     const COUNT: u64 = 39;
@@ -344,7 +344,7 @@ fn a_path_that_takes_less_gets_shorter_datagrams_and_what_was_long_in_pieces() {
         let (flow, senders) = flow(true, &socket);
         assert_eq!(publish(&flow, 0, 64, false), Outcome::Sent);
         (socket.0.lock().most, socket.0.lock().tells) = (Some(600), tells);
-        // Within what leaves without a receipt. The first of each is on its way alone, the others are a datagram of 1280 and of 1088.
+        // These leave without a receipt. The first of each round leaves alone, the others in datagrams of 1280 and 1088 bytes.
         for round in [1..15, 15..27, 27..COUNT] {
             socket.is_full(true);
             round.for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Queued));
