@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`robot`] | its processes, and the channels between them |
-//! | [`part`], [`place`], [`work`] | one process of the robot; its network namespace; a load on the processors |
+//! | [`part`], [`work`] | one process of the robot; a load on the processors |
 //! | [`stage`], [`link`] | the load, and the priorities against it; two hosts with a narrow link |
 //! | [`conductor`] | starting, stopping and listening to the processes |
 //! | [`report`], [`story`] | the lines of a part and the summary of one phase; both phases |
@@ -11,7 +11,6 @@
 mod conductor;
 mod link;
 mod part;
-mod place;
 mod report;
 mod robot;
 mod stage;
@@ -32,6 +31,7 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use story::{Phase, Story};
+use thalweg::{Node, Settings};
 
 /// A small robot of six processes, first without and then with priorities, measured while it runs
 ///
@@ -72,7 +72,7 @@ pub(crate) struct PartArguments {
     /// Its name
     part: String,
     #[command(flatten)]
-    place: place::Place,
+    place: Place,
 }
 
 /// Runs one process of the robot until standard input ends.
@@ -114,6 +114,43 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     }
     conductor.end();
     finish(&story, &stage.about(), arguments)
+}
+
+/// The place of a process of the robot: its network namespace, and the reach of its node.
+#[derive(Args, Clone, Debug, Default)]
+struct Place {
+    /// Realm of the robot's nodes
+    #[arg(long)]
+    realm: String,
+    /// Network namespace
+    #[arg(long)]
+    namespace: Option<String>,
+    /// Settings to reach other hosts.
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Place {
+    /// Moves this thread into the namespace; threads that it starts inherit it.
+    fn enter(&self) -> Result {
+        let Some(name) = &self.namespace else { return Ok(()) };
+        linux::namespace::Namespace::named(name)
+            .and_then(|namespace| namespace.enter())
+            .map_err(|e| Failure::System(format!("network namespace {name}: {e}; run it as root")))
+    }
+
+    /// Opens a node in this place.
+    fn open(&self, name: &str) -> Result<Node> {
+        let (name, realm) = (name.to_owned(), self.realm.clone());
+        Ok(Node::with_settings(Settings { name, realm, ..self.reach.settings() })?)
+    }
+
+    /// The place as arguments of a program.
+    fn arguments(&self) -> Vec<String> {
+        let namespace = self.namespace.iter().flat_map(|name| ["--namespace".to_owned(), name.clone()]);
+        let realm = ["--realm".to_owned(), self.realm.clone()];
+        realm.into_iter().chain(namespace).chain(self.reach.arguments()).collect()
+    }
 }
 
 /// One phase; `None` if the user asked to end before it began.

@@ -1,6 +1,5 @@
 //! `thalweg hz`, `bw` and `delay`: rate, bandwidth and latency.
 
-mod clocks;
 mod stages;
 mod window;
 
@@ -97,6 +96,8 @@ pub(crate) fn delay(arguments: &DelayArguments) -> Result {
 
 /// Pause between two lines.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Time after which a node without an answer is asked for its clock again later.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 fn measure(options: &Options, figure: &Figure) -> Result {
     let mut session = options.common.open(figure.verb)?;
@@ -122,7 +123,7 @@ fn measure(options: &Options, figure: &Figure) -> Result {
 fn compare_clocks(session: &Session, window: &Mutex<Window>, all: bool) {
     let nodes = lock(window).clocks.nodes(all);
     for node in nodes {
-        let offset = clocks::compare(session, node);
+        let offset = session.node.compare_clock(node, PATIENCE).ok();
         lock(window).clocks.found(node, offset);
     }
 }

@@ -5,12 +5,10 @@
 //! | [`show`] | a plan as tables |
 //! | [`explain`] | the terms of each delay, with their sources |
 //! | [`figure`] | the network as a picture |
-//! | [`measured`] | measured values, written back into the contract |
 //! | [`simulate`] | a plan in virtual time |
 
 mod explain;
 mod figure;
-mod measured;
 mod show;
 mod simulate;
 
@@ -19,7 +17,9 @@ use crate::output::{Output, line, table, tell};
 use clap::Args;
 use qos::contract::{Contract, check};
 use qos::placement::Watch;
-use qos::plan::{Change, Model, Plan, differences, make};
+use qos::plan::{Change, FileChange, Model, Plan, differences, make, rewrite};
+use qos::verification::{Measured, measured};
+use serde::Deserialize;
 use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     }
     let Some(file) = &arguments.file else { return Err(Failure::Usage("no contract is named".to_owned())) };
     if let Some(verified) = &arguments.measured {
-        measured::write_back(file, verified)?;
+        write_back(file, verified)?;
     }
     let contract = read(file)?;
     if arguments.check {
@@ -185,6 +185,39 @@ fn write(arguments: &Arguments, contract: &Contract, plan: &Plan) -> Result {
         }
         None => Ok(()),
     }
+}
+
+/// The part of a document of `thalweg verify --json` that is used here.
+#[derive(Deserialize)]
+struct Verified {
+    channels: Vec<Measured>,
+}
+
+/// Writes measured values back into the contract's file, and reports each change.
+fn write_back(file: &Path, verified: &Path) -> Result {
+    let text = text_of(verified)?;
+    // With --watch there are several documents; the last one is complete.
+    let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let seen: Verified = serde_json::from_str(last).map_err(|e| {
+        Failure::Usage(format!("{}: {e}: allowed is what `thalweg verify --json` writes", verified.display()))
+    })?;
+    let changes = measured(&read(file)?.system, &seen.channels);
+    let changed = rewrite(&text_of(file)?, &changes).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))?;
+    replace(file, &changed)?;
+    let said = |FileChange { table, name, key, value }: &FileChange| tell(&format!("{table} {name}: {key} = {value}"));
+    changes.iter().for_each(said);
+    if changes.is_empty() {
+        tell(&format!("{}: as measured already, or nothing of it was measured", file.display()));
+    }
+    Ok(())
+}
+
+/// Replaces the file atomically.
+fn replace(file: &Path, text: &str) -> Result {
+    let failed = |e| Failure::System(format!("{}: cannot be written: {e}", file.display()));
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
+    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, file)).map_err(failed)
 }
 
 fn lint(output: Output, file: &Path, contract: &Contract) -> Result {

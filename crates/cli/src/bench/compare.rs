@@ -1,8 +1,7 @@
 //! `thalweg bench compare`: Thalweg against the limit, alternating, with a target for each row.
 //!
-//! The targets are data in [`table`]. [`rounds`] measures, [`verdict`] judges, [`environment`] describes the machine.
+//! The targets are data in [`table`]. [`rounds`] measures, [`verdict`] judges.
 
-mod environment;
 mod rounds;
 mod table;
 mod verdict;
@@ -11,9 +10,9 @@ use super::arguments::{CompareOptions, EngineName, name_of};
 use super::roles::allowed_cpus;
 use super::{Error, print};
 use crate::output::tell;
-use environment::Environment;
 use rounds::{Pair, Plan, Round};
 use serde::Serialize;
+use std::fs;
 use table::{ROWS, Row};
 use verdict::Verdict;
 
@@ -24,6 +23,48 @@ struct Comparison {
     quick: bool,
     rows: Vec<Verdict>,
     pass: bool,
+}
+
+/// The machine a comparison ran on, as far as it matters for the figures.
+#[derive(Clone, Debug, Serialize)]
+struct Environment {
+    /// Name and release of the kernel.
+    kernel: String,
+    /// Processors of this machine that this process may use.
+    cpus: usize,
+    /// The processors of the two ends.
+    pinning: String,
+    /// The frequency governor of the first of these processors, where it can be read.
+    governor: Option<String>,
+    /// Load averages before the first measurement (1, 5, 15 minutes).
+    load: Vec<f64>,
+}
+
+impl Environment {
+    /// Reads it all.
+    fn read(pins: [usize; 2], cpus: usize) -> Self {
+        let name = rustix::system::uname();
+        let kernel = format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy());
+        let pinning = match pins {
+            [one, other] if one == other => format!("both ends on cpu {one}"),
+            [one, other] => format!("ping on cpu {one}, the others on cpu {other}"),
+        };
+        let governor = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", pins[0]));
+        Self { kernel, cpus, pinning, governor: governor.ok().map(|g| g.trim().to_owned()), load: load() }
+    }
+
+    /// One line for people.
+    fn line(&self) -> String {
+        let governor = self.governor.as_deref().unwrap_or("unknown");
+        let load: Vec<_> = self.load.iter().map(f64::to_string).collect();
+        let (kernel, cpus, pinning) = (&self.kernel, self.cpus, &self.pinning);
+        format!("{kernel}, {cpus} cpus, {pinning}, governor {governor}, load {}", load.join(" "))
+    }
+}
+
+fn load() -> Vec<f64> {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).filter_map(|v| v.parse().ok()).collect()
 }
 
 /// Measures the chosen rows; `true` if all are good.
@@ -119,5 +160,12 @@ mod tests {
         assert_eq!(names(&["shm-1m", "udp"]), ["udp-64", "udp-reliable-64", "shm-1m-loaned", "shm-1m-checked"]);
         let error = choose(&["tpc".to_owned()]).err().map(|e| e.to_string()).unwrap();
         assert!(error.contains("\"tpc\"") && error.contains("tcp-64-p50"), "{error}");
+    }
+
+    #[test]
+    fn the_machine_is_described() {
+        let here = Environment::read([0, 1], 2);
+        assert!(here.kernel.starts_with("Linux ") && here.load.len() == 3, "{here:?}");
+        assert!(here.line().contains("ping on cpu 0, the others on cpu 1"), "{}", here.line());
     }
 }

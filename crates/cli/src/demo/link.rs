@@ -2,7 +2,7 @@
 //! robot's channels. Built with the lab's tools; removed when dropped.
 
 use super::PART_OF_LAB;
-use super::place::Place;
+use super::Place;
 use super::robot::{BESIDE, parts};
 use crate::session::Reach;
 use lab::load::{Generator, Load, Pattern, Protocol, Sink, Traffic};

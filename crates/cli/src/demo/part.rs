@@ -1,6 +1,6 @@
 //! One process of the robot: publishes and receives its channels, obeys its parent, and ends with it.
 
-use super::place::Place;
+use super::Place;
 use super::report::{Received, Say};
 use super::robot::{BUSY, Command, Content, Imu, LINES, Line, parts};
 use super::work::Work;

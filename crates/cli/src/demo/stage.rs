@@ -1,8 +1,8 @@
 //! The load against the robot, and the priorities that are set on its live channels: on a narrow link where one can
 //! be built, else on busy processors.
 
+use super::Place;
 use super::link::{Link, RATE};
-use super::place::Place;
 use super::robot::{BESIDE, BUSY, LINES, URGENT};
 use crate::failure::{Failure, Result};
 use crate::session::Reach;

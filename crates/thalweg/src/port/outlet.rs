@@ -1,11 +1,9 @@
 //! The sending side of a port: its state, and the channels that are attached to it.
 
 mod any;
-mod loan;
 mod publish;
 
 pub(crate) use any::{AnyOutlet, Attach};
-pub(crate) use loan::Place;
 pub(super) use publish::Content;
 
 use super::joins::Joins;
@@ -13,7 +11,7 @@ use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::{Histories, Judge, judge_of_publisher};
 use crate::carrier::shm::Memory;
-use crate::channel::buffer::Pool;
+use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::coalescing::Turn;
 use crate::channel::flow::Flow;
 use crate::channel::ring::Ring;
@@ -99,6 +97,14 @@ pub(crate) enum Way {
     Ring(Ring),
 }
 
+/// The place of a loaned message, which is written where it is sent from.
+pub(crate) enum Place {
+    /// In a pooled buffer.
+    Buffer(Arc<Buffer>),
+    /// In the port's shared memory.
+    Slot(linux::memory::Loan),
+}
+
 impl<M: Message> Outlet<M> {
     pub(crate) fn new(info: PortInfo, me: PortRef, incarnation: u64, histories: Option<Arc<Histories>>) -> Self {
         let kept = histories.as_ref().map_or(0, |kept| kept.limits().samples.min(MOST_PREPARED));
@@ -179,6 +185,41 @@ impl<M: Message> Outlet<M> {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl<M: Message> Outflow<M> {
+    /// Memory of `len` bytes to write a message into: the subscribers' own where there are `shm` channels.
+    pub(crate) fn loan(&mut self, len: usize) -> Place {
+        let shares = self.attached.iter().any(Attached::shares);
+        if let Some(loan) = self.memory.as_mut().filter(|_| shares).and_then(|memory| memory.loan(len).ok()) {
+            return Place::Slot(loan);
+        }
+        let mut buffer = self.pool.take();
+        if let Some(free) = Arc::get_mut(&mut buffer) {
+            free.sized(len);
+        }
+        Place::Buffer(buffer)
+    }
+
+    /// The memory of a loan.
+    pub(crate) fn bytes_mut<'a>(&'a mut self, place: &'a mut Place) -> &'a mut [u8] {
+        match place {
+            Place::Buffer(buffer) => Arc::get_mut(buffer).map(Buffer::payload_mut).unwrap_or_default(),
+            Place::Slot(loan) => self.memory.as_mut().map(|memory| memory.bytes_mut(loan)).unwrap_or_default(),
+        }
+    }
+
+    /// Takes an unpublished loan back.
+    pub(crate) fn give_back(&mut self, place: Place) {
+        match place {
+            Place::Buffer(buffer) => self.pool.replace(buffer),
+            Place::Slot(loan) => {
+                if let Some(memory) = self.memory.as_mut() {
+                    memory.cancel(loan);
+                }
+            }
         }
     }
 }

@@ -29,14 +29,12 @@
 //! carrier `local` have `publish`, then `mailbox` unless the callback runs on the publisher's thread, then `decode`, and
 //! `callback` and `total` where there is a callback; both ends are one, and report once.
 
-mod end;
 mod figures;
 mod lateness;
 mod record;
 mod stay;
 
-pub use end::End;
-pub use figures::{Figures, StagesReport, wire_us};
+pub use figures::{End, Figures, StagesReport, wire_us};
 pub(crate) use lateness::Arrived;
 pub use lateness::{Asked, LateAfter, LatenessReport, Latest, MOST_LATENESS};
 pub(crate) use stay::{Published, Stay, delivering, note_called};

@@ -1,10 +1,10 @@
 //! Measurements of stages, as they travel and are shown.
 
-use super::End;
 use crate::carrier;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Times of one stage, in microseconds; all but the mean within 1 %.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,36 @@ impl StagesReport {
     }
 }
 
+/// The end of a channel that reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The node that publishes, or a relay in its place.
+    #[default]
+    Publisher,
+    /// The node that subscribes.
+    Subscriber,
+    /// A relay that hosts the stream: only of its stages ([`StagesReport`]).
+    Relay,
+}
+
+impl End {
+    /// Its name, in lower case, as it travels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publisher => "publisher",
+            Self::Subscriber => "subscriber",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// Mean time on the wire of the samples that both ends measured, in microseconds: `transit` less the stages around
 /// it. For a stream from a relay it is the time from the relay on, with the relay's end as the publisher's. `None`:
 /// the ends have no common clock, or did not measure the same number of samples yet (within 1 %).
@@ -85,4 +115,18 @@ pub fn wire_us(publisher: &StagesReport, subscriber: &StagesReport) -> Option<f6
     let before = publisher.stages_us.get("publish")?.mean_us + publisher.mean("queue") + publisher.mean("send");
     let alike = publisher.every == subscriber.every && sent.abs_diff(came) <= 1 + sent / 100;
     alike.then(|| subscriber.mean("transit") - before - subscriber.mean("receive"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_travels_as_its_name() {
+        for end in [End::Publisher, End::Subscriber, End::Relay] {
+            let text = serde_json::to_string(&end).unwrap();
+            assert_eq!(text, format!("\"{end}\""));
+            assert_eq!(serde_json::from_str::<End>(&text).unwrap(), end);
+        }
+    }
 }
