@@ -6,7 +6,6 @@
 
 mod buffers;
 mod refusals;
-mod stages;
 mod stream;
 
 use super::control::Control;
@@ -21,6 +20,7 @@ use crate::control::matching::{Match, compare};
 use crate::control::{Change, NodeId, Peer, PortId, PortInfo};
 use crate::handshake::{Answer, Reason, Refused, Request};
 use crate::port::{AnyInlet, AnyOutlet, Inlet, Outlet, Sink};
+use crate::trace::stages::{End, Stage, StagesReport};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -56,6 +56,20 @@ impl Control {
             hosted.outlet.reports().into_iter().map(told)
         };
         self.relay.streams.iter().flat_map(|(_, hosted)| over(hosted)).collect()
+    }
+
+    /// The stages of hosted streams, at the sending end. Stage `publish` is the way from the source to this node. It is known only if both read one clock.
+    pub(super) fn stages_of_hosted(&self, topic: &str) -> Vec<StagesReport> {
+        let channels = self.relay.streams.iter().flat_map(|(_, hosted)| hosted.outlet.channels());
+        let mut reports = Vec::new();
+        for channel in channels.filter(|channel| channel.topic == topic) {
+            let Some(mut report) = channel.stages_report(End::Relay) else { continue };
+            if self.source(channel.publisher.node).1 != self.state.clock {
+                report.stages_us.remove(Stage::Publish.name());
+            }
+            reports.push(report);
+        }
+        reports
     }
 
     /// The publishing end of a channel.

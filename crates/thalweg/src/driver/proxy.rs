@@ -1,6 +1,5 @@
 //! Proxies of this node's channels: the proxy that each subscriber wants, and its effect at either end.
 
-mod leave;
 mod moves;
 
 pub(crate) use moves::Moves;
@@ -8,12 +7,16 @@ pub(crate) use moves::Moves;
 use super::control::Control;
 use super::keep::refuse_names;
 use super::matching::{Pair, stated};
+use crate::carrier;
 use crate::channel::Channel;
+use crate::channel::inbound::Inbound;
 use crate::channel::proxy::{Provenance, Proxied, Proxy, ProxyChanges, Selection};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Accepted, Request};
 use crate::port::AnyOutlet;
+use moves::place;
 use qos::Place;
+use std::sync::Arc;
 
 /// Most pairs of ports for which a proxy set by an administrator is kept.
 const MOST_KEPT: usize = 4096;
@@ -115,6 +118,56 @@ impl Control {
         if self.open_channel(&pair).is_some() {
             self.begin_move(pair);
         }
+    }
+}
+
+/// Leaving a relay that gives no sign of life. The new way is opened first. Without one the relay's channel continues, and the attempt has
+/// lost nothing.
+impl Control {
+    /// Looks for a way past the relay that serves this channel, unless a move is under way.
+    pub(super) fn leave(&mut self, channel: &Arc<Channel>) {
+        let pair = (channel.publisher, channel.subscriber);
+        let Some(wanted) = self.matching.get(&pair) else { return };
+        let is_open = self.is_open(channel);
+        if !is_open || self.moves.is_under_way(&pair) {
+            return;
+        }
+        let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
+        let at = place(channel).cloned();
+        let mut ways = self.ways(pair, &offered, &asked, &proxy);
+        ways.retain(|way| Some(&way.place) != at.as_ref() && way.carrier != carrier::Name::Local);
+        let way = self.moves.leave(pair, ways);
+        self.try_move(pair, way);
+    }
+
+    /// One way past a silent relay failed: tries the next one. Without one the channel waits for its relay, and all ways are tried again.
+    fn leaving_failed(&mut self, pair: Pair) {
+        match self.moves.leaving_failed(pair) {
+            Some(way) => self.try_move(pair, Some(way)),
+            None => drop(self.wait_for_relay(pair)),
+        }
+    }
+
+    /// The other way is open: the relay's channel ends. The new channel continues after the last sample that the old channel's thread
+    /// delivers, so it begins when that thread is done.
+    pub(super) fn leave_for(&mut self, pair: Pair, inbound: Inbound, asked: &Proxy) {
+        let Some(old) = self.open_channel(&pair).cloned() else {
+            self.moves.forget(&pair);
+            self.begin(pair, inbound);
+            return self.settle(pair, asked);
+        };
+        self.moves.arrives(pair, (Box::new(inbound), asked.clone()));
+        old.cut();
+    }
+
+    /// The relay's channel has ended: the channel that was opened in its place begins. `false`: none was opened.
+    pub(super) fn arrive(&mut self, pair: Pair) -> bool {
+        let Some((mut inbound, asked)) = self.moves.arrived(pair) else { return false };
+        let delivered = self.resume_after(&pair, inbound.channel.incarnation);
+        inbound.resume_after(delivered);
+        self.begin(pair, *inbound);
+        self.settle(pair, &asked);
+        true
     }
 }
 
