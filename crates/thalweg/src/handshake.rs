@@ -108,7 +108,7 @@ pub struct Probe {
 }
 
 /// The first message of a node that asks another one for heartbeats, after the byte [`LIFE`](crate::control::LIFE).
-/// Each byte that follows is a request, which the other node answers with one byte: [`WELL`] or [`DRY`]. A node that
+/// Each byte that follows is a request, which the other node answers with one byte: [`ALIVE`] or [`NO_SOURCE`]. A node that
 /// cannot answer ends the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Watching {
@@ -125,9 +125,9 @@ pub struct Watching {
 }
 
 /// A heartbeat.
-pub const WELL: u8 = 1;
+pub const ALIVE: u8 = 1;
 /// A heartbeat of a relay that receives nothing from the source.
-pub const DRY: u8 = 2;
+pub const NO_SOURCE: u8 = 2;
 
 /// An open channel, as the publisher sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

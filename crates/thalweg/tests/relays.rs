@@ -11,7 +11,7 @@ use thalweg::codec::{Message, Raw};
 use thalweg::control::{CHANNEL_HANDSHAKE, Direction, LIFE, NodeId, PortId, PortInfo};
 use thalweg::proxy::Picture;
 use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
-use thalweg::testing::handshake::{Answer, Request, VERSION, WELL, Watching, pack, unpack};
+use thalweg::testing::handshake::{ALIVE, Answer, Request, VERSION, Watching, pack, unpack};
 use thalweg::{Node, Publisher, Query, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -332,10 +332,10 @@ fn heartbeats_answer_valid_requests_only() {
         stream.read_exact(&mut sign).is_ok().then_some(sign[0])
     };
     let mut asked = say(&pack(&right).unwrap());
-    assert_eq!(sign(&mut asked), Some(WELL));
+    assert_eq!(sign(&mut asked), Some(ALIVE));
     for _ in 0..3 {
         asked.write_all(b"?").unwrap();
-        assert_eq!(sign(&mut asked), Some(WELL));
+        assert_eq!(sign(&mut asked), Some(ALIVE));
     }
     let wrong = [
         Watching { realm: "another".into(), ..right.clone() },
@@ -347,7 +347,7 @@ fn heartbeats_answer_valid_requests_only() {
         assert_eq!(sign(&mut say(&bytes)), None, "{bytes:?}");
     }
     asked.write_all(b"?").unwrap();
-    assert_eq!(sign(&mut asked), Some(WELL), "the others harm nobody");
+    assert_eq!(sign(&mut asked), Some(ALIVE), "the others harm nobody");
 }
 
 /// A peer may know the publisher before the relay does: its question waits, like one for a source that is connecting.

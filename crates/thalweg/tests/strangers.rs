@@ -66,18 +66,16 @@ fn a_host_that_connects_in_vain_without_end_is_not_answered_for_a_while() {
 /// A connection that was reset has no address when it is accepted, unless it is read sooner.
 #[test]
 fn connections_that_are_reset_at_once_count_for_their_host() {
-    use rustix::process::{Pid, Signal, kill_process};
     let _alone = world::alone();
     let world = World::new();
     let mut publisher = Agent::start(&world, "publisher topic=/good");
     let to = Stranger::of(&world, &mut publisher).address();
-    let signal = |signal| kill_process(Pid::from_raw(publisher.pid() as i32).unwrap(), signal).unwrap();
-    signal(Signal::STOP);
+    publisher.stop();
     for _ in 0..110 {
         let stream = std::net::TcpStream::connect(to).unwrap();
         socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     }
-    signal(Signal::CONT);
+    publisher.go_on();
     assert!(publisher.told("were_not_answered_for_half_a_second", world::LONG));
 }
 

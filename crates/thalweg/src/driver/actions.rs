@@ -93,7 +93,7 @@ impl Control {
         if way.carrier == carrier::Name::Shm && others && !self.state.readers.has_own_thread_left() {
             return self.matching.pass_over(pair, now);
         }
-        match Dial::start(&self.state, pair, wanted, way, &self.carriers, false) {
+        match Dial::start(&self.state, pair, wanted, way, false) {
             Ok(dial) => {
                 if self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT).is_none() {
                     self.try_failed(pair, "the connection cannot be watched: out of descriptors?");

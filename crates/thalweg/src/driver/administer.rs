@@ -11,7 +11,7 @@ use crate::admin;
 use crate::carrier;
 use crate::channel::{Channel, End, PortRef};
 use crate::control::kept::Connection;
-use crate::control::{Direction, Discovery, NodeId, limits};
+use crate::control::{Direction, NodeId, limits};
 use crate::event::Event;
 use crate::port::AnyOutlet;
 use crate::trace::stages::{Asked, LateAfter, MOST_LATENESS};
@@ -43,9 +43,7 @@ impl Control {
     pub(super) fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
         let id = self.calls.number();
         let addresses = self.direct_addresses(to, request, &asker);
-        let directly = |d: &mut Box<dyn Discovery>| d.call_directly(to, &addresses, id, request);
-        let sent = !addresses.is_empty() && self.discoveries.iter_mut().any(directly);
-        if sent || self.discoveries.iter_mut().any(|d| d.call(to, id, request)) {
+        if self.discoveries.call_directly(to, &addresses, id, request) || self.discoveries.call(to, id, request) {
             self.calls.sent(id, to, asker, Instant::now());
         } else {
             self.give(asker, admin::pack(&admin::Reply::No(format!("node {to} cannot be reached"))));
@@ -189,7 +187,7 @@ impl Control {
     }
 
     pub(super) fn refuse_carrier(&self, carrier: Option<&carrier::Name>) -> Option<String> {
-        let unknown = carrier.filter(|name| !name.is_built_in() && self.carrier(name).is_none());
+        let unknown = carrier.filter(|name| !name.is_built_in() && self.state.carrier(name).is_none());
         unknown.map(|name| format!("carrier {:?}: this node has {}", name.as_str(), carrier::Name::listed()))
     }
 

@@ -6,7 +6,7 @@
 //! and the channel is the unit of priority.
 
 use super::control::{Command, Control};
-use super::entries::{Entry, PendingAttach, older};
+use super::entries::{Entry, PendingAttach};
 use super::matching::{Pair, Progress, Wanted};
 use super::state::NodeState;
 use crate::carrier::tcp::{self, TcpReceive, TcpSend};
@@ -184,9 +184,9 @@ impl Control {
 
     /// Ends the channels that were replaced by one on the connection of their questions, as soon as their queue is sent.
     pub(super) fn end_older(&mut self, now: Instant) {
-        let (entries, attachments) = (&self.entries, &mut self.attachments);
+        let (descriptors, attachments) = (&self.descriptors, &mut self.attachments);
         let sends = |pair, but| {
-            let (_, channel) = older(entries, pair, but)?;
+            let (_, channel) = descriptors.older(pair, but)?;
             Some(channel.sent_by().is_some_and(|flow| flow.waiting() > 0))
         };
         for (pair, but) in attachments.left(now, sends) {
@@ -208,8 +208,8 @@ impl Control {
     }
 
     fn sharing(&self, (publisher, subscriber): Pair) -> Option<Option<Instant>> {
-        self.entries.iter().find_map(|entry| match entry {
-            Some(Entry::Shared(_, Some(channel), since))
+        self.descriptors.all().find_map(|entry| match entry {
+            Entry::Shared(_, Some(channel), since)
                 if (channel.publisher, channel.subscriber) == (publisher, subscriber) && !channel.is_closed() =>
             {
                 Some(*since)

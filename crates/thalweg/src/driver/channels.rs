@@ -250,8 +250,8 @@ impl Control {
 
     /// Removes a channel of a subscriber of this node.
     pub(super) fn drop_channel(&mut self, channel: &Arc<Channel>) {
-        let held = |e: &Option<Entry>| matches!(e, Some(Entry::Held(_, c)) if Arc::ptr_eq(c, channel));
-        if let Some(index) = self.entries.iter().position(held) {
+        let held = |e: &Entry| matches!(e, Entry::Held(_, c) if Arc::ptr_eq(c, channel));
+        if let Some(index) = self.descriptors.position(held) {
             self.unwatch(index);
         }
         self.forget_channel(channel);
@@ -301,9 +301,9 @@ impl Control {
             self.detach_local(channel);
             self.unmatched(channel, why);
         }
-        let held = self.entries.iter().position(|e| match e {
-            Some(Entry::Held(_, channel)) => (channel.publisher, channel.subscriber) == pair,
-            Some(Entry::Dial(dial)) => dial.pair == pair,
+        let held = self.descriptors.position(|e| match e {
+            Entry::Held(_, channel) => (channel.publisher, channel.subscriber) == pair,
+            Entry::Dial(dial) => dial.pair == pair,
             _ => false,
         });
         if let Some(index) = held {

@@ -186,7 +186,7 @@ impl Control {
             Asker::Nobody | Asker::Command(..) => {}
             Asker::Rehoming(ports) => self.rehomed(ports, &answer),
             Asker::There(from, id) => {
-                let _ = self.discoveries.iter_mut().any(|d| d.answer(from, id, &answer));
+                self.discoveries.answer(from, id, &answer);
             }
         }
     }

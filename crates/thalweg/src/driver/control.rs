@@ -5,7 +5,8 @@ use super::attachments::Attachments;
 use super::calls::Calls;
 use super::channels::SubscriberEnd;
 use super::cut_off::CutOffs;
-use super::entries::Entry;
+use super::discoveries::Discoveries;
+use super::entries::{Descriptors, Entry};
 use super::groups::Groups;
 use super::heartbeat::Heartbeat;
 use super::host::Relay;
@@ -18,13 +19,12 @@ use super::policies::Policies;
 use super::priority::Priorities;
 use super::proxy::Moves;
 use super::state::NodeState;
-use crate::carrier::Carrier;
 use crate::channel::inbound::Inbound;
 use crate::channel::{Channel, FlowNews};
 use crate::control::local::shares::Shares;
-use crate::control::{self, Discovery, NodeId, PortId, PortInfo};
+use crate::control::{NodeId, PortId, PortInfo};
 use crate::event::Event;
-use linux::poll::{Poller, Ready};
+use linux::poll::Ready;
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -68,21 +68,18 @@ pub(crate) enum Command {
 /// The state of the control thread.
 pub(crate) struct Control {
     pub(super) state: Arc<NodeState>,
-    pub(super) poller: Poller,
     pub(super) commands: mpsc::Receiver<Command>,
-    pub(super) entries: Vec<Option<Entry>>,
-    pub(super) discoveries: Vec<Box<dyn Discovery>>,
+    pub(super) descriptors: Descriptors,
+    pub(super) discoveries: Discoveries,
     pub(super) groups: Groups,
     pub(super) interfaces: Interfaces,
     pub(super) matching: Matching,
     /// The open channels of wanted pairs, and those to come.
     pub(super) ends: BTreeMap<Pair, SubscriberEnd>,
-    pub(super) carriers: Vec<Arc<dyn Carrier>>,
     pub(super) attachments: Attachments,
     /// Channels of publishers whose subscribers may come back.
     pub(super) cut_off: CutOffs,
     pub(super) calls: Calls,
-    pub(super) next_bit: u32,
     pub(super) moves: Moves,
     pub(super) lasting: Lasting,
     pub(super) priorities: Priorities,
@@ -90,7 +87,6 @@ pub(crate) struct Control {
     pub(super) relay: Relay,
     pub(super) housekeeping: Housekeeping,
     pub(super) policies: Policies,
-    pub(super) _endpoint: Option<control::local::LocalEndpoint>,
     pub(super) peering: Peering,
     pub(super) admission: Admission,
     #[cfg(test)]
@@ -117,7 +113,7 @@ impl Control {
                 0 => self.next_timer().map(|at| at.saturating_duration_since(Instant::now())),
                 _ => Some(Duration::ZERO),
             };
-            if let Err(error) = self.poller.wait(&mut ready, timeout) {
+            if let Err(error) = self.descriptors.poller.wait(&mut ready, timeout) {
                 crate::guard::abort(&format!("the control thread cannot wait any more: {error}"));
             }
             for event in ready.iter().filter(|e| e.token != WAKER) {
@@ -167,7 +163,7 @@ impl Control {
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        let streams = self.entries.iter().flatten().filter_map(|e| match e {
+        let streams = self.descriptors.all().filter_map(|e| match e {
             Entry::Incoming(incoming) => Some(incoming.until),
             Entry::Dial(dial) => Some(dial.until),
             Entry::Probing(probing) => Some(probing.due()),
@@ -211,8 +207,8 @@ impl Control {
     }
 
     pub(super) fn expire_streams(&mut self, now: Instant) {
-        for index in 0..self.entries.len() {
-            match &self.entries[index] {
+        for index in 0..self.descriptors.len() {
+            match self.descriptors.get(index) {
                 Some(Entry::Incoming(incoming)) if incoming.until <= now => {
                     let peer = incoming.peer;
                     self.unwatch(index);

@@ -71,11 +71,10 @@ impl Dial {
         pair: Pair,
         wanted: &Wanted,
         candidate: &Candidate,
-        carriers: &[Arc<dyn Carrier>],
         moves: bool,
     ) -> Result<Self, String> {
         let stream = connect(&candidate.route).map_err(|e| format!("cannot connect to {:?}: {e}", candidate.route))?;
-        let via = carriers.iter().find(|c| candidate.carrier == *c.name()).cloned();
+        let via = state.carrier(&candidate.carrier);
         let loses = via.as_ref().map(|via| via.capabilities()).filter(|of| !of.reliable && !of.multicast);
         let proxy = Proxy { place: candidate.place.clone(), ..wanted.proxy.clone() };
         let request = Request {
@@ -189,7 +188,7 @@ impl Dial {
 impl Control {
     /// `true` if another handshake over TCP with this node may begin.
     pub(super) fn may_dial(&self, pair: Pair) -> bool {
-        let dials = self.entries.iter().flatten().filter_map(|entry| match entry {
+        let dials = self.descriptors.all().filter_map(|entry| match entry {
             Entry::Dial(dial) if dial.is_elsewhere() => Some(dial.pair.0.node),
             _ => None,
         });

@@ -8,12 +8,12 @@ use super::incoming::{Incoming, Progress as Served};
 use super::matching::Pair;
 use super::probe::Probing;
 use super::start::random;
-use crate::carrier::{self, Carrier};
 use crate::channel::{Channel, PortRef};
 use crate::control::Peer;
 use crate::control::links::farewell;
 use crate::port::{AnyInlet, AnyOutlet, Reply, Way};
-use linux::poll::Readiness;
+use linux::poll::{Poller, Readiness};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -96,6 +96,10 @@ fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
         // A process that ends with unread data resets its connection. So does a host that has given the connection up. If sending failed,
         // the sending thread got the reason.
         None => "the subscriber left, or was cut off".to_owned(),
+        // A reset after the end of the stream was received (RFC 9293 §3.10.7.4: in CLOSE-WAIT). Linux reports EPIPE then.
+        Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            "the subscriber left: it closed the connection before it had read everything".to_owned()
+        }
         Some(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
             "the subscriber left, or was cut off: it reset the connection".to_owned()
         }
@@ -103,25 +107,19 @@ fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
     }
 }
 
-/// A channel of these two ports other than the one with number `but`, if this node serves it over a TCP stream.
-pub(super) fn older(
-    entries: &[Option<Entry>],
-    (publisher, subscriber): Pair,
-    but: u64,
-) -> Option<(usize, Arc<Channel>)> {
-    let same = |channel: &&Arc<Channel>| {
-        channel.publisher == publisher && channel.subscriber == subscriber && channel.id != but
-    };
-    let of = |entry: &Option<Entry>| match entry {
-        Some(Entry::Served(_, channel) | Entry::Shared(_, channel, _)) => channel.clone(),
-        _ => None,
-    };
-    let served = entries.iter().map(of).enumerate();
-    served.filter_map(|(index, channel)| Some((index, channel?))).find(|(_, channel)| same(&channel))
+/// The descriptors that the loop watches, by their place.
+pub(super) struct Descriptors {
+    pub poller: Poller,
+    entries: Vec<Option<Entry>>,
 }
 
-impl Control {
-    pub(super) fn watch(&mut self, entry: Entry, readiness: Readiness) -> Option<usize> {
+impl Descriptors {
+    pub(super) fn new(poller: Poller) -> Self {
+        Self { poller, entries: Vec::new() }
+    }
+
+    /// Watches one more; its place, or `None` if the kernel refuses it.
+    pub(super) fn add(&mut self, entry: Entry, readiness: Readiness) -> Option<usize> {
         let index = self.entries.iter().position(Option::is_none).unwrap_or(self.entries.len());
         self.poller.add(entry.descriptor(), index as u64, readiness).ok()?;
         if index == self.entries.len() {
@@ -129,6 +127,76 @@ impl Control {
         }
         self.entries[index] = Some(entry);
         Some(index)
+    }
+
+    /// Ends watching the descriptor at this place, and hands it over.
+    pub(super) fn take(&mut self, index: usize) -> Option<Entry> {
+        let entry = self.entries.get_mut(index)?.take()?;
+        let _ = self.poller.remove(entry.descriptor());
+        Some(entry)
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Entry> {
+        self.entries.get(index)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Entry> {
+        self.entries.get_mut(index)?.as_mut()
+    }
+
+    /// All of them with their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.as_ref()?)))
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().flatten()
+    }
+
+    /// The place of the first for which this is true.
+    pub(super) fn position(&self, is: impl Fn(&Entry) -> bool) -> Option<usize> {
+        self.iter().find(|(_, entry)| is(entry)).map(|(index, _)| index)
+    }
+
+    /// Waits for something else at this descriptor.
+    pub(super) fn change(&self, index: usize, readiness: Readiness) -> io::Result<()> {
+        self.get(index).map_or(Ok(()), |entry| self.poller.change(entry.descriptor(), index as u64, readiness))
+    }
+
+    /// Doesn't look at the descriptor at this place for now; `false`: there is none, or the kernel refuses.
+    pub(super) fn pause(&mut self, index: usize) -> bool {
+        self.get(index).is_some_and(|entry| self.poller.remove(entry.descriptor()).is_ok())
+    }
+
+    /// Looks at a descriptor again that was paused.
+    pub(super) fn resume(&mut self, index: usize, readiness: Readiness) {
+        if let Some(entry) = self.get(index) {
+            let _ = self.poller.add(entry.descriptor(), index as u64, readiness); // a new one is there already
+        }
+    }
+
+    /// Places that are or were in use.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A channel of these two ports other than the one with number `but`, if this node serves it over a TCP stream.
+    pub(super) fn older(&self, (publisher, subscriber): Pair, but: u64) -> Option<(usize, Arc<Channel>)> {
+        let same =
+            |channel: &Channel| channel.publisher == publisher && channel.subscriber == subscriber && channel.id != but;
+        let of = |(index, entry)| match entry {
+            &(Entry::Served(_, Some(ref channel)) | Entry::Shared(_, Some(ref channel), _)) => {
+                Some((index, channel.clone()))
+            }
+            _ => None,
+        };
+        self.iter().filter_map(of).find(|(_, channel)| same(channel))
+    }
+}
+
+impl Control {
+    pub(super) fn watch(&mut self, entry: Entry, readiness: Readiness) -> Option<usize> {
+        self.descriptors.add(entry, readiness)
     }
 
     /// Watches for the end of a channel at the publisher's side.
@@ -145,24 +213,20 @@ impl Control {
     }
 
     pub(super) fn unwatch(&mut self, index: usize) -> Option<Entry> {
-        let entry = self.entries.get_mut(index)?.take()?;
-        let _ = self.poller.remove(entry.descriptor());
-        Some(entry)
+        self.descriptors.take(index)
     }
 
     pub(super) fn entry_ready(&mut self, index: usize) {
-        match self.entries.get_mut(index) {
-            Some(Some(Entry::Tcp(_) | Entry::Unix(_))) => self.accept_some(index),
-            Some(Some(Entry::Incoming(_))) => self.incoming_ready(index),
-            Some(Some(Entry::Dial(_))) => self.dial_ready(index),
-            Some(Some(Entry::Probing(_))) => self.probing_ready(index),
-            Some(Some(Entry::Interfaces(_))) => self.interfaces_changed(index),
-            Some(Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..))) => {
-                self.served_stream_ended(index)
-            }
-            Some(Some(Entry::Held(..))) => self.held_ended(index),
-            Some(Some(Entry::Asking(_))) => self.asking_ready(index),
-            Some(Some(Entry::Asked(..))) => self.asked_ready(index),
+        match self.descriptors.get(index) {
+            Some(Entry::Tcp(_) | Entry::Unix(_)) => self.accept_some(index),
+            Some(Entry::Incoming(_)) => self.incoming_ready(index),
+            Some(Entry::Dial(_)) => self.dial_ready(index),
+            Some(Entry::Probing(_)) => self.probing_ready(index),
+            Some(Entry::Interfaces(_)) => self.interfaces_changed(index),
+            Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..)) => self.served_stream_ended(index),
+            Some(Entry::Held(..)) => self.held_ended(index),
+            Some(Entry::Asking(_)) => self.asking_ready(index),
+            Some(Entry::Asked(..)) => self.asked_ready(index),
             _ => {}
         }
     }
@@ -170,12 +234,12 @@ impl Control {
     /// Accepts some of the connections that wait at a listener. A full queue would make newcomers wait for a second.
     fn accept_some(&mut self, index: usize) {
         for _ in 0..self.accepted_at_once(index) {
-            let accepted = match self.entries.get(index) {
-                Some(Some(Entry::Tcp(listener))) => listener.accept().map(|(stream, from)| {
+            let accepted = match self.descriptors.get(index) {
+                Some(Entry::Tcp(listener)) => listener.accept().map(|(stream, from)| {
                     let _ = linux::filter::nothing(&stream); // an accepted socket inherits the listener's filter
                     (OwnedFd::from(stream), Some(from))
                 }),
-                Some(Some(Entry::Unix(listener))) => listener.accept().map(|(stream, _)| (stream.into(), None)),
+                Some(Entry::Unix(listener)) => listener.accept().map(|(stream, _)| (stream.into(), None)),
                 _ => return,
             };
             match accepted {
@@ -206,7 +270,7 @@ impl Control {
 
     /// An event on this connection made the thread panic: the connection is closed. A listener stays.
     pub(super) fn give_up(&mut self, index: usize) {
-        if !matches!(self.entries.get(index), Some(Some(Entry::Tcp(_) | Entry::Unix(_)))) {
+        if !matches!(self.descriptors.get(index), Some(Entry::Tcp(_) | Entry::Unix(_))) {
             self.unwatch(index);
         }
     }
@@ -222,13 +286,13 @@ impl Control {
 
     /// Ends a channel at the publisher: the subscriber sees its stream end.
     pub(super) fn end_served(&mut self, channel: &Arc<Channel>) {
-        let its = |entry: &Option<Entry>| match entry {
-            Some(Entry::Served(_, of) | Entry::ServedUnix(_, of) | Entry::Shared(_, of, _)) => {
+        let its = |entry: &Entry| match entry {
+            Entry::Served(_, of) | Entry::ServedUnix(_, of) | Entry::Shared(_, of, _) => {
                 of.as_ref().is_some_and(|of| Arc::ptr_eq(of, channel))
             }
             _ => false,
         };
-        if let Some(index) = self.entries.iter().position(its) {
+        if let Some(index) = self.descriptors.position(its) {
             self.served_ended(index);
         }
     }
@@ -310,22 +374,12 @@ impl Control {
 
     /// A channel of these two ports other than the one with number `but`, if this node serves it over a TCP stream.
     pub(super) fn older(&self, pair: Pair, but: u64) -> Option<(usize, Arc<Channel>)> {
-        older(&self.entries, pair, but)
+        self.descriptors.older(pair, but)
     }
 
     pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
         self.attachments.detach(outlet, id);
         self.state.made_progress();
-    }
-
-    pub(super) fn carrier(&self, name: &carrier::Name) -> Option<Arc<dyn Carrier>> {
-        self.carriers.iter().find(|c| *name == *c.name()).cloned()
-    }
-
-    /// The next wake-up bit, out of 32. Readers that share a bit are woken together, which is harmless.
-    pub(super) fn next_bit(&mut self) -> u32 {
-        self.next_bit = (self.next_bit + 1) % 32;
-        self.next_bit
     }
 
     pub(super) fn random_flow(&self) -> u32 {

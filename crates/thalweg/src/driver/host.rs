@@ -146,7 +146,7 @@ impl Control {
             let Some((offered, incarnation)) = self.announced(key.0) else { return Ok(false) };
             self.begin_hosting(key, offered, incarnation, self.whose(request.node, stream))?;
         }
-        Ok(self.relay.streams.get(&key).is_some_and(Hosted::has_source) && !self.is_dry(key.0))
+        Ok(self.relay.streams.get(&key).is_some_and(Hosted::has_source) && !self.lacks_source(key.0))
     }
 
     /// A port and its node's incarnation, if this node knows the port.

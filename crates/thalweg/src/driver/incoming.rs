@@ -78,11 +78,11 @@ impl Control {
     /// Makes room for another stream of this peer. A stream whose request has arrived meanwhile is served instead of giving way.
     fn let_give_way(&mut self, peer: Peer) {
         while let Some(oldest) = self.admission.who_gives_way(&self.waiting_streams(), peer) {
-            let Some(Some(Entry::Incoming(incoming))) = self.entries.get(oldest) else { return };
+            let Some(Entry::Incoming(incoming)) = self.descriptors.get(oldest) else { return };
             let (until, who) = (incoming.until, incoming.peer);
             self.incoming_ready(oldest);
-            let stays = |entry: &Option<Entry>| matches!(entry, Some(Entry::Incoming(of)) if of.until == until);
-            if let Some(silent) = self.entries.iter().position(stays) {
+            let stays = |entry: &Entry| matches!(entry, Entry::Incoming(of) if of.until == until);
+            if let Some(silent) = self.descriptors.position(stays) {
                 self.unwatch(silent);
                 return self.came_to_nothing(who, "incoming streams beyond the limit: the oldest gave way");
             }
@@ -91,8 +91,8 @@ impl Control {
 
     /// The streams whose request has not arrived yet.
     fn waiting_streams(&self) -> Vec<(Instant, usize, Peer)> {
-        let waiting = self.entries.iter().enumerate().filter_map(|(index, entry)| match entry {
-            Some(Entry::Incoming(incoming)) => Some((incoming.until, index, incoming.peer)),
+        let waiting = self.descriptors.iter().filter_map(|(index, entry)| match entry {
+            Entry::Incoming(incoming) => Some((incoming.until, index, incoming.peer)),
             _ => None,
         });
         waiting.collect()
@@ -128,7 +128,7 @@ impl Control {
 
     /// Has the kernel answer all hosts but these.
     fn filter(&self, hosts: &[IpAddr]) {
-        let listeners = self.entries.iter().flatten().filter_map(|entry| match entry {
+        let listeners = self.descriptors.all().filter_map(|entry| match entry {
             Entry::Tcp(listener) => Some(listener),
             _ => None,
         });
@@ -138,19 +138,16 @@ impl Control {
     /// Most connections that are accepted from a listener before the other entries have their turn. While a process is barred they are few,
     /// and the listener of the unix socket is paused.
     pub(super) fn accepted_at_once(&mut self, index: usize) -> usize {
-        let paced = self.admission.paces(matches!(self.entries.get(index), Some(Some(Entry::Unix(_)))));
-        if paced
-            && let Some(Some(listener)) = self.entries.get(index)
-            && self.poller.remove(listener.descriptor()).is_ok()
-        {
+        let paced = self.admission.paces(matches!(self.descriptors.get(index), Some(Entry::Unix(_))));
+        if paced && self.descriptors.pause(index) {
             self.admission.pause(index, Instant::now());
         }
         accepted_at_once(paced)
     }
 
     fn accept_again(&mut self, index: usize) {
-        if let Some(Some(listener @ Entry::Unix(_))) = self.entries.get(index) {
-            let _ = self.poller.add(listener.descriptor(), index as u64, Readiness::IN); // it fails if a new listener is watched there
+        if let Some(Entry::Unix(_)) = self.descriptors.get(index) {
+            self.descriptors.resume(index, Readiness::IN);
         }
     }
 
@@ -166,7 +163,7 @@ impl Control {
             }
             Some(&CONTROL_LINK) => {
                 if let Some(peer) = incoming.take() {
-                    self.adopt(peer.stream, peer.from);
+                    self.discoveries.adopt(peer.stream, peer.from);
                 }
                 Progress::Done
             }
@@ -255,12 +252,5 @@ impl Control {
         let asked =
             || refused(Reason::Port, format!("port {}", to_port.0), "questions to ports that keep samples".to_owned());
         self.state.histories(*to_port).ok_or_else(asked)
-    }
-
-    fn adopt(&mut self, stream: OwnedFd, from: Option<IpAddr>) {
-        let mut stream = Some(stream);
-        for discovery in &mut self.discoveries {
-            stream = stream.and_then(|s| discovery.adopt(s, from));
-        }
     }
 }

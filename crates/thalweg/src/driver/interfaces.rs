@@ -122,7 +122,7 @@ impl Control {
 
     /// Watches changes of interfaces and addresses from now on.
     pub(super) fn watch_interfaces(&mut self, port: &str) {
-        if self.entries.iter().flatten().any(|entry| matches!(entry, Entry::Interfaces(_))) {
+        if self.descriptors.all().any(|entry| matches!(entry, Entry::Interfaces(_))) {
             return;
         }
         match Changes::new() {
@@ -141,7 +141,7 @@ impl Control {
 
     /// The host's interfaces changed.
     pub(super) fn interfaces_changed(&mut self, index: usize) {
-        let Some(Some(Entry::Interfaces(changes))) = self.entries.get(index) else { return };
+        let Some(Entry::Interfaces(changes)) = self.descriptors.get(index) else { return };
         let changed = changes.take();
         self.interfaces.forget_over();
         if !changed.any {

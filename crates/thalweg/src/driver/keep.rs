@@ -81,7 +81,8 @@ impl Control {
         if let Err(wrong) = connection.priority.check() {
             return Reply::No(wrong.to_string());
         }
-        if let Some(Err(problem)) = self._endpoint.as_ref().map(|endpoint| endpoint.kept().keep(&connection)) {
+        if let Some(Err(problem)) = self.discoveries.endpoint.as_ref().map(|endpoint| endpoint.kept().keep(&connection))
+        {
             return Reply::No(problem.to_string());
         }
         let said = Said::Now { by_who_may: may_all(caller) };
@@ -106,7 +107,7 @@ impl Control {
 
     /// A port of this node is about to be announced: the stored connections of the port hold from now on.
     pub(super) fn load_kept(&mut self, port: &PortInfo) {
-        let all = self._endpoint.as_ref().map(|endpoint| endpoint.kept().all()).unwrap_or_default();
+        let all = self.discoveries.endpoint.as_ref().map(|endpoint| endpoint.kept().all()).unwrap_or_default();
         for (mut connection, user) in first_of_each(all) {
             connection.priority = of_user(user, connection.priority);
             match port.direction {
@@ -157,7 +158,7 @@ impl Control {
     /// Removes a lasting connection. `false`: no file had it.
     pub(super) fn forget_kept(&mut self, publisher: &str, subscriber: &str) -> bool {
         self.lasting.remove(publisher, subscriber);
-        self._endpoint.as_ref().is_some_and(|endpoint| endpoint.kept().forget(publisher, subscriber))
+        self.discoveries.endpoint.as_ref().is_some_and(|endpoint| endpoint.kept().forget(publisher, subscriber))
     }
 
     /// Sends a subscriber all lasting connections from this node's publishers.

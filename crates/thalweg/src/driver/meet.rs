@@ -29,7 +29,7 @@ impl Control {
     pub(super) fn refresh_shares(&mut self) -> bool {
         let shares = self.shares_now();
         let untold = |endpoint: &&mut LocalEndpoint| endpoint.told() != Some(&shares);
-        let Some(endpoint) = self._endpoint.as_mut().filter(untold) else { return false };
+        let Some(endpoint) = self.discoveries.endpoint.as_mut().filter(untold) else { return false };
         // If no shares were published before, no node has seen this one: all shares are new.
         let new = endpoint.told().map_or_else(|| shares.clone(), |told| shares.beyond(told));
         if let Err(error) = endpoint.tell(&shares) {
@@ -41,7 +41,7 @@ impl Control {
 
     /// Makes links to nodes of this host that share this and have no link yet. `false`: there are no such nodes.
     pub(super) fn look_for(&mut self, shares: &Shares) -> bool {
-        let Some(endpoint) = &self._endpoint else { return false };
+        let Some(endpoint) = &self.discoveries.endpoint else { return false };
         let mut found = endpoint.sharing(shares);
         {
             let directory = self.state.directory();
@@ -50,7 +50,7 @@ impl Control {
         let found = self.peering.look_at_next(found, Instant::now());
         let source = endpoint.sockets_of(&found);
         if !found.is_empty() {
-            self.discoveries.iter_mut().for_each(|discovery| discovery.look(source.clone()));
+            self.discoveries.look(&source);
         }
         !found.is_empty()
     }
@@ -100,16 +100,16 @@ impl Control {
         if !self.peering.is_socket_due(now) {
             return;
         }
-        self._endpoint.iter_mut().for_each(LocalEndpoint::look_at_told);
+        self.discoveries.endpoint.iter_mut().for_each(LocalEndpoint::look_at_told);
         self.refresh_shares(); // if they could not be published, or were removed
-        let Some(endpoint) = self._endpoint.as_mut().filter(|endpoint| !endpoint.is_there()) else { return };
+        let Some(endpoint) = self.discoveries.endpoint.as_mut().filter(|endpoint| !endpoint.is_there()) else { return };
         match endpoint.renew().and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
             Ok(listener) => {
                 let others = endpoint.sockets_of(&endpoint.sharing(self.peering.told()));
-                let old = self.entries.iter().position(|entry| matches!(entry, Some(Entry::Unix(_))));
+                let old = self.descriptors.position(|entry| matches!(entry, Entry::Unix(_)));
                 old.and_then(|index| self.unwatch(index));
                 self.watch(Entry::Unix(listener), Readiness::IN);
-                self.discoveries.iter_mut().for_each(|discovery| discovery.look(others.clone()));
+                self.discoveries.look(&others);
                 self.warn("this node's socket in the run directory was gone, and is there again".to_owned());
             }
             Err(error) => self.count_because("this node's socket in the run directory is gone", &error),

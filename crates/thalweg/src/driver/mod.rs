@@ -23,6 +23,7 @@ mod commands;
 mod control;
 mod cut_off;
 mod dial;
+mod discoveries;
 mod entries;
 mod explain;
 mod groups;

@@ -66,18 +66,11 @@ impl Control {
         match applied {
             Applied::Nothing => {}
             Applied::Changed(delta) => self.directory_changed(delta),
-            Applied::RefreshNeeded(node) => self.refresh(node),
+            Applied::RefreshNeeded(node) => self.discoveries.refresh(node),
             Applied::Refused { node, refusal } => self.warn(format!("news of node {node} refused: {refusal:?}")),
         }
-        again.into_iter().for_each(|node| self.refresh(node));
+        again.into_iter().for_each(|node| self.discoveries.refresh(node));
         self.state.made_progress();
-    }
-
-    /// Asks for a node's document.
-    fn refresh(&mut self, node: NodeId) {
-        for discovery in &mut self.discoveries {
-            discovery.refresh(node);
-        }
     }
 
     pub(super) fn directory_changed(&mut self, delta: Delta) {
@@ -148,9 +141,7 @@ impl Control {
         (change.base, change.revision) = (document.revision, document.revision + 1);
         document.apply(&change);
         let document = self.state.set_document(document);
-        for discovery in &mut self.discoveries {
-            discovery.announce(&document, &change);
-        }
+        self.discoveries.announce(&document, &change);
         self.directory_event(Origin::Own, control::Event::Change(self.state.id, change));
     }
 }

@@ -123,7 +123,7 @@ impl Control {
             self.attach(request, outlet, Way::Flow(flow), entry, reply, None);
             return Ok(());
         }
-        let Some(carrier) = self.carrier(&request.carrier) else {
+        let Some(carrier) = self.state.carrier(&request.carrier) else {
             return Err((refused(Subject::Carrier, request, "a carrier that the publisher's build has"), stream));
         };
         if carrier.capabilities().multicast && request.parameters.probe && !heard {
@@ -166,7 +166,7 @@ impl Control {
     fn open_ring(&mut self, request: &Request, outlet: &dyn AnyOutlet) -> io::Result<(Ring, OwnedFd, OwnedFd)> {
         let hold = request.parameters.hold.unwrap_or(HELD_BESIDES).clamp(1, MOST_DEPTH);
         let payload_fd = outlet.payload_memory(hold)?;
-        let (qos, bit) = (&outlet.info().qos, self.next_bit());
+        let (qos, bit) = (&outlet.info().qos, self.state.next_bit());
         let depth = qos.queue.limit().min(MOST_DEPTH);
         let opened = RingHalf::create(depth, hold, bit, qos.queue_bytes()).inspect_err(|_| outlet.unhold(hold));
         opened.map(|(half, ring_fd)| (Ring::new(half, qos.queue), ring_fd, payload_fd))

@@ -78,7 +78,7 @@ impl Control {
         let filter = asked.qos.filter.as_ref();
         // The two ports have matched, so the fields exist.
         let sought = || Sought::find(offered.message.schema.as_ref(), key, filter).ok();
-        let shared = self.carrier(carrier).is_some_and(|carrier| carrier.capabilities().multicast);
+        let shared = self.state.carrier(carrier).is_some_and(|carrier| carrier.capabilities().multicast);
         if subscriber.node == self.state.id
             && let Some(inlet) = self.state.inlet(subscriber.port)
             && let Some((judge, sought)) = inlet.judge().zip(sought())

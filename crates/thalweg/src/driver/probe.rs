@@ -152,8 +152,8 @@ impl Control {
 
     /// Makes room for another subscriber to probe.
     fn let_probed_give_way(&mut self) {
-        let probed = self.entries.iter().enumerate().filter_map(|(index, entry)| match entry {
-            Some(Entry::Probing(probing)) => Some((probing.until, index, probing.peer)),
+        let probed = self.descriptors.iter().filter_map(|(index, entry)| match entry {
+            Entry::Probing(probing) => Some((probing.until, index, probing.peer)),
             _ => None,
         });
         let probed: Vec<_> = probed.collect();
@@ -190,7 +190,7 @@ impl Control {
 
     /// Another probe is due, or the time is over.
     pub(super) fn probe_due(&mut self, index: usize, now: Instant) {
-        let Some(Some(Entry::Probing(probing))) = self.entries.get_mut(index) else { return };
+        let Some(Entry::Probing(probing)) = self.descriptors.get_mut(index) else { return };
         if probing.until > now && probing.flow.takes_members() {
             probing.next = now + FIRST_PAUSE * (1 << probing.sent.min(7));
             probing.sent += 1;
@@ -210,7 +210,7 @@ impl Control {
         let probes = |entry: &Entry| matches!(entry, Entry::Probing(probing) if Arc::ptr_eq(&probing.flow, flow));
         if outlet.channels().iter().any(sends)
             || self.cut_off.channels().any(sends)
-            || self.entries.iter().flatten().any(probes)
+            || self.descriptors.all().any(probes)
         {
             return;
         }

@@ -42,7 +42,7 @@ impl Control {
             }
             _ => None,
         };
-        let served = self.entries.iter().flatten().filter_map(of);
+        let served = self.descriptors.all().filter_map(of);
         let served = served.filter(move |(_, channel): &(_, Arc<Channel>)| its(channel));
         served.filter_map(|(stream, channel)| self.elsewhere(channel.subscriber.node, &*stream))
     }
@@ -68,7 +68,7 @@ impl Control {
         };
         // A stream that was reset meanwhile has no address.
         let (own, peer) = (ip(socket.local_addr()), ip(socket.peer_addr()).unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
-        let here = own == Some(peer) && self.discoveries.iter().any(|discovery| discovery.is_of_this_host(node));
+        let here = own == Some(peer) && self.discoveries.is_of_this_host(node);
         (!here).then(|| (Peer::at(peer), node))
     }
 }

@@ -3,7 +3,8 @@
 use super::admission::Admission;
 use super::calls::Calls;
 use super::control::{Command, Control, WAKER};
-use super::entries::Entry;
+use super::discoveries::Discoveries;
+use super::entries::{Descriptors, Entry};
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::matching::Matching;
@@ -54,19 +55,16 @@ impl Control {
         poller.add(&*waker, WAKER, Readiness::IN).map_err(|e| Error::system("cannot watch an eventfd", e))?;
         let mut control = Self {
             state: state.clone(),
-            poller,
+            descriptors: Descriptors::new(poller),
             commands,
-            entries: Vec::new(),
-            discoveries: Vec::new(),
+            discoveries: Discoveries::default(),
             groups: Default::default(),
             interfaces: Default::default(),
             matching: matching(&state),
             ends: BTreeMap::new(),
-            carriers: state.settings.carriers.clone(),
             attachments: Default::default(),
             cut_off: Default::default(),
             calls: Calls::new(random()),
-            next_bit: 0,
             lasting: Default::default(),
             priorities: priorities(&state),
             moves: Default::default(),
@@ -74,13 +72,11 @@ impl Control {
             relay: Relay::new(state.settings.relay, Instant::now()),
             housekeeping: Housekeeping::new(Instant::now()),
             policies: Default::default(),
-            _endpoint: None,
             peering: Peering::new(state.settings.relay.is_some(), Instant::now()),
             admission: Admission::new(rustix::process::geteuid().as_raw()),
             #[cfg(test)]
             panics: false,
         };
-        control.carriers.extend(carrier::built_in());
         for listener in listeners {
             control.watch(Entry::Tcp(listener), Readiness::IN);
         }
@@ -94,12 +90,12 @@ impl Control {
             let dir = endpoint.path().parent().unwrap_or(endpoint.path()).display().to_string();
             control.warn(format!("the run directory {dir} is open to every user of this host (its mode says so)"));
         }
-        control._endpoint = Some(endpoint);
+        control.discoveries.endpoint = Some(endpoint);
         let links = control::links::Links::start(state.document(), sources, control.sink())
             .map_err(|e| Error::system("cannot start the control links", e))?;
         let settled = links.settlement();
         let _ = state.settlement.set(links.settlement());
-        control.discoveries.push(Box::new(links));
+        control.discoveries.add(links);
         control.start_zenoh();
         let thread = linux::thread::spawn(parsing("control"), move || or_abort("the control thread", || control.run()))
             .map_err(|e| Error::system("cannot start a thread", e))?;
@@ -139,7 +135,7 @@ impl Control {
         let zenoh =
             control::zenoh::ZenohSettings { listen: beyond, peers: settings.peers.clone(), scouting: true, port };
         match control::zenoh::Zenoh::start(self.state.document(), &zenoh, self.sink()) {
-            Ok(opened) => self.discoveries.push(Box::new(opened)),
+            Ok(opened) => self.discoveries.add(opened),
             Err(problem) => self.warn(format!("no discovery across hosts: {problem}")),
         }
     }

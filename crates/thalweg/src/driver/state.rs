@@ -6,7 +6,7 @@ use super::mailbox::Mailbox;
 use super::matching::Pair;
 use super::start::SETTLE;
 use super::{Fetches, Questions, Readers};
-use crate::carrier;
+use crate::carrier::{self, Carrier};
 use crate::channel::flow::Sending;
 use crate::channel::memory::Memory;
 use crate::channel::{FlowNews, Senders};
@@ -31,6 +31,8 @@ use std::time::Instant;
 pub(crate) struct NodeState {
     pub id: NodeId,
     pub settings: Settings,
+    /// The settings' own, and those built in.
+    carriers: Vec<Arc<dyn Carrier>>,
     /// The users who may connect to this node's unix socket, and to whose sockets it connects.
     pub users: Users,
     /// Networks from which this node may be changed.
@@ -62,6 +64,7 @@ pub(crate) struct NodeState {
     sees_all: AtomicBool,
     progress: (Mutex<u64>, Condvar),
     next_port: AtomicU32,
+    next_bit: AtomicU32,
     closed: AtomicBool,
     /// Keys that no other process knows.
     secret: RandomState,
@@ -93,12 +96,14 @@ impl NodeState {
                 waker.wake();
             }
         };
+        let carriers = settings.carriers.iter().cloned().chain(carrier::built_in()).collect();
         Self {
             id: document.node,
             incarnation: document.incarnation,
             clock: document.clock.clone(),
             admin_from,
             settings,
+            carriers,
             users,
             readers: Readers::new(Arc::new(ended), events.clone()),
             events,
@@ -120,6 +125,7 @@ impl NodeState {
             sees_all: AtomicBool::new(false),
             progress: Default::default(),
             next_port: AtomicU32::new(1),
+            next_bit: AtomicU32::new(1),
             closed: AtomicBool::new(false),
             secret: RandomState::new(),
         }
@@ -283,6 +289,16 @@ impl NodeState {
             None if asked.is_empty() => Err(Error::Usage("a port needs at least one carrier".into())),
             None => Ok(asked.to_vec()),
         }
+    }
+
+    /// The carrier of this name, where it has streams or datagrams; shared memory and ports of one node have none.
+    pub(crate) fn carrier(&self, name: &carrier::Name) -> Option<Arc<dyn Carrier>> {
+        self.carriers.iter().find(|carrier| *name == *carrier.name()).cloned()
+    }
+
+    /// Wake-up bits in turn. Readers of shared memory with the same bit are woken together, which is harmless.
+    pub(crate) fn next_bit(&self) -> u32 {
+        self.next_bit.fetch_add(1, Ordering::Relaxed) % 32
     }
 
     /// Something changed for which a call in [`Self::wait_until`] may wait.

@@ -40,8 +40,8 @@ impl Control {
     /// only when the subscriber's own sign shows that they are not read any more.
     pub(super) fn opened_before(&self, request: &Request, stream: &OwnedFd) -> Before {
         let mut found = Before::Nothing;
-        for (index, entry) in self.entries.iter().enumerate() {
-            let Some(Entry::Served(its, Some(channel)) | Entry::Shared(its, Some(channel), _)) = entry else {
+        for (index, entry) in self.descriptors.iter() {
+            let (Entry::Served(its, Some(channel)) | Entry::Shared(its, Some(channel), _)) = entry else {
                 continue;
             };
             if (channel.publisher, channel.subscriber) != ends(request) {

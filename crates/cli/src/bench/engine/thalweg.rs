@@ -27,7 +27,7 @@ use thalweg::{PublisherBuilder, SubscriberBuilder};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Message of an end to the other one: its part succeeded.
-const WELL: u64 = 1;
+const PASSED: u64 = 1;
 const FAILED: u64 = 0;
 
 /// The library.

@@ -8,7 +8,7 @@ use crate::driver::control::Control;
 use crate::driver::dial::connect;
 use crate::driver::entries::Entry;
 use crate::driver::matching::Route;
-use crate::handshake::{self, DRY, VERSION, WELL, Watching};
+use crate::handshake::{self, ALIVE, NO_SOURCE, VERSION, Watching};
 use linux::marks;
 use linux::poll::Readiness;
 use qos::Class;
@@ -60,7 +60,7 @@ impl Control {
 
     /// The route by which the other end of a channel, `node`, was reached.
     fn route_of(&self, channel: &Arc<Channel>, node: NodeId) -> Option<Route> {
-        let held = self.entries.iter().flatten().find_map(|entry| match entry {
+        let held = self.descriptors.all().find_map(|entry| match entry {
             Entry::Held(stream, of) if Arc::ptr_eq(of, channel) => Some(stream.clone() as Arc<dyn AsFd + Send + Sync>),
             _ => None,
         });
@@ -94,8 +94,8 @@ impl Control {
 
     /// The index of the stream on which the other end of this channel is asked.
     fn asking(&self, channel: u64) -> Option<usize> {
-        let its = |entry: &Option<Entry>| matches!(entry, Some(Entry::Asking(asking)) if asking.channel == channel);
-        self.entries.iter().position(its)
+        let its = |entry: &Entry| matches!(entry, Entry::Asking(asking) if asking.channel == channel);
+        self.descriptors.position(its)
     }
 
     fn begin_asking(&mut self, channel: u64) -> io::Result<()> {
@@ -108,7 +108,7 @@ impl Control {
     }
 
     fn ask_again(&mut self, index: usize) -> io::Result<()> {
-        let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return Ok(()) };
+        let Some(Entry::Asking(asking)) = self.descriptors.get(index) else { return Ok(()) };
         if asking.connecting {
             return Ok(()); // the greeting counts as a question
         }
@@ -123,13 +123,13 @@ impl Control {
 
     /// Something happened on a stream on which this node asks.
     pub(in crate::driver) fn asking_ready(&mut self, index: usize) {
-        let Some(Some(Entry::Asking(asking))) = self.entries.get(index) else { return };
+        let Some(Entry::Asking(asking)) = self.descriptors.get(index) else { return };
         let id = asking.channel;
         let heard = if asking.connecting { self.greet(index).map(|()| (0, 0)) } else { hear(&asking.stream) };
         match heard {
             Ok((0, _)) => {}
             Ok((_, sign)) => {
-                let silent = self.heartbeat.answered(id, sign == WELL);
+                let silent = self.heartbeat.answered(id, sign == ALIVE);
                 silent.into_iter().for_each(|silent| self.fell_silent(silent));
             }
             Err(error) => {
@@ -143,7 +143,7 @@ impl Control {
 
     /// The connection is established: names the node and the stream whose signs of life are wanted.
     fn greet(&mut self, index: usize) -> io::Result<()> {
-        let Some(Some(Entry::Asking(asking))) = self.entries.get_mut(index) else { return Ok(()) };
+        let Some(Entry::Asking(asking)) = self.descriptors.get_mut(index) else { return Ok(()) };
         let socket = SockRef::from(&asking.stream);
         if let Some(error) = socket.take_error()? {
             return Err(error);
@@ -160,7 +160,7 @@ impl Control {
         bytes.extend(handshake::pack(&watching).map_err(io::Error::other)?);
         linux::socket::send(asking.stream.as_fd(), &bytes)?; // a fresh connection's buffer takes it whole
         asking.connecting = false;
-        self.poller.change(&asking.stream, index as u64, Readiness::IN | Readiness::RDHUP)
+        self.descriptors.change(index, Readiness::IN | Readiness::RDHUP)
     }
 
     /// Acts on the silence of the node that serves a channel.
@@ -180,21 +180,21 @@ impl Control {
     }
 
     /// `true` if the source of a stream that this relay hosts is silent.
-    pub(in crate::driver) fn is_dry(&self, source: PortRef) -> bool {
+    pub(in crate::driver) fn lacks_source(&self, source: PortRef) -> bool {
         let mut silent = self.heartbeat.silent(Instant::now());
         silent.any(|channel| channel.publisher == source && self.is_source(channel))
     }
 
     /// The number of streams on which this peer asks for signs of life.
     fn askers_of(&self, peer: Peer) -> usize {
-        self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(_, _, of) if *of == peer)).count()
+        self.descriptors.all().filter(|entry| matches!(entry, Entry::Asked(_, _, of) if *of == peer)).count()
     }
 
     /// A peer wants signs of life from this node: gives the first one.
     pub(in crate::driver) fn give_signs(&mut self, watching: &Watching, stream: OwnedFd, peer: Peer) {
         let Watching { version, ref realm, to_node, source, port } = *watching;
         let meant = version == VERSION && *realm == self.state.settings.realm && to_node == self.state.id;
-        let askers = self.entries.iter().flatten().filter(|entry| matches!(entry, Entry::Asked(..))).count();
+        let askers = self.descriptors.all().filter(|entry| matches!(entry, Entry::Asked(..))).count();
         if !meant || askers >= MOST_ASKERS || self.askers_of(peer) >= MOST_ASKERS_OF_PEER {
             return self.came_to_nothing(peer, "questions for signs of life that were another node's, or too many");
         }
@@ -206,7 +206,7 @@ impl Control {
 
     /// A question arrived, or the stream on which a peer asks ended.
     pub(in crate::driver) fn asked_ready(&mut self, index: usize) {
-        let Some(Some(Entry::Asked(stream, ..))) = self.entries.get(index) else { return };
+        let Some(Entry::Asked(stream, ..)) = self.descriptors.get(index) else { return };
         match hear(stream) {
             Ok((0, _)) => {}
             Ok((MOST_ASKED, _)) => {
@@ -220,8 +220,8 @@ impl Control {
     }
 
     fn give_sign(&mut self, index: usize) {
-        let Some(Some(Entry::Asked(stream, source, _))) = self.entries.get(index) else { return };
-        let sign = if self.is_dry(*source) { DRY } else { WELL };
+        let Some(Entry::Asked(stream, source, _)) = self.descriptors.get(index) else { return };
+        let sign = if self.lacks_source(*source) { NO_SOURCE } else { ALIVE };
         let _ = linux::socket::send(stream.as_fd(), &[sign]); // a peer that is gone is noticed by the stream's end
     }
 }

@@ -16,7 +16,7 @@ impl Control {
     }
 
     fn is_multicast(&self, channel: &Channel) -> bool {
-        self.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
+        self.state.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
     }
 
     /// Gives a member a flow of its own over udp: one send can neither carry two marks nor leave on two threads.
@@ -35,7 +35,7 @@ impl Control {
         }
         let request = admin::pack(&admin::Request::Connect { publisher, subscriber, carrier: Some("udp".into()) });
         let (id, to) = (self.calls.number(), channel.subscriber.node);
-        if !self.discoveries.iter_mut().any(|d| d.call(to, id, &request)) {
+        if !self.discoveries.call(to, id, &request) {
             return Err(format!("{} has to connect by udp for it, and its node cannot be asked now", end.other));
         }
         self.calls.forget_rehoming(&end.key());

@@ -65,7 +65,7 @@ impl Control {
     /// Tries this way of a move, if there is one.
     pub(super) fn try_move(&mut self, pair: Pair, way: Option<Candidate>) {
         let (Some(wanted), Some(way)) = (self.matching.get(&pair), way) else { return };
-        let dial = Dial::start(&self.state, pair, wanted, &way, &self.carriers, true);
+        let dial = Dial::start(&self.state, pair, wanted, &way, true);
         let watched = dial.map(|dial| self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT));
         match watched {
             Ok(Some(_)) => {}
@@ -198,8 +198,8 @@ impl Control {
                 new.cut();
             }
         }
-        let dialing = |entry: &Option<Entry>| matches!(entry, Some(Entry::Dial(d)) if d.pair == pair && d.moves);
-        if let Some(index) = self.entries.iter().position(dialing) {
+        let dialing = |entry: &Entry| matches!(entry, Entry::Dial(d) if d.pair == pair && d.moves);
+        if let Some(index) = self.descriptors.position(dialing) {
             self.unwatch(index);
         }
     }

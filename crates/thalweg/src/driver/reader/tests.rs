@@ -207,9 +207,9 @@ fn a_priority_is_what_others_see_and_a_refusal_changes_nothing() {
 }
 
 #[test]
-fn who_receives_is_said_where_no_reader_thread_does() {
+fn the_receiving_thread_is_reported_without_a_reader_thread() {
     let pair = Pair::new();
-    let to = settings("who_receives_is_said_where_no_reader_thread_does");
+    let to = settings("the_receiving_thread_is_reported_without_a_reader_thread");
     let polled = pair.into.subscriber::<Raw>("/polled").carriers(["tcp"]).polled().open().unwrap();
     let on_publisher = pair.out.subscriber::<Raw>("/near").on_publisher_thread().callback(|_| {}).unwrap();
     let near = pair.out.subscriber::<Raw>("/near").callback(|_| {}).unwrap();

@@ -1,6 +1,6 @@
 //! One publisher at 1 kHz and many subscriber processes, whose callbacks record the latency of each sample.
 
-use super::{Ports, Settings, WELL, connected, hear, hear_words, taken, tell};
+use super::{PASSED, Ports, Settings, connected, hear, hear_words, taken, tell};
 use crate::bench::Error;
 use crate::bench::arguments::Carrier;
 use crate::bench::figures::Meter;
@@ -41,7 +41,7 @@ pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, E
     let mut last = vec![0; terms.count as usize];
     for control in &controls {
         merge(&mut last, control)?;
-        write_words(control, &[WELL])?;
+        write_words(control, &[PASSED])?;
     }
     last.iter().filter(|ns| **ns != MISSED).for_each(|ns| meter.record(*ns));
     Ok(meter)

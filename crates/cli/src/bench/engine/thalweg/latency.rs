@@ -1,7 +1,7 @@
 //! Round trips: every callback publishes the next message.
 
 use super::line::Line;
-use super::{FAILED, PATIENCE, Ports, Settings, Turn, WELL, connected, hear, hear_words, tell};
+use super::{FAILED, PASSED, PATIENCE, Ports, Settings, Turn, connected, hear, hear_words, tell};
 use crate::bench::Error;
 use crate::bench::arguments::Carrier;
 use crate::bench::figures::Meter;
@@ -39,7 +39,7 @@ pub(super) fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Erro
     let heard = hear_words(control);
     let (_turn, trips) = played(&ended, &heard)?;
     let [answer] = heard?;
-    if answer == WELL { Ok(trips.meter) } else { Err(Error::Peer("the other process found wrong echoes".to_owned())) }
+    if answer == PASSED { Ok(trips.meter) } else { Err(Error::Peer("the other process found wrong echoes".to_owned())) }
 }
 
 /// Meets a ping and echoes its messages.
@@ -63,7 +63,7 @@ pub(super) fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> 
     let _ = give.send(Turn::new(publisher, &terms, settings.carrier));
     let heard = hear_words::<1>(control);
     let played = played(&ended, &heard);
-    let _ = write_words(control, &[if played.is_ok() { WELL } else { FAILED }]); // else nobody asks any more
+    let _ = write_words(control, &[if played.is_ok() { PASSED } else { FAILED }]); // else nobody asks any more
     played.and(heard)?;
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(super) fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> 
 ///
 /// If the last echo wakes the ping at once, the other end speaks before this one's callback has returned.
 fn played<P>(ended: &mpsc::Receiver<Played<P>>, heard: &Result<[u64; 1], Error>) -> Played<P> {
-    let returns = if matches!(heard, Ok([WELL])) { PATIENCE } else { Duration::ZERO };
+    let returns = if matches!(heard, Ok([PASSED])) { PATIENCE } else { Duration::ZERO };
     let early = || Error::Peer("the other process ended before all round trips were made".to_owned());
     ended.recv_timeout(returns).map_err(|_| early())?
 }
@@ -198,7 +198,7 @@ impl<P: Part> Player<P> {
     #[cold]
     fn finish(&mut self, done: Result<(), Error>) {
         let Some(played) = self.playing.take() else { return };
-        let (failed, word) = (done.is_err(), if done.is_ok() { WELL } else { FAILED });
+        let (failed, word) = (done.is_err(), if done.is_ok() { PASSED } else { FAILED });
         let _ = self.end.send(done.map(|()| played));
         if P::LEADS || failed {
             let _ = write_words(&self.control, &[word]); // fails when the other end is gone, which the main thread sees

@@ -1,7 +1,7 @@
 //! The cost of a node: time to open and to match, and threads with many channels.
 
 use super::line::Line;
-use super::{FAILED, PATIENCE, Ports, Settings, WELL, connected, hear, hear_words, tell};
+use super::{FAILED, PASSED, PATIENCE, Ports, Settings, connected, hear, hear_words, tell};
 use crate::bench::Error;
 use crate::bench::figures::Start;
 use baseline::meeting::{Meeting, write_words};
@@ -34,7 +34,7 @@ pub(super) fn start(meeting: &Meeting, name: &'static str, settings: &Settings) 
         return Err(Error::Peer(format!("no channel to {} within {PATIENCE:?}", late.name())));
     }
     let own = linux::thread::count() - before;
-    write_words(&line.control, &[WELL])?;
+    write_words(&line.control, &[PASSED])?;
     let [others_threads] = hear_words(&line.control)?;
     Ok(Start::new(name, settings, open, matched, others_threads.max(own as u64)))
 }
@@ -48,7 +48,7 @@ pub(super) fn stand_by(meeting: &Meeting, settings: &Settings) -> Result<(), Err
     let ports = Ports::open("first", realm, settings.carrier, &terms, None)?;
     let open = |number: u64| ports.publisher(&topic(number)).open();
     let publishers: Vec<Publisher<Raw>> = (0..terms.count).map(open).collect::<Result<_, _>>()?;
-    write_words(&line.control, &[WELL])?;
+    write_words(&line.control, &[PASSED])?;
     let [word] = hear_words(&line.control)?;
     if word == FAILED {
         return Err(Error::Peer("the other node failed".to_owned()));

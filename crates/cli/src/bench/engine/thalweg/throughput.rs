@@ -1,7 +1,7 @@
 //! One way at full speed: the sender publishes, the receiver's callback counts.
 
 use super::line::Line;
-use super::{FAILED, Ports, Settings, WELL, connected, hear, hear_words, taken, tell};
+use super::{FAILED, PASSED, Ports, Settings, connected, hear, hear_words, taken, tell};
 use crate::bench::Error;
 use crate::bench::figures::{Meter, Throughput};
 use baseline::meeting::{self, Meeting, write_words};
@@ -37,7 +37,7 @@ pub(super) fn send(name: &'static str, settings: &Settings) -> Result<Throughput
     meter.start();
     let arrived = sender.run(terms.count)?;
     meter.stop();
-    write_words(&sender.line.control, &[WELL])?;
+    write_words(&sender.line.control, &[PASSED])?;
     Ok(Throughput::new(name, settings, arrived.messages, arrived.nanoseconds, &meter))
 }
 
