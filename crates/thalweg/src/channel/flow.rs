@@ -9,8 +9,6 @@ mod cut_off;
 mod datagrams;
 mod fragments;
 mod gather;
-mod limit;
-mod measured;
 mod opening;
 mod parity;
 mod path;

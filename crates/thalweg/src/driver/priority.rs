@@ -7,24 +7,24 @@
 mod ends;
 mod group;
 mod kept;
-mod remember;
 mod report;
 mod sockets;
 
 pub(super) use ends::{End, Side};
 pub(super) use kept::{Priorities, Source};
 
+use super::calls::Asker;
 use super::control::Control;
 use super::entries::Entry;
 use super::reader::ThreadError;
-use crate::admin::{self, EndReport};
+use crate::admin::{self, EndReport, Reply, Request};
 use crate::carrier::{SharedSocket, shared};
 use crate::channel::flow::Flow;
-use crate::channel::{Channel, FlowNews};
+use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::PortId;
 use crate::event::Event;
 use crate::port::Way;
-use kept::{Marked, Step};
+use kept::{Action, Marked, Names, Step};
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
@@ -45,10 +45,10 @@ impl Refusal {
     pub(super) fn kernel(why: impl fmt::Display) -> Self {
         Refusal::Kernel(why.to_string())
     }
-    pub(super) fn reply(self) -> admin::Reply {
+    pub(super) fn reply(self) -> Reply {
         match self {
-            Refusal::No(why) => admin::Reply::No(why),
-            Refusal::Kernel(why) => admin::Reply::Refused(why),
+            Refusal::No(why) => Reply::No(why),
+            Refusal::Kernel(why) => Reply::Refused(why),
         }
     }
 }
@@ -68,13 +68,13 @@ impl fmt::Display for Refusal {
 
 impl Control {
     /// Changes the priority of one end of a channel.
-    pub(super) fn set_priority(&mut self, port: &str, other: &str, changes: &Changes) -> admin::Reply {
+    pub(super) fn set_priority(&mut self, port: &str, other: &str, changes: &Changes) -> Reply {
         let done = if port == other { self.set_process(port, changes) } else { self.set_end(port, other, changes) };
-        done.map_or_else(Refusal::reply, |report| admin::Reply::Settings(vec![report]))
+        done.map_or_else(Refusal::reply, |report| Reply::Settings(vec![report]))
     }
 
     /// The priority of one end, or of all ends at a port.
-    pub(super) fn get_priority(&self, port: &str, other: Option<&str>) -> admin::Reply {
+    pub(super) fn get_priority(&self, port: &str, other: Option<&str>) -> Reply {
         let found = match other {
             Some(other) if other == port => self.process_report(port).map(|report| vec![report]),
             Some(other) => self.find_end(port, other).and_then(|end| {
@@ -86,7 +86,7 @@ impl Control {
             }),
             None => self.find_port(port).map(|(side, id)| self.reports_of(side, id, port)),
         };
-        found.map_or_else(admin::Reply::No, admin::Reply::Settings)
+        found.map_or_else(Reply::No, Reply::Settings)
     }
 
     fn set_end(&mut self, port: &str, other: &str, changes: &Changes) -> Result<EndReport, Refusal> {
@@ -115,6 +115,47 @@ impl Control {
         let mut report = self.report(end, channel.as_deref());
         report.note = note.unwrap_or(report.note);
         Ok(report)
+    }
+
+    /// Keeps the settings of an end.
+    fn keep(&mut self, end: Names, asked: PrioritySettings, source: Source) {
+        let other = self.known(&end.1).map(|(at, _)| at.node);
+        if let Some(action) = self.priorities.keep(end, asked, source, other) {
+            self.prioritise(action);
+        }
+    }
+
+    /// A port came: its node is told the settings that concern it.
+    pub(super) fn tell_of_priorities(&mut self, at: PortRef, name: &str) {
+        for action in self.priorities.came(at.node, name) {
+            self.prioritise(action);
+        }
+    }
+
+    /// Another node, or a file, says the settings of the first port's end.
+    pub(super) fn remember(&mut self, end: Names, settings: PrioritySettings, source: Source) -> Reply {
+        let is_own = self.find_port(&end.0).is_ok();
+        match self.priorities.learn(end, settings, source, is_own) {
+            Ok(Some(action)) => self.prioritise(action),
+            Ok(None) => Reply::Done,
+            Err(why) => Reply::No(why),
+        }
+    }
+
+    /// Carries out an action of [`Priorities`]: gives an end its settings, or tells another node.
+    fn prioritise(&mut self, action: Action) -> Reply {
+        match action {
+            Action::Tell(to, (port, other), settings) => {
+                self.ask(to, &admin::pack(&Request::Remember { port, other, settings }), Asker::Nobody);
+                Reply::Done
+            }
+            Action::Set((name, other), settings, source) => {
+                let end = self.find_end(&name, &other).map_err(Into::into);
+                let Err(why) = end.and_then(|end| self.carry_out(&end, settings, source)) else { return Reply::Done };
+                self.warn(format!("{name} to {other}: its priority is not as it was before the start: {why}"));
+                why.reply()
+            }
+        }
     }
 
     /// The settings that hold for an end: those asked for it, and otherwise those of its port.

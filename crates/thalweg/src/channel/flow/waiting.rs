@@ -1,13 +1,13 @@
 //! Messages that wait in a flow, and the visits of the thread that sends them.
 
 use super::gather::Gathered;
-use super::measured::Measured;
 use super::reliable::Kept;
 use super::transmit::{Cursor, Sent};
 use super::{Flow, is_final};
 use crate::channel::Outcome;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::{Entry, Pushed, Queue};
+use crate::trace::stages::{Stage, Stages};
 use crate::trace::{self, Step};
 use crate::wire::HEADER;
 use linux::clock::monotonic_ns;
@@ -201,6 +201,25 @@ impl Flow {
         self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
         if matches!(self.settings.policy, qos::Queue::Block { .. }) {
             futex::wake(&self.room, 1, Scope::Private);
+        }
+    }
+}
+
+/// The stages `queue` and `send` of a message that waited: the place to note them, and the time at which sending began; `None`: they are
+/// not measured. A partly sent message counts from its last part on.
+struct Measured<'a>(Option<(&'a Stages, u64)>);
+
+impl<'a> Measured<'a> {
+    fn begin(flow: &'a Flow, entry: &Entry) -> Self {
+        let measured = (entry.offered != 0).then(|| flow.stages.get()).flatten();
+        Self(measured.map(|stages| (stages.as_ref(), monotonic_ns())))
+    }
+
+    fn end(self, offered: u64) {
+        if let Some((stages, begun)) = self.0 {
+            let now = monotonic_ns();
+            let took = [(Stage::Queue, begun.saturating_sub(offered)), (Stage::Send, now.saturating_sub(begun))];
+            stages.note(now, &took);
         }
     }
 }
