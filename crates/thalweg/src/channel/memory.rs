@@ -1,12 +1,12 @@
-//! Bytes that a node holds for its channels: what waits in queues and mailboxes, what is not acknowledged, messages that are
-//! not whole, and histories. Each is taken from an account of the peer at the channel's other end, and with it from the node's.
-//! Other hosts are peers, not their nodes: whoever makes up a hundred ids has one share, and none of the account of the node
-//! whose id it uses.
+//! Bytes that a node holds for its channels: messages that wait in queues and mailboxes, unacknowledged and incomplete messages,
+//! and histories. They are charged to the account of the peer at the channel's other end, and with it to the node's. Other hosts
+//! are peers, not their nodes: a host that makes up a hundred ids has one share, and no part of the account of a node whose id
+//! it uses.
 //!
-//! A peer may hold as much as is left of the node's limit at that moment: alone half of it, two a third each. So one slow or
+//! A peer may hold as much as remains of the node's limit at that moment: alone half of it, two a third each. So one slow or
 //! hostile peer leaves room for the next, and no share has to be stated (dynamic thresholds: Choudhury and Hahne, "Dynamic
 //! queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6 (2), 1998, with α = 1).
-//! Counting is an atomic addition at each level; nothing here waits.
+//! Counting is an atomic addition at each level, and never waits.
 
 mod report;
 
@@ -19,14 +19,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bytes that all channels of a node may hold together where its settings say nothing: 1 GiB, of which one peer gets half.
+/// The default of the bytes that all channels of a node may hold together: 1 GiB, of which one peer gets half.
 pub const NODE_MEMORY: usize = 1 << 30;
 
-/// Bytes that each queue, mailbox and window may hold whatever others do: a small channel goes on when large ones have used up
-/// the node's memory. A thousand of them are 64 MiB.
+/// Bytes that each queue, mailbox and window may always hold: a small channel continues when large ones have used up the
+/// node's memory. A thousand of these shares are 64 MiB.
 pub const ALWAYS: usize = 64 << 10;
 
-/// Peers whose accounts are kept although nothing is in them.
+/// The most empty accounts of peers that are kept.
 const EMPTY_ACCOUNTS: usize = 64;
 
 /// Peers that a report names.
@@ -37,32 +37,32 @@ pub fn size_of(payload: usize) -> usize {
     payload.saturating_add(SAMPLE_BYTES as usize)
 }
 
-/// Bytes that are held, and how many may be: of a node, of one peer of it, or of one of its histories.
+/// Held bytes and their limit: of a node, of one of its peers, or of one of its histories.
 #[derive(Debug)]
 pub struct Account {
     used: AtomicUsize,
     refused: AtomicU64,
     limit: usize,
-    /// The account above: for a peer the node's, for a history that of all histories.
+    /// The account above: for a peer the node's, for a history the account of all histories.
     of: Option<Arc<Account>>,
 }
 
 impl Account {
-    /// A node's, for at most `limit` bytes.
+    /// A node's account of at most `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), refused: AtomicU64::new(0), limit, of: None })
     }
 
-    /// A peer's, of this node's; or a history's, of that of all.
+    /// The account of a peer within its node's, or of a history within the account of all histories.
     pub fn of(whole: &Arc<Account>) -> Arc<Self> {
         let of = Some(whole.clone());
         Arc::new(Self { used: AtomicUsize::new(0), refused: AtomicU64::new(0), limit: whole.limit, of })
     }
 
-    /// Takes so many bytes.
+    /// Takes this many bytes.
     ///
     /// # Errors
-    /// The limit that does not allow it. It is counted, and nothing is taken.
+    /// The limit that does not allow it. The refusal is counted, and no byte is taken.
     pub fn try_take(&self, bytes: usize) -> Result<(), ResourceLimit> {
         let Some(whole) = &self.of else { return self.try_add(bytes, self.limit, ResourceLimit::NodeMemory) };
         whole.try_take(bytes)?;
@@ -71,12 +71,12 @@ impl Account {
         taken.inspect_err(|_| {
             whole.give_back(bytes);
             if whole.of.is_some() {
-                whole.refused.fetch_add(1, Relaxed); // of histories all together are shown
+                whole.refused.fetch_add(1, Relaxed); // for histories the refusals of all are shown together
             }
         })
     }
 
-    /// Takes so many bytes whatever the limits say: for what cannot be left.
+    /// Takes this many bytes even beyond the limits, for messages that have to be kept.
     pub fn take(&self, bytes: usize) {
         self.used.fetch_add(bytes, Relaxed);
         if let Some(whole) = &self.of {
@@ -97,17 +97,17 @@ impl Account {
         self.used.load(Relaxed)
     }
 
-    /// Bytes that may be held: of a peer what it could now.
+    /// Bytes that may be held; for a peer at this moment.
     pub fn limit(&self) -> usize {
         self.of.as_ref().map_or(self.limit, |whole| whole.left().saturating_add(self.used()) / 2)
     }
 
-    /// `true` if it holds more than it may: something was taken that could not be refused, or others need more since.
+    /// `true` if it holds more than it may: bytes that could not be refused were taken, or others have needed more since.
     pub fn is_over(&self) -> bool {
         self.used() > self.limit()
     }
 
-    /// `true` if so many bytes are more than it may hold even if it gave everything back; that counts as refused.
+    /// `true` if this many bytes are more than it may hold even if it gave all its bytes back; that counts as refused.
     pub fn never_holds(&self, bytes: usize) -> bool {
         let never = bytes > self.limit();
         self.refused.fetch_add(u64::from(never), Relaxed);
@@ -125,7 +125,7 @@ impl Account {
     }
 
     fn try_add(&self, bytes: usize, limit: usize, what: ResourceLimit) -> Result<(), ResourceLimit> {
-        // Added first: two that come at the same time are never both let in, at worst neither is.
+        // Added first: of two threads at the same time, never both succeed beyond the limit; at worst neither does.
         let before = self.used.fetch_add(bytes, Relaxed);
         if before.saturating_add(bytes) <= limit {
             return Ok(());
@@ -140,8 +140,8 @@ impl Account {
     }
 }
 
-/// Bytes that go back to their account when this is dropped. The default holds none, and so does a clone: who shares a message
-/// with a channel that keeps it does not pay again.
+/// Bytes that go back to their account when this is dropped. The default holds none, and so does a clone: a holder that shares a
+/// message with a channel that keeps it does not pay again.
 #[derive(Debug, Default)]
 pub struct Charge {
     account: Option<Arc<Account>>,
@@ -149,7 +149,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Takes so many bytes, if the limits allow it or `forced`.
+    /// Takes this many bytes, if the limits allow it or `forced`.
     ///
     /// # Errors
     /// The limit that does not allow it.
@@ -184,8 +184,8 @@ impl Drop for Charge {
 /// A node's account and those of its peers.
 pub struct Memory {
     node: Arc<Account>,
-    /// That of all histories counts as a peer's: they leave as much for channels. Each has one of that: however much one holds,
-    /// the next gets half of the rest, and not nothing.
+    /// The account of all histories counts as a peer's, so that enough remains for channels. Each history has an account within it: if
+    /// one holds much, the next still gets half of the rest.
     histories: Arc<Account>,
     /// Looked up when a channel opens.
     peers: PiMutex<HashMap<Peer, Arc<Account>>>,
@@ -247,7 +247,7 @@ mod tests {
     use crate::control::NodeId;
     use proptest::prelude::*;
 
-    /// Takes in steps of one byte as much as it gets.
+    /// Takes as much as it gets, in steps of one byte.
     fn fill(account: &Account) -> usize {
         (0..).take_while(|_| account.try_take(1).is_ok()).count()
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     proptest! {
-        /// However peers take and give back, the sums are right, and each stays within what is left for it.
+        /// Peers take and give back in any order: the sums are right, and each stays within its share.
         #[test]
         fn peers_together_are_the_node(limit in 1_usize..5000, steps in prop::collection::vec((0_u64..5, 0_usize..2000, any::<bool>()), 0..200)) {
             let memory = Memory::new(limit);

@@ -91,14 +91,14 @@ pub struct Channel {
     /// The channel that gives way to this one, between two samples: within a process when its proxy changes, elsewhere when its subscriber was
     /// cut off and comes back.
     pub(crate) replaces: Option<u64>,
-    /// The samples that go on at this end.
+    /// The selection of samples that pass this end.
     pub(crate) selection: Selection,
     /// Set while its proxy moves.
     pub(crate) gate: Gate,
     /// The samples that are sent on it, by their content and distance in time; `None`: all.
     pub(crate) sends: Option<SentSelection>,
-    /// At the subscriber of a channel that comes again: the last sample of the one before. Samples between it and the first
-    /// live one are lost unless a history brings them.
+    /// At the subscriber of a reopened channel: the last sample of the channel before. Samples between it and the first live one
+    /// are lost unless a history brings them.
     pub(crate) resumes_after: Option<u64>,
     /// The account of the peer at the other end: samples that wait here for it or from it are charged to it.
     pub(crate) account: Arc<Account>,
@@ -115,13 +115,13 @@ pub struct Channel {
     pub(crate) sockets: OnceLock<Vec<SharedSocket>>,
     /// The flow that sends it, at a publisher that has one.
     pub(crate) flow: OnceLock<Weak<Flow>>,
-    /// Latency by stage, while somebody measures. Its flow notes there, too.
+    /// Latency by stage, while it is measured. The channel's flow notes there, too.
     pub(crate) stages: Arc<Stages>,
     /// Its subscriber's number in the flow of a group.
     pub(crate) member: OnceLock<u64>,
     /// At the publisher: the token by which a later request takes this channel's place.
     pub(crate) token: OnceLock<u64>,
-    /// At the publisher: the host and node of its subscriber, where that is none that this host knows.
+    /// At the publisher: the host and node of its subscriber, if that node is not known to this host.
     pub(crate) elsewhere: OnceLock<(Peer, NodeId)>,
 }
 
@@ -136,8 +136,8 @@ impl std::fmt::Debug for OnceInterrupt {
 }
 
 impl Channel {
-    /// A channel with this number, begun then, between two ports as they describe themselves. `account` is that of the peer at the
-    /// other end.
+    /// A channel with this number and start, between two ports as they describe themselves. `account` is the account of the peer
+    /// at the other end.
     pub(crate) fn new(
         (id, begun): (u64, Instant),
         (publisher, offered): (PortRef, &PortInfo),
@@ -179,7 +179,7 @@ impl Channel {
         }
     }
 
-    /// The same channel with a proxy; `here` is the part of the selection that is left to this end.
+    /// The same channel with a proxy; `here` is the part of the selection for this end.
     pub(crate) fn scaled(mut self, here: Selection, proxied: Option<Proxied>) -> Self {
         (self.selection, self.proxied) = (here, proxied);
         self
@@ -203,7 +203,7 @@ impl Channel {
     }
 
     /// Ends the channel; samples still on their way are delivered. A thread that waits without end is interrupted only where
-    /// that loses nothing: a publisher ends its stream behind the last sample.
+    /// that loses no sample: a publisher ends its stream behind the last one.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
         if let Some(interrupt) = self.interrupt.0.get().filter(|interrupt| interrupt.loses_nothing) {
@@ -224,26 +224,26 @@ impl Channel {
         self.closed.load(Relaxed)
     }
 
-    /// The flow that sends it, at a publisher that has one and while it goes on.
+    /// The flow that sends it, at a publisher that has one, while the flow lives.
     pub(crate) fn sent_by(&self) -> Option<Arc<Flow>> {
         self.flow.get().and_then(Weak::upgrade)
     }
 
-    /// `true` if a message that is published at `now` is sent on it. The end of an instance always is. Asked once for each
-    /// sample, by the publishing thread.
+    /// `true` if a message that is published at `now` is sent on the channel. The end of an instance always is. The publishing
+    /// thread calls this once for each sample.
     #[inline]
     pub(crate) fn takes(&self, bytes: &[u8], now: u64, change: Change) -> bool {
         self.sends.as_ref().is_none_or(|selection| change != Change::Written || selection.takes(bytes, now))
     }
 
-    /// A message is larger than the subscriber takes.
+    /// Counts a message that is larger than the subscriber takes.
     #[cold]
     pub(crate) fn refuse_size(&self) -> Outcome {
         self.counters.too_large.fetch_add(1, Relaxed);
         Outcome::Refused { limit: ResourceLimit::MaxMessage }
     }
 
-    /// Latency of its samples by stage, if that is measured.
+    /// Latency of its samples by stage, if it is measured.
     pub(crate) fn stages_report(&self, end: End) -> Option<StagesReport> {
         let Measured { every, missed, stages } = self.stages.figures(linux::clock::monotonic_ns())?;
         Some(StagesReport {
@@ -267,7 +267,7 @@ impl Channel {
         )
     }
 
-    /// The report of this end. `waiting`: samples that wait; `bytes`: theirs, and the most that may wait.
+    /// The report of this end. `waiting`: samples that wait; `bytes`: their bytes, and the most that may wait.
     pub(crate) fn report(&self, end: End, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
         let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();

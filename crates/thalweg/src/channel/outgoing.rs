@@ -15,18 +15,18 @@ pub(crate) struct Outgoing<'a> {
     pub stamp: u64,
     /// Its statement about its instance.
     pub change: Change,
-    /// Later ones were published before it: it comes from a history.
+    /// Later samples were published before it: it comes from a history.
     pub historical: bool,
-    /// Time at which it was offered to the flow that it is given to now, if its stages are measured there; else 0.
+    /// Time at which it was offered to the present flow, if its stages are measured there; otherwise 0.
     pub offered: u64,
-    /// Time at which it was published or passed on here, by this host's monotonic clock; the stamp may be by another one.
+    /// Time at which it was published or forwarded here, by this host's monotonic clock; the stamp may be by another clock.
     pub now: u64,
-    /// Its publisher outruns the calls that send: small ones leave together (`coalescing`).
+    /// Its publisher outruns the calls that send: small samples leave together (`coalescing`).
     pub together: bool,
     /// A channel that lets samples leave together made a system call for it.
     pub called: bool,
     body: Body<'a>,
-    /// A copy that waits: of bytes that are not in a pooled buffer, or of a buffer with much more room than it needs.
+    /// The copy that waits, of bytes that are not in a pooled buffer, or of a buffer with much more room than it needs.
     kept: Option<Arc<Buffer>>,
     /// Its place in the port's shared memory, where the port has some.
     shared: Option<Shared<'a>>,
@@ -68,7 +68,7 @@ impl<'a> Outgoing<'a> {
         Self::new(Label { seq, stamp, ..Label::default() }, Body::External(bytes, pool), None)
     }
 
-    /// Sees to it that the message is in shared memory. `false`: there is none, or no place is free.
+    /// Copies the message to shared memory unless it is there. `false`: the port has none, or no place is free.
     pub(crate) fn share(&mut self) -> bool {
         match (&mut self.shared, &self.body) {
             (Some(shared), Body::Pooled(buffer)) => shared.copy(buffer.payload()),
@@ -110,7 +110,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The message as something that can wait.
+    /// The message as an entry that can wait.
     pub(crate) fn keep(&mut self) -> Entry {
         let buffer = match &mut self.body {
             Body::Pooled(buffer) if !buffer.wastes(MIXED) => buffer.clone(),
@@ -126,11 +126,11 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Room that a waiting message may waste besides as much as it has: on a topic of mixed sizes small ones are encoded where a
-/// large one was before, and thousands of them would keep room for thousands of large ones. They are copied instead.
+/// Bytes of room that a waiting message may have beyond twice its length. On a topic of mixed sizes small messages are encoded in
+/// buffers of former large ones, and thousands of them would keep room for thousands of large ones. They are copied instead.
 const MIXED: usize = 16 << 10;
 
-/// A copy that waits, in a buffer of the pool unless it would waste that.
+/// A copy that waits, in a buffer of the pool unless that would waste room.
 pub(crate) fn copied(pool: &mut Pool, bytes: &[u8]) -> Arc<Buffer> {
     let buffer = pool.exclusive();
     if let Some(free) = Arc::get_mut(buffer) {

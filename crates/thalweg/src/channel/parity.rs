@@ -1,5 +1,5 @@
-//! Parity of large messages over datagrams: with m parity pieces, any m lost fragments of a message are made up for without
-//! asking (F-14). Reed–Solomon over GF(2¹⁶) by Lin, Han and Chung's transform (crate `reed-solomon-simd`). Pure.
+//! Parity of large messages over datagrams: with m parity pieces, any m lost fragments of a message are restored without a
+//! retransmit (F-14). Reed–Solomon over GF(2¹⁶) by Lin, Han and Chung's transform (crate `reed-solomon-simd`). Pure.
 
 use reed_solomon_simd::{Error, ReedSolomonDecoder, ReedSolomonEncoder};
 use std::fmt;
@@ -16,23 +16,24 @@ impl Redundancy {
 
     /// Makes the tables of the code, once for the process, on this thread: 16 MB, and more stack than sending threads have.
     pub(crate) fn prepare(self) -> Self {
-        let _ = Encoder::default().encode(&[0; 4], 2, 1, &mut Vec::new()); // what it says is of no use
+        let _ = Encoder::default().encode(&[0; 4], 2, 1, &mut Vec::new()); // its result is not needed
         self
     }
 
-    /// Parity pieces for so many fragments; 0: it cannot be (one fragment is sent whole, above 32,768 there are too many).
+    /// The number of parity pieces for this many fragments; 0: none are possible (one fragment is sent whole, above 32,768 there
+    /// are too many).
     pub(crate) fn pieces(self, fragments: usize) -> usize {
         let count = (fragments * usize::from(self.0)).div_ceil(100);
         if fragments > 1 && can_be(fragments, count) { count } else { 0 }
     }
 }
 
-/// `true` if so many parity pieces of so many fragments are possible.
+/// `true` if `count` parity pieces of this many fragments are possible.
 pub(crate) fn can_be(fragments: usize, count: usize) -> bool {
     fragments > 0 && count > 0 && ReedSolomonEncoder::supports(fragments, count)
 }
 
-/// Makes parity pieces. Its memory is used again.
+/// Makes parity pieces. Its memory is reused.
 #[derive(Default)]
 pub(crate) struct Encoder {
     inner: Option<ReedSolomonEncoder>,
@@ -43,7 +44,7 @@ impl Encoder {
     /// Writes `count` pieces of `step` bytes (an even number) for a message, one after the other.
     ///
     /// # Errors
-    /// They cannot be.
+    /// Such pieces are not possible.
     pub(crate) fn encode(
         &mut self,
         message: &[u8],
@@ -74,11 +75,11 @@ impl fmt::Debug for Encoder {
     }
 }
 
-/// Fills what is missing of a message, whose fragment at `n * step` is here if `has(n)`, from `parity`: pieces with their
-/// numbers, of `count` that were made.
+/// Restores the missing fragments of a message from `parity`: pieces with their numbers, of `count` that were made. The
+/// fragment at `n * step` is here if `has(n)`.
 ///
 /// # Errors
-/// There are too few, or they do not fit.
+/// There are too few pieces, or they do not fit.
 pub(crate) fn restore<'p>(
     message: &mut [u8],
     step: usize,

@@ -66,7 +66,7 @@ impl Proxy {
         matches!(self.place, Place::Relay(_))
     }
 
-    /// A number that tells what is done besides the selection, and at which relay, from others; 0: nothing. Both ends of a
+    /// A number that distinguishes the scaling besides the selection, and its relay; 0: there is none. Both ends of a
     /// multicast flow compute it, so that each scaled stream has a group of its own (Table 2 of the paper).
     pub(crate) fn number_of(&self) -> u64 {
         let picture = self.picture.map_or(0, |picture| u64::from(picture.width) << 16 | u64::from(picture.height));
@@ -76,13 +76,13 @@ impl Proxy {
         picture ^ relay.rotate_left(23)
     }
 
-    /// The samples that are sent to a subscriber that asked for this.
+    /// The selection of samples that are sent to a subscriber that asked for this proxy.
     pub fn sent(proxy: Option<&Self>) -> Selection {
         proxy.filter(|proxy| proxy.place != Place::Subscriber).map_or(Selection::ALL, |proxy| proxy.selection)
     }
 }
 
-/// A channel's proxy: where it is, and what it does.
+/// A channel's proxy: its place and its scaling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proxied {
     /// The place.
@@ -115,7 +115,7 @@ pub struct Provenance {
     /// The largest picture that was let through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub picture: Option<Picture>,
-    /// The first sample that this can hold for.
+    /// The first sample to which this may apply.
     pub from: u64,
     /// The node that has the proxy.
     pub node: NodeId,

@@ -18,15 +18,15 @@ pub(crate) struct Entry {
     pub seq: u64,
     /// Source stamp, CLOCK_MONOTONIC nanoseconds of the publisher.
     pub stamp: u64,
-    /// Time at which it was published or passed on here, by this host's monotonic clock: a relay's stamps are by another one.
+    /// Time at which it was published or forwarded here, by this host's monotonic clock: a relay's stamps are by another clock.
     pub now: u64,
     /// Its statement about its instance.
     pub change: Change,
-    /// Later ones were published before it: it comes from a history.
+    /// Later samples were published before it: it comes from a history.
     pub historical: bool,
     /// Time at which it was offered to the flow, if its stages are measured; else 0.
     pub offered: u64,
-    /// It is several messages, which left in one datagram: a batch.
+    /// A batch: several messages, which left in one datagram.
     pub batch: bool,
     /// Its charge on the node's memory, where a channel keeps it.
     pub charge: Charge,
@@ -85,9 +85,9 @@ impl Entry {
 pub(crate) enum Pushed {
     /// It waits.
     Queued,
-    /// It waits, and so many of the oldest were dropped for it, because of this limit.
+    /// It waits, and this many of the oldest messages were dropped for it, because of this limit.
     DroppedOldest(u32, ResourceLimit),
-    /// This limit left no room, and the policy drops nothing, or there was nothing left to drop.
+    /// This limit left no room, and the policy drops no message, or none was left to drop.
     Full(ResourceLimit),
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Queue {
     entries: VecDeque<Entry>,
     bytes: usize,
     most_bytes: usize,
-    together: usize, // bytes up to which they may be more than the policy says
+    together: usize, // bytes up to which more samples than the policy's may wait
     account: Option<Arc<Account>>,
 }
 
@@ -117,18 +117,18 @@ impl Queue {
         Self { policy, entries, bytes: 0, most_bytes: usize::MAX, together: 0, account: None }
     }
 
-    /// The same, of at most so many bytes, which are taken from this account.
+    /// The same, with at most `most_bytes`, charged to this account.
     pub(crate) fn within(self, most_bytes: usize, account: Arc<Account>) -> Self {
         Self { most_bytes, account: Some(account), ..self }
     }
 
-    /// The same, of as many samples as take so many bytes, if that is more than the policy says: they leave together.
+    /// The same, with room for as many samples as take `together` bytes, even beyond the policy's number: they leave together.
     pub(crate) fn gathering(self, together: usize) -> Self {
         Self { together, ..self }
     }
 
-    /// Puts a message at the end, by the policy. Where the node has no memory for it, keep-last drops as many bytes of its own,
-    /// so that the node holds no more than before; if it has not as many, the new message is refused, and those that wait stay.
+    /// Puts a message at the end, by the policy. If the node has no memory for it, keep-last drops as many bytes of its own,
+    /// so that the node holds no more than before. If it does not have as many, the new message is refused, and the others stay.
     pub(crate) fn push(&mut self, mut entry: Entry) -> Pushed {
         trace::step(Step::Push);
         let size = entry.size();
@@ -153,8 +153,8 @@ impl Queue {
         limit.map_or(Pushed::Queued, |limit| Pushed::DroppedOldest(dropped, limit))
     }
 
-    /// Takes over what another one holds, and what left before it; its own follow. Of these only keep-last drops some, the oldest
-    /// first, where they are more than it says; how many.
+    /// Takes over the messages of another queue, and those in `before`, which left earlier; its own follow. Only keep-last drops
+    /// messages beyond its limit, the oldest first. Returns how many.
     pub(crate) fn take_over(&mut self, before: Vec<Entry>, other: &mut Self) -> usize {
         let charge = |mut entry: Entry| {
             if !entry.charge.is_taken() {
@@ -179,8 +179,8 @@ impl Queue {
         before - self.entries.len()
     }
 
-    /// Checks that its own limits leave room for a message of this size; the error is the one that does not. An empty queue has
-    /// room for one.
+    /// Checks that its own limits leave room for a message of this size. The error is the limit that leaves none. An empty queue
+    /// has room for one message.
     fn fits(&self, size: usize) -> Result<(), ResourceLimit> {
         let leaves_with_others = self.bytes.saturating_add(size) <= self.together;
         if self.entries.len() >= self.policy.limit() as usize && !leaves_with_others {
@@ -194,7 +194,7 @@ impl Queue {
         self.account.as_ref().map_or(Ok(Charge::default()), |account| Charge::new(account, size, forced))
     }
 
-    /// Drops the oldest until a message of this size fits, and at least `free` bytes; how many.
+    /// Drops the oldest messages until one of this size fits, and at least `free` bytes are dropped. Returns how many.
     fn drop_oldest(&mut self, size: usize, free: usize) -> u32 {
         let (mut dropped, mut freed) = (0, 0);
         while freed < free || self.fits(size).is_err() {
@@ -212,7 +212,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Drops what is older than `lifespan` nanoseconds at `now`, from the oldest on; returns how many.
+    /// Drops messages older than `lifespan` nanoseconds at `now`, from the oldest on. Returns how many.
     pub(crate) fn expire(&mut self, now: u64, lifespan: u64) -> usize {
         let before = self.entries.len();
         while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.now) > lifespan) {
@@ -287,7 +287,8 @@ mod tests {
         Entry { buffer: Arc::new(buffer), ..entry(seq) }
     }
 
-    /// By the definition: what waits, with sizes; keep-last drops the oldest until the new one fits, the others take it if it does.
+    /// The definition: waiting messages with their sizes. Keep-last drops the oldest until the new one fits; other policies take the
+    /// new one if it fits.
     struct Model {
         waits: VecDeque<(u64, usize)>,
         most: (usize, usize, usize), // samples, bytes, bytes of the node
@@ -343,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each policy by samples, bytes and the node's memory together, against the definition.
+        /// Each policy by samples, bytes and the node's memory together, compared with the definition.
         #[test]
         fn each_policy_keeps_what_it_says(
             limit in 1u32..9, most_bytes in 1usize..60_000, memory in 1usize..400_000, policy in 0..3,

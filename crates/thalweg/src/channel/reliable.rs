@@ -1,8 +1,8 @@
-//! Reliable delivery over datagrams: what a publisher keeps and repeats ([`Sender`]), what a subscriber holds back and asks
-//! for ([`Receiver`]). Pure: time, frames and feedback in, frames and deadlines out; memory is bounded. [docs/reliability.md]
+//! Reliable delivery over datagrams: a publisher keeps and retransmits messages ([`Sender`]), a subscriber reorders and requests
+//! them ([`Receiver`]). Pure: time, frames and feedback in, frames and deadlines out; memory is bounded. [docs/reliability.md]
 //!
-//! The subscriber delivers in order. It asks for gaps, and acknowledges every half window or when it is asked; the
-//! publisher asks when it has been idle. So nothing is acknowledged one by one, and the loss of the last message is noticed.
+//! The subscriber delivers in order. It requests missing messages, and acknowledges every half window or when it is asked; the
+//! publisher asks when it has been idle. So messages are not acknowledged one by one, and the loss of the last one is noticed.
 //!
 //! [docs/reliability.md]: https://github.com/thalweg/thalweg/blob/main/docs/reliability.md
 
@@ -16,15 +16,15 @@ pub(crate) use receiver::{Arrived, IN_PROGRESS, Receiver, ReceiverSettings};
 pub(crate) use sender::{Action, EXPECTED, Sender, SenderSettings, To};
 pub(crate) use trip::RoundTrip;
 
-/// Most messages of a flow that are under way without an acknowledgement; a longer queue waits at the publisher.
+/// The most messages of a flow that are unacknowledged; a longer queue waits at the publisher.
 pub(crate) const WINDOW: usize = 1024;
 
-/// The same of a flow whose congestion is controlled: bytes bound it. At 100 Mbit/s and 50 ms a tenth of it is under way in
-/// samples of 1,400 B, and what is lost several times holds up the others for several round trips.
+/// The same for a flow with congestion control, which bytes bound. At 100 Mbit/s and 50 ms a tenth of this is in flight in
+/// samples of 1,400 B, and a sample that is lost several times holds up the others for several round trips.
 pub(crate) const CONTROLLED_WINDOW: usize = 4096;
 
-/// Longest pause between two askings of a subscriber for the same, and the longest period that is measured: after an outage a
-/// flow is back within a second (P-16).
+/// The longest pause between two requests of a subscriber for the same message, and the longest period that is measured: after an
+/// outage a flow is back within a second (P-16).
 const LONGEST_PAUSE_NS: u64 = 400_000_000;
 
 /// Counters of a reliable flow.
@@ -46,7 +46,7 @@ fn widen(sequence: u32, near: u64) -> u64 {
 /// Positions start above this, so that one behind the first is never below 0. Its low 32 bits are 0.
 const BASE: u64 = 1 << 40;
 
-/// Acknowledgements come after so many messages, where a publisher keeps `window`.
+/// The number of messages after which an acknowledgement comes, if the publisher keeps `window`.
 pub(crate) fn acknowledges_every(window: usize) -> u32 {
     (window.min(WINDOW) / 2).max(1) as u32
 }

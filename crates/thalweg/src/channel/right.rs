@@ -1,4 +1,4 @@
-//! The send right of a flow: who may touch its socket now (docs/data-path.md).
+//! The send right of a flow: its holder may touch the socket now (docs/data-path.md).
 //!
 //! ```text
 //!            try_inline                    finish_inline (nothing pushed meanwhile)
@@ -8,10 +8,10 @@
 //!    └──────────────────▶ THREAD ──── release (queue seen empty, nothing announced since) ──▶ FREE
 //! ```
 //!
-//! Only the holder touches the socket and drains the queue. Whoever pushes into the queue calls [`SendRight::announce`]
-//! afterwards; if nobody holds the right then, it goes to the flow's thread. While the flow hands over
-//! ([`SendRight::hand_over_always`]: its channel has a thread of its own), nobody takes it inline, so that every message
-//! is pushed; what was pushed before that ends leaves first, because the right is not free before. Model-checked with loom.
+//! Only the holder touches the socket and drains the queue. A thread that pushes into the queue calls [`SendRight::announce`]
+//! afterwards; if the right is free then, it goes to the flow's thread. While the flow hands over
+//! ([`SendRight::hand_over_always`]: its channel has a thread of its own), the right is not taken inline, so every message
+//! is pushed. Messages pushed before the end of that leave first, because the right is not free before. Model-checked with loom.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ const FREE: u32 = 0;
 const INLINE: u32 = 1;
 const THREAD: u32 = 2;
 const HOLDER: u32 = 3;
-const PUSHED: u32 = 4; // something was pushed that the holder has not looked for yet
+const PUSHED: u32 = 4; // a message was pushed since the holder last looked
 const ALWAYS: u32 = 8; // every message is handed over
 
 /// The holder of the right to send.
@@ -35,7 +35,7 @@ impl SendRight {
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
-    /// A right nobody holds: loom's own atomics are not constant.
+    /// A free right: loom's own atomics are not constant.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self(AtomicU32::new(FREE))
@@ -46,8 +46,8 @@ impl SendRight {
         self.0.load(Ordering::Acquire) & HOLDER == FREE
     }
 
-    /// From now on every message is handed over to the flow's thread, or (`false`) only those that have to wait. One that
-    /// is being sent inline is sent.
+    /// From now on every message is handed over to the flow's thread, or (`false`) only those that have to wait. A message
+    /// that is being sent inline is finished.
     pub(crate) fn hand_over_always(&self, always: bool) {
         if always {
             self.0.fetch_or(ALWAYS, Ordering::AcqRel);
@@ -56,19 +56,19 @@ impl SendRight {
         }
     }
 
-    /// Every message is handed over.
+    /// `true` if every message is handed over.
     pub(crate) fn is_handed_over_always(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ALWAYS != 0
     }
 
-    /// Takes the right for the publishing thread: only when it is free, nothing is pending, and not all is handed over.
+    /// Takes the right for the publishing thread, if it is free, no message is pending, and messages are not always handed over.
     #[inline]
     pub(crate) fn try_inline(&self) -> bool {
         self.0.compare_exchange(FREE, INLINE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives the right back after sending inline. `true`: something was pushed meanwhile, or all is handed over since; the
-    /// right is now the flow's thread's and the caller must submit the flow to it.
+    /// Gives the right back after sending inline. `true`: a message was pushed meanwhile, or all are handed over since; the
+    /// flow's thread now has the right, and the caller must submit the flow to it.
     #[inline]
     #[must_use]
     pub(crate) fn finish_inline(&self) -> bool {
@@ -85,7 +85,7 @@ impl SendRight {
         debug_assert_eq!(previous.map(|state| state & HOLDER), Some(INLINE));
     }
 
-    /// Says that something was pushed. `true`: nobody held the right, it is now the flow's thread's and the caller
+    /// Announces that a message was pushed. `true`: the right was free; the flow's thread now has it, and the caller
     /// must submit the flow to it.
     #[must_use]
     pub(crate) fn announce(&self) -> bool {
@@ -94,19 +94,19 @@ impl SendRight {
         previous.is_some_and(|state| state & HOLDER == FREE)
     }
 
-    /// The flow's thread is about to look into the queue: what is pushed from now on is announced anew.
+    /// Called by the flow's thread before it looks into the queue: messages pushed from now on are announced again.
     pub(crate) fn look(&self) {
         self.0.fetch_and(!PUSHED, Ordering::AcqRel);
     }
 
-    /// The flow's thread saw the queue empty after [`SendRight::look`]. `true`: the right is free now;
-    /// `false`: something was pushed since, look again.
+    /// Called when the flow's thread saw the queue empty after [`SendRight::look`]. `true`: the right is free now;
+    /// `false`: a message was pushed since, look again.
     #[must_use]
     pub(crate) fn release(&self) -> bool {
         self.change(|state| (state & PUSHED == 0).then_some(state & ALWAYS)).is_some()
     }
 
-    /// Changes the state unless `next` gives nothing; the state before.
+    /// Changes the state unless `next` gives `None`. Returns the state before.
     fn change(&self, next: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut state = self.0.load(Ordering::Relaxed);
         loop {
@@ -178,7 +178,7 @@ mod loom_tests {
             })
         }
 
-        /// Visits until what was submitted was visited; then nothing waits and the right is free.
+        /// Visits until all submissions were served; then no message waits and the right is free.
         fn drain_all(&self, mut visits: u32) {
             while visits < self.submitted.load(Ordering::SeqCst) {
                 self.drain();
@@ -249,7 +249,7 @@ mod loom_tests {
         });
     }
 
-    /// A batch grows only while the right is free, and leaves before what waits; its lock is the right to send it
+    /// A batch grows only while the right is free, and leaves before waiting messages; its lock is the right to send it
     /// (`channel/flow/batch.rs`).
     #[test]
     fn a_batch_leaves_before_what_waits_whoever_sends_it() {
@@ -269,7 +269,7 @@ mod loom_tests {
                     }
                 })
             };
-            // The thread that looks after the batch finds the socket full: it gives what is left to the flow's thread.
+            // The thread that watches the batch finds the socket full: it gives the rest to the flow's thread.
             let mut held = batch.lock().unwrap();
             let given = flow.right.announce();
             drop(held);

@@ -1,5 +1,5 @@
-//! The publisher's end of a channel over shared memory: what [`Flow`](super::flow::Flow) is where there are frames (step 3 of
-//! the data path). Nothing waits here and nobody sends: the reader looks at the message where it lies.
+//! The publisher's end of a channel over shared memory, in the role of [`Flow`](super::flow::Flow) for carriers with frames (step 3
+//! of the data path). It has no queue and sends no bytes: the reader reads the message in place.
 
 use super::Outcome;
 use super::outgoing::Outgoing;
@@ -17,12 +17,12 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Messages that find the ring full are treated as this policy says.
+    /// The policy applies to messages that find the ring full.
     pub(crate) fn new(half: RingHalf, queue: Queue) -> Self {
         Self { half, queue, next: 0 }
     }
 
-    /// Gives the reader the message in shared memory, or says why not.
+    /// Gives the reader the message in shared memory, or returns the reason why not.
     #[inline]
     pub(crate) fn offer(&mut self, message: &mut Outgoing<'_>) -> Outcome {
         trace::step(Step::Push);
@@ -53,7 +53,7 @@ impl Ring {
         self.half.collect(shared);
     }
 
-    /// The samples that the reader may hold besides those that wait.
+    /// The samples that the reader may hold besides the waiting ones.
     pub(crate) fn hold(&self) -> u32 {
         self.half.hold()
     }

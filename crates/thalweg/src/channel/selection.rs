@@ -1,5 +1,5 @@
 //! Samples that are sent on one channel: the subscriber's content filter and separation are evaluated at the writer, so that
-//! nothing travels that nobody wants (U-31).
+//! unwanted samples do not travel (U-31).
 
 use crate::codec::Sought;
 use linux::lock::PiMutex;
@@ -7,7 +7,7 @@ use qos::Qos;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Instances that are told apart; all beyond share one.
+/// The most instances that are told apart; further ones share one state.
 const MOST_INSTANCES: usize = 4096;
 
 /// The samples that one channel sends. Only the publishing thread asks, so that its lock costs two atomic operations.

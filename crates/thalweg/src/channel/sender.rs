@@ -1,7 +1,7 @@
 //! Sender threads: one per class, started with the first flow of that class, and one per channel that has scheduling of its own.
 //!
-//! A flow that is submitted brings its send right along; the thread drains it whenever its socket has room, and passes the
-//! right on when the flow has got another thread meanwhile.
+//! A submitted flow brings its send right along. The thread drains the flow whenever its socket has room, and passes the right
+//! on if the flow has another thread by then.
 
 mod own;
 mod repeats;
@@ -33,9 +33,9 @@ pub(crate) struct Senders {
 /// News of a flow for its node, each at most once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FlowNews {
-    /// It sends bulk: a sample above 64 KiB.
+    /// The flow sends bulk: a sample above 64 KiB.
     Bulk,
-    /// It ended because no thread could take over what waits.
+    /// The flow ended because no thread could take over its waiting messages.
     NoThread(String),
 }
 
@@ -57,11 +57,11 @@ struct Intake {
 enum Arrival {
     /// With its send right.
     Drain(Arc<Flow>),
-    /// There may be room for what waits.
+    /// There may be room for waiting messages.
     Look(Arc<Flow>),
-    /// A batch to be looked at then, and as long as something is batched.
+    /// A batch to be looked at then, and as long as it has messages.
     Flush(Arc<Flow>, Instant),
-    /// Some flow has another thread now: those that are not this thread's are passed on.
+    /// Some flow has another thread now: flows that are no longer this thread's are passed on.
     Moved,
 }
 
@@ -80,7 +80,7 @@ impl Senders {
         (self.tell)(flow.settings.id, news);
     }
 
-    /// Hears what the flow's subscribers say, and repeats.
+    /// Receives the feedback of the flow's subscribers, and retransmits.
     ///
     /// # Errors
     /// The kernel gives no thread or descriptor.
@@ -110,14 +110,14 @@ impl Senders {
         }
     }
 
-    /// Looks after the flow's batch from then on, as long as something is batched. `false`: nobody can.
+    /// Watches the flow's batch from then on, as long as it has messages. `false`: there is no thread for it.
     pub(crate) fn watch_batch(&self, flow: &Arc<Flow>, within: Duration) -> bool {
         let intake = self.intake(flow.class()).ok().flatten();
         intake.inspect(|intake| intake.take(Arrival::Flush(flow.clone(), Instant::now() + within))).is_some()
     }
 
-    /// Starts the class's thread before a flow of it needs one: that takes twelve allocations, on the publishing thread and when it is
-    /// late. Where the kernel gives none now, the first flow that has something to wait tries again.
+    /// Starts the class's thread before a flow of it needs one: otherwise a late publishing thread would make the twelve allocations.
+    /// If the kernel gives no thread now, the first flow with a waiting message tries again.
     pub(crate) fn prepare(&self, class: Class) {
         let _ = self.intake(class);
     }
@@ -139,7 +139,7 @@ impl Senders {
         Ok(slot.clone())
     }
 
-    /// Starts a thread for the flow alone. It serves nothing before the flow is told of it ([`Flow::move_to`]).
+    /// Starts a thread for the flow alone. It sends no message before [`Flow::move_to`].
     ///
     /// # Errors
     /// The kernel gives no thread, or not with this scheduling: a [`linux::sched::SchedError`] within.
@@ -161,7 +161,7 @@ impl Senders {
         Ok(own)
     }
 
-    /// A flow has another thread now: whichever has it passes it on.
+    /// Announces that a flow has another thread now: its former thread passes it on.
     pub(crate) fn moved(&self) {
         for sender in &self.classes {
             let intake = sender.intake.lock().clone();
@@ -171,7 +171,7 @@ impl Senders {
         }
     }
 
-    /// Ends the threads; what still waits is dropped.
+    /// Ends the threads; messages that still wait are dropped.
     pub(crate) fn close(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let mut threads = Vec::new();
@@ -234,7 +234,7 @@ impl SenderThread {
             let next = self.timers.iter().map(|(due, _)| *due).min();
             let timeout = next.map(|due| due.saturating_duration_since(Instant::now()));
             if self.poller.wait(&mut ready, timeout).is_err() {
-                // Only a broken epoll set: looked at now and then instead.
+                // Only a broken epoll set fails here: flows are then polled.
                 std::thread::sleep(NO_DESCRIPTOR_PAUSE);
                 self.take_arrivals();
                 (0..self.flows.len()).for_each(|index| self.visit(index));

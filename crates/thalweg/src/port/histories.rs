@@ -1,5 +1,5 @@
-//! The pull buffers of a port: a history for each publisher, and each start of it, whose samples it keeps. A publisher
-//! keeps its own; a subscriber those that arrive, for itself or (a relay's) for others.
+//! The pull buffers of a port: a history for each start of each publisher whose samples it keeps. A publisher keeps its own
+//! samples; a subscriber keeps those that arrive, for itself or (at a relay) for others.
 
 use crate::channel::buffer::Pool;
 use crate::channel::history::{History, Instances, Query, Reading};
@@ -15,8 +15,8 @@ use qos::{Durability, Place, PullBuffer, Qos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Publishers (and starts of them) that one subscriber keeps samples of; the one that was not heard for the longest time
-/// gives way to a new one.
+/// The most publishers (and starts of them) of which one subscriber keeps samples. The one that was silent for longest gives
+/// way to a new one.
 const MOST_SOURCES: usize = 64;
 
 /// Least size of a kept sample, in bytes.
@@ -25,9 +25,9 @@ const SMALLEST: u64 = 256;
 /// The histories of one port. Its lock is held to keep one sample, or to take references to a few.
 pub(crate) struct Histories {
     limits: PullBuffer,
-    /// That of all histories of the node: each here has one of it.
+    /// The account of all histories of the node; each history here has an account within it.
     account: Arc<Account>,
-    /// Samples that were not kept because there was no memory, and those of them that were told.
+    /// Samples that were not kept for lack of memory, and how many of them were reported.
     unkept: [AtomicU64; 2],
     /// The place of the key, if the publisher is durable and its topic keyed.
     key: Option<Sought>,
@@ -36,9 +36,9 @@ pub(crate) struct Histories {
 
 struct Sources {
     all: Vec<Source>,
-    /// Instances, if there is a key: late joiners get theirs.
+    /// Instances, if there is a key: late joiners get their samples.
     instances: Option<Instances>,
-    /// Copies of what arrived in memory that others write again.
+    /// Copies of samples that arrived in memory which others overwrite.
     pool: Pool,
 }
 
@@ -57,14 +57,14 @@ pub(crate) fn is_kept_by_instance(offered: &Qos) -> bool {
     offered.durability != Durability::Volatile && !offered.key.is_empty()
 }
 
-/// The pull buffer that a subscriber keeps of each publisher: its own, or one that it keeps for others.
+/// The pull buffer that a subscriber keeps for each publisher: for its own use, or for others.
 pub(crate) fn kept_at_subscriber(port: &PortInfo) -> Option<PullBuffer> {
     let keeps = |pull: &PullBuffer| pull.place == Place::Subscriber || port.pull == PullRole::Keeps;
     port.qos.pull.clone().filter(keeps)
 }
 
 impl Histories {
-    /// No samples yet; each publisher's are kept within the limits, and as long as this account has room.
+    /// No samples yet. Each publisher's samples are kept within the limits, as long as this account has room.
     pub(crate) fn new(limits: PullBuffer, account: &Arc<Account>) -> Self {
         let sources = Sources { all: Vec::new(), instances: None, pool: Pool::default() };
         let histories = Self {
@@ -89,7 +89,7 @@ impl Histories {
         Some(histories)
     }
 
-    /// Memory that a port's buffers may take for one publisher's history: each may have room for twice what it holds.
+    /// Memory that a port's buffers may take for one publisher's history: each may have room for twice its content.
     pub(crate) fn room(&self) -> usize {
         let bytes = usize::try_from(self.limits.bytes).unwrap_or(usize::MAX);
         bytes.saturating_mul(2).saturating_add(self.limits.samples as usize * 1024).max(1 << 20)
@@ -104,7 +104,7 @@ impl Histories {
         self.sources.lock().all.len()
     }
 
-    /// Bytes that may be kept of one publisher: a small sample counts as much as its buffer has.
+    /// Bytes that may be kept of one publisher: a small sample counts with the room of its buffer.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.limits.bytes.max(u64::from(self.limits.samples) * SMALLEST)
     }
@@ -160,14 +160,14 @@ impl Histories {
         self.unkept[0].fetch_add(u64::from(!kept), Relaxed);
     }
 
-    /// Samples that were not kept because there was no memory for them, since this was asked last, and in all.
+    /// Samples that were not kept for lack of memory, since the last call and in all.
     pub(crate) fn tell_unkept(&self) -> Option<(u64, u64)> {
         let all = self.unkept[0].load(Relaxed);
         let told = self.unkept[1].swap(all, Relaxed);
         (all > told).then_some((all - told, all))
     }
 
-    /// Keeps a sample that arrived: shared where it may be, else copied.
+    /// Keeps a sample that arrived: shared where possible, otherwise copied.
     pub(crate) fn keep_arrived(&self, info: &SampleInfo, payload: &Payload<'_>) {
         let sources = &mut *self.sources.lock();
         let is = |source: &&mut Source| {
@@ -214,7 +214,7 @@ impl Histories {
         latest
     }
 
-    /// The publishers whose samples may answer the question, and whether there are others whose type who asks cannot read.
+    /// The publishers whose samples may answer the question; and the type of others, if the asking port cannot read it.
     pub(crate) fn sources(&self, question: &Question) -> (Vec<Identity>, Option<TypeDescription>) {
         let (mut found, mut unreadable) = (Vec::new(), None);
         for source in &self.sources.lock().all {
@@ -230,8 +230,8 @@ impl Histories {
         (found, unreadable)
     }
 
-    /// Begins the answer for one publisher, with the samples that were taken at once; `None` when it gave way to another one
-    /// meanwhile.
+    /// Begins the answer for one publisher, with the samples that were taken at once; `None`: the publisher has given way to
+    /// another one.
     pub(crate) fn ask(
         &self,
         publisher: Identity,

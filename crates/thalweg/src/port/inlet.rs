@@ -33,7 +33,7 @@ type Callback<M> = Box<dyn FnMut(Sample<'_, M>) + Send>;
 
 /// The destination of a subscriber's samples.
 pub(crate) enum Sink<M: Message> {
-    /// Calls the user on the receiving thread.
+    /// Calls the user's callback on the receiving thread.
     Callback(PiMutex<Callback<M>>),
     /// Keeps them until they are taken.
     Mailbox,
@@ -62,12 +62,12 @@ pub(crate) struct Inlet<M: Message> {
     by_instance: bool,
     /// Counts of samples that found no room.
     rejected: Rejected,
-    /// Samples in the mailbox: who finds none takes no lock, and so stands in no publisher's way.
+    /// The number of samples in the mailbox: a thread that finds none takes no lock, and so does not delay publishers.
     stored: AtomicUsize,
     news: AtomicU32,
     sleepers: AtomicU32,
     closed: AtomicBool,
-    /// The thread that calls the callback with what `local` channels put into the mailbox: its id, 0 without one.
+    /// The id of the thread that calls the callback with samples of `local` channels from the mailbox; 0: there is none.
     server: AtomicI32,
     undecodable: AtomicU64,
     /// The number of the sample in the callback; 0: none is.
@@ -80,9 +80,9 @@ pub(crate) struct Inlet<M: Message> {
     halves: PiMutex<Vec<Inbound>>,
     /// Looks at what comes in.
     monitor: Seat,
-    /// Judges what comes in by the port's policies, where they look at samples.
+    /// Judges incoming samples by the port's policies, if these look at samples.
     judge: Option<Arc<Judge>>,
-    /// Keeps what arrives, for those who ask.
+    /// Keeps the arriving samples, for queries.
     histories: Option<Arc<Histories>>,
 }
 
@@ -148,7 +148,7 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    /// Halves that nobody fetched hold this very inlet: they go when it closes.
+    /// Drops halves that were not fetched when the inlet closes: they hold a reference to it.
     fn drop_halves(&self) {
         let halves = std::mem::take(&mut *self.halves.lock());
         drop(halves);
@@ -158,7 +158,8 @@ impl<M: Message> Inlet<M> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// A thread's work for callbacks fed from the mailbox: samples of `local` channels that may not run on the publisher's thread.
+    /// The work of the thread that calls callbacks from the mailbox, for samples of `local` channels that may not run on the
+    /// publisher's thread.
     pub(crate) fn run_callbacks(&self, stop: impl Fn() -> bool) {
         while !stop() && !self.is_closed() {
             match self.pop_measured() {

@@ -1,6 +1,6 @@
-//! Joins and leaves of a port's channels. The publishing thread has the port while it publishes and while it holds a loan:
-//! what comes meanwhile waits here, and is taken in by whoever has the port next, the publishing thread at its next sample
-//! at the latest. It neither waits nor allocates for that: all memory comes along, and what is left of it goes back.
+//! Joins and leaves of a port's channels. The publishing thread has the port while it publishes and while it holds a loan.
+//! Joins and leaves of that time wait here for the next thread that has the port: at the latest the publishing thread at its
+//! next sample. It neither waits nor allocates for that: all memory comes along, and the rest of it goes back.
 
 use super::local::LocalChannel;
 use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// An answer to a subscriber that is sent once.
 pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 
-/// The joins and leaves of one port that are under way.
+/// The pending joins and leaves of one port.
 pub(super) struct Joins<M: Message> {
     any: AtomicBool,
     lobby: PiMutex<Lobby<M>>,
@@ -39,14 +39,14 @@ struct Join<M: Message> {
     channel: Arc<Channel>,
     way: TypedWay<M>,
     answer: Option<Reply>,
-    /// A longer list of channels, and buffers for samples that wait in a subscriber of this process or for acknowledgement.
+    /// A longer list of channels, and buffers for samples that wait in a subscriber of this process or for an acknowledgement.
     room: Vec<Attached<M>>,
     spare: Pool,
     buffers: usize,
 }
 
 enum Done<M: Message> {
-    /// With the answer, where it may follow the first sample, and memory that is not needed any more: freed elsewhere.
+    /// The channel joined. With the answer, if it may follow the first sample, and unneeded memory, to be freed elsewhere.
     Joined {
         answer: Option<Reply>,
         _room: Vec<Attached<M>>,
@@ -71,7 +71,7 @@ impl<M: Message> Joins<M> {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Lets a channel leave, once; gives what came of it where that is known already.
+    /// Lets a channel leave, once. Gives the outcome if it is known already.
     fn ask_leave(&self, id: u64) -> Option<Done<M>> {
         let lobby = &mut *self.lobby.lock();
         let done = lobby.done.iter().position(|(of, _)| *of == id).map(|at| lobby.done.swap_remove(at).1);
@@ -108,7 +108,7 @@ impl<M: Message> Joins<M> {
 }
 
 impl<M: Message> Outlet<M> {
-    /// Takes in what waits, with the port at hand. On the publishing thread: one look at a flag where nothing does.
+    /// Serves the waiting joins and leaves, with the port at hand. Without any, the publishing thread only reads a flag.
     #[inline]
     pub(super) fn take_in(&self, state: &mut Outflow<M>) {
         if self.joins.any.load(Ordering::Relaxed) {
@@ -118,7 +118,7 @@ impl<M: Message> Outlet<M> {
 
     #[cold]
     fn take_all_in(&self, state: &mut Outflow<M>) {
-        let Some(mut lobby) = self.joins.lobby.try_lock() else { return }; // somebody else is at it
+        let Some(mut lobby) = self.joins.lobby.try_lock() else { return }; // another thread serves them
         self.joins.any.store(false, Ordering::Relaxed);
         let Lobby { waiting, done } = &mut *lobby;
         for to in waiting.drain(..) {
@@ -185,7 +185,7 @@ impl<M: Message> Outlet<M> {
                 Some(true)
             }
             other => {
-                other.into_iter().for_each(|other| self.finish(other)); // none: the port closed meanwhile
+                other.into_iter().for_each(|other| self.finish(other)); // `None`: the port has closed meanwhile
                 Some(false)
             }
         }
@@ -221,7 +221,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    /// The port closes: nobody joins any more.
+    /// The port closes: drops the pending joins.
     pub(super) fn drop_joins(&self) {
         let (waiting, done) = {
             let mut lobby = self.joins.lobby.lock();
@@ -252,7 +252,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    /// A member of a group left: where only those are left that were cut off, the group waits for them.
+    /// A member of a group left: if only members that were cut off remain, the group waits for them.
     fn look_for_members(&self, group: &Arc<Flow>) {
         if !self.has_members(group) {
             group.wait_for_absent();
@@ -344,7 +344,7 @@ impl<M: Message> Outlet<M> {
                     *first = true;
                     *sends = false;
                 }
-                // It ends without the port at hand: who joins until then would be a member of nothing.
+                // The flow ends without the port at hand: a channel that joins until then would have no flow.
                 None => flow.retire(),
             }
         }

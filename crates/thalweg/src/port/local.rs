@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The receiving end of a local channel.
 pub(crate) trait LocalChannel<M: Message>: Send + Sync {
-    /// The number of earlier samples that it wants.
+    /// The number of earlier samples that the subscriber wants.
     fn late(&self) -> u32;
-    /// Announces the number of samples of a history that come now.
+    /// Announces a history of this many samples.
     fn expect_history(&self, samples: usize);
-    /// Samples go to a callback, on the publisher's thread or the port's own; else they wait to be taken.
+    /// `true` if samples go to a callback, on the publisher's thread or the port's own; otherwise they wait to be taken.
     fn calls_back(&self) -> bool;
-    /// The value is taken as it is, on the publisher's thread.
+    /// `true` if the value itself is taken, on the publisher's thread.
     fn wants_value(&self) -> bool;
-    /// Takes the value. Should it wait, it counts for the channel's account.
+    /// Takes the value. If it has to wait, it is charged to the channel's account.
     fn value(&self, info: SampleInfo, value: &M::Value, account: &Arc<Account>);
-    /// The same of the encoded message.
+    /// The same with the encoded message.
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>, account: &Arc<Account>);
 }
 
-/// All ports of this process: how `local` channels find their other end.
+/// All ports of this process, by which `local` channels find their other end.
 pub(crate) struct LocalPorts {
     publishers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnyOutlet>>>>,
     subscribers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnyInlet>>>>,

@@ -35,7 +35,7 @@ pub struct Published {
     pub queued: u32,
     /// Samples that channels dropped by their policy: older ones, or this one.
     pub dropped: u32,
-    /// Channels that did not take it because their queue is full and drops nothing.
+    /// Channels that did not take it because their queue is full and drops no samples.
     pub refused: u32,
     /// Channels that are broken or unreachable now. A killed subscriber's channel counts until its end is noticed.
     pub not_connected: u32,

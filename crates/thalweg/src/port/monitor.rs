@@ -45,9 +45,9 @@ pub struct Seen<'a> {
 pub enum Verdict {
     /// The sample goes on as it is.
     Pass,
-    /// The sample goes on with the bytes that the monitor wrote.
+    /// The sample continues with the bytes that the monitor wrote.
     Changed,
-    /// The sample goes on after this delay, and before later ones. At most 4096 samples and 64 MiB wait; more are dropped.
+    /// The sample continues after this delay, and before later ones. At most 4096 samples and 64 MiB wait; more are dropped.
     Late(Duration),
     /// The sample does not go on.
     Drop,

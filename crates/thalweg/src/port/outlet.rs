@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Buffers made for a subscriber of this process, whose samples wait in them, and what each holds before it has to grow.
+/// Buffers made for a subscriber of this process, in which its samples wait, and the room of each before it has to grow.
 const MOST_PREPARED: u32 = 64;
 pub(super) const SMALL: usize = 256;
 
@@ -43,7 +43,7 @@ pub(crate) struct Outlet<M: Message> {
     /// The number of attached channels whose subscriber is cut off.
     pub(super) cut_off: AtomicUsize,
     closed: AtomicBool,
-    /// The same channels, for those who must not wait for the publishing thread.
+    /// The same channels, for threads that must not wait for the publishing thread.
     pub(super) channels: PiMutex<Vec<Arc<Channel>>>,
     pub published: AtomicU64,
     /// The payload memory's descriptor, for further `shm` channels.
@@ -54,9 +54,9 @@ pub(crate) struct Outlet<M: Message> {
     pub(super) held: AtomicUsize,
     /// Looks at what goes out.
     monitor: Seat,
-    /// Judges by what the port promises, where time passes for it.
+    /// Judges by the port's promises, if time matters for them.
     judge: Option<Arc<Judge>>,
-    /// Keeps what goes out, for those who ask or join late.
+    /// Keeps the published samples, for queries and late joiners.
     histories: Option<Arc<Histories>>,
 }
 
@@ -113,7 +113,7 @@ impl<M: Message> Outlet<M> {
             pool.limit(histories.room());
         }
         let now = linux::clock::monotonic_ns();
-        // Its key was looked for when the port was described.
+        // The key was looked up when the port was described.
         let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
         let state = Outflow { seq: 0, pool, turn: Turn::default(), attached: Vec::new(), memory: None };
         Self {
@@ -136,7 +136,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    /// Somebody needs the encoded message.
+    /// `true` if the encoded message is needed.
     #[inline]
     fn needs_bytes(&self, attached: &[Attached<M>], seq: u64) -> bool {
         self.histories.is_some() || attached.iter().any(|a| a.selects(seq) && !a.takes_values())
@@ -155,7 +155,7 @@ impl<M: Message> Outlet<M> {
         self.connected.load(Ordering::Acquire).saturating_sub(self.cut_off.load(Ordering::Relaxed))
     }
 
-    /// For tools: a publishing thread that holds the port (it may wait for room in a channel) is not waited for long.
+    /// Locks the port for tools, with a short wait for a publishing thread that holds it (it may wait for room in a channel).
     fn try_lock_patiently(&self) -> Option<PiGuard<'_, Outflow<M>>> {
         let until = Instant::now() + REPORT_PATIENCE;
         loop {
@@ -173,7 +173,7 @@ impl<M: Message> Outlet<M> {
         self.channels.lock().iter().any(|channel| !channel.is_closed() && is_of(channel))
     }
 
-    /// Waits until nothing waits in any channel, at most `timeout`; `false` when something is left.
+    /// Waits until no sample waits in any channel, at most `timeout`. `false`: some still wait.
     pub(crate) fn drain(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         loop {
@@ -225,7 +225,7 @@ impl<M: Message> Outflow<M> {
 }
 
 impl<M: Message> Attached<M> {
-    /// `true` if the sample goes on this channel. A sample that its proxy leaves out here costs nothing further.
+    /// `true` if the sample is sent on this channel. A sample that the channel's proxy leaves out here causes no further work.
     #[inline]
     pub(super) fn selects(&self, seq: u64) -> bool {
         self.channel.selection.takes(seq)
@@ -251,7 +251,7 @@ impl<M: Message> Attached<M> {
             _ => 0,
         }
     }
-    /// Ends the channel. A ring ends only when its reader's sign is gone, so that nobody reads the slots any more.
+    /// Ends the channel. A ring ends only when its reader's sign is gone, so that the slots are not read any more.
     pub(super) fn end(&mut self, memory: Option<&mut Memory>) {
         self.channel.close();
         match (&mut self.way, memory) {

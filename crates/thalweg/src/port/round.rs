@@ -1,4 +1,4 @@
-//! One sample on its way to all channels of a port: who takes it, what it comes to on each, and what that took.
+//! One sample on its way to all channels of a port: the channels that take it, the outcome on each, and the time of each.
 
 use super::Published;
 use super::outlet::{Attached, Content, Outlet, Place, TypedWay};
@@ -25,7 +25,7 @@ pub(super) struct Round<'a, M: Message> {
 }
 
 impl<M: Message> Round<'_, M> {
-    /// Hands the value over where a subscriber of this process takes it as it is. A message is decoded for that.
+    /// Hands the value over to subscribers of this process that take values. A message is decoded for that.
     #[inline]
     pub(super) fn pass_value(
         &mut self,
@@ -97,7 +97,7 @@ impl<M: Message> Round<'_, M> {
             if entry.takes_values() || !entry.channel.takes(message.payload(), stamp, change) {
                 continue;
             }
-            // A group has members with other limits: those who take less drop it themselves.
+            // A group has members with other limits: members with a lower limit drop the message themselves.
             let outcome = match &entry.way {
                 TypedWay::Group(_, false) => group,
                 TypedWay::Group(_, true) => {
@@ -111,7 +111,7 @@ impl<M: Message> Round<'_, M> {
         }
     }
 
-    /// Offers the message to one channel, and notes what that took where it is measured.
+    /// Offers the message to one channel, and notes the time if it is measured.
     #[inline]
     fn offer(&self, entry: &mut Attached<M>, message: &mut Outgoing<'_>) -> Outcome {
         if entry.channel.stages.measures(self.label.seq) {
@@ -150,7 +150,7 @@ impl<M: Message> Round<'_, M> {
         let publish = (Stage::Publish, offered.saturating_sub(stamp));
         let sent = [publish, (Stage::Queue, 0), (Stage::Send, now.saturating_sub(offered))];
         match (&entry.way, outcome) {
-            // One that waits to be taken has arrived then; a callback is noted by the thread that calls it.
+            // A sample that waits to be taken has arrived; a callback is noted by the thread that calls it.
             (TypedWay::Local(subscriber), _) if waits && !subscriber.calls_back() => {
                 let size = message.payload().len();
                 stages.note_arrived(&[publish], &Arrived { seq, size, published_ns: stamp, done_ns: now });

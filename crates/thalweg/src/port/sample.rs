@@ -30,9 +30,9 @@ impl<M: Message> Deref for Sample<'_, M> {
 
 /// The place of a waiting sample's bytes.
 pub(crate) enum Storage {
-    /// In a pooled buffer: the subscriber's own, or (carrier `local`) the publisher's.
+    /// A pooled buffer: the subscriber's own, or (carrier `local`) the publisher's.
     Pooled(Arc<Buffer>),
-    /// In the publisher's shared memory.
+    /// A place in the publisher's shared memory.
     Shared(Borrowed),
 }
 
@@ -46,7 +46,7 @@ impl Storage {
 }
 
 /// A sample that was taken and may be kept. Dereferences to the value. On the carrier `shm` it borrows the publisher's memory:
-/// a subscriber that keeps many of them leaves the publisher short of slots.
+/// a subscriber that keeps many samples leaves the publisher short of slots.
 pub struct TakenSample<M: Message> {
     pub(crate) info: SampleInfo,
     storage: Storage,

@@ -3,7 +3,7 @@
 use crate::control::Peer;
 use serde::{Deserialize, Serialize};
 
-/// The bytes that a node's channels hold: what waits in queues and mailboxes, what is not acknowledged, and messages that are not whole.
+/// The bytes that a node's channels hold: messages in queues and mailboxes, unacknowledged and incomplete messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryReport {
@@ -13,7 +13,7 @@ pub struct MemoryReport {
     pub limit: u64,
     /// Number of refusals by this limit.
     pub refused: u64,
-    /// The peers that hold something, or were refused something; those that hold most first, 64 at most.
+    /// The peers that hold bytes or were refused some; those that hold most come first, 64 at most.
     pub peers: Vec<PeerMemory>,
     /// Bytes held by histories.
     #[serde(default)]
@@ -39,9 +39,9 @@ pub struct DocumentMemory {
 pub struct HistoryMemory {
     /// Held now.
     pub used: u64,
-    /// Most that they may hold while channels hold what they do.
+    /// The most that they may hold, given the bytes of the channels.
     pub limit: u64,
-    /// Number of times that this was too little and the oldest samples went.
+    /// Number of times that this was too little and the oldest samples were dropped.
     pub refused: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct PeerMemory {
     pub peer: Peer,
     /// Held now.
     pub used: u64,
-    /// Most that it may hold while the others hold what they do.
+    /// The most that it may hold, given the bytes of the others.
     pub limit: u64,
     /// Number of refusals by this limit.
     pub refused: u64,

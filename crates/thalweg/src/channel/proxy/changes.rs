@@ -1,4 +1,4 @@
-//! Changes to a channel's proxy, as an administrator says them.
+//! Changes to a channel's proxy, as an administrator states them.
 
 use super::{Picture, PictureError, Proxy, Selection, SelectionError};
 use qos::priority::Change;
@@ -34,7 +34,7 @@ impl ProxyChanges {
         self.selection.is_keep() && self.picture.is_keep() && self.place.is_keep()
     }
 
-    /// `proxy` with these changes; what goes back to its default is as in `default`.
+    /// `proxy` with these changes; settings that go back to their default are as in `default`.
     pub fn apply(&self, proxy: Proxy, default: &Proxy) -> Proxy {
         let (mut selection, mut picture, mut place) = (Some(proxy.selection), proxy.picture, Some(proxy.place));
         self.selection.apply(&mut selection);
@@ -48,7 +48,7 @@ impl ProxyChanges {
     }
 
     /// Adds one `NAME=VALUE`, as `thalweg set` takes it: `every=10`, `rate=3/4`, `picture=320x240`, `proxy=relay:gate`.
-    /// `false`: it is not about proxies.
+    /// `false`: the word is not about proxies.
     ///
     /// # Errors
     /// [`ProxyChangeError`] with the allowed values.

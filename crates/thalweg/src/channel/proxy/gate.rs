@@ -31,13 +31,13 @@ pub(crate) struct Passage {
     earlier: PiMutex<Option<Arc<Passage>>>,
     /// Samples that the old flow did not bring can be fetched.
     has_history: bool,
-    /// The waiting place of the new flow's samples, once it took over with a gap; `None`: nobody would fetch the missing ones
-    /// any more.
+    /// The waiting place of the new flow's samples, once it took over with a gap; `None`: the missing samples would not be
+    /// fetched any more.
     late: OnceLock<Option<Arc<Latecomer>>>,
     told: AtomicBool,
-    /// The last sample that was delivered through it, or before it began.
+    /// The last sample that was delivered through the passage, or before it began.
     last: AtomicU64,
-    /// The new channel's: what is held came by it.
+    /// The account of the new channel, by which the held samples came.
     account: Arc<Account>,
     taken_over: Box<dyn Fn() + Send + Sync>,
 }
@@ -56,23 +56,23 @@ impl Passage {
         Self { handover, verdict, earlier, has_history, late, told, last, account, taken_over }
     }
 
-    /// `true` if it was told that the new flow has taken over.
+    /// `true` if the takeover by the new flow was reported.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// The waiting place of the new flow's samples, if it took over with a gap: they follow when the gap is filled, or will not
-    /// be. From now on none wait that do not wait yet.
+    /// The waiting place of the new flow's samples, if it took over with a gap: they follow when the gap is filled or given up.
+    /// After this call no further samples begin to wait.
     pub(crate) fn late(&self) -> Option<&Arc<Latecomer>> {
         self.late.get_or_init(|| None).as_ref()
     }
 
-    /// The old flow ended, and this was the last to come by it: the new one takes over.
+    /// The old flow ended; sample `came` was the last that it brought. The new flow takes over.
     pub(crate) fn end_old(&self, came: u64) {
         if self.verdict.is_new() {
             return;
         }
-        let mut handover = self.handover.lock(); // nobody is in a callback: the old flow is over, the new one only holds
+        let mut handover = self.handover.lock(); // no callback runs: the old flow is over, and the new one only holds samples
         handover.old_ended(came);
         self.wait_for_gap(&mut handover);
         self.tell(&handover);
@@ -90,7 +90,7 @@ impl Passage {
     pub(crate) fn keep_old(&self) -> bool {
         let kept = self.verdict.keep_old();
         if let Some(mut handover) = self.handover.try_lock() {
-            handover.keep_old(); // else the next sample lets go of what is held
+            handover.keep_old(); // otherwise the next sample drops the held ones
         }
         kept
     }
@@ -132,11 +132,11 @@ impl Passage {
         self.late.get().and_then(Option::as_ref)
     }
 
-    /// Delivers a sample, or what was held, or neither; `true`: this flow goes on alone, and has caught up with what the other one
-    /// delivered.
+    /// Delivers a sample, held samples, or neither. `true`: this flow continues alone, and has caught up with the other one's
+    /// deliveries.
     fn pass(&self, role: Role, inlet: &dyn Deliver, delivery: Delivery<'_>) -> bool {
         if delivery.info.historical {
-            inlet.deliver(delivery); // beside the order of the two flows: only a relay's brings it so
+            inlet.deliver(delivery); // outside the order of the two flows: only a relay's flow brings such samples
             return false;
         }
         self.wait_for_earlier();
@@ -154,7 +154,7 @@ impl Passage {
             Role::New => handover.new_one((seq, source_ns), received_ns, delivery.payload.bytes().len(), keep),
         };
         if self.has_history {
-            self.wait_for_gap(&mut handover); // before it is told: who hears it looks whether something waits
+            self.wait_for_gap(&mut handover); // before the report: its receiver looks for waiting samples
         }
         self.tell(&handover);
         if self.waits().is_some() {
@@ -186,12 +186,12 @@ impl Gate {
         self.late.lock().as_ref().is_some_and(|late| late.is_under_way())
     }
 
-    /// The channel ended before its history was there: the last sample that was delivered. `None`: nothing is left of it.
+    /// The channel ended before its history had come. Returns the last delivered sample. `None`: no part of the history is missing.
     pub(crate) fn give_up_history(&self) -> Option<u64> {
         self.late.lock().as_ref()?.give_up()
     }
 
-    /// From now on, samples go through `passage`; who joined just before gets no history any more.
+    /// From now on, samples go through `passage`. A subscriber that joined just before gets no history any more.
     pub(crate) fn shut(&self, role: Role, inlet: &dyn Deliver, passage: Arc<Passage>) {
         if let Some(late) = self.late.lock().take() {
             late.end(inlet);
@@ -206,7 +206,7 @@ impl Gate {
         self.shut.store(true, Ordering::Release);
     }
 
-    /// The last sample that the channel's history or its last move delivered, by whichever flow: the channel itself may be
+    /// The last sample that the channel's history or its last move delivered, by either flow. The channel itself may be
     /// behind.
     pub(crate) fn last(&self) -> u64 {
         let moved = self.passage.lock().as_ref().map_or(0, |(_, passage)| passage.last.load(Ordering::Acquire));
@@ -226,7 +226,7 @@ impl Gate {
         }
     }
 
-    /// Delivers a sample of the channel. One that comes from a history is compared with what the late joiner got.
+    /// Delivers a sample of the channel. A sample of a history is compared with the samples that the late joiner got.
     #[inline]
     pub(crate) fn deliver(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) {
         if delivery.info.historical || self.shut.load(Ordering::Acquire) {
@@ -249,7 +249,7 @@ impl Gate {
         }
         let Some((role, passage)) = self.passage.lock().clone() else { return inlet.deliver(delivery) };
         if passage.pass(role, inlet, delivery) {
-            self.open_after(&passage); // by the thread of the flow itself: what follows it delivers alone
+            self.open_after(&passage); // by the thread of the flow itself: it delivers the following samples alone
         }
     }
 }

@@ -16,7 +16,7 @@ pub const PATIENCE_NS: u64 = 200_000_000;
 /// Bytes of samples that one move may hold: 64 MiB.
 pub const MOST_HELD: usize = 64 << 20;
 
-/// The state of one move. `T` is what is held of a sample.
+/// The state of one move. `T` is a held sample.
 #[derive(Debug)]
 pub struct Handover<T> {
     old: Selection,
@@ -36,7 +36,7 @@ pub struct Handover<T> {
     verdict: Arc<Verdict>,
 }
 
-/// The flow that goes on. It is decided once, by whoever comes first. A move is given up without the handover's lock, which is
+/// The flow that continues. It is decided once, by the first caller. A move is given up without the handover's lock, which is
 /// held while a sample is delivered: a new flow that took over meanwhile would deliver the old one's samples, too.
 #[derive(Debug, Default)]
 pub struct Verdict(AtomicU8);
@@ -45,7 +45,7 @@ const OLD: u8 = 1;
 const NEW: u8 = 2;
 
 impl Verdict {
-    /// The old flow goes on. `false`: the new one does already.
+    /// Decides for the old flow. `false`: the new one has already taken over.
     pub fn keep_old(&self) -> bool {
         self.say(OLD)
     }
@@ -70,7 +70,7 @@ impl Verdict {
 enum Stage {
     /// Both flows bring samples.
     Both,
-    /// The new one has taken over; with a gap: before the old one had brought all that it may have had.
+    /// The new flow has taken over; with a gap: before the old one had brought all that it may have had.
     New { gap: bool },
     /// The old one goes on alone.
     Old,
@@ -86,20 +86,20 @@ struct Held<T> {
 }
 
 impl<T> Handover<T> {
-    /// A move away from a flow with the selection `old` that has delivered up to `last`, or just now one more; at most
-    /// `depth` samples are held, and [`MOST_HELD`] bytes.
+    /// A move away from a flow with the selection `old` that has delivered up to `last`, or just now one sample more. At most
+    /// `depth` samples and [`MOST_HELD`] bytes are held.
     pub fn new(old: Selection, last: u64, depth: usize) -> Self {
         let (held, bytes, depth) = (VecDeque::new(), 0, depth.max(1));
         let (stage, verdict) = (Stage::Both, Arc::default());
         Self { old, new: old, after: 0, last, held, bytes, depth, passed: None, brought: None, stage, verdict }
     }
 
-    /// The same, to a flow that brings what `selection` takes after sample `after`.
+    /// The same, to a flow that brings the samples of `selection` after sample `after`.
     pub fn to_one_after(self, selection: Selection, after: u64) -> Self {
         Self { new: selection, after, ..self }
     }
 
-    /// A sample of the old flow came: whether it is delivered, before anything [`Handover::released`].
+    /// Takes a sample of the old flow. `true`: it is delivered, before any sample of [`Handover::released`].
     pub fn old(&mut self, seq: u64, stamp_ns: u64) -> bool {
         if self.passed.is_none() {
             // One more may have been delivered while the move began; the flow is in order.
@@ -114,12 +114,12 @@ impl<T> Handover<T> {
             return false;
         }
         self.last = seq;
-        self.let_go(seq); // of nothing, unless the new flow lags
+        self.let_go(seq); // drops held samples only if the new flow lags
         self.take_over_if_complete();
         true
     }
 
-    /// A sample of the new flow came, of so many bytes: whether it is delivered. `keep` makes what is held of it.
+    /// Takes a sample of `size` bytes of the new flow. `true`: it is delivered. `keep` makes the held sample.
     pub fn new_one(&mut self, (seq, stamp_ns): (u64, u64), now_ns: u64, size: usize, keep: impl FnOnce() -> T) -> bool {
         self.brought = Some((seq, stamp_ns));
         if self.is_taken_over() && self.held.is_empty() && seq > self.last {
@@ -137,8 +137,8 @@ impl<T> Handover<T> {
         false
     }
 
-    /// The old flow has nothing more to bring when it has delivered the last one before the first that is held, or is ahead of
-    /// the new one. Its deliveries are known for sure once a sample of it passed here.
+    /// Takes over if the old flow is complete: it has delivered the last sample before the first held one, or is ahead of the
+    /// new flow. Its deliveries are certain once a sample of it passed here.
     fn take_over_if_complete(&mut self) {
         let behind = self.held.front().is_none_or(|first| self.last >= self.old.last_before(first.seq));
         if behind && self.is_abreast() {
@@ -146,7 +146,7 @@ impl<T> Handover<T> {
         }
     }
 
-    /// Both bring samples, and those of the new flow are not much older.
+    /// `true` if both flows bring samples, and those of the new flow are not much older.
     fn is_abreast(&self) -> bool {
         let stamps = self.passed.zip(self.brought);
         stamps.is_some_and(|((_, old), (_, new))| old.saturating_sub(new) <= PATIENCE_NS)
@@ -156,7 +156,7 @@ impl<T> Handover<T> {
         if self.stage == Stage::Both && self.verdict.say(NEW) {
             self.stage = Stage::New { gap };
         }
-        self.keep_old(); // where that was said meanwhile
+        self.keep_old(); // if that was decided meanwhile
     }
 
     /// The old flow is idle now; sample `came` was the last that it delivered. The new flow takes over if it has shown that it
@@ -189,7 +189,7 @@ impl<T> Handover<T> {
         }
     }
 
-    /// Takes the oldest of what is held.
+    /// Takes the oldest held sample.
     fn oldest(&mut self) -> Option<Held<T>> {
         let held = self.held.pop_front()?;
         self.bytes -= held.size;
@@ -220,7 +220,7 @@ impl<T> Handover<T> {
         matches!(self.stage, Stage::New { .. })
     }
 
-    /// `true` if it did so before the old flow had brought all that it may have had.
+    /// `true` if it took over before the old flow had brought all that it may have had.
     pub fn has_gap(&self) -> bool {
         self.stage == Stage::New { gap: true }
     }
@@ -236,11 +236,11 @@ impl<T> Handover<T> {
         Some(held.sample)
     }
 
-    /// Two periods and the patience have passed since the first held sample.
+    /// `true` if two periods and the patience have passed since the first held sample.
     fn is_late(&self, now_ns: u64) -> bool {
         let (Some(first), Some(newest)) = (self.held.front(), self.held.back()) else { return false };
         let between = newest.stamp_ns.saturating_sub(first.stamp_ns) / (self.held.len() as u64 - 1).max(1);
-        let periods = between.saturating_mul(2); // by the stamps of a peer, which may be any
+        let periods = between.saturating_mul(2); // from the stamps of a peer, which may have any value
         self.held.len() > 1 && now_ns.saturating_sub(first.received_ns) > periods.saturating_add(PATIENCE_NS)
     }
 }

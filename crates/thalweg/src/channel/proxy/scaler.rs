@@ -1,13 +1,13 @@
-//! Scalers: what makes one message of a stream smaller (P-03). They run on a thread of the proxy, never on the publisher's.
+//! Scalers: they make the messages of a stream smaller (P-03). They run on a thread of the proxy, never on the publisher's.
 //!
-//! | type of the topic | what is scaled |
+//! | type of the topic | scaled content |
 //! |---|---|
 //! | `…Image` | raw pictures in the layout of `sensor_msgs/Image`: mono8, rgb8, bgr8, rgba8, bgra8 by area; 16UC1 and 32FC1 (depth) by nearest |
 //! | `…CompressedImage` | JPEG and PNG, in the layout of `sensor_msgs/CompressedImage` |
 //! | `…PointCloud2` | points, in the layout of `sensor_msgs/PointCloud2`: at most width · height of them, evenly |
 //! | `bytes` | JPEG and PNG |
 //!
-//! All others need one that the node is given ([`Settings::scalers`](crate::Settings)). Pictures are never made larger, and
+//! Other types need a scaler in the node's settings ([`Settings::scalers`](crate::Settings)). Pictures are never made larger, and
 //! keep the ratio of their sides.
 
 use super::Picture;
@@ -33,10 +33,10 @@ pub use points::Points;
 #[cfg(feature = "pictures")]
 pub use raw::Raw;
 
-/// Pixels of a picture at most, whatever its header says: a message may not cost more memory than that.
+/// The most pixels of a picture: a message whose header claims more is refused, before it costs memory.
 pub const MOST_PIXELS: u64 = 1 << 25;
 
-/// Makes messages of one stream smaller. Yours may do anything that leaves a message of the same type.
+/// Makes messages of one stream smaller. An implementation may do anything that leaves a message of the same type.
 pub trait Scaler: Send {
     /// Appends to `out` the message, made so small that it is at most `picture`.
     ///
@@ -53,8 +53,8 @@ pub type NewScaler = Arc<dyn Fn() -> Box<dyn Scaler> + Send + Sync>;
 pub struct Scalers(Vec<(String, NewScaler)>);
 
 impl Scalers {
-    /// Adds a scaler for all topics of this type, or for the topic of this name. The last one that fits is taken, before
-    /// those that Thalweg has itself.
+    /// Adds a scaler for all topics of this type, or for the topic of this name. The last matching scaler is used, before
+    /// those of Thalweg itself.
     pub fn with<S: Scaler + 'static>(
         mut self,
         name: impl Into<String>,

@@ -1,5 +1,5 @@
 //! The selection of a stream's samples: a pure function of the sequence number, so that every proxy selects the same ones,
-//! wherever it is and whenever it began (P-02, U-34).
+//! at any place and with any start (P-02, U-34).
 
 use qos::Scale;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl Selection {
     /// `part` of every `whole` samples: from 10 Hz, 8/10 makes 8 Hz. 1 ≤ `part` ≤ `whole`.
     ///
     /// # Errors
-    /// They are not.
+    /// The numbers are not within these bounds.
     pub fn rate(part: u32, whole: u32) -> Result<Self, SelectionError> {
         if part == 0 || part > whole {
             return Err(SelectionError(format!("{part}/{whole}")));
@@ -122,7 +122,7 @@ impl Selection {
         u64::try_from(seq).unwrap_or(u64::MAX)
     }
 
-    /// A number that tells it from others; 0: all samples.
+    /// A number that distinguishes selections; 0: all samples.
     pub fn number_of(self) -> u64 {
         if self.is_all() { 0 } else { u64::from(self.part) << 32 | u64::from(self.whole) }
     }
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// A publisher may say any number of its last sample.
+    /// A publisher may claim any number for its last sample.
     #[test]
     fn the_highest_number_there_is_has_no_follower_and_harms_nobody() {
         for rate in ["1", "3", "7/9", "4294967295"] {

@@ -21,11 +21,11 @@ pub(crate) struct ReceiverSettings {
     pub flow: u32,
     /// The first message's number.
     pub first: u32,
-    /// Acknowledge after so many messages.
+    /// The number of messages after which to acknowledge.
     pub every: u32,
-    /// The longest silence in nanoseconds: what is missing longer is skipped.
+    /// The longest silence in nanoseconds: messages that are missing for longer are skipped.
     pub deadline_ns: Option<u64>,
-    /// The publisher's account: held messages are taken from it.
+    /// The publisher's account: held messages are charged to it.
     pub budget: Arc<Account>,
 }
 
@@ -56,20 +56,20 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     settings: ReceiverSettings,
-    next: u64,             // all before were delivered or skipped
+    next: u64,             // all messages before this one were delivered or skipped
     settled: u64,          // samples up to this one were delivered or skipped
-    announced: u64,        // those before exist
-    claimed: Option<u64>,  // so far would the flow be by the last frame that nobody believed
-    floor: u64,            // nobody can repeat those before
-    sent: u64,             // all fragments of those before were sent
-    slots: VecDeque<Slot>, // from `next` to the newest message of which anything is known
+    announced: u64,        // messages before this one exist
+    claimed: Option<u64>,  // the position of the last frame that was not believed
+    floor: u64,            // messages before this one cannot be retransmitted
+    sent: u64,             // all fragments of the messages before this one were sent
+    slots: VecDeque<Slot>, // from `next` to the newest known message
     spare: Vec<Vec<u8>>,
     held: usize, // bytes of messages that wait for one before them
     since: u32,  // messages since the last acknowledgement
     fresh: u32,
     newest: (u32, u64), // the newest fresh message, and when it came
     asked: bool,
-    asked_ahead_at: u64, // when a message beyond the window made it speak last
+    asked_ahead_at: u64, // time of the last acknowledgement because of a message beyond the window
     trip: RoundTrip,
     told_trip: Option<u64>, // as the publisher measured it
     pace: Pace,
@@ -81,20 +81,20 @@ pub(crate) struct Receiver {
 /// Messages that a reassembly puts together at a time: see [`Reassembly::with_slots`]. On a path of 100 Mbit/s and 50 ms that loses one
 /// datagram in ten, messages of 64 KiB need five round trips, and ten of them leave in each.
 pub(crate) const IN_PROGRESS: usize = 128;
-/// A jump that is believed at once, for losses come in bursts; a wrong one costs as many messages.
+/// The largest jump that is believed at once, because losses come in bursts; a wrong jump costs the messages that it skips.
 const MAX_JUMP: u64 = 64;
 /// No publisher measures a longer round trip.
 const LONGEST_TOLD_NS: u64 = 10_000_000_000;
-/// Bounds of the pause between two acknowledgements that messages beyond the window ask for: a thread is woken no more exactly, and
-/// after an outage samples come again within 100 ms (P-16).
+/// Bounds of the pause between two acknowledgements because of messages beyond the window: a thread does not wake up more exactly,
+/// and after an outage samples come again within 100 ms (P-16).
 const SHORTEST_TRIP_NS: u64 = 1_000_000;
 const LONGEST_TRIP_NS: u64 = 20_000_000;
-/// Buffers of held messages that are kept for further ones, and what they take together: more is given back.
+/// Spare buffers for held messages, and their bytes together: more are given back.
 const SPARE: usize = 32;
 const SPARE_BYTES: usize = 4 << 20;
 
 impl Receiver {
-    /// A flow of which nothing came yet.
+    /// The state of a flow before its first datagram.
     pub(crate) fn new(settings: ReceiverSettings) -> Self {
         let next = BASE + u64::from(settings.first);
         Self {
@@ -122,12 +122,12 @@ impl Receiver {
         }
     }
 
-    /// From now on acknowledgements tell what came, and come after so many bytes besides.
+    /// From now on acknowledgements have receipts, and also come after every `every` bytes.
     pub(crate) fn tells(&mut self, every: u32) {
         self.receipts = Some(Receipts::new(every));
     }
 
-    /// A datagram of the flow came, whatever becomes of it.
+    /// Counts a datagram of the flow that came, even if it is dropped later.
     #[inline]
     pub(crate) fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
         if let Some(receipts) = &mut self.receipts {
@@ -165,7 +165,7 @@ impl Receiver {
         self.due(now_ns, header)
     }
 
-    /// The message that is due is here: delivered, unless it is of no use any more.
+    /// Takes the message that is due: it is delivered, unless it is too old.
     #[inline]
     fn due(&mut self, now_ns: u64, header: &Header) -> Arrived {
         if self.settings.deadline_ns.is_some() && self.is_stale(now_ns, header) {
@@ -176,19 +176,19 @@ impl Receiver {
         Arrived::InOrder
     }
 
-    /// `true` for a message that was retransmitted, or waited for another, and is older than the deadline: it is no news but a
-    /// burst of the past (U-26).
+    /// `true` for a message that was retransmitted, or waited for another, and is older than the deadline: it would only be part
+    /// of a burst of old samples (U-26).
     fn is_stale(&mut self, now_ns: u64, header: &Header) -> bool {
         let Some(deadline) = self.settings.deadline_ns else { return false };
         self.pace.late_by(now_ns, header.stamp_ns, deadline) > deadline
     }
 
-    /// A fragment came: `true` if it is wanted. The reassembly's result is told to [`Receiver::part`], or is a message.
+    /// A fragment came: `true` if it is wanted. The reassembly's result then goes to [`Receiver::part`], or is a message.
     pub(crate) fn wants(&mut self, now_ns: u64, header: &Header) -> bool {
         self.place(now_ns, header).is_some_and(|index| !matches!(self.slots[index], Slot::Whole(_)))
     }
 
-    /// A fragment of this message was kept, and it is not whole.
+    /// Notes that a fragment of this message was kept, and the message is not whole.
     pub(crate) fn part(&mut self, now_ns: u64, header: &Header, reassembly: &Reassembly) {
         let Some(index) = widen(header.sequence, self.next).checked_sub(self.next).map(|i| i as usize) else { return };
         let overtaken = index + 1 < self.slots.len();
@@ -196,7 +196,7 @@ impl Receiver {
         if let Some(slot @ (Slot::Missing(_) | Slot::Part(..))) = self.slots.get_mut(index) {
             let mut asking = slot.asking().unwrap_or_default();
             if !matches!(slot, Slot::Part(..)) {
-                asking.due = None; // its first fragment: the others follow
+                asking.due = None; // its first fragment came: the others follow
             }
             asking.due = asking.due.or(overtaken.then_some(wait));
             if reassembly.has_hole(header.sample) && reassembly.end(header.sample) > asking.upto {
@@ -206,7 +206,7 @@ impl Receiver {
         }
     }
 
-    /// There is no room for this fragment: its message is asked for when there is.
+    /// There is no room for this fragment: its message is requested later, when there is.
     pub(crate) fn crowded(&mut self, header: &Header) {
         let index = widen(header.sequence, self.next).wrapping_sub(self.next);
         if let Some(Slot::Missing(asking)) = self.slots.get_mut(index as usize) {
@@ -214,8 +214,8 @@ impl Receiver {
         }
     }
 
-    /// The publisher says how far it is, and which messages it can still repeat. Nobody does without messages because one
-    /// keep-alive says so that is far ahead of them: what is missing is asked for, and the second one is believed.
+    /// Takes a keep-alive: the publisher's position, and the oldest message that it can retransmit. A single keep-alive that is
+    /// far ahead does not give messages up: missing ones are requested, and the second keep-alive is believed.
     pub(crate) fn keep_alive(&mut self, now_ns: u64, header: &Header) {
         self.asked |= header.flags & ASK != 0;
         if header.stamp_ns > 0 {
@@ -233,7 +233,7 @@ impl Receiver {
     }
 
     /// `true` if there are messages up to this position (RFC 3550 A.1). A jump of more than [`MAX_JUMP`] is believed when a
-    /// second frame says nearly the same; the first is only remembered. An idle publisher says the same `again`.
+    /// second frame has nearly the same number; the first is only remembered. `again`: an idle publisher repeats the number.
     fn believes(&mut self, upto: u64, again: bool) -> bool {
         let known = self.announced.max(self.next);
         let near = upto <= known.saturating_add(MAX_JUMP);
@@ -264,7 +264,7 @@ impl Receiver {
                 Some(Slot::Whole(_)) => {}
                 Some(slot) if given_up => {
                     if let Slot::Part(sample, _) = slot {
-                        self.settled = *sample; // what is here of it gives way to others
+                        self.settled = *sample; // its parts here give way to others
                     }
                     self.slots.pop_front();
                     self.skip(1);
@@ -304,7 +304,7 @@ impl Receiver {
         self.next as u32
     }
 
-    /// The time at which [`Receiver::ready`] or [`Receiver::acknowledgement`] next has something to do, unless something comes.
+    /// The time at which [`Receiver::ready`] or [`Receiver::acknowledgement`] next has something to do, unless a datagram comes.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         if self.slots.is_empty() {
             return None;
@@ -313,14 +313,14 @@ impl Receiver {
         [asks, self.gives_up_at()].into_iter().flatten().min()
     }
 
-    /// `true` if there is something to acknowledge or to ask for.
+    /// `true` if there are messages to acknowledge or to request.
     #[inline]
     pub(crate) fn has_news(&self, now_ns: u64) -> bool {
         let tells = self.receipts.as_ref().is_some_and(Receipts::is_due);
         tells || self.asked || self.since >= self.settings.every || (!self.slots.is_empty() && self.asks_now(now_ns))
     }
 
-    /// The datagram that says what is here and what is missing. `None` if there is nothing to say.
+    /// The datagram that acknowledges messages and requests missing ones. `None`: there are none.
     pub(crate) fn acknowledgement(&mut self, now_ns: u64, reassembly: &Reassembly) -> Option<&[u8]> {
         if !self.has_news(now_ns) {
             return None;
@@ -349,7 +349,7 @@ impl Receiver {
         Some(self.writer.finish_with(header, seen, self.fresh, receipt.as_ref()))
     }
 
-    /// Writes down what is missing and is to be asked for now; whether that is all that is missing.
+    /// Writes the gaps that are to be requested now. `true`: no other messages are missing.
     fn write_gaps(&mut self, now_ns: u64, reassembly: &Reassembly) -> bool {
         let (known, mut parts, mut complete) = (self.slots.len(), 0, true);
         let (trip, quick) = (self.trip, self.receipts.is_some());
@@ -361,7 +361,7 @@ impl Receiver {
                 continue;
             }
             let at = self.next + index as u64;
-            let sent = index + 1 < known || at < self.sent; // of what is being sent the end is not missing
+            let sent = index + 1 < known || at < self.sent; // the end of a message that is being sent is not missing
             parts += usize::from(asking.crowded || matches!(slot, Slot::Part(..)));
             let told = match slot {
                 Slot::Missing(_) if asking.crowded && parts > IN_PROGRESS => Some(false),
@@ -387,10 +387,10 @@ impl Receiver {
         self.counters
     }
 
-    /// The place of a frame, with the gap before it opened; `None`: it is behind, or too far ahead.
+    /// The place of a frame, with slots for the gap before it; `None`: it is behind, or too far ahead.
     fn place(&mut self, now_ns: u64, header: &Header) -> Option<usize> {
         let Some(index) = widen(header.sequence, self.next).checked_sub(self.next) else {
-            // The publisher retransmits a message that is here: it missed an acknowledgement.
+            // The publisher retransmits a message that is here, so an acknowledgement was lost.
             self.asked |= header.flags & REPAIR != 0;
             return None;
         };
@@ -409,8 +409,8 @@ impl Receiver {
         Some(index)
     }
 
-    /// After an outage the flow may be further than messages can be held: the publisher is told how far this end is, and answers
-    /// by a keep-alive that says what is gone. Once in a round trip, for each message would ask it.
+    /// After an outage the flow may be further than messages can be held: this end reports its position, and the publisher answers
+    /// by a keep-alive with the oldest message. This happens once in a round trip, since each message would cause it.
     #[cold]
     fn ask_ahead(&mut self, now_ns: u64) {
         let trip = self.told_trip.unwrap_or_else(|| self.trip.smoothed_ns()).clamp(SHORTEST_TRIP_NS, LONGEST_TRIP_NS);
@@ -419,12 +419,12 @@ impl Receiver {
         }
     }
 
-    /// Messages from the next on that are taken.
+    /// The number of messages, from the next on, for which there is room.
     fn window(&self) -> u64 {
         (if self.receipts.is_some() { CONTROLLED_WINDOW } else { WINDOW }) as u64
     }
 
-    /// Knows of `count` messages from the next on.
+    /// Opens slots for `count` messages from the next on.
     fn open(&mut self, now_ns: u64, count: usize) {
         let due = now_ns + self.trip.reorder_ns();
         while self.slots.len() < count {
@@ -432,7 +432,7 @@ impl Receiver {
         }
     }
 
-    /// Asks for the missing parts of messages before this one, all of which were sent.
+    /// Requests the missing parts of messages before this one, which were sent completely.
     fn ask_parts(&mut self, now_ns: u64, before: usize) {
         let due = now_ns + self.trip.reorder_ns();
         for slot in self.slots.iter_mut().take(before) {
@@ -463,7 +463,7 @@ impl Receiver {
         }
     }
 
-    /// A message that was asked for once tells the round trip (Karn: of one asked for again nobody knows which answer it is).
+    /// Measures the round trip by a message that was requested once (Karn: the answer to a repeated request is ambiguous).
     fn note_repair(&mut self, now_ns: u64, header: &Header, index: usize) {
         if let Some(asking) = self.slots[index].asking().filter(|a| a.asked == 1 && header.flags & REPAIR != 0) {
             self.trip.measured(now_ns.saturating_sub(asking.last));
@@ -484,8 +484,8 @@ impl Receiver {
         self.counters.skipped += count;
     }
 
-    /// With a deadline nobody is silent longer than that, nor than a period and two round trips; and nothing that is here
-    /// waits longer than two round trips for what is not (F-14, U-26).
+    /// The time to give up missing messages, if there is a deadline. The silence is no longer than the deadline, nor than a
+    /// period and two round trips. A message that is here waits no longer than two round trips for a missing one (F-14, U-26).
     fn gives_up_at(&self) -> Option<u64> {
         let deadline = self.settings.deadline_ns.filter(|_| self.next < self.announced)?;
         let waits =
@@ -506,7 +506,7 @@ impl Receiver {
     }
 }
 
-/// Adds the holes of a message; whether all had room. `None`: there are none.
+/// Adds the holes of a message. `true`: all had room. `None`: there are none.
 fn push_holes(writer: &mut Writer, first: u32, holes: impl Iterator<Item = (usize, usize)>) -> Option<bool> {
     let mut holes = holes.peekable();
     holes.peek()?;

@@ -1,4 +1,4 @@
-//! The publisher's end: messages that were sent and are not acknowledged, and their retransmits.
+//! The publisher's end: unacknowledged messages, and their retransmits.
 
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, acknowledges_every, widen};
 use crate::channel::bucket::Bucket;
@@ -31,20 +31,20 @@ pub(crate) struct Sender {
     first: u64, // the number of the oldest kept
     members: Members,
     trip: RoundTrip,
-    told_trip: u64, // what the members know of it
+    told_trip: u64, // the round trip that members know
     bucket: Bucket,
     controlled: Option<Controlled>, // instead of the bucket
-    held_up_until: u64,             // by either
-    wanted: usize,                  // messages that somebody asked for
-    asks_from: u64,                 // when those are repeated: others may ask for the same
-    early: Vec<(u64, Gap)>,         // what members miss of a message whose end has not left yet
+    held_up_until: u64,             // by the bucket or the controller
+    wanted: usize,                  // messages that members requested
+    asks_from: u64,                 // time of their retransmit: other members may request the same
+    early: Vec<(u64, Gap)>,         // gaps of members in a message whose end has not left yet
     beat_at: Option<u64>,
-    tells: u64, // members that wait for what is gone, a bit each: they are told before any repetition leaves
+    tells: u64, // members that wait for given-up messages, a bit each: they are told before any retransmit leaves
     beats: u32, // keep-alives since the last acknowledgement
     last_sent: u64,
     period: u64,
-    cut_anew: bool, // datagrams are shorter than they were
-    in_vain: bool,  // what was repeated last, again and again
+    cut_anew: bool, // datagrams are shorter than before
+    in_vain: bool,  // the message that was retransmitted last, again and again
     counters: Counters,
 }
 
@@ -56,29 +56,29 @@ struct Sent {
     by: u64,                 // members that want it, a bit each
     got: u64,                // members that have it
     repeated_at: u64,
-    repeated_to: usize, // bytes before this one were, and not longer ago than an answer takes
+    repeated_to: usize, // bytes before this one were retransmitted recently, within the time of an answer
     copies: u32,
     copy_at: Option<u64>,
     rounds: Rounds,
 }
 
-/// The most members that get a retransmit one by one; for more it is one multicast.
+/// The most members that get a retransmit by unicast; more get one multicast.
 const FEW: u32 = 2;
-/// A member that is repaired need not acknowledge more than this in the time after which it seems to stand still, though one message may
-/// be larger: a quarter of a second of a group's retransmits (4 MB/s), which other members want, too.
+/// The most bytes that a member with losses has to acknowledge in the time after which it counts as standing still (one message may be
+/// larger): a quarter of a second of a group's retransmits (4 MB/s), which other members need, too.
 const GOAL_BYTES: usize = 1_000_000;
-/// With several members, a wanted message waits so long for others that want it, too.
+/// The time that a requested message waits for further requests, if there are several members.
 const GATHER_NS: u64 = 2_000_000;
 /// The shortest idle time after which a keep-alive asks for acknowledgement.
 const SHORTEST_IDLE_NS: u64 = 20_000_000;
 /// The longest pause between a message or keep-alive and the next keep-alive while an answer is due. After an outage samples
-/// come again within 100 ms (P-16): half of that until somebody asks, the rest for question, answer and retransmit.
+/// come again within 100 ms (P-16): half of that until a member asks, the rest for question, answer and retransmit.
 const LONGEST_BEAT_NS: u64 = 50_000_000;
-/// A flow on which something was sent within this time is active.
+/// A flow that sent a datagram within this time is active.
 const ACTIVE_NS: u64 = 1_000_000_000;
-/// Most retransmits of a datagram before anybody asks.
+/// The most retransmits of a datagram before a request.
 const MOST_COPIES: u32 = 8;
-/// Most keep-alives by which a flow that keeps nothing any more asks members that do not answer: for longer than a host may be
+/// The most keep-alives that a flow without kept messages sends to members that do not answer: for longer than a host may be
 /// silent.
 const MOST_BEATS: u32 = 256;
 /// After this many periods without a message the flow is idle.
@@ -114,24 +114,24 @@ impl Sender {
         }
     }
 
-    /// The number of the next message, where those before it were not told of.
+    /// Sets the number of the next message, where the earlier ones are unknown to members.
     pub(crate) fn starts_at(&mut self, first: u32) {
         self.first = widen(first, self.next()) - self.sent.len() as u64;
     }
 
-    /// A member, which gets what is sent from now on: the number of its first message.
+    /// Adds a member, which gets messages from now on. Returns the number of its first message.
     pub(crate) fn join(&mut self, id: u64) -> u32 {
         self.members.join(id, self.next());
         self.next() as u32
     }
 
-    /// A member lost its connection. Its unacknowledged messages are kept for it, but hold up nobody.
+    /// Notes that a member lost its connection. Its unacknowledged messages are kept for it, but hold up no other member.
     pub(crate) fn loses(&mut self, id: u64) -> bool {
         self.members.loses(id)
     }
 
-    /// It came back by this id, and is told at once how far the flow is: the number of the first message that it may not have.
-    /// `None`: it is not known any more.
+    /// Notes that a member came back by this id; it gets the flow's position at once. Returns the number of the first message that
+    /// it may not have. `None`: the member is not known any more.
     pub(crate) fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u32> {
         let first = self.members.comes_back(now_ns, before, id)?;
         (self.beats, self.beat_at) = (0, Some(now_ns));
@@ -141,7 +141,7 @@ impl Sender {
     /// A member left.
     pub(crate) fn leave(&mut self, id: u64) {
         if let Some(index) = self.members.leave(id) {
-            self.early.clear(); // it numbers the members
+            self.early.clear(); // its entries have the numbers of members
             self.tells = 0; // so do these
             let below = (1u64 << index.min(63)) - 1;
             let without = |bits: u64| (bits & below) | ((bits >> 1) & !below);
@@ -152,9 +152,9 @@ impl Sender {
         }
     }
 
-    /// `true` if a further message has to wait. One member of several that does not answer holds up nobody: the oldest message
-    /// is given up instead, and the member is told when it comes back. A full window whose members were all cut off stays full: the
-    /// flow is about to be cut off, and its queue takes what follows.
+    /// `true` if a further message has to wait. One silent member of several does not hold up the others: the oldest message is
+    /// given up instead, and the member is told when it comes back. A full window whose members were all cut off stays full: the
+    /// flow is about to be cut off, and its queue takes the next messages.
     pub(crate) fn is_full(&self, now_ns: u64) -> bool {
         if self.is_held_back(now_ns) {
             return true;
@@ -165,12 +165,12 @@ impl Sender {
         full && (alone || self.members.hold_up(now_ns, self.first, self.trip))
     }
 
-    /// Messages that nobody acknowledged yet.
+    /// The number of unacknowledged messages.
     pub(crate) fn unacknowledged(&self) -> usize {
         self.sent.len()
     }
 
-    /// Those messages, the oldest first. Nobody can ask for them any more.
+    /// Takes the unacknowledged messages, the oldest first. Members cannot request them any more.
     pub(crate) fn take_unacknowledged(&mut self) -> Vec<Entry> {
         let sent = std::mem::take(&mut self.sent);
         (self.first, self.wanted, self.kept, self.bytes) = (self.first + sent.len() as u64, 0, 0, 0);
@@ -182,8 +182,8 @@ impl Sender {
         self.bytes
     }
 
-    /// `true` if the oldest message may be given up for a new one: a full window does that, or only absent members of a group that
-    /// has others need it.
+    /// `true` if the oldest message may be given up for a new one: by the settings of a full window, or because only absent members
+    /// of a group with others need it.
     pub(crate) fn may_drop_oldest(&self) -> bool {
         self.settings.drops_oldest || self.members.are_absent(self.first)
     }
@@ -193,7 +193,7 @@ impl Sender {
         self.members.len() > 0 && self.members.present() == 0
     }
 
-    /// There is no memory for more: a window that drops its oldest gives up all but so many bytes.
+    /// Without memory for more, a window that drops its oldest message gives up all but `bytes`.
     #[cold]
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         while self.may_drop_oldest() && self.bytes > bytes {
@@ -201,12 +201,12 @@ impl Sender {
         }
     }
 
-    /// Flags of a frame that is sent now.
+    /// The flags of a frame that is sent now.
     pub(crate) fn flags(&self) -> u16 {
         if self.settings.hurries && self.members.worst().is_noticeable() { ASK } else { 0 }
     }
 
-    /// A message was sent with this number. An older one may be given up for it. Gives when it has to be looked after.
+    /// Notes a message that was sent with this number. An older one may be given up for it. Returns the time of the next look.
     pub(crate) fn sent(&mut self, now_ns: u64, sequence: u32, entry: Entry) -> Option<u64> {
         let at = widen(sequence, self.next());
         self.note_period(now_ns);
@@ -219,7 +219,7 @@ impl Sender {
             return None;
         }
         if at != self.next() {
-            self.give_up(self.sent.len()); // a number was left out: those before it are gone
+            self.give_up(self.sent.len()); // a number was left out: the messages before it are gone
             self.first = at;
         }
         let size = entry.size();
@@ -255,10 +255,10 @@ impl Sender {
         copy_at.into_iter().chain(self.beat_at).chain(repairs).min()
     }
 
-    /// An acknowledgement came. Gives how many messages need not be kept any more.
+    /// Takes an acknowledgement. Returns how many messages need not be kept any more.
     ///
     /// # Errors
-    /// It is of no member, or acknowledges what was never sent.
+    /// The sender is no member, or acknowledges messages that were never sent.
     #[allow(clippy::result_unit_err)]
     pub(crate) fn acknowledge(
         &mut self,
@@ -274,7 +274,7 @@ impl Sender {
         if upto > most + WINDOW as u64 || seen < upto {
             return Err(());
         }
-        // It may have believed a wrong number: nothing before it is waited for any more.
+        // The member may have believed a wrong number: messages before it are not waited for any more.
         let (upto, seen) = (upto.min(most), seen.min(most));
         self.counters.acknowledgements += 1;
         self.take_receipt(now_ns, said);
@@ -294,18 +294,17 @@ impl Sender {
         }
         if self.beat_at.is_none_or(|at| at > now_ns) {
             let next = self.waits_for_answer().then(|| self.next_beat(now_ns));
-            // In a group, an acknowledgement without news postpones no question: acknowledgements are counted.
+            // In a group, an acknowledgement without news does not postpone the question: acknowledgements are counted.
             let kept = self.beat_at.filter(|_| self.members.len() > 1 && !moved);
             self.beat_at = next.map(|next| kept.map_or(next, |at| at.min(next)));
         }
         if upto < self.first && self.members.get(index).acknowledged < self.first {
-            self.tells |= bit; // it waits for what is gone
+            self.tells |= bit; // it waits for given-up messages
         }
         Ok(before - self.sent.len())
     }
 
-    /// Notes the messages that a member has and does without. Returns whether that is more than before, and all that it should
-    /// have by now.
+    /// Notes the messages that a member has or has given up. `true`: the member advanced, and has all that it should have by now.
     fn hear(
         &mut self,
         now_ns: u64,
@@ -327,8 +326,8 @@ impl Sender {
         (acknowledged > before, moves)
     }
 
-    /// The next goal of a member that has all before this number: half a window more, but no more than it may be sent
-    /// meanwhile.
+    /// The next goal of a member that has all messages before this number: half a window more, but no more than the retransmits
+    /// of that time.
     fn goal(&self, acknowledged: u64) -> u64 {
         let from = acknowledged.max(self.first);
         let half = acknowledges_every(self.settings.window) as usize;
@@ -342,9 +341,9 @@ impl Sender {
         from + ahead.take_while(fits).count() as u64
     }
 
-    /// The time at which [`Sender::poll`] next has something to do, unless something comes.
+    /// The time at which [`Sender::poll`] next has something to do, unless a datagram comes.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        let hurries = self.settings.hurries; // else there are none, and thousands to look at
+        let hurries = self.settings.hurries; // without a deadline there are none, among thousands to look at
         let copies = hurries.then(|| self.sent.iter().filter_map(|sent| sent.copy_at).min()).flatten();
         let repairs = (self.wanted > 0).then_some(self.asks_from);
         let later = |at: u64| at.max(self.held_up_until);
@@ -352,8 +351,8 @@ impl Sender {
         [copies.map(later), repairs.map(later), self.beat_at, tells].into_iter().flatten().min()
     }
 
-    /// The time to look at [`Sender::poll`] again. A flow that was active lately is looked at in time for whatever may be sent
-    /// meanwhile.
+    /// The time to look at [`Sender::poll`] again. A flow that was active lately is looked at in time for messages sent in
+    /// between.
     pub(crate) fn next_look(&self, now_ns: u64) -> Option<u64> {
         let active = now_ns.saturating_sub(self.last_sent) < ACTIVE_NS;
         self.next_deadline().into_iter().chain(active.then_some(now_ns + SHORTEST_IDLE_NS)).min()
@@ -365,7 +364,7 @@ impl Sender {
         if std::mem::take(&mut self.in_vain) {
             return Some(Action::Shorten);
         }
-        // Behind a thousand retransmits it said nothing for 160 ms, while the oldest of those were given up in turn.
+        // Behind a thousand retransmits this answer came 160 ms late, while the oldest of these messages were given up in turn.
         if self.tells != 0 {
             return Some(self.tell(now_ns));
         }
@@ -387,9 +386,9 @@ impl Sender {
         Some(self.keep_alive(now_ns, To::All))
     }
 
-    /// Tells a member that waits for messages that are gone, once for each time that it says so: that is enough on a path that
-    /// loses no less. The others are neither told nor asked: otherwise one member could speak to all of them as often as it
-    /// likes, and make them seem to stand still.
+    /// Answers a member that waits for given-up messages, once for each of its reports: that is enough even on a lossy path. The
+    /// other members get no keep-alive for it: otherwise one member could address all of them as often as it likes, and make them
+    /// seem to stand still.
     fn tell(&mut self, now_ns: u64) -> Action {
         let index = self.tells.trailing_zeros() as usize;
         self.tells &= self.tells - 1;
@@ -431,21 +430,21 @@ impl Sender {
         (IDLE_PERIODS * self.period).clamp(SHORTEST_IDLE_NS, LONGEST_BEAT_NS)
     }
 
-    /// The time at which a keep-alive asks, unless something is sent or said before. Publishing does not postpone it while an
-    /// answer is overdue: otherwise a member that lost touch would never be told how far the flow is.
+    /// The time of the next keep-alive, unless a message or an acknowledgement comes before. Publishing does not postpone it while an
+    /// answer is overdue: otherwise a member that lost touch would never learn the flow's position.
     fn next_beat(&self, now_ns: u64) -> u64 {
         let idle = now_ns + self.idle_ns();
         self.beat_at.filter(|_| self.is_owed_an_answer()).map_or(idle, |at| at.min(idle))
     }
 
-    /// A member has said nothing to more messages than it acknowledges at a time, beside those under way.
+    /// `true` if a member has not answered to more messages than it acknowledges at a time, besides those in flight.
     fn is_owed_an_answer(&self) -> bool {
         let under_way = self.trip.patience_ns() / self.period.max(1);
         let expected = under_way.saturating_add(acknowledges_every(self.settings.window).into());
         self.next().saturating_sub(self.members.heard_before()) > expected
     }
 
-    /// A message arrived so long ago. A retransmitted one tells nothing: nobody knows which of them arrived (Karn).
+    /// Measures the round trip by a message that arrived `ago_ns` ago. A retransmitted one is ambiguous, and not used (Karn).
     fn measure(&mut self, now_ns: u64, at: u64, ago_ns: u64) {
         let sent = at.checked_sub(self.first).and_then(|index| self.sent.get(index as usize));
         if let Some(trip) = sent.and_then(|sent| now_ns.checked_sub(sent.sent_at.saturating_add(ago_ns))) {
@@ -465,13 +464,13 @@ impl Sender {
         self.last_sent = now_ns;
     }
 
-    /// `true` if a message of this size exceeds, with those that are kept, the most that may be kept. Only a window that may
-    /// drop its oldest asks: another one was not full before this message, and keeps one more than its bytes at most.
+    /// `true` if a message of this size exceeds the limit of kept bytes, together with the kept ones. Only a window that may drop
+    /// its oldest asks: any other was not full before this message, and keeps at most one message beyond its bytes.
     fn over(&self, size: usize) -> bool {
         self.bytes.saturating_add(size) > self.settings.bytes && self.may_drop_oldest()
     }
 
-    /// Forgets the `count` oldest: who misses them says how many it does without.
+    /// Gives up the `count` oldest messages. A member that misses them reports how many it skipped.
     fn give_up(&mut self, count: usize) {
         for sent in self.sent.drain(..count) {
             self.wanted -= usize::from(!sent.wanted.is_empty());
@@ -481,13 +480,13 @@ impl Sender {
         self.first += count as u64;
     }
 
-    /// `true` if a member has not said that it has, or does without, all that was sent. It is told for some time only of
-    /// messages that are gone.
+    /// `true` if a member has not yet received or skipped all sent messages, by its reports. If these are given-up messages, this
+    /// holds for some time only.
     fn waits_for_answer(&self) -> bool {
         !self.sent.is_empty() || (self.beats < MOST_BEATS && self.members.all_have() < self.first)
     }
 
-    /// Old messages are of no use to anybody (F-14).
+    /// Gives up messages that are too old to be of use (F-14).
     fn expire(&mut self, now_ns: u64) {
         let Some(useful) = self.settings.useful_ns else { return };
         let is_old = |sent: &&Sent| now_ns.saturating_sub(sent.entry.now) > useful;

@@ -119,12 +119,12 @@ impl Run {
         }
     }
 
-    /// Publishes, receives and retransmits until nothing is left to happen, always at the next deadline.
+    /// Publishes, receives and retransmits until all is done, always at the next deadline.
     fn all(&mut self) -> &mut Self {
         self.resume_at(0)
     }
 
-    /// As [`Run::all`], when so many were published before.
+    /// As [`Run::all`], after `published` messages.
     fn resume_at(&mut self, published: u64) -> &mut Self {
         self.resume_until(published, u64::MAX)
     }
@@ -325,7 +325,7 @@ impl Run {
         self.sender.acknowledge(now, 1, self.sequence, &header, &said).unwrap();
     }
 
-    /// Both ends say of each message that it came or was given up.
+    /// Asserts that both ends count each message as delivered or given up.
     fn assert_all_are_accounted_for(&self, published: u64) {
         let (sender, receiver) = (self.sender.counters(), self.receiver.counters());
         let what = format!("{:?}: {sender:?} {receiver:?}", self.plan);
@@ -343,7 +343,7 @@ impl Run {
     }
 }
 
-/// The time at which a flow checks whether it may send on: also without a receipt, for the question may be lost.
+/// The time at which a flow checks whether it may send: even without a receipt, since the question may be lost.
 fn until(now: u64, wait: Wait) -> u64 {
     match wait {
         Wait::Until(at) => at,
@@ -451,7 +451,7 @@ fn after_an_outage_a_flow_is_back_within_a_second_without_stale_data() {
     run.plan.count = 500;
     run.all();
     cut(&mut run, 100);
-    // Ten seconds of silence: what was published then is of no use to anybody.
+    // Ten seconds of silence: messages of that time are of no use any more.
     run.plan.count = 1500;
     run.resume_until(500, 15_000 * MS);
     cut(&mut run, 0);
@@ -464,8 +464,8 @@ fn after_an_outage_a_flow_is_back_within_a_second_without_stale_data() {
     run.assert_all_are_accounted_for(2000);
 }
 
-/// 1080p pictures in JPEG at 10 Hz take 60 % of 20 Mbit/s; 5 % of the datagrams are lost each way. What is missing of a
-/// picture is asked for and repeated while the rest of it is still on its way.
+/// 1080p pictures in JPEG at 10 Hz take 60 % of 20 Mbit/s; 5 % of the datagrams are lost each way. Missing parts of a
+/// picture are requested and retransmitted while the rest of it is still on its way.
 #[test]
 fn pictures_over_a_narrow_link_that_loses_are_whole_before_the_next_one() {
     let network = SimSettings {
@@ -498,7 +498,7 @@ fn pictures_over_a_narrow_link_that_loses_are_whole_before_the_next_one() {
     run.assert_all_are_accounted_for(600);
     assert!(p50 < 100_000, "p50 {p50} µs");
     assert!(ages.len() > 560, "{} of 600", ages.len());
-    // 5 % of the fragments, those that are lost again, and the few that were on their way.
+    // 5 % of the fragments, retransmits that are lost again, and a few fragments that were still on their way.
     assert!(repaired < run.frames / 12, "{repaired} of {} frames", run.frames);
 }
 
@@ -579,7 +579,8 @@ fn a_path_that_loses_a_third_each_way_delivers() {
     assert_eq!(run.all().samples(), (1..=60).collect::<Vec<_>>());
 }
 
-/// Keep-alives, which all have one name, were counted as under way for good: the window stayed full, and nothing else left.
+/// Regression: keep-alives, which all have one name, were counted as in flight for good. The window stayed full, and no message
+/// left.
 #[test]
 fn keep_alives_that_are_lost_do_not_fill_the_window() {
     let plan = Plan { count: 60, size: 10333, window: 6, period_ns: 7 * MS + 1, controlled: true, ..Plan::default() };

@@ -1,11 +1,11 @@
-//! The round trip of a flow, and how long to wait for an answer (RFC 6298).
+//! The round trip of a flow, and the time to wait for an answer (RFC 6298).
 
 /// Round trip before the first measurement. RFC 6298 §2.1 says a second for the Internet; a retransmit here is one small
-/// datagram within a network that somebody planned.
+/// datagram within a planned network.
 const INITIAL_NS: u64 = 50_000_000;
-/// The clock's granularity G of RFC 6298 §2: a thread is woken no more exactly.
+/// The clock's granularity G of RFC 6298 §2: a thread does not wake up more exactly.
 const GRANULARITY_NS: u64 = 1_000_000;
-/// No network takes longer: what seems to is no round trip.
+/// The longest round trip: a longer measurement is wrong.
 const LONGEST_NS: u64 = 10_000_000_000;
 
 /// A measured round trip.
@@ -37,7 +37,7 @@ impl RoundTrip {
         self.smoothed_ns() + (4 * self.variation).max(GRANULARITY_NS)
     }
 
-    /// Time for which a frame may be overtaken before it is asked for.
+    /// Time that a frame may be overtaken before it is requested.
     pub(crate) fn reorder_ns(&self) -> u64 {
         (self.smoothed_ns() / 4).clamp(200_000, 5_000_000)
     }

@@ -1,8 +1,8 @@
 //! A sender thread of one flow: while its channel has scheduling or processors of its own, every sample is handed over to
 //! it, so that the channel's priority governs and not the publishing thread's.
 //!
-//! It waits on a word: [`WORK`] brings the send right along, [`LEAVE`] ends it. A right that it still has then goes to the
-//! thread of the flow's class.
+//! The thread waits on a word: [`WORK`] brings the send right along, [`LEAVE`] ends the thread. A right that it still has then
+//! goes to the thread of the flow's class.
 
 use crate::channel::flow::{Drained, Flow};
 use linux::futex::{self, Scope};
@@ -18,7 +18,7 @@ pub(crate) struct Own {
 
 const WORK: u32 = 1;
 const LEAVE: u32 = 2;
-/// A full socket is looked at again after this time even if it says nothing: the thread may have been told to leave.
+/// Time after which a full socket is looked at again even without an event: the thread may have to leave.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 impl Own {
@@ -26,7 +26,7 @@ impl Own {
         Self { word: AtomicU32::new(0), tid: AtomicU32::new(0) }
     }
 
-    /// Its thread's id: there once it was started.
+    /// The id of its thread, once the thread has started.
     pub(crate) fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed) as i32
     }
@@ -35,8 +35,8 @@ impl Own {
         self.tid.store(tid as u32, Ordering::Relaxed);
     }
 
-    /// Gives the thread the flow's send right. Whoever calls this and whoever makes the thread leave hold the flow's lock on
-    /// it, so that no right comes after the end; waking may follow without that lock.
+    /// Gives the thread the flow's send right. Callers of this and of the end of the thread hold the flow's lock on it, so that
+    /// no right comes after the end. The wake-up may follow without that lock.
     pub(crate) fn give(&self) {
         self.word.fetch_or(WORK, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! The thread that hears what subscribers say to this node's reliable flows over datagrams, and repeats what they miss. One
-//! per node, started with the first such flow; all their timers are here.
+//! The thread that receives feedback for this node's reliable flows over datagrams, and retransmits missing messages. There is
+//! one per node, started with the first such flow; it has all their timers.
 
 use crate::channel::flow::Flow;
 use linux::clock::monotonic_ns;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) struct Repeats {
     intake: PiMutex<Option<Arc<Intake>>>,
     thread: PiMutex<Option<JoinHandle<()>>>,
-    /// Until when the thread sleeps, by the monotonic clock; 0: it does not.
+    /// End of the thread's sleep, by the monotonic clock; 0: it does not sleep.
     sleeps_until: Arc<AtomicU64>,
 }
 
@@ -29,7 +29,7 @@ struct Intake {
 }
 
 impl Repeats {
-    /// From now on the flow is heard.
+    /// From now on the feedback for the flow is received.
     ///
     /// # Errors
     /// The kernel gives no thread or descriptor.
@@ -53,7 +53,7 @@ impl Repeats {
         Ok(())
     }
 
-    /// Something is due then: the thread is woken if it would sleep longer.
+    /// Announces work at this time: the thread is woken if it would sleep longer.
     #[inline]
     pub(crate) fn look_by(&self, due_ns: u64) {
         if due_ns < self.sleeps_until.load(SeqCst) {
@@ -63,7 +63,7 @@ impl Repeats {
 
     #[cold]
     fn wake(&self) {
-        // Once is enough: it looks at everything before it sleeps again.
+        // One wake-up is enough: the thread looks at all flows before it sleeps again.
         self.sleeps_until.store(0, SeqCst);
         if let Some(intake) = self.intake.lock().as_ref() {
             intake.waker.wake();
@@ -88,11 +88,11 @@ struct Hearing {
 
 struct Listened {
     flow: Weak<Flow>,
-    watched: bool, // by the poller; else it is asked now and then
+    watched: bool, // by the poller; otherwise the flow is polled
 }
 
 const WAKER: u64 = u64::MAX;
-/// Interval at which flows that ended are looked for when nothing happens.
+/// Interval at which ended flows are looked for without other events.
 const SWEEP_NS: u64 = 1_000_000_000;
 
 /// Interval at which a flow without a descriptor to watch is polled (a carrier around it holds datagrams back).
@@ -102,7 +102,7 @@ impl Hearing {
     fn run(mut self) {
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         while !self.intake.stop.load(SeqCst) {
-            // Told before the last look: what is sent after it finds the thread asleep.
+            // The time of sleep is stored before the last look: a message sent after that look finds the thread asleep.
             let first = self.repeat();
             self.sleeps_until.store(first, SeqCst);
             let until = self.repeat().min(first);
@@ -140,7 +140,7 @@ impl Hearing {
         }
     }
 
-    /// Repeats what is due on any flow; when to look again.
+    /// Sends the due retransmits of all flows. Returns the time of the next look.
     fn repeat(&mut self) -> u64 {
         let now = monotonic_ns();
         let mut next = now + SWEEP_NS;

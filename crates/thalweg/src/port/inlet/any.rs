@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex};
 
 /// An inlet whose message type is not known to the driver.
 pub(crate) trait AnyInlet: Deliver {
-    /// Announces the number of samples of a history that come: there is to be room for them all.
+    /// Announces the number of a history's samples, so that there is room for all.
     fn expect_history(&self, samples: usize);
-    /// Samples that its limits rejected.
+    /// Counts of samples that its limits rejected.
     fn rejected(&self) -> &Rejected;
     fn info(&self) -> &PortInfo;
     fn channels(&self) -> &Mutex<Vec<Arc<Channel>>>;
@@ -39,18 +39,18 @@ pub(crate) trait AnyInlet: Deliver {
     fn needs_server(&self) -> bool;
     /// The thread that calls [`AnyInlet::serve`], if one does.
     fn server(&self) -> Option<i32>;
-    /// This thread does from now on; 0: none does any more.
+    /// Sets the thread that calls [`AnyInlet::serve`] from now on; 0: none does.
     fn set_server(&self, tid: i32);
     fn reports(&self) -> Vec<ChannelReport>;
     /// The seat of a monitor of the input.
     fn monitor(&self) -> &Seat;
     /// The judge by the port's policies.
     fn judge(&self) -> Option<&Arc<Judge>>;
-    /// The histories it keeps, if any.
+    /// The histories that it keeps, if any.
     fn histories(&self) -> Option<&Arc<Histories>>;
-    /// Waits at most a tick for a sample that its monitor keeps back, and delivers those that are due.
+    /// Waits at most a tick for a sample that its monitor holds back, and delivers those that are due.
     fn release(&self);
-    /// A polled port takes the receive half; others give it back, for a reader thread.
+    /// Takes the receive half at a polled port; other ports give it back, for a reader thread.
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
 }
 
@@ -174,7 +174,7 @@ pub struct SubscriberState {
     pub undecodable: u64,
     /// The number of the sample in its callback; 0: none is.
     pub in_callback: u64,
-    /// It has a callback, which the receiving thread runs.
+    /// `true` if it has a callback, which the receiving thread runs.
     pub has_callback: bool,
     /// Counters of its policies.
     pub policies: PolicyCounts,

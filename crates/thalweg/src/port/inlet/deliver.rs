@@ -18,9 +18,9 @@ use std::sync::atomic::Ordering;
 pub(super) struct Arrival<'a, M: Message> {
     info: &'a SampleInfo,
     content: Content<'a, M>,
-    /// The account of the peer at the other end of its channel: a sample that waits is charged to it.
+    /// The account of the peer at the other end of its channel: a waiting sample is charged to it.
     account: &'a Arc<Account>,
-    /// The thread that brings it is not the one that calls back: it goes to the mailbox in any case.
+    /// The bringing thread is not the one that calls back: the sample goes to the mailbox in any case.
     to_mailbox: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Arrival<'a, M: Message> {
 enum Content<'a, M: Message> {
     /// The encoded message.
     Encoded(Payload<'a>),
-    /// The value itself, of a publisher in this process. Ports that judge or keep samples take none: [`Inlet::new`].
+    /// The value itself, of a publisher in this process. Ports that judge or keep samples take no values: [`Inlet::new`].
     Value(&'a M::Value),
 }
 
@@ -63,7 +63,7 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    /// Station 2, the history: it keeps what arrived, where there is one.
+    /// Station 2, the history, where there is one: it keeps the sample.
     #[inline(always)]
     fn keep(&self, arrival: &Arrival<'_, M>) {
         if let (Some(histories), Content::Encoded(payload)) = (&self.histories, &arrival.content) {
@@ -124,7 +124,7 @@ impl<M: Message> Inlet<M> {
         self.in_callback.store(0, Ordering::Relaxed);
     }
 
-    /// Looked up for the first sample of each publisher. A `local` channel may deliver before it is in the list.
+    /// The name of a publisher, looked up for its first sample. A `local` channel may deliver before it is in the list.
     fn name_of(&self, publisher: PortRef) -> Option<String> {
         let listed = {
             let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
@@ -133,7 +133,7 @@ impl<M: Message> Inlet<M> {
         listed.or_else(|| LOCAL.publishers().get(&publisher).map(|outlet| outlet.info().name.clone()))
     }
 
-    /// Waits at most a tick for a sample that the monitor kept back. Those that are due go on behind it.
+    /// Waits at most a tick for a sample that the monitor held back. The due samples continue behind the monitor.
     pub(super) fn release_late(&self) {
         let seat = &self.monitor;
         seat.wait(crate::carrier::TICK);
@@ -151,7 +151,7 @@ impl<M: Message> Inlet<M> {
 }
 
 impl<M: Message> Content<'_, M> {
-    /// The encoded message; a value that has none yet is encoded into this memory.
+    /// The encoded message; a value without one is encoded into this memory.
     fn bytes<'a>(&'a self, memory: &'a mut Vec<u8>) -> Result<&'a [u8], CodecError> {
         match self {
             Content::Encoded(payload) => Ok(payload.bytes()),
@@ -195,7 +195,7 @@ impl<M: Message> LocalChannel<M> for Inlet<M> {
         self.enter(Arrival { info: &info, content: Content::Value(value), account, to_mailbox: false });
     }
     fn buffer(&self, info: SampleInfo, buffer: &Arc<Buffer>, account: &Arc<Account>) {
-        // Its callback runs on the port's own thread.
+        // The callback runs on the port's own thread.
         self.enter(Arrival::encoded(&info, Payload::Pooled(buffer), account, true));
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-/// A sample that waits, with how long it does, if that is measured, and what it takes of the node's memory.
+/// A waiting sample, with its waiting time, if that is measured, and its charge on the node's memory.
 type Stored = (SampleInfo, Storage, Option<Stay>, Charge);
 
 /// Pause before another look for memory that others hold.
@@ -33,13 +33,13 @@ pub(super) struct Mailbox {
 /// The waiting place of threads that want room in a mailbox.
 #[derive(Debug, Default)]
 pub(super) struct Door {
-    /// Grows while somebody waits and a sample is taken.
+    /// Grows when a sample is taken while a thread waits.
     taken: AtomicU32,
     waiting: AtomicU32,
 }
 
 impl Door {
-    /// A sample was taken, or nothing will be any more.
+    /// Wakes waiting threads: a sample was taken, or none will be taken any more.
     pub(super) fn open(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.taken.fetch_add(1, Ordering::SeqCst);
@@ -53,7 +53,7 @@ impl Mailbox {
         Self { waiting, pool: Pool::default(), waker: None }
     }
 
-    /// Makes room for a sample of so many bytes, which are taken from this account.
+    /// Makes room for a sample of `size` bytes, charged to this account.
     fn make_room(&mut self, instance: u64, account: &Arc<Account>, size: usize) -> (Room, Charge) {
         let always = self.waiting.bytes().saturating_add(size) <= ALWAYS;
         let charged = Charge::new(account, size, always);
@@ -108,13 +108,14 @@ impl<M: Message> Inlet<M> {
         self.announce(waker);
     }
 
-    /// A full queue holds up the thread that fills it. The owner of a polled port would wait for itself, and the thread of a publisher
-    /// in this process (`local`) is not held up by its subscribers.
+    /// `true` if a full queue holds up the thread that fills it. The owner of a polled port would wait for itself, and the thread of
+    /// a publisher in this process (`local`) is not held up by its subscribers.
     pub(super) fn blocks(&self) -> bool {
         !self.polled && matches!(self.info.qos.queue, qos::Queue::Block { .. }) && matches!(self.sink, Sink::Mailbox)
     }
 
-    /// Older samples gave way to a new one. Those that did so by bytes or memory are told: by number it is what keep-last means.
+    /// Counts older samples that gave way to a new one. Only drops by bytes or memory are reported: drops by number are the purpose of
+    /// keep-last.
     #[cold]
     fn dropped_by(&self, count: u64, limit: ResourceLimit) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
@@ -151,7 +152,7 @@ impl<M: Message> Inlet<M> {
         found
     }
 
-    /// From now on there is room for so many samples of a late joiner's history.
+    /// From now on there is room for this many samples of a late joiner's history.
     pub(super) fn expect_history(&self, samples: usize) {
         self.mailbox.lock().waiting.expect(samples);
     }
@@ -172,7 +173,7 @@ impl<M: Message> Inlet<M> {
         Some((info, storage))
     }
 
-    /// With how it waited, if that is measured.
+    /// Takes the next waiting sample, with its waiting time, if that is measured.
     pub(crate) fn pop_measured(&self) -> Option<(SampleInfo, Storage, Option<Stay>)> {
         if self.stored.load(Ordering::SeqCst) == 0 {
             return None;
@@ -210,7 +211,7 @@ impl<M: Message> Inlet<M> {
         ready
     }
 
-    /// As [`Inlet::take`]; when nothing waits, `waker` is woken by the next sample or the end.
+    /// As [`Inlet::take`]; if no sample waits, `waker` is woken by the next one or the end.
     pub(crate) fn take_or_register(&self, waker: &Waker) -> Option<TakenSample<M>> {
         if let Some(sample) = self.take() {
             return Some(sample);

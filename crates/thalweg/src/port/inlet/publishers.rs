@@ -1,4 +1,4 @@
-//! The publishers that a subscriber had channels from: its samples outlive them.
+//! The publishers from which a subscriber had channels: samples outlive their channels.
 
 use crate::channel::PortRef;
 use crate::codec::TypeDescription;
@@ -6,8 +6,8 @@ use linux::lock::PiMutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Publishers that are remembered; the one whose channel opened longest ago is forgotten first. A subscriber to a pattern of
-/// more topics finds those that are still there in their nodes' documents.
+/// The most publishers that are remembered; the one whose channel opened longest ago is forgotten first. A subscriber to a
+/// pattern of more topics finds the present ones in their nodes' documents.
 const MOST: usize = 16;
 
 /// A publisher as it described itself when the channel opened.
@@ -25,7 +25,7 @@ pub struct PublisherInfo {
 pub(crate) struct Publishers(PiMutex<VecDeque<(PortRef, Arc<PublisherInfo>)>>);
 
 impl Publishers {
-    /// A channel from `publisher` opens. Told before its first sample.
+    /// Notes that a channel from `publisher` opens, before its first sample.
     pub(crate) fn add(&self, publisher: PortRef, info: PublisherInfo) {
         let mut known = self.0.lock();
         known.retain(|(other, _)| *other != publisher);

@@ -1,10 +1,10 @@
-//! Samples that found no room within a subscriber's limits: counted where they arrive, told from time to time.
+//! Samples that found no room within a subscriber's limits: counted where they arrive, and reported from time to time.
 
 use qos::ResourceLimit;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The limits by which samples that wait are rejected or dropped.
+/// The limits by which samples are rejected or dropped.
 const LIMITS: [ResourceLimit; 5] = [
     ResourceLimit::Samples,
     ResourceLimit::SamplesPerInstance,
@@ -21,13 +21,13 @@ struct Count {
     told: AtomicU64,
 }
 
-/// Counts of samples rejected because too much waits.
+/// Counts of samples rejected because too many wait.
 #[derive(Debug)]
 pub(crate) struct Rejected {
     by: [Count; LIMITS.len()],
 }
 
-/// Samples that were rejected by a limit since this was told last.
+/// Samples that were rejected by a limit since the last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub limit: ResourceLimit,
@@ -44,7 +44,7 @@ impl Rejected {
         Self { by: [samples, each, bytes, memory / 2, memory].map(count) }
     }
 
-    /// There was no room for a sample.
+    /// Counts a sample that found no room.
     #[cold]
     pub(crate) fn note(&self, limit: ResourceLimit) {
         if let Some((_, count)) = LIMITS.iter().zip(&self.by).find(|(of, _)| **of == limit) {
@@ -52,8 +52,8 @@ impl Rejected {
         }
     }
 
-    /// Counts samples that gave way to others by this limit. Nobody is told of too many samples: a queue that keeps the last is
-    /// meant to drop the others.
+    /// Counts samples that gave way to others by this limit. Limits of number are not reported: a keep-last queue is meant to
+    /// drop older samples.
     #[cold]
     pub(crate) fn note_dropped(&self, limit: ResourceLimit, count: u64) {
         let by_number = matches!(limit, ResourceLimit::Samples | ResourceLimit::SamplesPerInstance);
@@ -62,7 +62,7 @@ impl Rejected {
         }
     }
 
-    /// By bytes, and by the memory of the peer or the node, in all.
+    /// Samples rejected by bytes, and by the memory of the peer or the node, in all.
     pub(crate) fn by_memory(&self) -> (u64, u64) {
         let [.., bytes, peer, node] = self.by.each_ref().map(|count| count.total.load(Relaxed));
         (bytes, peer + node)

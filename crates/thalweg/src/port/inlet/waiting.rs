@@ -1,14 +1,14 @@
-//! Samples that wait to be taken, within the subscriber's queue and its limits (DDS 1.4, §2.2.3.18 HISTORY and §2.2.3.19
+//! Waiting samples, within the subscriber's queue and its limits (DDS 1.4, §2.2.3.18 HISTORY and §2.2.3.19
 //! RESOURCE_LIMITS). Pure.
 //!
-//! A queue that keeps the last samples keeps those of each instance if the port states a key; one that keeps all counts the
-//! samples of all instances. A sample that finds no room is rejected, except that in a queue of the last samples it replaces
-//! older ones of its instance.
+//! A keep-last queue keeps the last samples of each instance if the port states a key; a keep-all queue counts the samples of
+//! all instances. A sample that finds no room is rejected, except that in a keep-last queue it replaces older ones of its
+//! instance.
 
 use qos::{Durability, Qos, Queue, ResourceLimit};
 use std::collections::{HashMap, VecDeque};
 
-/// Instances that are reckoned with where no limit is stated.
+/// The default limit of instances.
 const MOST_INSTANCES: usize = 4096;
 /// Room that a queue has from the start.
 const ROOM: usize = 1024;
@@ -18,13 +18,13 @@ const ROOM: usize = 1024;
 pub(super) enum Room {
     /// There was.
     Free,
-    /// There is now: so many of the oldest were dropped, because of this limit.
+    /// There is room now: this many of the oldest were dropped, because of this limit.
     DroppedOldest(u32, ResourceLimit),
     /// There is none.
     None(ResourceLimit),
 }
 
-/// A sample that waits, of this instance, with the bytes that it counts for.
+/// A waiting sample of this instance, with the bytes that it counts for.
 #[derive(Debug)]
 struct Place<T> {
     instance: u64,
@@ -41,7 +41,7 @@ pub(super) struct Waiting<T> {
     most: usize,
     most_each: usize,
     keeps_last: bool,
-    /// The number that wait of each instance; `None`: instances are not told apart.
+    /// The number of waiting samples of each instance; `None`: instances are not told apart.
     of: Option<HashMap<u64, usize>>,
 }
 
@@ -86,7 +86,7 @@ impl<T> Waiting<T> {
         self.of.is_some()
     }
 
-    /// From now on there is room for so many samples of a history, if the port states no key by which they are counted.
+    /// From now on there is room for this many samples of a history, if the port has no key by which they are counted.
     pub(super) fn expect(&mut self, history: usize) {
         if self.of.is_none() && self.keeps_last {
             self.most = self.most.max(history);
@@ -96,8 +96,8 @@ impl<T> Waiting<T> {
 
     /// Makes room for a sample of this instance, which counts for `size` bytes; `memory`: the node has none for it.
     ///
-    /// The last samples take the place of older ones: by number those of their instance, by bytes and memory of any. Where as many
-    /// bytes are dropped for one, the node needs no memory for it; where there are not as many, it is rejected.
+    /// In a keep-last queue a sample takes the place of older ones: of its instance by number, of any instance by bytes and memory.
+    /// If as many bytes are dropped for it, the node needs no memory for it. If there are not as many, it is rejected.
     pub(super) fn make_room(&mut self, instance: u64, size: usize, memory: Option<ResourceLimit>) -> Room {
         if !self.keeps_last || (memory.is_some() && self.bytes < size) {
             let limit = self.has_room(instance, size).err().filter(|_| !self.keeps_last).or(memory);
@@ -124,8 +124,8 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Drops the oldest that stands in the way by this limit, and gives its bytes. Too many samples of all instances: none does, a
-    /// new one pushes out no other instance's.
+    /// Drops the oldest sample that counts for this limit, and gives its bytes. For the limit of all instances there is none: a
+    /// new sample does not push out another instance's.
     fn drop_for(&mut self, instance: u64, limit: ResourceLimit) -> Option<usize> {
         let at = match limit {
             ResourceLimit::Samples => return None,
@@ -195,7 +195,7 @@ mod tests {
     /// A sample of the model: its instance, number and size.
     type One = (u64, u32, usize);
 
-    /// The policies' definition, by looking at everything; `most` are the bytes that may wait, and those that the node has.
+    /// The policies' definition, by brute force. `most`: the bytes that may wait, and those that the node has.
     fn model(waiting: &mut Vec<One>, qos: &Qos, most: (usize, usize), new: One) -> Room {
         let same = |other: u64| qos.key.is_empty() || other == new.0;
         let keeps_last = matches!(qos.queue, Queue::KeepLast(_));

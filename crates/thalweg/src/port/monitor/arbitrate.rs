@@ -1,15 +1,15 @@
-//! `arbitrate`: of several sources that send to one port, lets in the one with the highest output now (YS-38).
+//! `arbitrate`: lets in the one of several sources that has the highest output now (YS-38).
 //!
 //! The parameters are those of YARP's `priority` carrier, `src/carriers/priority_carrier` of robotology/yarp, per source:
 //!
 //! | parameter | meaning | default |
 //! |---|---|---|
 //! | `from` | the publishing port | needed |
-//! | `bs`, `level` | bias b: how much the source counts by itself, in tenths as in YARP | 10 |
+//! | `bs`, `level` | bias b: the source's own weight, in tenths as in YARP | 10 |
 //! | `tc` | seconds for which it is active after a sample | 1 |
-//! | `tr` | seconds it then rests and lets nothing in; 0: it doesn't rest | 0 |
-//! | `st` | with a resting time only: what one sample stimulates, in tenths; at 10 (the threshold) the source is active | 10 |
-//! | `ex` | `(ex (/other N) …)`: what it adds to others while active, in tenths; negative inhibits | none |
+//! | `tr` | seconds of rest after that, in which none of its samples pass; 0: it doesn't rest | 0 |
+//! | `st` | with a resting time only: the stimulation by one sample, in tenths; at 10 (the threshold) the source is active | 10 |
+//! | `ex` | `(ex (/other N) …)`: its addition to others while active, in tenths; negative inhibits | none |
 //! | `virtual` | its samples count but never pass | no |
 //!
 //! With x = 1 for an active source and 0 for another, the outputs are the solution of `y_i = x_i (b_i + Σ_j ex_ji y_j)`, as
@@ -42,7 +42,7 @@ struct Input {
     resting_ns: u64,
     excites: Vec<(String, f64)>,
     is_virtual: bool,
-    /// Its stimulation, 0 … 1, and the time since which it counts.
+    /// Its stimulation, 0 … 1, and the time from which it counts.
     level: f64,
     arrived_ns: u64,
 }
@@ -106,7 +106,7 @@ impl Input {
         } else if self.level < 1.0 {
             self.level = (self.level + self.stimulation).min(1.0);
         } else {
-            return; // active for tc from its threshold on, however often it sends, and then at rest
+            return; // active for tc from the threshold on, at any rate of samples, and then at rest
         }
         self.arrived_ns = now;
     }
@@ -179,7 +179,7 @@ impl Arbitrate {
     }
 }
 
-/// Solves the system in place (Gauss and Jordan, with pivots): the solution is left in the last column.
+/// Solves the system in place (Gauss and Jordan, with pivots): the solution is then in the last column.
 fn solve(rows: &mut [Vec<f64>]) -> Option<()> {
     for column in 0..rows.len() {
         let pivot = (column..rows.len()).max_by(|a, b| rows[*a][column].abs().total_cmp(&rows[*b][column].abs()))?;

@@ -4,7 +4,7 @@ use super::{Monitor, ParameterError, Seen, Verdict, in_milliseconds, millisecond
 use crate::bottle::{Property, Value};
 use std::time::Duration;
 
-/// Passes every sample so much later.
+/// Passes every sample after a delay.
 #[derive(Debug, Default)]
 pub struct Delay {
     delay: Duration,

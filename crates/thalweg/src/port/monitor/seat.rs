@@ -1,4 +1,4 @@
-//! The seat of a monitor at one side of a port, with the samples it keeps back.
+//! The seat of a monitor at one side of a port, with the samples that it holds back.
 
 use super::{Monitor, Seen, Verdict};
 use crate::bottle::{Property, Value};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Most samples that wait, and most of their bytes.
+/// The most samples that wait, and the most of their bytes.
 const MOST_LATE: usize = 4096;
 const MOST_LATE_BYTES: usize = 64 << 20;
-/// Most bytes that the memory of samples that went on takes, for those to come.
+/// The most bytes of spare memory, from samples that have passed, for later ones.
 const MOST_SPARE_BYTES: usize = 64 << 20;
 /// Most names of sources that are remembered.
 const MOST_NAMES: usize = 256;
@@ -24,7 +24,7 @@ const MOST_NAMES: usize = 256;
 #[derive(Default)]
 pub(crate) struct Seat {
     taken: AtomicBool,
-    /// A thread waits with the samples that are late.
+    /// A thread waits for the times of late samples.
     served: AtomicBool,
     news: AtomicU32,
     held: PiMutex<Held>,
@@ -37,7 +37,7 @@ struct Held {
     delays: bool,
     line: VecDeque<Late>,
     bytes: usize,
-    /// A late sample is on its way past the monitor: those after it wait.
+    /// A late sample is on its way past the monitor: later ones wait.
     releasing: bool,
     dropped: i64,
     changed: Vec<u8>,
@@ -45,7 +45,7 @@ struct Held {
     names: Vec<(PortRef, String)>,
 }
 
-/// Memory of samples that went on.
+/// Spare memory of samples that have passed.
 #[derive(Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -74,7 +74,7 @@ pub(crate) struct Onward<A> {
 pub(crate) enum Judged {
     /// It goes on.
     Pass,
-    /// It goes on with these bytes; [`Seat::give_back`] takes their memory.
+    /// The sample continues with these bytes; [`Seat::give_back`] takes their memory.
     Changed(Vec<u8>),
     /// It doesn't, or not now.
     Gone,
@@ -115,7 +115,7 @@ impl Seat {
                 return Judged::Pass;
             }
             Verdict::Changed if !behind => return Judged::Changed(std::mem::take(&mut held.changed)),
-            Verdict::Pass | Verdict::Changed => 0, // in order, behind those that wait
+            Verdict::Pass | Verdict::Changed => 0, // in order, behind the waiting samples
             Verdict::Late(by) => now_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
         };
         let mut kept = held.spare.take();
@@ -133,7 +133,7 @@ impl Seat {
         self.held.lock().changed = bytes;
     }
 
-    /// Attaches a monitor instead of the one there is; late samples of that one go on at once.
+    /// Attaches a monitor in place of the present one, whose late samples continue at once.
     pub(crate) fn attach(&self, monitor: Box<dyn Monitor>) {
         let delays = monitor.delays();
         let old = {
@@ -147,12 +147,12 @@ impl Seat {
         self.wake();
     }
 
-    /// Detaches the monitor; late samples go on at once. `false`: there was none.
+    /// Detaches the monitor; late samples continue at once. `false`: there was none.
     pub(crate) fn detach(&self) -> bool {
         let (old, _memory) = {
             let mut held = self.held.lock();
             held.release_all();
-            // While samples wait, those after them must still come here.
+            // While samples wait, later ones must still come here.
             self.taken.store(held.releasing || !held.line.is_empty(), Ordering::Release);
             held.delays = false;
             (held.monitor.take(), held.unneeded())
@@ -163,7 +163,7 @@ impl Seat {
         there_was
     }
 
-    /// Sets parameters: all, or with a reason those before the wrong one.
+    /// Sets the parameters. With an error only those before the wrong one are set.
     pub(crate) fn set(&self, parameters: &[Property]) -> Result<(), String> {
         let mut held = self.held.lock();
         let monitor = held.monitor.as_mut().ok_or(NONE)?;
@@ -185,12 +185,12 @@ impl Seat {
         Ok(all)
     }
 
-    /// The monitor delays and no thread waits with its samples yet: the caller starts one.
+    /// `true` if the monitor delays samples and has no thread for them yet: the caller starts one.
     pub(crate) fn claim_server(&self) -> bool {
         self.held.lock().delays && !self.served.swap(true, Ordering::AcqRel)
     }
 
-    /// The thread's: whether it is needed any more. If not, another one may be claimed.
+    /// For the thread: `true` if it is not needed any more. Then another one may be claimed.
     pub(crate) fn is_done(&self) -> bool {
         let held = self.held.lock();
         let done = held.line.is_empty() && !held.delays;
@@ -200,7 +200,7 @@ impl Seat {
         done
     }
 
-    /// The thread's: waits until a sample is due or something changed, at most `timeout`.
+    /// For the thread: waits until a sample is due or the seat has changed, at most `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) {
         let seen = self.news.load(Ordering::SeqCst);
         let due = self.held.lock().line.front().map(|late| late.due_ns);
@@ -211,7 +211,7 @@ impl Seat {
         }
     }
 
-    /// The thread's: the next sample that is due. [`Seat::released`] must follow.
+    /// For the thread: the next due sample. [`Seat::released`] must follow.
     pub(crate) fn next_due(&self) -> Option<Late> {
         let mut held = self.held.lock();
         held.line.front().filter(|late| late.due_ns <= linux::clock::monotonic_ns())?;
@@ -221,7 +221,7 @@ impl Seat {
         Some(late)
     }
 
-    /// The thread's: the sample went on.
+    /// For the thread: the sample has passed.
     pub(crate) fn released(&self, late: Late) {
         let _unneeded = {
             let mut held = self.held.lock();
@@ -230,7 +230,7 @@ impl Seat {
         };
     }
 
-    /// The thread's: the sample that [`Seat::next_due`] gave, if it did, is lost; those after it go on.
+    /// For the thread: the sample of [`Seat::next_due`], if there was one, is lost; later ones continue.
     pub(crate) fn lost(&self) {
         self.held.lock().releasing = false;
     }
@@ -252,7 +252,7 @@ impl Spare {
         buffer
     }
 
-    /// Gives back what is too much, to be freed elsewhere.
+    /// Keeps the buffer as spare memory; gives it back if there is too much, to be freed elsewhere.
     fn give(&mut self, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
         if self.bytes + buffer.capacity() > MOST_SPARE_BYTES {
             return Some(buffer);
@@ -265,7 +265,7 @@ impl Spare {
 }
 
 impl Held {
-    /// Memory for samples that are to come, when none are: to be freed elsewhere.
+    /// The spare memory, if no more samples come, to be freed elsewhere.
     fn unneeded(&mut self) -> Spare {
         let over = self.monitor.is_none() && self.line.is_empty() && !self.releasing;
         if over { std::mem::take(&mut self.spare) } else { Spare::default() }

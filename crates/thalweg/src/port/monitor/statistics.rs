@@ -1,4 +1,4 @@
-//! `statistics`: counts what passes (YARP's stats_monitor).
+//! `statistics`: counts the passing samples (YARP's stats_monitor).
 
 use super::{Monitor, ParameterError, Seen, Verdict, unknown};
 use crate::bottle::{Property, Value};

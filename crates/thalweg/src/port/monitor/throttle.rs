@@ -4,7 +4,7 @@ use super::{Monitor, ParameterError, Seen, Verdict, in_milliseconds, millisecond
 use crate::bottle::{Property, Value};
 use std::time::Duration;
 
-/// Passes a sample when at least the period went by since the last that passed.
+/// Passes a sample if at least the period went by since the last passed one.
 #[derive(Debug, Default)]
 pub struct Throttle {
     period: Duration,

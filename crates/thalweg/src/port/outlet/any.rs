@@ -12,53 +12,53 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Shared-memory slots beyond the queue's limit: what subscribers may hold while they look at it, and the one being written.
+/// Shared-memory slots beyond the queue's limit: those that subscribers may hold while they read, and the one being written.
 const SPARE_SLOTS: usize = 256;
-/// Slots of the largest size that there always are.
+/// The least number of slots of the largest size.
 const FEWEST_SLOTS: usize = 8;
-/// Shared memory of one port at most, unless [`FEWEST_SLOTS`] of its largest messages need more. Only pages that were
+/// The most shared memory of one port, unless [`FEWEST_SLOTS`] of its largest messages need more. Only pages that were
 /// written once cost memory.
 const MOST_PAYLOAD: usize = 4 << 30;
 
 /// A publisher without its message type.
 pub(crate) trait AnyOutlet: Send + Sync {
     fn info(&self) -> &PortInfo;
-    /// Adds a channel and gives the answer before its next sample. It may take until the next sample is published:
-    /// [`AnyOutlet::attached`] tells.
+    /// Adds a channel and gives the answer before its next sample. This may take until the next sample is published:
+    /// [`AnyOutlet::attached`] gives the outcome.
     ///
     /// # Errors
-    /// With the way: the port is closed, or the type differs (`local`).
+    /// The port is closed, or the type differs (`local`). The way is given back.
     fn attach(&self, channel: Arc<Channel>, way: Way, answer: Option<Reply>) -> std::result::Result<(), (Way, Attach)>;
     /// The outcome of [`AnyOutlet::attach`]: `true` if the channel was added, `None` if that is still open. Given once.
     fn attached(&self, id: u64) -> Option<bool>;
     /// Removes a channel and ends its flow unless others share it. `false`: not yet, ask again.
     fn detach(&self, id: u64) -> bool;
-    /// The subscriber of a channel lost its connection. Published samples wait for it, until the channel is detached or another
-    /// one replaces it. `false`: this one does not outlast it.
+    /// The subscriber of a channel lost its connection. Published samples wait for it, until the channel is detached or replaced.
+    /// `false`: this channel does not outlast its connection.
     fn cut_off(&self, channel: &Channel) -> bool;
     /// Sequence number of the last published sample.
     fn last_seq(&self) -> u64;
     /// The channels that are attached, or are being attached or detached. Never waits for the publishing thread.
     fn channels(&self) -> Vec<Arc<Channel>>;
     fn reports(&self) -> Vec<ChannelReport>;
-    /// The descriptor of the port's payload memory, which is made if need be, for a reader that may hold so many samples.
+    /// The descriptor of the port's payload memory, which is made if need be, for a reader that may hold `hold` samples.
     ///
     /// # Errors
-    /// The kernel's error, and `OutOfMemory` when a reader that may `hold` so many samples could starve the others.
+    /// The kernel's error, and `OutOfMemory` if a reader that may hold as many samples could starve the others.
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
-    /// A reader for which [`AnyOutlet::payload_memory`] was asked does not come to be.
+    /// Takes back a call of [`AnyOutlet::payload_memory`]: its reader is not made.
     fn unhold(&self, hold: u32);
     /// The seat of a monitor of the output.
     fn monitor(&self) -> &Seat;
     /// The judge by the port's promises.
     fn judge(&self) -> Option<&Arc<Judge>>;
-    /// The histories it keeps, if any.
+    /// The histories that it keeps, if any.
     fn histories(&self) -> Option<&Arc<Histories>>;
-    /// Waits at most a tick for a sample that its monitor keeps back, and publishes those that are due.
+    /// Waits at most a tick for a sample that its monitor holds back, and publishes those that are due.
     fn release(&self);
-    /// A channel that was never attached is given up.
+    /// Gives up a channel that was never attached.
     fn forget(&self, way: Way);
-    /// All samples of a channel are handed over from now on: buffers for them are made before they are needed.
+    /// Makes buffers before they are needed: all samples of a channel are handed over from now on.
     fn prepare_to_hand_over(&self);
     /// Gives back buffers that were not needed lately, unless the port is in use at this moment.
     fn trim(&self);
@@ -113,7 +113,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         let (largest, limit) = (self.info.qos.max_message as usize, self.info.qos.queue.limit() as usize);
         let wanted = Memory::capacity_for(limit + SPARE_SLOTS, largest).min(MOST_PAYLOAD);
         let capacity = wanted.max(Memory::capacity_for(FEWEST_SLOTS, largest));
-        // A loan never fails while all together hold less than this: a subscriber that hoards harms itself only.
+        // A loan never fails while all readers together hold less than this: a subscriber that hoards samples harms only itself.
         let slots = capacity / Memory::capacity_for(1, largest);
         let held = self.held.load(Ordering::Relaxed) + hold as usize;
         if limit.min(slots / 2) + held + 1 > slots {
@@ -176,7 +176,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
     fn prepare_to_hand_over(&self) {
         let waiting = self.prepared();
         let mut spare = Pool::with_buffers(waiting, SMALL);
-        // Without them the publishing thread makes one whenever more wait than ever before.
+        // Without these buffers the publishing thread makes one whenever more samples wait than ever before.
         if let Some(mut state) = self.try_lock_patiently() {
             state.pool.grow_to(waiting, &mut spare);
         }

@@ -19,7 +19,7 @@ use linux::lock::PiGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Messages at least this long are sent from where they lie; shorter ones are copied next to their header, which is
+/// Messages at least this long are sent from their own memory; shorter ones are copied next to their header, which is
 /// cheaper than a second piece in the send.
 const COPY_BELOW: usize = 16 << 10;
 
@@ -32,7 +32,7 @@ struct Departure<'a, M: Message> {
     content: Content<'a, M>,
     /// Time by this host's clock; the stamp of another port's sample may be by another one.
     now: u64,
-    /// It is published here and now: the port promised it, and the monitor has not seen it.
+    /// The sample is published here and now: it counts for the port's promises, and the monitor has not seen it.
     is_new: bool,
 }
 
@@ -41,7 +41,7 @@ pub(in crate::port) enum Content<'a, M: Message> {
     Value(&'a M::Value),
     /// The message of another port, or of a monitor.
     Encoded(&'a [u8]),
-    /// A message that was written where it is sent from.
+    /// A message that was written in the memory from which it is sent.
     Loan(Place),
 }
 
@@ -53,7 +53,7 @@ impl<M: Message> Outlet<M> {
         self.enter(&mut state, Departure { label, content: Content::Value(value), now, is_new: true }, each)
     }
 
-    /// The port's state, for a loan: who joins or leaves meanwhile does so with the next sample.
+    /// The port's state, for a loan: joins and leaves of that time take effect with the next sample.
     pub(crate) fn hold(&self) -> Result<PiGuard<'_, Outflow<M>>> {
         self.begin().map(|(state, _)| state)
     }
@@ -66,14 +66,14 @@ impl<M: Message> Outlet<M> {
         self.enter(&mut state, Departure { label, content, now, is_new: true }, &mut |_, _| {})
     }
 
-    /// Passes on a sample of another port as what it is: its number and stamp stay.
+    /// Forwards a sample of another port with its own number and stamp.
     pub(crate) fn forward(&self, info: &SampleInfo, bytes: &[u8]) {
         if let Ok((mut state, now)) = self.begin() {
             self.pass_on(&mut state, now, info, bytes);
         }
     }
 
-    /// Waits at most a tick for a sample that the monitor kept back. Those that are due go on behind it.
+    /// Waits at most a tick for a sample that the monitor held back. The due samples continue behind the monitor.
     pub(super) fn release_late(&self) {
         self.monitor.wait(crate::carrier::TICK);
         let mut state = self.state.lock();
@@ -83,7 +83,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    /// A sample that was one before. Its channels count what happens to it; there is nobody to be told.
+    /// Publishes a sample that already has its number. Its channels count the outcomes; there is no caller to report them to.
     fn pass_on(&self, state: &mut Outflow<M>, now: u64, info: &SampleInfo, bytes: &[u8]) {
         let SampleInfo { seq, source_ns: stamp, change, historical, .. } = *info;
         let label = Label { seq, stamp, change, historical };
@@ -115,7 +115,7 @@ impl<M: Message> Outlet<M> {
         self.pass(state, departure, each)
     }
 
-    /// Station 1, the judge of what the port promises.
+    /// Station 1, the judge of the port's promises.
     #[inline(always)]
     fn keep_promise(&self, state: &mut Outflow<M>, now: u64, change: Change, content: &mut Content<'_, M>) {
         if let Some(judge) = &self.judge {
@@ -142,7 +142,7 @@ impl<M: Message> Outlet<M> {
                 self.monitor.give_back(bytes);
                 published
             }
-            // It has its sequence number; subscribers see a gap in the numbers and no loss on the channel.
+            // The sample has its sequence number; subscribers see a gap in the numbers and no loss on the channel.
             Judged::Gone => {
                 departure.content.give_back(state);
                 self.number(state, &departure.label, true);
@@ -236,7 +236,7 @@ impl<'a, M: Message> Content<'a, M> {
         Ok((body, memory.map(Shared::nowhere)))
     }
 
-    /// The encoded message, to be looked at.
+    /// The encoded message, for reading.
     fn bytes<'b>(&'b mut self, state: &'b mut Outflow<M>) -> Result<&'b [u8]> {
         match self {
             Content::Encoded(bytes) => Ok(bytes),

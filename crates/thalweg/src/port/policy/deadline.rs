@@ -2,12 +2,12 @@
 
 use super::News;
 
-/// The time by which the next sample must come; nothing is due before the first one.
+/// The time by which the next sample must come; before the first sample there is no deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due(Option<u64>);
 
 impl Due {
-    /// A sample came at `now`; how many had been missed before it.
+    /// A sample came at `now`. Returns how many had been missed before it.
     pub(super) fn sample(&mut self, now: u64, period: u64) -> u64 {
         let missed = self.missed(now, period);
         self.0 = Some(now.saturating_add(period));
@@ -38,14 +38,14 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// A sample came at `now`; how many deadlines had been missed before it.
+    /// A sample came at `now`. Returns how many deadlines had been missed before it.
     pub(super) fn sample(&mut self, now: u64, period: u64) -> u64 {
         let missed = self.due.sample(now, period);
         self.missed += missed;
         missed
     }
 
-    /// The number that passed up to `now` and were not counted yet.
+    /// The number of deadlines that passed up to `now` and were not counted yet.
     pub(super) fn look(&mut self, now: u64, period: u64) -> u64 {
         let missed = self.due.missed(now, period);
         self.missed += missed;
@@ -68,10 +68,10 @@ impl Deadlines {
     }
 }
 
-/// Instances that are named when missed deadlines are told; those beyond are told together.
+/// The most instances that are named in a report of missed deadlines; further ones are reported together.
 const MOST_NAMED: usize = 16;
 
-/// Tells what instances missed since it was told last, each by its key where it has one; `missed` of `total` by all.
+/// Reports the deadlines that instances missed since the last report, by key where there is one. All missed `missed` of `total`.
 pub(super) fn tell<'a>(
     missed: u64,
     total: u64,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a clock that ticks every nanosecond, however often it is looked.
+        /// Compared with a clock that ticks every nanosecond, with looks at any times.
         #[test]
         fn misses_are_those_of_a_ticking_clock(period in 1_u64..9, samples in prop::collection::vec(any::<(bool, bool)>(), 1..200)) {
             let (mut due, mut missed, mut model, mut last) = (Due::default(), 0, 0, None::<u64>);

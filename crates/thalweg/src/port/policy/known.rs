@@ -1,12 +1,12 @@
-//! The instances that a subscriber knows: who publishes each, whether it is alive, and what came of it last (DDS 1.4,
-//! §2.2.2.5.1.3). Pure; bounded.
+//! The instances that a subscriber knows: the publishers of each, its state, and its last sample (DDS 1.4, §2.2.2.5.1.3).
+//! Pure; bounded.
 
 use super::News;
 use super::deadline::{self, Deadlines};
 use crate::channel::{Change, InstanceReport, InstanceState, PortRef};
 use std::collections::HashMap;
 
-/// Changes that wait to be told; what is more is not told, but [`Known::reports`] shows it.
+/// The most changes that wait to be reported. Further changes are not reported, but [`Known::reports`] shows them.
 const MOST_NEWS: usize = 256;
 
 /// One instance.
@@ -14,7 +14,7 @@ const MOST_NEWS: usize = 256;
 pub(super) struct Instance {
     /// The time at which its next sample is due, and the number missed.
     pub deadlines: Deadlines,
-    /// With exclusive ownership: whose samples count.
+    /// With exclusive ownership: the publisher whose samples count.
     pub owner: Option<PortRef>,
     /// The newest sample by its source.
     pub newest: Option<super::reading::Stamp>,
@@ -27,7 +27,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Notes a publisher's statement about it. Gives the new state, if it changed.
+    /// Notes a publisher's statement about the instance. Gives the new state, if it changed.
     fn note(&mut self, publisher: PortRef, change: Change) -> Option<InstanceState> {
         match change {
             Change::Written => {
@@ -41,7 +41,7 @@ impl Instance {
         }
     }
 
-    /// A publisher says nothing of it any more.
+    /// Removes a publisher of the instance. Gives the new state, if it changed.
     fn lose(&mut self, publisher: PortRef) -> Option<InstanceState> {
         let before = self.publishers.len();
         self.publishers.retain(|other| *other != publisher);
@@ -66,14 +66,14 @@ impl Instance {
     }
 }
 
-/// All of them, by their numbers.
+/// All instances, by their numbers.
 pub(super) struct Known {
     most: usize,
     all: HashMap<u64, Instance>,
 }
 
 impl Known {
-    /// No instances yet; at most so many.
+    /// No instances yet; at most `most`.
     pub(super) fn new(most: usize) -> Self {
         Self { most, all: HashMap::new() }
     }
@@ -83,7 +83,7 @@ impl Known {
         u32::try_from(self.most).unwrap_or(u32::MAX)
     }
 
-    /// `true` if an instance is known or may be added. Ended ones give way.
+    /// `true` if an instance is known or may be added. Ended instances give way.
     pub(super) fn has_room(&mut self, key: u64) -> bool {
         if self.all.len() < self.most || self.all.contains_key(&key) {
             return true;
@@ -97,7 +97,7 @@ impl Known {
         self.all.get(&key)
     }
 
-    /// One of them, known from now on; `name` gives its key in words.
+    /// An instance, known from now on; `name` gives its key in words.
     pub(super) fn at(&mut self, key: u64, name: impl FnOnce() -> String) -> &mut Instance {
         self.all.entry(key).or_insert_with(|| Instance { key: name(), ..Instance::default() })
     }
@@ -107,7 +107,7 @@ impl Known {
         self.all.values_mut()
     }
 
-    /// A publisher said something of an instance.
+    /// Notes a publisher's statement about an instance.
     pub(super) fn note(&mut self, key: u64, publisher: PortRef, change: Change, news: &mut Vec<News>) {
         if let Some(instance) = self.all.get_mut(&key) {
             let state = instance.note(publisher, change);
@@ -115,7 +115,7 @@ impl Known {
         }
     }
 
-    /// A publisher left, or gives no sign of life: it says nothing of any instance any more.
+    /// Removes a publisher from all instances: it left, or gives no sign of life.
     pub(super) fn lose(&mut self, publisher: PortRef, news: &mut Vec<News>) {
         for instance in self.all.values_mut() {
             let state = instance.lose(publisher);
@@ -123,25 +123,25 @@ impl Known {
         }
     }
 
-    /// The first moment at which something is due.
+    /// The first moment at which a sample is due.
     pub(super) fn next(&self) -> Option<u64> {
         self.all.values().filter_map(|instance| instance.deadlines.next()).min()
     }
 
-    /// Tells what deadlines were missed since it was told last: `missed` of `total`.
+    /// Reports the deadlines missed since the last report: `missed` of `total`.
     pub(super) fn tell_missed(&mut self, missed: u64, total: u64, news: &mut Vec<News>) {
         let instances = self.all.values_mut().map(|i| (i.key.as_str(), &mut i.deadlines));
         deadline::tell(missed, total, instances, news);
     }
 
-    /// Those of a topic with a key, by their keys.
+    /// The instances of a topic with a key, by their keys.
     pub(super) fn reports(&self) -> Vec<InstanceReport> {
         let mut reports: Vec<_> = self.keyed().map(Instance::report).collect();
         reports.sort_by(|one, other| one.key.cmp(&other.key));
         reports
     }
 
-    /// Those of a topic with a key that missed most deadlines, at most so many.
+    /// The instances of a topic with a key that missed most deadlines, at most `most`.
     pub(super) fn late(&self, most: usize) -> Vec<InstanceReport> {
         let late = self.keyed().filter(|instance| instance.deadlines.missed() > 0);
         let mut reports: Vec<_> = late.map(Instance::report).collect();
@@ -155,7 +155,7 @@ impl Known {
     }
 }
 
-/// A new instance is no news, and a topic without a key has none.
+/// Reports a change of an instance. A new instance is no news, and a topic without a key has none.
 fn tell(instance: &Instance, state: Option<InstanceState>, news: &mut Vec<News>) {
     if let Some(state) = state.filter(|_| !instance.key.is_empty() && news.len() < MOST_NEWS) {
         news.push(News::InstanceChanged { key: instance.key.clone(), state });

@@ -22,12 +22,12 @@ pub(crate) use seat::{Judge, judge_of_publisher, judge_of_subscriber};
 use crate::channel::InstanceState;
 use std::time::Duration;
 
-/// Something that a policy noticed.
+/// An event that a policy noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Samples of an instance that did not come in time, since the last report and in all (by its key; without: of all others).
+    /// Samples of an instance that did not come in time, since the last report and in all. `instance`: its key; `None`: all others.
     DeadlineMissed { instance: Option<String>, missed: u64, total: u64 },
-    /// A publisher gives a sign of life again, or none any more.
+    /// A publisher gives signs of life again, or has stopped.
     LivelinessChanged { publisher: String, alive: bool },
     /// Samples later than the latency budget, since the last report and in all.
     BudgetExceeded { late: u64, total: u64 },

@@ -1,4 +1,4 @@
-//! All policies of a subscriber together: one verdict for each sample, and the news of time passing.
+//! All policies of a subscriber together: one verdict for each sample, and the news when time passes.
 
 use super::known::Known;
 use super::{News, ns};
@@ -7,9 +7,9 @@ use crate::codec::{Sought, WHOLE_TOPIC};
 use qos::{DestinationOrder, LivelinessKind, Ownership, Qos};
 use serde::{Deserialize, Serialize};
 
-/// Instances of a subscriber that states no limit.
+/// The default limit of a subscriber's instances.
 const MOST_INSTANCES: u32 = 4096;
-/// Instances that are named to who asks for those that missed deadlines.
+/// The most instances in a report of those that missed deadlines.
 const MOST_LATE: usize = 8;
 
 /// Samples that a subscriber's policies dropped or noticed.
@@ -20,7 +20,7 @@ pub struct PolicyCounts {
     pub deadlines_missed: u64,
     /// Samples that were older than their lifespan: dropped.
     pub expired: u64,
-    /// Samples that the content filter does not hold for and that came all the same: dropped.
+    /// Samples that came although the content filter does not hold for them: dropped.
     pub filtered: u64,
     /// Samples too soon after the one before: dropped.
     pub separated: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Writer {
     pub sought: Sought,
     /// The names of the key's fields.
     pub key: Vec<String>,
-    /// The filter is evaluated here, not there (multicast).
+    /// `true` if the filter is evaluated here, and not at the publisher (multicast).
     pub filters_here: bool,
 }
 
@@ -149,7 +149,7 @@ impl Reading {
         self.writers.push(Living { writer, last_sign: now, alive: true });
     }
 
-    /// The channel from a publisher ended: it owns nothing any more.
+    /// The channel from a publisher ended: it owns no instance any more.
     pub(super) fn left(&mut self, publisher: PortRef, news: &mut Vec<News>) {
         self.writers.retain(|known| known.writer.port != publisher);
         self.instances.lose(publisher, news);
@@ -160,12 +160,12 @@ impl Reading {
         self.instances.reports()
     }
 
-    /// Those that missed most deadlines.
+    /// The instances that missed most deadlines.
     pub(super) fn late_instances(&self) -> Vec<InstanceReport> {
         self.instances.late(MOST_LATE)
     }
 
-    /// A publisher gave a sign of life at `now`: all of its node's ports that show it together do.
+    /// Notes a publisher's sign of life at `now`. It counts for all of its node's ports with the same liveliness.
     pub(super) fn sign(&mut self, publisher: PortRef, now: u64, news: &mut Vec<News>) {
         let by_node = |known: &Living| known.writer.offered.liveliness.kind == LivelinessKind::ByNode;
         let together = self.writers.iter().any(|known| known.writer.port == publisher && by_node(known));
@@ -246,7 +246,7 @@ impl Reading {
         wins
     }
 
-    /// By source, nothing older than the newest sample of its instance is in order.
+    /// `true` if the sample is in order: by source stamps, it is not older than the newest of its instance.
     fn is_in_order(&mut self, key: u64, stamp: Stamp) -> bool {
         let instance = self.instances.at(key, String::new);
         let older = |newest: Stamp| stamp.comparable(newest) && stamp.source < newest.source;
@@ -279,7 +279,7 @@ impl Reading {
                 let missed = instance.deadlines.look(now, period);
                 self.counts.deadlines_missed += missed;
                 if missed > 0 {
-                    instance.owner = None; // who keeps an instance waiting loses it
+                    instance.owner = None; // an owner that misses the deadline loses the instance
                 }
             }
         }
@@ -308,7 +308,7 @@ impl Reading {
         }
     }
 
-    /// The latest time to look again; `None`: nothing changes by time.
+    /// The latest time to look again; `None`: no state changes by time.
     pub(super) fn next(&self) -> Option<u64> {
         let leases = self.writers.iter().filter_map(|known| Some(known.lease_end()?.saturating_add(1)));
         self.instances.next().into_iter().chain(leases).min()

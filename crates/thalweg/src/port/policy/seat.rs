@@ -10,7 +10,7 @@ use qos::Qos;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest pause between two looks at policies that time passes for, and the shortest.
+/// The longest and the shortest pause between two looks at policies that depend on time.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -18,7 +18,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Judge {
     name: String,
     state: PiMutex<State>,
-    /// Time passes for a policy even while nothing happens.
+    /// The pause between two looks at policies that depend on time.
     pause: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Judge {
         }
     }
 
-    /// A publisher says at `now` that it is alive.
+    /// Notes that the publisher asserts its liveliness at `now`.
     pub(crate) fn assert(&self, now: u64) {
         if let State::Writes(writing) = &mut *self.state.lock() {
             writing.sign(now);
@@ -85,7 +85,7 @@ impl Judge {
         }
     }
 
-    /// `true` if a subscriber's filter holds for a sample of a history: such a sample was not filtered before it was sent.
+    /// `true` if a subscriber's filter holds for a sample of a history, which was not filtered before it was sent.
     pub(crate) fn wants(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.holds(info, bytes),
@@ -107,7 +107,7 @@ impl Judge {
         }
     }
 
-    /// A publisher said at `now` that it is alive.
+    /// Notes that a publisher asserted its liveliness at `now`.
     pub(crate) fn sign(&self, publisher: PortRef, now: u64) {
         if let State::Reads(reading, news) = &mut *self.state.lock() {
             reading.sign(publisher, now, news);
@@ -127,7 +127,7 @@ impl Judge {
         }
     }
 
-    /// Those that missed most deadlines.
+    /// The instances that missed most deadlines.
     pub(crate) fn late_instances(&self) -> Vec<InstanceReport> {
         match &*self.state.lock() {
             State::Reads(reading, _) => reading.late_instances(),
@@ -143,8 +143,8 @@ impl Judge {
         }
     }
 
-    /// The effects of time up to `now`, with the counts if `tells`, and the time for which nobody needs to look again. The
-    /// caller serves the whole node: it does not wait while a sample is judged.
+    /// The effects of time up to `now`, with the counts if `tells`, and the time until the next look. The caller serves the whole
+    /// node, so this does not wait while a sample is judged.
     pub(crate) fn look(&self, now: u64, tells: bool) -> (Vec<News>, Duration) {
         let Some(mut state) = self.state.try_lock() else { return (Vec::new(), SHORTEST_PAUSE) };
         let state = &mut *state;

@@ -1,4 +1,4 @@
-//! The policies of a publisher that time passes for: the deadline and the sign of life that it promised.
+//! The policies of a publisher that depend on time: the deadline and the signs of life that it promised.
 
 use super::deadline::{self, Deadlines};
 use super::{News, ns};
@@ -7,7 +7,7 @@ use crate::codec::Sought;
 use qos::{LivelinessKind, Qos};
 use std::collections::HashMap;
 
-/// Instances whose deadline is watched; all beyond share one.
+/// The most instances whose deadline is watched; further ones share one.
 const MOST_INSTANCES: usize = 4096;
 
 /// The policies of one publisher.
@@ -44,8 +44,8 @@ impl Writing {
         }
     }
 
-    /// A message is published at `now`; `encode` gives its bytes, where instances are told apart by them.
-    /// An instance that ends with it is waited for no longer.
+    /// Notes a message published at `now`. `encode` gives its bytes, if they distinguish instances.
+    /// An instance that ends with it has no deadline any more.
     pub(super) fn published(&mut self, now: u64, change: Change, encode: impl FnOnce(&mut Vec<u8>) -> bool) {
         self.last_sign = now;
         let Some(period) = self.deadline else { return };
@@ -63,7 +63,7 @@ impl Writing {
         }
     }
 
-    /// The program says at `now` that it is alive.
+    /// Notes that the program asserts its liveliness at `now`.
     pub(super) fn sign(&mut self, now: u64) {
         self.last_sign = now;
     }
@@ -91,7 +91,7 @@ impl Writing {
         deadline::tell(missed, self.missed, instances, news);
     }
 
-    /// The latest time to look again; `None`: nothing changes by time.
+    /// The latest time to look again; `None`: no state changes by time.
     pub(super) fn next(&self) -> Option<u64> {
         let lease = self.lease_end().filter(|_| self.alive).map(|end| end.saturating_add(1));
         self.instances.values().filter_map(|(_, deadlines)| deadlines.next()).chain(lease).min()

@@ -31,7 +31,7 @@ fn info(seq: u64) -> SampleInfo {
     }
 }
 
-/// A subscriber that notes what it is given, and then does this.
+/// A subscriber that notes each delivered sample, and then calls a function.
 struct Given {
     inlet: Arc<Inlet<Raw>>,
     seen: Arc<Mutex<Vec<u64>>>,
@@ -70,7 +70,7 @@ impl Given {
     }
 }
 
-/// Once a sample came by the new channel of a move that was given up at that moment, and by the old one as well.
+/// Regression: a sample came by the new channel of a move that was given up at that moment, and also by the old one.
 #[test]
 fn a_move_that_is_given_up_while_a_sample_passes_is_over_or_given_up_and_not_both() {
     let given = Given::new(|_| {});
@@ -79,7 +79,7 @@ fn a_move_that_is_given_up_while_a_sample_passes_is_over_or_given_up_and_not_bot
     given.comes_by(&old, 11);
     let (mut handover, mut kept) = (passage.handover.lock(), false);
     let keep = || {
-        kept = passage.keep_old(); // before it is decided what becomes of the sample
+        kept = passage.keep_old(); // before the verdict on the sample
         (info(12), vec![7])
     };
     assert!(!handover.new_one((12, info(12).source_ns), 0, 1, keep));
@@ -107,7 +107,7 @@ fn a_flow_that_has_not_caught_up_delivers_nothing_twice_when_the_next_moves_are_
         [11, 12].into_iter().for_each(|seq| given.comes_by(&first, seq));
         given.comes_by(&second, 11);
         for _ in 0..more {
-            let last = second.last().max(11); // as the channel's own counter has it
+            let last = second.last().max(11); // the channel's own counter has this number
             assert!(given.moves((&second, &third), last).keep_old());
         }
         [12, 13, 14].into_iter().for_each(|seq| given.comes_by(&second, seq));

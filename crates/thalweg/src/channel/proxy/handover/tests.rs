@@ -23,8 +23,8 @@ impl Subscriber {
 }
 
 proptest! {
-    /// Two flows in virtual time, each with its delay; the new one opens at some sample. Whatever the order in which
-    /// the two bring theirs, the subscriber gets exactly the selected samples, in order.
+    /// Two flows in virtual time, each with its delay; the new one opens at some sample. They bring their samples in any
+    /// order, and the subscriber gets exactly the selected samples, in order.
     #[test]
     fn no_gap_and_nothing_twice(
         n in 1..20u32,
@@ -33,7 +33,7 @@ proptest! {
     ) {
         let selection = Selection::every(n).unwrap();
         let selected = || (1..=600u64).filter(|seq| selection.takes(*seq));
-        // Samples that the old flow brings before the new one opens are delivered at once. The move is not told of the last of
+        // Samples that the old flow brings before the new one opens are delivered at once. The move does not know the last of
         // these, for it is just being delivered.
         let shut = opens * PERIOD;
         let (at_once, later): (Vec<u64>, Vec<u64>) = selected().partition(|seq| seq * PERIOD + delay.0 < shut);
@@ -54,8 +54,8 @@ proptest! {
         prop_assert_eq!(subscriber.delivered, selected().collect::<Vec<_>>());
     }
 
-    /// The new flow lags, or ends at some sample because its source is cut off: nothing is left out, and as long as it
-    /// has not taken over, all comes as soon as the old one brings it. It takes over only while it is abreast.
+    /// The new flow lags, or ends at some sample because its source is cut off: no sample is left out. Until it takes over,
+    /// samples come as soon as the old one brings them. It takes over only while it has caught up.
     #[test]
     fn a_flow_that_is_not_abreast_does_not_take_over(
         n in 1..20u32,
@@ -92,7 +92,7 @@ proptest! {
         prop_assert!(!(handover.is_taken_over() && never) && (handover.is_taken_over() || !in_time));
     }
 
-    /// The new flow never delivers, and ends: all comes by the old one.
+    /// The new flow never delivers, and ends: all samples come by the old one.
     #[test]
     fn a_new_flow_that_fails_changes_nothing(n in 1..20u32, count in 1..100u64) {
         let selection = Selection::every(n).unwrap();
@@ -167,7 +167,7 @@ fn a_flow_that_is_given_up_has_not_taken_over_and_never_does() {
     assert!(!handover.keep_old(), "it has taken over");
 }
 
-/// While nothing comes, a flow that has not what the old one brought is not trusted with what follows.
+/// While no sample comes, a new flow that lacks samples of the old one does not take over.
 #[test]
 fn a_flow_that_lacks_what_was_brought_does_not_take_over_while_nothing_comes() {
     let mut handover = Handover::new(Selection::ALL, 10, 8).to_one_after(Selection::every(5).unwrap(), 7);

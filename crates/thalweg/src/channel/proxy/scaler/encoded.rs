@@ -42,7 +42,7 @@ fn smaller(bytes: &[u8], picture: Picture) -> Result<Vec<u8>, Unscalable> {
     let Some(format) = found.format().filter(|format| matches!(format, ImageFormat::Jpeg | ImageFormat::Png)) else {
         return Err(Unscalable("neither a JPEG nor a PNG picture".into()));
     };
-    // The header alone says how large it will be: a few bytes can promise gigabytes.
+    // The size comes from the header alone: a few bytes can promise gigabytes.
     let (width, height) = found.into_dimensions().map_err(|e| unreadable(&e))?;
     let area = u64::from(width) * u64::from(height);
     if area == 0 || area > MOST_PIXELS {

@@ -19,7 +19,7 @@ fn fewer(mut cloud: PointCloud2, picture: Picture) -> Result<PointCloud2, Unscal
     let count = u64::from(cloud.width) * u64::from(cloud.height);
     let (step, row) = (u64::from(cloud.point_step), u64::from(cloud.row_step));
     let line = step * u64::from(cloud.width);
-    let needed = (row * u64::from(cloud.height.saturating_sub(1))).saturating_add(line); // each below 2⁶⁴, the sum may not be
+    let needed = (row * u64::from(cloud.height.saturating_sub(1))).saturating_add(line); // each term is below 2⁶⁴, but their sum may not be
     if count == 0 || step == 0 || row < line || needed > cloud.data.0.len() as u64 {
         let PointCloud2 { width, height, point_step, row_step, .. } = cloud;
         let has = cloud.data.0.len();

@@ -7,8 +7,8 @@ use crate::codec::{from_cdr, to_cdr_into};
 use fast_image_resize::images::{Image as Target, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
-/// Scales raw pictures: colours by area, depth by nearest, which never invents a distance between an edge and what is
-/// behind it.
+/// Scales raw pictures: colours by area, depth by nearest pixel. The nearest pixel never invents a distance between an edge and
+/// its background.
 #[derive(Default)]
 pub struct Raw {
     resizer: Resizer,
@@ -19,7 +19,7 @@ pub struct Raw {
 enum Pixels {
     /// Averaged over the area that one pixel of the result covers.
     Colour(PixelType),
-    /// One of them taken: so many bytes each.
+    /// The middle pixel of each area; bytes of a pixel.
     Depth(usize),
 }
 

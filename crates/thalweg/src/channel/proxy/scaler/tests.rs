@@ -109,7 +109,7 @@ fn bombs_and_other_bytes_are_refused_before_they_are_decoded() {
     let mut bomb = encoded(image::ImageFormat::Png, 4, 4);
     bomb[16..20].copy_from_slice(&50_000u32.to_be_bytes()); // IHDR: width and height
     bomb[20..24].copy_from_slice(&20_000u32.to_be_bytes());
-    // Its checksum is wrong now, which is reason enough; with a right one the size is.
+    // Its checksum is wrong now, so it is refused for that; with a right one it would be refused for its size.
     assert!(scale(&mut Encoded::alone(), &bomb, "2x2").is_err());
     let mut crc = 0xffff_ffffu32;
     for byte in &bomb[12..29] {

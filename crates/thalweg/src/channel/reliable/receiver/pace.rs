@@ -4,17 +4,17 @@
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     pub delivered_at: u64,
-    pub last: Option<(u64, u64)>, // number and stamp of the last one
+    pub last: Option<(u64, u64)>, // number and stamp of the last sample
     pub period: u64,
-    transit: Option<i64>, // the shortest, the difference of the two clocks included
-    begun_by_one: bool,   // message, whose stamp may be wrong
+    transit: Option<i64>, // the shortest transit, including the difference of the two clocks
+    begun_by_one: bool,   // the transit comes from one message, whose stamp may be wrong
     claimed: Option<i64>, // a transit too short to be believed
 }
 
-/// The shortest transit follows a drifting clock: by this part of the difference, with every message.
+/// The shortest transit follows a drifting clock, by the difference divided by this, with every message.
 const DRIFT: i64 = 1024;
-/// A transit that is shorter by more than this part of the deadline is believed when the next one is, too: by one wrong stamp
-/// everything after it would be late.
+/// A transit that is shorter by more than the deadline divided by this is believed only when the next one is, too: otherwise one
+/// wrong stamp would make all later messages late.
 const BELIEVED: u64 = 4;
 
 impl Pace {
@@ -28,7 +28,7 @@ impl Pace {
         self.last = Some((at, stamp));
     }
 
-    /// The excess of this transit over the shortest: the message's age beyond what is inevitable.
+    /// The excess of this transit over the shortest: the message's age beyond the inevitable delay.
     pub(super) fn late_by(&mut self, now_ns: u64, stamp: u64, deadline_ns: u64) -> u64 {
         let transit = now_ns.wrapping_sub(stamp) as i64;
         let before = self.transit.unwrap_or(transit);

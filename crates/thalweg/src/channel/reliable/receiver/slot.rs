@@ -3,7 +3,7 @@
 use super::Held;
 use crate::channel::reliable::{LONGEST_PAUSE_NS, RoundTrip};
 
-/// A message from the one that is due on.
+/// The state of a message at or behind the next one.
 #[derive(Debug)]
 pub(super) enum Slot {
     Missing(Asking),
@@ -12,7 +12,7 @@ pub(super) enum Slot {
     Whole(Held),
 }
 
-/// Askings of the same that follow each other as fast as answers may come.
+/// The number of requests for the same parts that follow each other at the pace of answers.
 const QUICK: u32 = 6;
 
 /// The time of the next request, and the number of requests so far.
@@ -66,14 +66,14 @@ impl Asking {
         Self { due, holes_due, upto, asked: self.asked + 1, times: self.times + u32::from(all), last, ..self }
     }
 
-    /// The longest wait for an answer. `quick`: a window bounds the answers, so that several losses of the same parts are no
-    /// reason to ask less often.
+    /// The longest wait for an answer. `quick`: a window bounds the answers, so that repeated losses of the same parts are no
+    /// reason for fewer requests.
     pub(super) fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
         let times = if quick && self.times < QUICK { 0 } else { self.times.min(4) };
         trip.patience_ns().saturating_mul(1 << times).min(LONGEST_PAUSE_NS)
     }
 
-    /// There was nothing to ask for, of all or of the holes that are new: fragments are on their way.
+    /// Postpones a request (`all`: for all parts, otherwise for new holes), because fragments are on their way.
     pub(super) fn later(self, all: bool) -> Self {
         Self { due: self.due.filter(|_| !all), holes_due: None, ..self }
     }

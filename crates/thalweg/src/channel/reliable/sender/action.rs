@@ -11,11 +11,11 @@ pub(crate) struct SenderSettings {
     pub window: usize,
     /// Bytes that are kept without an acknowledgement; one message may always be.
     pub bytes: usize,
-    /// A full window gives its oldest message up for a new one; else it is full.
+    /// A full window gives up its oldest message for a new one; otherwise the new one waits.
     pub drops_oldest: bool,
     /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
     pub useful_ns: Option<u64>,
-    /// There is a deadline: on a path that loses, single datagrams are retransmitted before anybody asks.
+    /// There is a deadline: on a lossy path, single datagrams are retransmitted before a request.
     pub hurries: bool,
     /// Bytes of a message that one datagram takes, and bytes of a fragment.
     pub largest: usize,
@@ -35,20 +35,20 @@ pub(crate) enum To {
 /// A datagram that is due.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// A message or a part of it again.
+    /// A retransmit of a message or a part of it.
     Repeat {
         /// The message.
         entry: Entry,
         /// Its number in the flow.
         sequence: u32,
-        /// The bytes; all of them are no fragment.
+        /// The range of bytes; if it is all of the message, it leaves whole and not as a fragment.
         bytes: Range<usize>,
         /// Flags of its frame.
         flags: u16,
         /// The receiver.
         to: To,
     },
-    /// Datagrams as long as these do not come through, though nobody says so: from now on they have to be shorter, see
+    /// Datagrams of this length do not come through, without an error: from now on they have to be shorter, see
     /// [`Sender::shrink`](super::Sender::shrink).
     Shorten,
     /// Progress of the flow: the next number, and the oldest that can be retransmitted.

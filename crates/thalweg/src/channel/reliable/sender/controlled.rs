@@ -1,4 +1,4 @@
-//! A flow whose congestion is controlled: what leaves, first or again, leaves within its window and pace.
+//! A flow with congestion control: messages and retransmits leave within its window and pace.
 
 use super::{LONGEST_BEAT_NS, Sender};
 use crate::channel::congestion::{Congestion, CongestionSettings, Wait};
@@ -8,7 +8,7 @@ use crate::wire::feedback::{Acknowledgement, Datagram};
 use crate::wire::{FRAGMENT_HEADER, HEADER, Kind};
 use std::ops::Range;
 
-/// The controller, and what the subscriber takes.
+/// The controller, and the limits of the subscriber.
 #[derive(Debug)]
 pub(super) struct Controlled {
     congestion: Congestion,
@@ -18,8 +18,7 @@ pub(super) struct Controlled {
     noted: usize,   // messages that left, and are to be kept next
 }
 
-/// Congestion windows of messages that are kept: what is missing was lost several times where many are, and the flow goes on
-/// meanwhile.
+/// Congestion windows of messages that are kept: messages may be lost several times, and the flow continues meanwhile.
 const KEPT_WINDOWS: u64 = 8;
 /// The least number of bytes that are kept.
 const KEPT_LEAST: u64 = 1 << 20;
@@ -27,22 +26,22 @@ const KEPT_LEAST: u64 = 1 << 20;
 pub(super) const AGAIN: u32 = 1 << 8;
 
 impl Controlled {
-    /// Datagrams have at most so many bytes from now on.
+    /// Datagrams have at most `most` bytes from now on.
     pub(super) fn shrink(&mut self, most: usize) {
         self.largest = most.saturating_sub(HEADER);
         self.usual = self.usual.min(most);
         self.congestion.shrink(most);
     }
 
-    /// Bytes that left and did not come.
+    /// Bytes that were lost.
     pub(super) fn lost(&self) -> u64 {
         self.congestion.counters().lost
     }
 }
 
 impl Sender {
-    /// From now on the flow's congestion is controlled: the subscriber tells what came, and takes at first so many bytes of
-    /// messages at a time. It is the flow's only member. Bytes bound what is kept, unless the oldest message gives way to a new one.
+    /// From now on the flow has congestion control: the subscriber sends receipts, and takes at first `window` bytes of messages
+    /// at a time. It is the flow's only member. Bytes limit the kept messages, unless the oldest gives way to a new one.
     pub(crate) fn control(&mut self, settings: CongestionSettings, window: u64) {
         if !self.settings.drops_oldest {
             self.settings.window = CONTROLLED_WINDOW;
@@ -51,14 +50,14 @@ impl Sender {
         self.controlled = Some(Controlled { congestion: Congestion::new(settings), window, usual, largest, noted: 0 });
     }
 
-    /// A rate in bytes per second was reserved for the flow, or is none any more.
+    /// Reserves a rate in bytes per second for the flow; `None`: it has no reserved rate any more.
     pub(crate) fn reserve(&mut self, rate: Option<u64>) {
         if let Some(controlled) = &mut self.controlled {
             controlled.congestion.reserve(rate);
         }
     }
 
-    /// Checks whether a new datagram of so many bytes may leave. Retransmits go first where the window is short.
+    /// Checks whether a new datagram of this many bytes may leave. Retransmits go first where the window is short.
     ///
     /// # Errors
     /// The resource it has to wait for.
@@ -88,15 +87,15 @@ impl Sender {
         }
     }
 
-    /// The last part did not leave: the socket was full.
+    /// Takes back the last part, which did not leave: the socket was full.
     pub(crate) fn left_not(&mut self, bytes: usize) {
         if let Some(controlled) = &mut self.controlled {
             controlled.congestion.unsent(bytes);
         }
     }
 
-    /// A whole message or batch leaves, which is kept next: before it leaves, for of many the first may be acknowledged before the
-    /// last has left.
+    /// Notes that a whole message or batch leaves, which is kept next. This comes before it leaves, because the first of many may be
+    /// acknowledged before the last has left.
     pub(crate) fn leaves_whole(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
         self.leaves(now_ns, datagram, bytes);
         if let Some(controlled) = &mut self.controlled {
@@ -104,7 +103,7 @@ impl Sender {
         }
     }
 
-    /// The last of them did not leave.
+    /// Takes back the last of them, which did not leave.
     pub(crate) fn left_not_whole(&mut self, bytes: usize) {
         self.left_not(bytes);
         if let Some(controlled) = &mut self.controlled {
@@ -112,7 +111,7 @@ impl Sender {
         }
     }
 
-    /// `true` if a further message has to wait, beside so many that leave now and are not kept yet.
+    /// `true` if a further message has to wait, besides `more` that leave now and are not kept yet.
     pub(crate) fn is_full_with(&self, more: usize) -> bool {
         let crowded = self.controlled.as_ref().is_some_and(|controlled| self.is_crowded(controlled));
         let most = self.sent.len() + more >= self.settings.window || self.bytes >= self.settings.bytes;
@@ -145,14 +144,14 @@ impl Sender {
         })
     }
 
-    /// `true` if the unacknowledged messages are all that the subscriber takes, or more than is worth keeping. It always takes
-    /// one.
+    /// `true` if the unacknowledged messages fill the subscriber's window, or the bytes that are worth keeping. The subscriber
+    /// always takes one message.
     fn is_crowded(&self, controlled: &Controlled) -> bool {
         let most = controlled.congestion.window().saturating_mul(KEPT_WINDOWS).max(KEPT_LEAST).min(controlled.window);
         !self.sent.is_empty() && self.kept > most
     }
 
-    /// A message left: a small one now, a large one before, in parts.
+    /// Notes a message that left: a small one now, a large one before, in parts.
     pub(super) fn note_left(&mut self, now_ns: u64, sequence: u32, entry: &Entry) {
         if let Some(controlled) = self.controlled.as_mut().filter(|controlled| controlled.noted > 0) {
             controlled.noted -= 1;
@@ -165,7 +164,7 @@ impl Sender {
         }
     }
 
-    /// `true` if so many bytes of a message may be retransmitted now.
+    /// `true` if this many bytes of a message may be retransmitted now.
     pub(super) fn may_repeat(&mut self, now_ns: u64, bytes: usize) -> bool {
         let Some(Controlled { congestion, .. }) = &mut self.controlled else {
             let taken = self.bucket.take(now_ns, bytes);
@@ -186,7 +185,7 @@ impl Sender {
         }
     }
 
-    /// A part of a message, or all of it, is sent again.
+    /// Notes a retransmit of a part of a message, or of all of it.
     pub(super) fn note_repeated(&mut self, now_ns: u64, index: usize, bytes: &Range<usize>) {
         let Some(Controlled { congestion, .. }) = &mut self.controlled else { return };
         let entry = &self.sent[index].entry;

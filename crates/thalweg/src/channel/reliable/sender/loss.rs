@@ -1,27 +1,27 @@
-//! The loss of a path, as its receiver counts, and the number of retransmits of a message before anybody asks.
+//! The loss of a path, as its receiver counts it, and the number of retransmits of a message before a request.
 
 /// Messages between two estimates.
 const ENOUGH: u64 = 16;
-/// Below this the path is as good as any.
+/// The least share of losses that matters.
 const NOTICEABLE: f64 = 1.0 / 128.0;
-/// A message that is late by two round trips is as rare as this (U-26).
+/// The probability of a message that is late by two round trips (U-26).
 const RARE: f64 = 1e-4;
-/// That all questions to a member, or its answers, were lost is as rare as this.
+/// The probability that all questions to a member, or its answers, were lost.
 const SILENT: f64 = 1e-6;
 /// Bounds of their number.
 const QUESTIONS: (u32, u32) = (16, 32);
-/// The shortest pause between two copies: a thread is woken no more exactly.
+/// The shortest pause between two copies: a thread does not wake up more exactly.
 const SHORTEST_NS: u64 = 1_000_000;
 
 /// The share of messages that do not arrive when they are sent first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loss {
     share: f64,
-    last: Option<(u64, u32)>, // seen and fresh, as told last
+    last: Option<(u64, u32)>, // the last reported numbers of seen and fresh messages
 }
 
 impl Loss {
-    /// The receiver saw messages up to this number, and so many of them without a retransmit.
+    /// Takes a report: the receiver saw messages up to `seen`, and `fresh` of them without a retransmit.
     pub(super) fn told(&mut self, seen: u64, fresh: u32) {
         let Some((seen_before, fresh_before)) = self.last else {
             self.last = Some((seen, fresh));
@@ -46,14 +46,14 @@ impl Loss {
         self.share > NOTICEABLE
     }
 
-    /// The number of questions in a row that stay unanswered only where nobody is, if answers are lost as often as messages.
+    /// The number of unanswered questions in a row that shows an absent member, if answers are lost as often as messages.
     pub(super) fn questions(&self) -> u32 {
         let answered = (1.0 - self.share.min(0.99)).powi(2);
         let count = (SILENT.ln() / (1.0 - answered).ln()).ceil();
         (count as u32).clamp(QUESTIONS.0, QUESTIONS.1)
     }
 
-    /// The pause between two copies: so many of them leave within two round trips that all are lost only rarely.
+    /// The pause between two copies: enough of them leave within two round trips that all are lost only rarely.
     pub(super) fn interval_ns(&self, trip_ns: u64) -> u64 {
         let share = self.share.clamp(NOTICEABLE, 0.5);
         let copies = (RARE.ln() / share.ln()).ceil() as u64;

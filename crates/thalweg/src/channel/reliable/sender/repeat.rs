@@ -1,4 +1,4 @@
-//! Retransmits, their receivers and times: on request, and where a deadline presses before anybody asks.
+//! Retransmits, their receivers and times: on request, or before a request if there is a deadline.
 
 use super::{Action, FEW, GATHER_NS, MOST_COPIES, Sender, Sent, To};
 use crate::channel::reliable::widen;
@@ -9,8 +9,8 @@ use std::ops::Range;
 const MOST_EARLY: usize = 64;
 
 impl Sender {
-    /// A member misses something, perhaps of the message that is leaving: of a large one the first part may have arrived while
-    /// the last part waits for room in the socket.
+    /// Notes a gap of a member, perhaps in the message that is leaving: the first part of a large one may have arrived while the
+    /// last part waits for room in the socket.
     pub(super) fn want_now_or_then(&mut self, now_ns: u64, bit: u64, gap: Gap) {
         let leaving = widen(gap.first, self.next()) == self.next() && gap.count == 1;
         match leaving {
@@ -20,7 +20,7 @@ impl Sender {
         }
     }
 
-    /// The message has left: parts of it that were missed before are retransmitted.
+    /// Notes that the message has left: parts of it that were missed before are retransmitted.
     #[cold]
     pub(super) fn want_early(&mut self, now_ns: u64) {
         for (bit, gap) in std::mem::take(&mut self.early) {
@@ -31,7 +31,7 @@ impl Sender {
     fn want(&mut self, now_ns: u64, bit: u64, gap: Gap) {
         let (first, next) = (self.first, self.next());
         let from = widen(gap.first, next);
-        // Asked for again while the answer is under way: it is not sent twice.
+        // A repeated request while the answer is in flight: it is not sent twice.
         let patience = self.trip.smoothed_ns();
         let alone = self.members.len() == 1;
         let piece = if self.cut_anew { self.settings.largest as u32 } else { 1 };
@@ -54,7 +54,7 @@ impl Sender {
         }
     }
 
-    /// The next datagram that somebody asked for.
+    /// The next requested datagram.
     pub(super) fn repeat_wanted(&mut self, now_ns: u64) -> Option<Action> {
         if self.wanted == 0 || now_ns < self.asks_from {
             return None;
@@ -92,7 +92,7 @@ impl Sender {
         Some(Action::Repeat { entry, sequence: (self.first + index as u64) as u32, bytes, flags: self.flags(), to })
     }
 
-    /// A retransmit to one of few losers goes to the next one as well.
+    /// The next of few members that miss the message: it gets the retransmit as well.
     fn next_loser(&mut self, index: usize, to: To) {
         let sent = &mut self.sent[index];
         let To::One(member) = to else {
@@ -107,7 +107,7 @@ impl Sender {
         }
     }
 
-    /// On a path that loses, what has a deadline goes again without being asked for.
+    /// The next retransmit without a request, of a message with a deadline on a lossy path.
     pub(super) fn repeat_unasked(&mut self, now_ns: u64) -> Option<Action> {
         if !self.settings.hurries {
             return None;
@@ -138,8 +138,8 @@ impl Sent {
     }
 }
 
-/// Ranges that are remembered of a message: the next one widens the last of them. Holes of a subscriber that is honest are whole
-/// fragments; one that asks for single bytes would make each of its next acknowledgements more work.
+/// The most requested ranges that are remembered of a message: a further one widens the last. Holes of an honest subscriber are whole
+/// fragments; requests for single bytes would make each next acknowledgement more work.
 const MOST_RANGES: usize = 64;
 
 /// Widens these bytes to whole pieces: a subscriber reassembles only equal pieces, and may miss bytes that were cut otherwise.
@@ -149,7 +149,7 @@ pub(super) fn aligned(bytes: Range<u32>, piece: u32, length: u32) -> Range<u32> 
     from..bytes.end.div_ceil(piece).saturating_mul(piece).min(length).max(from)
 }
 
-/// Adds bytes to those that are wanted; what overlaps or touches becomes one.
+/// Adds bytes to the requested ranges; overlapping or touching ranges become one.
 fn add(wanted: &mut Vec<Range<u32>>, mut bytes: Range<u32>) {
     wanted.retain(|other| {
         let apart = other.end < bytes.start || bytes.end < other.start;

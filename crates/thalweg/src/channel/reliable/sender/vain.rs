@@ -1,4 +1,4 @@
-//! Datagrams that do not come through because they are too long, and nobody says so.
+//! Datagrams that do not come through because they are too long, without an error.
 
 use super::controlled::{AGAIN, Controlled};
 use super::repeat::aligned;
@@ -9,15 +9,14 @@ use crate::wire::feedback::Datagram;
 use crate::wire::{FRAGMENT_HEADER, HEADER};
 use std::ops::Range;
 
-/// A datagram that every path is expected to take (BASE_PLPMTU of RFC 8899 §5.1.2), and one that every host takes: 576 bytes with the
-/// headers of IP and UDP (RFC 1122 §3.3.2).
+/// Lengths of a datagram that every path is expected to take (BASE_PLPMTU of RFC 8899 §5.1.2), and of one that every host takes: 576
+/// bytes with the headers of IP and UDP (RFC 1122 §3.3.2).
 pub(crate) const EXPECTED: [usize; 2] = [1200, 548];
-/// Number of losses after which a longer retransmit does not come through: at 30 % loss this happens to one in 10⁶. The
+/// Number of losses after which a longer retransmit counts as too long: at 30 % loss this is wrong for one in 10⁶. The
 /// subscriber asks ever less often, so it takes two seconds.
 ///
-/// A repeated request is no sign of a loss: a datagram that came and found no memory is requested again, and so is everything
-/// while nothing at all comes through. Receipts tell: bytes were lost only where shorter ones that left later are known to have
-/// come.
+/// A repeated request is no sign of a loss: a datagram that came and found no memory is requested again, and so are all messages
+/// in an outage. Receipts show it: bytes count as lost only if shorter datagrams that left later are known to have come.
 const IN_VAIN: u8 = 12;
 
 /// The number of times that the first missing bytes of a message were retransmitted and lost.
@@ -36,8 +35,8 @@ impl Default for Rounds {
 }
 
 impl Rounds {
-    /// Notes a retransmit of bytes from here on, in a datagram of this length; so many bytes were lost so far. Gives the number
-    /// in vain.
+    /// Notes a retransmit of the bytes at `from`, in a datagram of this length; `lost` bytes were lost so far. Gives the number of
+    /// retransmits in vain.
     fn repeated(&mut self, from: u32, length: usize, lost: u64) -> u8 {
         if from <= self.latest {
             // Within a round the retransmits go up.
@@ -51,10 +50,10 @@ impl Rounds {
 }
 
 impl Sender {
-    /// From now on datagrams have at most so many bytes. Missing messages are cut anew.
+    /// From now on datagrams have at most `most` bytes. Missing messages are cut into shorter ones.
     pub(crate) fn shrink(&mut self, most: usize) {
         if piece(most) >= self.settings.largest {
-            return; // two threads found out at once, and the one that found more comes last
+            return; // two threads found a shorter length at once, and the one with the longer of the two comes last
         }
         self.settings.largest = piece(most);
         (self.cut_anew, self.in_vain) = (true, false);
@@ -74,7 +73,7 @@ impl Sender {
         }
     }
 
-    /// Notes a retransmit of these bytes of a message, because somebody asked. Only where one subscriber sends receipts: losses
+    /// Notes a requested retransmit of these bytes of a message. Only flows with one subscriber that sends receipts do this: losses
     /// of one member of a group must not slow the others.
     pub(super) fn note_round(&mut self, index: usize, bytes: &Range<usize>) {
         let Some(lost) = self.controlled.as_ref().map(Controlled::lost) else { return };
@@ -85,7 +84,7 @@ impl Sender {
         self.in_vain |= count >= IN_VAIN && EXPECTED.iter().any(|most| *most < length);
     }
 
-    /// Notes that this datagram came. If it is a retransmit as long as those that seemed to be lost, those were lost by chance.
+    /// Notes that this datagram came. If it is a retransmit as long as the lost ones, these were lost by chance.
     pub(super) fn note_came(&mut self, datagram: Datagram) {
         let at = widen(datagram.sequence, self.next()).checked_sub(self.first);
         let Some(sent) = at.and_then(|index| self.sent.get_mut(index as usize)) else { return };

@@ -51,7 +51,7 @@ struct Subscriber {
     delivered: Vec<(u64, u64)>, // sample, when
 }
 
-/// A flow with its subscribers, driven as the node drives it: its timers are looked at when they said.
+/// A flow with its subscribers, driven as by the node: its timers are looked at when they are due.
 struct Field {
     flow: Flow,
     network: SimNetwork,
@@ -64,7 +64,7 @@ struct Field {
     look_at: Option<u64>,
     published: u64,
     refused: u64,
-    repeating_ns: u64,    // what a repetition takes the publisher's thread
+    repeating_ns: u64,    // time of the publisher's thread for a retransmit
     flips: Option<usize>, // this bit of each 50th frame
     frames: u64,
 }
@@ -121,7 +121,7 @@ impl Field {
         self.subscribers[..count].iter_mut().for_each(|subscriber| subscriber.is_cut = cut);
     }
 
-    /// Lets happen what happens up to this moment; publishes regularly if asked to.
+    /// Runs the simulation up to this moment; `publishes`: with regular samples.
     fn until(&mut self, end: u64, publishes: bool) {
         loop {
             let publish = publishes.then_some((self.published + 1) * self.flow.period());
@@ -192,7 +192,7 @@ impl Field {
             while let Some(bytes) = self.network.receive(self.now, 2 * index as u32 + 1) {
                 let (header, payload) = datagram(&bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
                 let said = Acknowledgement::parse(payload).unwrap();
-                // The driver counts one that is refused as strange.
+                // The driver counts a refused acknowledgement as strange.
                 let _ = self.sender.acknowledge(self.now, index as u64, self.sequence, &header, &said);
                 self.look_at = Some(self.now);
             }
@@ -322,7 +322,7 @@ fn members_of_a_group_come_back_after_such_an_outage_and_the_others_miss_nothing
     two_windows(Flow { members: 3, cut: 2, deadline_ns: Some(50 * MS), ..KILOHERTZ });
 }
 
-/// Publishing does not postpone the keep-alive, which a member needs that hears nothing else of the group.
+/// Publishing does not postpone the keep-alive. A member that receives nothing else of the group needs it.
 #[test]
 fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
     let mut field = Field::new(KILOHERTZ);

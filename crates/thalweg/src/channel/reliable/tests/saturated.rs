@@ -1,4 +1,4 @@
-//! A publisher that is faster than its path: congestion control, flow control and repetition together, in virtual time.
+//! A publisher that is faster than its path: congestion control, flow control and retransmits together, in virtual time.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A member of a group that says nothing: for how long it holds up a full window.
+//! A silent member of a group, and the time for which it holds up a full window.
 
 use super::*;
 use crate::wire::feedback::Writer;
@@ -12,7 +12,7 @@ fn held_up() -> Sender {
     held_up_by(WINDOW, 8)
 }
 
-/// A sender of so many messages of so many bytes.
+/// A sender of `count` messages of `size` bytes.
 fn held_up_by(count: u32, size: usize) -> Sender {
     let repairs = Limit { rate: 4_000_000, burst: 256 << 10 };
     let window = count as usize;

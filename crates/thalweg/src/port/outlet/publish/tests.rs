@@ -1,4 +1,4 @@
-//! Samples of a history that a relay passes on.
+//! Samples of a history that a relay forwards.
 
 use super::*;
 use crate::codec::Raw;

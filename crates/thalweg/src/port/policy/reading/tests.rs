@@ -1,4 +1,4 @@
-//! In virtual time, to the nanosecond.
+//! The policies of a subscriber in virtual time, to the nanosecond.
 
 use super::*;
 use crate::channel::InstanceState;
@@ -84,7 +84,7 @@ fn deadlines_are_missed_per_instance_and_counted() {
     assert_eq!(bench.look(1021), [of(1, 1, 1)]);
     assert_eq!(bench.look(1025), []);
     assert_eq!(bench.look(1026), [of(2, 1, 2)]);
-    // A sample that comes late tells what was missed before it, also if nobody looked.
+    // A late sample reports the deadlines that were missed before it, even without a look.
     assert!(bench.sample(one, 1, 1062, 1062));
     assert_eq!(bench.reading.counts().deadlines_missed, 4);
     let mut told = bench.look(1062);
@@ -139,7 +139,7 @@ fn a_lease_ends_after_its_last_nanosecond_and_a_sign_begins_it_anew() {
     bench.came(node_a, liveliness(LivelinessKind::ByNode), 100);
     bench.came(node_b, liveliness(LivelinessKind::ByNode), 100);
     assert_eq!((bench.look(150), bench.reading.next()), (vec![], Some(151)));
-    // A sample of one port is a sign of all of its node that show it together.
+    // A sample of one port is a sign of life for all ports of its node with the same liveliness.
     bench.sample(node_a, 1, 150, 150);
     let changed = |name: &str, alive| News::LivelinessChanged { publisher: name.into(), alive };
     assert_eq!(bench.look(151), [changed("/1", false)]);
@@ -162,12 +162,12 @@ fn the_strongest_living_publisher_owns_an_instance_and_hands_it_over() {
     assert!(bench.sample(weak, 1, 10, 10), "nobody else owns it yet");
     assert!(bench.sample(strong, 1, 11, 11) && !bench.sample(weak, 1, 12, 12) && bench.sample(weak, 2, 12, 12));
     assert!(!bench.sample(equal, 1, 13, 13), "of equal ones, that with the lowest id");
-    // It gives no sign of life: who comes next owns the instance, until it comes back.
+    // It gives no sign of life: the next publisher owns the instance, until the first comes back.
     assert!(bench.look(61).is_empty());
     assert_eq!(bench.look(62).len(), 1);
     assert!(bench.sample(weak, 1, 63, 63) && bench.sample(equal, 1, 64, 64) && !bench.sample(weak, 1, 65, 65));
     assert!(bench.sample(strong, 1, 66, 66) && !bench.sample(equal, 1, 67, 67));
-    // It keeps the instance waiting beyond the deadline.
+    // The owner exceeds the deadline.
     bench.reading.sign(strong, 160, &mut bench.news);
     bench.look(166);
     assert!(!bench.sample(weak, 1, 166, 166));
@@ -194,17 +194,17 @@ fn an_instance_is_alive_until_it_is_disposed_of_or_its_last_publisher_is_gone() 
     assert!(bench.sample(one, 1, 10, 10) && bench.sample(one, 2, 10, 10) && bench.sample(other, 1, 11, 11));
     let state = |bench: &Bench| bench.reading.instances().iter().map(|i| (i.state, i.publishers)).collect::<Vec<_>>();
     assert_eq!((bench.look(11), state(&bench)), (vec![], vec![(Alive, 2), (Alive, 1)]));
-    // Disposed of: delivered, told, and not due any more.
+    // A disposed instance: delivered, reported, and not due any more.
     assert!(bench.says(Change::Disposed, one, 1, 12, 12));
     assert_eq!(bench.look(12), [changed(1, Disposed)]);
     assert!(bench.says(Change::Unregistered, one, 2, 13, 13));
     assert_eq!((bench.look(13), bench.reading.next()), (vec![changed(2, NoPublishers)], Some(1012)));
-    // It comes back with the next value, and has its publishers as before.
+    // The instance comes back with the next value, and has its publishers as before.
     assert!(bench.sample(other, 1, 14, 14));
     assert_eq!((bench.look(14), state(&bench)), (vec![changed(1, Alive)], vec![(Alive, 2), (NoPublishers, 0)]));
     bench.reading.left(one, &mut bench.news);
     assert_eq!((bench.look(15), state(&bench)[0]), (vec![], (Alive, 1)));
-    // The lease of the other one ends: nobody is left.
+    // The lease of the other one ends: no publisher remains.
     bench.reading.sign(other, 20, &mut bench.news);
     let told = bench.look(1021);
     assert!(told.contains(&changed(1, NoPublishers)), "{told:?}");

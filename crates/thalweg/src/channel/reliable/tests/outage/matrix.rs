@@ -1,11 +1,11 @@
-//! Outage × rate × carrier × reliability × queue: how soon samples come again, and what is missing.
+//! Outage × rate × carrier × reliability × queue: the time until samples come again, and the missing samples.
 
 use super::*;
 use std::fmt;
 
 const OUTAGES_MS: [u64; 8] = [100, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 const RATES_HZ: [u64; 4] = [10, 100, 1000, 10_000];
-/// Longer ones take seconds each without optimisation: THALWEG_TEST_LONG has them, too.
+/// The most messages of a run. Longer runs take seconds each without optimisation; THALWEG_TEST_LONG includes them.
 const MOST_MESSAGES: u64 = 60_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +15,7 @@ enum Asked {
     BestEffort,
 }
 
-/// A flow, and what its outage did to those that were cut off.
+/// A flow, and the effect of its outage on members that were cut off.
 struct Cell {
     flow: Flow,
     outage: u64,
@@ -42,12 +42,12 @@ impl Flow {
             (false, _) => self.within(outage + round_trip),
             (true, Some(deadline)) => self.within(back + deadline + round_trip),
             (true, None) if self.drops_oldest => {
-                // The messages that the queue still has when somebody asks.
+                // The messages that the queue still has when a member asks.
                 let kept = (self.window as u64).saturating_sub(self.within(back - outage + 5 * round_trip));
                 self.within(back + 5 * round_trip).saturating_sub(kept)
             }
             (true, None) if self.members == 1 => 0,
-            // A member that answers nothing for half a second holds up nobody: the oldest is given up for the newest.
+            // A member that is silent for half a second does not hold up the others: the oldest message is given up for the newest.
             (true, None) => self.within(back + round_trip).saturating_sub(self.window as u64 / 2),
         }
     }

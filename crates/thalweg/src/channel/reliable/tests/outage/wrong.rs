@@ -6,13 +6,13 @@ use proptest::prelude::*;
 const KEEPS_ALL: Flow = Flow { window: 64, drops_oldest: false, ..KILOHERTZ };
 const DEADLINE: Flow = Flow { deadline_ns: Some(50 * MS), ..KEEPS_ALL };
 
-/// A frame that its publisher never sent, but for its flow.
+/// A frame that its publisher never sent; only its flow is right.
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
     kind: Kind,
-    /// Beside the number that the subscriber expects.
+    /// The distance from the number that the subscriber expects.
     ahead: u32,
-    /// The oldest message that can be retransmitted, as a keep-alive says beside the same.
+    /// The oldest retransmittable message of a keep-alive, as a distance from the same number.
     oldest: u32,
     sample: u64,
     stamp: u64,
@@ -21,11 +21,11 @@ struct Wrong {
 const MESSAGE: Wrong = Wrong { kind: Kind::Message, ahead: 0, oldest: 0, sample: 301, stamp: 301 * MS };
 const KEEP_ALIVE: Wrong = Wrong { kind: Kind::KeepAlive, stamp: 2 * MS, ..MESSAGE };
 
-/// A flow into which it comes. Gives how many messages were given up, and the longest silence after it.
+/// Runs a flow with this wrong frame. Returns how many messages were given up, and the longest silence after the frame.
 fn with(flow: Flow, wrong: Wrong) -> (u64, u64) {
     let what = format!("{wrong:?}: {flow:?}");
     let mut field = Field::new(flow);
-    // Between two messages, when everything has arrived.
+    // Between two messages, when all have arrived.
     field.until(300 * MS + MS / 2, true);
     field.until(303 * MS + MS / 2, false);
     let expected = field.subscribers[0].receiver.next();
@@ -44,7 +44,7 @@ fn with(flow: Flow, wrong: Wrong) -> (u64, u64) {
     let subscriber = &field.subscribers[0];
     let skipped = subscriber.receiver.counters().skipped;
     assert_eq!((subscriber.receiver.next(), field.sender.unacknowledged()), (field.sequence, 0), "{what}");
-    // One place may have been taken, and the wrong number itself be left out or delivered.
+    // One message may lose its place to the wrong frame, and the wrong number itself may be left out or delivered.
     let count = subscriber.delivered.len() as u64 + skipped;
     assert!(count.abs_diff(field.published - field.refused) <= 2, "{count} of {}: {what}", field.published);
     let times = subscriber.delivered.iter().map(|(_, at)| *at).filter(|at| *at + 5 * MS > from);
@@ -59,7 +59,7 @@ fn a_message_far_ahead_or_with_the_greatest_sample_number_makes_nobody_silent() 
     for flow in [KEEPS_ALL, DEADLINE, KILOHERTZ] {
         for ahead in [100, 1000, 1023, 1024, 5000, 1 << 20, (1 << 31) - 1, 1 << 31, u32::MAX] {
             let (skipped, silence) = with(flow, Wrong { ahead, ..MESSAGE });
-            // With a deadline it is too old when its turn comes.
+            // With a deadline the message is too old when its turn comes.
             let most = u64::from(flow.deadline_ns.is_some());
             assert!(skipped <= most && silence <= BACK_NS, "{ahead}: {skipped} skipped, {} ms: {flow:?}", silence / MS);
         }
@@ -94,7 +94,7 @@ fn one_wrong_stamp_makes_nothing_else_late() {
 /// A flipped bit in the numbers that the checksum of UDP missed: the message is retransmitted like any loss.
 #[test]
 fn flipped_bits_silence_nobody() {
-    // The sequence; of sample and stamp a selection.
+    // All bits of the sequence; a selection of those of sample and stamp.
     let bits = (96..128).chain((128..256).step_by(5));
     for (flow, bit) in bits.flat_map(|bit| [(KEEPS_ALL, bit), (DEADLINE, bit)]) {
         let mut field = Field::new(flow);
@@ -109,7 +109,7 @@ fn flipped_bits_silence_nobody() {
         let too_far = subscriber.receiver.next().wrapping_sub(field.sequence);
         let left = field.sender.unacknowledged();
         assert!(too_far <= 64 && left == 0, "bit {bit}: {too_far}, {left} left, {flow:?}");
-        // A sample number that is wrong by up to 1024 is believed, and costs as many samples.
+        // A sample number that is wrong by up to 1024 is believed, and costs that many samples.
         let believed = (128..=138).contains(&bit);
         assert!(believed || silence <= BACK_NS, "bit {bit}: silent for {} ms, {flow:?}", silence / MS);
     }
