@@ -190,7 +190,7 @@ impl<M: Message> Outlet<M> {
 }
 
 impl<M: Message> Outflow<M> {
-    /// Memory of `len` bytes to write a message into: the subscribers' own where there are `shm` channels.
+    /// Memory of `len` bytes for a message: shared with the subscribers if there are `shm` channels.
     pub(crate) fn loan(&mut self, len: usize) -> Place {
         let shares = self.attached.iter().any(Attached::shares);
         if let Some(loan) = self.memory.as_mut().filter(|_| shares).and_then(|memory| memory.loan(len).ok()) {
