@@ -62,7 +62,7 @@ pub enum Request {
     },
     /// To the nodes of both ports, if they exist, and again to one that starts later: the settings that were made at
     /// the end of `port` of its channel with `other`. The node of `port` applies them from then on, unless it has
-    /// settings already; the node of `other` keeps them in case that one starts anew (YS-53).
+    /// settings already; the node of `other` keeps them in case the node of `port` restarts (YS-53).
     Remember {
         /// The port whose end it is.
         port: String,
@@ -87,8 +87,7 @@ pub enum Request {
         /// Changes of scaling and place. The default is the subscriber's QoS.
         changes: ProxyChanges,
     },
-    /// To any node: measure the latency by stage of one of every so many samples of its channels of a topic; 0: no
-    /// more. Answered by [`Reply::Stages`]. The measurement ends by itself without a [`Request::Stages`] within
+    /// To any node: measure the latency by stage of one in N samples of its channels of a topic; 0: stop. Answered by [`Reply::Stages`]. The measurement ends by itself without a [`Request::Stages`] within
     /// [`LEASE`](crate::trace::stages::LEASE).
     Measure {
         /// The topic.

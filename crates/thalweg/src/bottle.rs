@@ -1,6 +1,6 @@
 //! YARP's nested lists: `prop set /in (sched ((policy SCHED_FIFO) (priority 30)))`. Parser and printer.
 //!
-//! | written | is |
+//! | text | value |
 //! |---|---|
 //! | `12`, `-1`, `0x1f` | [`Value::Int`] |
 //! | `1.5`, `2e-3` | [`Value::Float`] |
@@ -8,7 +8,7 @@
 //! | `[ok]` | [`Value::Vocab`]: a word of the protocol, accepted wherever a bare word is |
 //! | `(a (b 1))` | [`Value::List`] |
 //!
-//! Spaces, tabs, line ends and commas separate, as in `yarp::os::Bottle`. Whatever is written is bounded before memory is
+//! Spaces, tabs, line ends and commas separate, as in `yarp::os::Bottle`. Texts are bounded before memory is
 //! taken: [`LONGEST`], [`MOST_ITEMS`], [`DEEPEST`].
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Errors, sorted by who caused them. Each text shows the value, the limit and the remedy.
+//! Errors, sorted by their causer. Each text shows the value, the limit and the remedy.
 
 use std::fmt;
 use std::io;

@@ -39,7 +39,7 @@ pub enum Event {
         requested: String,
         /// A value that would match.
         remedy: String,
-        /// `true` if the subscriber's QoS does without this policy: the two match all the same, with the publisher's offer.
+        /// `true` if the subscriber's QoS does without this policy: the two still match, with the publisher's offer.
         #[serde(default)]
         fallback: bool,
     },

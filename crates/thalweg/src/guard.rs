@@ -1,6 +1,6 @@
 //! Panics of this library's own threads (docs/decisions/0011): the effects of one event are dropped with that event,
 //! and a thread that cannot continue ends the process. A process without its control thread looks alive and serves
-//! nobody; one that ended is restarted by its supervisor.
+//! no one; a process that ended is restarted by its supervisor.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -62,8 +62,8 @@ pub struct Request {
     /// subscriber ends it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moves: bool,
-    /// A token that is the same in each request of this subscriber to this node for this publisher, and that nobody else can
-    /// guess: an older channel of the two ports gives way to it, and only to it. Left out by older versions.
+    /// A token that is the same in each request of this subscriber to this node for this publisher, and that no other
+    /// node can guess: an older channel of the two ports gives way to it, and only to it. Left out by older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
 }
@@ -114,7 +114,7 @@ pub struct Probe {
 pub struct Watching {
     /// [`VERSION`].
     pub version: u32,
-    /// Nodes of different realms tell each other nothing.
+    /// Nodes of different realms exchange no news.
     pub realm: String,
     /// The node asked.
     pub to_node: NodeId,
@@ -134,7 +134,7 @@ pub const NO_SOURCE: u8 = 2;
 pub struct Accepted {
     /// Random id that every frame of the flow carries.
     pub flow: u32,
-    /// Incarnation of the publisher's node: sequence numbers of another one have nothing to do with these.
+    /// Incarnation of the publisher's node: sequence numbers of another incarnation are unrelated.
     pub incarnation: u64,
     /// Sequence number of the last sample published so far.
     pub last_seq: u64,

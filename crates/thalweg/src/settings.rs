@@ -38,7 +38,7 @@ pub struct Settings {
     /// RLIMIT_MEMLOCK). Default: no.
     pub lock_memory: bool,
     /// Bytes that all channels of the node may hold together: samples in queues and mailboxes, unacknowledged messages and
-    /// incomplete ones. One peer may hold as much as is left. Default 1 GiB.
+    /// incomplete ones. One peer may hold as much as remains. Default 1 GiB.
     pub memory: usize,
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,

@@ -81,7 +81,7 @@ pub enum Kind {
     Fragment = 2,
     /// A heartbeat.
     KeepAlive = 3,
-    /// The publisher closed in order; nothing follows.
+    /// The publisher closed in order; no frame follows.
     End = 4,
     /// Messages that a subscriber has and misses: [`feedback::Acknowledgement`].
     Acknowledgement = 5,
@@ -106,7 +106,7 @@ impl Kind {
     }
 }
 
-/// The malformed field of a frame, with its value. The flow ends: nothing after a malformed frame can be trusted.
+/// The malformed field of a frame, with its value. The flow ends: frames after a malformed one cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
@@ -153,7 +153,7 @@ pub enum WireError {
         /// The number of the batch.
         of: u32,
     },
-    /// A gap of an acknowledgement that names nothing.
+    /// A gap of an acknowledgement that names no message.
     Gap {
         /// Messages it names.
         count: u32,
@@ -355,7 +355,7 @@ pub fn frame_length(bytes: &[u8]) -> Option<usize> {
 /// Reads a datagram: one frame, no less and no more. `flow` as for [`Header::check`].
 ///
 /// # Errors
-/// [`WireError`]; the datagram is dropped and counted, the flow continues (anybody can send a datagram).
+/// [`WireError`]; the datagram is dropped and counted, the flow continues (any sender can send a datagram).
 #[inline]
 pub fn datagram(bytes: &[u8], max_message: usize, flow: Option<u32>) -> Result<(Header, &[u8]), WireError> {
     let header = Header::parse(bytes)?;

@@ -1,4 +1,4 @@
-//! Carrier around a carrier that makes things go wrong, in real time and seeded. For tests, the lab and the CLI.
+//! Carrier around a carrier that injects faults, in real time and seeded. For tests, the lab and the CLI.
 //!
 //! The carrier has no thread, so delays happen at the receiver, which holds frames until they are due:
 //!

@@ -1,7 +1,7 @@
 //! Carrier `mcast`: UDP to a multicast group; one send reaches all members, on this host, too.
 //!
 //! The interface is always explicit and packets never leave its link (TTL 1): the network of a group is a decision,
-//! not an accident of routing. A group may exist and still reach nobody (a kernel without a route for it, a switch
+//! not an accident of routing. A group may exist and still reach no member (a kernel without a route for it, a switch
 //! without a querier, a firewall), so a channel opens only after a datagram came through.
 
 mod membership;
@@ -169,7 +169,7 @@ fn interface_of(address: IpAddr) -> io::Result<u32> {
 
 /// The group of a publishing port, of the ranges for private use: 239.255.0.0/16 (RFC 2365 §6.1), ff14::/16 (RFC 4291
 /// §2.7, transient, admin-local). It is not link-local, although its packets stay on the link: a socket bound to a
-/// link-local address is bound to an interface for good, and an interface that is made anew is another one. Two ports
+/// link-local address is bound to an interface for good, and an interface that is made again is another one. Two ports
 /// that share a group by chance cost their receivers only a check: the publisher's address distinguishes them.
 fn group_of(number: u64, v6: bool) -> SocketAddr {
     let [a, b, c, d, ..] = number.to_le_bytes();

@@ -1,7 +1,7 @@
 //! Carriers: the transports of channels.
 //!
 //! A carrier is two halves made during the handshake: the publisher's [`SendHalf`] and the subscriber's [`ReceiveHalf`].
-//! Neither has a thread or a buffer of its own; the driver decides who calls them and when. The contract that every
+//! Neither has a thread or a buffer of its own; the driver calls them. The contract that every
 //! carrier keeps is the conformance suite `thalweg::testing::conformance` (feature `testing`), which each one passes by instantiating it.
 
 mod around;
@@ -41,7 +41,7 @@ pub const MOST_BYTES_TOGETHER: usize = udp::MOST;
 /// A sender that was not admitted.
 pub const STRANGER: u64 = u64::MAX;
 
-/// Capabilities of a carrier. The planner, `auto` and the conformance suite read them; nobody asks for the carrier's name.
+/// Capabilities of a carrier. The planner, `auto` and the conformance suite decide by them, and not by the carrier's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// A frame taken by `send` arrives unless the connection breaks (which both halves notice).
@@ -89,7 +89,7 @@ pub trait SendHalf: Send + Sync {
         Ok(datagrams.len())
     }
 
-    /// Prepares [`SendHalf::send_waiting`] to wait at most so long. `false`: this half cannot, callers poll.
+    /// Prepares [`SendHalf::send_waiting`] to wait at most this long. `false`: this half cannot wait, and callers poll.
     fn set_patience(&self, _patience: Duration) -> bool {
         false
     }
@@ -189,13 +189,13 @@ pub trait ReceiveHalf: Send {
         false
     }
 
-    /// Becomes readable when there is something to receive. `None`: only a waiting `receive` tells.
+    /// The descriptor that becomes readable when there are bytes to receive. `None`: only a waiting `receive` notices them.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Sends a datagram back to the publisher, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if there is no room now; `Unsupported` if nobody would receive it.
+    /// `WouldBlock` if there is no room now; `Unsupported` if the publisher would not receive it.
     fn answer(&mut self, _bytes: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -244,7 +244,7 @@ impl Place {
     }
 }
 
-/// The built-in carriers that open their halves by [`Carrier`]. `local`, `shm` and `tcp` take what the handshake has at hand: the
+/// The built-in carriers that open their halves by [`Carrier`]. `local`, `shm` and `tcp` use the means of the handshake: the
 /// process, a memory and the stream itself.
 pub(crate) fn built_in() -> [Arc<dyn Carrier>; 2] {
     [Arc::new(udp::Udp), Arc::new(mcast::Mcast)]

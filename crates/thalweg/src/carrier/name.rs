@@ -30,7 +30,7 @@ impl Name {
     /// The carriers of this build.
     pub const BUILT_IN: [Self; 5] = [Self::Local, Self::Shm, Self::Tcp, Self::Udp, Self::Mcast];
 
-    /// Those that are tried where nobody names one, best first: within a process, on one host, where samples may be lost, else.
+    /// The carriers that are tried if none is named, best first: within a process, on one host, for lossy channels, for all others.
     pub const AUTO: [Self; 4] = [Self::Local, Self::Shm, Self::Udp, Self::Tcp];
 
     /// Names of the carriers of this build, for messages.

@@ -14,7 +14,7 @@ pub struct Parameters {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u32>,
     /// Set for a flow that is made reliable by retransmits: the number of its first message for this subscriber. Absent:
-    /// nothing is retransmitted.
+    /// lost messages are not retransmitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
     /// The same: messages that the publisher keeps without an acknowledgement.
@@ -30,7 +30,7 @@ pub struct Parameters {
     /// The same: messages in it may have short headers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub short_headers: bool,
-    /// The same, from the publisher: acknowledgements end with a receipt, and come after so many bytes.
+    /// The same, from the publisher: acknowledgements end with a receipt, and come after this many bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipts: Option<u32>,
     /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const LINKTYPE_RAW: u32 = 101;
-const LONGEST_PACKET: u32 = 262_144; // what readers take at most
+const LONGEST_PACKET: u32 = 262_144; // the most that readers take
 const FILE_HEAD: usize = 16; // of each packet
 const UDP: u8 = 17;
 const HOPS: u8 = 64;
@@ -327,7 +327,7 @@ mod tests {
         way("fd00::1").write(&mut packet, 1, [1, 2, 3].into_iter(), 3);
         let (head, ip) = packet.split_at(FILE_HEAD);
         assert_eq!((head[8], head[12], ip.len()), (51, 51, 51));
-        assert_eq!((ip[0] >> 4, ip[5], ip[6]), (6, 11, UDP)); // version, length after the head, what follows
+        assert_eq!((ip[0] >> 4, ip[5], ip[6]), (6, 11, UDP)); // version, length after the head, next header
         // RFC 768: with its checksum in place, all that the checksum covers sums to all ones.
         let covered = summed(&ip[8..40]) + 11 + u64::from(UDP) + summed(&ip[40..]);
         assert_eq!(folded(covered), 0xffff);

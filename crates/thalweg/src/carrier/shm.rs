@@ -1,5 +1,5 @@
 //! The `shm` carrier. Ports use its loans: one memory per publisher, one ring per channel, and no frames. A pair is the same
-//! as datagrams, one copy in and one copy out, which is what the conformance suite asks for.
+//! as datagrams, one copy in and one copy out, as the conformance suite requires.
 
 mod memory;
 
@@ -131,7 +131,7 @@ pub struct ShmReceive {
 
 impl ShmReceive {
     fn try_receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let closed = self.reader.writer_closed(); // before the look: then nothing can be missed
+        let closed = self.reader.writer_closed(); // read before the ring, so that no sample is missed
         let taken = self.reader.try_next().map_err(|error| match error {
             TakeError::Violation(what) => broken(what),
             TakeError::TooManyHeld { .. } => io::Error::other(error),

@@ -212,7 +212,7 @@ impl SimWorld {
         Self { inner: Arc::new(PiMutex::new((network, 0))) }
     }
 
-    /// The halves of one link, and what they can do.
+    /// The halves of one link, and their capabilities.
     pub fn link(&self, link: Link) -> (SimSend, SimReceive, Capabilities) {
         let settings = self.inner.lock().0.settings;
         let capabilities = Capabilities {

@@ -115,7 +115,7 @@ impl ReceiveHalf for TcpReceive {
 }
 
 impl Drop for TcpReceive {
-    /// Answers may leave on the same connection. It ends for both, or the publisher would send to nobody.
+    /// Answers may leave on the same connection. It ends in both directions, or the publisher would continue to send.
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both); // fails when the peer ended it already
     }
@@ -168,7 +168,7 @@ const DELACK_MAX_US: i32 = 46;
 /// Least time, besides a round trip, until unacknowledged bytes are retransmitted: well above
 /// [`ACKNOWLEDGED_WITHIN`], or bytes whose acknowledgement is only late would be sent twice.
 const RETRANSMITTED_AFTER: Duration = Duration::from_millis(80);
-/// An acknowledgement waits for others at most so long. Elsewhere this is the kernel's usual time, and 200 ms the longest.
+/// The longest time that an acknowledgement waits for others. Elsewhere this is the kernel's usual time, and 200 ms the longest.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(40);
 
 /// The same at an end that has just answered. While that answer is unacknowledged the kernel sends no probe, and

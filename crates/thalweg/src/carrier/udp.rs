@@ -59,7 +59,7 @@ impl Together {
         Ok(Self { datagrams: MOST_TOGETHER.min(datagrams as usize), bytes: bytes as usize, refused })
     }
 
-    /// The number of datagrams of so many bytes in one call.
+    /// The most datagrams of `segment` bytes in one call.
     fn most(&self, segment: usize, overhead: usize) -> usize {
         if self.refused.load(Relaxed) {
             return 1;
@@ -315,7 +315,7 @@ mod tests {
         assert!(!send.together.refused.load(Relaxed));
     }
 
-    /// A socket that makes no checksums cuts nothing, as a device without them does.
+    /// A socket without checksums does not segment, like a device without them.
     #[test]
     fn without_segmentation_they_leave_one_by_one() {
         const SOL_SOCKET: i32 = 1;

@@ -20,7 +20,7 @@
 //! | `Option` | one byte, 0 or 1, then the value if 1 (as XCDR version 2 does, §7.4.3.5) |
 //! | map | `u32` count, then key and value in turn |
 //! | `char` | its Unicode scalar value as `u32` (ROS 2's `char` is an `u8`: use that) |
-//! | `enum` whose variants hold something | as above |
+//! | `enum` whose variants have contents | as above |
 //!
 //! Serde hands over a `Vec<u8>` byte by byte; a field that uses `serialize_bytes` gives the same bytes in one copy, which
 //! pays for pictures and the like.

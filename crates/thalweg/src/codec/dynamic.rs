@@ -1,6 +1,6 @@
 //! CDR bytes as JSON and back, by a [`Schema`] instead of a Rust type, for tools that show any topic.
 //!
-//! The JSON is what `serde_json` makes of the value itself:
+//! The JSON is the same as `serde_json` makes of the value itself:
 //!
 //! | schema | JSON |
 //! |---|---|
@@ -29,7 +29,7 @@ const NODE: usize = 16;
 
 /// Decodes one CDR message, header included, by `schema`.
 ///
-/// It never panics, whatever the schema (see [`Schema::check`]) and the bytes. Besides the message's own
+/// It never panics, for any schema (see [`Schema::check`]) and any bytes. Besides the message's own
 /// length it bounds the JSON: a value counts 16 and its field's name its length, and at most 64 Ki plus 256 for each
 /// byte of the message are made; a real message is far below.
 ///

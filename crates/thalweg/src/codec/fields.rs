@@ -23,7 +23,7 @@ pub struct Fields {
 struct Part {
     /// Places of this field among the wanted ones.
     wanted: Vec<usize>,
-    /// A struct's fields, up to the last one in which something is.
+    /// A struct's fields, up to the last one that is needed.
     fields: Vec<Part>,
 }
 
@@ -37,7 +37,7 @@ impl Fields {
     /// Finds the fields of `paths` in a type. A field of an optional struct is there when the struct is.
     ///
     /// # Errors
-    /// [`FieldError`] with the path that leads nowhere, or to what is no single value, and what is there.
+    /// [`FieldError`] with the path that leads to no field or to no single value, and the content at its end.
     pub fn find(schema: &Schema, paths: &[String]) -> Result<Self, FieldError> {
         let mut root = Part::default();
         for (place, path) in paths.iter().enumerate() {
@@ -78,7 +78,7 @@ pub enum FieldError {
     Unknown,
     /// The filter cannot be read.
     Filter(ExpressionError),
-    /// A path leads nowhere, or to what is no single value.
+    /// A path leads to no field, or to no single value.
     Path {
         /// The path.
         path: String,
@@ -92,7 +92,7 @@ pub enum FieldError {
 pub enum PathProblem {
     /// It is no single number, text or truth value.
     NotSingle,
-    /// A field of what is no struct.
+    /// A field of a value that is no struct.
     NoStruct {
         /// The field.
         name: String,

@@ -32,7 +32,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something a topic can carry.
+/// A type that a topic can carry.
 pub trait Message: 'static {
     /// The type of the values that `publish` takes and a sample shows.
     type Value: ?Sized + 'static;
@@ -96,7 +96,7 @@ impl fmt::Display for CodecError {
 
 impl std::error::Error for CodecError {}
 
-/// Messages that are bytes and nothing more.
+/// Messages of plain bytes.
 pub enum Raw {}
 
 impl Message for Raw {

@@ -31,7 +31,7 @@ pub struct Field {
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// Its content: nothing, one value, a tuple, or a struct with the variant's name.
+    /// Its content: none, one value, a tuple, or a struct with the variant's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
 }
@@ -150,7 +150,7 @@ impl Schema {
             Self::Enum { name, variants } if variants.len() <= *nodes => {
                 1 + check_names(name, variants.iter().map(|variant| &variant.name))?
             }
-            Self::Struct { .. } | Self::Enum { .. } => usize::MAX, // more than is left, which need not be read
+            Self::Struct { .. } | Self::Enum { .. } => usize::MAX, // more than remains, which need not be read
             _ => 1,
         };
         *nodes = nodes.checked_sub(spent).ok_or(SchemaError::Parts)?;
@@ -191,7 +191,7 @@ pub enum SchemaError {
         /// The name.
         name: String,
     },
-    /// A hash that is not that of the schema.
+    /// A hash that differs from the schema's.
     Hash {
         /// The type.
         name: String,

@@ -80,7 +80,7 @@ struct Known {
     weight: usize,
     /// The ways by which it is seen, best known first: its statement by the first one counts.
     seen_by: [Option<Origin>; WAYS],
-    /// The document came by a way by which it is no longer seen: the next one replaces it, whatever its revision.
+    /// The document came by a way that has ended: the next document replaces it, with any revision.
     stale: bool,
 }
 
@@ -392,7 +392,7 @@ impl Directory {
     pub fn weight_elsewhere(&self) -> usize {
         self.room.elsewhere.bytes
     }
-    /// The number of times that something found no room.
+    /// The number of times that news found no room.
     pub fn turned_away(&self) -> u64 {
         self.room.turned_away
     }

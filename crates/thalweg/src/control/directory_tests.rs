@@ -146,7 +146,7 @@ fn a_stranger_does_not_replace_a_node_known_in_a_better_way() {
         d.apply(worse, Event::Gone(NodeId(1)));
         assert_eq!(d.port_named("/a").unwrap().0, key(1, 1), "{worse:?}");
     }
-    // A node known by a worse way gives way, whatever revision it claims.
+    // A node known in a worse way gives way, with any claimed revision.
     let mut d = Directory::new();
     by(&mut d, stranger(), doc(1, 0, u64::MAX, &[(1, "/evil", "/a")]));
     delta(by(&mut d, Origin::this_user(), doc(1, 10, 3, &[(1, "/a", "/a")])));
@@ -214,7 +214,7 @@ fn with_ports(node: u64, ports: u32) -> Document {
     made
 }
 
-/// Fills one source's share with nodes of so many ports; returns their number, and the limit reached.
+/// Fills one source's share with nodes of `ports` ports; returns their number, and the limit reached.
 fn fill(d: &mut Directory, origin: Origin, first: u64, ports: u32) -> (u64, &'static str) {
     for count in 0.. {
         if let Applied::Refused { refusal, .. } = by(d, origin, with_ports(first + count, ports)) {
@@ -255,7 +255,7 @@ fn ids_of_other_hosts_leave_places_for_nodes_and_ports_of_this_one() {
     let strangers = d.nodes().count();
     assert!(strangers <= limits::MOST_NODES / 4 * 3, "{strangers}");
     assert_eq!(fill(&mut d, Origin::this_user(), 0, 0), ((limits::MOST_NODES - strangers) as u64, "nodes"));
-    // This node itself has room whatever the others take.
+    // This node itself has room in spite of the others.
     delta(by(&mut d, Origin::Own, doc(u64::MAX, 1, 1, &[(1, "/a", "/a")])));
 }
 
@@ -272,7 +272,7 @@ fn a_refused_node_is_asked_again_once_there_is_room() {
     d.apply(stranger(), Event::Gone(NodeId(0)));
     assert_eq!(d.to_ask_again(), [refused]);
     assert_eq!(d.to_ask_again(), [], "it was asked");
-    // A node that is gone is not asked, and of one address only so many are.
+    // A node that is gone is not asked, and the number of asked nodes of one address is limited.
     fill(&mut d, stranger(), taken, 3000);
     d.apply(stranger(), Event::Gone(NodeId(taken + 1)));
     (100..400).for_each(|node| drop(by(&mut d, stranger(), with_ports(node, 3000))));

@@ -77,7 +77,7 @@ impl Kept {
         fs::remove_file(self.path(publisher, subscriber)).is_ok()
     }
 
-    /// One file per user: in a shared directory nobody replaces another's.
+    /// One file per user, so that users of a shared directory do not replace each other's.
     fn path(&self, publisher: &str, subscriber: &str) -> PathBuf {
         let names = super::local::short(&format!("{publisher}\n{subscriber}"));
         let user = rustix::process::geteuid().as_raw();

@@ -27,7 +27,7 @@ pub const MOST_BYTES: usize = 24 << 20;
 pub const MOST_BYTES_ELSEWHERE: usize = 16 << 20;
 /// Limits on all nodes together …
 pub(super) const IN_ALL: Held = Held { nodes: MOST_NODES, ports: MOST_PORTS_IN_ALL, bytes: MOST_BYTES };
-/// … and of that those of other hosts.
+/// … and the part of it for nodes of other hosts.
 pub(super) const ELSEWHERE: Held =
     Held { nodes: MOST_NODES / 4 * 3, ports: MOST_PORTS_IN_ALL / 4 * 3, bytes: MOST_BYTES_ELSEWHERE };
 /// Most carriers a port may name.

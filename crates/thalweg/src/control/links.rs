@@ -1,7 +1,7 @@
 //! Control links: a small protocol between two nodes over any byte stream, unix or TCP.
 //!
 //! Both sides say hello (version, realm, node), then send their document, then each change of it; calls and answers travel
-//! in between. One thread per node serves all links; nothing in it ever waits for a peer. A node is gone when the last link
+//! in between. One thread per node serves all links, and never waits for a peer. A node is gone when the last link
 //! to it ends, which a killed process does at once.
 
 mod budget;
@@ -65,7 +65,7 @@ pub struct Counters {
     pub other_version: AtomicU64,
     /// Links closed because the peer is in another realm.
     pub other_realm: AtomicU64,
-    /// Unix sockets of users who may not use the run directory, or who admit nobody.
+    /// Unix sockets of users who may not use the run directory, or who admit no user.
     pub other_user: AtomicU64,
     /// Links closed because the peer did not read.
     pub not_reading: AtomicU64,
@@ -139,7 +139,7 @@ pub(crate) fn farewell(reason: &str) -> Vec<u8> {
     bytes
 }
 
-/// Counts of looks around: requested, begun, and the last one that all who are there have answered.
+/// Counts of looks around: requested, begun, and the last one that all present nodes have answered.
 #[derive(Default)]
 struct Settled {
     asked: u64,

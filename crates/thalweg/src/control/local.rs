@@ -1,5 +1,5 @@
-//! Nodes of the same host: each has a unix socket in a run directory, and a newcomer connects to those that it shares something
-//! with (`shares`).
+//! Nodes of the same host: each has a unix socket in a run directory, and a newcomer connects to those with which it has
+//! shares in common (`shares`).
 //!
 //! `$THALWEG_RUN_DIR`, else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
 //! network namespaces share `/tmp`, but are hosts of their own. Only the first may be shared by several users: see [`Users`].
@@ -97,7 +97,7 @@ impl LocalEndpoint {
         fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode)
     }
 
-    /// Makes the socket anew at its place, after somebody has emptied the run directory or replaced it.
+    /// Makes the socket again at its place, after the run directory was emptied or replaced.
     ///
     /// # Errors
     /// As [`LocalEndpoint::bind`].
@@ -112,7 +112,7 @@ impl LocalEndpoint {
     /// Announces to the others of the realm on this host the shares of this node.
     ///
     /// # Errors
-    /// If the run directory takes no file; nothing is announced then.
+    /// The run directory takes no file; then no share is announced.
     pub fn tell(&mut self, shares: &Shares) -> io::Result<()> {
         let anew = self.told.take().is_none();
         self.telling.tell(shares, anew)?;

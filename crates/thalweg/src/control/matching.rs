@@ -3,7 +3,7 @@
 //! | in a pattern | stands for |
 //! |---|---|
 //! | a segment such as `camera` | itself |
-//! | `*` | exactly one segment, whatever it is |
+//! | `*` | exactly one segment, of any text |
 //! | `**` | any number of segments, none included |
 
 use super::{Direction, PortInfo};
@@ -96,7 +96,7 @@ pub fn is_pattern(name: &str) -> bool {
 /// `true` if `pattern` (a topic is one too) takes `topic`. At most (segments of one) × (segments of the other) steps.
 pub fn topic_matches(pattern: &str, topic: &str) -> bool {
     let (mut rest, mut left) = (pattern.split('/'), topic.split('/'));
-    // The place to go on when a later segment does not fit: after the last `**`, which swallows one more segment.
+    // The place to continue when a later segment does not fit: after the last `**`, which swallows one more segment.
     let mut retry = None;
     loop {
         let (mut after, mut remaining) = (rest.clone(), left.clone());
@@ -126,7 +126,7 @@ pub fn topic_matches(pattern: &str, topic: &str) -> bool {
 pub enum Match {
     /// They match. The list has the mismatches that the subscriber's fallback permits.
     Matched(Vec<Mismatch>),
-    /// They have nothing to do with each other.
+    /// The topics differ.
     NotSameTopic,
     /// Same topic, but these policies stand between them: at least one.
     Mismatched(Vec<Mismatch>),

@@ -36,7 +36,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A unique number for an incoming call, from any back end: callers choose their own numbers, and anybody may call in
+/// A unique number for an incoming call, from any back end: callers choose their own numbers, and any process may call in
 /// any name.
 fn number_call() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -52,7 +52,7 @@ pub enum Event {
     Change(NodeId, Change),
     /// A node is gone: closed, killed, or silent beyond its lease.
     Gone(NodeId),
-    /// A node asks something of this one.
+    /// A node calls this one.
     Call {
         /// The asker, by its own statement.
         from: NodeId,
@@ -79,7 +79,7 @@ pub enum Event {
         /// A sentence.
         why: String,
     },
-    /// Something a person should know, such as "no multicast on this network: no peer can be found by scouting".
+    /// A warning for the user, such as "no multicast on this network: no peer can be found by scouting".
     Warning(String),
     /// A connection of this host was refused, or ended before a hello.
     Rejected(Peer),
@@ -93,7 +93,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that passes every event to `deliver`, whatever its origin, and always has room.
+    /// A sink that passes every event of any origin to `deliver`, and always has room.
     pub fn new(deliver: impl Fn(Event) + Send + Sync + 'static) -> Self {
         Self::with_origin(move |_, event| deliver(event), || true)
     }
@@ -117,7 +117,7 @@ impl Sink {
 
 /// One way of finding other nodes and talking to them. Called by the node's control thread only; must not block.
 pub trait Discovery: Send {
-    /// This node's state changed. `document` is the whole of it, `change` what is new since the previous announcement.
+    /// This node's state changed. `document` is the whole of it, `change` the difference to the previous announcement.
     fn announce(&mut self, document: &Arc<Document>, change: &Change);
 
     /// Sends a call; the answer comes as [`Event::Answer`]. `false`: this back end does not know that node.

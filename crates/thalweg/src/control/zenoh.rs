@@ -1,6 +1,6 @@
 //! Nodes of other hosts, found and talked to through Zenoh. No Zenoh type leaves this file.
 //!
-//! | key | what |
+//! | key | content |
 //! |---|---|
 //! | `thalweg/1/<realm>/<node>/alive` | a liveliness token: the node is there |
 //! | `thalweg/1/<realm>/<node>/doc` | asked for: its document; published: changes of it |
@@ -38,7 +38,7 @@ const MOST_COMMANDS: usize = 4096;
 const MOST_CALLS: usize = 1024;
 /// A call not answered within this time is given up by the caller.
 const CALL_TIME: Duration = Duration::from_secs(10);
-/// A document that did not come is asked for again, after twice the time each time, up to the longest: a token alone costs
+/// The first pause before a missing document is requested again; it doubles each time, up to the longest. A token alone costs
 /// nothing to put up, and a thousand of them took 0.6 of a processor when each was asked every 500 ms.
 const FETCH_AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_FETCH: Duration = Duration::from_secs(30);
@@ -54,17 +54,17 @@ enum Command {
     Look,
     Call(NodeId, u64, Vec<u8>),
     Answer(u64, Vec<u8>),
-    /// Somebody asks for this node's document.
+    /// A query for this node's document.
     Tell(Query),
 }
 
 #[derive(Default)]
 struct Peer {
-    /// Revision of what was delivered last.
+    /// Revision of the last delivered document.
     told: Option<u64>,
     /// Latest revision that a change spoke of.
     heard: u64,
-    /// The next document is delivered whatever its revision.
+    /// The next document is delivered with any revision.
     asked: bool,
     /// The time to ask for its document …
     fetch_at: Option<Instant>,
@@ -328,7 +328,7 @@ impl Shared {
             return;
         }
         if !self.sink.has_room() {
-            let again = Instant::now() + FETCH_AGAIN; // its document has what is missed now
+            let again = Instant::now() + FETCH_AGAIN; // its document will contain the changes missed now
             peer.fetch_at = Some(peer.fetch_at.map_or(again, |at| at.min(again)));
             drop(peers);
             return self.push(Command::Look);

@@ -157,7 +157,7 @@ impl<M: Message> Publisher<M> {
     }
 
     /// Ends this publisher's part in the instance that has the key of `value`: it gives up ownership, and its deadline is no
-    /// longer watched. Other publishers may go on with the instance.
+    /// longer watched. Other publishers may continue to write the instance.
     ///
     /// # Errors
     /// As [`Publisher::publish`].

@@ -52,7 +52,7 @@ impl<M: Message> Subscriber<M> {
     /// with a history of its own asks only that. `timeout` is the longest silence.
     ///
     /// # Errors
-    /// [`Error::Peer`] if nobody keeps samples of the topic. A later error takes the place of a sample.
+    /// [`Error::Peer`] if no port keeps samples of the topic. A later error takes the place of a sample.
     pub fn pull(&self, query: Query, timeout: Duration) -> Result<Pulled<M>> {
         self.pull_from(&PullFrom::default(), query, timeout)
     }

@@ -37,7 +37,7 @@ pub struct Subscriber<M: Message> {
     pub(super) inlet: Arc<Inlet<M>>,
     pub(super) me: PortRef,
     pub(super) node: Node,
-    halves: Vec<Inbound>, // polled: the receive halves, owned by whoever waits
+    halves: Vec<Inbound>, // polled: the receive halves, owned by the waiting thread
     ready: Vec<bool>,
 }
 

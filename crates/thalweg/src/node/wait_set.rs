@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A source that a [`WaitSet`] waits for: a [`Subscriber`] (one with a mailbox and not
 /// [`polled`](super::SubscriberBuilder::polled)), or the events of a node.
 pub trait Waitable {
-    /// `true` if something can be taken; otherwise `waker` is woken when it can. One waker at a time.
+    /// `true` if a sample can be taken; otherwise `waker` is woken when it can. One waker at a time.
     fn is_ready(&self, waker: &Waker) -> bool;
 }
 
@@ -75,7 +75,7 @@ impl WaitSet {
     }
 
     /// Waits until at least one source is ready, at most `timeout`. Returns for each source whether it is ready. Allocates only
-    /// in the first call with so many sources.
+    /// in the first call with this number of sources.
     pub fn wait(&mut self, all: &[&dyn Waitable], timeout: Duration) -> &[bool] {
         let until = Instant::now() + timeout;
         loop {

@@ -117,7 +117,7 @@ pub fn several_parts_are_one_message((send, mut receive, capabilities): Made) {
     assert!(got == message, "the parts arrived as {} other bytes", got.len());
 }
 
-/// Datagrams stay apart, and a cut one reports its full length. Bytes of a stream stay together, whatever the sizes
+/// Datagrams stay apart, and a cut one reports its full length. Bytes of a stream stay together, for any sizes
 /// of sends and receives.
 pub fn boundaries_or_bytes_are_kept((send, mut receive, capabilities): Made) {
     let sizes = [5usize, 300, 1, 64];

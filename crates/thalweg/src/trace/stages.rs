@@ -113,7 +113,7 @@ impl fmt::Debug for Stages {
 }
 
 impl Stages {
-    /// Measures every so many samples from `now` on, with empty figures; 0: no more. Memory is allocated here, at
+    /// Measures one in `every` samples from `now` on, with empty figures; 0: stops. Memory is allocated here, at
     /// most once.
     pub(crate) fn measure(&self, now: u64, every: u32) {
         if every > 0 {
@@ -172,7 +172,7 @@ impl Stages {
         }
     }
 
-    /// Lateness of samples since the last call. From now on samples count as late above so many nanoseconds by the
+    /// Lateness of samples since the last call. From now on samples count as late above `after_ns` by the
     /// clocks of both ends. Starts the measurement if necessary.
     pub(crate) fn take_lateness(&self, now: u64, after_ns: i64, asked: Asked) -> Since {
         if self.every.load(Relaxed) == 0 {

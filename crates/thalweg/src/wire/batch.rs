@@ -1,5 +1,5 @@
 //! Several samples in one datagram: after the header of a [`Kind::Batch`] stand their messages as on a stream, each with a
-//! header of its own. They have one number in the flow, the batch's: they arrive, and are repeated, together.
+//! header of its own. They have one number in the flow, the batch's: they arrive, and are retransmitted, together.
 //!
 //! A message that follows another one closely may have a short header, if the subscriber reads those: 64 B take 72
 //! instead of 96.
@@ -30,7 +30,7 @@ impl<'a> Messages<'a> {
     /// The messages of a batch with this header, none larger than `max_message`.
     ///
     /// # Errors
-    /// [`WireError`]: it holds none, or something else than messages of its flow and number.
+    /// [`WireError`]: it holds no message, or one that is not of its flow and number.
     pub fn parse(batch: &Header, payload: &'a [u8], max_message: usize) -> Result<Self, WireError> {
         let (mut rest, mut before) = (payload, None);
         loop {

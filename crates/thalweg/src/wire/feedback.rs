@@ -207,7 +207,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Begins anew.
+    /// Starts again without gaps.
     pub fn clear(&mut self) {
         self.gaps = 0;
     }

@@ -30,7 +30,7 @@ pub struct FaultReceive {
     order: u64,
     free_at: u64,
     last_due: u64,
-    ended: Option<io::Result<usize>>, // what the carrier said last; told when all that came before was taken
+    ended: Option<io::Result<usize>>, // the carrier's last result; returned when all earlier frames were taken
 }
 
 #[derive(Default)]

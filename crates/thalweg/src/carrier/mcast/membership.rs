@@ -1,8 +1,8 @@
-//! A socket's tie to an interface, which has to be renewed when the interface is made anew.
+//! A socket's tie to an interface, which has to be renewed when the interface is made again.
 //!
 //! The kernel knows memberships, and the interface by which packets leave, as numbers. An interface that was deleted
-//! and made anew has another number: without renewal a member receives nothing for good, and a publisher reaches
-//! nobody.
+//! and made again has another number: without renewal a member never receives packets again, and a publisher reaches
+//! no member.
 
 use super::send::leave_by;
 use linux::net::InterfaceAddress;

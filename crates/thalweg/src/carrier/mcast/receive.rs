@@ -35,7 +35,7 @@ impl McastReceive {
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
         socket.bind(&scoped(group, interface).into())?; // to the group itself: other traffic to the port isn't heard
         match group.is_ipv4() {
-            true => socket.set_multicast_all_v4(false)?, // nor what other sockets of this host joined elsewhere
+            true => socket.set_multicast_all_v4(false)?, // no packets of groups that other sockets of this host joined
             false => socket.set_multicast_all_v6(false)?,
         }
         join(&socket, group, interface)?;
@@ -43,7 +43,7 @@ impl McastReceive {
         Ok(Self { socket: Arc::new(socket), group, interface, address: None, publisher: None })
     }
 
-    /// Joins on the interface with the address `local`, also when it is made anew; only packets from the address
+    /// Joins on the interface with the address `local`, also when it is made again; only packets from the address
     /// `publisher` are accepted.
     pub(super) fn at(group: SocketAddr, local: IpAddr, publisher: IpAddr) -> io::Result<Self> {
         let interface = interface_of(local)?;

@@ -63,7 +63,7 @@ impl McastSend {
         Ok((Self { hears: true, ..half }, port))
     }
 
-    /// Opens on the interface with this address, also when it is made anew.
+    /// Opens on the interface with this address, also when it is made again.
     pub(super) fn at(group: SocketAddr, local: SocketAddr) -> io::Result<(Self, u16)> {
         let interface = interface_of(local.ip())?;
         let named = |error| io::Error::other(cannot("send to", group, local.ip(), &error));

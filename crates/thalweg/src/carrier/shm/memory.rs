@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Pause before another look whether a reader gave back what it held.
+/// Pause before another look for samples that a reader has given back.
 const HELD_PAUSE: Duration = Duration::from_millis(1);
 
 /// The payload memory of one port.
@@ -34,7 +34,7 @@ impl Memory {
         self.arena.payload_fd()
     }
 
-    /// A place for a message of so many bytes.
+    /// A place for a message of `len` bytes.
     ///
     /// # Errors
     /// The message is too large, or all places are borrowed.
@@ -90,7 +90,7 @@ impl<'a> Shared<'a> {
         self.sample.as_ref().map(|sample| self.memory.arena.bytes(sample)).unwrap_or_default()
     }
 
-    /// Wakes the readers that wait for what was pushed, with one system call.
+    /// Wakes the readers that wait for pushed samples, with one system call.
     #[inline]
     pub(crate) fn wake(&mut self) {
         self.memory.arena.wake(std::mem::take(&mut self.waiting));
@@ -183,7 +183,7 @@ impl RingHalf {
         self.writer.met_bytes()
     }
 
-    /// Ends the ring and takes everything back. For a reader whose sign is gone: nobody reads the places any more.
+    /// Ends the ring and takes all places back. For a reader whose sign is gone: the places are not read any more.
     pub(crate) fn end(&mut self, memory: &mut Memory) {
         self.writer.release_all(&mut memory.arena);
     }

@@ -18,7 +18,7 @@ impl<'de> Decoder<'de> {
         Self { reader, depth: 0, free: FREE_ELEMENTS }
     }
 
-    /// Checks that nothing but padding is left.
+    /// Checks that only padding remains.
     pub(super) fn finish(&self) -> Result<(), CodecError> {
         self.reader.finish()
     }

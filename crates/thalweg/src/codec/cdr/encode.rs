@@ -42,19 +42,19 @@ impl<'a> Encoder<'a> {
         if self.depth > MAX_DEPTH { Err(too_deep(0)) } else { Ok(()) }
     }
 
-    /// Opens something of a fixed number of elements.
+    /// Opens a value with a fixed number of elements.
     fn fixed<'b>(&'b mut self) -> Result<Fixed<'a, 'b>, CodecError> {
         self.enter()?;
         Ok(Fixed(self))
     }
 
-    /// Opens something of a fixed number of elements in an enum's variant.
+    /// Opens a fixed number of elements in an enum's variant.
     fn variant<'b>(&'b mut self, index: u32) -> Result<Fixed<'a, 'b>, CodecError> {
         self.put(index.to_le_bytes());
         self.fixed()
     }
 
-    /// Opens something that starts with the count of its elements.
+    /// Opens a value that starts with the count of its elements.
     fn counted<'b>(&'b mut self) -> Result<Counted<'a, 'b>, CodecError> {
         self.enter()?;
         self.put([0; 4]);

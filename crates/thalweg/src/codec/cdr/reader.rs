@@ -94,7 +94,7 @@ impl<'de> Reader<'de> {
             .ok_or_else(|| self.before(4, format!("expected a Unicode scalar value, found {scalar:#x}")))
     }
 
-    /// The count of a sequence or map: limited by the bytes that are left.
+    /// The count of a sequence or map, limited by the remaining bytes.
     pub(crate) fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let count = self.u32(what)? as usize;
         if count > self.remaining().saturating_add(FREE_ELEMENTS) {
@@ -127,7 +127,7 @@ impl<'de> Reader<'de> {
         })
     }
 
-    /// Checks that nothing but padding follows the value.
+    /// Checks that only padding follows the value.
     pub(crate) fn finish(&self) -> Result<(), CodecError> {
         match self.remaining() {
             0..=MAX_TRAILING => Ok(()),

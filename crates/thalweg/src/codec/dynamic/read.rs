@@ -19,7 +19,7 @@ impl<'de> JsonReader<'de> {
         Self { reader, depth: 0, room }
     }
 
-    /// Checks that nothing but padding is left.
+    /// Checks that only padding remains.
     pub(super) fn finish(&self) -> Result<(), CodecError> {
         self.reader.finish()
     }

@@ -115,7 +115,7 @@ impl<'a, 'out> JsonWriter<'a, 'out> {
         Ok(())
     }
 
-    /// A variant that holds something: an object with its name as the only key.
+    /// A variant with contents: an object with its name as the only key.
     fn variant(
         &mut self,
         schema: &Schema,

@@ -152,7 +152,7 @@ fn untraceable_types_are_known_by_name() {
     assert_eq!(TypeDescription::of::<i128>(), TypeDescription::opaque("i128"));
 }
 
-/// A type whose `Deserialize` asks for nothing, or not for all it announced.
+/// A type whose `Deserialize` requests no part, or not all that it announced.
 struct Silent;
 
 impl<'de> Deserialize<'de> for Silent {

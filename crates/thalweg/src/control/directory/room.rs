@@ -62,7 +62,7 @@ pub(super) struct Room {
     by: BTreeMap<Peer, Held>,
     /// Nodes whose news found no room by a way of this rank, and the room that they need.
     unheard: BTreeMap<(NodeId, usize), (Origin, Held)>,
-    /// Number of times that something found none.
+    /// Number of times that news found no room.
     pub turned_away: u64,
     /// Room was freed since the refused nodes were last checked.
     freed: bool,
@@ -166,7 +166,7 @@ impl Room {
     }
 }
 
-/// `true` if anybody has more room afterwards.
+/// `true` if any source has more room afterwards.
 fn frees(before: Option<(Origin, Held)>, after: Option<(Origin, Held)>) -> bool {
     let Some((from, had)) = before else { return false };
     let Some((to, has)) = after else { return true };

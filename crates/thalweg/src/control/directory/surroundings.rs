@@ -1,4 +1,4 @@
-//! A node's host, and the addresses of others that it therefore accepts: nobody can redirect it.
+//! A node's host, and the addresses of others that it therefore accepts, so that it cannot be redirected.
 
 use crate::control::limits::MOST_ADDRESSES_TRIED;
 use crate::control::{Document, Origin};
@@ -24,7 +24,7 @@ impl Surroundings {
     /// Removes addresses that a node must not connect to from a document that came by this way.
     ///
     /// A socket counts if it is where this host's nodes of the realm have theirs: in the run directory, by the node's
-    /// own name. An address from a TCP link counts if it is the link's other end, whatever host it claims: any
+    /// own name. An address from a TCP link counts if it is the link's other end, for any claimed host: any
     /// process may know a host's identity, and listeners at its loopback addresses are not meant for others. Through
     /// Zenoh the sender's address is not known, since routers pass documents on: any unicast address counts, loopback
     /// ones within one host identity. The handshake checks the identity of the peer, and `driver::dial::MOST_DIALS`

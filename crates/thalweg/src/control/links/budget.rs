@@ -13,7 +13,7 @@ const RATE: f64 = 1000.0;
 const BURST: f64 = 4096.0;
 const BYTES_PER_TOKEN: f64 = 4096.0;
 const CALL: f64 = 4.0;
-/// Bytes of messages that are no answers: so many per second, and at once. A thousand nodes of one host that start
+/// Bytes per second, and at once, of messages that are no answers. A thousand nodes of one host that start
 /// together send less. The limit bounds the processor time that is taken from samples.
 const UNASKED_RATE: f64 = (1 << 20) as f64;
 const UNASKED_BURST: f64 = (2 << 20) as f64;
@@ -79,7 +79,7 @@ impl Budgets {
         Ok(())
     }
 
-    /// A source has no link any more. What it owes is kept for as long as it takes to pay.
+    /// Notes that a source has no link any more. Its debt is kept until it is paid.
     pub(super) fn forget(&mut self, source: Source, now: Instant) {
         let paid = |budget: &Budget| {
             let since = now.saturating_duration_since(budget.at).as_secs_f64();
@@ -92,7 +92,7 @@ impl Budgets {
     }
 }
 
-/// The deadline of a message with this start and so many received bytes.
+/// The deadline of a message with this start and number of received bytes.
 pub(super) fn due(begun: Instant, bytes: usize) -> Instant {
     begun + IDLE + Duration::from_millis(bytes as u64 * 1000 / SLOWEST)
 }

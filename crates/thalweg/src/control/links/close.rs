@@ -18,7 +18,7 @@ pub(super) enum Close {
     Crowded(String),
     /// This very node: its own address stands in the list.
     Own,
-    /// Something to count, and to tell a person and the peer.
+    /// A refusal to count, and to report to the user and the peer.
     Refused(fn(&super::Counters) -> &AtomicU64, String),
 }
 
@@ -69,7 +69,7 @@ impl Worker {
 
     /// A link has ended: its node is gone with its last one, and speaks by the next one from now on.
     fn leave(&mut self, token: u64, node: Option<NodeId>) {
-        let source = self.source_of(token); // of a process what it owes is kept: it would begin anew with each link
+        let source = self.source_of(token); // the debt of a process is kept: otherwise each link would start without one
         self.origins.remove(&token);
         let shared = self.origins.keys().any(|other| self.source_of(*other) == source);
         if !shared || matches!(source, Source::Link(_)) {

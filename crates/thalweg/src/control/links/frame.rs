@@ -1,5 +1,5 @@
 //! Frames of a control link: length (u32, little-endian, of the body), kind (u8), body. A kind with its highest bit set is
-//! continued by the next frame. Nothing of a peer is kept beyond [`MESSAGE_LIMIT`].
+//! continued by the next frame. A peer's bytes are not kept beyond [`MESSAGE_LIMIT`].
 
 use crate::control::{Change, Document, NodeId};
 use serde::{Deserialize, Serialize};

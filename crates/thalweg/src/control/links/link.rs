@@ -46,7 +46,7 @@ pub(super) struct Link {
     pub patience: Instant,
     /// `true` if the poller also watches for room to write.
     pub watches_room: bool,
-    /// Its peer exceeded its budget: nothing is read from it until then.
+    /// Its peer exceeded its budget: its bytes are not read until then.
     pub held_until: Option<Instant>,
     /// Time of the first byte of a message that is not complete.
     pub begun: Option<Instant>,
@@ -128,7 +128,7 @@ impl Link {
         let socket = socket2::SockRef::from(&self.stream);
         // Not by its address: a reset connection has none any more, and its data is still read.
         if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
-            // If the kernel does not report it, the user is the number that belongs to nobody.
+            // If the kernel does not report the user, it is a number that belongs to no user.
             return Some(Origin::Host { user: linux::socket::peer_user(&self.stream).unwrap_or(u32::MAX) });
         }
         let (far, own) = (socket.peer_addr().ok()?.as_socket()?, socket.local_addr().ok()?.as_socket()?);
@@ -162,7 +162,7 @@ impl Link {
         self.out.len() - self.sent
     }
 
-    /// Reads once. `None`: the peer closed its side. 0: nothing there.
+    /// Reads once. `None`: the peer closed its side. 0: no bytes have come.
     pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Option<usize> {
         match linux::socket::receive_stream(self.stream.as_fd(), scratch, false) {
             Ok(0) => None,
@@ -274,8 +274,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    /// A reset connection has no address any more, but its data is still read: it does not count as a user of this
-    /// host, whatever addresses of the host a program binds and connects to.
+    /// A reset connection has no address any more, but its data is still read. It does not count as a user of this host, for any
+    /// addresses of the host to which a program binds and connects.
     #[test]
     fn the_far_end_is_of_this_host_if_its_address_is() {
         let [elsewhere, own]: [IpAddr; 2] = [[192, 0, 2, 7].into(), [192, 0, 2, 1].into()];

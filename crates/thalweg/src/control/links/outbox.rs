@@ -39,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// Writes a link's data, and watches for room if some is left.
+    /// Writes a link's data, and watches for room if some remains.
     pub(super) fn flush(&mut self, token: u64) {
         let Some(link) = self.links.get_mut(&token) else { return };
         let (document, encoded, sink) = (&self.document, &mut self.encoded, &self.sink);

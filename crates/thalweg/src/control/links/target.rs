@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Somebody's socket whose queue stays full is asked once a second in the end, not a thousand times.
+    /// A socket whose queue stays full is tried once a second in the end, not a thousand times.
     #[test]
     fn a_deaf_socket_is_tried_less_and_less_often() {
         let start = Instant::now();

@@ -27,15 +27,15 @@ const WAKER: u64 = 0;
 #[derive(Default)]
 pub(super) struct Linked {
     pub links: Vec<u64>,
-    /// Revision of what was delivered last.
+    /// Revision of the last delivered document.
     pub told: Option<u64>,
     /// The way by which the delivered document came.
     pub told_by: Option<Origin>,
     /// Its addresses by its own statement, on the link that counts.
     pub addresses: BTreeSet<IpAddr>,
-    /// The next document is delivered whatever its revision.
+    /// The next document is delivered with any revision.
     pub asked: bool,
-    /// The link of the document has ended; another one is to send everything anew.
+    /// The link of the document has ended; another one is to send the full document.
     pub renewed: bool,
 }
 
@@ -127,7 +127,7 @@ impl Worker {
         }
     }
 
-    /// The control thread asks for something; `false`: to stop.
+    /// Serves requests of the control thread. `false`: it asks to stop.
     fn woken(&mut self) -> bool {
         self.shared.waker.clear();
         self.obey()
@@ -140,7 +140,7 @@ impl Worker {
         self.watch(token);
     }
 
-    /// Goes on with the links that were left alone.
+    /// Continues with the links that were held.
     fn release(&mut self, now: Instant) {
         let due = |link: &Link| link.held_until.is_some_and(|until| until <= now);
         let tokens: Vec<u64> = self.links.iter().filter(|(_, link)| due(link)).map(|(token, _)| *token).collect();
@@ -230,7 +230,7 @@ impl Worker {
         let Some(link) = self.links.get(&event.token) else { return };
         if link.held_until.is_some() {
             if event.flags.intersects(Readiness::HUP | Readiness::ERR) {
-                self.close(event.token, Close::Ended(String::new())); // what it said too much is not heard
+                self.close(event.token, Close::Ended(String::new())); // its excess messages are not read
             }
             return;
         }

@@ -34,11 +34,11 @@ impl Marks {
         Self { dir: run_dir.join(format!("{peers}{END}")), node, told: BTreeSet::new(), looked: 0 }
     }
 
-    /// Writes the node's marks; `anew`: they may have been removed.
+    /// Writes the node's marks; `anew`: all of them, since they may have been removed.
     pub(super) fn tell(&mut self, shares: &Shares, anew: bool) -> io::Result<()> {
         let wanted = folders(shares);
         let before = std::mem::take(&mut self.told);
-        self.told = before.union(&wanted).cloned().collect(); // what goes wrong in between is removed, too
+        self.told = before.union(&wanted).cloned().collect(); // files of a failure in between are removed, too
         wanted.iter().filter(|mark| anew || !before.contains(*mark)).try_for_each(|mark| self.add(mark))?;
         before.difference(&wanted).for_each(|mark| self.remove(mark));
         self.told = wanted;
@@ -80,7 +80,7 @@ impl Marks {
 impl Drop for Marks {
     fn drop(&mut self) {
         self.told.iter().for_each(|mark| self.remove(mark));
-        let _ = fs::remove_dir(&self.dir); // unless somebody is left
+        let _ = fs::remove_dir(&self.dir); // unless another node is left
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn remove_all(run_dir: &Path, socket: &str) {
 
 fn remove(folder: &Path, node: &str) {
     if fs::remove_file(folder.join(node)).is_ok() {
-        let _ = fs::remove_dir(folder); // unless somebody else has it
+        let _ = fs::remove_dir(folder); // unless another node uses it
     }
 }
 

@@ -1,7 +1,6 @@
-//! Shares: the nodes of a host that have anything to do with each other find one another by the names of empty files in the run
-//! directory, so that none holds a connection to nodes it shares nothing with. In the directory of one user these are the files
-//! of `marks`, in one of several `<host>.<realm>.<node>.<marks>.shares`, or with `.` and something random after the marks where
-//! that name is taken.
+//! Shares: the nodes of a host with common topics or ports find one another by the names of empty files in the run directory, so
+//! that no node holds a connection to unrelated nodes. In the directory of one user these are the files of `marks`; in one of
+//! several users `<host>.<realm>.<node>.<marks>.shares`, or with `.` and random characters after the marks if that name is taken.
 //!
 //! A mark is 24 bits of the hash of a topic or of a port's name: of the node's own ports, and of those it waits for.
 //! Nodes with a mark in common make a link, on which they exchange their documents. A node that changes its marks
@@ -81,7 +80,7 @@ impl Shares {
         }
     }
 
-    /// `true` if two nodes have something in common, as far as can be seen.
+    /// `true` if two nodes have a mark in common, or one of them shares with all.
     pub fn meet(&self, other: &Shares) -> bool {
         match (self, other) {
             (Shares::Marks(own), Shares::Marks(others)) => !own.is_disjoint(others),
@@ -145,9 +144,9 @@ fn value(digit: u8) -> Option<u32> {
 #[derive(Debug)]
 pub(super) struct SharesFile {
     dir: PathBuf,
-    start: String, // of its name: that of the node's socket, without its end
+    start: String, // start of its name: the name of the node's socket, without its end
     path: PathBuf,
-    marks: Option<String>, // what it tells, if it is there
+    marks: Option<String>, // the announced marks, if the file is there
 }
 
 impl SharesFile {
@@ -219,7 +218,7 @@ fn node_of(text: &str) -> Option<NodeId> {
     NodeId::try_from(text.to_owned()).ok().filter(|_| text.len() == 16)
 }
 
-/// Removes what a dead node's socket at `path` leaves beside it.
+/// Removes the files of a dead node beside its socket at `path`.
 pub(in crate::control) fn remove_beside(path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str())) else { return };
     let Some(start) = name.strip_suffix("sock") else { return };
@@ -269,7 +268,7 @@ mod tests {
         assert!(file.tell(&a).unwrap() && !file.tell(&a).unwrap());
         fs::remove_file(fifo).unwrap();
         assert_eq!(told(), std::slice::from_ref(&a), "by another name");
-        fs::remove_file(&file.path).unwrap(); // so that it cannot be renamed, as if what is there were another user's
+        fs::remove_file(&file.path).unwrap(); // so that it cannot be renamed, as for a file of another user
         let fifo = take(&b);
         assert!(file.tell(&b).unwrap());
         fs::remove_file(fifo).unwrap();

@@ -6,8 +6,8 @@
 //! | named by `THALWEG_RUN_DIR`, sticky, group may write (`1770`) | its group, its owner, and root |
 //! | named by `THALWEG_RUN_DIR`, sticky, all may write (`1777`) | every user of this host |
 //!
-//! It is sticky, so that nobody but the directory's owner removes or replaces another's socket; no folder above it may belong
-//! to anybody else. The kernel keeps strangers from the sockets by their mode. Besides, each end asks the kernel for the user
+//! It is sticky, so that only the directory's owner removes or replaces another user's socket; no folder above it may belong
+//! to another user. The kernel keeps strangers from the sockets by their mode. Besides, each end asks the kernel for the user
 //! at the other one.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
@@ -78,7 +78,7 @@ impl Users {
         let lacks = match self {
             _ if user == own => return Ok(()),
             Users::Everybody => return Ok(()),
-            // Root passes any mode: its node opens there, and would otherwise meet nobody.
+            // Root passes any mode: its node opens there, and would otherwise meet no other node.
             Users::Group { .. } if user == 0 => return Ok(()),
             Users::Own => format!("the run directory is user {own}'s alone"),
             Users::Group { owner, group } if user == owner || linux::socket::peer_groups(&peer)?.contains(&group) => {

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 /// Zenoh takes the whole TOS byte: class LOW, DSCP 10.
 const LOW: &str = "#dscp=0x28";
 /// The group by which nodes that listen on IPv6 only look for others (Zenoh's own group is IPv4's 224.0.0.224). Of site scope:
-/// Zenoh binds to it without naming an interface, which Linux refuses for link scope. Its packets go one hop all the same.
+/// Zenoh binds to it without naming an interface, which Linux refuses for link scope. Its packets still go one hop only.
 const GROUP_V6: &str = "[ff05::224]:7446";
 /// Kernel flag of an interface: it takes part in multicast.
 const MULTICAST: u32 = 0x1000;
@@ -170,7 +170,7 @@ fn common(mode: &str, listen: &[String], connect: &[String]) -> Entries {
         ("scouting/gossip/enabled", "true".to_owned()),
         ("transport/link/tx/lease", "1000".to_owned()),
         ("transport/shared_memory/enabled", "false".to_owned()),
-        // A host that connects and stays silent takes one of these places for so long. With the defaults, 100 places
+        // A host that connects and stays silent takes one of these places for this time. With the defaults, 100 places
         // and 10 s, 60 connections kept newcomers out for 4 s, and 400 for more than 20 s. One host has only a share
         // of them (`share`).
         ("transport/unicast/accept_pending", pending().to_string()),
@@ -185,7 +185,7 @@ pub(super) fn pending() -> u64 {
     of(getrlimit(Resource::Nofile).current)
 }
 
-/// The number for so many descriptors of the process; `None`: no limit.
+/// The number for this many descriptors of the process; `None`: no limit.
 fn of(descriptors: Option<u64>) -> u64 {
     descriptors.map_or(PENDING, |most| PENDING.min(most / SHARE))
 }
@@ -201,7 +201,7 @@ fn peers(addresses: &[String]) -> Result<Vec<String>, ZenohError> {
     }).collect()
 }
 
-/// An address as Zenoh writes it, of class LOW unless it says something else.
+/// An address as Zenoh writes it, of class LOW unless it states another.
 fn endpoint(address: &str) -> String {
     let protocol = if address.contains('/') { "" } else { "tcp/" };
     let class = if address.contains('#') { "" } else { LOW };

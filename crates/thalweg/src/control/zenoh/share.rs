@@ -20,7 +20,7 @@ pub(super) const SESSIONS: u64 = 1000;
 const TICK: Duration = Duration::from_millis(100);
 /// Pause after another host has its share or one has it no more: in a tick it has all places again.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Limit of the time for counting: one part in so many.
+/// Limit of the time for counting: one part in this many.
 const PART: u32 = 10;
 
 /// Most connections of one host, if `pending` connections may be unfinished: half of the sessions, and at most four fifths

@@ -62,7 +62,7 @@ pub struct StagesReport {
     pub carrier: carrier::Name,
     /// The reporting end; `relay` in the place of the publisher, for a stream that a relay hosts.
     pub end: End,
-    /// One of so many samples is measured.
+    /// One sample in this many is measured.
     pub every: u32,
     /// Samples that were left out because of a report at that moment.
     pub missed: u64,

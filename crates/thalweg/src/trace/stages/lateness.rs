@@ -113,7 +113,7 @@ impl Since {
         Self { after_ns, highest, samples: 0, late: 0, disordered: 0, largest: 0, longest: nothing, latest: None }
     }
 
-    /// Takes all of it, and starts anew.
+    /// Takes all of it, and starts from zero.
     pub(crate) fn take(&mut self, after_ns: i64) -> Self {
         let highest = self.highest;
         std::mem::replace(self, Self::beginning(after_ns, highest))
@@ -135,7 +135,7 @@ impl Since {
         self
     }
 
-    /// A stage of a sample took so long.
+    /// Notes the duration of a stage of a sample.
     pub(crate) fn took(&mut self, stage: Stage, ns: u64) {
         if let Some(longest) = self.longest.get_mut(stage as usize) {
             *longest = (*longest).max(Some(ns));

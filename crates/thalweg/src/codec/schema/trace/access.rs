@@ -28,7 +28,7 @@ impl<'a> Tracer<'a> {
         self
     }
 
-    /// Records a type with so many parts at this place.
+    /// Records a type with `parts` parts at this place.
     fn note(self, kind: Kind, parts: usize) -> Result<Parts<'a>, CodecError> {
         self.run.visits += 1;
         if self.depth > MAX_DEPTH || self.run.visits > MAX_VISITS || parts > MAX_PLACES - self.run.places {

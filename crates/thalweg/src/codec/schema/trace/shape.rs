@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Tuple,
     Struct(&'static str, &'static [&'static str]),
     Enum(&'static str, &'static [&'static str]),
-    /// The content of a variant that holds nothing.
+    /// A variant without contents.
     Nothing,
 }
 
@@ -50,7 +50,7 @@ impl Shape {
         &mut self.parts
     }
 
-    /// `true` if nothing is left blank here and below.
+    /// `true` if no place here and below is blank.
     pub(super) fn is_known(&mut self) -> bool {
         self.known = self.known || (self.kind != Kind::Unknown && self.parts.iter_mut().all(Shape::is_known));
         self.known
@@ -61,7 +61,7 @@ impl Shape {
         self.parts.iter_mut().position(|part| !part.is_known()).unwrap_or(0)
     }
 
-    /// The schema, if nothing is blank.
+    /// The schema, if no place is blank.
     pub(super) fn to_schema(&self) -> Option<Schema> {
         let mut parts = self.parts.iter().map(Shape::to_schema);
         let mut part = || parts.next()?.map(Box::new);
