@@ -107,7 +107,7 @@ pub struct Probe {
     pub parameters: Parameters,
 }
 
-/// The first message of a node that asks another one for heartbeats, after the byte [`LIFE`](crate::control::LIFE).
+/// The first message of a node that asks another one for heartbeats, after the byte [`HEARTBEAT`](crate::control::HEARTBEAT).
 /// Each byte that follows is a request, which the other node answers with one byte: [`ALIVE`] or [`NO_SOURCE`]. A node that
 /// cannot answer ends the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
-use thalweg::control::{CHANNEL_HANDSHAKE, Direction, LIFE, NodeId, PortId, PortInfo};
+use thalweg::control::{CHANNEL_HANDSHAKE, Direction, HEARTBEAT, NodeId, PortId, PortInfo};
 use thalweg::proxy::Picture;
 use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::testing::handshake::{ALIVE, Answer, Request, VERSION, Watching, pack, unpack};
@@ -324,7 +324,7 @@ fn heartbeats_answer_valid_requests_only() {
     let say = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(gate.addresses()[0]).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
-        stream.write_all(&[&[LIFE], bytes].concat()).unwrap();
+        stream.write_all(&[&[HEARTBEAT], bytes].concat()).unwrap();
         stream
     };
     let sign = |stream: &mut TcpStream| {

@@ -8,6 +8,7 @@ pub(crate) mod coalescing;
 pub(crate) mod congestion;
 mod counters;
 mod deliver;
+pub(crate) mod failure_detector;
 pub(crate) mod flow;
 pub mod fragment;
 pub(crate) mod history;
@@ -15,7 +16,6 @@ pub(crate) mod inbound;
 mod instance;
 pub(crate) mod late;
 mod latecomer;
-pub(crate) mod life;
 pub mod memory;
 pub(crate) mod outgoing;
 pub(crate) mod parity;
@@ -270,7 +270,7 @@ impl Channel {
     /// The report of this end. `waiting`: samples that wait; `bytes`: their bytes, and the most that may wait.
     pub(crate) fn report(&self, end: End, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
-        let (repeated, strange) = flow.map(|flow| flow.repeated()).unwrap_or_default();
+        let (retransmitted, strange) = flow.map(|flow| flow.retransmitted()).unwrap_or_default();
         ChannelReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),
@@ -287,9 +287,9 @@ impl Channel {
             most_bytes: bytes.1,
             over_bytes: self.counters.over_bytes.load(Relaxed),
             over_memory: self.counters.over_memory.load(Relaxed),
-            repaired: self.counters.repaired.load(Relaxed) + repeated.repaired,
-            skipped: self.counters.skipped.load(Relaxed) + repeated.skipped,
-            acknowledgements: self.counters.acknowledgements.load(Relaxed) + repeated.acknowledgements,
+            repaired: self.counters.repaired.load(Relaxed) + retransmitted.repaired,
+            skipped: self.counters.skipped.load(Relaxed) + retransmitted.skipped,
+            acknowledgements: self.counters.acknowledgements.load(Relaxed) + retransmitted.acknowledgements,
             unscalable: self.counters.unscalable.load(Relaxed),
             proxied: self.proxied.clone(),
             over: None,

@@ -4,10 +4,10 @@
 //! on if the flow has another thread by then.
 
 mod own;
-mod repeats;
+mod retransmitter;
 
 pub(crate) use own::Own;
-pub(crate) use repeats::Repeats;
+pub(crate) use retransmitter::Retransmitter;
 
 use crate::channel::flow::{Drained, Flow};
 use linux::lock::PiMutex;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Senders {
     classes: [ClassSender; 4],
     own: PiMutex<Vec<(Arc<Own>, JoinHandle<()>)>>,
-    pub repeats: Repeats,
+    pub retransmitter: Retransmitter,
     stop: Arc<AtomicBool>,
     tell: Tell,
 }
@@ -70,7 +70,7 @@ impl Senders {
         Self {
             classes: Default::default(),
             own: PiMutex::default(),
-            repeats: Repeats::default(),
+            retransmitter: Retransmitter::default(),
             stop: Arc::default(),
             tell,
         }
@@ -85,7 +85,7 @@ impl Senders {
     /// # Errors
     /// The kernel gives no thread or descriptor.
     pub(crate) fn hear(&self, flow: &Arc<Flow>) -> io::Result<()> {
-        self.repeats.add(flow, &self.stop)
+        self.retransmitter.add(flow, &self.stop)
     }
 
     /// Takes over a flow whose send right was given to the thread of its class.
@@ -185,7 +185,7 @@ impl Senders {
             own.leave();
             threads.push(thread);
         }
-        threads.extend(self.repeats.close());
+        threads.extend(self.retransmitter.close());
         for thread in threads.into_iter().filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }

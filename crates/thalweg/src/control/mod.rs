@@ -176,4 +176,4 @@ pub const CHANNEL_HANDSHAKE: u8 = b'H';
 /// First byte of a stream that asks a history (see `crate::pull`).
 pub const PULL: u8 = b'P';
 /// First byte of a stream that asks for heartbeats (see `Watching`).
-pub const LIFE: u8 = b'L';
+pub const HEARTBEAT: u8 = b'L';

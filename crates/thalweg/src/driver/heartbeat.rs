@@ -12,7 +12,7 @@ mod streams;
 pub(super) use streams::Asking;
 
 use super::matching::Route;
-use crate::channel::life::Life;
+use crate::channel::failure_detector::FailureDetector;
 use crate::channel::{Channel, PortRef};
 use crate::control::NodeId;
 use qos::Qos;
@@ -46,7 +46,7 @@ struct Watch {
     /// The node that is asked, and the route to it.
     node: NodeId,
     route: Route,
-    life: Life,
+    detector: FailureDetector,
     /// The time of the next question.
     next: Instant,
     /// `true` if its silence was reported.
@@ -60,7 +60,7 @@ pub(super) struct Heartbeat(Vec<Watch>);
 impl Heartbeat {
     /// Asks the other end of a channel from now on, at the pace of the subscriber's QoS.
     pub(super) fn watch(&mut self, channel: Arc<Channel>, (node, route): (NodeId, Route), asked: &Qos, now: Instant) {
-        self.0.push(Watch { channel, node, route, life: Life::new(asked), next: now, reported: false });
+        self.0.push(Watch { channel, node, route, detector: FailureDetector::new(asked), next: now, reported: false });
     }
 
     /// The time of the next question to any peer.
@@ -76,8 +76,8 @@ impl Heartbeat {
         let over = self.0.extract_if(.., |watch| watch.channel.is_closed());
         let mut actions: Vec<Action> = over.map(|watch| Action::Stop(watch.channel.id)).collect();
         for watch in self.0.iter_mut().filter(|watch| watch.next <= now) {
-            watch.next = now + watch.life.period();
-            watch.life.brought(watch.channel.counters.samples.load(Relaxed));
+            watch.next = now + watch.detector.period();
+            watch.detector.brought(watch.channel.counters.samples.load(Relaxed));
             actions.push(Action::Ask(watch.channel.id));
         }
         actions
@@ -92,14 +92,14 @@ impl Heartbeat {
     /// The other end of a channel was asked, or could not be reached.
     pub(super) fn asked(&mut self, channel: u64, now: Instant) -> Option<Silent> {
         let watch = self.of(channel)?;
-        watch.life.asked(now);
-        watch.life.is_silent(now).then(|| watch.silent())
+        watch.detector.asked(now);
+        watch.detector.is_silent(now).then(|| watch.silent())
     }
 
     /// The other end of a channel accepts no questions.
     pub(super) fn declined(&mut self, channel: u64, now: Instant) {
         if let Some(watch) = self.of(channel) {
-            watch.life.excused();
+            watch.detector.excused();
             watch.next = now + DECLINED;
         }
     }
@@ -107,14 +107,14 @@ impl Heartbeat {
     /// The other end of a channel answered. `well`: it has the source of the stream.
     pub(super) fn answered(&mut self, channel: u64, well: bool) -> Option<Silent> {
         let watch = self.of(channel)?;
-        watch.life.answered(well);
+        watch.detector.answered(well);
         watch.reported &= !well;
         (!well).then(|| watch.silent())
     }
 
     /// The channels whose other end is silent.
     pub(super) fn silent(&self, now: Instant) -> impl Iterator<Item = &Channel> {
-        self.0.iter().filter(move |watch| watch.life.is_silent(now)).map(|watch| &*watch.channel)
+        self.0.iter().filter(move |watch| watch.detector.is_silent(now)).map(|watch| &*watch.channel)
     }
 
     fn of(&mut self, channel: u64) -> Option<&mut Watch> {

@@ -3,7 +3,7 @@
 use super::admission::{Action, COUNTED, accepted_at_once, is_in_reserve};
 use super::control::Control;
 use super::entries::Entry;
-use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, LIFE, PULL, Peer};
+use crate::control::{CHANNEL_HANDSHAKE, CONTROL_LINK, HEARTBEAT, PULL, Peer};
 use crate::handshake::{self, LARGEST, Reason, Refused, Request, Watching};
 use crate::port::Histories;
 use crate::pull::{self, Question};
@@ -197,7 +197,7 @@ impl Control {
                     Progress::Done
                 }
             },
-            Some(&LIFE) => match handshake::unpack::<Watching>(&peer.bytes[1..]) {
+            Some(&HEARTBEAT) => match handshake::unpack::<Watching>(&peer.bytes[1..]) {
                 Ok(None) if goes_on => Progress::Waiting,
                 Ok(Some((watching, _))) => {
                     if let Some(peer) = incoming.take() {

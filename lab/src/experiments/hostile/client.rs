@@ -18,7 +18,7 @@ pub const CONTROL: u8 = b'C';
 /// First byte of a pull request.
 pub const PULL: u8 = b'P';
 /// First byte of a heartbeat request.
-pub const LIFE: u8 = b'L';
+pub const HEARTBEAT: u8 = b'L';
 /// Longest wait of a stranger.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
 /// Largest body of a control link's frame.

@@ -1,7 +1,7 @@
 //! Well-formed documents and frames with values at their extremes: random places of a document in turn.
 
 use super::client::{
-    CONTROL, Door, Frame, HANDSHAKE, LIFE, Link, PULL, framed, hello, kind, opening, packed, read_document,
+    CONTROL, Door, Frame, HANDSHAKE, HEARTBEAT, Link, PULL, framed, hello, kind, opening, packed, read_document,
 };
 use super::pair::{LURES, TOPIC};
 use super::stranger::Stranger;
@@ -108,7 +108,7 @@ fn openings(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
             "version": 1, "realm": stranger.task.realm, "to_node": request["to_node"], "source": request["to_node"],
             "port": 1,
         });
-        let all = [(HANDSHAKE, request, "requests"), (PULL, question, "questions"), (LIFE, life, "signs of life")];
+        let all = [(HANDSHAKE, request, "requests"), (PULL, question, "questions"), (HEARTBEAT, life, "signs of life")];
         let (first, document, what) = &all[stranger.dice.below(3) as usize];
         let document = mutated(document, &mut stranger.dice, 50_000);
         let Some(door) = stranger.pick(doors).cloned() else { break };

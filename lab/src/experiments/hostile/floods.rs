@@ -1,7 +1,7 @@
 //! Floods of allowed operations: connections, handshakes, documents, calls, pull and heartbeat requests, unfinished
 //! messages, datagrams.
 
-use super::client::{CONTROL, Door, Frame, HANDSHAKE, LIFE, Link, PULL, called, framed, hello, kind, opening};
+use super::client::{CONTROL, Door, Frame, HANDSHAKE, HEARTBEAT, Link, PULL, called, framed, hello, kind, opening};
 use super::pair::TOPIC;
 use super::recorded::multicast;
 use super::stranger::Stranger;
@@ -148,7 +148,7 @@ pub fn heartbeats(stranger: &mut Stranger) -> io::Result<()> {
     while stranger.goes_on() {
         let Some((door, node)) = stranger.pick(&victims).cloned() else { break };
         let watching = json!({"version": 1, "realm": stranger.task.realm, "to_node": node, "source": node, "port": 1});
-        let stream = stranger.throw(&door, &opening(LIFE, &watching), "signs of life");
+        let stream = stranger.throw(&door, &opening(HEARTBEAT, &watching), "signs of life");
         stranger.held.extend(stream);
         let last = stranger.held.len().saturating_sub(20);
         for stream in &mut stranger.held[last..] {

@@ -97,7 +97,7 @@ impl Flow {
         if given || (resumed && self.right.announce()) {
             self.submit();
         }
-        self.senders.repeats.look_by(monotonic_ns());
+        self.senders.retransmitter.look_by(monotonic_ns());
     }
 
     /// A member of a group left: if only members that were cut off remain, the group waits for them.

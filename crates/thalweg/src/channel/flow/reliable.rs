@@ -229,7 +229,7 @@ impl Flow {
         kept.note(&sender, now_ns, &self.settings.account);
         drop(sender);
         if let Some(due) = due {
-            self.senders.repeats.look_by(due);
+            self.senders.retransmitter.look_by(due);
         }
     }
 
@@ -267,7 +267,7 @@ impl Flow {
     pub(super) fn ask_in_time(&self, kept: &Kept) {
         let due = kept.sender.lock().next_deadline();
         if let Some(due) = due {
-            self.senders.repeats.look_by(due);
+            self.senders.retransmitter.look_by(due);
         }
     }
 
@@ -385,7 +385,7 @@ impl Flow {
 
     fn act(&self, kept: &Kept, action: Action) {
         match action {
-            Action::Repeat { entry, sequence, bytes, flags, to } => {
+            Action::Retransmit { entry, sequence, bytes, flags, to } => {
                 let payload = entry.buffer.payload();
                 let (from, length, total) = (bytes.start as u32, bytes.len(), payload.len());
                 let whole = length == total;
@@ -438,7 +438,7 @@ impl Flow {
     }
 
     /// Counters of retransmits and feedback so far, and of strange datagrams among the feedback.
-    pub(crate) fn repeated(&self) -> (Counters, u64) {
+    pub(crate) fn retransmitted(&self) -> (Counters, u64) {
         let Some(kept) = &self.kept else { return Default::default() };
         let counters = kept.sender.lock().counters();
         (counters, kept.strange.load(SeqCst))

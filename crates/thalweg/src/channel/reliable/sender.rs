@@ -12,7 +12,7 @@ mod action;
 mod controlled;
 mod loss;
 mod members;
-mod repeat;
+mod retransmit;
 mod vain;
 
 pub(crate) use action::{Action, SenderSettings, To};
@@ -55,8 +55,8 @@ struct Sent {
     wanted: Vec<Range<u32>>, // bytes; an empty message is 0..1
     by: u64,                 // members that want it, a bit each
     got: u64,                // members that have it
-    repeated_at: u64,
-    repeated_to: usize, // bytes before this one were retransmitted recently, within the time of an answer
+    retransmitted_at: u64,
+    retransmitted_to: usize, // bytes before this one were retransmitted recently, within the time of an answer
     copies: u32,
     copy_at: Option<u64>,
     rounds: Rounds,
@@ -240,8 +240,8 @@ impl Sender {
             wanted: Vec::new(),
             by: 0,
             got: 0,
-            repeated_at: 0,
-            repeated_to: 0,
+            retransmitted_at: 0,
+            retransmitted_to: 0,
             copies: 0,
             copy_at,
             rounds: Rounds::default(),
@@ -369,10 +369,10 @@ impl Sender {
             return Some(self.tell(now_ns));
         }
         if now_ns >= self.held_up_until {
-            let repeated = self.repeat_wanted(now_ns).or_else(|| self.repeat_unasked(now_ns));
-            if repeated.is_some() {
+            let retransmit = self.retransmit_wanted(now_ns).or_else(|| self.retransmit_unasked(now_ns));
+            if retransmit.is_some() {
                 self.counters.repaired += 1;
-                return repeated;
+                return retransmit;
             }
         }
         if self.beat_at.is_none_or(|at| at > now_ns) {

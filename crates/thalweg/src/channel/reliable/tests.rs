@@ -238,7 +238,7 @@ impl Run {
 
     fn act(&mut self, now: u64, action: Action) {
         match action {
-            Action::Repeat { entry, sequence, bytes, flags, .. } => {
+            Action::Retransmit { entry, sequence, bytes, flags, .. } => {
                 self.send(now, &entry, sequence, bytes, flags | crate::wire::REPAIR);
             }
             Action::Shorten => {
@@ -517,7 +517,7 @@ fn missing_parts_of_a_message_are_retransmitted_once_all_of_it_has_left() {
     run.sender.acknowledge(2 * MS, 1, sequence.wrapping_add(1), &header, &said).unwrap();
     assert!(run.sender.poll(2 * MS).is_none(), "it has not left");
     assert_eq!(run.sender.sent(3 * MS, sequence, entry), Some(3 * MS));
-    assert!(matches!(run.sender.poll(3 * MS), Some(Action::Repeat { bytes, .. }) if bytes == (1000..1500)));
+    assert!(matches!(run.sender.poll(3 * MS), Some(Action::Retransmit { bytes, .. }) if bytes == (1000..1500)));
     assert!(run.sender.poll(3 * MS).is_none());
 }
 

@@ -3,7 +3,7 @@
 use super::{Action, Silent};
 use crate::carrier::tcp;
 use crate::channel::{Channel, PortRef};
-use crate::control::{LIFE, NodeId, Peer};
+use crate::control::{HEARTBEAT, NodeId, Peer};
 use crate::driver::control::Control;
 use crate::driver::dial::connect;
 use crate::driver::entries::Entry;
@@ -23,7 +23,7 @@ use std::time::Instant;
 const MOST_ASKERS: usize = 1024;
 /// … and on which one peer asks.
 const MOST_ASKERS_OF_PEER: usize = 64;
-/// Questions that are read at once. A peer that asks at the pace of [`Life`](crate::channel::life::Life) sends fewer within 6 s.
+/// Questions that are read at once. A peer that asks at the pace of [`FailureDetector`](crate::channel::failure_detector::FailureDetector) sends fewer within 6 s.
 const MOST_ASKED: usize = 64;
 /// Any byte is a question.
 const QUESTION: &[u8] = b"?";
@@ -156,7 +156,7 @@ impl Control {
         };
         let realm = self.state.settings.realm.clone();
         let watching = Watching { version: VERSION, realm, to_node, source, port };
-        let mut bytes = vec![LIFE];
+        let mut bytes = vec![HEARTBEAT];
         bytes.extend(handshake::pack(&watching).map_err(io::Error::other)?);
         linux::socket::send(asking.stream.as_fd(), &bytes)?; // a fresh connection's buffer takes it whole
         asking.connecting = false;

@@ -239,7 +239,7 @@ impl Ends {
         }
         for _ in 0..2 * WINDOW {
             match self.sender.poll(self.now) {
-                Some(Action::Repeat { entry, bytes, .. }) => assert!(bytes.end <= entry.buffer.payload().len()),
+                Some(Action::Retransmit { entry, bytes, .. }) => assert!(bytes.end <= entry.buffer.payload().len()),
                 Some(Action::KeepAlive { .. }) => {}
                 Some(Action::Shorten) => self.sender.shrink(EXPECTED[0]),
                 None => break,

@@ -36,7 +36,7 @@ pub(crate) enum To {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// A retransmit of a message or a part of it.
-    Repeat {
+    Retransmit {
         /// The message.
         entry: Entry,
         /// Its number in the flow.

@@ -186,7 +186,7 @@ impl Sender {
     }
 
     /// Notes a retransmit of a part of a message, or of all of it.
-    pub(super) fn note_repeated(&mut self, now_ns: u64, index: usize, bytes: &Range<usize>) {
+    pub(super) fn note_retransmitted(&mut self, now_ns: u64, index: usize, bytes: &Range<usize>) {
         let Some(Controlled { congestion, .. }) = &mut self.controlled else { return };
         let entry = &self.sent[index].entry;
         let whole = bytes.len() == entry.buffer.payload().len();

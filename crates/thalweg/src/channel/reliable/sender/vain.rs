@@ -1,7 +1,7 @@
 //! Datagrams that do not come through because they are too long, without an error.
 
 use super::controlled::{AGAIN, Controlled};
-use super::repeat::aligned;
+use super::retransmit::aligned;
 use super::{Sender, Sent};
 use crate::channel::fragment::piece;
 use crate::channel::reliable::widen;
@@ -61,7 +61,7 @@ impl Sender {
             controlled.shrink(most);
         }
         let piece = self.settings.largest as u32;
-        for Sent { entry, wanted, repeated_to, rounds, .. } in &mut self.sent {
+        for Sent { entry, wanted, retransmitted_to, rounds, .. } in &mut self.sent {
             let length = (entry.buffer.payload().len() as u32).max(1);
             wanted.iter_mut().for_each(|bytes| *bytes = aligned(bytes.clone(), piece, length));
             wanted.dedup_by(|next, bytes| {
@@ -69,7 +69,7 @@ impl Sender {
                 bytes.end = if meet { bytes.end.max(next.end) } else { bytes.end };
                 meet
             });
-            (*repeated_to, *rounds) = (0, Rounds::default());
+            (*retransmitted_to, *rounds) = (0, Rounds::default());
         }
     }
 

@@ -64,8 +64,8 @@ struct Field {
     look_at: Option<u64>,
     published: u64,
     refused: u64,
-    repeating_ns: u64,    // time of the publisher's thread for a retransmit
-    flips: Option<usize>, // this bit of each 50th frame
+    retransmitting_ns: u64, // time of the publisher's thread for a retransmit
+    flips: Option<usize>,   // this bit of each 50th frame
     frames: u64,
 }
 
@@ -110,7 +110,7 @@ impl Field {
             look_at: None,
             published: 0,
             refused: 0,
-            repeating_ns: 0,
+            retransmitting_ns: 0,
             flips: None,
             frames: 0,
         }
@@ -206,10 +206,10 @@ impl Field {
         self.send_waiting();
         while let Some(action) = self.sender.poll(self.now) {
             match action {
-                Action::Repeat { entry, sequence, flags, to, .. } => {
+                Action::Retransmit { entry, sequence, flags, to, .. } => {
                     self.send_message(&entry, sequence, flags | REPAIR, to);
-                    if self.repeating_ns > 0 {
-                        self.look_at = Some(self.now + self.repeating_ns);
+                    if self.retransmitting_ns > 0 {
+                        self.look_at = Some(self.now + self.retransmitting_ns);
                         return;
                     }
                 }
@@ -342,7 +342,7 @@ fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
 fn given_up_samples_are_reported_before_the_rest_is_retransmitted() {
     let mut field = Field::new(Flow { window: 1000, ..KILOHERTZ });
     let settings = SimSettings { mtu: MTU, delay: Duration::from_nanos(10 * MS), ..SimSettings::default() };
-    (field.network, field.repeating_ns) = (SimNetwork::new(1, settings), MS / 10);
+    (field.network, field.retransmitting_ns) = (SimNetwork::new(1, settings), MS / 10);
     field.until(500 * MS, true);
     field.cut(true);
     field.until(2000 * MS, true);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Access to the thread.
 #[derive(Default)]
-pub(crate) struct Repeats {
+pub(crate) struct Retransmitter {
     intake: PiMutex<Option<Arc<Intake>>>,
     thread: PiMutex<Option<JoinHandle<()>>>,
     /// End of the thread's sleep, by the monotonic clock; 0: it does not sleep.
@@ -28,7 +28,7 @@ struct Intake {
     stop: Arc<AtomicBool>,
 }
 
-impl Repeats {
+impl Retransmitter {
     /// From now on the feedback for the flow is received.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Repeats {
             poller.add(&intake.waker, WAKER, Readiness::IN)?;
             let hearing =
                 Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
-            *self.thread.lock() = Some(linux::thread::spawn(Settings::named("repeats"), move || {
+            *self.thread.lock() = Some(linux::thread::spawn(Settings::named("retransmit"), move || {
                 crate::guard::or_abort("the thread that hears subscribers", || hearing.run());
             })?);
             *slot = Some(intake);

@@ -1,7 +1,7 @@
-//! Signs of life of the peer that serves a stream, where the stream has another way. Pure: time is an argument.
+//! A failure detector for the peer that serves a stream, where the stream has another way. Pure: time is an argument.
 //!
-//! The peer is asked at a steady pace. An answer is a sign of life, and so is a sample: a link that is too full for questions
-//! still carries samples.
+//! The peer is asked for a heartbeat at a steady pace. A sample counts as a heartbeat, too: a link that is too full for requests still
+//! carries samples.
 
 use qos::Qos;
 use std::time::{Duration, Instant};
@@ -15,22 +15,22 @@ const QUESTIONS: u32 = 5;
 
 /// The state of one peer.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct FailureDetector {
     limit: Duration,
     /// Time of the oldest unanswered question, and the number unanswered.
     unanswered: Option<(Instant, u32)>,
     samples: u64,
     /// The peer lives, but has no source of samples.
-    dry: bool,
+    no_source: bool,
 }
 
-impl Life {
+impl FailureDetector {
     /// The state for a subscriber of this QoS. Its limit of silence is the deadline or lease, whichever is shorter, but at
     /// least 500 ms and at most 2 s.
     pub(crate) fn new(qos: &Qos) -> Self {
         let stated = qos.deadline.into_iter().chain(qos.liveliness.lease).min();
         let limit = stated.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
-        Self { limit, unanswered: None, samples: 0, dry: false }
+        Self { limit, unanswered: None, samples: 0, no_source: false }
     }
 
     /// Time from one question to the next.
@@ -44,9 +44,9 @@ impl Life {
         self.unanswered = Some((since, count.saturating_add(1)));
     }
 
-    /// The peer answered. `well`: it has a source of the samples that it serves.
-    pub(crate) fn answered(&mut self, well: bool) {
-        (self.unanswered, self.dry) = (None, !well);
+    /// The peer answered. `has_source`: it has a source of the samples that it serves.
+    pub(crate) fn answered(&mut self, has_source: bool) {
+        (self.unanswered, self.no_source) = (None, !has_source);
     }
 
     /// The peer takes no questions, so its silence is no sign.
@@ -65,7 +65,7 @@ impl Life {
     /// that was stopped itself has to ask again first.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
         let late = |(since, count): (Instant, u32)| count >= QUESTIONS && now.duration_since(since) >= self.limit;
-        self.dry || self.unanswered.is_some_and(late)
+        self.no_source || self.unanswered.is_some_and(late)
     }
 }
 
@@ -79,11 +79,11 @@ mod tests {
     }
 
     /// The time after which silence is noticed, with questions at the pace from `start` on.
-    fn noticed(life: &mut Life, start: Instant) -> Duration {
+    fn noticed(detector: &mut FailureDetector, start: Instant) -> Duration {
         let mut now = start;
-        while !life.is_silent(now) {
-            life.asked(now);
-            now += life.period();
+        while !detector.is_silent(now) {
+            detector.asked(now);
+            now += detector.period();
         }
         now - start
     }
@@ -98,34 +98,34 @@ mod tests {
             (Qos { deadline: Some(ms(1500)), liveliness: lease(1000), ..Qos::default() }, 1000),
         ];
         for (qos, limit) in cases {
-            assert_eq!(noticed(&mut Life::new(&qos), Instant::now()), ms(limit), "{qos:?}");
+            assert_eq!(noticed(&mut FailureDetector::new(&qos), Instant::now()), ms(limit), "{qos:?}");
         }
     }
 
     #[test]
     fn answers_and_samples_are_signs_and_one_that_has_no_source_is_silent_at_once() {
-        let (mut life, start) = (Life::new(&Qos::default()), Instant::now());
-        (0..20).for_each(|tick| life.asked(start + ms(tick * 100)));
-        assert!(life.is_silent(start + ms(2000)));
-        life.answered(true);
-        assert!(!life.is_silent(start + ms(9000)));
-        assert_eq!(noticed(&mut life, start + ms(9000)), ms(2000));
-        life.brought(7);
-        assert!(!life.is_silent(start + ms(20_000)), "what brings samples lives");
-        life.brought(7);
-        assert_eq!(noticed(&mut life, start + ms(20_000)), ms(2000), "the same samples are no sign");
-        life.answered(false);
-        assert!(life.is_silent(start + ms(30_000)), "it says that it has no source");
-        life.excused();
-        assert!(!life.is_silent(start + ms(90_000)));
+        let (mut detector, start) = (FailureDetector::new(&Qos::default()), Instant::now());
+        (0..20).for_each(|tick| detector.asked(start + ms(tick * 100)));
+        assert!(detector.is_silent(start + ms(2000)));
+        detector.answered(true);
+        assert!(!detector.is_silent(start + ms(9000)));
+        assert_eq!(noticed(&mut detector, start + ms(9000)), ms(2000));
+        detector.brought(7);
+        assert!(!detector.is_silent(start + ms(20_000)), "what brings samples lives");
+        detector.brought(7);
+        assert_eq!(noticed(&mut detector, start + ms(20_000)), ms(2000), "the same samples are no sign");
+        detector.answered(false);
+        assert!(detector.is_silent(start + ms(30_000)), "it says that it has no source");
+        detector.excused();
+        assert!(!detector.is_silent(start + ms(90_000)));
     }
 
     #[test]
     fn a_stopped_node_asks_again_before_it_judges() {
-        let (mut life, start) = (Life::new(&Qos::default()), Instant::now());
-        life.asked(start);
+        let (mut detector, start) = (FailureDetector::new(&Qos::default()), Instant::now());
+        detector.asked(start);
         let back = start + ms(60_000);
-        life.asked(back);
-        assert!(!life.is_silent(back));
+        detector.asked(back);
+        assert!(!detector.is_silent(back));
     }
 }

@@ -40,7 +40,7 @@ impl Sender {
             let length = (sent.entry.buffer.payload().len() as u32).max(1);
             let bytes = if gap.to == 0 { 0..length } else { aligned(gap.from..gap.to.min(length), piece, length) };
             let under_way =
-                if now_ns.saturating_sub(sent.repeated_at) < patience { sent.repeated_to as u32 } else { 0 };
+                if now_ns.saturating_sub(sent.retransmitted_at) < patience { sent.retransmitted_to as u32 } else { 0 };
             let bytes = bytes.start.max(under_way)..bytes.end;
             if bytes.is_empty() {
                 continue;
@@ -55,7 +55,7 @@ impl Sender {
     }
 
     /// The next requested datagram.
-    pub(super) fn repeat_wanted(&mut self, now_ns: u64) -> Option<Action> {
+    pub(super) fn retransmit_wanted(&mut self, now_ns: u64) -> Option<Action> {
         if self.wanted == 0 || now_ns < self.asks_from {
             return None;
         }
@@ -70,7 +70,7 @@ impl Sender {
         if !self.may_repeat(now_ns, bytes.len()) {
             return None;
         }
-        self.note_repeated(now_ns, index, &bytes);
+        self.note_retransmitted(now_ns, index, &bytes);
         self.note_round(index, &bytes);
         let sent = &mut self.sent[index];
         let first = sent.wanted.first_mut()?;
@@ -83,13 +83,13 @@ impl Sender {
         } else {
             To::All
         };
-        sent.note_repeated(now_ns, bytes.end.max(1), patience);
+        sent.note_retransmitted(now_ns, bytes.end.max(1), patience);
         let (entry, done) = (sent.entry.clone(), sent.wanted.is_empty());
         if done {
             self.wanted -= 1;
             self.next_loser(index, to);
         }
-        Some(Action::Repeat { entry, sequence: (self.first + index as u64) as u32, bytes, flags: self.flags(), to })
+        Some(Action::Retransmit { entry, sequence: (self.first + index as u64) as u32, bytes, flags: self.flags(), to })
     }
 
     /// The next of few members that miss the message: it gets the retransmit as well.
@@ -108,7 +108,7 @@ impl Sender {
     }
 
     /// The next retransmit without a request, of a message with a deadline on a lossy path.
-    pub(super) fn repeat_unasked(&mut self, now_ns: u64) -> Option<Action> {
+    pub(super) fn retransmit_unasked(&mut self, now_ns: u64) -> Option<Action> {
         if !self.settings.hurries {
             return None;
         }
@@ -119,22 +119,22 @@ impl Sender {
         if !self.may_repeat(now_ns, length) {
             return None;
         }
-        self.note_repeated(now_ns, index, &(0..length));
+        self.note_retransmitted(now_ns, index, &(0..length));
         let sent = &mut self.sent[index];
         sent.copies += 1;
-        sent.note_repeated(now_ns, length.max(1), interval);
+        sent.note_retransmitted(now_ns, length.max(1), interval);
         sent.copy_at = (sent.copies < MOST_COPIES).then_some(now_ns + interval);
         let (entry, sequence) = (sent.entry.clone(), (self.first + index as u64) as u32);
-        Some(Action::Repeat { entry, sequence, bytes: 0..length, flags: self.flags(), to: To::All })
+        Some(Action::Retransmit { entry, sequence, bytes: 0..length, flags: self.flags(), to: To::All })
     }
 }
 
 impl Sent {
     /// Bytes before `to` were retransmitted: a member that asks for them within `patience` has not got the answer yet.
-    fn note_repeated(&mut self, now_ns: u64, to: usize, patience: u64) {
-        let still = now_ns.saturating_sub(self.repeated_at) < patience;
-        self.repeated_to = if still { self.repeated_to.max(to) } else { to };
-        self.repeated_at = now_ns;
+    fn note_retransmitted(&mut self, now_ns: u64, to: usize, patience: u64) {
+        let still = now_ns.saturating_sub(self.retransmitted_at) < patience;
+        self.retransmitted_to = if still { self.retransmitted_to.max(to) } else { to };
+        self.retransmitted_at = now_ns;
     }
 }
 
