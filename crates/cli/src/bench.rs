@@ -1,6 +1,6 @@
 //! `thalweg bench`: the cost of a message, and the cost beyond that of a bare socket.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`arguments`] | the command line |
 //! | [`engine`] | the measurements, the roles of an engine, and the engines |

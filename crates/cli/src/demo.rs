@@ -1,6 +1,6 @@
 //! `thalweg demo`: a small robot of separate processes, measured while it runs, first without and then with priorities.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`robot`] | its processes, and the channels between them |
 //! | [`part`], [`work`] | one process of the robot; a load on the processors |

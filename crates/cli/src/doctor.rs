@@ -1,6 +1,6 @@
 //! `thalweg doctor`: can this host keep real-time promises?
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`finding`] | findings and their remedies |
 //! | [`judge`] | from facts ([`linux::probe`]) to findings, pure |

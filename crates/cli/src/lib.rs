@@ -1,6 +1,6 @@
 //! The command `thalweg`: all of it but `main`, so that it compiles in parallel with the libraries.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`demo`] | a small robot of separate processes |
 //! | [`bench`] | the cost of a message, compared with bare sockets |

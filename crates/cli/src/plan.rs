@@ -1,6 +1,6 @@
 //! `thalweg plan`: from a contract to bounds, classes, proxies and queues, or to the reasons of a refusal.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`show`] | a plan as tables |
 //! | [`explain`] | the terms of each delay, with their sources |

@@ -1,6 +1,6 @@
 //! `thalweg verify`: promises of a plan beside measurements of the running channels.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`gather`] | reports of the nodes, look by look |
 //! | [`delays`] | stages of a route, from the reports of its ends |

@@ -1,6 +1,6 @@
 //! `thalweg why`: problems between two ports.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`evidence`] | reports of both nodes, asked for several times |
 //! | [`problem`] | the kinds of problems |

@@ -68,7 +68,7 @@ pub fn nothing(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Start of the network header (`SKF_NET_OFF`); offset 0 is that of the transport.
+/// Start of the network header (`SKF_NET_OFF`); offset 0 is the transport header.
 const NETWORK: u32 = libc::SKF_NET_OFF.cast_unsigned();
 /// The source in a header of IPv4 and of IPv6.
 const V4_SOURCE: u32 = 12;

@@ -1,6 +1,6 @@
 //! Access to the Linux kernel, and the only Rust crate of the product with unsafe code.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`allocations`] | counting allocations, for tests |
 //! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |

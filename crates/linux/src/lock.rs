@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// This thread's id: the kernel compares it with the lock's word. Asking costs a system call, so the answer is kept; the child
-/// of fork(2), whose only thread has another id, asks anew.
+/// of fork(2), whose only thread has another id, asks again.
 #[inline]
 fn this_thread() -> u32 {
     match THREAD.get() {
@@ -107,7 +107,7 @@ impl<T: ?Sized> PiMutex<T> {
         Some(PiGuard { lock: self, not_send: std::marker::PhantomData })
     }
 
-    /// The value, without locking: the exclusive borrow proves that nobody else can reach it.
+    /// The value, without locking: the exclusive borrow proves that no other thread can reach it.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -123,7 +123,7 @@ impl<T: ?Sized> Deref for PiGuard<'_, T> {
     type Target = T;
     #[allow(unsafe_code)]
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the only one, so nobody else has a reference to the value.
+        // SAFETY: this guard is the only one, so there is no other reference to the value.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     fn the_child_of_a_fork_locks_by_its_own_id() {
         let lock = PiMutex::new(());
         drop(lock.lock());
-        // SAFETY: the child calls nothing but system calls and the lock, and ends by _exit.
+        // SAFETY: the child makes only system calls and calls of the lock, and ends by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let held = lock.lock();

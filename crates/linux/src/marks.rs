@@ -20,7 +20,7 @@ pub struct Marks {
     pub tos: u8,
     /// SO_PRIORITY.
     pub priority: u32,
-    /// The packets are IPv6 (not those of an IPv6 socket with an IPv4 peer).
+    /// `true` if the packets are IPv6 (an IPv6 socket with an IPv4 peer sends IPv4).
     pub v6: bool,
 }
 

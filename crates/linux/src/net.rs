@@ -122,7 +122,7 @@ impl Changes {
     }
 
     /// The changes since the last call. Never waits. After a long pause the kernel may have dropped details; the
-    /// change itself is reported all the same.
+    /// change itself is still reported.
     pub fn take(&self) -> Changed {
         let (mut found, mut buffer) = (Changed::default(), vec![0; 32 << 10]);
         for _ in 0..MOST_TAKEN {

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Reads a file of this user, of root, or of the owner of its directory.
 ///
 /// # Errors
-/// The kernel's error; `ELOOP` for a link; PermissionDenied if it is no regular file or somebody else's; FileTooLarge
+/// The kernel's error; `ELOOP` for a link; PermissionDenied if it is no regular file or another user's; FileTooLarge
 /// above `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_of(path, most).map(|(bytes, _)| bytes)
@@ -52,7 +52,7 @@ pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Makes a directory for this user only, if need be.
 ///
 /// # Errors
-/// PermissionDenied if it is somebody else's, or others may write to it; else the kernel's error.
+/// PermissionDenied if it is another user's, or others may write to it; otherwise the kernel's error.
 pub fn directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     check(path)

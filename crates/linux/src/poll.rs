@@ -62,7 +62,7 @@ impl Poller {
     }
 }
 
-/// A descriptor that becomes readable when somebody calls [`Waker::wake`].
+/// A descriptor that becomes readable at a call of [`Waker::wake`].
 pub struct Waker {
     fd: OwnedFd,
 }
@@ -84,7 +84,7 @@ impl Waker {
     }
 }
 
-/// Readable when something in it is ready: a set within another.
+/// Readable when a descriptor of the set is ready: a set within another.
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()

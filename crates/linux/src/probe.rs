@@ -1,9 +1,9 @@
-//! Facts of this host that decide whether real-time promises can be kept, as plain values. Nothing is judged here.
+//! Facts of this host that decide whether real-time promises can be kept, as plain values, without a verdict.
 //!
 //! All files of the kernel are read below a [`Tree`], so that a test can build one with a fault. An unreadable value
 //! is `None`: a virtual machine has no frequency governor, a container no debugfs.
 //!
-//! | module | what it reads |
+//! | module | facts |
 //! |---|---|
 //! | [`privilege`] | capabilities and limits of this process |
 //! | [`scheduling`] | real-time throttling, group budgets, processor quotas, real-time threads that hog |

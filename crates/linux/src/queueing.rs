@@ -1,7 +1,7 @@
 //! Queues of a network device, their treatment of a packet's mark, and queues of our own: installed, read back, and
 //! removed so that the former ones are restored (traffic control over netlink, tc(8)).
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `devices` | network devices and routes |
 //! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and in `tc`'s notation |
@@ -9,7 +9,7 @@
 //! | `placement`, `effect`, `blocking` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
 //! | `counted` | the real place of a marked packet, by the queues' counters |
 //! | `wanted`, `step`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
-//! | `install`, `journal`, `replay` | all of it or nothing, with the former queues on disk first; and back |
+//! | `install`, `journal`, `replay` | complete installation or none, with the former queues on disk first; and restoring them |
 //!
 //! All of it concerns the network namespace of the calling thread ([`crate::namespace`]).
 

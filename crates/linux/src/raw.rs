@@ -1,6 +1,6 @@
 //! A bare shared mapping for measuring programs: words to wait on, and payload bytes next to them.
 //!
-//! It knows nothing of channels and trusts its peer; the `shm` carrier uses the sealed segment instead.
+//! It has no channels and trusts its peer; the `shm` carrier uses the sealed segment instead.
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -54,7 +54,7 @@ impl SharedWords {
         self.len
     }
 
-    /// `true` if nothing is mapped; never true for a mapping that was made.
+    /// `true` if no byte is mapped; never true for a mapping that was made.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -96,7 +96,7 @@ impl SharedWords {
     #[allow(unsafe_code)]
     pub fn read<R>(&self, range: Range<usize>, f: impl FnOnce(&[u8]) -> R) -> R {
         assert!(range.start <= range.end && range.end <= self.len, "a range past the end of a mapping");
-        // SAFETY: in range (checked above) and mapped as long as `self`; by agreement nobody writes during the reader's turn.
+        // SAFETY: in range (checked above) and mapped as long as `self`; by agreement they are not written during the reader's turn.
         f(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(range.start), range.end - range.start) })
     }
 }

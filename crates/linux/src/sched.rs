@@ -111,7 +111,7 @@ fn set_other(tid: i32, nice: i8, flags: u64) -> io::Result<()> {
 /// other.
 ///
 /// # Errors
-/// The thread is gone, or somebody else's.
+/// The thread is gone, or another user's.
 pub fn set_idle(tid: i32) -> io::Result<()> {
     let before = attributes(tid)?;
     let policy = libc::SCHED_IDLE.unsigned_abs();
@@ -151,7 +151,7 @@ pub fn set_affinity(tid: i32, cpus: &[u16]) -> Result<(), SchedError> {
 /// Sets both at once, in the order that the kernel allows (a reservation needs all processors). `None`: unchanged.
 ///
 /// # Errors
-/// As [`set`]; nothing is half done.
+/// As [`set`]; then neither is changed.
 pub fn apply(tid: i32, scheduling: Option<&Scheduling>, affinity: Option<&[u16]>) -> Result<(), SchedError> {
     if scheduling.is_none() && affinity.is_none() {
         return Ok(());

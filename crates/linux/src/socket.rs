@@ -238,7 +238,7 @@ pub fn outstanding(fd: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-/// Limits the kernel to so many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: no limit. TCP paces
+/// Limits the kernel to this many bytes per second from this socket (SO_MAX_PACING_RATE); `None`: no limit. TCP paces
 /// itself; datagrams are paced only by a queue discipline `fq` on the device.
 ///
 /// # Errors

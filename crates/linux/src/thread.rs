@@ -1,4 +1,4 @@
-//! Threads with explicit scheduling, stack size and name: nothing is inherited from the creator by chance.
+//! Threads with explicit scheduling, stack size and name, which do not inherit settings from the creator by chance.
 
 use crate::sched::{self, SchedError};
 use qos::priority::Scheduling;
@@ -38,7 +38,7 @@ impl Settings {
     }
 }
 
-/// Starts a thread with scheduling policy OTHER (whatever its creator has), or with that of the settings.
+/// Starts a thread with scheduling policy OTHER (for any policy of its creator), or with that of the settings.
 ///
 /// # Errors
 /// As [`start`].

@@ -45,7 +45,7 @@ fn a_sample_costs_no_allocation_and_at_most_one_system_call() {
     (0..100).for_each(|seq| publish_and_take(&mut arena, &mut rings, &mut readers, seq));
     let before = allocations::count();
     (0..10_000).for_each(|seq| publish_and_take(&mut arena, &mut rings, &mut readers, seq));
-    (0..10_000).for_each(|seq| publish(&mut arena, &mut rings, seq)); // nobody reads: the oldest are taken back
+    (0..10_000).for_each(|seq| publish(&mut arena, &mut rings, seq)); // no one reads: the oldest are taken back
     assert_eq!(allocations::count() - before, 0);
     assert_eq!(arena.wake_calls(), 0, "nobody waits");
     one_wake_for_all();

@@ -148,7 +148,7 @@ fn missing_threads_are_reported() {
     assert!(matches!(sched::set_process(i32::MAX, None, None).unwrap_err().reason, Reason::NoSuchThread));
 }
 
-/// A process of its own: the other tests' threads are left alone.
+/// A process of its own, so that other tests' threads do not change.
 fn child(test: &str, unprivileged: bool) -> Option<std::process::Output> {
     let program = std::env::current_exe().ok()?;
     let mut command = Command::new(program);
@@ -239,7 +239,7 @@ fn unprivileged() {
         before,
         "what is refused in part changes nothing, though it could not be taken back"
     );
-    sched::set(0, &nicer).unwrap(); // allowed from whatever it is now
+    sched::set(0, &nicer).unwrap(); // allowed from any present value
     match sched::lock_memory() {
         Ok(()) => {}
         Err(refused) => assert!(refused.remedy.contains("cap_ipc_lock"), "{refused}"),

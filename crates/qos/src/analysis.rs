@@ -44,14 +44,14 @@ impl Steps {
         Self::new(PLAN + CHANNEL * channels(system))
     }
 
-    /// Takes this many steps; `false` if there were fewer, and none are left.
+    /// Takes this many steps. `false`: there were fewer, and none remain.
     pub fn take(&self, count: u64) -> bool {
         let left = self.0.get().checked_sub(count);
         self.0.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// Steps that are left.
+    /// The remaining steps.
     pub fn left(&self) -> u64 {
         self.0.get()
     }

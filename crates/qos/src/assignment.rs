@@ -85,7 +85,7 @@ impl Search<'_> {
         Assignment { classes, stages, analysis, gave_way: self.gave_way.clone(), fits }
     }
 
-    /// Raises the late topics, one class at a time, until none is late or nothing can be raised.
+    /// Raises the late topics, one class at a time, until none is late or none can be raised.
     fn raise(&self, mut classes: Vec<Class>) -> Assignment {
         loop {
             let found = self.analysed(classes.clone());
@@ -144,7 +144,7 @@ impl Search<'_> {
     }
 }
 
-/// Bounds with threads ranked by deadline, or, if that is too late, ranked anew ([`rank`]).
+/// Bounds with threads ranked by deadline, or, if that is too late, ranked again ([`rank`]).
 pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
     let analysis = analyse(system, stages, steps);
     if late(system, stages, &analysis).is_empty() || !rank(system, stages, &analysis, steps) {
@@ -153,7 +153,7 @@ pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
     analyse(system, stages, steps)
 }
 
-/// Pairs that miss their deadline, or whose delay nothing bounds although they have one.
+/// Pairs that miss their deadline, or have a deadline and no bound of their delay.
 fn late(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<usize> {
     let is_late = |pair: &usize| {
         let deadline = system.subscribers[stages.pairs[*pair].subscriber].deadline;
@@ -171,7 +171,7 @@ fn told_apart(stages: &Stages, pair: usize) -> bool {
 }
 
 /// The highest and the lowest SCHED_FIFO priority of channels' threads: below the kernel's threads of network interrupts (50), without
-/// which nothing comes, and above 1, which is left to others.
+/// which no packet comes, and above 1, which is for others.
 const HIGHEST: u32 = 48;
 const LOWEST: u32 = 2;
 
@@ -201,8 +201,8 @@ pub fn fifo_priority(rank: u32, count: u32) -> u8 {
     u8::try_from(priority.max(LOWEST)).unwrap_or(LOWEST as u8)
 }
 
-/// Ranks the threads of each processor anew so that each keeps the time that its channels' deadlines leave it beside
-/// the other stages, by Audsley's algorithm with the jitter that `analysis` found. Returns whether anything changed;
+/// Ranks the threads of each processor again so that each keeps the time that its channels' deadlines leave it beside
+/// the other stages, by Audsley's algorithm with the jitter that `analysis` found. `true`: a rank changed;
 /// a processor without a fitting order is left unchanged.
 pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &Steps) -> bool {
     let left = left(system, stages, analysis);
@@ -249,7 +249,7 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
 
 /// Shares of the classes of a link's direction in the order of [`Class::ALL`], 0…1, for `htb` and `hfsc` if the
 /// contract names none: the load of each class, and the spare capacity in the same proportion. Background belongs to
-/// class normal. A class without load gets nothing. `None` if the load exceeds the link's rate.
+/// class normal. A class without load gets no share. `None` if the load exceeds the link's rate.
 pub fn shares(stages: &Stages, analysis: &Analysis, direction: Direction) -> Option<[f64; 4]> {
     let queue = direction.index();
     let background =

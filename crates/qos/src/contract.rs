@@ -62,7 +62,7 @@ impl fmt::Display for ContractError {
 impl std::error::Error for ContractError {}
 
 impl Contract {
-    /// Reads the text of a contract file. Whatever the text is, the numbers of a [`System`] that came of it are within limits
+    /// Reads the text of a contract file. For any text, the numbers of the resulting [`System`] are within limits
     /// (times up to a day, samples up to 1 GiB, …), its references hold, and every subscriber can be reached.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! Content filters: DDS's subset of SQL (DDS 1.4, annex B) over the fields of a sample.
 //!
-//! | form | means |
+//! | form | meaning |
 //! |---|---|
 //! | `speed > 3`, `3 < speed`, `a.x <> b.x` | comparison: `=` `<>` `!=` `<` `<=` `>` `>=` |
 //! | `name LIKE 'arm%'` | text with `%` for any characters and `_` for one |
 //! | `t BETWEEN 1 AND %0`, `t NOT BETWEEN …` | both ends included |
 //! | `NOT a`, `a AND b`, `a OR b`, `(a)` | in this order |
 //!
-//! Values are numbers, `'text'` (also an enum's variant), `TRUE`, `FALSE` and parameters `%0` to `%99`. What cannot be compared
+//! Values are numbers, `'text'` (also an enum's variant), `TRUE`, `FALSE` and parameters `%0` to `%99`. A comparison that is not possible
 //! (a number with text, a field that is not there) does not hold.
 //!
 //! A filter comes from a subscriber and runs at the publisher: for each sample it may take [`MOST_STEPS`], and one
@@ -217,7 +217,7 @@ impl Relation {
     }
 }
 
-/// At most (characters of one) × (characters of the other) steps, and no more than are left.
+/// At most (characters of one) × (characters of the other) steps, and no more than remain.
 fn like(pattern: &str, text: &str, steps: &Steps) -> bool {
     let (mut rest, mut left) = (pattern.chars(), text.chars());
     let mut retry = None;
@@ -227,7 +227,7 @@ fn like(pattern: &str, text: &str, steps: &Steps) -> bool {
             (None, None) => return true,
             (Some('%'), _) => {
                 if after.as_str().is_empty() {
-                    return true; // a last % takes whatever is left, however long
+                    return true; // a last % takes the rest, of any length
                 }
                 retry = Some((after.clone(), left.clone()));
                 rest = after;

@@ -3,8 +3,8 @@
 //! A proxy at node j, `d_pub(j)` hops from the publisher and `d_sub(i,j)` from subscriber i, delays a sample by
 //! `δ(i,j) = d_pub(j)·T + d_sub(i,j)·T'` (P-21), one period for each node that sends it on (P-20). It costs
 //! `Σ_i d_pub(j)·f + d_sub(i,j)·f'` messages per second (P-22), or the same with the bits before and after scaling, or the processors that
-//! sending, receiving and scaling take (P-54). Delays have to be within the deadlines, and what all flows put on a link, on
-//! a node's proxies and on its processors within what is there (P-23, P-61). The model ignores transmission and queueing
+//! sending, receiving and scaling take (P-54). Delays have to be within the deadlines, and the load of all flows on a link, on
+//! a node's proxies and on its processors within the capacity (P-23, P-61). The model ignores transmission and queueing
 //! (E-P9): those are the analysis' business, which can exclude places that do not keep its bound.
 //!
 //! | module | contents |
@@ -15,8 +15,8 @@
 //! | `exhaustive` | Appendix A for one group; all combinations, as the measure of other methods |
 //! | `mip` | mixed-integer programming |
 //! | `decomposition` | large systems: places ruled out, `bound` from prices of the limits, `search` for placements within them |
-//! | [`admit`] | one more subscriber, without solving anew |
-//! | `conflict` | reasons why nothing fits |
+//! | [`admit`] | one more subscriber, without a new solution |
+//! | `conflict` | reasons why no placement fits |
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ pub struct Effort {
     pub gap: f64,
     /// Places that other analyses found unfit: (topic, publisher's node, node), indices.
     pub excluded: Vec<(usize, usize, usize)>,
-    /// Search for the reason if nothing fits. That may take much longer than to find that nothing does.
+    /// Search for the reason if no placement fits. That may take much longer than to find that none does.
     pub explain: bool,
 }
 
@@ -111,7 +111,7 @@ impl Default for Effort {
 pub struct Progress {
     /// The step, from 1.
     pub step: u32,
-    /// The best value so far; `None`: nothing fits yet.
+    /// The best value so far; `None`: no placement fits yet.
     pub value: Option<f64>,
     /// No placement is below this.
     pub bound: f64,
@@ -130,9 +130,9 @@ pub trait Watch {
 pub struct Outcome {
     /// Its quality.
     pub status: Status,
-    /// Each group's place, in the order of topics, publishers and subscribers; empty if nothing fits.
+    /// Each group's place, in the order of topics, publishers and subscribers; empty if no placement fits.
     pub placed: Vec<Placed>,
-    /// The value of the objective, in its unit; `None` if nothing fits.
+    /// The value of the objective, in its unit; `None` if no placement fits.
     pub value: Option<f64>,
     /// No placement is below this; `None` if that is not known.
     pub bound: Option<f64>,
@@ -149,7 +149,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Largest improvement that may still be possible, as a part of the value; 0 if nothing is better, `None` if that is not known.
+    /// Largest improvement that may still be possible, as a part of the value; 0 if none is better, `None` if that is not known.
     pub fn gap(&self) -> Option<f64> {
         let (value, bound) = (self.value?, self.bound?);
         Some(if value > bound { (value - bound) / value.abs().max(f64::MIN_POSITIVE) } else { 0.0 })
@@ -234,7 +234,7 @@ pub fn table(system: &System, network: &Network) -> Vec<(Group, Vec<Candidate>)>
     problem.groups.iter().map(|group| (group.clone(), exhaustive::table(&problem, group))).collect()
 }
 
-/// Gives every group its best place, if that keeps all limits: there is nothing to solve then.
+/// Gives every group its best place, if that keeps all limits: then there is nothing to solve.
 fn each_alone(problem: &Problem, choices: &[Vec<problem::Choice>]) -> Option<Outcome> {
     let mut layout = Layout::new(problem);
     for (index, places) in choices.iter().enumerate() {

@@ -40,7 +40,7 @@ pub struct Qos {
     /// History for late joiners.
     #[serde(skip_serializing_if = "is_default")]
     pub durability: Durability,
-    /// With `transient-local`: so many samples of each instance are kept (publisher) or wanted (subscriber); at least 1,
+    /// With `transient-local`: the number of samples of each instance that are kept (publisher) or wanted (subscriber); at least 1,
     /// the default.
     #[serde(skip_serializing_if = "is_one")]
     pub history: u32,

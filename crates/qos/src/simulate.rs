@@ -118,7 +118,7 @@ enum Event {
     Publish { stream: usize },
     /// A packet, or with `last` a whole sample, is at a stage.
     Arrive { stage: usize, sample: usize, last: bool },
-    /// A thread's work is done, unless something came in between.
+    /// A thread's work is done, unless it was interrupted.
     Computed { processor: usize, token: u64 },
     /// A link is free.
     Free { queue: usize },
@@ -129,7 +129,7 @@ enum Event {
 impl Event {
     fn rank(&self) -> u8 {
         match self {
-            // Finished work stays finished, even if something more urgent comes just then.
+            // Finished work stays finished, even if more urgent work comes just then.
             Event::Computed { .. } => 0,
             Event::Background { .. } => 1,
             Event::Publish { .. } | Event::Arrive { .. } => 2,
@@ -161,7 +161,7 @@ struct World<'a> {
     /// Stages behind each stage, and the first stages of each stream.
     behind: Vec<Vec<usize>>,
     begin: Vec<Vec<usize>>,
-    /// Pairs that end with each stage, and those of each stream that have none.
+    /// Pairs that end with each stage, and pairs of each stream without stages.
     ends: Vec<Vec<usize>>,
     at_once: Vec<Vec<usize>>,
     seen: Seen,

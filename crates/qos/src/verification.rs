@@ -1,5 +1,5 @@
 //! Verification: measurements of live channels against the promises of their plan (F-4). Figures and time come as arguments.
-//! Memory is bounded by the plan's channels, however long it runs.
+//! Memory is bounded by the plan's channels, for a run of any length.
 //!
 //! | module | contents |
 //! |---|---|
@@ -46,7 +46,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In order, from the one that asks for nothing to be done.
+    /// The order of verdicts, from the one that needs no action.
     const fn severity(self) -> u8 {
         match self {
             Verdict::Kept => 0,
@@ -190,7 +190,7 @@ impl Worst {
         Self::made_of(us, 0.0, took, "publish")
     }
 
-    /// The same of one that came over a relay: `fed` is the latest sample that the relay got, which then waited there for so long.
+    /// The same for a sample over a relay: `fed` is the latest sample that the relay got, which then waited there for this time.
     pub fn over_relay(
         us: f64,
         uncertainty_us: f64,
@@ -206,7 +206,7 @@ impl Worst {
         Self::made_of(us, uncertainty_us, ends.chain(before).chain(between), "wire from relay")
     }
 
-    /// No stage takes more than is left, and `rest` all of it.
+    /// No stage takes more than the remaining time, and `rest` takes all of it.
     fn made_of(us: f64, uncertainty_us: f64, stages: impl Iterator<Item = (&'static str, f64)>, rest: &str) -> Self {
         let (mut stages_us, mut left) = (BTreeMap::new(), us);
         for (name, took) in stages {
@@ -349,7 +349,7 @@ impl Verification {
     }
 
     /// The verdict on all measurements of a channel: no better than the worst of its looks, because sums forget. It
-    /// includes the time and the count of that. An average is that of the whole time.
+    /// includes the time and the count of the worst. An average is over the whole time.
     pub fn judged(&self, index: usize) -> Judged {
         let judged = |Verified { promise, total, history, .. }: &Verified| {
             history.temper(judge::judge(promise, total, total)).and(judge::on_average(promise, total))

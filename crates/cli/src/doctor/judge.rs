@@ -1,6 +1,6 @@
 //! From facts to findings. Pure: no clock, no I/O.
 //!
-//! | module | what it judges |
+//! | module | subject |
 //! |---|---|
 //! | [`threads`] | priorities of threads, and their processor time |
 //! | [`machine`] | response times of processors and memory |

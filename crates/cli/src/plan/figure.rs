@@ -1,6 +1,6 @@
 //! The network as a picture: nodes, links with their loads, proxies, and each channel's delay against its deadline.
 //!
-//! | module | what it draws |
+//! | module | drawing |
 //! |---|---|
 //! | `layout` | positions of the nodes |
 //! | `network` | nodes, links and proxies |

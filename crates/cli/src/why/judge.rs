@@ -1,6 +1,6 @@
 //! From evidence to problems, the cause first. Pure.
 //!
-//! | module | what it judges |
+//! | module | subject |
 //! |---|---|
 //! | [`meeting`] | existence of both ports, and their match |
 //! | [`opening`] | a channel that is wanted and not open |

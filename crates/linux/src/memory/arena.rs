@@ -1,7 +1,7 @@
 //! A publisher's payload memory, and its borrows.
 //!
-//! The bytes are shared, read-only to everybody else. The table of slots and borrows is ordinary memory of this process:
-//! no reader can break it, and a loan allocates nothing and calls nobody.
+//! The bytes are shared, read-only for other processes. The table of slots and borrows is ordinary memory of this process:
+//! no reader can break it, and a loan makes no allocation and no system call.
 
 use super::segment::{PAYLOAD_SEALS, Segment, Shared};
 use super::slots::{Slots, class_of, size_of_class};
@@ -99,7 +99,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Memory for messages up to `max_message` bytes, `capacity` bytes in all. Only what is touched costs memory.
+    /// Memory for messages up to `max_message` bytes, `capacity` bytes in all. Only touched pages cost memory.
     ///
     /// # Errors
     /// Not one message would fit, or the kernel gives no memory.
@@ -193,7 +193,7 @@ impl Arena {
     #[allow(unsafe_code)]
     pub fn bytes(&self, sample: &Sealed) -> &[u8] {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
-        // SAFETY: sealed, and borrowed as long as the handle lives, so nobody writes it.
+        // SAFETY: sealed, and borrowed as long as the handle lives, so it is not written.
         unsafe { self.map.bytes(sample.offset, sample.len as usize) }.unwrap_or_default()
     }
 
@@ -210,7 +210,7 @@ impl Arena {
     /// Without bits it does nothing.
     pub fn wake(&mut self, bits: u32) {
         let (Some(bits), Some(header)) = (NonZeroU32::new(bits), self.map.value::<Header>(0)) else { return };
-        header.wake.fetch_add(1, Ordering::Release); // who is about to wait on the old value will not
+        header.wake.fetch_add(1, Ordering::Release); // a reader that is about to wait on the old value will not
         futex::wake_bits(&header.wake, bits, Scope::Shared);
         self.wakes += 1;
     }

@@ -10,7 +10,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"thalwegR");
 const VERSION: u32 = 1;
 const CONTROL_AT: usize = 64;
 const CELLS_AT: usize = CONTROL_AT + size_of::<Control>();
-/// More than any history asks for; bounds what a foreign header can make us map.
+/// More cells than any history needs; it bounds the memory that a foreign header can make us map.
 const MOST: u32 = 1 << 16;
 
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! Shared memory of the `shm` carrier: sealed mappings, a publisher's payload memory, and one pair of rings per channel.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `segment` | sealed memory files and their mappings: the only calls to the kernel |
 //! | `arena` | [`Arena`]: a publisher's payload memory and its private table of borrows |
@@ -22,7 +22,7 @@
 //!
 //! let loan = arena.loan(5)?;
 //! arena.bytes_mut(&loan).copy_from_slice(b"hello");
-//! let sample = arena.seal(loan); // from here on nobody writes it
+//! let sample = arena.seal(loan); // from here on it is not written
 //! assert_eq!(ring.push(&mut arena, &sample, Meta { seq: 1, ..Meta::default() }, Policy::KeepLast), Pushed::Sent);
 //! arena.release(sample);
 //! let bits = ring.reader_waits(); // or-ed over all channels that got the sample

@@ -3,7 +3,7 @@
 //! The descriptor ring goes from writer to reader. Positions count up for ever; position `p` is in cell `p mod
 //! cells`. `tail` is the next position to be written, `head` the next to be claimed. The reader claims by a
 //! compare-and-swap on `head`, and so does the writer when it takes the oldest descriptor back (keep-last): the
-//! winner has it. A reader reads the cell *before* it claims, and trusts it only if the claim succeeds. A cell is
+//! winner gets it. A reader reads the cell *before* it claims, and trusts it only if the claim succeeds. A cell is
 //! written again only after `head` has passed it, so a claimed descriptor was complete.
 //!
 //! The return ring goes back, with the tickets of samples that the reader no longer needs.
@@ -71,7 +71,7 @@ impl Lane<'_> {
         std::array::from_fn(|i| self.cell(position).words[i].load(Ordering::Relaxed))
     }
 
-    /// `true` if there is something to claim (or the counters are inconsistent, which [`ReaderSide::take`] reports).
+    /// `true` if there is a sample to claim (or the counters are inconsistent, which [`ReaderSide::take`] reports).
     pub(super) fn has_news(&self) -> bool {
         self.control.tail.0.load(Ordering::Acquire) != self.control.head.0.load(Ordering::Acquire)
     }

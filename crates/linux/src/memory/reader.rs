@@ -146,8 +146,8 @@ impl RingReader {
     }
 
     /// Attaches as [`RingReader::attach`] does, and keeps `sign`, one end of a socket, open as long as the reader or
-    /// any sample of it lives. The other end sees it close exactly when nobody reads the memory any more, killed or
-    /// not.
+    /// any sample of it lives. The other end sees it close exactly when the memory is not read any more, even after a
+    /// kill.
     ///
     /// # Errors
     /// As [`RingReader::attach`].
@@ -204,7 +204,7 @@ impl RingReader {
         Ok(Some(taken))
     }
 
-    /// As [`RingReader::try_next`], as a handle that gives itself back when dropped, on whatever thread. Allocates nothing.
+    /// As [`RingReader::try_next`], as a handle that gives itself back when dropped, on any thread. Allocates nothing.
     ///
     /// # Errors
     /// As [`RingReader::try_next`].
@@ -212,7 +212,7 @@ impl RingReader {
         Ok(self.try_next()?.map(|taken| self.keep(taken)))
     }
 
-    /// Makes a handle of a taken sample that gives itself back when dropped, on whatever thread. Allocates nothing.
+    /// Makes a handle of a taken sample that gives itself back when dropped, on any thread. Allocates nothing.
     pub fn keep(&self, taken: Taken) -> Borrowed {
         Borrowed { shared: self.shared.clone(), taken }
     }
@@ -250,7 +250,7 @@ impl RingReader {
         self.shared.ring.lane().has_news() || self.writer_closed() || self.shared.interrupted.load(Ordering::SeqCst)
     }
 
-    /// Waits until something can be taken or the publisher closed; `false` when the time ran out.
+    /// Waits until a sample can be taken or the publisher closed; `false` when the time ran out.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         self.wait_until(Some(Instant::now() + timeout))
     }
@@ -314,7 +314,7 @@ impl Drop for RingReader {
     }
 }
 
-/// A taken sample that gives itself back when dropped, on whatever thread, also after its reader is gone.
+/// A taken sample that gives itself back when dropped, on any thread, also after its reader is gone.
 #[derive(Debug)]
 pub struct Borrowed {
     shared: Arc<Attached>,

@@ -276,7 +276,7 @@ impl RingWriter {
         self.memory.lane().control.reader_closed.0.load(Ordering::Acquire) != 0
     }
 
-    /// Tells the reader that nothing more will come. It reads the samples in the ring.
+    /// Tells the reader that no more samples will come. It still reads those in the ring.
     pub fn close(&mut self, arena: &mut Arena) {
         self.closed = true;
         self.memory.lane().control.writer_closed.0.store(1, Ordering::Release);

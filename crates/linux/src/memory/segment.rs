@@ -1,7 +1,7 @@
 //! Sealed memory files: created by one process, mapped by several, trusted only after their seals are read.
 //!
-//! A file that may shrink while it is mapped can kill its reader (SIGBUS), so [`Segment::attach`] maps nothing that is not
-//! sealed against it. Nothing here has a name in a file system: when the last process is gone, so is the memory.
+//! A file that may shrink while it is mapped can kill its reader (SIGBUS), so [`Segment::attach`] maps only files that are
+//! sealed against it. They have no name in a file system: when the last process is gone, so is the memory.
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -118,22 +118,22 @@ impl Segment {
     /// Bytes for reading; `None` when they do not lie wholly within the mapping.
     ///
     /// # Safety
-    /// Nobody may write them while the slice lives: they belong to a sealed sample whose borrow is held.
+    /// They must not be written while the slice lives: they belong to a sealed sample whose borrow is held.
     #[allow(unsafe_code)]
     pub(super) unsafe fn bytes(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let start = self.check(offset, len)?;
-        // SAFETY: within the mapping; the caller promises that nobody writes.
+        // SAFETY: within the mapping; the caller promises that they are not written.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
     }
 
     /// Bytes for writing; `None` also when the mapping is read-only.
     ///
     /// # Safety
-    /// Nobody else may read or write them while the slice lives: they belong to a loan that is not yet sealed.
+    /// No one else may read or write them while the slice lives: they belong to a loan that is not yet sealed.
     #[allow(unsafe_code)]
     pub(super) unsafe fn bytes_mut(&mut self, offset: usize, len: usize) -> Option<&mut [u8]> {
         let start = self.check(offset, len).filter(|_| self.access == Access::ReadWrite)?;
-        // SAFETY: within a writable mapping; the caller promises that nobody else uses them.
+        // SAFETY: within a writable mapping; the caller promises that no one else uses them.
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 

@@ -34,7 +34,7 @@ struct Block {
 pub(super) struct Slots {
     blocks: Vec<Block>,
     borrows: Vec<u32>, // by slot
-    next: Vec<u32>, // by slot: the next free one of its block, inverted, so that what was never used is pages never touched
+    next: Vec<u32>, // by slot: the next free one of its block, inverted, so that pages of unused slots stay untouched
     partly: Vec<u32>, // by class: the first block with a free slot
     whole: u32,     // the first whole block
     largest: u8,
@@ -98,7 +98,7 @@ impl Slots {
         self.borrows[slot as usize] += 1;
     }
 
-    /// Ends one borrow; the last one frees the slot. A slot without borrows is left alone.
+    /// Ends one borrow; the last one frees the slot. A slot without borrows does not change.
     pub(super) fn give_back(&mut self, slot: u32) {
         let Some(borrows) = self.borrows.get_mut(slot as usize).filter(|b| **b > 0) else { return };
         *borrows -= 1;
@@ -125,7 +125,7 @@ impl Slots {
         block.live == 1 << (self.largest - block.class)
     }
 
-    /// A block with a free slot of this class; else a whole one, cut anew; else one of a larger class.
+    /// A block with a free slot of this class; otherwise a whole block, cut for it; otherwise one of a larger class.
     fn block_for(&mut self, class: u8) -> Option<u32> {
         let first = self.partly[usize::from(class)];
         if first != NONE {
@@ -142,7 +142,7 @@ impl Slots {
         Some(block)
     }
 
-    /// Puts a block in front of those of its class that have a free slot.
+    /// Puts a block in front of the others of its class with a free slot.
     fn link(&mut self, block: u32) {
         let class = usize::from(self.blocks[block as usize].class);
         let after = std::mem::replace(&mut self.partly[class], block);

@@ -5,7 +5,7 @@ use super::Tree;
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs, or waits for something.
+    /// It runs, or waits for an event.
     Alive,
     /// It was stopped: by SIGSTOP, SIGTSTP, a debugger or a frozen control group.
     Stopped,

@@ -22,8 +22,8 @@ pub struct Largest {
 }
 
 impl Queues {
-    /// Microseconds that a packet of this rank waits at most for less urgent ones: one of them, the largest unit sent
-    /// at once, is not interrupted. Its own transmission and equally urgent packets come on top. `None`: nothing is
+    /// The most microseconds that a packet of this rank waits for less urgent ones: one of them, the largest unit sent
+    /// at once, is not interrupted. Its own transmission and equally urgent packets come on top. `None`: no packet is
     /// less urgent, or no token bucket states the rate.
     pub(super) fn blocking_us(&self, rank: u32, of: u32) -> Option<f64> {
         let (rate, burst) = self.bucket().filter(|_| rank + 1 < of)?;

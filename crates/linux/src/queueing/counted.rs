@@ -20,10 +20,10 @@ pub enum Counted {
     Nowhere,
 }
 
-/// Groups for documentation (RFC 6676), which nobody joins: their packets need no neighbour and trouble none.
+/// Groups for documentation (RFC 6676), which have no members: their packets need no neighbour and disturb none.
 const GROUPS: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(233, 252, 0, 1), Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0xdb8, 1));
 const DISCARD: u16 = 9;
-/// Number of attempts to tell our packets from those of others, which are counted, too.
+/// Number of attempts to distinguish our packets from others, which are counted, too.
 const TRIES: usize = 5;
 
 /// Sends an empty datagram with this mark by `device`, no further than its link, and returns the place where the

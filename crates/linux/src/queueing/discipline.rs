@@ -6,14 +6,14 @@ use std::fmt;
 /// The parameters of a discipline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// `noqueue`: nothing waits.
+    /// `noqueue`: packets do not wait.
     NoQueue,
-    /// `pfifo`: one queue of so many packets.
+    /// `pfifo`: one queue, limited in packets.
     Pfifo {
         /// Most packets that wait.
         limit: u32,
     },
-    /// `bfifo`: one queue of so many bytes.
+    /// `bfifo`: one queue, limited in bytes.
     Bfifo {
         /// Most bytes that wait.
         limit: u32,

@@ -14,7 +14,7 @@ enum Wish {
 }
 
 impl Packet {
-    /// LE, CS1 and class low (AF11) mean less than nothing said; every other mark means more (RFC 4594, RFC 8622).
+    /// The wish of a mark: LE, CS1 and class low (AF11) ask for less than no mark, every other mark for more (RFC 4594, RFC 8622).
     fn wish(self) -> Wish {
         match (self.tos >> 2, qos::priority::band(self.priority)) {
             (1 | 8 | 10, _) | (0, 2) => Wish::Behind,

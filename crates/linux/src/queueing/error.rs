@@ -23,7 +23,7 @@ pub enum Reason {
     MissingCapability(&'static str),
     /// This kernel lacks this discipline, class or filter.
     MissingFeature,
-    /// The kernel made something else than requested, in these words.
+    /// The kernel made another queue than requested, in these words.
     Differs(String),
     /// Anything else.
     Other(io::Error),

@@ -132,7 +132,7 @@ pub struct Present {
     pub orphaned: bool,
 }
 
-/// The installed queues of this network namespace; nothing is changed. `directory`: as for [`install`].
+/// The installed queues of this network namespace, without a change. `directory`: as for [`install`].
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -147,7 +147,7 @@ pub fn installed(directory: &Path) -> Result<Option<Present>, QueueError> {
     Ok(Store::open(directory)?.load()?.map(present))
 }
 
-/// Removes the installed queues of this network namespace, whoever installed them. `directory`: as for [`install`].
+/// Removes the installed queues of this network namespace, from any program. `directory`: as for [`install`].
 ///
 /// # Errors
 /// The refused step; the journal stays for another attempt.

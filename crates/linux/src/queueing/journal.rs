@@ -67,7 +67,7 @@ impl Store {
         open().map_err(|error| unusable(directory, error))
     }
 
-    /// The journal's content; `None`: nothing is installed, or only queues of another boot, which are gone.
+    /// The journal's content; `None`: no queues are installed, or only those of another boot, which are gone.
     pub(crate) fn load(&self) -> Result<Option<Journal>, QueueError> {
         let bytes = match owned::read_own(&self.path, LARGEST) {
             Ok(bytes) => bytes,
@@ -84,7 +84,7 @@ impl Store {
         save().map_err(|error| unusable(&self.path, error))
     }
 
-    /// Removes the journal: nothing is installed any more.
+    /// Removes the journal: no queues are installed any more.
     pub(crate) fn remove(&self) -> Result<(), QueueError> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unusable(&self.path, error)),

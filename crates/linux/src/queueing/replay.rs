@@ -134,7 +134,7 @@ fn codel_time(us: u32) -> u32 {
     (us..=us.saturating_add(2)).find(|told| said(*told) == u64::from(us)).unwrap_or(us)
 }
 
-/// A filter's flags without "in hardware": `TCA_CLS_FLAGS_SKIP_HW`, `_SKIP_SW` and `_VERBOSE` are left.
+/// A filter's flags without "in hardware": `TCA_CLS_FLAGS_SKIP_HW`, `_SKIP_SW` and `_VERBOSE` remain.
 fn settable(flags: &[u8]) -> Option<Vec<u8>> {
     const SETTABLE: u32 = 1 | 2 | 16;
     u32_at(flags, 0).map(|flags| words([flags & SETTABLE]))

@@ -127,7 +127,7 @@ impl Queues {
             filters: Vec::new(),
         };
         queues.disciplines.retain(|d| d.parent.0 != INGRESS);
-        // Numbers of pfifo_fast and mq queues look like classes, but mean nothing.
+        // Numbers of pfifo_fast and mq queues look like classes, but are none.
         queues.classes.retain(|c| !matches!(&c.is, Class::Other(name) if name == "mq"));
         let holders = queues.disciplines.iter().map(|d| d.handle).filter(|h| h.0 != 0);
         let inner = queues.classes.iter().filter(|c| !queues.is_leaf(c.handle)).map(|c| c.handle);
@@ -196,7 +196,7 @@ fn list<T: Listed>(socket: &mut Socket, kind: u16, index: u32, parent: u32) -> R
     Ok(messages.iter().filter(|m| m.kind == kind).filter_map(|m| node(m, index)).collect())
 }
 
-/// Reads one message about a device; `None` for another's, and for what is too short.
+/// Reads one message about a device; `None` for another device's, and for one that is too short.
 pub(crate) fn node<T: Listed>(message: &Message, index: u32) -> Option<Node<T>> {
     let body = &message.body;
     let number = |offset| u32_at(body, offset);

@@ -43,7 +43,7 @@ pub enum Scheduler {
     Hfsc(PerClass<Service>),
 }
 
-/// One of something for each class, in the order of [`Class::ALL`]: low, normal, high, critical.
+/// One value for each class, in the order of [`Class::ALL`]: low, normal, high, critical.
 pub type PerClass<T> = [T; 4];
 
 /// The share of a class under HTB.
@@ -70,7 +70,7 @@ pub struct Service {
 
 /// The major number of the first discipline that Thalweg installs; it tells ours from others'.
 pub const OURS: u16 = 0x7a1;
-/// The same with a priority map before it: users who can read queues, but not nft tables, see by it that there is a
+/// The same with a priority map before it: it shows users who can read queues, but not nft tables, that there is a
 /// map.
 pub const OURS_MAPPED: u16 = 0x7a3;
 /// The discipline below it.
@@ -120,13 +120,13 @@ pub(crate) fn mapped(queues: &Queues, tos: u8) -> Option<u32> {
     })
 }
 
-/// Bytes that a token bucket may send at once: two packets, or what 250 µs of a fast link need.
+/// Bytes that a token bucket may send at once: two packets, or 250 µs of a fast link.
 fn burst(rate: u64) -> u32 {
     u32::try_from(rate / 8 / 4000).unwrap_or(u32::MAX).max(2 * PACKET + 172)
 }
 
 impl Wanted {
-    /// The steps from nothing to these queues, in order.
+    /// The steps from no queues to these, in order.
     pub fn steps(&self) -> Vec<Step> {
         let inner = Handle::new(INNER, 0);
         let discipline = |parent, handle, is| Step::Discipline { parent, handle, is };

@@ -81,7 +81,7 @@ fn not_permitted(tid: i32, to: &Scheduling, error: io::Error) -> (Reason, String
         Policy::Other | Policy::Deadline { .. } if !capable => return (NICE, capability_remedy("cap_sys_nice")),
         Policy::Other | Policy::Deadline { .. } => {}
     }
-    // The capability is there and nothing in the way: a user namespace, whose root may not schedule.
+    // The capability is there and no limit in the way: a user namespace, whose root may not schedule.
     (
         Reason::Other(error),
         "outside a container it would be allowed: give that one CAP_SYS_NICE (--cap-add sys_nice)".into(),

@@ -26,7 +26,7 @@ pub fn marked(to: SocketAddr, tos: u8, priority: Option<u32>) -> UdpSocket {
 pub fn priority_of(socket: &UdpSocket) -> u32 {
     let (mut value, mut size) = (0i32, size_of::<i32>() as libc::socklen_t);
     let fd = socket.as_raw_fd();
-    // SAFETY: value and size are what the option writes to, and outlive the call.
+    // SAFETY: the option writes to value and size, which outlive the call.
     #[allow(unsafe_code)]
     let result =
         unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, (&raw mut value).cast(), &raw mut size) };
@@ -34,7 +34,7 @@ pub fn priority_of(socket: &UdpSocket) -> u32 {
     value as u32
 }
 
-/// Receives one packet; a process that was stopped and goes on is interrupted, and tries again.
+/// Receives one packet. A process that was stopped and continues is interrupted, and tries again.
 pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> usize {
     loop {
         match socket.recv(buffer) {

@@ -1,4 +1,4 @@
-//! The former queues are restored exactly, whatever they were, also after a crash.
+//! Any former queues are restored exactly, also after a crash.
 
 use crate::world::{Host, cable, hosts};
 use std::io::{BufRead, BufReader};

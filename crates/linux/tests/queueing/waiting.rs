@@ -71,7 +71,7 @@ fn marked_packets_wait_as_their_band_says() {
                     }
                 }
             });
-            std::thread::sleep(Duration::from_millis(300)); // what is starved has its chance while the flood lasts
+            std::thread::sleep(Duration::from_millis(300)); // starved packets have their chance while the flood lasts
             ended.store(true, Ordering::Relaxed);
         });
         let mut buffer = [0; 1500];

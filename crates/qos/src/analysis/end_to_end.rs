@@ -1,7 +1,7 @@
 //! Bounds of whole paths: the holistic iteration over all processors and queues (Tindell & Clark 1994).
 //!
 //! The delay at a stage depends on the jitter of its arrivals, and that on the delays at all stages before. The iteration
-//! begins without any delay and repeats until nothing changes; each fixed point is sound. A round goes downstream through the
+//! begins without any delay and repeats until no delay changes; each fixed point is sound. A round goes downstream through the
 //! processors and queues whose input changed, so that only cycles need more than one. After 64 rounds times are rounded up to
 //! ever coarser steps; delays that still grow after 256 have no bound.
 //!
@@ -50,7 +50,7 @@ pub struct Room {
 pub struct QueueBound {
     /// Streams of this class.
     pub streams: u32,
-    /// Longest stay of a packet; `None`: no bound, or nothing comes.
+    /// Longest stay of a packet; `None`: no bound, or no packet comes.
     pub stay: Option<Stay>,
     /// The most that waits at once, background not counted: a buffer of this size never overflows. `None`: as above.
     pub room: Option<Room>,
@@ -134,7 +134,7 @@ impl<'a> Iteration<'a> {
         Self { stages, steps, transits, because, queues, threads, course, dirty }
     }
 
-    /// Looks at all resources until nothing changes; returns the number of rounds. Each round after [`ROUNDS`] takes
+    /// Looks at all resources until no delay changes; returns the number of rounds. Each round after [`ROUNDS`] takes
     /// the bound from something, so they end, too.
     fn run(&mut self) -> u32 {
         for round in 0.. {

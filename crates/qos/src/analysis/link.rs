@@ -1,7 +1,7 @@
 //! Packets in a link's queue: deterministic network calculus (Cruz 1991; Le Boudec & Thiran 2001).
 //!
 //! Amounts are whole units of whatever flows (bits, samples, nanoseconds of work), rates units per second, times nanoseconds;
-//! in between amounts are kept in billionths, so nothing is lost to rounding. Numbers of theorems are those of Le Boudec &
+//! in between amounts are kept in billionths, so rounding loses nothing. Numbers of theorems are those of Le Boudec &
 //! Thiran, Network Calculus, 2001.
 //!
 //! | module | |

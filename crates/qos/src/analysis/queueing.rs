@@ -1,4 +1,4 @@
-//! Mean delays by the papers' closed forms. A mean is no bound, and nothing here is mixed up with one.
+//! Mean delays by the papers' closed forms. A mean is no bound, and the two are kept apart.
 //!
 //! | model | formulas |
 //! |---|---|
@@ -179,7 +179,7 @@ mod tests {
         let chain = TwoState { to_processing: 12_000.0, to_waiting: 120_000.0 };
         let round = |parts: [f64; 2]| parts.map(|part| (part * 1e4).round() / 1e4);
         assert_eq!(round(chain.occupancy()), [0.9091, 0.0909]);
-        // Eq. 3 as a chain in discrete time is periodic: whatever the rates, half of the steps in each state (E-V2).
+        // Eq. 3 as a chain in discrete time is periodic: half of the steps in each state, at any rates (E-V2).
         let step = |[waiting, processing]: [f64; 2]| [processing, waiting];
         assert_eq!(step(step([0.3, 0.7])), [0.3, 0.7]);
     }

@@ -129,7 +129,7 @@ pub struct Pair {
     pub stream: usize,
     /// The subscriber (index).
     pub subscriber: usize,
-    /// The last stage; `None` if nothing takes any time.
+    /// The last stage; `None` if no stage takes any time.
     pub last: Option<usize>,
     /// Ratio of the stream's samples to those that it gets.
     pub every: u64,
@@ -185,7 +185,7 @@ impl Stages {
     /// `disconnected` lists them).
     ///
     /// Threads are spread over a node's processors by load and ranked by the shortest deadline that they serve (deadline
-    /// monotonic); [`crate::assignment`] may rank them anew.
+    /// monotonic); [`crate::assignment`] may rank them again.
     pub fn new(system: &System, network: &Network, places: &[Place], classes: &[Class]) -> Self {
         Self::admitting(system, network, places, classes, &|_| true)
     }
@@ -218,7 +218,7 @@ impl Stages {
         all
     }
 
-    /// Arrivals at a stage if nothing before it takes any time.
+    /// Arrivals at a stage if the stages before it take no time.
     pub fn arrivals(&self, stage: &Stage) -> Arrivals {
         let stream = &self.streams[stage.stream].arrivals;
         Arrivals { period: stream.period.saturating_mul(stage.every), ..*stream }

@@ -70,7 +70,7 @@ fn the_order_is_optimal() {
 }
 
 /// Threads by deadline, the shortest first, ties in the given order: optimal if no deadline is above its period, and
-/// nothing has jitter (Leung & Whitehead 1982).
+/// no thread has jitter (Leung & Whitehead 1982).
 fn deadline_monotonic(deadlines: &[u64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..deadlines.len()).collect();
     order.sort_by_key(|thread| (deadlines[*thread], *thread));
@@ -89,8 +89,8 @@ proptest! {
         prop_assert_eq!(all_fit(&threads, &by_deadline), exists);
     }
 
-    /// On one link: all deadlines are kept if any of the classes' combinations keeps them, and no topic is above what the least of
-    /// them gives it.
+    /// On one link: all deadlines are kept if any of the classes' combinations keeps them, and no topic has a higher class than in the lowest
+    /// of these combinations.
     #[test]
     fn classes_are_the_least_that_fit(topics in prop::collection::vec((1..12u64, 1..7u64, 1..60u64), 1..5)) {
         let system = one_link(&topics, Scheduler::Strict);

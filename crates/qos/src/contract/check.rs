@@ -155,7 +155,7 @@ fn requests(system: &System, subscriber: &Subscriber, network: &Network) -> Vec<
     found
 }
 
-/// A deadline that nothing can keep: the sample alone on its way takes longer, or placement's own delay does.
+/// A deadline that cannot be kept: a sample alone on its way takes longer, or placement's own delay does.
 fn unreachable(
     system: &System,
     subscriber: &Subscriber,

@@ -27,7 +27,7 @@ pub(super) enum Value {
     Real(f64),
     Flag(bool),
     List(Vec<Spanned<Value>>),
-    /// A table, or a date: nothing that any key has.
+    /// A table, or a date: no key has such a value.
     Table,
 }
 

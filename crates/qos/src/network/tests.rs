@@ -50,7 +50,7 @@ fn ties_go_to_the_lowest_delay_then_to_the_order_of_the_file() {
     let network = Network::new(&equal);
     assert_eq!(nodes(&equal, 0, &network.route(0, 3).unwrap()), [0, 1, 3]);
     assert_eq!(nodes(&equal, 3, &network.route(3, 0).unwrap()), [3, 1, 0]);
-    // Fewer hops win whatever the delay; of two links side by side, the faster.
+    // Fewer hops win at any delay; of two links side by side, the faster.
     let direct = system(3, &[(0, 1, 1), (1, 2, 1), (0, 2, 100), (2, 0, 50)]);
     let route = Network::new(&direct).route(0, 2).unwrap();
     assert_eq!(route, [Direction { link: 3, reversed: true }]);

@@ -15,13 +15,13 @@ const STEPS: u32 = 20;
 const SWEEPS: u32 = 40;
 /// Steps without a better bound, after which they are halved.
 const PATIENCE: u32 = 8;
-/// Weight of a new direction, the rest being that of the steps before.
+/// Weight of a new direction; the rest is the weight of the steps before.
 const FRESH: f64 = 0.3;
 /// The shortest step, as a part of the one that would lead to the best known value; then long ones are tried again.
 const SHORTEST: f64 = 0.01;
 /// Places of all groups together that are given to mixed-integer programming.
 const MOST: usize = 4000;
-/// Rounds that brought less than a thousandth of the gap, after which nothing more is expected.
+/// Rounds that brought less than a thousandth of the gap, after which no improvement is expected.
 const STALLED: u32 = 40;
 
 /// The result: a placement, if any, and the bound.
@@ -40,7 +40,7 @@ struct Ascent {
     since_better: u32,
 }
 
-/// Places groups that each fit at `places`, until the gap is small enough, time is up or nothing improves.
+/// Places groups that each fit at `places`, until the gap is small enough, time is up or the value does not improve.
 pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, watch: &mut dyn Watch) -> Found {
     let mut bound = Bound::new(problem, places);
     let mut ascent = Ascent::new(problem, &mut bound);
@@ -81,7 +81,8 @@ pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, w
     }
 }
 
-/// Few enough places are left in a better placement than the known one for mixed-integer programming to find it, or that there is none.
+/// Ends the search by mixed-integer programming, if few enough places remain for a better placement than the known one: it finds one,
+/// or proves that there is none.
 fn finish(
     problem: &Problem,
     bound: &mut Bound,
@@ -197,10 +198,10 @@ fn excess(problem: &Problem, bound: &Bound, chosen: &Chosen, prices: &[f64]) -> 
 /// Rounds; each uses the exclusions of the one before.
 const ROUNDS: u32 = 3;
 
-/// The places that are left.
+/// The remaining places.
 ///
 /// # Errors
-/// A group that has none, so nothing fits.
+/// A group that has none, so no placement fits.
 pub(super) fn reduce(problem: &Problem, mut places: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, usize> {
     // The least load of a group on each limit, at any place; at first unknown.
     let mut least: Vec<Vec<(usize, f64)>> = vec![Vec::new(); places.len()];

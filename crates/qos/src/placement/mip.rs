@@ -1,7 +1,7 @@
 //! Mixed-integer programming (P-23): one binary for each place of each group, one variable for each stream that groups share.
 //!
-//! A link's load adds up over all that crosses it (P-61, P-64). A group's binaries add up to 1, so no place is coded that does not
-//! exist: what the paper's products of X, Y and Z let through (E-P3…E-P5) cannot be written here.
+//! A link's load adds up over all that crosses it (P-61, P-64). A group's binaries add up to 1, so only existing places are coded:
+//! the errors that the paper's products of X, Y and Z let through (E-P3…E-P5) cannot be written here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

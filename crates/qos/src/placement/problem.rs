@@ -137,7 +137,7 @@ impl<'a> Problem<'a> {
         self.system.topics[subscriber.topic].rate / f64::from(subscriber.scale.max(1))
     }
 
-    /// `true` if every subscriber wants the whole stream: a "proxy" at the publisher has nothing to do.
+    /// `true` if every subscriber wants the whole stream: a "proxy" at the publisher has no work.
     pub(super) fn unscaled(&self, group: &Group) -> bool {
         let published = Request { scale: 1, size: self.system.topics[group.topic].size, picture: None };
         group.subscribers.iter().all(|subscriber| self.request(*subscriber) == published)

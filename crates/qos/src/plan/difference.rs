@@ -5,7 +5,7 @@ use crate::quantity::{show_bit_rate, show_time};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Something that is not as it was.
+/// A value that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The part, such as `channel video n1 → /viewer`.

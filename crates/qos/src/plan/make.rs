@@ -44,7 +44,7 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     plan
 }
 
-/// The plan of a system, without offers, with so many steps for its analyses and so much effort for each of its placements.
+/// The plan of a system, without offers, with these steps for its analyses and this effort for each of its placements.
 fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: &mut dyn Watch) -> Plan {
     let network = Network::new(system);
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
@@ -87,10 +87,10 @@ struct Answer {
     bounds: Option<Bounds>,
 }
 
-/// Most times that places are looked for anew because a proxy's delay did not keep the analysis' bound.
+/// The most times that places are searched again because a proxy's delay did not keep the analysis' bound.
 const ROUNDS: u32 = 16;
 
-/// Places proxies; with `delay = "bound"`, again without the places that the analysis found late, as long as others are left.
+/// Places proxies; with `delay = "bound"`, again without the places that the analysis found late, as long as others remain.
 fn answer(
     system: &System,
     network: &Network,
@@ -126,7 +126,7 @@ fn answer(
             return again;
         }
     }
-    // No places keep all bounds: those that are the best otherwise show what is late.
+    // No places keep all bounds: the best ones otherwise show the late pairs.
     first
 }
 

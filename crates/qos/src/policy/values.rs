@@ -13,7 +13,7 @@ use std::time::Duration;
 pub enum Reliability {
     /// A lost sample stays lost.
     BestEffort,
-    /// The carrier loses nothing while the connection stands.
+    /// The carrier loses no sample while the connection stands.
     #[default]
     Reliable,
 }
@@ -64,7 +64,7 @@ impl Queue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceLimits {
-    /// Samples of all instances together, at least 1. What comes beyond is rejected, and counted.
+    /// Samples of all instances together, at least 1. Further samples are rejected, and counted.
     pub samples: Option<u32>,
     /// Instances, at least 1.
     pub instances: Option<u32>,

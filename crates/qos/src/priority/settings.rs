@@ -181,7 +181,7 @@ fn number(value: &str) -> Result<u8, PriorityError> {
     value.parse().map_or_else(|_| refuse("tos", value, "0 to 255"), Ok)
 }
 
-/// Slower than this nothing useful leaves.
+/// The slowest useful pace.
 const SLOWEST: u64 = 1000;
 
 fn pace(value: &str) -> Result<u64, PriorityError> {

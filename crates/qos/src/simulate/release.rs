@@ -101,7 +101,7 @@ impl Releases {
 }
 
 impl Source {
-    /// As early as it may be; or, with `late`, at its turn and so much later.
+    /// The next release: as early as it may be; or, with `late`, this much after its turn.
     fn next(&mut self, late: Option<u64>) -> Option<u64> {
         let Arrivals { period, jitter } = self.arrivals;
         let at = match late {

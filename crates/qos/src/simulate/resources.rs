@@ -119,7 +119,7 @@ impl Queue {
         self.busy = false;
     }
 
-    /// The packets sent next, if the link is free and something waits.
+    /// The packets sent next, if the link is free and packets wait.
     pub(super) fn next(&mut self, now: u64) -> Option<Parcelled> {
         if self.busy {
             return None;
@@ -223,7 +223,7 @@ impl Processor {
         self.ready.insert((rank, self.order), Job { stage, sample, left: execution });
     }
 
-    /// Runs the first; returns the time of its end unless something comes in between.
+    /// Runs the first thread. Returns the time of its end, if it is not interrupted.
     pub(super) fn run(&mut self, now: u64) -> Option<(u64, u64)> {
         let (turn, job) = self.ready.first_key_value()?;
         self.running = Some((*turn, now));

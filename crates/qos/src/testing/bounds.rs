@@ -22,7 +22,7 @@ pub struct Held {
 pub struct Compared {
     /// Pairs that have a bound, and of which a sample arrived.
     pub held: Vec<Held>,
-    /// Pairs without a bound: something on their way is asked for too much.
+    /// Pairs without a bound: a resource on their way is overloaded.
     pub unbounded: usize,
 }
 

@@ -1,8 +1,8 @@
-//! An agent that watches the measurements, and plans anew when they leave the contract (Y-17).
+//! An agent that watches the measurements, and makes a new plan when they leave the contract (Y-17).
 //!
 //! A contract's rates, sizes and execution times are limits: bounds hold below them. The agent acts when one is exceeded by more
 //! than a tenth in each of the last looks; a single look may have met a stall of the machine. It decides at most once in a
-//! stated time, within stated classes. It changes all of an assignment or nothing, and gives its reason.
+//! stated time, within stated classes. It changes an assignment completely or not at all, and gives its reason.
 
 use super::{Cost, Measured, Window, measured};
 use crate::Class;

@@ -87,7 +87,7 @@ fn delay(promise: &Promise, seen: &Window, all: &Window) -> Part {
     };
     let Some(worst) = &seen.worst else {
         return match seen.received {
-            0 if all.measured > 0 => kept(), // what did not come is a matter of the rate
+            0 if all.measured > 0 => kept(), // missing samples are a matter of the rate
             0 => (Verdict::Unknown, "no sample came".to_owned()),
             _ => (Verdict::Unknown, "no sample's delay was measured".to_owned()),
         };
@@ -135,7 +135,7 @@ fn order(seen: &Window) -> Part {
     }
 }
 
-/// A bound is that of the planned way.
+/// A bound holds for the planned way.
 fn route(seen: &Window) -> Part {
     match &seen.strays {
         None => kept(),

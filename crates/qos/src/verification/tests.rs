@@ -157,7 +157,7 @@ fn a_look_without_expected_samples_has_no_verdict() {
     assert_eq!(told(1, &came), Some("kept"));
     let nothing = Window::default();
     assert_eq!((2..8).filter_map(|at| told(at, if at % 2 == 0 { &nothing } else { &came })).count(), 0);
-    // It stops: after a while something had to come.
+    // The stream stops: after a while a sample had to come.
     let changes: Vec<_> = (8..30).filter_map(|at| told(at, &nothing).map(|verdict| (at, verdict))).collect();
     assert_eq!(changes, [(14, "at risk")]);
 }
@@ -191,7 +191,7 @@ fn planned_losses_are_an_average() {
     assert_eq!(verdict(&later), Judged { verdict: Verdict::Kept, because: String::new() });
 }
 
-/// A few samples decide what is certain, but no average.
+/// A few samples decide a certain verdict, but no average.
 #[test]
 fn an_average_needs_samples() {
     for (part, received, lost, expected) in [

@@ -3,7 +3,7 @@
 //! Discovery only proposes; the in-band handshake (`crate::handshake`) decides. No back end ever carries or delays a sample,
 //! and losing one never closes a channel.
 //!
-//! | back end | finds | how |
+//! | back end | finds | means |
 //! |---|---|---|
 //! | `links` + `local` | nodes of this host | a unix socket per node in a run directory; no server, no multicast |
 //! | `links` + `static_file` | nodes whose addresses stand in a file | the same protocol over TCP |

@@ -129,7 +129,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// The same with so much jitter more.
+    /// The same with this much more jitter.
     pub(super) fn late(&self, jitter: u64) -> Self {
         Self { load: Load { arrivals: self.load.arrivals.delayed(jitter), ..self.load }, ..*self }
     }
@@ -184,8 +184,8 @@ impl<'a> Coming<'a> {
         }
     }
 
-    /// A class with a share gets the better of two services: that of its share alone, and the rest that all others
-    /// leave when they always go first, because the link never rests while something waits.
+    /// A class with a share gets the better of two services: the service of its share alone, and the rest that all others
+    /// leave when they always go first, because the link never rests while a packet waits.
     fn shared(&mut self, egress: &Egress, class: Class, curve: RateLatency) -> Result<Stay, Because> {
         let alone = self.served(egress, class, |a, b| a == b, |_, _| false, Service::Curve(curve));
         let last = self.served(egress, class, |a, b| a == b, |a, b| a != b, Service::Strict { blocking: 0 });

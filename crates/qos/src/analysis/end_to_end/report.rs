@@ -123,7 +123,7 @@ struct Terms {
 }
 
 impl Terms {
-    /// Parts that take no time are left out.
+    /// Adds a part, unless it takes no time.
     fn add(&mut self, at: Where, what: &'static str, ns: u64, source: &'static str) {
         if ns > 0 {
             self.until = self.until.saturating_add(ns);

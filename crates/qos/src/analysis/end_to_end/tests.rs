@@ -111,7 +111,7 @@ fn rings_of_dependence_end() {
     assert!(easy.pairs.iter().all(|pair| pair.ns.is_ok()) && easy.rounds < 64, "{easy:?}");
 }
 
-/// Looks at all resources, and only then passes on their changes; `true` if something changed.
+/// Looks at all resources, and only then passes on their changes; `true` if there were any.
 fn round(iteration: &mut Iteration) -> bool {
     let stages = iteration.stages;
     iteration.dirty.fill(false);

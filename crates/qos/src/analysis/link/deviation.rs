@@ -43,7 +43,7 @@ pub(super) struct Deviation<'a> {
 }
 
 impl<'a> Deviation<'a> {
-    /// Before anything has come; it is known that something stays for `longest`.
+    /// The start, before any arrival. Some stay is known to last `longest`.
     pub(super) fn new(sources: &'a [Source], service: RateLatency, longest: u64) -> Self {
         let came: Vec<u64> = sources.iter().map(|source| demand(&source.own, 0)).collect();
         let work = came.iter().copied().fold(0, u64::saturating_add);
@@ -130,7 +130,7 @@ impl<'a> Deviation<'a> {
         Some(())
     }
 
-    /// From when on nothing deviates more than the longest: not even the bucket above all.
+    /// The time after which no deviation exceeds the longest: not even the bucket above all.
     fn until(&self) -> u64 {
         let (rate, latency) = (u128::from(self.service.rate), u128::from(self.service.latency));
         let done = self.above.burst.saturating_mul(BILLION).saturating_add(latency * rate);
@@ -150,7 +150,7 @@ impl Above {
     }
 }
 
-/// Time at which a source that is so many billionths behind, and so much faster, has caught up; late by at most 1 ns.
+/// Time at which a source that is `behind` billionths behind and `faster` has caught up; late by at most 1 ns.
 fn catches_up(behind: u128, faster: u128) -> u64 {
     behind.checked_div(faster).map_or(u64::MAX, |time| narrow(time).saturating_add(1))
 }

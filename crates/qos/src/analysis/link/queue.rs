@@ -63,7 +63,7 @@ pub struct Stay {
     pub higher: u64,
 }
 
-/// Results for a queue from which the next computation may begin, if nothing came later then than it does now: its busy period was
+/// Results for a queue from which the next computation may begin, if no arrival was later then than now: its busy period was
 /// no longer, nor its longest stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
@@ -73,7 +73,7 @@ pub(crate) struct Known {
     end: u64,
 }
 
-/// The longest stay of the class `own`. `last` is the work of the smallest packet that ends a sample: nothing comes in between once
+/// The longest stay of the class `own`. `last` is the work of the smallest packet that ends a sample: no other packet comes between once
 /// it is being sent. `before` holds the results of an earlier call with arrivals that were no later than now, if there was one.
 pub(crate) fn stay(
     sources: &[Source],
@@ -165,7 +165,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The longest stay if nothing goes before the class, known to be no shorter; `None`: something does, or too much
+    /// The longest stay if nothing goes before the class, known to be no shorter; `None`: another class does, or too much
     /// arrives.
     fn deviation(&self, end: u64, known: Stay) -> Option<Stay> {
         let service = match self.service {
@@ -256,7 +256,7 @@ impl<'a> Queue<'a> {
             Service::Curve(curve) => return Ok((curve.time_for(work).ok_or(Unbounded::TooLong)?, 0)),
             Service::Strict { blocking } => blocking,
         };
-        // No packet is sent before it comes. Where nothing is shaped that follows: all higher ones come with the first.
+        // No packet is sent before it comes. Without shaping this follows: all higher ones come with the first.
         let mut start = blocking.saturating_add(work.saturating_sub(self.last)).max(if self.shaped { at } else { 0 });
         loop {
             self.look()?;
@@ -371,8 +371,8 @@ mod tests {
         assert_eq!(stay(&local(&[load(1000, 300)], &[]), curve, 100), Err(Unbounded::Overload(1_200_000_000)));
     }
 
-    /// Packets tick by tick until nothing waits, released as early and as densely as they may be; one of lower class was begun just
-    /// before. `None`: something still waits after many.
+    /// Packets tick by tick until none waits, released as early and as densely as they may be; one of lower class was begun just
+    /// before. `None`: some still wait after many ticks.
     fn simulated(own: &[Load], higher: &[Load], blocking: u64) -> Option<u64> {
         let (mut free, mut worst) = (blocking, 0);
         let mut waiting: [std::collections::VecDeque<(u64, u64)>; 2] = Default::default();
@@ -432,7 +432,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         /// Splitting the busy period only where a longer stay is possible finds the same as looking at every time.
         /// This is exact if no line brings anything and the starts are few enough to be known, else to a percent
-        /// above and the remainder of so many halvings of the busy period.
+        /// above and the remainder of that many halvings of the busy period.
         #[test]
         fn the_search_finds_what_looking_everywhere_finds(sources in sources(), blocking in 0..40u64, rate in 1..=10u64, curve: bool) {
             let curve_of = Service::Curve(RateLatency { rate: rate * 100_000_000, latency: blocking });

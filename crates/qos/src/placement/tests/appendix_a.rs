@@ -41,7 +41,7 @@ fn the_place_is_the_cheapest_that_is_in_time() {
     assert_eq!(place(5), (Some(1), Some(4.0), Status::Optimal));
 }
 
-/// Appendix A as printed: infeasible if Δ > δ (E-P1), so only what is too late, or just in time, is taken.
+/// Appendix A as printed: infeasible if Δ > δ (E-P1), so only places that are too late, or just in time, are taken.
 fn as_printed(deadline: u64) -> Option<(usize, f64)> {
     let limit = (deadline * SECOND / 2) as f64;
     let table = star_table(&star(deadline));

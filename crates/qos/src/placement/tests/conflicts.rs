@@ -1,4 +1,4 @@
-//! Refusals: the conflict is one, and nothing of it can be left out.
+//! Refusals: the conflict is real, and no part of it can be left out.
 
 use proptest::prelude::*;
 

@@ -25,7 +25,7 @@ fn near(found: f64, expected: f64) {
 fn processors_are_counted_where_they_work() {
     let (send, receive, scale) = (10e-6, 20e-6, 1e-6);
     let all: Vec<f64> = costs(&fork()).iter().map(|cost| cost.cpu).collect();
-    // At the publisher, only what is wanted is sent and received.
+    // With a proxy at the publisher, only wanted samples are sent and received.
     near(all[0], 200.0 * scale + 30.0 * (send + receive));
     // At a node between them, the whole of the protocol's work comes on top, once for each subscriber.
     near(all[1], 200.0 * (send + receive + scale) + 30.0 * (send + receive));

@@ -1,4 +1,4 @@
-//! Offers: changes of a contract with which it fits, each tried by planning anew.
+//! Offers: changes of a contract with which it fits, each tried by a new plan.
 
 use super::compute;
 use super::edit::Edit;
@@ -25,7 +25,7 @@ const MOST: usize = 6;
 /// The largest factor on a subscriber's scale that is tried.
 const SCALE: u32 = 64;
 
-/// Changes with which everything fits, the nearest to the request first. Classes and sharing cost nothing. Then follow reductions of
+/// Changes with which the contract fits, the nearest to the request first. Classes and sharing cost nothing. Then follow reductions of
 /// rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
 pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn Watch) -> Vec<Offer> {
     let parties = Parties::of(system, plan);

@@ -108,7 +108,7 @@ fn policies_of_one_end_never_mismatch() {
     assert_eq!(match_qos(&Qos::default(), &one_sided), Ok(vec![]));
 }
 
-/// A request that nothing of the default offer fits, and its mismatches.
+/// A request that mismatches every policy of the default offer.
 fn demanding() -> Qos {
     Qos {
         reliability: Reliability::Reliable,
