@@ -84,7 +84,7 @@ impl Publisher {
 }
 
 impl Publisher {
-    /// The last datagram may be lost like any other: samples after the last one end the waiting. Who left is no error.
+    /// The last datagram may be lost like any other: samples after the last one end the waiting. A subscriber that left is no error.
     fn end_datagrams(&mut self) {
         let Output::Each(links) = &mut self.output else { return };
         let mut head = [0; MIN_SIZE];
@@ -129,7 +129,7 @@ fn send<L: Link>(link: &mut L, head: &[u8; MIN_SIZE]) -> io::Result<()> {
 /// Meets a publisher, takes its samples and reports the latency of each.
 ///
 /// # Errors
-/// If nobody is met, the publisher leaves early, or the kernel refuses.
+/// If no publisher is met, the publisher leaves early, or the kernel refuses.
 pub fn subscribe(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     let mut control = meeting.join()?;
     let terms = meeting::hear(&control)?;

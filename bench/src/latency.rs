@@ -18,7 +18,7 @@ impl Ping {
     /// Meets a pong and sends it the terms.
     ///
     /// # Errors
-    /// If the terms do not suit the carrier, nobody is met, or the kernel refuses.
+    /// If the terms do not suit the carrier, no pong is met, or the kernel refuses.
     pub fn open(meeting: &Meeting, carrier: Carrier, terms: &Terms) -> io::Result<Self> {
         terms.check(carrier)?;
         let control = meeting.join()?;
@@ -40,7 +40,7 @@ impl Ping {
 /// Meets a ping, and echoes as many messages as its terms state.
 ///
 /// # Errors
-/// If nobody is met, the ping leaves early, or the kernel refuses.
+/// If no ping is met, the ping leaves early, or the kernel refuses.
 pub fn pong(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     for control in meeting.host(1)? {
         let terms = meeting::hear(&control)?;

@@ -71,7 +71,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Terms with the payload copied and nothing batched.
+    /// Terms with a copied payload and without batching.
     pub fn new(size: usize, count: u64, warmup: u64) -> Self {
         Self { size, count, warmup, payload: Payload::Copied, batched: false }
     }

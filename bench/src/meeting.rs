@@ -1,6 +1,6 @@
 //! Meeting of two measuring processes without arguments: a unix socket of a known name.
 //!
-//! The name lies in the abstract namespace, so nothing is left behind by a killed process. The stream it gives stays
+//! The name lies in the abstract namespace, so a killed process leaves no file behind. The stream it gives stays
 //! open as the control line: terms, addresses and results pass over it, and its end means that the peer is gone.
 
 use crate::{Payload, Terms, invalid};
@@ -88,7 +88,7 @@ impl Meeting {
     /// Connects to the waiting end.
     ///
     /// # Errors
-    /// TimedOut if nobody waits there; PermissionDenied if another user took the name.
+    /// TimedOut if no process waits there; PermissionDenied if another user took the name.
     pub fn join(&self) -> io::Result<UnixStream> {
         let until = Instant::now() + self.patience;
         let stream = self.retry(until, &mut Alone::new(self.alone), || UnixStream::connect_addr(&self.address()?))?;

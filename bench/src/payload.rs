@@ -26,7 +26,7 @@ pub fn expected(len: usize, number: u64) -> u64 {
     u64::from_le_bytes(word).wrapping_mul((len / 8) as u64).wrapping_add(u64::from_le_bytes(rest))
 }
 
-/// Checksums a payload and compares it with what message `number` must have.
+/// Checksums a payload and compares it with the content of message `number`.
 ///
 /// # Errors
 /// InvalidData when the payload differs from the written one.

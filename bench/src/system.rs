@@ -4,7 +4,7 @@
 //! subscribers are anywhere; their deadlines leave room for a proxy at some places, but not at all. Links are as fast
 //! as their load when every proxy is *not* at its best places. So many of them are too slow for the best places, and
 //! some others have as little room for moved proxies. Without that a system falls apart into its topics and there is
-//! nothing to solve.
+//! no problem to solve.
 
 use qos::network::Network;
 use qos::placement::{Effort, Outcome, Watch, place, table};
@@ -35,7 +35,7 @@ impl Numbers {
     }
 }
 
-/// Percent of the links with room for what the best places put on them that are as narrow as those without.
+/// Percentage of the links that get a narrow rate although they could have room for the load of the best places.
 const NARROW: usize = 20;
 
 /// A system with links that bind; `how` states sharing and objective.
@@ -53,7 +53,7 @@ pub fn congested(size: Size, how: Placement, seed: u64) -> System {
     system
 }
 
-/// The placement when topics must keep away from their cheapest places: up to half of them, fewer if that leaves somebody none.
+/// The placement when topics must keep away from their cheapest places: up to half of them, fewer if some topic would have no place left.
 fn elsewhere(system: &System, network: &Network, numbers: &mut Numbers) -> Outcome {
     let mut part = 1;
     loop {
@@ -144,7 +144,7 @@ fn topic(index: usize, nodes: usize, numbers: &mut Numbers) -> Topic {
     }
 }
 
-/// Each group's deadlines are those of some place, and up to half as long again.
+/// Sets each group's deadlines to those of some place, or up to half as long again.
 fn deadlines(system: &mut System, numbers: &mut Numbers) {
     let network = Network::new(system);
     for (group, candidates) in table(system, &network) {

@@ -30,7 +30,7 @@ impl Sender {
     /// Meets a receiver and sends it the terms.
     ///
     /// # Errors
-    /// If the terms do not suit the carrier, nobody is met, or the kernel refuses.
+    /// If the terms do not suit the carrier, no receiver is met, or the kernel refuses.
     pub fn open(meeting: &Meeting, carrier: Carrier, terms: &Terms) -> io::Result<Self> {
         terms.check(carrier)?;
         let control = meeting.join()?;
@@ -70,7 +70,7 @@ fn send<L: Link>(link: &mut L, control: &UnixStream, count: u64, batched: bool) 
 /// Meets a sender, and counts its messages in the warm-up and then in the measured part.
 ///
 /// # Errors
-/// If nobody is met, the sender leaves early, or the kernel refuses.
+/// If no sender is met, the sender leaves early, or the kernel refuses.
 pub fn receive(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     for control in meeting.host(1)? {
         let terms = meeting::hear(&control)?;
@@ -87,7 +87,7 @@ pub fn receive(meeting: &Meeting, carrier: Carrier) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes until `wanted` bytes came, or something came and then the end: the number of bytes, and the time of the
+/// Takes until `wanted` bytes came, or fewer and then the end. Returns the number of bytes, and the time of the
 /// last.
 fn take<L: Link>(link: &mut L, wanted: u64) -> io::Result<(u64, u64)> {
     let (mut bytes, mut ends) = (0, 0);

@@ -17,7 +17,7 @@ pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
     Ok(Document::new(experiment.name(), environment, findings))
 }
 
-/// Roles by name, besides those of [`part::ROLES`].
+/// Roles by name, in addition to [`part::ROLES`].
 pub const ROLES: &[(&str, Role)] = &[
     (load::generator::ROLE, load::generator::play),
     (load::sink::ROLE, load::sink::play),
@@ -34,7 +34,7 @@ pub const ROLES: &[(&str, Role)] = &[
 /// Plays the part that standard input asks for. The caller ignores signals: the experiment decides when a part ends.
 ///
 /// # Errors
-/// Whatever ended the part early. It has been said on standard output, too, where the experiment hears it.
+/// The error that ended the part early. It is also on standard output, where the experiment reads it.
 pub fn play() -> Result {
     part::play(&[part::ROLES, ROLES])
 }

@@ -29,7 +29,7 @@ pub(crate) struct Stall {
     pub late_ns: u64,
 }
 
-/// Something that was measured, by CLOCK_MONOTONIC. Written as `[from, ns]`.
+/// A measured time, by CLOCK_MONOTONIC. Written as `[from, ns]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
     /// Beginning, in nanoseconds.
@@ -77,7 +77,7 @@ impl Stalls {
         met.sort_unstable();
         let (mut left, mut seen) = (to_ns.saturating_sub(from_ns), from_ns);
         for (from, to) in met {
-            left -= to.saturating_sub(from.max(seen)); // those of two processors at once count once
+            left -= to.saturating_sub(from.max(seen)); // stalls of two processors at once count once
             seen = seen.max(to);
         }
         left
@@ -104,7 +104,7 @@ impl Stalls {
         samples.into_iter().map(left).collect()
     }
 
-    /// Samples in µs that no stall hit, and what the others come to.
+    /// Samples in µs that no stall hit, and the sum of the others.
     pub(crate) fn apart(&self, samples: &[Timed]) -> (Vec<f64>, Stalled) {
         let us = |sample: &Timed| sample.ns as f64 / 1000.0;
         let (hit, clean): (Vec<Timed>, Vec<Timed>) =
@@ -244,7 +244,7 @@ mod tests {
         }
         let waited =
             [(220, 20), (90, 120), (150, 180), (300, 60), (400, 70)].map(|(from_ns, ns)| Timed { from_ns, ns });
-        // The second took 80 more than the stall; the fourth waits for it for 30, the last one for nobody.
+        // The second took 80 more than the stall; the fourth waits for it for 30, the last one does not wait.
         assert_eq!(stalls.without_backlog(&waited), [20, 80, 0, 30, 70]);
         let both = [(100, 200), (150, 250), (160, 170), (300, 310)];
         let both = both.map(|(from_ns, to_ns)| Stall { cpu: 0, from_ns, to_ns, late_ns: 1 });

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A histogram of latencies, to 0.1 %. Recording allocates nothing.
+/// A histogram of latencies, to 0.1 %. Recording makes no allocation.
 #[derive(Clone, Debug)]
 pub struct Latencies(Option<Histogram<u32>>); // `None`: the bounds are refused, which they are not
 
@@ -172,7 +172,7 @@ pub fn rounded(value: f64, decimals: i32) -> f64 {
     (value * scale).round() / scale
 }
 
-/// `a + b·x`, and how much of what the points differ by it explains.
+/// `a + b·x`, and the part of the points' variation that it explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearFit {
     /// At x = 0.

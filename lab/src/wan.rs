@@ -57,7 +57,7 @@ pub struct LinkReport {
     pub rate: Option<f64>,
     /// Delay of frames behind their due time, in µs.
     pub lateness_us: Lateness,
-    /// Most bytes that left within any window beyond what the rate gives, by the times at which frames really left; the first
+    /// The most bytes that left within any window beyond the rate, by the times at which frames really left; the first
     /// frame of a window counts.
     pub ahead: u64,
     /// Time that the line stood still with its thread, in ms.
@@ -200,7 +200,7 @@ impl Direction {
         loop {
             self.stand_still();
             let Some(leaving) = self.line.leave(self.now()) else { return };
-            // A device that is down takes nothing, like a cable that is not plugged in.
+            // A device that is down takes no frames, like a cable that is not plugged in.
             let _ = self.to.write(&leaving.frame.buffer[..leaving.frame.length]);
             let real = monotonic_ns();
             self.ahead.left(real, leaving.frame.length as u64);

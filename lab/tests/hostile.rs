@@ -22,12 +22,12 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Attacks, and checks that nobody was harmed; returns the stranger's report.
+/// Attacks, and checks that the pair was not harmed; returns the stranger's report.
 fn attack(name: &str) -> Tried {
     attack_for(name, SAMPLES).tried
 }
 
-/// Attacks for so many milliseconds.
+/// Attacks for `ms` milliseconds.
 fn attack_for(name: &str, ms: u64) -> Phase {
     let _alone = alone();
     let lab = lab();

@@ -10,5 +10,5 @@ mod wan;
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn the_part() {
-    let _ = thalweg_lab::play(); // what went wrong was said
+    let _ = thalweg_lab::play(); // an error was reported already
 }

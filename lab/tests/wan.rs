@@ -1,4 +1,4 @@
-//! The wide-area link between two namespaces: it has the requested properties, and leaves nothing behind.
+//! The wide-area link between two namespaces: it has the requested properties, and leaves no leftovers.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -48,13 +48,13 @@ pub trait Link {
         Err(invalid("this carrier takes one message per call".to_owned()))
     }
 
-    /// Tells the receiver that nothing more comes; a byte stream needs no such sign.
+    /// Tells the receiver that no more messages come; a byte stream needs no such sign.
     fn finish(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A link of any carrier; [`each`] runs one loop for each kind, so that nothing is decided per message.
+/// A link of any carrier; [`each`] runs one loop for each kind, so that there is no decision per message.
 pub(crate) enum AnyLink {
     Tcp(Stream<TcpStream>),
     Udp(Datagram),

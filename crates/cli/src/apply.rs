@@ -102,7 +102,7 @@ fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> 
     Ok(Some(session))
 }
 
-/// The directory of the journals. For root it is one place of the host: queues belong to the host, whoever logs in as
+/// The directory of the journals. For root it is one place of the host: queues belong to the host, for any user that logs in as
 /// root.
 pub(crate) fn directory() -> PathBuf {
     let (run_dir, asked_for) = thalweg::control::local::run_dir();

@@ -37,7 +37,7 @@ pub(crate) struct Port<'a> {
 pub(crate) struct Topic {
     /// Its name.
     pub topic: String,
-    /// Type names of its publishers (of its subscribers where nobody publishes).
+    /// Type names of its publishers (of its subscribers if it has no publisher).
     #[serde(rename = "type")]
     pub types: BTreeSet<String>,
     /// Ports that publish it.

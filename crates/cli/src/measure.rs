@@ -142,7 +142,7 @@ fn report(options: &Options, session: &Session, figure: &Figure, window: &Mutex<
     session.output.result(&figures, || text)
 }
 
-/// Shows the last figures; fails if nothing came, or no latency can be known.
+/// Shows the last figures; fails if no sample came, or no latency can be known.
 fn finish(options: &Options, session: &Session, figure: &Figure, window: &Mutex<Window>) -> Result {
     let (total, fresh, known) = {
         let window = lock(window);

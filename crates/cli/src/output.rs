@@ -56,7 +56,7 @@ pub(crate) fn tell(text: &str) {
     };
 }
 
-/// Text that a terminal shows and nothing else. Text from peers (names, samples, reasons) may hold sequences that
+/// Text that is safe to show on a terminal: control characters are escaped. Text from peers (names, samples, reasons) may hold sequences that
 /// move the cursor, write to the clipboard, or imitate another line. Line ends and tabs stay.
 pub(crate) fn for_terminal(text: &str) -> Cow<'_, str> {
     // Characters that reverse the direction of text (UAX #9) are not control characters, but hide text as well.
@@ -102,7 +102,7 @@ impl Live {
     }
 }
 
-/// A line on standard error that is repainted in place, beside results on standard output. Nothing is shown where
+/// A line on standard error that is repainted in place, beside results on standard output. It is not shown where
 /// standard error is no terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Status {
@@ -121,7 +121,7 @@ impl Status {
         }
     }
 
-    /// Removes the line, before something else is written.
+    /// Removes the line, before other output.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let mut errors = io::stderr().lock();

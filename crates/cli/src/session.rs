@@ -80,7 +80,7 @@ impl Reach {
         Settings { listen, peers, discovery, admin_from, ..Settings::default() }
     }
 
-    /// Warns of each address beyond loopback, which anybody may reach.
+    /// Warns of each address beyond loopback, which any host may reach.
     pub(crate) fn warn_of_open_addresses(&self) {
         for address in self.listen.iter().filter(|a| !a.ip().is_loopback()) {
             tell(&format!(

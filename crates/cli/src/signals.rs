@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM end a verb in order, however often they come. Ctrl-\ ends it at once.
+//! Ctrl-C and SIGTERM end a verb in order, in any number. Ctrl-\ ends it at once.
 
 use crate::failure::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -47,7 +47,7 @@ struct Arrived {
     bytes: Vec<u8>,
 }
 
-/// Samples that wait to be printed. If there are so many, the receiving thread waits, and with it a reliable
+/// The most samples that wait to be printed. At this number the receiving thread waits, and with it a reliable
 /// publisher.
 const AHEAD: usize = 16;
 

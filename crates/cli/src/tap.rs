@@ -121,7 +121,7 @@ impl Tap {
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);
         }
-        scaled.apply(&mut qos); // what the command says holds against a profile
+        scaled.apply(&mut qos); // the command line overrides a profile
         Ok(Self { port: builder.qos(qos).callback(callback)? })
     }
 

@@ -1,4 +1,4 @@
-//! The demo: all channels flow, and nothing is left after any kind of end.
+//! The demo: all channels flow, and no leftovers remain after any kind of end.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;

@@ -1,4 +1,4 @@
-//! The house in figures: sizes of files and functions, public items, and the largest objects, per crate. Nothing is judged.
+//! The house in figures: sizes of files and functions, public items, and the largest objects, per crate, without a verdict.
 //!
 //! `cargo test -p thalweg-cli --no-default-features --test command figures:: -- --ignored --nocapture` prints the
 //! tables; `THALWEG_HOUSE=DIR` counts another checkout. Lines are those of formatted source without blank lines and

@@ -143,7 +143,7 @@ fn a_stream_is_scaled_and_kept_half_way() {
         assert_eq!((&line["publisher"], &line["scaled"]["selection"]), (&"/out".into(), &"10".into()), "{line}");
         last = seq;
     }
-    // The publisher keeps nothing; the relay keeps samples of all publishers since its start.
+    // The publisher keeps no samples; the relay keeps samples of all publishers since its start.
     let kept = row.until("pull /cam --nth 50 --json", |done| done.code() == 0);
     let from = seqs(&kept)[0];
     let range = row.until(&format!("pull /cam --seq {}..{} --json", from + 20, from + 22), |done| done.code() == 0);
@@ -226,7 +226,7 @@ fn served(row: &Row, by_relay: bool) -> Duration {
 }
 
 /// The relay is cut off from the publisher, then from the subscriber, and no connection is closed. The publisher
-/// serves meanwhile, and the relay again when it is back. Nothing is lost.
+/// serves meanwhile, and the relay again when it is back. No sample is lost.
 #[test]
 fn a_relay_that_is_cut_off_is_replaced() {
     let Some(row) = Row::new("a_relay_that_is_cut_off_is_replaced") else { return };

@@ -97,7 +97,7 @@ fn unsafe_code_is_in_linux_only() {
     assert!(wrong.is_empty(), "unsafe code belongs into crates/linux:\n{}", wrong.join("\n"));
 }
 
-/// Code that writes to a terminal, or to what may be one.
+/// Code that writes to a terminal, or to a file that may be one.
 const WRITES: &[&str] = &["print!(", "println!(", "dbg!(", "stdout()", "stderr()", "/dev/std", "/dev/tty"];
 
 /// Names, samples and reasons come from peers and may hold terminal sequences. `output.rs` escapes them, so only it

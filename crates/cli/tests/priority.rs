@@ -202,7 +202,7 @@ fn ys_30_ys_32_ys_51_ys_54_qos_and_sched_in_yarps_words() {
     assert!(pair.refused(&format!("qos set {ports} TOS:256"), 2).contains("0 to 255"));
     assert!(pair.refused(&format!("qos get {ports} TOS:3"), 2).contains("say set"));
     if may_use_fifo() {
-        // Threads alone: the marks stay, and nothing fails (YS-54).
+        // Threads alone: the marks stay, and no command fails (YS-54).
         pair.done(&format!("sched set {ports} --policy 1 --priority 30"));
         assert_eq!(pair.done(&format!("sched get {ports}")), "publisher   POL:1 PRT:30\nsubscriber  POL:1 PRT:30");
         pair.done(&format!("priority-sched set {ports} --policy-label SCHED_RR --priority 7"));

@@ -298,7 +298,7 @@ fn ys_33_a_connection_between_hosts_outlasts_restarts_of_either_end() {
     let part = |role: &str, at: &str| format!("{role} file={} listen={at}:7400", file.display());
     let publisher = || Agent::start_by(&world, &part("publisher topic=/a name=/out ports=3", A), &hosts.in_a());
     let subscriber = || Agent::start_by(&world, &part("subscriber topic=/b name=/in", B), &hosts.in_b());
-    // Only the publisher's host is told, before a subscriber exists; that host has a run directory of its own.
+    // Only the publisher's host gets the request, before a subscriber exists; that host has a run directory of its own.
     let mut first = publisher();
     for to in ["/out0,/in", "/out1,/in"] {
         let kept = first.ask(&format!("keep to={to}"));
@@ -319,7 +319,7 @@ fn ys_33_a_connection_between_hosts_outlasts_restarts_of_either_end() {
     second.finish();
     let mut second = subscriber();
     second.connected(1);
-    first.ask("keep to=/out2,/in"); // told after the others
+    first.ask("keep to=/out2,/in"); // reported after the others
     second.connected(2);
     let status = second.ask("status");
     assert!(status["connected"] == 2 && !status["channels"].to_string().contains("/out0"), "{status}");

@@ -1,4 +1,4 @@
-//! Answers over TCP go back on the connection of their questions, and nothing is lost when they move there.
+//! Answers over TCP go back on the connection of their questions, and no answer is lost when they move there.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::Queue;

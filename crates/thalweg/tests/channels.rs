@@ -246,7 +246,7 @@ fn blocked_channel(
         .subscriber::<Raw>("/x")
         .carriers(["tcp"])
         .callback(move |_| {
-            let _ = wait.recv(); // an error when told to go on
+            let _ = wait.recv(); // an error means: continue
         })
         .unwrap();
     let publisher = a.publisher::<Raw>("/x").queue(queue).open().unwrap();
@@ -303,7 +303,7 @@ fn closing_drains_or_drops_as_asked_and_never_hangs() {
 
     let (_a, _b, mut publisher, subscriber, go) = blocked_channel(qos::Queue::KeepAll(3));
     fill(&mut publisher);
-    drop(go); // the subscriber goes on
+    drop(go); // the subscriber continues
     assert!(publisher.close(LONG), "all of it was sent");
     assert_eq!(subscriber.channels().iter().map(|c| c.lost).sum::<u64>(), 0);
 }

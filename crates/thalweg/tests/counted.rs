@@ -124,8 +124,8 @@ fn a_sample_that_is_kept_for_pulling_allocates_nothing() {
     }
 }
 
-/// A port that only pulls is announced, and costs nothing else. With it, publishing makes no system call, allocates
-/// nothing and waits for nothing, as without a subscriber.
+/// A port that only pulls is announced, and costs nothing else. With it, publishing makes no system call and no
+/// allocation, and does not wait, as without a subscriber.
 #[test]
 fn a_pull_only_subscriber_costs_nothing_until_it_pulls() {
     use thalweg::codec::Raw;
@@ -439,7 +439,7 @@ fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
         );
         let sends = sum(&sent, &["sendto", "sendmsg", "write"]).0;
         assert!(sends <= SAMPLES + SAMPLES / 50 + 5, "{carrier}: {sends} calls to send: {sent:?}");
-        // A traced send takes so long that its own acknowledgement may arrive, and wait for the lock, before it
+        // A traced send is so slow that its own acknowledgement may arrive, and wait for the lock, before it
         // returns.
         let waited_for = sum(&sent, &["futex"]).0;
         assert!(waited_for as f64 <= acknowledged + 5.0, "{carrier}: {waited_for} locks handed over: {sent:?}");
@@ -495,7 +495,7 @@ fn thread_named(pid: u32, name: &str) -> Option<i64> {
 
 /// A thread that was held up publishes late samples in a loop. Its channels gather, each for the first time,
 /// including those that have joined since. Over reliable udp the window may close meanwhile, and samples wait in the queue, whose
-/// buffers are made then (43 allocations, once): such a run says nothing of gathering, and another one begins anew.
+/// buffers are made then (43 allocations, once): such a run shows nothing of gathering, and another one follows.
 #[test]
 fn samples_that_are_late_allocate_nothing() {
     const TRIES: usize = 30;

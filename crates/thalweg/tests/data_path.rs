@@ -108,7 +108,7 @@ fn record_queued(carrier: &str) -> Vec<Taken> {
     let queued = |steps: &[Taken]| steps.iter().any(|s| s.step == Step::Push);
     let steps = tries.filter(|(waits, steps)| *waits && queued(steps)).map(|(_, steps)| steps).next();
     let steps = steps.expect("a sample that has to wait");
-    // Steps of the first sample on other threads come in between; those of the second are the last ones. The sender
+    // Steps of the first sample on other threads come in between; the steps of the second are the last ones. The sender
     // thread tries again and again: all its attempts are alike.
     let last = |step: Step| steps.iter().rposition(|s| s.step == step).unwrap();
     let own = steps.iter().filter(|s| letter(&s.thread) == 'P');

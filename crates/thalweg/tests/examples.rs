@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// A built example: next to this test's folder. `cargo test` builds examples unless told to build less.
+/// A built example: next to this test's folder. `cargo test` builds examples unless its options select less.
 fn example(name: &str) -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let path = deps.parent().unwrap().join("examples").join(name);
@@ -23,7 +23,7 @@ fn a_scaler_of_ones_own_makes_messages_smaller() {
 
 #[test]
 fn the_listener_hears_the_talker() {
-    let run_dir = std::env::temp_dir().join(format!("thalweg-examples-{}", std::process::id())); // nobody else's nodes
+    let run_dir = std::env::temp_dir().join(format!("thalweg-examples-{}", std::process::id())); // without nodes of other tests
     let command = |name: &str| {
         let mut command = Command::new(example(name));
         command.env("THALWEG_RUN_DIR", &run_dir).stdin(Stdio::null()).stdout(Stdio::piped());

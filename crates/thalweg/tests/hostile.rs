@@ -1,4 +1,4 @@
-//! A peer that sends malformed data, or lies, harms nobody: its channel or connection is dropped with a named reason,
+//! A peer that sends malformed data, or lies, harms no other: its channel or connection is dropped with a named reason,
 //! memory stays within limits, and other channels continue.
 #![allow(clippy::unwrap_used)] // all of this is test
 

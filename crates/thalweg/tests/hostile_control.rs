@@ -1,5 +1,5 @@
-//! Strangers at a node's control plane: floods, slowness and lies take little memory, keep nobody out, and redirect
-//! nobody. A pair publishes at 1 kHz beside each of them and loses nothing.
+//! Strangers at a node's control plane: floods, slowness and lies take little memory, and neither keep out nor redirect other
+//! nodes. A pair publishes at 1 kHz beside each of them and loses no sample.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -41,7 +41,7 @@ impl Pair {
     }
 
     /// Publishes during `attack`, which reports its number of attempts, while newcomers connect over these carriers.
-    /// Nothing is lost, little memory is taken, and each newcomer connects before the attack ends.
+    /// No sample is lost, little memory is taken, and each newcomer connects before the attack ends.
     fn during(&mut self, world: &World, newcomers: &[&str], attack: impl FnOnce(SocketAddr, &GoesOn) -> String + Send) {
         self.subscriber.ask("reset");
         let before = number(&self.publisher.ask("status"), "rss_kib");
@@ -406,7 +406,7 @@ fn documents_redirect_nobody() {
     told["addresses"] = json!(vec![third.local_addr().unwrap().to_string(); 64]);
     (1..=200).for_each(|port| told["ports"][port.to_string()] = publisher(&format!("/evil{port}"), "/t"));
     assert!(link.say(2, told.to_string().as_bytes()));
-    // The same with a node that claims this host, with somebody else's socket.
+    // The same with a node that claims this host, with the socket of another process.
     let mut second = Link::new(address_of(&victim), HERE, &realm, 0xbae);
     let mut told = document(&realm, 0xbae, 1);
     (told["host"], told["socket"]) = (json!(linux::clock::host_id()), json!(dir));
@@ -496,7 +496,7 @@ fn one_stranger_does_not_take_all_answers() {
         .collect();
     let begun = |stream: &mut TcpStream| {
         stream.set_read_timeout(Some(world::LONG)).unwrap();
-        stream.read(&mut [0; 1]).is_ok_and(|count| count == 1) // and nothing more is taken of it
+        stream.read(&mut [0; 1]).is_ok_and(|count| count == 1) // and no more of its bytes are read
     };
     assert!(streams.iter_mut().all(begun), "all are being answered");
     let subscriber = asks.subscriber::<Raw>("/t").pull_only().open().unwrap();

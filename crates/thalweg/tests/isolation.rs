@@ -93,7 +93,7 @@ fn stopped_over(carrier: &str, count: u64) -> Pair {
     pair
 }
 
-/// One run: the median figures of the seven (or eight), and those of the publisher. Samples that do not reach a
+/// One run: the median figures of the seven (or eight) subscribers, and the publisher's figures. Samples that do not reach a
 /// running subscriber were dropped by the policy of its own channel (the last 16 wait, so a stall of 20 ms does that)
 /// and counted.
 fn segment(publisher: &mut Agent, subscribers: &mut [Agent], run: &str, carrier: &str) -> (Value, Value) {

@@ -1,4 +1,4 @@
-//! `kill -9` of any process: the others continue, notice, and nothing is left behind.
+//! `kill -9` of any process: the others notice and continue, and no leftovers stay behind.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;

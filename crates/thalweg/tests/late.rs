@@ -86,7 +86,7 @@ fn the_history_and_the_live_flow_have_no_gap_and_no_duplicate() {
     }
 }
 
-/// Samples published before anybody came, to a port that is taken from, and to a polled one with a callback.
+/// Samples published before any subscriber came, to a port without a callback, and to a polled one with a callback.
 #[test]
 fn a_late_joiner_gets_the_last_samples() {
     let (there, here) = (node("after", "there"), node("after", "here"));

@@ -10,7 +10,7 @@ use thalweg::{Batching, Limit, Node, Settings};
 const LONG: Duration = Duration::from_secs(30);
 const LIMIT: Limit = Limit { rate: 1_000_000, burst: 10_000 };
 
-/// Time of so many samples of this size; all of them arrive unchanged.
+/// Time of `count` samples of this size; all of them arrive unchanged.
 fn takes(name: &str, carrier: &str, size: usize, count: u64, batching: Option<Batching>) -> Duration {
     let realm = format!("limit-{name}-{carrier}-{}", std::process::id());
     let node = |name: &str| {

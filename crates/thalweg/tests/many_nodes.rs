@@ -158,7 +158,7 @@ fn a_node_that_lists_nodes_sees_all_and_names_are_unique_across_topics() {
         subscriber: subscriber.into(),
         carrier: None,
     };
-    // Two nodes that share nothing are connected by name.
+    // Two nodes without a common topic are connected by name.
     let mut apart = fourth.subscriber::<Raw>("/elsewhere").named("/apart").open().unwrap();
     let done = third.ask(fourth.id(), &connect("/apart"), world::LONG);
     assert!(done.is_ok(), "{done:?}");

@@ -132,7 +132,7 @@ fn a_mailbox_is_bounded_in_bytes_and_reports_it() {
     }
 }
 
-/// A peer that takes nothing holds half of the node's memory at most, a second one half of the rest; small channels
+/// A peer that takes no samples holds half of the node's memory at most, a second one half of the rest; small channels
 /// continue.
 #[test]
 fn a_slow_peer_leaves_room_for_the_next_and_for_small_channels() {

@@ -1,5 +1,5 @@
 //! Multicast that does not work is a failed carrier, with a reason, and the next one is taken. Working multicast
-//! continues when its interface is made anew, and accepts its publisher only.
+//! continues when its interface is made again, and accepts its publisher only.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -33,7 +33,7 @@ fn gets_all(publisher: &mut Agent, subscribers: &mut [Agent]) {
     }
 }
 
-/// The group has a member when the others come: each of them has to receive something itself.
+/// The group has a member when the others come: each of them has to receive a packet itself.
 #[test]
 fn a_group_that_a_switch_drops_gives_way_to_the_next_carrier() {
     let _alone = world::alone();
@@ -131,7 +131,7 @@ fn a_group_of_ipv6_is_joined_again_when_its_interface_was_made_anew() {
     joined_again("6", &format!("[{A6}]"), &format!("[{B6}]"));
 }
 
-/// 250 messages are kept while nothing can leave: no reliable sample is lost, and best-effort flows continue.
+/// 250 messages are kept while none can leave: no reliable sample is lost, and best-effort flows continue.
 fn joined_again(test: &str, a: &str, b: &str) {
     let _alone = world::alone();
     let hosts = match TwoHosts::new(test) {
@@ -178,7 +178,7 @@ fn joined_again(test: &str, a: &str, b: &str) {
     assert!(!events.contains(" ended: "), "the channel goes on: {events}");
 }
 
-/// Anybody who knows a group may send to it.
+/// Any host that knows a group may send to it.
 #[test]
 fn forged_multicast_is_dropped_by_the_kernel() {
     let _alone = world::alone();
@@ -195,7 +195,7 @@ fn forged_multicast_is_dropped_by_the_kernel() {
     let udp_port = Some(publisher.local_addr().unwrap().port());
     stream.write_all(&acceptance(Parameters { group: Some(group), udp_port, ..Parameters::default() })).unwrap();
     subscriber.connected(1);
-    // The number of the next sample, and the highest possible one: after that nothing newer would ever be delivered.
+    // The number of the next sample, and the highest possible one: after that no newer sample would ever be delivered.
     for forged in [1, u64::MAX] {
         (0..50).for_each(|_| assert!(other.send_to(&frame(header(forged)), group).is_ok()));
     }

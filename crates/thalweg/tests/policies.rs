@@ -170,7 +170,7 @@ fn samples_beyond_a_limit_are_rejected_and_the_limit_is_named() {
     }
 }
 
-/// A queue that keeps the last samples keeps those of each instance if the subscriber states the key.
+/// A keep-last queue keeps the last samples of each instance if the subscriber states the key.
 #[test]
 fn the_last_sample_of_each_instance_waits() {
     let (out, into) = (node("out", "each"), node("in", "each"));

@@ -137,12 +137,12 @@ fn a_subscriber_that_keeps_asks_itself_and_one_that_keeps_for_others_is_asked() 
         pulled.map(|sample| sample.unwrap().info().seq).collect::<Vec<_>>()
     };
     assert!(here.wait_until(LONG, || all(&at, Query::Last(100)).len() == 8));
-    // The publisher has three of them, the relay the others: each comes once, and nothing is missing.
+    // The publisher has three samples, the relay the others: each comes once, and none is missing.
     assert!(here.wait_until(LONG, || asks.pull(Query::latest(), LONG).is_ok()));
     let (mut numbers, why) = pulled(&asks, Query::range(1..=8));
     numbers.sort_unstable();
     assert_eq!((numbers, why), ((1..=8).collect(), vec![]));
-    // The publisher starts anew: the numbers begin again, and the former ones are requested by incarnation.
+    // The publisher restarts: the numbers begin again, and the former ones are requested by incarnation.
     let before = pulled_incarnation(&asks);
     drop((port, keeps));
     drop(there);
@@ -243,7 +243,7 @@ fn wrong_questions_are_refused_by_name() {
     }
 }
 
-/// Thousands of peers ask and read nothing. The allowed number is answered, the others are refused with the reason.
+/// Thousands of peers ask and do not read. The allowed number is answered, the others are refused with the reason.
 /// The publisher notices nothing, and requests after they left are answered.
 #[test]
 fn thousands_of_peers_that_read_nothing_stop_nobody() {

@@ -414,7 +414,7 @@ fn pulled(port: &Subscriber<Raw>, query: Query) -> Vec<u64> {
     pulled.filter_map(|sample| Some(sample.ok()?.info().seq)).collect()
 }
 
-/// A pull buffer at a relay, requested by the subscriber (P-09): the publisher keeps nothing, and its samples outlive
+/// A pull buffer at a relay, requested by the subscriber (P-09): the publisher keeps no samples, and its samples outlive
 /// it.
 #[test]
 fn a_relay_keeps_samples_that_ports_want_kept_there() {
@@ -455,7 +455,7 @@ fn a_relay_keeps_no_more_than_its_limit() {
     let refused = refused.into_iter().find(|text| text.contains("not kept for others"));
     let says = refused.unwrap();
     assert!(says.contains(TOO_MUCH), "{says}");
-    // Ports that wanted them kept there are told, also later ones, and so is a pull.
+    // Ports that wanted their samples kept there are told, also later ones, and so is a pull.
     let mut told = asker;
     assert!(told.any(|text| text.contains("wants samples kept at relay:gate") && text.contains(TOO_MUCH)));
     let later = node("relay-kept", "later");

@@ -18,7 +18,7 @@ struct Ends {
     heard: Vec<Receiver<Vec<u8>>>,
 }
 
-/// A publisher and so many subscribers, whose node applies the fault to all that it sends and receives.
+/// A publisher and `count` subscribers, whose node applies the fault to all that it sends and receives.
 fn ends(name: &str, carrier: &str, count: usize, fault: &str, queue: Queue) -> Ends {
     let realm = format!("reliable-{name}-{carrier}-{}", std::process::id());
     let plain = Settings { realm, name: "near".into(), ..Settings::default() };
@@ -53,7 +53,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 const PATIENT: Queue = Queue::Block { limit: 64, up_to_us: 20_000_000 };
 
-/// Every sample arrives, in order, once, whatever the subscriber's node loses.
+/// Every sample arrives once and in order, in spite of any losses of the subscriber's node.
 fn all_arrive(carrier: &str, subscribers: usize, fault: &str, sizes: &[(usize, u64)]) {
     for (size, count) in sizes {
         let mut ends = ends(&format!("{size}-{}", fault.len()), carrier, subscribers, fault, PATIENT);
@@ -200,7 +200,7 @@ fn parity_replaces_lost_datagrams() {
     }
 }
 
-/// A subscriber that does not take its samples is told which it lost; the others get theirs.
+/// A subscriber that does not take its samples gets a report of the lost ones; the others get theirs.
 #[test]
 fn a_stuck_member_stops_no_other() {
     const SAMPLES: u64 = 6000;

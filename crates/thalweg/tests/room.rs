@@ -1,4 +1,4 @@
-//! A subscriber whose queue blocks: full, it holds up its own channels until there is room, and nobody else.
+//! A subscriber whose queue blocks: full, it holds up only its own channels until there is room.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use qos::Queue;
@@ -28,7 +28,7 @@ fn numbered(number: u32, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Takes so many samples; returns their numbers.
+/// Takes `count` samples. Returns their numbers.
 fn taken(subscriber: &mut Subscriber<Raw>, count: usize) -> Vec<u32> {
     let next = || subscriber.wait(LONG).map(|sample| u32::from_le_bytes(sample[..4].try_into().unwrap()));
     std::iter::from_fn(next).take(count).collect()

@@ -1,5 +1,5 @@
 //! A relay that is stopped or cut off sends no heartbeat: its subscribers find another way within seconds, lose
-//! nothing that is kept, and return.
+//! no sample that is kept, and return.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;

@@ -93,7 +93,7 @@ impl Run {
         }
     }
 
-    /// Publishes and receives until nothing is left to do, always at the next deadline.
+    /// Publishes and receives until all is done, always at the next deadline.
     fn all(&mut self, size: usize, count: u64) {
         let mut sample = 0;
         loop {

@@ -1,4 +1,4 @@
-//! A stranger, who may only open TCP connections to a node, gets a bounded share of it, and changes nothing.
+//! A stranger, who may only open TCP connections to a node, gets a bounded share of it, and cannot change it.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
@@ -42,7 +42,7 @@ fn a_publisher_with_the_highest_number_ends_no_node() {
     drop(kept);
 }
 
-/// A host whose connections come to nothing is not answered for a while, and notices nothing else; all others are
+/// A host with many unfinished connections is not answered for a while, without another effect; all others are
 /// answered.
 #[test]
 fn a_host_that_connects_in_vain_without_end_is_not_answered_for_a_while() {
@@ -306,7 +306,7 @@ fn a_subscriber_is_replaced_only_with_its_token() {
     assert_eq!(more.len() + others.len() + 1, 16, "of one node");
 }
 
-/// Processes of this host that may use the run directory are no strangers, however many they are.
+/// Processes of this host that may use the run directory are no strangers, in any number.
 #[test]
 fn many_processes_of_this_host_share_a_publisher() {
     const PROCESSES: usize = 70;

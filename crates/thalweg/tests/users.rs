@@ -221,8 +221,8 @@ fn a_user_gets_no_privilege_from_anothers_process() {
     assert_eq!(own["ok"], true, "a user's own process is its own: {own}");
 }
 
-/// Nor by a detour: a node of root's repeats to another node, as its own request, settings that it was told to
-/// remember.
+/// Privileged settings cannot take a detour: a node of root's repeats remembered settings to another node as its own
+/// request.
 #[test]
 fn no_privilege_comes_back_from_a_node_that_remembers() {
     let Some(world) = shared() else { return };

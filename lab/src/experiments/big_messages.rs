@@ -61,7 +61,7 @@ impl Experiment for BigMessages {
     }
 }
 
-/// Bytes that the driver of the first host's device takes in advance; a device without such a limit takes nothing.
+/// Bytes that the driver of the first host's device takes in advance; a device without such a limit takes none.
 fn ring(topology: &Topology) -> u64 {
     // /sys shows the namespace it was mounted in: `ip netns exec` mounts its own.
     let file = format!("/sys/class/net/{DEVICE}/queues/tx-0/byte_queue_limits/limit");
@@ -157,7 +157,7 @@ fn flow(
     Flow::open(lab, &settings, end(1, "out")?, vec![end(2, "in")?])
 }
 
-/// The wire out of the first host. What is chosen next is sent whole: a bucket with room for the largest super-packet.
+/// The wire out of the first host. The next packet is sent whole: a bucket with room for the largest super-packet.
 fn install(topology: &Topology) -> Result {
     let host = topology.host(1);
     host.ip(&["link", "set", DEVICE, "gso_max_segs", "65535", "gso_max_size", &WHOLE.to_string()])?;
@@ -269,7 +269,7 @@ const NOTHING: Arm = Arm {
 };
 const TWO: Arm =
     Arm { name: "class+pace+gso_max_size=3000", class: true, pace: true, gso_max_size: TWO_SEGMENTS, ..NOTHING };
-/// All of them: nothing, then one lever after the other.
+/// All of them: no lever, then one after the other.
 const ARMS: [Arm; 7] = [
     Arm { name: "idle", bulk: false, ..NOTHING },
     NOTHING,
@@ -291,7 +291,7 @@ impl Carrier {
 }
 
 impl Arm {
-    /// The blocking term of the small channel; `None` if both share a queue, which bounds nothing.
+    /// The blocking term of the small channel; `None` if both share a queue, which gives no bound.
     fn blocking_us(&self, ring: u64) -> Option<f64> {
         let sender = BulkSender {
             gso_max_size: self.gso_max_size,

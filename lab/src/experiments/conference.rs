@@ -1,7 +1,7 @@
 //! `rt-conference` (P-15, P-16): a distributed conference of three hosts. Each sends audio, the state of a game, video, a
 //! white-board and chat to the two others, each stream of its own class; each takes as much video as suits it. The third
 //! host's link becomes narrow for a while, and only the streams of the highest classes still come whole. Then it fails and comes
-//! back, and all streams must go on by themselves. A profile may set other classes (`lab run --profile`).
+//! back, and all streams must continue by themselves. A profile may set other classes (`lab run --profile`).
 
 use super::Experiment;
 use super::tally::Tally;
@@ -33,7 +33,7 @@ const CUT: u8 = 3;
 const RATE: u64 = 20_000_000;
 /// Rate of the third host's link while it is narrow: three quarters of the nominal load.
 const NARROW: u64 = 2_000_000;
-/// All streams go on within this time after the link is back: TCP waits longer and longer between its attempts.
+/// All streams continue within this time after the link is back: TCP waits longer and longer between its attempts.
 const SOON: Duration = Duration::from_secs(10);
 
 /// One kind of stream: name, bytes, hertz, class and carrier. The most important one first (P-15).

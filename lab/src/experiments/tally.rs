@@ -18,7 +18,7 @@ pub(super) struct Tally {
     without_stalls: Option<f64>,
     sent: u64,
     received: u64,
-    /// Figures of each repetition; a repetition in which nothing was received has none.
+    /// Figures of each repetition; a repetition without received samples has none.
     pub repetitions: Vec<Option<Distribution>>,
     told: Vec<Value>,
 }
@@ -64,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// The largest time in µs, less stalls of the machine and their backlog; NaN if nothing arrived.
+    /// The largest time in µs, less stalls of the machine and their backlog; NaN if no sample arrived.
     pub(super) fn without_stalls(&self) -> f64 {
         self.without_stalls.unwrap_or(f64::NAN)
     }

@@ -116,7 +116,7 @@ struct Running {
 impl Running {
     fn start(load: Load, target: Target) -> Result<Self> {
         let streams = if let Pattern::Greedy(streams) = load.pattern { streams.max(1) } else { 1 };
-        // All are connected before the first one sends: nothing of a connection waits behind the load, or is lost in it.
+        // All are connected before the first one sends: no packet of a connection waits behind the load, or is lost in it.
         let senders: Vec<Sender> = (0..streams).map(|_| Sender::open(&load, target)).collect::<Result<_>>()?;
         let mut running = Self { stop: Arc::default(), threads: Vec::new() };
         for mut sender in senders {
@@ -196,7 +196,7 @@ impl Sender {
             let stream = TcpStream::connect_timeout(&target.tcp, PATIENCE)?;
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(LOOK))?;
-            // Data that waits when the load ends is dropped: megabytes would go on for seconds, into the next
+            // Data that waits when the load ends is dropped: megabytes would continue for seconds, into the next
             // measurement.
             rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).map_err(std::io::Error::from)?;
             return Ok(Sender::Stream { stream, bytes: bytes(most.max(GREEDY)) });

@@ -172,7 +172,7 @@ fn hold<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All of it, and begins anew.
+/// Takes all of it, and starts from zero.
 fn take(report: &Shared) -> StreamReport {
     let mut report = hold(report);
     let empty =

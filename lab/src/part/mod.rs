@@ -47,7 +47,7 @@ pub(crate) fn play(roles: &[&[(&str, Role)]]) -> Result {
     played
 }
 
-/// Prints an error of a thread that nobody waits for.
+/// Prints an error of a thread that is not waited for.
 pub(crate) fn tell(error: &Error) {
     let _ = writeln!(std::io::stderr().lock(), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The node of a part: where it listens and whom it knows. The role `relay` is nothing but a node.
+//! The node of a part: its addresses and its peers. The role `relay` is only a node.
 
 use super::Orders;
 use crate::error::{Error, Result};

@@ -97,7 +97,7 @@ impl Part {
         Ok(part)
     }
 
-    /// Tells it something.
+    /// Sends the part an order.
     ///
     /// # Errors
     /// [`Error::Failed`] when it is no longer there.
@@ -117,7 +117,7 @@ impl Part {
         said.ok_or_else(|| Error::Failed(format!("{} did not answer within {} ms", self.role, time.as_millis())))
     }
 
-    /// As [`Part::hear`]; `None`: it has said nothing yet.
+    /// As [`Part::hear`]; `None`: no message has come yet.
     ///
     /// # Errors
     /// As there, but for that.
@@ -134,7 +134,7 @@ impl Part {
         }
     }
 
-    /// Tells it something, and waits for the answer.
+    /// Sends the part an order, and waits for the answer.
     ///
     /// # Errors
     /// As [`Part::tell`] and [`Part::hear`].
@@ -203,7 +203,7 @@ fn forward(said: ChildStdout, tell: &std::sync::mpsc::Sender<Value>) {
     }
 }
 
-/// A part's last message when it cannot go on.
+/// A part's last message when it cannot continue.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Failed {
     /// The reason.
@@ -256,7 +256,7 @@ impl Orders {
         }
     }
 
-    /// Says something to the experiment.
+    /// Sends a message to the experiment.
     ///
     /// # Errors
     /// If it no longer exists.

@@ -1,4 +1,4 @@
-//! Times of the stages of a node's channels: read, and measured anew.
+//! Times of the stages of a node's channels: read, and measured again.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Takes the times measured since the last call, and begins anew.
+    /// Takes the times measured since the last call, and starts from zero.
     ///
     /// # Errors
     /// The node does not answer.

@@ -32,11 +32,11 @@ pub struct Settings {
     pub hz: f64,
     /// Carriers that may be used, best first; none: any.
     pub carriers: Vec<String>,
-    /// Policies of both ports: what the publisher offers is what the subscriber asks for, but for its reliability.
+    /// Policies of both ports: the publisher offers what the subscriber requests, except for its reliability.
     pub qos: Qos,
 }
 
-/// Policies for a carrier: streams lose nothing, and datagrams may.
+/// Policies for a carrier: streams lose no samples, and datagrams may.
 pub fn qos(carrier: &str) -> Qos {
     let reliability = if carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
     Qos { reliability, ..Qos::default() }
@@ -83,7 +83,7 @@ pub enum Order {
 /// Answer to an order to wait.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Connected {
-    /// `true`: what was waited for has come.
+    /// `true`: the awaited event has come.
     pub ok: bool,
     /// The number found: channels, or the latest sequence number.
     pub found: u64,
@@ -316,7 +316,7 @@ impl Arrived {
         Counts { count: self.count, wrong: self.again + self.damaged, latest_ns: self.latest_ns, at_ns }
     }
 
-    /// All of it, and begins anew; the last number stays known, so that nothing comes twice unnoticed.
+    /// Takes all of it, and starts from zero. The last number stays known, so that duplicates are noticed.
     pub(crate) fn take(&mut self) -> Self {
         let samples = Vec::with_capacity(MOST_CALLS as usize);
         std::mem::replace(self, Self { samples, last: self.last, ..Self::default() })

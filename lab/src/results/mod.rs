@@ -126,7 +126,7 @@ pub struct Cell {
     /// Samples during which the machine itself stood still; they are not among the others' figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled: Option<Stalled>,
-    /// The same for each repetition, and what else an experiment tells of it (load really offered, goodput).
+    /// The same for each repetition, and further figures of it (load really offered, goodput).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repetitions: Vec<Value>,
 }
@@ -184,12 +184,12 @@ pub struct Check {
 }
 
 impl Check {
-    /// `value` must be at least `limit`. Not a number: nothing was found, and the check fails.
+    /// `value` must be at least `limit`. Not a number: no value was found, and the check fails.
     pub fn at_least(name: impl Into<String>, value: f64, limit: f64) -> Self {
         Self::new(name, value, limit, ">=", value >= limit)
     }
 
-    /// `value` must be at most `limit`. Not a number: nothing was found, and the check fails.
+    /// `value` must be at most `limit`. Not a number: no value was found, and the check fails.
     pub fn at_most(name: impl Into<String>, value: f64, limit: f64) -> Self {
         Self::new(name, value, limit, "<=", value <= limit)
     }

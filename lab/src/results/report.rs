@@ -36,7 +36,7 @@ pub fn report(folder: &Path) -> Result<(PathBuf, Vec<String>)> {
     Ok((path, documents.into_iter().map(|document| document.experiment).collect()))
 }
 
-/// All results in a folder, by name. Other JSON files are left alone; a result that cannot be read is not.
+/// All results in a folder, by name. Other JSON files are skipped; an unreadable result is an error.
 fn documents(folder: &Path) -> Result<Vec<Document>> {
     let entries = fs::read_dir(folder)
         .map_err(|e| Error::Usage(format!("{}: {e}; name a folder that `lab run --out` wrote to", folder.display())))?;
@@ -108,7 +108,7 @@ fn html_table(heads: &[String], rows: &[Vec<String>]) -> String {
 
 /// Heads of a table of checks.
 pub(super) const CHECK_HEADS: [&str; 4] = ["check", "found", "wanted", ""];
-/// Around what a reader must not overlook.
+/// The mark around important text.
 pub(super) const STRONG: &str = "**";
 
 /// The verdict, in words.

@@ -16,7 +16,7 @@ const PANEL_HEIGHT: f64 = 240.0;
 const ABOVE_PANEL: f64 = 26.0;
 const BELOW_PANEL: f64 = 44.0;
 const BETWEEN_PANELS: f64 = 60.0;
-/// Wider than this, panels go on in the next row.
+/// The width beyond which panels continue in the next row.
 const WIDTH: f64 = 1180.0;
 
 /// Draws it.
@@ -242,7 +242,7 @@ fn text(svg: &mut String, [x, y]: [f64; 2], anchor: &str, more: &str, text: &str
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {more}>{text}</text>");
 }
 
-/// Three digits that say something, without an exponent.
+/// Three significant digits, without an exponent.
 fn number(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{} M", number(v / 1e6)),

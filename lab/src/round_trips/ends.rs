@@ -83,7 +83,7 @@ impl Ends {
         }
     }
 
-    /// Waits until the other end takes what this publisher sends.
+    /// Waits until the other end takes this publisher's samples.
     pub(super) fn connected(&self, publisher: &Publisher<Raw>) -> Result {
         if publisher.wait_connected(1, CONNECT) {
             return Ok(());
@@ -139,12 +139,12 @@ impl Ends {
     }
 }
 
-/// The topic of what `from` sends.
+/// The topic of the samples of `from`.
 pub(crate) fn topic(route: &str, from: &str) -> String {
     format!("/lab/{route}/{from}")
 }
 
-/// Name of the port of `who` on the topic that `from` publishes.
+/// Name of the port of the end `who` on the topic that `from` publishes.
 fn port(who: &str, route: &str, from: &str) -> String {
     format!("/{who}/{route}/{from}s")
 }

@@ -105,7 +105,7 @@ impl Messages {
         Ok(Some(&self.bytes[message]))
     }
 
-    /// Reads what there is, behind what is left of the message before; `false`: there will be no more.
+    /// Reads available bytes, behind the rest of the message before. `false`: there will be no more.
     fn more(&mut self) -> Result<bool> {
         self.bytes.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `ends` | the node and ports of either end, and their priority |
 //! | `ping` | the roles: `ping` sends at random distances and stamps, `pong` sends back |
-//! | `route` | by what samples go: two channels of a carrier, with a proxy or without, or bare sockets |
+//! | `route` | the ways of samples: two channels of a carrier, with a proxy or without, or bare sockets |
 //! | `forward` | the role that forwards messages by bare sockets |
 //!
 //! Samples are sent when they are due, whether or not the last one has come back, so that a slow one delays no other
-//! (and is not the only one to meet what made it slow).
+//! (and is not the only one to meet the cause of its delay).
 
 mod ends;
 pub(crate) mod forward;

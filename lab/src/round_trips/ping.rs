@@ -26,7 +26,7 @@ pub(crate) const ROLE: &str = "ping";
 pub(super) enum Order {
     Priority(Priority),
     Measure(Measure),
-    /// Reports the times of the stages of a route's forward channel since the last report, and begins anew.
+    /// Reports the times of the stages of a route's forward channel since the last report, and starts from zero.
     Stages(String),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Its longest duration, if nothing goes wrong.
+    /// Its longest duration, without an error.
     pub(crate) fn time(&self) -> Duration {
         self.period * (self.count + self.warmup) + self.patience
     }
@@ -133,7 +133,7 @@ struct Ping {
     board: Arc<Board>,
 }
 
-/// The way there; what holds the way back goes with it.
+/// The way there, with the holder of the way back.
 enum Out {
     Channel { publisher: Publisher<Raw>, _subscriber: Subscriber<Raw> },
     Sockets { next: SocketAddr, stream: Option<TcpStream>, framed: Vec<u8> },
@@ -254,7 +254,7 @@ pub(crate) fn play_pong(mut orders: Orders) -> Result {
     }
     for (publisher, give) in waiting {
         ends.connected(&publisher)?;
-        let _ = give.send(publisher); // fails when the subscriber was closed, and nothing comes
+        let _ = give.send(publisher); // fails when the subscriber was closed, and no sample comes
     }
     held.iter().try_for_each(|(subscriber, place)| ends.placed(subscriber, *place))?;
     orders.say(&Ready { ready: true })?;

@@ -25,7 +25,7 @@ pub(crate) enum By {
         /// Place of the proxy; `None`: there is none.
         proxy: Option<Place>,
     },
-    /// A ring of bare TCP sockets: the ping connects to `next`, and what it sends comes back to `listen`.
+    /// A ring of bare TCP sockets: the ping connects to `next`, and its messages come back to `listen`.
     Sockets {
         /// Address at which the ping listens.
         listen: SocketAddr,
@@ -34,8 +34,8 @@ pub(crate) enum By {
     },
 }
 
-/// Ratio of a proxy that costs as much as any but drops next to nothing: it passes all but one of so many samples. (A proxy that
-/// passes everything is never made at the publisher or the subscriber.)
+/// Ratio of a proxy that costs as much as any but drops almost no samples: it passes all but one of this many. (A proxy that
+/// passes all samples is never made at the publisher or the subscriber.)
 pub(super) const ALL_BUT_ONE_OF: u32 = 1 << 24;
 
 impl Route {

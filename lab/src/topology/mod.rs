@@ -134,8 +134,8 @@ impl Topology {
         Ipv4Addr::new(10, 99, n, 1).into()
     }
 
-    /// Lets the switch ask which groups are wanted where, and let them out nowhere else: from a second later on. (As built, it
-    /// lets all groups out everywhere, and nothing comes from itself.)
+    /// Makes the switch ask for the wanted groups at each port, and send them only there, from a second later on. (As built, it
+    /// sends all groups everywhere, and no packets of its own.)
     ///
     /// # Errors
     /// As [`ip`].

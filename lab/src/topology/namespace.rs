@@ -25,8 +25,8 @@ impl Namespace {
         for setting in ["all/accept_ra", "default/accept_ra", "default/accept_dad", "default/router_solicitations"] {
             namespace.set(&format!("net/ipv6/conf/{setting}"), "0");
         }
-        // The same everywhere: what a host's streams do by default depends on its distribution. BBR, for one, holds a small
-        // channel back to four packets in flight every ten seconds, which is none of what is measured here. Reno is in
+        // The same everywhere: the default of a host's streams depends on its distribution. BBR, for one, holds a small
+        // channel back to four packets in flight every ten seconds, which is not to be measured here. Reno is in
         // every kernel, and allowed in every namespace.
         namespace.set("net/ipv4/tcp_congestion_control", "reno");
         // The kernel's own multicast noise: addresses made from the hardware's are not needed.
@@ -72,7 +72,7 @@ impl Namespace {
     /// # Errors
     /// As [`ip`].
     pub fn steer(&self, device: &str, processor: usize) -> Result {
-        // Groups of 32 bits, the highest first. Only what `ip netns exec` starts sees the files of this namespace.
+        // Groups of 32 bits, the highest first. Only processes of `ip netns exec` see the files of this namespace.
         let mask = format!("{:x}{}", 1u64 << (processor % 32), ",00000000".repeat(processor / 32));
         let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
         let write = format!("echo {mask} > {file}");

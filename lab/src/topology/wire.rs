@@ -1,6 +1,6 @@
 //! A link that acts as a wire: one rate, one packet at a time, and a queue in front of it.
 //!
-//! A token bucket with room for two packets is the wire; the queue is its child, so that whatever the queue sends first
+//! A token bucket with room for two packets is the wire; the queue is its child, so that the first packet of the queue
 //! waits at most for the packet that is being sent and the one that the token bucket holds ready
 //! ([`linux::queueing::Wanted`]).
 
@@ -11,7 +11,7 @@ use linux::queueing::{Scheduler, Share, Wanted};
 /// The queue in front of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// One queue for all (`pfifo`): marks count for nothing.
+    /// One queue for all (`pfifo`): marks have no effect.
     Fifo,
     /// Three strict bands by socket priority (`pfifo_fast`): on the sender's own host.
     Bands,
@@ -42,7 +42,7 @@ impl Wire {
         bytes as f64 * 8e6 / self.rate as f64
     }
 
-    /// Puts it at `device` in place of what this put into the namespace before; what waited there is lost.
+    /// Puts it at `device` in place of the former one in the namespace; packets that waited there are lost.
     ///
     /// # Errors
     /// [`Error::System`] with the remedy.

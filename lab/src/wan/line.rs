@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 use thalweg::carrier::Dice;
 
-/// The behaviour of one direction. The default changes nothing.
+/// The behaviour of one direction. The default has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Behaviour {
@@ -54,7 +54,7 @@ pub struct Counts {
 pub(super) struct Line<F> {
     behaviour: Behaviour,
     dice: Dice,
-    free_at: u64, // ns: when the line has sent what it has
+    free_at: u64, // ns: when the line has sent all that it has
     last: u64,    // ns: when the last frame leaves that does not overtake
     backlog: u64, // bits since the line was last idle that no released frame accounts for
     waiting: BinaryHeap<Reverse<Entry<F>>>,
@@ -68,7 +68,7 @@ pub(super) struct Leaving<F> {
     pub at: u64,
     /// The frame.
     pub frame: F,
-    /// Bits that the line sent since the frame before, if it was busy all the time: what a rate is measured by.
+    /// Bits that the line sent since the frame before, if it was busy all the time; they measure the rate.
     pub back_to_back: Option<u64>,
 }
 

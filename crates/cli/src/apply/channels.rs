@@ -77,7 +77,7 @@ pub(crate) fn check(session: &mut Session, channels: &[(usize, Channel)]) -> Res
 /// Sets the priorities of all channels, or of none. They replace those of an earlier `apply`.
 ///
 /// # Errors
-/// A port that does not exist, or a node's refusal; what was set is taken back.
+/// A port that does not exist, or a node's refusal; then the settings are taken back.
 pub(crate) fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
     let nodes = session.others();
     let TakenBack { told, stuck } = take_back(session, &nodes, directory)?;
@@ -91,7 +91,7 @@ pub(crate) fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], dir
 /// takes back all of them.
 ///
 /// # Errors
-/// A port that does not exist, or a node's refusal; what was set here is taken back.
+/// A port that does not exist, or a node's refusal; then the settings made here are taken back.
 pub(crate) fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
     let nodes = session.others();
     let file = journal(directory);
@@ -337,7 +337,7 @@ fn unusable(file: &Path, error: &io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    /// A run directory may be shared. The journal is read and written only where nobody else can have put it.
+    /// A run directory may be shared. The journal is read and written only where no other user can have put it.
     #[test]
     fn a_journal_is_not_followed_through_links() {
         use std::os::unix::fs::{PermissionsExt, symlink};

@@ -3,20 +3,20 @@
 //! ```toml
 //! [[device]]
 //! name = "eth0"
-//! rate = "100 Mbit/s"            # just below what the link carries
+//! rate = "100 Mbit/s"            # just below the rate of the link
 //! scheduler = "htb"              # fifo | strict (default) | htb | hfsc
 //! shares = { critical = "5 %", high = "30 %", normal = "45 %", low = "20 %" }   # htb, hfsc
 //! ceilings = { low = "50 %" }    # htb, hfsc; default: all that is spare
 //! delays = { critical = "1 ms" } # hfsc: a full packet is sent within this
 //! queue = 100                    # packets per queue, 1 to 100000; default 100
-//! map = "router"                 # router | bridge: also for packets that others marked; default: none
+//! map = "router"                 # router | bridge: also for packets marked by others; default: none
 //!
 //! [[channel]]
 //! publisher = "/arm/out"
 //! subscriber = "/controller/in"
 //! class = "high"                 # and dscp, tos, priority, sched, affinity, pace as `thalweg set` takes them
 //! sched = "fifo:30"
-//! every = 10                     # and rate, picture, proxy: how much of the stream, and where the rest is left out
+//! every = 10                     # and rate, picture, proxy: the part of the stream, and the place where the rest is left out
 //! proxy = "relay:gate"
 //! ```
 

@@ -77,13 +77,13 @@ pub(super) trait Engine {
     /// Takes the samples of [`Engine::publish`] and reports the latency of each to it.
     fn subscribe(&self, settings: &Settings) -> Result<(), Error>;
 
-    /// Opens a node beside that of a [`Engine::stand_by`], and `terms.count` channels to it.
+    /// Opens a node beside the one of [`Engine::stand_by`], and `terms.count` channels to it.
     fn start(&self, settings: &Settings) -> Result<Start, Error> {
         let _ = settings;
         Err(no_nodes(self.name()))
     }
 
-    /// The node that is open before that of [`Engine::start`].
+    /// Opens the node that is there before the one of [`Engine::start`].
     fn stand_by(&self, settings: &Settings) -> Result<(), Error> {
         let _ = settings;
         Err(no_nodes(self.name()))

@@ -1,4 +1,4 @@
-//! Errors of a measurement, by who caused them.
+//! Errors of a measurement, by their causer.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 /// An error with its exit code.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The arguments ask for something impossible or unknown: exit code 2.
+    /// The arguments are impossible or unknown: exit code 2.
     Usage(String),
     /// The other process did not come, left early or failed: exit code 1.
     Peer(String),

@@ -169,7 +169,7 @@ impl Voice {
     }
 
     fn drain(&mut self) {
-        // Closing waits for samples on their way. The port stays until the process ends, so that nothing is cut off.
+        // Closing waits for samples on their way. The port stays until the process ends, so that no sample is cut off.
         let waiting = |channels: Vec<thalweg::ChannelReport>| channels.iter().any(|c| c.waiting > 0);
         let until = Instant::now() + DRAIN;
         while Instant::now() < until {

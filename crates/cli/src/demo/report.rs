@@ -19,7 +19,7 @@ pub(super) enum Say {
         topic: String,
         /// Samples.
         sent: u64,
-        /// All samples are sent, and nothing waits.
+        /// All samples are sent, and none waits.
         finished: bool,
     },
     /// Samples received so far.

@@ -56,7 +56,7 @@ impl Story {
         self.phases.iter().any(|phase| phase.summary.interrupted)
     }
 
-    /// Promises that were not kept: a priority is set, and with it the urgent channel loses nothing, keeps its rate
+    /// Promises that were not kept: a priority is set, and with it the urgent channel loses no sample, keeps its rate
     /// and has a lower latency than before. The other channels may suffer from the load.
     pub(super) fn failures(&self) -> Vec<String> {
         let [before, after] = self.phases.as_slice() else { return Vec::new() };
@@ -126,7 +126,7 @@ impl Story {
     }
 }
 
-/// One line per step: what was done, or the reason why not.
+/// One line per step: the action, or the reason why it was not done.
 pub(super) fn steps(steps: &[Step]) -> Vec<String> {
     let said = |step: &Step| match step.done {
         true => {

@@ -40,7 +40,7 @@ pub(super) struct Kind {
     pub fixable: bool,
 }
 
-/// Something found on this host.
+/// A finding on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     /// The kind.

@@ -73,7 +73,7 @@ impl Window {
         self.arrivals.iter().any(|a| a.latency_ns.is_some())
     }
 
-    /// Time from the first to the last arrival, in seconds; 0 if nothing came since the last report.
+    /// Time from the first to the last arrival, in seconds; 0 if no sample came since the last report.
     fn span(&self) -> f64 {
         match (self.arrivals.front(), self.arrivals.back()) {
             (Some(first), Some(last)) if self.fresh() > 0 => {

@@ -48,7 +48,7 @@ impl Agent {
         Ok(Some(Self { agent, may_apply: arguments.apply }))
     }
 
-    /// Judges the last measurements, decides if there is something to change, and applies it if allowed. Each
+    /// Judges the last measurements, decides on a change, and applies it if allowed. Each
     /// decision is logged.
     pub(super) fn look(&mut self, session: &Session, gatherer: &Gatherer<'_>, teller: &mut Teller) -> Result {
         for (index, window) in gatherer.windows.iter().enumerate() {

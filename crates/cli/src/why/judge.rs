@@ -58,7 +58,7 @@ struct Both<'a> {
     received: &'a Said,
 }
 
-/// Judges from the outside to the inside, and stops where nothing more can be seen.
+/// Judges from the outside to the inside, and stops where no more can be seen.
 pub(super) fn judge(evidence: &Evidence) -> Diagnosis {
     let mut found = Diagnosis::default();
     let healthy = examine(evidence, &mut found);

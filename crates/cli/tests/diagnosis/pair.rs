@@ -167,7 +167,7 @@ fn a_channel_with_a_deaf_end_is_not_healthy() {
         [("udp --reliable", 500), ("mcast --reliable", 1300), ("udp", 1300)].into_iter().enumerate()
     {
         let Some(pair) = Pair::new(&format!("ceased{index}")) else { return };
-        // One by one, as on a wire: a veth pair passes a super-packet whatever the MTU of the other end.
+        // One by one, as on a wire: a veth pair passes a super-packet at any MTU of the other end.
         pair.hosts[0].does("ip link set wire0 gso_max_segs 1");
         let _publish = pair.start(0, &format!("pub /a --port /out --rate 1000 --size 1400 --carrier {carrier}"));
         let reliable = if carrier.ends_with("reliable") { "--reliable" } else { "" };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Longest wait of a test, on a busy machine.
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// A run directory: commands of one house see each other and nobody else. When dropped it prints its lifetime, for
+/// A run directory: commands of one house see only each other. When dropped it prints its lifetime, for
 /// `./test`, which lists the longest.
 pub struct House(PathBuf, Instant);
 

@@ -1,5 +1,5 @@
 //! Reliable channels over every carrier through faults of hosts: a link goes down for more messages than a subscriber
-//! can hold, an interface is made anew, an address changes, a process is stopped.
+//! can hold, an interface is made again, an address changes, a process is stopped.
 
 use super::world::agent::{Agent, number};
 use super::world::net::{A, B, TwoHosts};
@@ -65,7 +65,7 @@ impl Stage {
         broken(self, false);
         let up = linux::clock::monotonic_ns();
         if std::mem::take(&mut self.are_stopped) {
-            reset(self); // who is stopped answers nobody before
+            reset(self); // a stopped process does not answer before
         }
         let last = number(&self.publisher.answer(), "last");
         for (carrier, subscriber) in &mut self.subscribers {
@@ -145,7 +145,7 @@ fn reliable_channels_resume_after_a_process_was_stopped() {
 }
 
 /// The streams of handshakes and of `tcp` do not end with their address, and TCP gives them up only after 10 s. A
-/// queue that drops nothing continues with all samples of the old ones.
+/// queue that drops no samples continues with all samples of the old ones.
 #[test]
 fn reliable_channels_resume_from_another_address() {
     let _waiting = world::waiting();
@@ -169,7 +169,7 @@ fn reliable_channels_resume_from_another_address() {
 }
 
 /// A connection is given up after 10 s. Samples published until the subscriber returns wait by the queue's policy,
-/// together with those under way. A queue that drops nothing loses nothing. With a queue that keeps the last, missing
+/// together with those in flight. A queue that drops no samples loses none. With a keep-last queue, missing
 /// samples are counted, unless a durable publisher's history has them.
 #[test]
 fn queued_samples_outlast_the_connection() {
@@ -232,7 +232,7 @@ fn queued_samples_outlast_the_connection() {
 }
 
 /// A publisher of 64 B at 1 kHz, in batches, on a path whose MTU shrinks: an interface reports it, a route does, and
-/// the other end drops longer packets silently. Nothing is lost, and no channel ends.
+/// the other end drops longer packets silently. No sample is lost, and no channel ends.
 #[test]
 fn reliable_samples_go_on_over_a_path_that_takes_shorter_packets() {
     let _waiting = world::waiting();

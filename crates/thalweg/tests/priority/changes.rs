@@ -112,7 +112,7 @@ fn settings_outlast_a_reopened_channel() {
     assert_eq!(b.priority_report("/in", Some("/out")).unwrap()[0].tos, Some(LOW));
     let seq = publisher.publish(b"x").unwrap().seq;
     assert!(eventually(LONG, || seqs.lock().unwrap().contains(&seq).then_some(())).is_some());
-    // The channel is opened anew while both ports stay.
+    // The channel is opened again while both ports stay.
     let request = Request::Connect { publisher: "/out".into(), subscriber: "/in".into(), carrier: Some("tcp".into()) };
     let own = |report: &EndReport| (report.tid, report.asked.clone());
     let before = own(&report);
@@ -151,7 +151,7 @@ fn remembered_settings_give_way_to_local_ones() {
     let tos = || pair.b.priority_report("/in", Some("/out")).unwrap()[0].tos;
     let wrong = PrioritySettings { socket_priority: Some(16), ..PrioritySettings::default() };
     assert!(tell("/in", wrong).is_err() && tell("no name", asks("class=high")).is_err());
-    // A setting for a port elsewhere is kept, and changes nothing here.
+    // A setting for a port elsewhere is kept, without effect here.
     tell("/elsewhere", asks("class=critical")).unwrap();
     assert_eq!(tos(), Some(NORMAL));
     tell("/in", asks("class=critical")).unwrap();

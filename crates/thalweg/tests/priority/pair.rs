@@ -97,7 +97,7 @@ impl Pair {
         self.b.set_priority("/in", "/out", &changes(words)).unwrap()
     }
 
-    /// Matched once, and never ended: no change opened it anew.
+    /// Asserts that the channel was matched once and never ended: no change reopened it.
     pub fn never_reconnected(&self) {
         for node in [&self.a, &self.b] {
             let mut events = node.events();

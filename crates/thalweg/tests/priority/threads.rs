@@ -121,7 +121,7 @@ fn a_channel_without_a_sending_thread_ends_with_the_reason() {
         assert!(publisher.told("no thread for what waits", LONG), "{carrier}");
         assert!(limit_descriptors(publisher.pid(), 1000));
         subscriber.go_on();
-        // With descriptors again it is connected anew, and continues.
+        // With descriptors again it is reconnected, and continues.
         subscriber.ask("reset");
         let heard = eventually(LONG, || {
             publisher.ask("publish count=1 size=64");

@@ -1,4 +1,4 @@
-//! A publisher that lies: announced like any other, it makes the handshake and then sends what the test wants.
+//! A publisher that lies: announced like any other, it makes the handshake and then sends bytes of the test's choice.
 
 use super::World;
 use std::collections::BTreeMap;
@@ -145,7 +145,7 @@ pub fn header(sample: u64) -> Header {
     Header { length: 4, kind: Kind::Message, flags: 0, flow: FLOW, sequence: sample as u32 - 1, sample, stamp_ns }
 }
 
-/// A message of so many bytes.
+/// A message of `size` bytes.
 pub fn message(sample: u64, size: usize) -> Vec<u8> {
     let mut bytes = [0; HEADER];
     Header { length: size as u32, ..header(sample) }.emit(&mut bytes);

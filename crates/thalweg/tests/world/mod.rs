@@ -2,7 +2,7 @@
 //! figures.
 //!
 //! A process is this test program, started again with its part in the environment; see [`agent`]. All is taken down
-//! when the test ends, however it ends.
+//! at any end of the test.
 #![allow(dead_code)] // each test program uses a part of it
 #![allow(clippy::unwrap_used)] // all of this is test
 

@@ -79,7 +79,7 @@ impl TwoHosts {
         run("ip", &["-n", &self.b, "link", "delete", "veth"]).unwrap();
     }
 
-    /// Makes the interfaces anew, with the same names and addresses.
+    /// Makes the interfaces again, with the same names and addresses.
     pub fn make_anew(&self) {
         run("ip", &["-n", &self.b, "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", &self.a])
             .unwrap();
@@ -150,7 +150,7 @@ impl TwoHosts {
         }
     }
 
-    /// Drops all packets in both directions, or none; neither end is told.
+    /// Drops all packets in both directions, or none; neither end gets an error.
     ///
     /// # Errors
     /// The reason why this is impossible here: no `nft`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg::Node;
 use thalweg::admin::{Reply, Request};
 
-/// Answers until it is told to end.
+/// Answers until the test ends it.
 pub fn answer(node: &Node) {
     let _server = node.server("/echo", |number: &u64| *number).unwrap();
     println!("\n@{{}}");

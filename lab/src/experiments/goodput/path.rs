@@ -106,7 +106,7 @@ fn stream_uses(path: &Path) -> Result<String> {
     Ok(rustix::net::sockopt::tcp_congestion(&stream).map_err(std::io::Error::from)?)
 }
 
-/// The line takes a frame's time when nothing else is under way, and is never faster than its rate.
+/// The line takes a frame's time when no other frame is in flight, and is never faster than its rate.
 pub(super) fn control(lab: &Lab, findings: &mut Findings) -> Result {
     lab.tell("whether the line serialises");
     let path = Path::line(lab, 0)?;

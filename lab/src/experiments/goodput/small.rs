@@ -32,7 +32,7 @@ enum Way {
     Loopback,
     /// The line, and classes by DSCP at the sending host, which lets 95 % of the line through.
     Classes(u64),
-    /// The line, and nothing but the one queue in front of it, which the big channel fills.
+    /// The line with a single queue in front of it, which the big channel fills.
     OneQueue(u64),
 }
 

@@ -1,5 +1,5 @@
-//! A process that is no node, in the nodes' place: it reads a stranger's data and does nothing with it. The effect on
-//! the pair of a stranger that sends it as much is the machine's share of an attack; the rest is the nodes' share.
+//! A process that is no node, in the nodes' place: it reads a stranger's data and drops it. If a stranger sends
+//! it as much, the effect on the pair is the machine's share of an attack; the rest is the nodes' share.
 
 use super::client::Door;
 use super::pair::LONG;

@@ -84,7 +84,7 @@ pub fn opening(first: u8, document: &Value) -> Vec<u8> {
 /// Reads a document.
 ///
 /// # Errors
-/// The connection ended, was silent for too long, or sent something else.
+/// The connection ended, was silent for too long, or sent other bytes.
 pub fn read_document(stream: &mut impl Read) -> io::Result<Value> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use thalweg::carrier::Dice;
 
-/// Numbers at which something overflows.
+/// Numbers at which computations overflow.
 pub const NUMBERS: [u64; 14] = [
     0,
     1,

@@ -5,7 +5,7 @@
 //! | [`pair`] | the pair, a relay, and the processes' memory and threads |
 //! | [`newcomer`] | nodes that start meanwhile |
 //! | [`stranger`] | the process that attacks, and its limits |
-//! | [`client`] | the wire protocols, written anew from docs/wire.md |
+//! | [`client`] | the wire protocols, written independently from docs/wire.md |
 //! | [`proxy`], [`recorded`] | recorded traffic, changed |
 //! | [`extremes`], [`floods`], [`slow`], [`lies`], [`zenoh`] | the attacks |
 //! | [`bystander`] | a process that takes the same traffic and is no node |

@@ -114,7 +114,7 @@ impl House {
             let listen = if name == "publisher" { listen.to_vec() } else { Vec::new() };
             NodeSettings { listen, ..NodeSettings::local(name, realm) }
         };
-        // A queue of a second, so that a process that waits for a processor loses nothing.
+        // A queue of a second, so that a process that waits for a processor loses no sample.
         let qos = Qos { reliability: Reliability::Reliable, queue: Queue::KeepLast(1024), ..Qos::default() };
         let settings = |name: &str, qos: Qos| Settings {
             node: node(name),
@@ -212,7 +212,7 @@ impl House {
         Ok(phase)
     }
 
-    /// Publishes so many samples, and waits until that is done.
+    /// Publishes `count` samples, and waits until that is done.
     ///
     /// # Errors
     /// The publisher ended.
@@ -362,7 +362,7 @@ fn lures(node: &Node, qos: &Qos) -> Result<Vec<Subscriber<Untyped>>> {
         let qos = Qos { key, reliability: Reliability::Reliable, ..qos.clone() };
         let builder = node.subscriber::<Untyped>(topic).named(format!("/lured/{name}")).qos(qos);
         let builder = builder.carriers([carrier]).every(every).proxy(place);
-        // Its picture is made smaller here, whatever the publisher claims.
+        // Its picture is made smaller here, for any claim of the publisher.
         let builder = if name == "pictured" { builder.picture(320, 240) } else { builder };
         builder.callback(|_| {})
     };

@@ -112,7 +112,7 @@ pub fn datagrams(stranger: &mut Stranger) -> io::Result<()> {
         let bytes = changed(&frame, &other, &mut stranger.dice);
         let Some(target) = stranger.pick(&targets).copied() else { break };
         let by = if target.ip().is_multicast() && stranger.dice.below(2) == 0 { &outward } else { &socket };
-        let _ = by.send_to(&bytes[..bytes.len().min(60_000)], target); // what is too long is not taken
+        let _ = by.send_to(&bytes[..bytes.len().min(60_000)], target); // the part beyond the limit is dropped
         stranger.tried(if target.ip().is_multicast() { "datagrams to a group" } else { "datagrams" });
     }
     drop(streams);

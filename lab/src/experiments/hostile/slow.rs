@@ -6,7 +6,7 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Meets the nodes and does nothing.
+/// Meets the nodes and stays idle.
 pub fn nothing(stranger: &mut Stranger) -> io::Result<()> {
     stranger.tried("nothing");
     stranger.pause(u64::from(u32::MAX));

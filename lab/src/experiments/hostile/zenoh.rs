@@ -47,7 +47,7 @@ pub fn silent(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// Endless sessions, of peers with ids of their own, and handshakes that are left after any of their messages.
+/// Endless sessions, of peers with ids of their own, and handshakes that are abandoned after any of their messages.
 pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
     let mut held = VecDeque::new();
     while stranger.goes_on() {
@@ -109,7 +109,7 @@ fn socket(stranger: &Stranger) -> io::Result<(Socket, SockAddr)> {
     Ok((socket, to.into()))
 }
 
-/// Makes so many steps of a handshake: 1 sends InitSyn, 2 sends OpenSyn after the answer, 3 waits for the session.
+/// Makes `steps` steps of a handshake: 1 sends InitSyn, 2 sends OpenSyn after the answer, 3 waits for the session.
 /// The message `changed`, counted from 0, is malformed; its effect is not waited for long.
 fn open(stranger: &mut Stranger, mut socket: Socket, steps: u64, changed: u64) -> io::Result<Socket> {
     let id = [stranger.dice.bits().to_le_bytes(), stranger.dice.bits().to_le_bytes()].concat();

@@ -1,4 +1,4 @@
-//! `outages`: time until samples come again after a link carried nothing. Neither end is told of the outage.
+//! `outages`: time until samples come again after a dead link. Neither end gets an error from the outage.
 
 use super::{DELAY, PATIENCE, Stream, hosts, only, open};
 use crate::error::Result;
@@ -20,11 +20,11 @@ const HZ: f64 = 1000.0;
 const SIZE: usize = 64;
 /// Samples that wait meanwhile; older ones are dropped.
 const WAITING: u32 = 1000;
-/// A channel runs for so long before each outage.
+/// The time that a channel runs before each outage.
 const BEFORE: Duration = Duration::from_millis(300);
 /// A channel that is silent for this long after the outage has not resumed.
 const AFTER: Duration = Duration::from_secs(3);
-/// A handshake's stream without an answer for so long has ended, and the channel is opened anew.
+/// Seconds without an answer after which a handshake's stream has ended, and the channel is opened again.
 const STREAM_LIVES: f64 = 10.0;
 
 /// The outcome of one outage.

@@ -72,7 +72,7 @@ struct LoadedTestbed {
 
 impl LoadedTestbed {
     fn build(lab: &Lab) -> Result<Self> {
-        // Ordinary priority: nothing is reserved.
+        // Ordinary priority: no rate is reserved.
         let testbed = Testbed::build(lab, Layout::Router, false, &mut Dice::new(lab.options.seed))?;
         let topology = testbed.topology()?;
         let wire = Wire { rate: RATE, limit: 100, queue: Queue::Fifo };

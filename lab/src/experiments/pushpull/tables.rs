@@ -5,7 +5,7 @@ use crate::part::hog::AWAKE;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{median, uncertainty};
 
-/// A tenth of the samples may be so much of the traffic: nodes say a little to each other besides.
+/// The most of the traffic that a tenth of the samples may be: nodes also exchange a few messages of their own.
 const TRAFFIC: f64 = 0.11;
 /// The same for the publisher's processor time.
 const PROCESSOR: f64 = 0.15;

@@ -20,7 +20,7 @@ const AT: f64 = 1000.0;
 const GROWS: f64 = 2.0;
 /// Least share of the variance between rates that a straight line must explain.
 const LINEAR: f64 = 0.9;
-/// No sample costs less: something else would have been measured.
+/// The least cost of a sample: a lower figure would be a wrong measurement.
 const LEAST_US: f64 = 0.5;
 
 impl Experiment for VeloxProcessor {

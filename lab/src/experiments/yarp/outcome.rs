@@ -138,7 +138,7 @@ impl Pairs {
         median(&self.pairs.iter().map(|(_, q)| figure(q)).collect::<Vec<_>>())
     }
 
-    /// Samples lost with priority; NaN if nothing was measured, which is no success.
+    /// Samples lost with priority; NaN without a measurement, which is no success.
     fn lost_with_priority(&self) -> f64 {
         if self.pairs.is_empty() { f64::NAN } else { self.lost as f64 }
     }

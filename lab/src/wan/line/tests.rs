@@ -111,7 +111,7 @@ proptest! {
     fn the_rate_is_never_exceeded(rate in 1_000_000..1_000_000_000u64, seed: u64, frames in arrivals()) {
         let behaviour = Behaviour { rate: Some(rate), queue: 1 << 40, ..Behaviour::default() };
         let (left, _) = run(behaviour, seed, &frames);
-        // From any frame to any later one: at least the transmission time of what lies between.
+        // From any frame to any later one: at least the transmission time of the frames in between.
         for pair in left.windows(2) {
             let bits = frames[pair[1].0].1 * 8;
             let least = u128::from(bits) * 1_000_000_000 / u128::from(rate);

@@ -22,7 +22,7 @@ pub(super) struct Verdict {
     pub ratio: Option<Spread>,
     /// The target, for people.
     pub target: String,
-    /// `true` if the target is met; null when nothing is judged.
+    /// `true` if the target is met; null without a verdict.
     pub pass: Option<bool>,
     /// Percent by which the target is missed.
     pub missed_by_percent: Option<f64>,

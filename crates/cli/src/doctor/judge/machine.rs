@@ -253,7 +253,7 @@ mod tests {
         assert!(both[0].remedy.contains("echo performance > /sys/devices/system/cpu/cpu1/cpufreq/scaling_governor"));
         assert_eq!(both[1].remedy, "echo 1 > /sys/c6");
         assert_eq!(ids(&of("performance", state(2), None)), [""; 0]);
-        assert_eq!(ids(&of("performance", state(133), Some(0))), [""; 0]); // somebody holds the wake-up short
+        assert_eq!(ids(&of("performance", state(133), Some(0))), [""; 0]); // a process holds the wake-up short
     }
 
     #[test]

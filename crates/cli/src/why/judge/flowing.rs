@@ -181,7 +181,7 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Dura
     let found = [
         sizes,
         slow.clone(),
-        // Before its consequences: queues are full in front of a path that lets nothing through.
+        // Before its consequences: queues are full in front of a path that lets no packet through.
         not_arriving(both, seen, datagrams, watched).filter(|_| slow.is_none()),
         memory::over_bytes(both, watched),
         memory::over_memory(both, watched),
@@ -323,7 +323,7 @@ fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     })
 }
 
-/// One end sends and the other receives nothing, since the beginning or at present. One sample may fall between the
+/// One end sends and the other does not receive, since the beginning or at present. One sample may fall between the
 /// two looks.
 fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool, watched: Duration) -> Option<Problem> {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
@@ -348,7 +348,7 @@ fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool, watched: Duration
     none.then(|| problem::NOT_ARRIVING.found(what, unheard(both, seen, datagrams)))
 }
 
-/// The end to examine if nothing arrives.
+/// The end to examine if no sample arrives.
 fn unheard(both: &Both<'_>, seen: &Seen, datagrams: bool) -> String {
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
     match datagrams {

@@ -345,7 +345,7 @@ fn a_channel_with_a_deaf_end_is_not_healthy() {
     assert!(diagnosis.problems[0].remedy.starts_with("nothing comes through to /in"), "{diagnosis}");
     let remedy = &judged(stopped("udp", 9)).problems[0].remedy;
     assert!(remedy.starts_with("/in answers /out, so small datagrams come through"), "{remedy}");
-    // A publisher whose window is full sends nothing.
+    // A publisher with a full window does not send.
     let full = |e: &mut Evidence| {
         (reports(&mut e.publisher).0.waiting, reports(&mut e.publisher).1.waiting) = (7, 9);
     };

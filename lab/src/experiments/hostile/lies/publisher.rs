@@ -134,7 +134,7 @@ pub fn forged_multicast(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// The same in the flow of a liar's own subscribers over `tcp` and `udp`, which harms nobody else.
+/// The same in the flow of a liar's own subscribers over `tcp` and `udp`, which harms no one else.
 pub fn jumps_of_its_own(stranger: &mut Stranger) -> io::Result<()> {
     let mut liar = Liar::start(stranger, &LURES[..2])?;
     while stranger.goes_on() {

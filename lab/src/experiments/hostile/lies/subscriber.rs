@@ -81,7 +81,7 @@ pub fn repeats(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// So many requests; accepted channels are read to the end.
+/// Sends `count` requests; accepted channels are read to the end.
 fn many(stranger: &mut Stranger, count: u64, change: impl Fn(u64, Value) -> Value) -> io::Result<()> {
     let door = stranger.victim("publisher")?.tcp.clone();
     for index in 0..count {

@@ -63,7 +63,7 @@ pub(super) fn pong(meeting: &Meeting, settings: &Settings) -> Result<(), Error> 
     let _ = give.send(Turn::new(publisher, &terms, settings.carrier));
     let heard = hear_words::<1>(control);
     let played = played(&ended, &heard);
-    let _ = write_words(control, &[if played.is_ok() { PASSED } else { FAILED }]); // else nobody asks any more
+    let _ = write_words(control, &[if played.is_ok() { PASSED } else { FAILED }]); // an error: the other end has gone
     played.and(heard)?;
     Ok(())
 }

@@ -105,7 +105,7 @@ impl Counter {
     #[cold]
     fn report(&mut self) {
         if self.came > 0 {
-            let _ = meeting::write_words(&self.control, &[self.came, monotonic_ns()]); // else nobody asks any more
+            let _ = meeting::write_words(&self.control, &[self.came, monotonic_ns()]); // an error: the other end has gone
             (self.parts, self.came) = ([self.parts[1], 0], 0);
         }
     }
