@@ -9,11 +9,10 @@
 //! for that, a last pass finds it.)
 
 use crate::Class;
-use crate::analysis::Steps;
-use crate::analysis::arrivals::{Arrivals, BILLION};
 use crate::analysis::cpu::{Work, response};
 use crate::analysis::end_to_end::{Analysis, Room, analyse};
 use crate::analysis::stages::{Pair, Place, RANKS, Stages, Step};
+use crate::analysis::{Arrivals, BILLION, Steps};
 use crate::network::{Direction, Network};
 use crate::system::{Scheduler, System};
 

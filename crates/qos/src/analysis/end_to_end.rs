@@ -15,18 +15,14 @@
 //! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
 //! | arrivals over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
 
-mod course;
 mod queues;
 mod report;
 
-use super::Steps;
-use super::arrivals::{Arrivals, BILLION};
-use super::cpu::Unbounded;
+use super::cpu::{Unbounded, Work, response};
 use super::link::queue::Stay;
 use super::stages::{Egress, Stages, Step};
-use crate::analysis::cpu::{Work, response};
+use super::{Arrivals, BILLION, Steps};
 use crate::system::System;
-use course::Course;
 use queues::Queues;
 pub use report::{Because, Bound, Term, Where};
 
@@ -189,6 +185,36 @@ impl<'a> Iteration<'a> {
         latest?.checked_add(stay?.time)?.checked_add(delay)
     }
 
+    /// Computes the longest stays on a processor.
+    fn compute(&mut self, processor: usize) {
+        let mut higher: Vec<Work> = Vec::new();
+        let mut stuck = None;
+        let threads = std::mem::take(&mut self.threads[processor]);
+        for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
+            let work = |thread: usize| {
+                let Step::Compute { execution, .. } = self.stages.stages[thread].step else { return None };
+                self.arrivals(thread, self.transits[thread].last).map(|arrivals| Work { arrivals, execution })
+            };
+            let works: Vec<Option<Work>> = equals.iter().map(|(_, thread)| work(*thread)).collect();
+            let unknown = works.iter().position(|work| work.is_none()).and_then(|i| self.because[equals[i].1]);
+            stuck = stuck.or(unknown);
+            for (own, (_, thread)) in equals.iter().enumerate() {
+                let others = works.iter().enumerate().filter(|(i, _)| *i != own).filter_map(|(_, work)| *work);
+                let before: Vec<Work> = higher.iter().copied().chain(others).collect();
+                let origin = self.stages.arrivals(&self.stages.stages[*thread]);
+                match (works[own], stuck) {
+                    (Some(work), None) => match response(&work, &origin, &before, 0, self.steps) {
+                        Ok(found) => self.stays(*thread, Stay { time: found.time, blocking: 0, higher: 0 }),
+                        Err(why) => self.refuse(*thread, why_not(why, self.place(*thread))),
+                    },
+                    (_, stuck) => self.refuse(*thread, stuck.unwrap_or(Because::TooLong(self.place(*thread)))),
+                }
+            }
+            higher.extend(works.into_iter().flatten());
+        }
+        self.threads[processor] = threads;
+    }
+
     fn refuse(&mut self, stage: usize, because: Because) {
         self.transits[stage].stay = None;
         self.because[stage].get_or_insert(because);
@@ -272,36 +298,56 @@ fn load(arrivals: &Arrivals, work: u64) -> u64 {
     u64::try_from(arrivals.load(work).min(BILLION * 1000)).unwrap_or(u64::MAX)
 }
 
-impl Iteration<'_> {
-    /// Computes the longest stays on a processor.
-    fn compute(&mut self, processor: usize) {
-        let mut higher: Vec<Work> = Vec::new();
-        let mut stuck = None;
-        let threads = std::mem::take(&mut self.threads[processor]);
-        for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
-            let work = |thread: usize| {
-                let Step::Compute { execution, .. } = self.stages.stages[thread].step else { return None };
-                self.arrivals(thread, self.transits[thread].last).map(|arrivals| Work { arrivals, execution })
-            };
-            let works: Vec<Option<Work>> = equals.iter().map(|(_, thread)| work(*thread)).collect();
-            let unknown = works.iter().position(|work| work.is_none()).and_then(|i| self.because[equals[i].1]);
-            stuck = stuck.or(unknown);
-            for (own, (_, thread)) in equals.iter().enumerate() {
-                let others = works.iter().enumerate().filter(|(i, _)| *i != own).filter_map(|(_, work)| *work);
-                let before: Vec<Work> = higher.iter().copied().chain(others).collect();
-                let origin = self.stages.arrivals(&self.stages.stages[*thread]);
-                match (works[own], stuck) {
-                    (Some(work), None) => match response(&work, &origin, &before, 0, self.steps) {
-                        Ok(found) => self.stays(*thread, Stay { time: found.time, blocking: 0, higher: 0 }),
-                        Err(why) => self.refuse(*thread, why_not(why, self.place(*thread))),
-                    },
-                    (_, stuck) => self.refuse(*thread, stuck.unwrap_or(Because::TooLong(self.place(*thread)))),
+/// The flow of samples between resources: queues, then processors.
+struct Course {
+    /// All resources, each after those that feed it, as far as they do not feed each other (reverse postorder, as in data-flow analysis: Kam &
+    /// Ullman 1976).
+    order: Vec<usize>,
+    /// The stages of each resource that others follow, with those.
+    behind: Vec<Vec<(usize, usize)>>,
+}
+
+impl Course {
+    fn new(stages: &Stages) -> Self {
+        let mut behind = vec![Vec::new(); stages.egresses.len() + stages.processors.len()];
+        for (index, stage) in stages.stages.iter().enumerate() {
+            if let Some(after) = stage.after {
+                behind[resource(stages, after)].push((after, index));
+            }
+        }
+        let fed = |behind: &Vec<(usize, usize)>| {
+            let mut fed: Vec<usize> = behind.iter().map(|(_, index)| resource(stages, *index)).collect();
+            fed.sort_unstable();
+            fed.dedup();
+            fed
+        };
+        let fed: Vec<Vec<usize>> = behind.iter().map(fed).collect();
+        Self { order: downstream(&fed), behind }
+    }
+}
+
+/// Depth first, each noted when all that it feeds are; then turned round.
+fn downstream(fed: &[Vec<usize>]) -> Vec<usize> {
+    let mut seen = vec![false; fed.len()];
+    let mut order = Vec::with_capacity(fed.len());
+    let mut way: Vec<(usize, usize)> = Vec::new();
+    for root in 0..fed.len() {
+        way.extend((!std::mem::replace(&mut seen[root], true)).then_some((root, 0)));
+        while let Some((resource, at)) = way.last_mut() {
+            match fed[*resource].get(*at) {
+                Some(next) => {
+                    *at += 1;
+                    way.extend((!std::mem::replace(&mut seen[*next], true)).then_some((*next, 0)));
+                }
+                None => {
+                    order.push(*resource);
+                    way.pop();
                 }
             }
-            higher.extend(works.into_iter().flatten());
         }
-        self.threads[processor] = threads;
     }
+    order.reverse();
+    order
 }
 
 #[cfg(test)]

@@ -5,13 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::arrivals::{Arrivals, BILLION};
+use super::{Arrivals, BILLION};
 use crate::Class;
 use crate::network::{Direction, Network};
 use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
-
-mod threads;
-pub use threads::RANKS;
 
 /// Most bytes that the device of a host takes at once: TCP's largest super-packet (`gso_max_size`; see
 /// [`crate::blocking`]). Switches forward frame by frame.
@@ -214,7 +211,7 @@ impl Stages {
                 to.iter().for_each(|(subscriber, proxy)| way.lead(*subscriber, *proxy));
             }
         }
-        threads::place(&mut all, system);
+        place_threads(&mut all, system);
         all
     }
 
@@ -376,5 +373,105 @@ fn background(link: &Link, kind: NodeKind) -> Option<Background> {
     Some(Background { arrivals, work })
 }
 
+/// Ranks that priorities are left for between the highest and the lowest that threads of channels get; beyond them threads are equal.
+pub const RANKS: u32 = 47;
+
+/// Spreads the threads of each node over its processors, the heaviest first, each to the one with the least load; and ranks those
+/// of a processor by the shortest deadline that they serve, ties by order.
+fn place_threads(all: &mut Stages, system: &System) {
+    let deadlines = deadlines(all, system);
+    let mut of_node = vec![Vec::new(); system.nodes.len()];
+    for (index, stage) in all.stages.iter().enumerate() {
+        if let Step::Compute { processor: node, execution, .. } = stage.step {
+            of_node[node].push((all.arrivals(stage).load(execution), index));
+        }
+    }
+    for (node, mut threads) in of_node.into_iter().enumerate().filter(|(_, threads)| !threads.is_empty()) {
+        threads.sort_by_key(|(load, index)| (std::cmp::Reverse(*load), *index));
+        // Without a thread of its own a processor need not be known.
+        let count = (system.nodes[node].cpus.max(1) as usize).min(threads.len());
+        let mut processors = vec![(0_u128, Vec::new()); count];
+        for (load, thread) in threads {
+            let Some(least) = processors.iter_mut().min_by_key(|(load, _)| *load) else { continue };
+            least.0 += load;
+            least.1.push(thread);
+        }
+        for (_, mut threads) in processors {
+            threads.sort_by_key(|thread| (deadlines[*thread], *thread));
+            let this = all.processors.len();
+            all.processors.push(node);
+            for (order, thread) in (0..).map(|order: u32| order.min(RANKS - 1)).zip(threads) {
+                if let Step::Compute { processor, rank, .. } = &mut all.stages[thread].step {
+                    (*processor, *rank) = (this, order);
+                }
+            }
+        }
+    }
+}
+
+/// The shortest deadline of the pairs whose way leads over each stage.
+fn deadlines(all: &Stages, system: &System) -> Vec<u64> {
+    let mut shortest = vec![u64::MAX; all.stages.len()];
+    for pair in &all.pairs {
+        let deadline = system.subscribers[pair.subscriber].deadline.unwrap_or(u64::MAX);
+        all.path(pair).for_each(|stage| shortest[stage] = shortest[stage].min(deadline));
+    }
+    shortest
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::system::{Node, Placement, Subscriber, Topic};
+
+    /// A line of four nodes, 0 to 3, and two subscribers at its end that want every second sample.
+    fn line(placement: Placement) -> Stages {
+        let nodes = (0..4).map(|i| Node { name: i.to_string(), cpus: 2, ..Node::default() }).collect();
+        let mtu = |i| if i == 2 { 600 } else { 1500 };
+        let link = |i: usize| Link { between: [i, i + 1], rate: 100_000_000, mtu: mtu(i), ..Link::default() };
+        let subscriber = || Subscriber { topic: 0, node: 3, scale: 2, cpu_receive: 10, ..Subscriber::default() };
+        let system = System {
+            nodes,
+            links: (0..3).map(link).collect(),
+            topics: vec![Topic {
+                size: 1200,
+                period: 1000,
+                burst: 1,
+                publishers: vec![0],
+                cpu_send: 10,
+                ..Topic::default()
+            }],
+            subscribers: vec![subscriber(), subscriber()],
+            placement,
+            ..System::default()
+        };
+        let places = [0, 1].map(|subscriber| Place { publisher: 0, subscriber, node: 1 });
+        Stages::new(&system, &Network::new(&system), &places, &[])
+    }
+
+    #[test]
+    fn copies_are_shared_as_the_placement_says() {
+        let crossings = |placement| {
+            let stages = line(placement);
+            let of = |queue: usize| move |s: &&Stage| matches!(s.step, Step::Cross { queue: q, .. } if q == 2 * queue);
+            [0, 1, 2].map(|queue| stages.stages.iter().filter(of(queue)).count())
+        };
+        assert_eq!(crossings(Placement::default()), [2, 2, 2]);
+        assert_eq!(crossings(Placement { proxies: Proxies::Merged, ..Placement::default() }), [1, 2, 2]);
+        assert_eq!(crossings(Placement { transport: Transport::Multicast, ..Placement::default() }), [1, 1, 1]);
+    }
+
+    #[test]
+    fn samples_are_scaled_and_taken_apart_where_a_way_begins() {
+        let stages = line(Placement::default());
+        let way: Vec<usize> = stages.path(&stages.pairs[0]).collect();
+        let shape = |stage: &usize| match stages.stages[*stage].step {
+            Step::Cross { packets, .. } => (stages.stages[*stage].every, packets.count),
+            Step::Compute { .. } => (stages.stages[*stage].every, 0),
+        };
+        // From the last: received, two links at half the rate in two packets, scaled, one link, sent.
+        assert_eq!(way.iter().map(shape).collect::<Vec<_>>(), [(2, 0), (2, 2), (2, 2), (1, 0), (1, 1), (1, 0)]);
+        let Step::Compute { rank, .. } = stages.stages[way[0]].step else { panic!("received by a thread") };
+        assert_eq!(rank, 0, "two subscribers' threads on two processors");
+    }
+}

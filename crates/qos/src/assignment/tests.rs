@@ -1,10 +1,9 @@
 use super::*;
 use crate::Class;
-use crate::analysis::Steps;
-use crate::analysis::arrivals::Arrivals;
 use crate::analysis::cpu::{Work, response};
 use crate::analysis::end_to_end::analyse;
 use crate::analysis::stages::Stages;
+use crate::analysis::{Arrivals, Steps};
 use crate::network::{Direction, Network};
 use crate::system::{Link, Node, NodeKind, Scheduler, Subscriber, System, Topic};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Releases of samples: any that the contract allows, and those that hurt most.
 
 use super::Run;
-use crate::analysis::arrivals::Arrivals;
+use crate::analysis::Arrivals;
 use crate::analysis::stages::{Stages, Step};
 
 /// The pattern of publications.

@@ -1,7 +1,7 @@
 //! The resources of a run: a link's queue with its order of service, and a processor with threads by rank.
 
 use crate::Class;
-use crate::analysis::arrivals::BILLION;
+use crate::analysis::BILLION;
 use crate::analysis::link::{lag, quanta};
 use crate::analysis::stages::{Egress, Stages, Step};
 use crate::system::Scheduler;

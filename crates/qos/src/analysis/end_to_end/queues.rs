@@ -2,12 +2,11 @@
 
 use super::{Because, Iteration, QueueBound, Room, Where, load, why_not};
 use crate::Class;
-use crate::analysis::Steps;
-use crate::analysis::arrivals::BILLION;
 use crate::analysis::link::lag;
 use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
 use crate::analysis::link::{Bucket, RateLatency};
 use crate::analysis::stages::{Egress, Packets, Stages, Step};
+use crate::analysis::{BILLION, Steps};
 use crate::system::Scheduler;
 
 /// The streams of each queue, grouped by the queue that they come from, and the last results for it.
@@ -272,7 +271,7 @@ fn htb(egress: &Egress, class: Class, unit: u64) -> RateLatency {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::arrivals::Arrivals;
+    use crate::analysis::Arrivals;
     use proptest::prelude::*;
 
     proptest! {

@@ -164,3 +164,12 @@ fn a_system_that_once_broke_its_bound_keeps_it() {
     // Higher packets come over the same link just before the one that is asked for.
     assert!(crate::testing::compare(5_004_183, 4).is_ok());
 }
+
+#[test]
+fn feeding_stages_come_first() {
+    // 3 feeds 1 and 2, both feed 0; 0 and 4 feed each other.
+    let order = downstream(&[vec![4], vec![0], vec![0], vec![1, 2], vec![0]]);
+    let place = |resource| order.iter().position(|other| *other == resource).unwrap();
+    assert!(place(3) < place(1) && place(3) < place(2) && place(1) < place(0) && place(2) < place(0), "{order:?}");
+    assert_eq!(order.len(), 5);
+}

@@ -6,11 +6,9 @@
 //! strict priority F is the response time of non-pre-emptive packets, as of CAN frames: all instances of the busy period count,
 //! not only the first (Davis, Burns, Bril & Lukkien 2007).
 
-use super::deviation::Deviation;
-use super::{Bucket, RateLatency};
-use crate::analysis::Steps;
-use crate::analysis::arrivals::{Arrivals, BILLION};
+use super::{Bucket, Deviation, RateLatency};
 use crate::analysis::cpu::Unbounded;
+use crate::analysis::{Arrivals, BILLION, Steps};
 use std::cell::Cell;
 
 /// Most times that one queue's streams are looked at.
