@@ -11,11 +11,9 @@
 //! |---|---|
 //! | [`place`] | the choice of the method, and the quality of the answer |
 //! | `problem` | the groups, and the costs and loads of a place |
-//! | `layout` | the current placement, and the loads on the limits |
-//! | `exhaustive` | Appendix A for one group; all combinations, as the measure of other methods |
-//! | `mip` | mixed-integer programming |
-//! | `decomposition` | large systems: places ruled out, `bound` from prices of the limits, `search` for placements within them |
-//! | [`admit`] | one more subscriber, without a new solution |
+//! | `layout` | the current placement, and the loads on the limits: places ruled out; [`admit`], one more subscriber without a new solution |
+//! | `exact` | Appendix A for one group; all combinations, as the measure of other methods; mixed-integer programming |
+//! | `decomposition` | large systems: `bound` from prices of the limits, and a search for placements within them |
 //! | `conflict` | reasons why no placement fits |
 
 use std::time::Duration;
@@ -23,19 +21,16 @@ use std::time::Duration;
 use crate::network::{Direction, Network, disconnected};
 use crate::system::System;
 
-mod admit;
 mod bound;
 mod conflict;
 mod decomposition;
-mod exhaustive;
+mod exact;
 mod layout;
-mod mip;
 mod problem;
-mod search;
 
-pub use admit::admit;
 pub use conflict::{Conflict, Limit};
-pub use exhaustive::Candidate;
+pub use exact::Candidate;
+pub use layout::admit;
 pub use problem::Group;
 
 use layout::Layout;
@@ -173,27 +168,27 @@ pub fn place(system: &System, network: &Network, effort: &Effort, watch: &mut dy
     if size(&problem, &places) > LARGE {
         return large(&problem, places, effort, watch);
     }
-    let choices = exhaustive::choices(&problem);
+    let choices = exact::choices(&problem);
     if let Some(stuck) = choices.iter().position(Vec::is_empty) {
         return stuck_alone(&problem, stuck, effort, watch);
     }
     if let Some(outcome) = each_alone(&problem, &choices) {
         return outcome;
     }
-    if exhaustive::combinations(&choices) <= exhaustive::FEW {
-        return match exhaustive::best(&problem, &choices) {
+    if exact::combinations(&choices) <= exact::FEW {
+        return match exact::best(&problem, &choices) {
             Some(layout) => placed(&problem, &layout, Some(layout.value(&problem)), "exhaustive"),
             None => infeasible(conflict::of(&problem, effort, watch), "exhaustive"),
         };
     }
     let half = effort.time.saturating_sub(watch.elapsed()) / 2;
-    match mip::solve(&problem, &choices, None, None, half) {
-        mip::Found::Placed { layout, proved } => {
+    match exact::solve(&problem, &choices, None, None, half) {
+        exact::Found::Placed { layout, proved } => {
             let bound = proved.then(|| layout.value(&problem));
-            placed(&problem, &layout, bound, mip::NAME)
+            placed(&problem, &layout, bound, exact::SOLVER)
         }
-        mip::Found::Infeasible => infeasible(conflict::of(&problem, effort, watch), mip::NAME),
-        mip::Found::Nothing => large(&problem, places, effort, watch),
+        exact::Found::Infeasible => infeasible(conflict::of(&problem, effort, watch), exact::SOLVER),
+        exact::Found::Nothing => large(&problem, places, effort, watch),
     }
 }
 
@@ -206,13 +201,13 @@ fn size(problem: &Problem, places: &[Vec<usize>]) -> usize {
 }
 
 fn large(problem: &Problem, places: Vec<Vec<usize>>, effort: &Effort, watch: &mut dyn Watch) -> Outcome {
-    let fits = |group: &Group, node: usize| exhaustive::fits_alone(problem, &problem.choice(group, node));
+    let fits = |group: &Group, node: usize| exact::fits_alone(problem, &problem.choice(group, node));
     let stuck = |(group, places): (&Group, &Vec<usize>)| !places.iter().any(|node| fits(group, *node));
     if let Some(stuck) = problem.groups.iter().zip(&places).position(stuck) {
         return stuck_alone(problem, stuck, effort, watch);
     }
     let places = places.into_iter().map(|all| all.into_iter().map(|node| node as u32).collect()).collect();
-    let places = match decomposition::reduce(problem, places) {
+    let places = match layout::reduce(problem, places) {
         Ok(places) => places,
         Err(stuck) => return infeasible(vec![conflict::crowded_out(&problem.groups[stuck])], "decomposition"),
     };
@@ -231,7 +226,7 @@ fn stuck_alone(problem: &Problem, stuck: usize, effort: &Effort, watch: &mut dyn
 /// Appendix A's table for each group: every node with its delays and cost, independent of other groups (P-51, P-52).
 pub fn table(system: &System, network: &Network) -> Vec<(Group, Vec<Candidate>)> {
     let problem = Problem::new(system, network);
-    problem.groups.iter().map(|group| (group.clone(), exhaustive::table(&problem, group))).collect()
+    problem.groups.iter().map(|group| (group.clone(), exact::table(&problem, group))).collect()
 }
 
 /// Gives every group its best place, if that keeps all limits: then there is nothing to solve.

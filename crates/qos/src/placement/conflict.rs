@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::problem::{Group, Problem};
-use super::{Effort, Watch, exhaustive, mip};
+use super::{Effort, Watch, exact};
 use crate::network::Direction;
 
 /// A requirement or its limit.
@@ -134,10 +134,10 @@ fn without<'a>(problem: &Problem<'a>, limit: &Limit) -> Problem<'a> {
 
 /// `true` if all can be placed; `None`: not known within the time.
 fn fits(problem: &Problem, time: Duration) -> Option<bool> {
-    match mip::solve(problem, &exhaustive::choices(problem), None, None, time) {
-        mip::Found::Placed { .. } => Some(true),
-        mip::Found::Infeasible => Some(false),
-        mip::Found::Nothing => None,
+    match exact::solve(problem, &exact::choices(problem), None, None, time) {
+        exact::Found::Placed { .. } => Some(true),
+        exact::Found::Infeasible => Some(false),
+        exact::Found::Nothing => None,
     }
 }
 
@@ -156,8 +156,8 @@ fn has(problem: &Problem, limit: &Limit) -> f64 {
 fn least(problem: &Problem, limit: &Limit, time: Duration) -> f64 {
     let less = without(problem, limit);
     let load = |number: usize| {
-        let found = mip::solve(&less, &exhaustive::choices(&less), None, Some(number), time);
-        if let mip::Found::Placed { layout, .. } = found { layout.loads[number] } else { problem.capacity[number] }
+        let found = exact::solve(&less, &exact::choices(&less), None, Some(number), time);
+        if let exact::Found::Placed { layout, .. } = found { layout.loads[number] } else { problem.capacity[number] }
     };
     match limit {
         Limit::Deadline { subscriber } => soonest(&less, *subscriber, time),

@@ -76,15 +76,15 @@ enum Kind {
 fn solved(system: &System) -> Result<Kind, TestCaseError> {
     let graph = Network::new(system);
     let problem = Problem::new(system, &graph);
-    let choices = exhaustive::choices(&problem);
-    let all = exhaustive::best(&problem, &choices).map(|layout| layout.value(&problem));
-    let solved = match mip::solve(&problem, &choices, None, None, Duration::from_secs(60)) {
-        mip::Found::Placed { layout, proved } => {
+    let choices = exact::choices(&problem);
+    let all = exact::best(&problem, &choices).map(|layout| layout.value(&problem));
+    let solved = match exact::solve(&problem, &choices, None, None, Duration::from_secs(60)) {
+        exact::Found::Placed { layout, proved } => {
             prop_assert!(proved && layout.keeps_all(&problem));
             Some(layout.value(&problem))
         }
-        mip::Found::Infeasible => None,
-        mip::Found::Nothing => return Err(TestCaseError::fail("the solver gave up")),
+        exact::Found::Infeasible => None,
+        exact::Found::Nothing => return Err(TestCaseError::fail("the solver gave up")),
     };
     let whole = outcome(system);
     prop_assert_eq!(whole.status, if all.is_some() { Status::Optimal } else { Status::Infeasible });
@@ -129,7 +129,7 @@ proptest! {
     fn the_bound_is_below_every_placement(system in system()) {
         let graph = Network::new(&system);
         let problem = Problem::new(&system, &graph);
-        let best = exhaustive::best(&problem, &exhaustive::choices(&problem)).map(|layout| layout.value(&problem));
+        let best = exact::best(&problem, &exact::choices(&problem)).map(|layout| layout.value(&problem));
         let places: Vec<Vec<usize>> = problem.groups.iter().map(|group| problem.places(group)).collect();
         prop_assume!(places.iter().all(|places| !places.is_empty()));
         let found = large(&problem, places, &Effort::default(), &mut Still);
