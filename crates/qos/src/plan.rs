@@ -6,25 +6,21 @@
 //! | [`Model`] | the delay models, by name |
 //! | `make` | from a contract to its plan (feature `placement`: it needs a solver) |
 //! | [`rewrite`] | changes made in the text of a contract (the same feature) |
-//! | `text` | the plan file |
-//! | `difference` | changes between two plans |
+//! | `file` | the plan file, and [`differences`] between two plans |
 //!
 //! Times are microseconds here, as people and the papers read them; the analysis itself counts whole nanoseconds.
 
-mod difference;
-mod error;
+mod file;
 #[cfg(feature = "placement")]
 mod make;
 mod model;
 #[cfg(feature = "placement")]
 mod rewrite;
-mod text;
 
-pub use difference::{Change, differences};
-pub use error::{ModelError, PlanError};
+pub use file::{Change, PlanError, differences};
 #[cfg(feature = "placement")]
 pub use make::make;
-pub use model::Model;
+pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 

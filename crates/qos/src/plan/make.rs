@@ -2,18 +2,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `paths` | the path of a channel's samples, hop by hop |
-//! | `bounds` | bounds of channels, by the analysis of processors and links |
-//! | `means` | delays by the closed forms of the papers |
+//! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
 //! | `refusal` | reasons why not all fits |
-//! | `offers` | changes with which it fits, tried |
-//! | `edit` | changes of a contract |
+//! | `offers` | changes of the contract with which it fits, tried |
 
-mod bounds;
-mod edit;
-mod means;
+mod delay;
 mod offers;
-mod paths;
 mod refusal;
 
 use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
@@ -21,13 +15,11 @@ use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::Where;
 use crate::contract::Contract;
-use crate::network::{Direction, Network};
+use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
-use crate::system::{PlacementDelay, Scheduler, System};
-use bounds::Bounds;
-use means::Delay;
+use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};
+use delay::{Bounds, Delay, delay};
 use offers::offers;
-use paths::Path;
 use std::borrow::Cow;
 
 /// Plans a contract: places its proxies, and computes each channel's delay by a model.
@@ -50,7 +42,7 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
     let stated = || system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
     let classes: Vec<Class> = bounds.as_ref().map_or_else(stated, Bounds::classes);
-    let paths = paths::all(system, &network, &placed);
+    let paths = paths(system, &network, &placed);
     let channel = |path: &Path| {
         let (topic, publisher, subscriber) = (path.subscriber.topic, path.publisher, path.index);
         let [sched_publisher, sched] =
@@ -62,7 +54,7 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     let mut refusals = refusal::of_placement(system, &found);
     refusals.extend(refusal::of_channels(&channels, model));
     let feasible = refusals.is_empty() && (!found.placed.is_empty() || system.subscribers.is_empty());
-    let loads = if found.loads.is_empty() { paths::loads(system, &paths) } else { found.loads.clone() };
+    let loads = if found.loads.is_empty() { loads(system, &paths) } else { found.loads.clone() };
     let backlogs = bounds.as_ref().map(Bounds::backlogs).unwrap_or_default();
     Plan {
         contract: For { name: system.name.clone(), hash: String::new() },
@@ -146,7 +138,7 @@ impl Answer {
             let Group { topic, publisher, subscribers } = &placed.group;
             let late = |index: &usize| {
                 let subscriber = &system.subscribers[*index];
-                let deadline = subscriber.deadline.filter(|_| paths::scales(&system.topics[*topic], subscriber));
+                let deadline = subscriber.deadline.filter(|_| scales(&system.topics[*topic], subscriber));
                 let us = bounds.of(*topic, *publisher, *index).us;
                 deadline.is_some_and(|deadline| us.is_none_or(|us| us * 1e3 > deadline as f64))
             };
@@ -157,20 +149,9 @@ impl Answer {
     }
 }
 
-fn delay(system: &System, path: &Path, model: Model, bounds: &Option<Bounds>) -> Delay {
-    match model {
-        Model::PaperHop => means::paper_hop(system, path),
-        Model::VeloxTable2 | Model::VeloxEq4Literal | Model::Mm1 | Model::Mm1k => means::velox(system, path, model),
-        Model::Nc | Model::Rta | Model::Bound => {
-            let of = |bounds: &Bounds| bounds.of(path.subscriber.topic, path.publisher, path.index);
-            bounds.as_ref().map(of).unwrap_or_default()
-        }
-    }
-}
-
 /// Each subscriber with its stream scaled at the publisher: shown when no placement fits.
 fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
-    let each = |(index, subscriber): (usize, &crate::system::Subscriber)| {
+    let each = |(index, subscriber): (usize, &Subscriber)| {
         let publishers = &system.topics[subscriber.topic].publishers;
         let placed = |publisher: &usize| Placed {
             group: Group { topic: subscriber.topic, publisher: *publisher, subscribers: vec![index] },
@@ -250,7 +231,7 @@ fn links(system: &System, loads: &[f64], backlogs: &[Option<f64>]) -> Vec<Link> 
 }
 
 fn nodes(system: &System, found: &Outcome) -> Vec<Node> {
-    let node = |(index, node): (usize, &crate::system::Node)| Node {
+    let node = |(index, node): (usize, &system::Node)| Node {
         name: node.name.clone(),
         cpus: node.cpus,
         cpus_used: found.processors.get(index).copied().unwrap_or(0.0),
@@ -280,4 +261,89 @@ fn solver(found: &Outcome, watch: &mut dyn Watch) -> Solver {
         optimal: matches!(found.status, Status::Optimal | Status::Infeasible),
         gap: found.gap(),
     }
+}
+
+/// A channel's path: from its publisher, through its proxy if it has one, to its subscriber.
+struct Path<'a> {
+    topic: &'a Topic,
+    /// The publisher's node (index).
+    publisher: usize,
+    subscriber: &'a Subscriber,
+    /// The subscriber (index).
+    index: usize,
+    /// The proxy's node (index).
+    proxy: Option<usize>,
+    hops: Vec<Hop>,
+    /// Number of the first hops, which carry samples as they were published.
+    before: usize,
+}
+
+/// One direction of a link, and the samples that cross it.
+struct Hop {
+    direction: Direction,
+    /// Bytes of a sample.
+    size: u64,
+}
+
+impl Path<'_> {
+    /// Time between two samples that the subscriber gets, ns.
+    fn scaled_period(&self) -> u64 {
+        self.topic.period.saturating_mul(u64::from(self.subscriber.scale))
+    }
+
+    /// Packets of one sample on the hop that needs the most.
+    fn packets(&self, system: &System) -> u64 {
+        let on = |hop: &Hop| packets(&system.links[hop.direction.link], hop.size);
+        self.hops.iter().map(on).max().unwrap_or(1)
+    }
+}
+
+/// Nanoseconds that one (the largest) packet of a sample takes on a link's wire.
+fn transmission(system: &System, hop: &Hop) -> f64 {
+    let link = &system.links[hop.direction.link];
+    let bytes = wire_bytes(link, hop.size.min(link.mtu));
+    link.transmission.map_or(bytes as f64 * 8e9 / link.rate as f64, |stated| stated as f64)
+}
+
+/// Each publisher with each of its subscribers, in the order of the placement's groups.
+fn paths<'a>(system: &'a System, network: &Network, placed: &[Placed]) -> Vec<Path<'a>> {
+    let mut paths: Vec<Path> = placed.iter().flat_map(|placed| of_group(system, network, placed)).collect();
+    paths.sort_by_key(|path| (path.subscriber.topic, path.publisher, path.index));
+    paths
+}
+
+fn of_group<'a>(system: &'a System, network: &Network, placed: &Placed) -> Vec<Path<'a>> {
+    let (topic, publisher) = (&system.topics[placed.group.topic], placed.group.publisher);
+    let scales = |index: &usize| scales(topic, &system.subscribers[*index]);
+    let proxy = placed.group.subscribers.iter().any(scales).then_some(placed.node);
+    let to_proxy = network.route(publisher, placed.node).unwrap_or_default();
+    let path = |index: &usize| {
+        let subscriber = &system.subscribers[*index];
+        let scaled = subscriber.scaled_size.unwrap_or(topic.size);
+        let from_proxy = network.route(placed.node, subscriber.node).unwrap_or_default();
+        let before = to_proxy.iter().map(|direction| Hop { direction: *direction, size: topic.size });
+        let after = from_proxy.iter().map(|direction| Hop { direction: *direction, size: scaled });
+        let hops = before.chain(after).collect();
+        Path { topic, publisher, subscriber, index: *index, proxy, hops, before: to_proxy.len() }
+    };
+    placed.group.subscribers.iter().map(path).collect()
+}
+
+/// `true` if this subscriber gets less than the whole stream.
+fn scales(topic: &Topic, subscriber: &Subscriber) -> bool {
+    let smaller = subscriber.scaled_size.is_some_and(|size| size != topic.size);
+    subscriber.scale > 1 || smaller || subscriber.picture.is_some()
+}
+
+/// Bit/s on the wire in each direction of each link, every channel a flow of its own.
+fn loads(system: &System, paths: &[Path]) -> Vec<f64> {
+    let mut loads = vec![0.0; 2 * system.links.len()];
+    for path in paths {
+        for (at, hop) in path.hops.iter().enumerate() {
+            let scale = if at < path.before { 1.0 } else { f64::from(path.subscriber.scale) };
+            let link = &system.links[hop.direction.link];
+            loads[hop.direction.index()] += wire_load(link, hop.size, path.topic.rate / scale);
+        }
+    }
+    loads
 }

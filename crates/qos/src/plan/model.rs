@@ -1,6 +1,5 @@
 //! The delay models, by name.
 
-use super::ModelError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -74,6 +73,18 @@ impl FromStr for Model {
         Self::ALL.into_iter().find(|model| model.name() == text).ok_or(ModelError)
     }
 }
+
+/// Text that names no delay model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelError;
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "allowed is {}", Model::ALL.map(Model::name).join(", "))
+    }
+}
+
+impl std::error::Error for ModelError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,12 @@
 //! Offers: changes of a contract with which it fits, each tried by a new plan.
 
 use super::compute;
-use super::edit::Edit;
 use crate::Class;
 use crate::analysis::{Steps, channels};
 use crate::network::Network;
 use crate::placement::{self, Candidate, Effort, Watch};
-use crate::plan::{Channel, Model, Offer, Plan};
-use crate::quantity::show_bytes;
+use crate::plan::{Channel, FileChange, Model, Offer, Plan};
+use crate::quantity::{show_bytes, show_time};
 use crate::system::{PlacementDelay, Proxies, System, Transport};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -266,4 +265,84 @@ impl Search<'_> {
 fn rounded_up(ns: f64) -> u64 {
     let unit = 10f64.powf((ns.max(10.0).log10() - 1.0).floor());
     ((ns / unit).ceil() * unit) as u64
+}
+
+/// A change of a contract; parts by their index.
+#[derive(Clone, Debug, PartialEq)]
+enum Edit {
+    /// The ratio of published samples to a subscriber's.
+    Scale(usize, u32),
+    /// The size of a subscriber's samples, bytes.
+    Size(usize, u64),
+    /// A subscriber's samples may come so late, ns.
+    Deadline(usize, u64),
+    /// A subscriber goes.
+    Without(usize),
+    /// A topic's class.
+    Class(usize, Class),
+    /// A node may host proxies.
+    Proxy(usize),
+    /// Equal requests share a proxy.
+    Merged,
+    /// Links carry each stream once.
+    Multicast,
+}
+
+impl Edit {
+    /// Makes all of them.
+    fn all(edits: &[Self], system: &System) -> System {
+        let mut changed = system.clone();
+        edits.iter().for_each(|edit| edit.apply(&mut changed));
+        let gone = |index: usize| edits.contains(&Edit::Without(index));
+        let mut index = 0..;
+        changed.subscribers.retain(|_| !index.next().is_some_and(gone));
+        changed
+    }
+
+    fn apply(&self, system: &mut System) {
+        match self {
+            Edit::Scale(index, scale) => system.subscribers[*index].scale = *scale,
+            Edit::Size(index, size) => system.subscribers[*index].scaled_size = Some(*size),
+            Edit::Deadline(index, ns) => system.subscribers[*index].deadline = Some(*ns),
+            Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
+            Edit::Proxy(node) => system.nodes[*node].proxy = true,
+            Edit::Merged => system.placement.proxies = Proxies::Merged,
+            Edit::Multicast => system.placement.transport = Transport::Multicast,
+            // Removals change indices, so they go last.
+            Edit::Without(_) => {}
+        }
+    }
+
+    /// As it is made in the file.
+    fn change(&self, system: &System) -> FileChange {
+        let of = |table: &str, name: &str, key: &str, value: String| FileChange {
+            table: table.to_owned(),
+            name: name.to_owned(),
+            key: key.to_owned(),
+            value,
+        };
+        let subscriber = |index: &usize| system.subscribers[*index].name.as_str();
+        match self {
+            Edit::Scale(index, scale) => of("subscriber", subscriber(index), "scale", scale.to_string()),
+            Edit::Size(index, size) => {
+                of("subscriber", subscriber(index), "scaled_size", format!("{:?}", show_bytes(*size)))
+            }
+            Edit::Deadline(index, ns) => of("subscriber", subscriber(index), "deadline", quoted_time(*ns)),
+            Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
+            Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
+            Edit::Proxy(node) => of("node", &system.nodes[*node].name, "proxy", "true".to_owned()),
+            Edit::Merged => of("placement", "", "proxies", "\"merged\"".to_owned()),
+            Edit::Multicast => of("placement", "", "transport", "\"multicast\"".to_owned()),
+        }
+    }
+
+    /// For people.
+    fn words(&self, system: &System) -> String {
+        let FileChange { name, key, value, .. } = self.change(system);
+        format!("{key} {} for {name}", value.trim_matches('"'))
+    }
+}
+
+fn quoted_time(ns: u64) -> String {
+    format!("\"{}\"", show_time(ns as f64 / 1e3))
 }
