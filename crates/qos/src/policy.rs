@@ -2,18 +2,14 @@
 
 mod check;
 mod matching;
-mod names;
-mod partition;
 mod text;
 mod values;
 
 pub use check::Contradiction;
-pub use matching::{Mismatch, PolicyName, match_qos};
-pub use names::PolicyError;
-pub use partition::{fnmatch, partitions_meet};
+pub use matching::{Mismatch, PolicyName, fnmatch, match_qos, partitions_meet};
 pub use values::{
-    DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Place, PlaceError, PullBuffer, QUEUE_BYTES,
-    Queue, Reliability, ResourceLimit, ResourceLimits, SAMPLE_BYTES, Scale,
+    DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Place, PlaceError, PolicyError, PullBuffer,
+    QUEUE_BYTES, Queue, Reliability, ResourceLimit, ResourceLimits, SAMPLE_BYTES, Scale,
 };
 
 use crate::expression::Filter;

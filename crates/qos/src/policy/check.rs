@@ -1,7 +1,7 @@
 //! Policies of one port that cannot hold together: refused when the port is built.
 
-use super::names::list;
-use super::partition::{LONGEST, MOST};
+use super::matching::{LONGEST, MOST};
+use super::values::list;
 use super::{Durability, Ownership, Place, PolicyName, PullBuffer, Qos, Queue, Scale};
 use crate::expression::Expression;
 use std::fmt;

@@ -11,8 +11,8 @@
 //!
 //! All other policies concern one end only and are never in the way.
 
-use super::names::{NONE, list, time, words};
-use super::{Liveliness, Qos, partitions_meet};
+use super::values::{NONE, list, time, words};
+use super::{Liveliness, Qos};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -161,6 +161,100 @@ fn other(offered: &str, requested: &str) -> String {
 fn shorter(offered: &str, requested: &str) -> String {
     let longer = if offered == NONE { "" } else { " or longer" };
     format!("offer {requested} or shorter at the publisher, or request {offered}{longer} at the subscriber")
+}
+
+/// Most partitions of a port, and longest name in bytes: a peer's further ones are ignored.
+pub(super) const MOST: usize = 64;
+pub(super) const LONGEST: usize = 255;
+
+/// `true` if two ports have a partition in common: a name that divides a realm's topics (DDS PARTITION, §2.2.3.13). No name
+/// is the same as the empty one. A name with wildcards matches names without; two with wildcards match only if they are
+/// equal.
+pub fn partitions_meet(one: &[String], other: &[String]) -> bool {
+    named(one).any(|a| named(other).any(|b| meets(a, b)))
+}
+
+fn named(partitions: &[String]) -> impl Iterator<Item = &str> {
+    let none = partitions.is_empty().then_some("");
+    partitions.iter().take(MOST).map(String::as_str).filter(|name| name.len() <= LONGEST).chain(none)
+}
+
+fn meets(a: &str, b: &str) -> bool {
+    let pattern = |name: &str| name.contains(['*', '?', '[']);
+    match (pattern(a), pattern(b)) {
+        (true, false) => fnmatch(a, b),
+        (false, true) => fnmatch(b, a),
+        _ => a == b,
+    }
+}
+
+/// `true` if a pattern matches a name, by the rules of POSIX `fnmatch`: `*` any characters, `?` one, `[a-z]` one of these,
+/// `[!a-z]` one but these, `\\` the next as it is. At most (characters of one) × (characters of the other) steps.
+pub fn fnmatch(pattern: &str, name: &str) -> bool {
+    let (mut rest, mut left) = (pattern.chars(), name.chars());
+    // Position to return to when a later character does not fit: after the last `*`, with one more character
+    // swallowed by it.
+    let mut retry = None;
+    loop {
+        let (mut after, mut remaining) = (rest.clone(), left.clone());
+        match (after.next(), remaining.next()) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                retry = Some((after.clone(), left.clone()));
+                rest = after;
+                continue;
+            }
+            (Some(first), Some(character)) if fits(first, &mut after, character) => {
+                (rest, left) = (after, remaining);
+                continue;
+            }
+            _ => {}
+        }
+        let Some((pattern_after, name_after)) = &mut retry else { return false };
+        if name_after.next().is_none() {
+            return false;
+        }
+        (rest, left) = (pattern_after.clone(), name_after.clone());
+    }
+}
+
+/// `true` if the pattern that starts with `first` matches one character; moves behind it.
+fn fits(first: char, rest: &mut std::str::Chars<'_>, character: char) -> bool {
+    match first {
+        '?' => true,
+        '\\' => rest.next() == Some(character),
+        '[' => {
+            let (set, after) = rest.as_str().split_at(set_length(rest.as_str()));
+            // An unclosed bracket is a plain character.
+            let Some(after) = after.strip_prefix(']') else { return character == '[' };
+            *rest = after.chars();
+            let (not, set) = set.strip_prefix('!').map_or((false, set), |set| (true, set));
+            not != holds(set, character)
+        }
+        _ => first == character,
+    }
+}
+
+/// Bytes up to the bracket that closes: one right at the start belongs to the set.
+fn set_length(text: &str) -> usize {
+    let start = text.len() - text.strip_prefix('!').unwrap_or(text).len();
+    let start = start + usize::from(text[start..].starts_with(']'));
+    text[start..].find(']').map_or(text.len(), |end| start + end)
+}
+
+fn holds(set: &str, character: char) -> bool {
+    let mut left = set.chars();
+    while let Some(first) = left.next() {
+        let mut range = left.clone();
+        let last = if range.next() == Some('-') { range.next() } else { None };
+        match last {
+            Some(last) if (first..=last).contains(&character) => return true,
+            Some(_) => left = range,
+            None if first == character => return true,
+            None => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]

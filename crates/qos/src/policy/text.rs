@@ -1,6 +1,6 @@
 //! Policies as text, by name, for profiles, the command line and reports. The text that is shown can be read again.
 
-use super::names::{NONE, list, time};
+use super::values::{NONE, list, time};
 use super::{Place, PolicyError, PullBuffer, Qos, Queue, Scale};
 use crate::expression::Filter;
 use crate::priority::PriorityError;

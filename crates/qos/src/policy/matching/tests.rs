@@ -180,3 +180,54 @@ proptest! {
         prop_assert_eq!(between(&offered, &offered.clone()), vec![]);
     }
 }
+
+fn meet(one: &[&str], other: &[&str]) -> bool {
+    let owned = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+    let (one, other) = (owned(one), owned(other));
+    assert_eq!(partitions_meet(&one, &other), partitions_meet(&other, &one));
+    partitions_meet(&one, &other)
+}
+
+#[test]
+fn ports_meet_in_a_partition_they_share() {
+    assert!(meet(&[], &[]) && meet(&[], &[""]) && meet(&[], &["*"]) && meet(&["a", "b"], &["c", "b"]));
+    assert!(!meet(&[], &["a"]) && !meet(&["a"], &["b"]) && !meet(&["a"], &["?b"]));
+    assert!(meet(&["left/*"], &["left/arm"]) && meet(&["[a-c]?"], &["b7"]) && meet(&["[!x]"], &["y"]));
+    assert!(!meet(&["[!x]"], &["x"]) && !meet(&["a*"], &["ab?"]) && meet(&["a*"], &["a*"]));
+    assert!(
+        fnmatch("[]a]", "]")
+            && fnmatch("[a-]", "-")
+            && fnmatch("[ab", "[ab")
+            && fnmatch("\\*", "*")
+            && !fnmatch("\\*", "a")
+    );
+}
+
+#[test]
+fn a_peer_beyond_the_limits_is_not_believed() {
+    let many: Vec<String> = (0..MOST + 1).map(|n| n.to_string()).collect();
+    assert!(partitions_meet(&many, &[(MOST - 1).to_string()]) && !partitions_meet(&many, &[MOST.to_string()]));
+    let long = vec!["x".repeat(LONGEST + 1)];
+    assert!(!partitions_meet(&long, &long));
+}
+
+fn brute_force(pattern: &[char], name: &[char]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, None) => true,
+        (Some(('*', rest)), _) => (0..=name.len()).any(|n| brute_force(rest, &name[n..])),
+        (Some((p, rest)), Some((c, left))) => (*p == '?' || p == c) && brute_force(rest, left),
+        _ => false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn patterns_take_what_a_brute_force_matcher_fnmatch(pattern in "[ab*?]{0,8}", name in "[ab]{0,9}") {
+        let chars = |text: &str| text.chars().collect::<Vec<_>>();
+        prop_assert_eq!(fnmatch(&pattern, &name), brute_force(&chars(&pattern), &chars(&name)));
+    }
+    #[test]
+    fn no_text_makes_the_matcher_fail(pattern in ".{0,60}", name in ".{0,60}") {
+        let _ = fnmatch(&pattern, &name);
+    }
+}
