@@ -7,18 +7,19 @@
 //! |---|---|
 //! | `release` | releases of samples, by pattern |
 //! | `resources` | a queue with its order of service; threads by rank, pre-emptive |
-//! | `planned` | a contract as its plan sets it |
 
-mod planned;
 mod release;
 mod resources;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
-use crate::analysis::stages::{Stages, Step};
+use crate::analysis::Steps;
+use crate::analysis::stages::{Place, Stages, Step};
+use crate::assignment::ranked;
+use crate::network::Network;
+use crate::plan::Plan;
 use crate::system::System;
-pub use planned::planned;
 #[cfg(feature = "placement")]
 pub(crate) use release::Chance;
 pub use release::Pattern;
@@ -99,6 +100,39 @@ pub fn worst(system: &System, stages: &Stages, run: &Run, tries: u64) -> Seen {
     let runs = plain.chain(aimed.map(|(pattern, t)| (pattern, run.seed.wrapping_add(t))));
     runs.map(|(pattern, seed)| simulate(system, stages, &Run { pattern, seed, ..*run }))
         .fold(Seen::default(), |all, seen| all.and(&seen))
+}
+
+/// The stages of `system` with the classes and proxies of its `plan`, and for each of the plan's channels the pair that it is; `None`
+/// for a channel that the contract does not have. Threads are ranked as by the planner.
+pub fn planned(system: &System, plan: &Plan) -> (Stages, Vec<Option<usize>>) {
+    let nodes: HashMap<&str, usize> = system.nodes.iter().enumerate().map(|(i, n)| (n.name.as_str(), i)).collect();
+    let topics: HashMap<&str, usize> = system.topics.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
+    let ports: HashMap<&str, usize> =
+        system.subscribers.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
+    let mut classes: Vec<_> = system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
+    let mut places = Vec::new();
+    let mut keys = Vec::new();
+    for channel in &plan.channels {
+        let topic = topics.get(channel.topic.as_str()).copied();
+        let publisher = nodes.get(channel.publisher.as_str()).copied();
+        let subscriber = ports.get(channel.subscriber.as_str()).copied();
+        let (Some(topic), Some(publisher), Some(subscriber)) = (topic, publisher, subscriber) else {
+            keys.push(None);
+            continue;
+        };
+        classes[topic] = channel.class;
+        let proxy = channel.proxy.as_deref().and_then(|proxy| nodes.get(proxy));
+        places.extend(proxy.map(|node| Place { publisher, subscriber, node: *node }));
+        keys.push(Some((publisher, subscriber)));
+    }
+    let mut stages = Stages::new(system, &Network::new(system), &places, &classes);
+    ranked(system, &mut stages, &Steps::of(system));
+    let pairs = stages.pairs.iter().enumerate();
+    let pairs: HashMap<(usize, usize), usize> =
+        pairs.map(|(i, pair)| ((stages.streams[pair.stream].publisher, pair.subscriber), i)).collect();
+    let of = |key: Option<(usize, usize)>| pairs.get(&key?).copied();
+    let pairs = keys.into_iter().map(of).collect();
+    (stages, pairs)
 }
 
 /// A published sample on its way.
@@ -350,6 +384,47 @@ impl<'a> World<'a> {
     }
 }
 
-#[cfg(test)]
 #[cfg(feature = "placement")]
-mod tests;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::compare;
+
+    /// 10,000 of them, and the tightness of bounds: `cargo run --release -p thalweg-baseline --example bounds`.
+    #[test]
+    fn bounds_hold_against_the_worst_patterns() {
+        let compared: Vec<_> = (0..60).map(|seed| compare(seed, 1).unwrap()).collect();
+        assert!(compared.iter().map(|one| one.held.len()).sum::<usize>() > 80);
+    }
+
+    #[test]
+    fn a_plan_is_simulated_as_it_was_made() {
+        struct Never;
+        impl crate::placement::Watch for Never {
+            fn elapsed(&mut self) -> std::time::Duration {
+                std::time::Duration::ZERO
+            }
+        }
+        let contract = crate::contract::Contract::read(include_str!("../../../examples/robot.toml")).unwrap();
+        let plan = crate::plan::make(&contract, crate::plan::Model::Bound, &mut Never);
+        let (stages, pairs) = planned(&contract.system, &plan);
+        let run = Run { pattern: Pattern::Synchronous, seed: 1, duration: 300_000_000, events: 200_000 };
+        let seen = worst(&contract.system, &stages, &run, 1);
+        assert!(
+            !plan.channels.is_empty() && seen == worst(&contract.system, &stages, &run, 1),
+            "the same for the same seed"
+        );
+        for (channel, pair) in plan.channels.iter().zip(pairs) {
+            let seen = seen.pairs[pair.unwrap()];
+            let (max, bound) = (seen.max as f64 / 1e3, channel.bound_us.unwrap());
+            assert!(
+                seen.count > 0 && max <= bound + 1e-6,
+                "{} to {}: {max} > {bound}",
+                channel.topic,
+                channel.subscriber
+            );
+        }
+        let (_, unknown) = planned(&crate::system::System::default(), &plan);
+        assert!(unknown.iter().all(Option::is_none));
+    }
+}
