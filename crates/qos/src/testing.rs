@@ -1,15 +1,183 @@
-//! Shared by tests, fuzz targets and benchmarks: systems of any kind, and the promises of a planner for any of them.
-//!
-//! | module | contents |
-//! |---|---|
-//! | `systems` | small systems as a function of their seed |
-//! | `bounds` | bounds against simulations |
-//! | `fuzz` | bodies of the fuzz targets |
+//! Shared by tests, fuzz targets and benchmarks: systems of any kind (`systems`, as a function of their seed), and the promises of
+//! a planner for any of them. [`compare`] compares bounds with simulations of the worst patterns of release; [`contract`] and
+//! [`planner`] are bodies of fuzz targets, which take any bytes and panic when a promise is broken.
 
-mod bounds;
-mod fuzz;
 mod systems;
 
-pub use bounds::{Compared, Held, compare};
-pub use fuzz::{contract, contracts, planner};
 pub use systems::{Sketch, extreme, sketch};
+
+use crate::analysis::Steps;
+use crate::analysis::end_to_end::{Analysis, Bound, analyse};
+use crate::analysis::stages::{Pair, Stages, Step};
+use crate::contract::{Contract, Lines, check};
+use crate::network::Network;
+use crate::placement::Watch;
+use crate::plan::{Channel, Model, Plan, make};
+use crate::simulate::{Pattern, Run, Seen, worst};
+use crate::system::{Scheduler, System};
+use std::time::Duration;
+
+/// A bound that held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// Bound ÷ the latest that was seen, at least 1.
+    pub ratio: f64,
+    /// A queue on its way shares the link by `htb` or `hfsc`.
+    pub shares: bool,
+}
+
+/// All pairs of one system.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Compared {
+    /// Pairs that have a bound, and of which a sample arrived.
+    pub held: Vec<Held>,
+    /// Pairs without a bound: a resource on their way is overloaded.
+    pub unbounded: usize,
+}
+
+/// Compares the bounds of a seed's sketch with simulations of it, `tries` of them aimed at each pair.
+///
+/// # Errors
+/// The channel that exceeded its bound, or the queue that exceeded its room.
+pub fn compare(seed: u64, tries: u64) -> Result<Compared, String> {
+    let Sketch { system, classes, places } = sketch(seed);
+    let stages = Stages::new(&system, &Network::new(&system), &places, &classes);
+    let analysis = analyse(&system, &stages, &Steps::of(&system));
+    let longest = system.topics.iter().map(|topic| topic.period + topic.jitter).max().unwrap_or(0);
+    let run = Run { pattern: Pattern::Synchronous, seed, duration: 4 * longest, events: 30_000 };
+    let seen = worst(&system, &stages, &run, tries);
+    rooms(&analysis, &seen).map_err(|wrong| format!("seed {seed}, {wrong}"))?;
+    let mut compared = Compared::default();
+    for (pair, (bound, seen)) in stages.pairs.iter().zip(analysis.pairs.iter().zip(&seen.pairs)) {
+        let Ok(ns) = bound.ns else {
+            compared.unbounded += 1;
+            continue;
+        };
+        keeps(ns, bound, seen.max).map_err(|wrong| format!("seed {seed}, {pair:?}: {wrong}"))?;
+        if seen.max > 0 {
+            let shares = shares(&system, &stages, pair);
+            compared.held.push(Held { ratio: ns as f64 / seen.max as f64, shares });
+        }
+    }
+    Ok(compared)
+}
+
+fn keeps(ns: u64, bound: &Bound, seen: u64) -> Result<(), String> {
+    if seen > ns {
+        return Err(format!("bound {ns} < seen {seen}: {:#?}", bound.terms));
+    }
+    let sum: u64 = bound.terms.iter().map(|term| term.ns).sum();
+    if sum == ns { Ok(()) } else { Err(format!("bound {ns}, but its terms make {sum}")) }
+}
+
+fn rooms(analysis: &Analysis, seen: &Seen) -> Result<(), String> {
+    for (queue, (classes, seen)) in analysis.queues.iter().zip(&seen.queues).enumerate() {
+        let known = classes.iter().all(|class| class.streams == 0 || class.room.is_some());
+        let room: u64 = classes.iter().filter_map(|class| Some(class.room?.bytes)).sum();
+        if known && room < *seen {
+            return Err(format!("queue {queue}: room {room} < seen {seen} bytes"));
+        }
+    }
+    Ok(())
+}
+
+fn shares(system: &System, stages: &Stages, pair: &Pair) -> bool {
+    stages.path(pair).any(|stage| match stages.stages[stage].step {
+        Step::Cross { queue, .. } => matches!(system.links[queue / 2].scheduler, Scheduler::Htb | Scheduler::Hfsc),
+        Step::Compute { .. } => false,
+    })
+}
+
+/// Contracts to begin from.
+pub fn contracts() -> Vec<Vec<u8>> {
+    let plain = r#"[[node]]
+name = "a"
+[[node]]
+name = "b"
+[[node]]
+name = "c"
+[[link]]
+between = ["a", "b"]
+rate = "1 Mbit/s"
+scheduler = "strict"
+[[link]]
+between = ["b", "c"]
+rate = "2 Mbit/s"
+delay = "5 us"
+[[topic]]
+name = "t"
+size = "1 KiB"
+rate = "50 Hz"
+publisher = "a"
+cpu_send = "90 us"
+[[subscriber]]
+topic = "t"
+node = "c"
+scale = 2
+deadline = "90 ms"
+cpu_receive = "1 ms"
+[placement]
+delay = "bound"
+"#;
+    vec![plain.as_bytes().to_vec(), plain.replace("90 ms", "9 ms").replace("bound", "paper").into_bytes()]
+}
+
+/// A clock in steps of 100 ms, so that work with a time limit ends.
+struct Ticks(u64);
+
+impl Watch for Ticks {
+    fn elapsed(&mut self) -> Duration {
+        self.0 += 1;
+        Duration::from_millis(100 * self.0)
+    }
+}
+
+/// Any text: it is refused with a line of its own, or it has a plan by every model.
+pub fn contract(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let contract = match Contract::read(&text) {
+        Ok(contract) => contract,
+        Err(error) => {
+            assert!(error.line >= 1 && error.line <= text.matches('\n').count() + 1 && !error.problem.is_empty());
+            return;
+        }
+    };
+    let system = &contract.system;
+    if system.nodes.len().max(system.links.len()).max(system.topics.len()).max(system.subscribers.len()) > 8 {
+        return;
+    }
+    check(&contract).iter().for_each(|finding| assert!(finding.line >= 1 && !finding.because.is_empty()));
+    plan(&contract, Model::ALL[bytes.len() % Model::ALL.len()]);
+}
+
+/// Any seed (the first 8 bytes): its system, with quantities at the limits of a contract, has a plan by every model.
+pub fn planner(bytes: &[u8]) {
+    let mut seed = [0; 8];
+    bytes.iter().zip(&mut seed).for_each(|(byte, seed)| *seed = *byte);
+    let system: System = extreme(u64::from_le_bytes(seed));
+    let model = Model::ALL[bytes.len() % Model::ALL.len()];
+    plan(&Contract { system, lines: Lines::default(), hash: 0 }, model);
+}
+
+/// Checks a plan: its numbers are finite, its terms add up, it keeps every deadline or gives the reason, and its file
+/// is read back unchanged.
+fn plan(contract: &Contract, model: Model) {
+    let plan = make(contract, model, &mut Ticks(0));
+    assert_eq!(plan.feasible, plan.refusals.is_empty(), "it fits, or it is said why not");
+    plan.channels.iter().for_each(|channel| judge(channel, plan.feasible));
+    assert!(plan.links.iter().all(|link| link.utilisation.is_finite()));
+    let mut written = plan.clone();
+    written.solver.ms = None;
+    written.channels.iter_mut().for_each(|channel| (channel.derivation, channel.also) = Default::default());
+    assert_eq!(Plan::from_text(&plan.to_text()), Ok(written), "a plan survives its file");
+}
+
+fn judge(channel: &Channel, feasible: bool) {
+    assert!(channel.terms.values().all(|us| us.is_finite() && *us >= 0.0));
+    let Some(delay) = channel.mean_us.or(channel.bound_us) else { return };
+    let sum: f64 = channel.terms.values().sum();
+    assert!((sum - delay).abs() <= 1e-3 + delay * 1e-9, "terms {sum}, delay {delay}");
+    if let Some(deadline) = channel.deadline_us.filter(|_| feasible) {
+        assert!(delay <= deadline * 1.000_001, "{delay} later than {deadline}");
+    }
+}
