@@ -5,20 +5,17 @@
 //! |---|---|
 //! | [`agent`] | decisions about values that leave the contract (feature `placement`: it plans) |
 //! | `find` | the live channel of each planned one; links that all late channels cross, and no other |
-//! | `history` | the verdicts of the looks, one by one |
-//! | `judge` | the verdict: kept, at risk, broken, or unknown |
+//! | `judge` | the verdict: kept, at risk, broken, or unknown; those of the looks, one by one |
 //! | `measured` | changes that make a contract agree with the measurements |
 
 #[cfg(feature = "placement")]
 pub mod agent;
 mod find;
-mod history;
 mod judge;
 mod measured;
 
 pub use find::{Found, Leg, Live, Over, Route, find, suspects};
-pub use history::{History, Looks};
-pub use judge::{AT_RISK, Judged};
+pub use judge::{AT_RISK, History, Judged, Looks};
 pub use measured::{Measured, measured};
 
 use crate::plan::{Channel, Plan};
