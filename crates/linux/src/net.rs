@@ -1,18 +1,15 @@
-//! Network interfaces and their addresses (getifaddrs(3)), their changes (rtnetlink(7)), and the users of connections
-//! within the host (sock_diag(7)).
+//! Network interfaces and their addresses (getifaddrs(3)), their changes (rtnetlink(7)), the users of connections within the
+//! host (sock_diag(7)), and the TCP sockets of this process at a port.
 
-mod own_tcp;
-mod tcp_user;
-pub use own_tcp::{AtPort, descriptors};
-pub use tcp_user::tcp_user;
-
-use crate::netlink::{u16_at, u32_at};
+use crate::filter;
+use crate::netlink::{Socket, u16_at, u32_at};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use socket2::{SockRef, Type};
 use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,9 +155,144 @@ impl Changed {
     }
 }
 
+/// `SOCK_DIAG_BY_FAMILY` (linux/sock_diag.h).
+const BY_FAMILY: u16 = 20;
+/// `TCP_ESTABLISHED` (tcp_states.h).
+const ESTABLISHED: u8 = 1;
+
+/// The user at the other end of a TCP connection within this host. The kernel is asked for that one socket: reading the
+/// table of all (`/proc/net/tcp`) takes longer the more connections strangers leave behind. `None`: that end is not in
+/// this network namespace, has no owner any more, or the kernel does not tell (built without `CONFIG_INET_DIAG`).
+pub fn tcp_user(own: SocketAddr, far: SocketAddr) -> Option<u32> {
+    let answer = Socket::for_sockets().ok()?.ask(BY_FAMILY, 0, &request(far, own)).ok()?.ok()?;
+    user_of(&answer.first()?.body)
+}
+
+/// `struct inet_diag_req_v2` (linux/inet_diag.h): the socket with address `from`, connected to `to`. A socket of IPv6 that speaks IPv4
+/// is found by its addresses of IPv4.
+fn request(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let interface = if let SocketAddr::V6(v6) = from { v6.scope_id() } else { 0 };
+    let (source, destination) = (from.ip().to_canonical(), to.ip().to_canonical());
+    let family = if source.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
+    body.extend_from_slice(&u32::MAX.to_ne_bytes()); // in any state
+    body.extend_from_slice(&from.port().to_be_bytes());
+    body.extend_from_slice(&to.port().to_be_bytes());
+    body.extend_from_slice(&sixteen(source));
+    body.extend_from_slice(&sixteen(destination));
+    body.extend_from_slice(&interface.to_ne_bytes());
+    body.extend_from_slice(&[0xff; 8]); // INET_DIAG_NOCOOKIE
+    body
+}
+
+fn sixteen(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V6(v6) => v6.octets(),
+        IpAddr::V4(v4) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&v4.octets());
+            bytes
+        }
+    }
+}
+
+/// `struct inet_diag_msg`: state at 1, user at 64, inode at 68. Without a connection the kernel returns the listener;
+/// a closing socket has no inode, and is listed as root's.
+fn user_of(body: &[u8]) -> Option<u32> {
+    let (state, user, inode) = (*body.get(1)?, u32_at(body, 64)?, u32_at(body, 68)?);
+    if state == ESTABLISHED && inode != 0 { Some(user) } else { None }
+}
+
+/// TCP sockets of this process at one of its ports, including those of a library, at the time of the search: the peers,
+/// and the listeners.
+#[derive(Debug, Default)]
+pub struct AtPort {
+    port: u16,
+    listeners: Vec<RawFd>,
+    accepted: Vec<(IpAddr, RawFd)>,
+}
+
+impl AtPort {
+    /// Looks at all descriptors of the process: one system call for each, four for each connection at the port.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn look(port: u16) -> io::Result<Self> {
+        let mut found = Self { port, ..Self::default() };
+        for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
+            let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
+            match at(fd, port) {
+                Some(None) => found.listeners.push(fd),
+                Some(Some(peer)) => found.accepted.push((peer, fd)),
+                None => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// The hosts of the peers, one for each connection.
+    pub fn connected(&self) -> impl Iterator<Item = IpAddr> {
+        self.accepted.iter().map(|(peer, _)| *peer)
+    }
+
+    /// Ends connections whose host satisfies `ends`; returns their number.
+    pub fn end(&self, mut ends: impl FnMut(IpAddr) -> bool) -> usize {
+        let over = self.accepted.iter().filter(|(peer, _)| ends(*peer));
+        over.filter(|(peer, fd)| {
+            at(*fd, self.port) == Some(Some(*peer))
+                && with(*fd, |fd| SockRef::from(&fd).shutdown(Shutdown::Both)).is_ok()
+        })
+        .count()
+    }
+
+    /// Makes the listeners ignore these hosts, see [`filter::not_from`].
+    ///
+    /// # Errors
+    /// The error of setsockopt(2).
+    pub fn refuse(&self, hosts: &[IpAddr]) -> io::Result<()> {
+        let listens = |fd: &&RawFd| at(**fd, self.port) == Some(None);
+        self.listeners.iter().filter(listens).try_for_each(|fd| with(*fd, |fd| filter::not_from(fd, hosts)))
+    }
+}
+
+/// Number of descriptors of this process, plus one for the count itself.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn descriptors() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/fd")?.count())
+}
+
+/// Calls with a descriptor of another owner. It may be closed meanwhile.
+#[allow(unsafe_code)]
+fn with<T>(fd: RawFd, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+    // SAFETY: the number is one of this process. Its owner may close it while it is borrowed: then a call fails (EBADF), or meets the
+    // socket that has the number next, which harms no memory; callers ask for the port just before they change anything.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    call(fd)
+}
+
+/// The host at the other end of a TCP socket at this port, or `None` of a listener.
+fn at(fd: RawFd, port: u16) -> Option<Option<IpAddr>> {
+    with(fd, |fd| {
+        let socket = SockRef::from(&fd);
+        if socket.local_addr().ok()?.as_socket()?.port() != port || socket.r#type().ok()? != Type::STREAM {
+            return None;
+        }
+        if socket.is_listener().ok()? {
+            return Some(None);
+        }
+        Some(Some(socket.peer_addr().ok()?.as_socket()?.ip().to_canonical()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use socket2::Domain;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
@@ -198,5 +330,52 @@ mod tests {
         let found = interfaces().unwrap();
         let lo = found.iter().find(|i| i.address == IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
         assert!(lo.loopback && lo.up && lo.index > 0, "{lo:?}");
+    }
+
+    #[test]
+    fn a_connection_within_the_host_tells_its_user_until_it_is_closed() {
+        for any in ["127.0.0.1:0", "[::ffff:127.0.0.1]:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(any) else { continue };
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (accepted, far) = listener.accept().unwrap();
+            let own = accepted.local_addr().unwrap();
+            assert_eq!(tcp_user(own, far), Some(rustix::process::geteuid().as_raw()), "{any}");
+            assert_eq!(tcp_user(far, SocketAddr::from(([192, 0, 2, 1], 9))), None);
+            drop(stream);
+            assert_eq!(tcp_user(own, far), None, "{any}: nobody has it any more");
+        }
+    }
+
+    fn connect(from: [u8; 4], to: SocketAddr) -> io::Result<TcpStream> {
+        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((from, 0)).into())?;
+        socket.connect_timeout(&to.into(), Duration::from_millis(300))?;
+        Ok(socket.into())
+    }
+
+    #[test]
+    fn connections_at_a_port_are_counted_ended_and_refused_by_host() {
+        let (listener, other) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let to = listener.local_addr().unwrap();
+        let (one, two) = ([127, 0, 0, 2], [127, 0, 0, 3]);
+        let clients: Vec<TcpStream> = [one, one, two].iter().map(|from| connect(*from, to).unwrap()).collect();
+        let _elsewhere = connect(one, other.local_addr().unwrap()).unwrap();
+        let _accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+        let found = AtPort::look(to.port()).unwrap();
+        let mut hosts: Vec<IpAddr> = found.connected().collect();
+        hosts.sort();
+        assert_eq!(hosts, [one, one, two].map(IpAddr::from));
+        let mut left = 1;
+        let ended = found.end(|host| host == IpAddr::from(one) && std::mem::replace(&mut left, 0) == 0);
+        assert_eq!(ended, 1);
+        let over = |client: &TcpStream| {
+            client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            matches!((&mut &*client).read(&mut [0]), Ok(0))
+        };
+        assert_eq!(clients.iter().filter(|client| over(client)).count(), 1);
+        found.refuse(&[one.into()]).unwrap();
+        assert!(connect(one, to).is_err() && connect(two, to).is_ok());
+        found.refuse(&[]).unwrap();
+        assert!(connect(one, to).is_ok());
     }
 }
