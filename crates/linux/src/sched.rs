@@ -3,10 +3,9 @@
 //! A thread id is the result of `gettid`; 0 is the calling thread. On a refusal [`SchedError`] names which of the
 //! kernel's several reasons it was, and the remedy.
 
-mod error;
 mod refusal;
 
-pub use error::{Reason, SchedError};
+pub use refusal::{Reason, SchedError};
 
 use qos::priority::{Policy, Scheduling};
 use rustix::thread::{CpuSet, Pid};
