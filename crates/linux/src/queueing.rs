@@ -4,48 +4,39 @@
 //! | module | contents |
 //! |---|---|
 //! | `devices` | network devices and routes |
-//! | `discipline`, `class`, `filter` | the parameters of each, to and from the kernel and in `tc`'s notation |
+//! | `discipline`, `filter` | the parameters of disciplines, classes and filters, to and from the kernel and in `tc`'s notation |
 //! | `tree` | the queues on a device |
-//! | `placement`, `effect`, `blocking` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
+//! | `placement` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
 //! | `counted` | the real place of a marked packet, by the queues' counters |
-//! | `wanted`, `step`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
-//! | `install`, `journal`, `replay` | complete installation or none, with the former queues on disk first; and restoring them |
+//! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
+//! | `install`, `journal` | complete installation or none, with the former queues on disk first; and restoring them |
 //!
 //! All of it concerns the network namespace of the calling thread ([`crate::namespace`]).
 
-mod blocking;
-mod class;
 mod counted;
 mod devices;
 mod discipline;
-mod effect;
-mod error;
 mod filter;
 mod install;
 mod journal;
 mod map;
 mod placement;
-mod replay;
-mod step;
 mod tree;
 mod wanted;
 
-pub use blocking::Largest;
-pub use class::{Class, Curve, Shares};
 pub use counted::{Counted, counted};
-pub use devices::{egress, egress_super_packet};
-pub use discipline::{DEFAULT_MAP, Discipline};
-pub use error::{QueueError, Reason};
+pub use devices::{Largest, egress, egress_super_packet};
+pub use discipline::{Class, Curve, DEFAULT_MAP, Discipline, Shares};
 pub use filter::{Bits, Filter, Protocol, Question};
 pub use install::{Installed, Outcome, Present, Restored, install, installed, recover, restore};
 pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
-pub use step::Step;
 pub use tree::{Counters, Handle, Node, Queues};
-pub use wanted::{MARKS, OURS, OURS_MAPPED, PerClass, Scheduler, Service, Share, Wanted, class_of};
+pub use wanted::{MARKS, OURS, OURS_MAPPED, PerClass, Scheduler, Service, Share, Step, Wanted, class_of};
 
 use crate::namespace::Namespace;
-use crate::netlink;
+use crate::netlink::{self, Refusal};
+use std::{fmt, io};
 
 /// The queues on `device`. Needs no permission.
 ///
@@ -113,5 +104,121 @@ fn has(socket: &mut netlink::Socket, name: &str) -> Result<bool, QueueError> {
             Err(QueueError::refused("trying disciplines".to_owned(), refusal))
         }
         Err(refusal) => Ok(refusal.errno != libc::ENOENT),
+    }
+}
+
+/// The reason why queues could not be read or changed, and the remedy.
+#[derive(Debug)]
+pub struct QueueError {
+    /// The attempted change, in the words of `tc` or `nft`.
+    pub what: String,
+    /// The obstacle.
+    pub reason: Reason,
+    /// The remedy.
+    pub remedy: String,
+}
+
+/// The obstacle.
+#[derive(Debug)]
+pub enum Reason {
+    /// No such device in this network namespace.
+    NoDevice(String),
+    /// The process lacks this capability.
+    MissingCapability(&'static str),
+    /// This kernel lacks this discipline, class or filter.
+    MissingFeature,
+    /// The kernel made another queue than requested, in these words.
+    Differs(String),
+    /// Anything else.
+    Other(io::Error),
+}
+
+impl QueueError {
+    pub(crate) fn no_device(name: &str) -> Self {
+        Self {
+            what: format!("queues of {name:?}"),
+            reason: Reason::NoDevice(name.to_owned()),
+            remedy: "`ip link` lists the devices".to_owned(),
+        }
+    }
+
+    pub(crate) fn unprivileged(what: &str, capability: &'static str, error: io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::PermissionDenied => Reason::MissingCapability(capability),
+            _ => Reason::Other(error),
+        };
+        Self { what: what.to_owned(), reason, remedy: remedy(capability) }
+    }
+
+    /// The error of `nft`.
+    pub(crate) fn from_nft(said: &str) -> Self {
+        let first = said.lines().next().unwrap_or("it said nothing").to_owned();
+        let (reason, remedy) = match () {
+            () if first.contains("not permitted") => {
+                (Reason::MissingCapability("CAP_NET_ADMIN"), remedy("CAP_NET_ADMIN"))
+            }
+            () if first.contains("No such file") || first.contains("not supported") => {
+                (Reason::MissingFeature, "take a kernel with nf_tables, or leave out the priority map".to_owned())
+            }
+            () => (Reason::Other(io::Error::other(first)), "`nft list ruleset` may say more".to_owned()),
+        };
+        Self { what: "nft -f -".to_owned(), reason, remedy }
+    }
+
+    /// The meaning of a refusal by the kernel. Unknown kinds get ENOENT, with words that say so.
+    pub(crate) fn refused(what: String, refusal: Refusal) -> Self {
+        let unknown =
+            refusal.errno == libc::ENOENT && (refusal.words.contains("unknown") || refusal.words.contains("not found"));
+        let (reason, remedy) = match refusal.errno {
+            libc::EPERM | libc::EACCES => (Reason::MissingCapability("CAP_NET_ADMIN"), remedy("CAP_NET_ADMIN")),
+            libc::EOPNOTSUPP => (Reason::MissingFeature, LACKS.to_owned()),
+            _ if unknown => (Reason::MissingFeature, LACKS.to_owned()),
+            _ => (Reason::Other(refusal.into()), "`tc` with the same words may say more".to_owned()),
+        };
+        Self { what, reason, remedy }
+    }
+}
+
+const LACKS: &str = "`modprobe` its module (sch_NAME), take a kernel that has it, or another scheduler";
+
+fn remedy(capability: &str) -> String {
+    format!("run as root, or `setcap {}+ep` the program", capability.to_ascii_lowercase())
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, reason, remedy } = self;
+        match reason {
+            Reason::NoDevice(name) => write!(f, "there is no network device {name:?} here; {remedy}"),
+            Reason::MissingCapability(capability) => write!(f, "{what}: needs {capability}; {remedy}"),
+            Reason::MissingFeature => write!(f, "{what}: this kernel doesn't have it; {remedy}"),
+            Reason::Differs(words) => write!(f, "{what}: {words}; {remedy}"),
+            Reason::Other(error) => write!(f, "{what}: {error}; {remedy}"),
+        }
+    }
+}
+
+impl std::error::Error for QueueError {}
+
+impl From<io::Error> for QueueError {
+    fn from(error: io::Error) -> Self {
+        Self {
+            what: "asking the kernel about queues".to_owned(),
+            reason: Reason::Other(error),
+            remedy: "`tc qdisc show` may say more".to_owned(),
+        }
+    }
+}
+
+impl From<QueueError> for io::Error {
+    fn from(error: QueueError) -> Self {
+        let kind = match &error.reason {
+            Reason::NoDevice(_) => io::ErrorKind::NotFound,
+            Reason::MissingCapability(_) => io::ErrorKind::PermissionDenied,
+            Reason::MissingFeature => io::ErrorKind::Unsupported,
+            Reason::Differs(_) => io::ErrorKind::InvalidData,
+            Reason::Other(inner) => inner.kind(),
+        };
+        io::Error::new(kind, error)
     }
 }

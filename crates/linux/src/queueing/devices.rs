@@ -1,7 +1,6 @@
 //! Network devices for traffic control, and the device by which a packet leaves.
 
 use super::QueueError;
-use super::blocking::Largest;
 use crate::netlink::{self, Socket, attribute, put, text, u32_at};
 use std::io;
 use std::net::IpAddr;
@@ -14,6 +13,17 @@ pub(crate) struct Device {
     /// `txqueuelen`, in packets.
     pub length: u32,
     pub largest: Largest,
+}
+
+/// The largest unit that a device is given at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Largest {
+    /// Bytes of the largest packet (`mtu`).
+    pub mtu: u32,
+    /// Bytes of the largest super-packet (`gso_max_size`).
+    pub super_packet: u32,
+    /// Segments of the largest super-packet (`gso_max_segs`).
+    pub segments: u32,
 }
 
 const NEW_LINK: u16 = 16;

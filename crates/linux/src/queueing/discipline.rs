@@ -1,4 +1,4 @@
-//! Disciplines and their parameters: read from the kernel's structures, written to them, and in `tc`'s notation.
+//! Disciplines and classes with their parameters: read from the kernel's structures, written to them, and in `tc`'s notation.
 
 use crate::netlink::{attribute, put, u16_at, u32_at, u64_at, words};
 use std::fmt;
@@ -150,6 +150,146 @@ impl fmt::Display for Discipline {
     }
 }
 
+/// The parameters of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// An HTB class.
+    Htb(Shares),
+    /// An HFSC class. Without a real-time curve it has no guarantee; without a link share it has only its guarantee.
+    Hfsc {
+        /// The guarantee.
+        real_time: Option<Curve>,
+        /// The share of the spare rate.
+        link_share: Option<Curve>,
+        /// The upper limit.
+        upper_limit: Option<Curve>,
+    },
+    /// A class of another discipline, without parameters that Thalweg sets.
+    Other(String),
+}
+
+/// An HTB class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Guaranteed, in bits per second.
+    pub rate: u64,
+    /// Highest rate when others leave some, in bits per second.
+    pub ceil: u64,
+    /// Bytes that may go at once.
+    pub burst: u32,
+    /// Priority for the spare rate: 0 first, … 7.
+    pub priority: u32,
+    /// Bytes taken in one turn among equals.
+    pub quantum: u32,
+}
+
+/// A service curve: slope `m1` for the first `d`, then slope `m2`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Curve {
+    /// Bits per second in the first `d_us`.
+    pub m1: u64,
+    /// Microseconds.
+    pub d_us: u32,
+    /// Bits per second afterwards.
+    pub m2: u64,
+}
+
+impl Class {
+    /// Reads the kernel's options.
+    pub fn read(name: &str, options: &[u8]) -> Self {
+        let known = match name {
+            "htb" => shares(options).map(Class::Htb),
+            "hfsc" => Some(Class::Hfsc {
+                real_time: attribute(options, 1).and_then(Curve::read),
+                link_share: attribute(options, 2).and_then(Curve::read),
+                upper_limit: attribute(options, 3).and_then(Curve::read),
+            }),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Class::Other(name.to_owned()))
+    }
+
+    /// Name of its discipline.
+    pub fn name(&self) -> &str {
+        match self {
+            Class::Htb(_) => "htb",
+            Class::Hfsc { .. } => "hfsc",
+            Class::Other(name) => name,
+        }
+    }
+
+    /// The options in the kernel's form.
+    pub fn options(&self) -> Option<Vec<u8>> {
+        let mut options = Vec::new();
+        match self {
+            Class::Htb(Shares { rate, ceil, burst, priority, quantum }) => {
+                let numbers = words([ticks(*burst, *rate), ticks(*burst, *ceil), *quantum, 0, *priority]);
+                put(&mut options, 1, &[&rate_specification(*rate)[..], &rate_specification(*ceil), &numbers].concat());
+                put_wide_rate(&mut options, 6, *rate);
+                put_wide_rate(&mut options, 7, *ceil);
+            }
+            Class::Hfsc { real_time, link_share, upper_limit } => {
+                for (kind, curve) in [(1, real_time), (2, link_share), (3, upper_limit)] {
+                    curve.iter().for_each(|curve| put(&mut options, kind, &curve.words()));
+                }
+            }
+            Class::Other(_) => return None,
+        }
+        Some(options)
+    }
+}
+
+fn shares(options: &[u8]) -> Option<Shares> {
+    let parameters = attribute(options, 1)?;
+    let number = |offset| u32_at(parameters, offset);
+    let rate = wide_rate(attribute(options, 6), parameters, 0)?;
+    let ceil = wide_rate(attribute(options, 7), parameters, 12)?;
+    Some(Shares { rate, ceil, burst: bytes(number(24)?, rate), priority: number(40)?, quantum: number(32)? })
+}
+
+impl Curve {
+    /// The same slope always.
+    pub fn linear(rate: u64) -> Self {
+        Self { m1: 0, d_us: 0, m2: rate }
+    }
+
+    fn read(curve: &[u8]) -> Option<Self> {
+        let slope = |offset| u32_at(curve, offset).map(|bytes| u64::from(bytes) * 8);
+        Some(Self { m1: slope(0)?, d_us: u32_at(curve, 4)?, m2: slope(8)? })
+    }
+
+    fn words(self) -> Vec<u8> {
+        let slope = |rate: u64| u32::try_from(rate / 8).unwrap_or(u32::MAX);
+        words([slope(self.m1), self.d_us, slope(self.m2)])
+    }
+}
+
+impl fmt::Display for Curve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m1 {}bit d {}us m2 {}bit", self.m1, self.d_us, self.m2)
+    }
+}
+
+impl fmt::Display for Class {
+    /// As `tc class add` takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Class::Htb(Shares { rate, ceil, burst, priority, quantum }) => write!(
+                f,
+                " rate {rate}bit ceil {ceil}bit burst {burst} cburst {burst} prio {priority} quantum {quantum}"
+            ),
+            Class::Hfsc { real_time, link_share, upper_limit } => {
+                for (word, curve) in [("rt", real_time), ("ls", link_share), ("ul", upper_limit)] {
+                    curve.iter().try_for_each(|curve| write!(f, " {word} {curve}"))?;
+                }
+                Ok(())
+            }
+            Class::Other(_) => Ok(()),
+        }
+    }
+}
+
 /// The version that HTB expects; it answers with a longer number.
 pub(super) const HTB_VERSION: u32 = 3;
 
@@ -182,19 +322,19 @@ fn tick(nanoseconds: u64) -> u32 {
 }
 
 /// Ticks that `bytes` take at `rate` bits per second (rounded up: a burst of exactly one packet must let it through).
-pub(super) fn ticks(bytes: u32, rate: u64) -> u32 {
+fn ticks(bytes: u32, rate: u64) -> u32 {
     let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate.max(1));
     u32::try_from(ns.div_ceil(u128::from(TICK_NS))).unwrap_or(u32::MAX)
 }
 
 /// Bytes that leave in `ticks` at `rate` bits per second: the kernel's form of a burst.
-pub(super) fn bytes(ticks: u32, rate: u64) -> u32 {
+fn bytes(ticks: u32, rate: u64) -> u32 {
     let bits = u128::from(ticks) * u128::from(TICK_NS) * u128::from(rate);
     u32::try_from(bits / 8_000_000_000).unwrap_or(u32::MAX)
 }
 
 /// `struct tc_ratespec` of a rate in bits per second. With the link layer named, the kernel wants no tables of 1 KiB.
-pub(super) fn rate_specification(rate: u64) -> [u8; 12] {
+fn rate_specification(rate: u64) -> [u8; 12] {
     let mut specification = [0; 12];
     specification[1] = LINKLAYER_ETHERNET;
     specification[8..].copy_from_slice(&u32::try_from(rate / 8).unwrap_or(u32::MAX).to_ne_bytes());
@@ -202,14 +342,14 @@ pub(super) fn rate_specification(rate: u64) -> [u8; 12] {
 }
 
 /// Adds a rate in bytes per second as 64 bits, where 32 are too few.
-pub(super) fn put_wide_rate(options: &mut Vec<u8>, kind: u16, rate: u64) {
+fn put_wide_rate(options: &mut Vec<u8>, kind: u16, rate: u64) {
     if rate / 8 > u64::from(u32::MAX) {
         put(options, kind, &(rate / 8).to_ne_bytes());
     }
 }
 
 /// A rate in bits per second: the 64-bit attribute, else the `tc_ratespec` at `offset`.
-pub(super) fn wide_rate(wide: Option<&[u8]>, parameters: &[u8], offset: usize) -> Option<u64> {
+fn wide_rate(wide: Option<&[u8]>, parameters: &[u8], offset: usize) -> Option<u64> {
     let short = u32_at(parameters, offset + 8).map(u64::from);
     Some(wide.and_then(|w| u64_at(w, 0)).or(short)?.saturating_mul(8))
 }
@@ -244,6 +384,23 @@ mod tests {
         fn any_options_are_read(name in 0usize..9, options in proptest::collection::vec(any::<u8>(), 0..80)) {
             let names = ["noqueue", "pfifo", "bfifo", "pfifo_fast", "prio", "tbf", "htb", "hfsc", "netem"];
             let _ = Discipline::read(names[name], &options).to_string();
+        }
+    }
+
+    #[test]
+    fn parameters_of_classes_come_back_as_they_were_written() {
+        let shares = Shares { rate: 30_000_000, ceil: 1_000_000_000, burst: 3200, priority: 1, quantum: 1514 };
+        let curve = Curve { m1: 20_000_000, d_us: 5000, m2: 5_000_000 };
+        let limited = Class::Hfsc { real_time: Some(curve), link_share: None, upper_limit: Some(Curve::linear(8000)) };
+        for class in [Class::Htb(shares), limited] {
+            assert_eq!(Class::read(class.name(), &class.options().unwrap()), class);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_options_of_classes_are_read(options in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = (Class::read("htb", &options).to_string(), Class::read("hfsc", &options).to_string());
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Installing queues, and removing them so that the former ones are restored.
 
-use super::error::{QueueError, Reason};
 use super::journal::{self, Before, Journal, Store};
 use super::tree::Queues;
 use super::wanted::{OURS, OURS_MAPPED, Wanted};
-use super::{devices, map, replay};
+use super::{QueueError, Reason, devices, map};
 use crate::clock;
 use crate::netlink::Socket;
 use std::fmt;
@@ -117,7 +116,7 @@ impl Earlier {
         store.save(&self.journal)?;
         let mut socket = Socket::open()?;
         for device in &self.installed {
-            replay::replay(&mut socket, device, &Queues::read(&device.device)?)?;
+            journal::replay(&mut socket, device, &Queues::read(&device.device)?)?;
         }
         map::install(&self.journal.tables)
     }
@@ -227,14 +226,14 @@ fn restore_one(before: &Before) -> Result<Restored, QueueError> {
     }
     let found = Queues::read(&before.device)?;
     let ours = found.root().is_some_and(|root| [OURS, OURS_MAPPED].contains(&root.handle.major()));
-    if replay::difference(before, &found).is_none() {
+    if journal::difference(before, &found).is_none() {
         return told(Outcome::AsBefore);
     }
     if !ours && found.root().map(|root| root.handle.0) != before.root_handle() {
         return told(Outcome::Replaced);
     }
-    let refused = replay::replay(&mut socket, before, &found)?;
-    let differs = replay::difference(before, &Queues::read(&before.device)?);
+    let refused = journal::replay(&mut socket, before, &found)?;
+    let differs = journal::difference(before, &Queues::read(&before.device)?);
     told(match (refused, differs) {
         (_, None) => Outcome::AsBefore,
         (Some(refused), _) => Outcome::Differs(refused),

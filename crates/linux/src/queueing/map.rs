@@ -2,7 +2,7 @@
 //! our own. They are for routers and bridges, where other hosts marked the packets, and the kernel derives nothing
 //! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits).
 
-use super::error::QueueError;
+use super::QueueError;
 use super::tree::Handle;
 use super::wanted::class_of;
 use qos::priority::Dscp;

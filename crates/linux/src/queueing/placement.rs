@@ -1,11 +1,14 @@
-//! Place of a marked packet: the tree walked as the kernel walks it, and the outcome compared with unmarked packets.
+//! Place of a marked packet: the tree walked as the kernel walks it, and the outcome compared with unmarked packets. And the longest
+//! wait of a packet for less urgent ones, if the queues state their rate.
 
-use super::class::Class;
-use super::discipline::Discipline;
+use super::discipline::{Class, Discipline, Shares};
 use super::filter::{Filter, Verdict};
 use super::tree::{Handle, Node, Queues};
 use super::wanted::mapped;
+use qos::blocking::{Blocking, BulkSender};
+use qos::priority::{Dscp, Mark};
 use serde::Serialize;
+use std::cmp::Ordering;
 
 /// The place of a packet, and the effect of its mark there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,23 +35,23 @@ pub struct Placement {
 
 /// The known properties of a packet.
 #[derive(Clone, Copy)]
-pub(super) struct Packet {
-    pub tos: u8,
-    pub priority: u32,
-    pub v6: bool,
+struct Packet {
+    tos: u8,
+    priority: u32,
+    v6: bool,
 }
 
 /// The final place of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
-    pub discipline: String,
-    pub place: String,
-    pub rank: u32,
+struct Spot {
+    discipline: String,
+    place: String,
+    rank: u32,
     of: u32,
     /// Chosen by the packet's priority or mark.
-    pub chosen: bool,
-    pub waits: bool,
-    pub dropped: bool,
+    chosen: bool,
+    waits: bool,
+    dropped: bool,
     /// A filter that might decide otherwise.
     unsure: Option<String>,
 }
@@ -94,7 +97,7 @@ impl Queues {
         Placement { device: self.device.clone(), discipline, place, rank, of, waits, effective, because, blocking_us }
     }
 
-    pub(super) fn spot(&self, packet: Packet) -> Spot {
+    fn spot(&self, packet: Packet) -> Spot {
         let packet = Packet { priority: mapped(self, packet.tos).unwrap_or(packet.priority), ..packet };
         match self.root() {
             Some(root) => self.enter(root, packet, 0),
@@ -214,6 +217,94 @@ impl Queues {
         ranks.dedup();
         ranks
     }
+
+    /// The effect of a mark: its place compared with its purpose.
+    fn judge(&self, spot: &Spot, unmarked: &Spot, packet: Packet) -> (bool, String) {
+        let (device, name, wish) = (&self.device, packet.name(), packet.wish());
+        let Spot { discipline, place, .. } = spot;
+        if spot.dropped {
+            return (false, format!("{discipline} on {device} has no class for {name} and drops it"));
+        }
+        if !spot.waits {
+            return match wish {
+                Wish::Nothing => (true, format!("no priority is asked for, and nothing queues on {device}")),
+                _ => (false, format!("nothing queues on {device}: no packet waits there, so none can be sent first")),
+            };
+        }
+        if wish == Wish::Nothing {
+            return (true, format!("{name} is best effort: {place} of {discipline} on {device}"));
+        }
+        if !spot.chosen {
+            return (false, format!("{discipline} on {device} ({place}) looks at no mark; {INSTALL}"));
+        }
+        let on = format!("of {discipline} on {device}");
+        if place == &unmarked.place {
+            let remedy = self.remedy(packet, unmarked);
+            return (false, format!("{name} lands in {place} = best effort {on}; {remedy}"));
+        }
+        let (effective, compared) = match (wish, spot.rank.cmp(&unmarked.rank)) {
+            (_, Ordering::Equal) => (true, "with a share of its own beside"),
+            (wish, Ordering::Less) => (wish == Wish::Ahead, "ahead of"),
+            (wish, Ordering::Greater) => (wish == Wish::Behind, "behind"),
+        };
+        let text = format!("{name} lands in {place} {on}, {compared} best effort ({})", unmarked.place);
+        match effective {
+            true => (true, text),
+            false => (false, format!("{text}; {}", self.remedy(packet, unmarked))),
+        }
+    }
+
+    /// The class whose packets get the treatment that this mark asks for.
+    fn remedy(&self, packet: Packet, unmarked: &Spot) -> String {
+        let wanted = match packet.wish() {
+            Wish::Behind => qos::Class::Low,
+            _ => qos::Class::High,
+        };
+        let mark = Mark::Class(wanted);
+        let spot = self.spot(Packet { tos: mark.tos(), priority: mark.socket_priority(), ..packet });
+        match spot.rank == unmarked.rank {
+            false => format!("class={wanted} would be {}", spot.place),
+            true => INSTALL.to_owned(),
+        }
+    }
+
+    /// The most microseconds that a packet of this rank waits for less urgent ones: one of them, the largest unit sent
+    /// at once, is not interrupted. Its own transmission and equally urgent packets come on top. `None`: no packet is
+    /// less urgent, or no token bucket states the rate.
+    fn blocking_us(&self, rank: u32, of: u32) -> Option<f64> {
+        let (rate, burst) = self.bucket().filter(|_| rank + 1 < of)?;
+        let segment = u64::from(self.largest.mtu).saturating_sub(WITHIN_MTU).max(1);
+        let sender = BulkSender {
+            gso_max_size: self.largest.super_packet.into(),
+            gso_max_segs: self.largest.segments.into(),
+            segment,
+            headers: HEADERS,
+            pace: None,
+            min_rtt_us: 0,
+            tso_rtt_log: 0,
+        };
+        // A super-packet too large for a token bucket is split before it.
+        let largest = sender.largest().min(burst.map_or(u64::MAX, u64::from)).max(segment + HEADERS);
+        Some(Blocking { rate, largest, ring: 0, own: 0 }.us())
+    }
+
+    /// Total rate in bits per second, and the bytes of the largest packet that passes whole.
+    fn bucket(&self) -> Option<(u64, Option<u32>)> {
+        let root = self.root()?;
+        match root.is {
+            Discipline::Tbf { rate, burst, .. } => Some((rate, Some(burst))),
+            Discipline::Htb { .. } | Discipline::Hfsc { .. } => {
+                let first = |class: &&Node<Class>| [root.handle, Handle::ROOT].contains(&class.parent);
+                let mut tops = self.classes.iter().filter(first);
+                match (tops.next().map(|class| &class.is), tops.next()) {
+                    (Some(Class::Htb(Shares { ceil, .. })), None) => Some((*ceil, None)),
+                    (Some(Class::Hfsc { upper_limit: Some(curve), .. }), None) => Some((curve.m2, None)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
 }
 
 /// HTB gives the spare rate by priority; HFSC serves real-time curves before link share.
@@ -238,4 +329,84 @@ fn choose(filters: &[&Filter], packet: Packet) -> (Option<Handle>, Option<String
         }
     }
     (None, unsure)
+}
+
+/// Purpose of a mark, compared with unmarked packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Ahead,
+    Behind,
+    Nothing,
+}
+
+impl Packet {
+    /// The wish of a mark: LE, CS1 and class low (AF11) ask for less than no mark, every other mark for more (RFC 4594, RFC 8622).
+    fn wish(self) -> Wish {
+        match (self.tos >> 2, qos::priority::band(self.priority)) {
+            (1 | 8 | 10, _) | (0, 2) => Wish::Behind,
+            (0, 1) => Wish::Nothing,
+            _ => Wish::Ahead,
+        }
+    }
+    fn name(self) -> String {
+        let dscp = Dscp::new(self.tos >> 2).unwrap_or_default();
+        match (dscp.value(), self.priority) {
+            (0, 0) => "an unmarked packet".to_owned(),
+            (0, priority) => format!("socket priority {priority}"),
+            _ => dscp.to_string(),
+        }
+    }
+}
+
+const INSTALL: &str = "`thalweg apply` installs queues that look at marks";
+
+/// Headers of IPv4 and TCP with time stamps, which count towards the MTU.
+const WITHIN_MTU: u64 = 52;
+/// The same with Ethernet's.
+const HEADERS: u64 = 66;
+
+#[cfg(test)]
+mod tests {
+    use super::super::devices::Largest;
+    use super::super::tree::{Counters, Said};
+    use super::*;
+
+    fn node<T>(handle: Handle, parent: Handle, is: T) -> Node<T> {
+        Node { handle, parent, is, counters: Counters::default(), said: Said::default() }
+    }
+
+    fn queues(root: Discipline, classes: Vec<Node<Class>>, super_packet: u32) -> Queues {
+        Queues {
+            device: "eth0".into(),
+            index: 2,
+            length: 1000,
+            largest: Largest { mtu: 1500, super_packet, segments: 65_535 },
+            disciplines: vec![node(Handle::new(1, 0), Handle::ROOT, root)],
+            classes,
+            filters: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_largest_that_is_sent_whole_blocks_for_its_transmission() {
+        let tbf = |burst| Discipline::Tbf { rate: 100_000_000, burst, limit: 10_000_000 };
+        let us = |root, super_packet| queues(root, Vec::new(), super_packet).blocking_us(0, 3).unwrap();
+        assert!((us(tbf(3200), 65_536) - 256.0).abs() < 1e-6, "two packets fit the bucket");
+        assert!((us(tbf(70_000), 65_536) - 45.0 * 121.12).abs() < 1e-6, "45 segments");
+        assert!((us(tbf(70_000), 3000) - 2.0 * 121.12).abs() < 1e-6, "as many as the device takes");
+        assert!((us(tbf(500), 65_536) - 121.12).abs() < 1e-6, "never less than a packet");
+        let lowest = queues(tbf(3200), Vec::new(), 65_536);
+        assert_eq!((lowest.blocking_us(2, 3), lowest.blocking_us(0, 1)), (None, None), "nothing is less urgent");
+        assert_eq!(queues(Discipline::NoQueue, Vec::new(), 65_536).blocking_us(0, 3), None, "no rate");
+    }
+
+    #[test]
+    fn without_a_bucket_the_rate_is_that_of_the_only_class_at_the_top() {
+        let shares = |ceil| Class::Htb(Shares { rate: ceil, ceil, burst: 3200, priority: 0, quantum: 1514 });
+        let (root, top) = (Handle::new(1, 0), Handle::new(1, 1));
+        let one = vec![node(top, root, shares(50_000_000)), node(Handle::new(1, 2), top, shares(1000))];
+        let htb = |classes| queues(Discipline::Htb { default: 2 }, classes, 1500).blocking_us(0, 2);
+        assert!((htb(one).unwrap() - 242.24).abs() < 1e-6);
+        assert_eq!(htb(vec![node(top, root, shares(5)), node(Handle::new(1, 2), root, shares(5))]), None);
+    }
 }

@@ -1,11 +1,10 @@
 //! The queues of a device, from the kernel's messages.
 
-use super::blocking::Largest;
-use super::class::Class;
-use super::discipline::Discipline;
+use super::QueueError;
+use super::devices::{self, Largest};
+use super::discipline::{Class, Discipline};
 use super::filter::{Filter, Question};
-use super::{QueueError, devices};
-use crate::netlink::{self, DUMP, Message, Socket, attribute, text, u32_at, u64_at};
+use crate::netlink::{self, DUMP, Message, Socket, attribute, put, text, u32_at, u64_at, words};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -100,6 +99,29 @@ pub(crate) struct Said {
     pub options: Option<Vec<u8>>,
     /// Size table (`tc … stab`), which disciplines may have.
     pub sizes: Option<Vec<u8>>,
+}
+
+impl Said {
+    /// The body of the message that makes it so on the device with this index.
+    pub(crate) fn request(&self, index: u32) -> Vec<u8> {
+        self.message(index, 0)
+    }
+
+    /// The same with options that are marked as attributes (`NLA_F_NESTED`).
+    pub(crate) fn request_nested(&self, index: u32) -> Vec<u8> {
+        self.message(index, 0x8000)
+    }
+
+    fn message(&self, index: u32, mark: u16) -> Vec<u8> {
+        let mut request = vec![0; 4];
+        request.extend(words([index, self.handle, self.parent, self.info]));
+        if !self.name.is_empty() {
+            put(&mut request, 1, &[self.name.as_bytes(), &[0]].concat());
+        }
+        self.options.iter().for_each(|options| put(&mut request, 2 | mark, options));
+        self.sizes.iter().for_each(|sizes| put(&mut request, 8, sizes));
+        request
+    }
 }
 
 /// Message types: new; listing is two more.
