@@ -16,7 +16,7 @@ use crate::output::{Output, line};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use finding::{Finding, Severity, Shown};
-use linux::probe::{Facts, Tree, directory, scheduling};
+use linux::probe::{self, Facts, Tree, scheduling};
 use linux::queueing;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -97,8 +97,8 @@ fn examine(tree: &Tree) -> Vec<Finding> {
         let lands = judge::queues::read(&facts.devices);
         found.extend(judge::queues::judge(&lands, present.as_ref(), facts.network.v6));
         let (folder, refusal) = thalweg::control::local::check_run_dir();
-        found.extend(judge::house::run_directory(&folder, &refusal, directory::room(&folder)));
-        found.extend(judge::house::shared_memory(&directory::shared_memory()));
+        found.extend(judge::house::run_directory(&folder, &refusal, probe::room(&folder)));
+        found.extend(judge::house::shared_memory(&probe::shared_memory()));
     }
     judge::sort(&mut found);
     found

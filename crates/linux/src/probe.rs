@@ -5,29 +5,21 @@
 //!
 //! | module | facts |
 //! |---|---|
-//! | [`privilege`] | capabilities and limits of this process |
+//! | [`process`] | capabilities and limits of this process; the state of another |
 //! | [`scheduling`] | real-time throttling, group budgets, processor quotas, real-time threads that hog |
-//! | [`processors`] | governors, idle states, isolation, kernel |
-//! | [`clock`] | clock source, synchronisation, time namespace |
-//! | [`memory`] | swap, huge pages |
-//! | [`network`] | socket buffers, forwarding, multicast limits |
-//! | [`devices`] | network devices: MTU, flags, errors, bridges |
-//! | [`process`] | the state of another process |
-//! | [`directory`] | room for files and shared memory |
+//! | [`machine`] | governors, idle states, isolation, kernel; clock source, synchronisation, time namespace; swap, huge pages |
+//! | [`devices`] | network devices: MTU, flags, errors, bridges; socket buffers, forwarding, multicast limits |
+//!
+//! [`room`] and [`shared_memory`] tell whether there is room for files and shared memory.
 
-pub mod clock;
 pub mod devices;
-pub mod directory;
-pub mod memory;
-pub mod network;
-pub mod privilege;
+pub mod machine;
 pub mod process;
-pub mod processors;
 pub mod scheduling;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::{fs, io};
 
 /// The place of `proc` and `sys`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,17 +69,17 @@ impl Tree {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Capabilities and limits of this process.
-    pub privilege: privilege::Privilege,
+    pub privilege: process::Privilege,
     /// Throttling and budgets.
     pub scheduling: scheduling::Scheduling,
     /// Processors and kernel.
-    pub processors: processors::Processors,
+    pub processors: machine::Processors,
     /// Clocks.
-    pub clock: clock::Clock,
+    pub clock: machine::Clock,
     /// Memory.
-    pub memory: memory::Memory,
+    pub memory: machine::Memory,
     /// Settings for all devices.
-    pub network: network::Network,
+    pub network: devices::Network,
     /// Network devices of this namespace, by name.
     pub devices: Vec<devices::Device>,
 }
@@ -96,15 +88,41 @@ impl Facts {
     /// Reads them all, in some milliseconds, except [`scheduling::hogs`], which has to wait.
     pub fn read(tree: &Tree) -> Self {
         Self {
-            privilege: privilege::read(tree),
+            privilege: process::privilege(tree),
             scheduling: scheduling::read(tree),
-            processors: processors::read(tree),
-            clock: clock::read(tree),
-            memory: memory::read(tree),
-            network: network::read(tree),
+            processors: machine::processors(tree),
+            clock: machine::clock(tree),
+            memory: machine::memory(tree),
+            network: devices::network(tree),
             devices: devices::read(tree),
         }
     }
+}
+
+/// Free space of a file system for this user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes.
+    pub bytes: u64,
+    /// Files; `u64::MAX` if there is no such limit.
+    pub files: u64,
+}
+
+/// The free space at `path`; `None` if there is no such path.
+pub fn room(path: &Path) -> Option<Room> {
+    let left = rustix::fs::statvfs(path).ok()?;
+    let files = if left.f_files == 0 { u64::MAX } else { left.f_favail };
+    Some(Room { bytes: left.f_bavail.saturating_mul(left.f_frsize), files })
+}
+
+/// `true` if the kernel gives memory that can be passed to other processes (memfd_create(2)), which the carrier `shm`
+/// needs.
+///
+/// # Errors
+/// The kernel's error.
+pub fn shared_memory() -> io::Result<()> {
+    let memory = rustix::fs::memfd_create("thalweg-probe", rustix::fs::MemfdFlags::CLOEXEC)?;
+    Ok(rustix::fs::ftruncate(memory, 4096)?)
 }
 
 /// The value behind `name:` in a text of such lines.
@@ -148,5 +166,12 @@ mod tests {
     fn an_empty_tree_has_none_and_is_no_error() {
         let facts = Facts::read(&Tree::at("/nonexistent"));
         assert_eq!(facts, Facts::default());
+    }
+
+    #[test]
+    fn there_is_room_where_tests_run_and_none_where_nothing_is() {
+        assert!(room(&std::env::temp_dir()).is_some_and(|room| room.bytes > 0));
+        assert_eq!(room(Path::new("/nonexistent/thalweg")), None);
+        assert!(shared_memory().is_ok());
     }
 }

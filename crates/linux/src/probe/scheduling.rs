@@ -29,7 +29,7 @@ pub struct Group {
 }
 
 /// Reads them.
-pub fn read(tree: &Tree) -> Scheduling {
+pub(super) fn read(tree: &Tree) -> Scheduling {
     Scheduling {
         runtime_us: tree.number("proc/sys/kernel/sched_rt_runtime_us"),
         period_us: tree.number("proc/sys/kernel/sched_rt_period_us"),

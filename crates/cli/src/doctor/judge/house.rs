@@ -2,7 +2,7 @@
 
 use crate::doctor::finding::Severity::Fault;
 use crate::doctor::finding::{Finding, Kind};
-use linux::probe::directory::Room;
+use linux::probe::Room;
 use std::io;
 use std::path::Path;
 

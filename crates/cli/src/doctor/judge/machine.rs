@@ -3,9 +3,7 @@
 use crate::doctor::finding::Severity::{Note, Warning};
 use crate::doctor::finding::{Finding, Kind};
 use linux::probe::Facts;
-use linux::probe::clock::Clock;
-use linux::probe::memory::Memory;
-use linux::probe::processors::{Kernel, Processors, governor_file};
+use linux::probe::machine::{Clock, Kernel, Memory, Processors, governor_file};
 
 /// All kinds of this module.
 pub(crate) const KINDS: &[&Kind] = &[
@@ -233,9 +231,8 @@ fn preemption(kernel: &Kernel) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linux::probe::clock::Synchronisation;
     use linux::probe::devices::Device;
-    use linux::probe::processors::IdleState;
+    use linux::probe::machine::{IdleState, Synchronisation};
 
     fn ids(findings: &[Finding]) -> Vec<&str> {
         findings.iter().map(|f| f.kind.id).collect()

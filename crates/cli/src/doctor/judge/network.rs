@@ -3,8 +3,7 @@
 use crate::doctor::finding::Severity::{Fault, Note, Warning};
 use crate::doctor::finding::{Finding, Kind};
 use linux::probe::Facts;
-use linux::probe::devices::Device;
-use linux::probe::network::Network;
+use linux::probe::devices::{Device, Network};
 
 /// All kinds of this module.
 pub(crate) const KINDS: &[&Kind] = &[

@@ -3,7 +3,7 @@
 use crate::doctor::finding::Severity::{Fault, Note, Warning};
 use crate::doctor::finding::{Finding, Kind};
 use linux::probe::Facts;
-use linux::probe::privilege::{Capability, Limit, Privilege};
+use linux::probe::process::{Capability, Limit, Privilege};
 use linux::probe::scheduling::{Group, Hog, Scheduling};
 
 /// All kinds of this module.

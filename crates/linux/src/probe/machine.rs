@@ -1,4 +1,5 @@
-//! Processors: their speed, their sleep states, their users; and the kernel that runs on them.
+//! The machine: its processors with their speed, their sleep states, their users, and the kernel that runs on them; clocks, their
+//! source and their agreement with other hosts; memory, and reasons why a page can be slow to reach.
 
 use super::{Tree, field, list};
 use std::collections::BTreeMap;
@@ -52,8 +53,8 @@ pub struct Kernel {
     pub mode: Option<String>,
 }
 
-/// Reads them.
-pub fn read(tree: &Tree) -> Processors {
+/// Reads the processors and the kernel.
+pub(super) fn processors(tree: &Tree) -> Processors {
     let status = tree.text("proc/self/status").unwrap_or_default();
     let processors = |name: &str| tree.text(&format!("sys/devices/system/cpu/{name}")).map(|text| list(&text));
     let online = processors("online").unwrap_or_default();
@@ -139,4 +140,98 @@ fn preemption_mode(tree: &Tree, release: &str) -> Option<String> {
         ["none", "voluntary", "lazy", "full"].into_iter().find(is_on).map(str::to_owned)
     };
     present().or_else(said).or_else(built)
+}
+
+/// Clocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// The source in use, such as `tsc`.
+    pub source: Option<String>,
+    /// All sources that could be used.
+    pub sources: Vec<String>,
+    /// The result of adjtimex(2); `None` for a tree that is not this host's.
+    pub synchronisation: Option<Synchronisation>,
+    /// Nanoseconds that CLOCK_MONOTONIC of this time namespace is ahead of the host's.
+    pub namespace_offset_ns: i128,
+}
+
+/// Agreement of the wall clock with the rest of the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synchronisation {
+    /// The clock is disciplined (not STA_UNSYNC).
+    pub synchronised: bool,
+    /// The largest error it may have, in microseconds.
+    pub most_error_us: i64,
+}
+
+/// Reads the clocks.
+pub(super) fn clock(tree: &Tree) -> Clock {
+    let folder = "sys/devices/system/clocksource/clocksource0";
+    let available = tree.text(&format!("{folder}/available_clocksource")).unwrap_or_default();
+    Clock {
+        source: tree.text(&format!("{folder}/current_clocksource")),
+        sources: available.split_whitespace().map(str::to_owned).collect(),
+        synchronisation: tree.is_host().then(synchronisation).flatten(),
+        namespace_offset_ns: tree.text("proc/self/timens_offsets").map_or(0, |text| offset(&text)),
+    }
+}
+
+/// Lines such as `monotonic  -3  500000000`.
+fn offset(text: &str) -> i128 {
+    let line = text.lines().find_map(|line| line.strip_prefix("monotonic"));
+    let mut numbers = line.into_iter().flat_map(str::split_whitespace).map(|n| n.parse::<i128>().unwrap_or(0));
+    numbers.next().unwrap_or(0) * 1_000_000_000 + numbers.next().unwrap_or(0)
+}
+
+#[allow(unsafe_code)]
+fn synchronisation() -> Option<Synchronisation> {
+    // SAFETY: `timex` is plain numbers, for which all zero is a value: no modes, that is, only read.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the call fills `state`, which outlives it.
+    let result = unsafe { libc::adjtimex(&mut state) };
+    let synchronised = state.status & libc::STA_UNSYNC == 0;
+    (result >= 0).then_some(Synchronisation { synchronised, most_error_us: state.maxerror })
+}
+
+/// Memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// All memory, in KiB.
+    pub total_kib: Option<u64>,
+    /// Memory available without swapping, in KiB.
+    pub available_kib: Option<u64>,
+    /// Swap space in use, in KiB.
+    pub swapped_kib: Option<u64>,
+    /// Transparent huge pages: `always`, `madvise` or `never`.
+    pub huge_pages: Option<String>,
+}
+
+/// Reads the state of memory.
+pub(super) fn memory(tree: &Tree) -> Memory {
+    let text = tree.text("proc/meminfo").unwrap_or_default();
+    let kib = |name| field(&text, name).and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    let huge_pages = tree.text("sys/kernel/mm/transparent_hugepage/enabled");
+    Memory {
+        total_kib: kib("MemTotal"),
+        available_kib: kib("MemAvailable"),
+        swapped_kib: kib("SwapTotal").zip(kib("SwapFree")).map(|(total, free)| total.saturating_sub(free)),
+        huge_pages: huge_pages.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_a_time_namespace_are_added_up() {
+        assert_eq!(offset("monotonic           0         0\nboottime            0         0"), 0);
+        assert_eq!(offset("monotonic  -3  500000000\nboottime 1 0"), -2_500_000_000);
+        assert_eq!(offset(""), 0);
+    }
+
+    #[test]
+    fn the_kernel_says_whether_its_clock_is_disciplined() {
+        assert!(synchronisation().is_some_and(|s| s.most_error_us >= 0));
+    }
 }
