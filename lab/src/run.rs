@@ -19,11 +19,11 @@ pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
 
 /// Roles by name, in addition to [`part::ROLES`].
 pub const ROLES: &[(&str, Role)] = &[
-    (load::generator::ROLE, load::generator::play),
+    (load::ROLE, load::play),
     (load::sink::ROLE, load::sink::play),
     (round_trips::PING, round_trips::play_ping),
     (round_trips::PONG, round_trips::play_pong),
-    (round_trips::forward::ROLE, round_trips::forward::play),
+    (round_trips::FORWARD, round_trips::play_forward),
     ("attacked", hostile::pair::attacked),
     ("newcomer", hostile::newcomer::newcomer),
     ("stranger", hostile::stranger::play),

@@ -10,7 +10,7 @@ use super::Experiment;
 use super::tally::Tally;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::part::hog::Hog;
+use crate::part::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::round_trips::{Measure, PingPong, Priority};
 use crate::stalls::Monitor;

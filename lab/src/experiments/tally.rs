@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::lab::Lab;
-use crate::part::flow::Flow;
+use crate::part::stream::Flow;
 use crate::results::{Bar, Cell, Factors, Stalled};
 use crate::round_trips::RoundTrip;
 use crate::stalls::{Monitor, Stalls, Timed};

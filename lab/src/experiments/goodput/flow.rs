@@ -4,8 +4,7 @@ use super::path::Path;
 use crate::error::Result;
 use crate::lab::Lab;
 use crate::part::LONG;
-use crate::part::flow::Flow;
-use crate::part::stream::{Connected, Counts, Order, Published, Settings};
+use crate::part::stream::{Connected, Counts, Flow, Order, Published, Settings};
 use qos::{Class, Qos};
 
 /// The samples of a channel: size, rate, class, carrier.

@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::part::node::NodeSettings;
-use crate::part::{LONG, Place};
+use crate::part::{LONG, NodeSettings, Place};
 use crate::results::{Check, Findings, Table};
 use crate::statistics::Distribution;
 use crate::wan::{Behaviour, DEVICE, Hosts, LinkReport, SLACK};

@@ -7,7 +7,7 @@ use crate::experiments::tally::Tally;
 use crate::lab::Lab;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{median, median_ratio};
-use crate::topology::wire::{Queue, Wire};
+use crate::topology::{Queue, Wire};
 use crate::wan::DEVICE;
 use qos::Class;
 use qos::priority::Changes;

@@ -8,7 +8,7 @@ use crate::lab::Lab;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::stalls::Monitor;
 use crate::statistics::{median, median_ratio};
-use crate::topology::wire::{self, Wire};
+use crate::topology::{self, Wire};
 use crate::wan::DEVICE;
 use qos::{Class, Qos, Queue};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         () => (9, 1000),
     };
     let hosts = hosts(lab)?;
-    Wire { rate: RATE, limit: 1000, queue: wire::Queue::Classes }.install(hosts.host(1), DEVICE)?;
+    Wire { rate: RATE, limit: 1000, queue: topology::Queue::Classes }.install(hosts.host(1), DEVICE)?;
     let (size, hz) = (silence::SIZE, silence::HZ);
     let control = Stream { name: "control", size, hz, carrier: "udp", qos: policies() };
     let latest = Qos { class: Class::Low, lifespan: Some(LIFESPAN), queue: Queue::KeepLast(WAITING), ..Qos::default() };

@@ -8,12 +8,10 @@ use crate::experiments::Experiment;
 use crate::experiments::tally::Tally;
 use crate::lab::{Lab, Options};
 use crate::load::{Generator, Load, Pattern, Protocol, Sink};
-use crate::part::Place;
-use crate::part::hog::Hog;
+use crate::part::{Hog, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::median;
-use crate::topology::Topology;
-use crate::topology::wire::{Queue, Wire};
+use crate::topology::{Queue, Topology, Wire};
 use std::time::Duration;
 use thalweg::carrier::Dice;
 

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::experiments::tally::Tally;
 use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
-use crate::part::hog::AWAKE;
+use crate::part::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median, uncertainty};
 use std::time::Duration;

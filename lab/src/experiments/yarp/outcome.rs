@@ -6,7 +6,7 @@ use super::testbed::{Run, SMALL, Setup};
 use crate::load::Pattern;
 use crate::results::{Bar, Cell, Check, Figure, Findings, Group, Panel, Skipped, Stalled};
 use crate::statistics::{Distribution, median, median_ratio};
-use crate::topology::wire::FULL_PACKET;
+use crate::topology::FULL_PACKET;
 use serde_json::json;
 
 /// All runs of a set-up.

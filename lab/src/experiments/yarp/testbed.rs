@@ -13,8 +13,7 @@ use crate::part::Place;
 use crate::results::Stalled;
 use crate::round_trips::{CARRIERS, Measure, PingPong, Priority, RoundTrip};
 use crate::stalls::{Monitor, Stalls};
-use crate::topology::wire::{Queue, Wire};
-use crate::topology::{DEVICE, Namespace, Topology};
+use crate::topology::{DEVICE, Namespace, Queue, Topology, Wire};
 use qos::priority::Changes;
 use std::time::Duration;
 
