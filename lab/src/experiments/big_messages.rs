@@ -4,8 +4,7 @@
 //! The wire takes super-packets whole, like a card that segments by itself: a token bucket with room for the largest. A
 //! super-packet that was chosen to be sent next is sent whole before anything else. Measures are added one by one.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::iproute::ip;
 use crate::lab::Lab;

@@ -3,8 +3,7 @@
 //! host's link becomes narrow for a while, and only the streams of the highest classes still come whole. Then it fails and comes
 //! back, and all streams must continue by themselves. A profile may set other classes (`lab run --profile`).
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
 use crate::part::member::{Order, Report, Settings, Stream, StreamReport};

@@ -6,8 +6,7 @@
 //! compared with OTHER and FIFO on all processors. Priorities are set on live channels; runs of the policies follow
 //! each other in turns.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::Hog;

@@ -4,8 +4,7 @@
 //! The publisher is on one host, the seven on a second and the eighth on a third, around a switch. A pair of runs is one with
 //! all eight well and one with the eighth impaired. The seven's latency and the publisher's calls are compared.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::stream::{self, Connected, Flow, Order, Published, Settings};

@@ -5,8 +5,7 @@
 //! the default limit, and beside one without. The channel's latency is compared. Between two hosts of one machine only the
 //! processors limit the last kind; it is shown, and not checked.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::pull::{self, Pulled};

@@ -3,7 +3,7 @@
 use super::flow::{Load, Saturating};
 use super::path::{BUFFER, Path, RATE};
 use crate::error::{Error, Result};
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{median, median_ratio};

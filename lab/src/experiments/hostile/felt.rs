@@ -5,7 +5,7 @@ use super::recorded::Recording;
 use super::stranger::{Task, Tried};
 use super::{Attack, Times, bystander};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::part::Place;
 use crate::results::{Check, Factors, Findings, Group, Skipped, Table};

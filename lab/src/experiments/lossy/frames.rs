@@ -3,7 +3,7 @@
 use super::silence::{self, policies};
 use super::{PATIENCE, Stream, hosts, only, open, publish};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::stalls::Monitor;

@@ -2,7 +2,7 @@
 
 use super::{DEADLINE, DELAY, Stream, hosts, open, publish};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::part::stream::Arrived;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};

@@ -5,7 +5,7 @@ use super::testbed::{AT_RELAY, Amount, Layout, PLACES, Testbed, processors};
 use super::{NEARLY_ALL, quotients};
 use crate::error::Result;
 use crate::experiments::Experiment;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::lab::{Lab, Options};
 use crate::load::{Generator, Load, Pattern, Protocol, Sink};
 use crate::part::{Hog, Place};

@@ -20,7 +20,7 @@ pub(super) use places::PushPullPlaces;
 pub(super) use proxy::PushPullProxy;
 pub(super) use sizes::PushPullSizes;
 
-use super::tally::Tally;
+use super::Tally;
 
 /// Largest factor by which a proxy at the publisher or subscriber may lengthen a round trip.
 const LONGER: f64 = 1.03;

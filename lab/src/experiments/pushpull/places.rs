@@ -4,7 +4,7 @@
 use super::tables;
 use super::testbed::processors;
 use crate::error::{Error, Result};
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
 use crate::part::member::{Order, Report, Settings, Stream};

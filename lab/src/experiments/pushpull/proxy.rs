@@ -3,7 +3,7 @@
 use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, RAW, RAW_RELAY, SUBSCRIBER, Testbed};
 use super::{HALF, LONGER, NEARLY_ALL, quotients};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
 use crate::part::{AWAKE, Measured};

@@ -5,7 +5,7 @@
 use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed};
 use super::{LONGER, NEARLY_ALL, quotients};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::experiments::{Experiment, shuffled};
 use crate::lab::{Lab, Options};
 use crate::part::AWAKE;

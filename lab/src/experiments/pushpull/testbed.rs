@@ -1,8 +1,8 @@
 //! Publisher, subscriber and relay, each in its place, and one run.
 
 use crate::error::{Error, Result};
+use crate::experiments::Tally;
 use crate::experiments::shuffled;
-use crate::experiments::tally::Tally;
 use crate::lab::Lab;
 use crate::part::{Hog, LONG, Measured, NodeSettings, Part, Place};
 use crate::round_trips::{FORWARD, Hop, Measure, PingPong, Route};

@@ -3,8 +3,7 @@
 
 use super::{Testbed, stream};
 use crate::error::Result;
-use crate::experiments::Experiment;
-use crate::experiments::tally::Tally;
+use crate::experiments::{Experiment, Tally};
 use crate::lab::Lab;
 use crate::prediction::{delay_us, plan, text};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};

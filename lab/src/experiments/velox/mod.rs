@@ -18,7 +18,7 @@ pub(super) use subscribers::VeloxSubscribers;
 pub(super) use topics::VeloxTopics;
 
 use crate::error::Result;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::part::member::{Order, Report, Settings, Stream};
 use crate::part::{LONG, Measured, NodeSettings, Part, Place};

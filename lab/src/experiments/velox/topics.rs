@@ -3,8 +3,7 @@
 
 use super::{Testbed, first_processor, stream};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
-use crate::experiments::{Experiment, shuffled};
+use crate::experiments::{Experiment, Tally, shuffled};
 use crate::lab::Lab;
 use crate::part::member::Stream;
 use crate::part::{AWAKE, Hog};
