@@ -4,8 +4,7 @@
 //! that the sharing of processors makes no difference between them. The channels stay open through all runs; an arm changes
 //! their priority while they live.
 
-use super::impossible;
-use super::rows::{Amount, Arm, RATE, Row, amount};
+use super::{Amount, Arm, RATE, Row, amount, impossible};
 use crate::error::Result;
 use crate::lab::Lab;
 use crate::load::{Generator, Offered, Sink};
