@@ -27,7 +27,7 @@ pub const ROLES: &[(&str, Role)] = &[
     ("attacked", hostile::pair::attacked),
     ("newcomer", hostile::newcomer::newcomer),
     ("stranger", hostile::stranger::play),
-    (hostile::bystander::ROLE, hostile::bystander::play),
+    (hostile::felt::BYSTANDER_ROLE, hostile::felt::play_bystander),
     (many_nodes::ROLE, many_nodes::play),
 ];
 
