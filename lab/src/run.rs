@@ -19,15 +19,15 @@ pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
 
 /// Roles by name, in addition to [`part::ROLES`].
 pub const ROLES: &[(&str, Role)] = &[
-    (load::generator::ROLE, load::generator::play),
+    (load::ROLE, load::play),
     (load::sink::ROLE, load::sink::play),
     (round_trips::PING, round_trips::play_ping),
     (round_trips::PONG, round_trips::play_pong),
-    (round_trips::forward::ROLE, round_trips::forward::play),
+    (round_trips::FORWARD, round_trips::play_forward),
     ("attacked", hostile::pair::attacked),
     ("newcomer", hostile::newcomer::newcomer),
     ("stranger", hostile::stranger::play),
-    (hostile::bystander::ROLE, hostile::bystander::play),
+    (hostile::felt::BYSTANDER_ROLE, hostile::felt::play_bystander),
     (many_nodes::ROLE, many_nodes::play),
 ];
 

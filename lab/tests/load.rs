@@ -4,8 +4,7 @@
 use std::time::Duration;
 use thalweg_lab::load::{Generator, Load, Pattern, Protocol, Sink};
 use thalweg_lab::part::Place;
-use thalweg_lab::topology::wire::{Queue, Wire};
-use thalweg_lab::topology::{DEVICE, Namespace, Topology};
+use thalweg_lab::topology::{DEVICE, Namespace, Queue, Topology, Wire};
 use thalweg_lab::{Lab, Options, Program, Stop};
 
 struct World {

@@ -10,8 +10,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_lab::part::{Part, Place};
-use thalweg_lab::topology::Topology;
-use thalweg_lab::topology::wire::{Queue, Wire};
+use thalweg_lab::topology::{Queue, Topology, Wire};
 use thalweg_lab::{Error, Lab, Options, Program, Stop};
 use thalweg_lab::{iproute::ip, lab};
 

@@ -1,10 +1,13 @@
 //! `thalweg apply` and `thalweg restore`: queues of a host, and priorities and proxies of channels, set from a file
 //! or a plan, proved, and undone.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`host_file`] | the file: queues and channels of one host |
+//! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
 
 pub(crate) mod channels;
 pub(crate) mod host_file;
-mod planned;
-mod proof;
 
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
@@ -14,11 +17,19 @@ use crate::session::{Common, Session};
 use channels::TakenBack;
 use clap::Args;
 use host_file::{Channel, HostFile};
-use linux::queueing::{self, Outcome, QueueError, Reason, Restored, Scheduler, Wanted};
+use linux::queueing::{
+    self, Counted, Outcome, Placement, QueueError, Reason, Restored, Scheduler, Wanted, counted, read,
+};
+use qos::Class;
+use qos::plan::{self, Plan};
+use qos::priority::{Changes, Mark};
+use qos::verification::{Live, find};
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use thalweg::admin::EndReport;
+use thalweg::control::{Direction, Document};
+use thalweg::proxy::ProxyChanges;
 
 /// Install the queues, set the channels' priorities and place the proxies that a file or a plan describes, and prove what is effective
 #[derive(Args, Debug)]
@@ -65,7 +76,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
     let installed = queueing::install(&directory, &wanted).map_err(|e| in_file(arguments, &file, e))?;
     installed.restored.iter().for_each(|restored| tell(&format!("earlier queues taken away: {restored}")));
-    let rows = wanted.iter().map(proof::of).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
+    let rows = wanted.iter().map(prove).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
     let set = |session| channels::apply(session, &file.channels, &directory).map(channels::Applied::keep);
     let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
@@ -88,7 +99,7 @@ fn of_plan(arguments: &ApplyArguments) -> Result<(HostFile, Option<Session>)> {
         )));
     }
     let mut session = arguments.common.open("apply")?;
-    let channels = planned::channels(&plan, &session.settled())?;
+    let channels = planned(&plan, &session.settled())?;
     Ok((HostFile { devices: Vec::new(), channels }, Some(session)))
 }
 
@@ -136,17 +147,17 @@ fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
 
 #[derive(Serialize)]
 struct Proof<'a> {
-    classes: &'a [proof::Row],
+    classes: &'a [Row],
     channels: &'a [EndReport],
     effective: bool,
 }
 
-fn show(arguments: &ApplyArguments, rows: &[proof::Row], ends: &[EndReport]) -> Result {
+fn show(arguments: &ApplyArguments, rows: &[Row], ends: &[EndReport]) -> Result {
     // A single queue for all classes is as asked for, and no fault.
-    let effective = rows.iter().all(proof::Row::effective);
+    let effective = rows.iter().all(Row::effective);
     let proof = Proof { classes: rows, channels: ends, effective };
     arguments.common.output().result(&proof, || {
-        let tables = [(!rows.is_empty()).then(|| proof::text(rows)), (!ends.is_empty()).then(|| ends_text(ends))];
+        let tables = [(!rows.is_empty()).then(|| rows_text(rows)), (!ends.is_empty()).then(|| ends_text(ends))];
         tables.into_iter().flatten().chain(["`thalweg restore` undoes it".to_owned()]).collect::<Vec<_>>().join("\n\n")
     })
 }
@@ -203,4 +214,169 @@ fn in_file(arguments: &ApplyArguments, file: &HostFile, error: QueueError) -> Fa
     let Reason::NoDevice(name) = &error.reason else { return failure(error) };
     let at = file.devices.iter().find(|(_, wanted)| wanted.device == *name).map_or(0, |(line, _)| *line);
     Failure::Usage(format!("{}:{at}: name = {name:?}: {error}", arguments.file.display()))
+}
+
+/// The settings of each channel of the plan, found by topic, subscriber's port and publisher's node.
+///
+/// # Errors
+/// A channel of the plan without its ports, or an unknown word in the plan.
+fn planned(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
+    let live = pairs(nodes);
+    let found = find(plan, &live);
+    let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {
+        let Some(live) = at.as_ref().and_then(|route| live.get(route.channel)) else { return Err(absent(planned)) };
+        settings(planned, live, nodes)
+    });
+    let all: Vec<Vec<Channel>> = each.collect::<Result<_>>()?;
+    Ok(all.into_iter().flatten().map(|channel| (0, channel)).collect())
+}
+
+/// All pairs of a publisher and a subscriber, connected or not.
+fn pairs(nodes: &[Document]) -> Vec<Live> {
+    let ports = || nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)));
+    let publishers = || ports().filter(|(_, port)| port.direction == Direction::Publisher);
+    let subscribers = ports().filter(|(_, port)| port.direction == Direction::Subscriber);
+    let with_each = |(_, subscriber): (&Document, &thalweg::control::PortInfo)| {
+        let subscriber = subscriber.name.clone();
+        let pair = move |(node, publisher): (&Document, &thalweg::control::PortInfo)| Live {
+            topic: publisher.topic.clone(),
+            publisher: publisher.name.clone(),
+            publisher_node: node.name.clone(),
+            subscriber: subscriber.clone(),
+            over: None,
+        };
+        publishers().map(pair).collect::<Vec<_>>()
+    };
+    subscribers.flat_map(with_each).collect()
+}
+
+fn absent(planned: &plan::Channel) -> Failure {
+    let plan::Channel { topic, publisher, subscriber, .. } = planned;
+    Failure::No(format!(
+        "the plan has {topic} from {publisher} to {subscriber}, and no such ports are known: start their programs first (`thalweg list ports`)"
+    ))
+}
+
+fn settings(planned: &plan::Channel, live: &Live, nodes: &[Document]) -> Result<Vec<Channel>> {
+    let plan::Channel { class, sched, sched_publisher, .. } = planned;
+    let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
+    for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
+        if let Some(sched) = sched {
+            all.push(channel(live, end, &[format!("sched={sched}")])?);
+        }
+    }
+    if let Some(place) = planned.place() {
+        let away = place.relays().find(|name| !nodes.iter().any(|node| node.is_relay(name)));
+        away.into_iter().for_each(|name| tell(&format!("no relay {name} is there: its proxies go to it when it is")));
+        let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
+        let picture = planned.picture.as_ref().map(|picture| format!("picture={picture}"));
+        let words: Vec<String> = scale.into_iter().chain(picture).chain([format!("proxy={place}")]).collect();
+        all.push(channel(live, Which::Subscriber, &words)?);
+    }
+    Ok(all)
+}
+
+fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {
+    let (mut changes, mut proxy) = (Changes::default(), ProxyChanges::default());
+    for word in words {
+        if !proxy.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))? {
+            changes.add(word).map_err(|wrong| Failure::Usage(format!("the plan says {word}: {wrong}")))?;
+        }
+    }
+    let (publisher, subscriber) = (live.publisher.clone(), live.subscriber.clone());
+    Ok(Channel { publisher, subscriber, end, words: words.to_vec(), changes, proxy })
+}
+
+/// Treatment of one class on one device after the queues were installed: read back, and counted where they count.
+#[derive(Debug, Serialize)]
+struct Row {
+    class: Class,
+    dscp: u8,
+    version: u8,
+    #[serde(flatten)]
+    placement: Placement,
+    proved: Proved,
+}
+
+/// Source of the proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum Proved {
+    /// A packet was sent, and the queue counted it.
+    #[serde(rename = "counted")]
+    Counted,
+    /// The queues were read, and walked as the kernel does. Either they do not count per class, or no packet could be
+    /// sent.
+    #[serde(rename = "read back")]
+    ReadBack,
+}
+
+/// Treatment of each class on a device, over IPv4 and IPv6. One datagram per class is sent where the device has an
+/// address.
+///
+/// # Errors
+/// The kernel's error, or a packet that went to the queue of another class.
+fn prove(wanted: &Wanted) -> Result<Vec<Row>> {
+    let queues = read(&wanted.device).map_err(failure)?;
+    let row = |class: Class, v6: bool| {
+        let mark = Mark::Class(class);
+        let placement = queues.placement(mark.tos(), mark.socket_priority(), v6);
+        let proved = match counted(&wanted.device, &mark, v6).map_err(failure)? {
+            Counted::AsPlaced => Proved::Counted,
+            Counted::Nowhere => Proved::ReadBack,
+            Counted::Elsewhere(found) => return Err(elsewhere(class, v6, &placement, &found)),
+        };
+        Ok(Row { class, dscp: mark.dscp().value(), version: if v6 { 6 } else { 4 }, placement, proved })
+    };
+    Class::ALL.into_iter().rev().flat_map(|class| [row(class, false), row(class, true)]).collect()
+}
+
+fn elsewhere(class: Class, v6: bool, placement: &Placement, found: &str) -> Failure {
+    let version = if v6 { "IPv6" } else { "IPv4" };
+    let Placement { device, place, .. } = placement;
+    Failure::No(format!(
+        "{device}: a packet of class {class} over {version} was counted in {found}, not in {place}: something else sets \
+         priorities (`nft list ruleset`, `tc filter show dev {device}`); the queues are as they were before"
+    ))
+}
+
+impl Row {
+    /// `true` if the class gets the treatment that it asks for.
+    fn effective(&self) -> bool {
+        self.placement.effective
+    }
+}
+
+/// For people: one line per class if IPv4 and IPv6 agree.
+fn rows_text(rows: &[Row]) -> String {
+    let headers = [
+        ("device", '<'),
+        ("class", '<'),
+        ("DSCP", '>'),
+        ("IP", '<'),
+        ("lands in", '<'),
+        ("sent", '<'),
+        ("effective", '<'),
+        ("proved", '<'),
+    ];
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for row in rows {
+        let Placement { device, discipline, place, rank, of, effective, .. } = &row.placement;
+        let version = if row.version == 4 { "v4" } else { "v6" };
+        let order = if *of > 1 { format!("{} of {of}", rank + 1) } else { "in turn".to_owned() };
+        let line = [
+            device.clone(),
+            row.class.to_string(),
+            row.dscp.to_string(),
+            version.to_owned(),
+            format!("{place} of {discipline}"),
+            order,
+            if *effective { "yes".to_owned() } else { format!("no: {}", row.placement.because) },
+            if row.proved == Proved::Counted { "counted" } else { "read back, not counted" }.to_owned(),
+        ];
+        match lines.last_mut() {
+            Some(last) if last[..3] == line[..3] && last[4..] == line[4..] => last[3] = "v4, v6".to_owned(),
+            _ => lines.push(line.to_vec()),
+        }
+    }
+    table(&headers, &lines)
 }

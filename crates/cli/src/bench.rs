@@ -2,24 +2,22 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`arguments`] | the command line |
 //! | [`engine`] | the measurements, the roles of an engine, and the engines |
 //! | [`figures`] | histograms, percentiles, the JSON documents |
 //! | [`roles`] | one process per role: pinning, starting the other process |
-//! | [`compare`] | Thalweg against the limit, round by round |
+//! | [`compare`], [`targets`] | Thalweg against the limit, round by round; the rows and their targets |
 
-mod arguments;
 mod compare;
 mod engine;
-mod error;
 mod figures;
 mod roles;
-
-pub(crate) use arguments::Arguments;
-pub(crate) use error::Error;
+mod targets;
 
 use crate::output::{line, tell};
-use arguments::What;
+use crate::session::Reach;
+use clap::{Args, Subcommand, ValueEnum};
+use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 /// Measures as asked. Exit code 1: a comparison missed its target; 2: bad usage; 3: the system refused.
@@ -44,4 +42,263 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 /// Writes to standard output; a reader that closed it early is no error.
 fn print(text: &str) {
     let _ = line(text);
+}
+
+/// Measure latency, throughput and fan-out.
+#[derive(Args)]
+#[command(
+    after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n         thalweg bench compare --quick"
+)]
+pub(crate) struct Arguments {
+    /// The measurement.
+    #[command(subcommand)]
+    what: What,
+}
+
+/// A measurement.
+#[derive(Subcommand)]
+enum What {
+    /// Round trips between two processes
+    #[command(after_help = "Example: thalweg bench latency --carrier shm --size 1MiB --json\n\
+                      On two hosts: thalweg bench latency --role pong --listen 10.0.0.2\n         \
+                      and: thalweg bench latency --role ping --listen 10.0.0.1 --peer 10.0.0.2")]
+    Latency(Options),
+    /// One way, as fast as it goes: ping sends, pong counts
+    #[command(after_help = "Example: thalweg bench throughput --carrier tcp --batched")]
+    Throughput(Options),
+    /// One publisher (ping) at 1 kHz to several subscriber processes (pong): the latency of the last one
+    #[command(after_help = "Example: thalweg bench fanout --carrier udp --subscribers 8")]
+    Fanout(Options),
+    /// A node beside another one: how long it takes to open and to match, and the threads of many channels
+    #[command(after_help = "Example: thalweg bench start --count 1000")]
+    Start(Options),
+    /// Thalweg against bare sockets and a bare futex ring, alternating, with a target for each row; exit 1 if one is missed
+    #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json")]
+    Compare(CompareOptions),
+}
+
+/// Options of one measurement.
+#[derive(Args, Clone, Debug)]
+struct Options {
+    /// The engine to measure
+    #[arg(long, value_enum, default_value = "thalweg")]
+    engine: EngineName,
+    /// Carrier of the messages
+    #[arg(long, value_enum, default_value = "tcp")]
+    carrier: Carrier,
+    /// Role of this process; the two ends find each other. "both" starts the other end itself
+    #[arg(long, value_enum, default_value = "both")]
+    role: Role,
+    /// Bytes per message, such as 64 or 1MiB
+    #[arg(long, default_value = "64", value_parser = parse_size, allow_negative_numbers = true)]
+    size: usize,
+    /// Messages (or round trips) that are measured [default: 20000; fanout 2000; throughput 500000]; channels of
+    /// start [default: 1000]
+    #[arg(long)]
+    count: Option<u64>,
+    /// Messages before the measurement, as warm-up [default: a tenth]
+    #[arg(long)]
+    warmup: Option<u64>,
+    /// Subscriber processes (fanout only)
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    subscribers: u32,
+    /// Work of both ends on the payload (latency only)
+    #[arg(long, value_enum, default_value = "copied")]
+    payload: Payload,
+    /// Several messages per write (throughput only)
+    #[arg(long)]
+    batched: bool,
+    /// The latency budget of both ends, such as 100us: small samples may leave together within it (thalweg throughput only)
+    #[arg(long, value_name = "TIME", value_parser = qos::parse_duration)]
+    latency_budget: Option<std::time::Duration>,
+    /// Do not declare that the channels of the two directions belong together (thalweg latency only)
+    #[arg(long)]
+    plain: bool,
+    /// Retransmit lost messages over udp (thalweg only)
+    #[arg(long)]
+    reliable: bool,
+    /// Measure the stages of every sample at both ends meanwhile (thalweg latency only)
+    #[arg(long)]
+    stages: bool,
+    /// The processor this process runs on [default: the first one it may use]
+    #[arg(long, value_name = "CPU", conflicts_with = "no_pin")]
+    pin: Option<usize>,
+    /// The processor the other processes run on, when this one starts them [default: the same]
+    #[arg(long, value_name = "CPU", conflicts_with = "no_pin")]
+    pin_peer: Option<usize>,
+    /// Let the scheduler choose the processors
+    #[arg(long)]
+    no_pin: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Settings to reach the other end's host.
+    #[command(flatten)]
+    reach: Reach,
+    /// A name known to both ends only, so that several measurements can run side by side
+    #[arg(long, hide = true)]
+    meet: Option<String>,
+}
+
+/// Options of the comparison.
+#[derive(Args, Clone, Debug)]
+struct CompareOptions {
+    /// The rows to measure, by name or the beginning of a name (all)
+    rows: Vec<String>,
+    /// Measurements of each row
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// The two ends on two processors instead of one
+    #[arg(long)]
+    two_cores: bool,
+    /// The processor both ends run on [default: the first one this process may use]
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+    /// The engine to compare with the limit; "raw" shows how far two equal runs differ here
+    #[arg(long, value_enum, default_value = "thalweg")]
+    engine: EngineName,
+    /// One short round that checks that everything runs; nothing is judged
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// An engine by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EngineName {
+    /// Bare blocking sockets and a bare futex ring
+    Raw,
+    /// The library
+    Thalweg,
+}
+
+/// A carrier by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Carrier {
+    /// TCP over loopback
+    Tcp,
+    /// UDP over loopback
+    Udp,
+    /// A unix stream (raw only)
+    Unix,
+    /// Shared memory
+    Shm,
+    /// One process, callback on the publisher's thread (thalweg only)
+    Local,
+}
+
+/// The role of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Role {
+    /// The end that measures: it pings, sends or publishes
+    Ping,
+    /// The other end: it echoes, counts or subscribes
+    Pong,
+    /// Ping, with the other end started as a process of its own
+    Both,
+}
+
+/// Use of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Payload {
+    /// Copied in and out
+    Copied,
+    /// Handed over in place (loaned), not touched
+    Untouched,
+    /// Written in place and checksummed on arrival
+    Checked,
+}
+
+/// The name of a value on the command line, which is also its name in results.
+fn name_of(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => qos::parse_bytes(text).map_err(|e| e.to_string())?,
+    };
+    usize::try_from(bytes).map_err(|_| format!("{bytes} bytes do not fit in memory"))
+}
+
+/// An error with its exit code.
+#[derive(Debug)]
+enum Error {
+    /// The arguments are impossible or unknown: exit code 2.
+    Usage(String),
+    /// The other process did not come, left early or failed: exit code 1.
+    Peer(String),
+    /// The system refused: exit code 3.
+    System(String),
+}
+
+impl Error {
+    /// The exit code of the process.
+    fn code(&self) -> u8 {
+        match self {
+            Error::Peer(_) => 1,
+            Error::Usage(_) => 2,
+            Error::System(_) => 3,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Usage(text) | Error::Peer(text) | Error::System(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, InvalidInput, TimedOut, UnexpectedEof};
+        let text = error.to_string();
+        match error.kind() {
+            InvalidInput => Error::Usage(text),
+            BrokenPipe | ConnectionRefused | ConnectionReset | TimedOut | UnexpectedEof => Error::Peer(text),
+            _ => Error::System(text),
+        }
+    }
+}
+
+impl From<thalweg::Error> for Error {
+    fn from(error: thalweg::Error) -> Self {
+        let text = error.to_string();
+        match error.exit_code() {
+            2 => Error::Usage(text),
+            3 => Error::System(text),
+            _ => Error::Peer(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_a_number_or_has_a_unit() {
+        assert_eq!((parse_size("64"), parse_size("1MiB")), (Ok(64), Ok(1 << 20)));
+        assert!(parse_size("-1").is_err() && parse_size("1 parsec").is_err());
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        assert_eq!((name_of(Carrier::Shm), name_of(Payload::Untouched)), ("shm".into(), "untouched".into()));
+    }
+
+    #[test]
+    fn the_exit_code_says_whose_fault_it_is() {
+        let code = |kind| Error::from(io::Error::new(kind, "x")).code();
+        assert_eq!(code(io::ErrorKind::UnexpectedEof), 1);
+        assert_eq!(code(io::ErrorKind::InvalidInput), 2);
+        assert_eq!(code(io::ErrorKind::PermissionDenied), 3);
+    }
 }

@@ -3,19 +3,17 @@
 //! | module | contents |
 //! |---|---|
 //! | [`robot`] | its processes, and the channels between them |
-//! | [`part`], [`work`] | one process of the robot; a load on the processors |
-//! | [`stage`], [`link`] | the load, and the priorities against it; two hosts with a narrow link |
+//! | [`part`] | one process of the robot |
+//! | [`stage`] | the load, on a narrow link between two hosts or on the processors; the priorities against it |
 //! | [`conductor`] | starting, stopping and listening to the processes |
 //! | [`report`], [`story`] | the lines of a part and the summary of one phase; both phases |
 
 mod conductor;
-mod link;
 mod part;
 mod report;
 mod robot;
 mod stage;
 mod story;
-mod work;
 
 use crate::failure::{Failure, Result};
 use crate::lab::PART as PART_OF_LAB;

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | [`show`] | a plan as tables |
 //! | [`explain`] | the terms of each delay, with their sources |
-//! | [`figure`] | the network as a picture |
+//! | [`figure`], [`map`] | the network as a picture |
 //! | [`simulate`] | a plan in virtual time |
 
 mod explain;
 mod figure;
+mod map;
 mod show;
 mod simulate;
 

@@ -3,18 +3,14 @@
 //! | module | contents |
 //! |---|---|
 //! | [`gather`] | reports of the nodes, look by look |
-//! | [`delays`] | stages of a route, from the reports of its ends |
-//! | [`clocks`] | stamps of other hosts |
+//! | [`delays`] | stages of a route, from the reports of its ends; stamps of other hosts |
 //! | [`show`] | the table and the document |
 //! | [`agent`] | a new plan when measured values leave the contract |
-//! | [`tell`] | messages about a verdict that changed |
 
 mod agent;
-mod clocks;
 mod delays;
 mod gather;
 mod show;
-mod tell;
 
 use crate::failure::{Failure, Result};
 use crate::output::{Live, Status, tell};
@@ -23,13 +19,17 @@ use crate::quantity;
 use crate::session::{Common, Session};
 use agent::Agent;
 use clap::Args;
-use gather::Gatherer;
+use gather::{Gatherer, Running, TOPIC};
 use qos::Class;
-use qos::verification::Change;
+use qos::verification::{Change, Judged, Verdict};
+use serde::Serialize;
+use serde_json::json;
 use show::Document;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tell::Teller;
+use thalweg::Publisher;
+use thalweg::admin::Request;
+use thalweg::control;
 
 /// Compare the running channels with the promises of their plan: kept, at risk (90 % of the bound and more) or
 /// broken, and in which stage the time went
@@ -71,9 +71,6 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
 }
-
-/// Duration of the measurement without `--for`.
-const DEFAULT: Duration = Duration::from_secs(10);
 
 /// Measures, shows the result, and switches the measurement off, also when interrupted.
 pub(crate) fn run(arguments: &Arguments) -> Result {
@@ -127,7 +124,7 @@ impl Screen {
     fn tell(&mut self, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
         self.status.clear();
         let changes = changes.iter().filter(|_| !self.watch);
-        changes.filter_map(|(index, change)| tell::line(gatherer, *index, change)).for_each(|line| tell(&line));
+        changes.filter_map(|(index, change)| change_text(gatherer, *index, change)).for_each(|line| tell(&line));
     }
 
     /// Shows the current state: the table, or a line.
@@ -160,3 +157,67 @@ fn finish(arguments: &Arguments, gatherer: &Gatherer<'_>) -> Result {
         (false, false) => Err(Failure::No(String::new())),
     }
 }
+
+/// The publisher of verdicts: a changed one is an event for the programs at both ends, and a sample for subscribers of
+/// the topic.
+struct Teller(Publisher<String>);
+
+impl Teller {
+    /// Opens the publisher.
+    fn open(session: &Session) -> Result<Self> {
+        Ok(Self(session.node.publisher::<String>(TOPIC).open()?))
+    }
+
+    /// Reports each change.
+    fn tell(&mut self, session: &Session, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
+        let nodes = if changes.is_empty() { Vec::new() } else { session.others() };
+        for (index, change) in changes {
+            let Some(planned) = gatherer.plan.channels.get(*index) else { continue };
+            let sample = json!({
+                "plan": gatherer.plan.contract.hash, "topic": planned.topic, "publisher": planned.publisher,
+                "subscriber": planned.subscriber, "verdict": change.new.verdict, "was": change.old,
+                "because": change.new.because,
+            });
+            self.publish(&sample);
+            if let Some(running) = &gatherer.running[*index] {
+                tell_ends(session, &nodes, running, change);
+            }
+        }
+    }
+
+    /// Publishes a sample; there need not be a subscriber.
+    fn publish(&mut self, sample: &impl Serialize) {
+        let text = serde_json::to_string(sample).unwrap_or_default();
+        let _ = self.0.publish(&text);
+    }
+}
+
+/// A change for people. A channel that is kept at its first look is no news.
+fn change_text(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option<String> {
+    let planned = gatherer.plan.channels.get(index)?;
+    let Judged { verdict, because } = &change.new;
+    let news = (change.old, *verdict) != (Verdict::Unknown, Verdict::Kept);
+    let why = if because.is_empty() { String::new() } else { format!(": {because}") };
+    let (at, old) = (gatherer.elapsed().as_secs_f64(), change.old);
+    news.then(|| format!("{at:.0} s: {} → {}: {verdict}, was {old}{why}", planned.topic, planned.subscriber))
+}
+
+fn tell_ends(session: &Session, nodes: &[control::Document], running: &Running, change: &Change) {
+    let (publisher, subscriber) = (&running.live.publisher, &running.live.subscriber);
+    let request = Request::Verdict {
+        publisher: publisher.clone(),
+        subscriber: subscriber.clone(),
+        verdict: change.new.verdict.to_string(),
+        because: change.new.because.clone(),
+    };
+    let has_one =
+        |node: &&control::Document| node.ports.values().any(|port| port.name == *publisher || port.name == *subscriber);
+    for node in nodes.iter().filter(has_one) {
+        let _ = session.node.ask(node.node, &request, PATIENCE); // one that went meanwhile needs no news
+    }
+}
+
+/// Duration of the measurement without `--for`.
+const DEFAULT: Duration = Duration::from_secs(10);
+/// Time after which a slow node is not told.
+const PATIENCE: Duration = Duration::from_millis(500);

@@ -4,19 +4,15 @@
 //! The wire takes super-packets whole, like a card that segments by itself: a token bucket with room for the largest. A
 //! super-packet that was chosen to be sent next is sent whole before anything else. Measures are added one by one.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::iproute::ip;
 use crate::lab::Lab;
-use crate::part::Place;
-use crate::part::flow::Flow;
-use crate::part::node::NodeSettings;
-use crate::part::stream::{self, Arrived, Settings};
+use crate::part::stream::{self, Arrived, Flow, Settings};
+use crate::part::{NodeSettings, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
 use crate::statistics::median;
-use crate::topology::wire::{Queue, Wire};
-use crate::topology::{DEVICE, Topology};
+use crate::topology::{DEVICE, Queue, Topology, Wire};
 use qos::blocking::{Blocking, BulkSender};
 use qos::priority::Changes;
 use std::net::SocketAddr;

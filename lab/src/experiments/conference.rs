@@ -3,18 +3,15 @@
 //! host's link becomes narrow for a while, and only the streams of the highest classes still come whole. Then it fails and comes
 //! back, and all streams must continue by themselves. A profile may set other classes (`lab run --profile`).
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
 use crate::part::member::{Order, Report, Settings, Stream, StreamReport};
-use crate::part::node::NodeSettings;
-use crate::part::{LONG, Part, Place};
+use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::stalls::{Monitor, Stalls};
 use crate::statistics::{Distribution, median};
-use crate::topology::Topology;
-use crate::topology::wire::{Queue, Wire};
+use crate::topology::{Queue, Topology, Wire};
 use linux::clock::monotonic_ns;
 use qos::Class;
 use serde_json::Value;

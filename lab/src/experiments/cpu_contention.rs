@@ -6,11 +6,10 @@
 //! compared with OTHER and FIFO on all processors. Priorities are set on live channels; runs of the policies follow
 //! each other in turns.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::part::hog::Hog;
+use crate::part::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::round_trips::{Measure, PingPong, Priority};
 use crate::stalls::Monitor;

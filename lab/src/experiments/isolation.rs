@@ -4,14 +4,11 @@
 //! The publisher is on one host, the seven on a second and the eighth on a third, around a switch. A pair of runs is one with
 //! all eight well and one with the eighth impaired. The seven's latency and the publisher's calls are compared.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::part::flow::Flow;
-use crate::part::node::NodeSettings;
-use crate::part::stream::{self, Connected, Order, Published, Settings};
-use crate::part::{LONG, Part, Place};
+use crate::part::stream::{self, Connected, Flow, Order, Published, Settings};
+use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::stalls::Monitor;
 use crate::statistics::{Distribution, median_ratio};

@@ -4,8 +4,7 @@
 use crate::error::{Error, Result};
 use crate::experiments::Experiment;
 use crate::lab::Lab;
-use crate::part::node::NodeSettings;
-use crate::part::{Orders, Part, Place};
+use crate::part::{NodeSettings, Orders, Part, Place};
 use crate::results::{Bar, Check, Figure, Findings, Group, Panel, Table};
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};

@@ -10,13 +10,18 @@ mod lossy;
 pub mod many_nodes;
 mod pull_beside;
 mod pushpull;
-mod tally;
 mod velox;
 mod yarp;
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::results::Findings;
+use crate::part::stream::Flow;
+use crate::results::{Bar, Cell, Factors, Findings, Stalled};
+use crate::round_trips::RoundTrip;
+use crate::stalls::{Monitor, Stalls, Timed};
+use crate::statistics::Distribution;
+use serde_json::{Value, json};
+use std::time::Duration;
 use thalweg::carrier::Dice;
 
 /// An experiment.
@@ -82,6 +87,114 @@ pub fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
     order
 }
 
+/// One cell in the making: its repetitions so far, with samples hit by stalls of the machine apart.
+#[derive(Debug, Default)]
+struct Tally {
+    samples: Vec<f64>,
+    stalled: Stalled,
+    without_stalls: Option<f64>,
+    sent: u64,
+    received: u64,
+    /// Figures of each repetition; a repetition without received samples has none.
+    repetitions: Vec<Option<Distribution>>,
+    told: Vec<Value>,
+}
+
+impl Tally {
+    /// Adds a repetition: the numbers of samples and receivers, and the samples that arrived.
+    fn add(&mut self, sent: u64, arrived: &[Timed], stalls: &Stalls) {
+        let (clean, stalled) = stalls.apart(arrived);
+        let figures = Distribution::of(&clean);
+        let told = json!({"sent": sent, "received": arrived.len(), "us": figures, "stalled": stalled, "stalls": stalls.summary()});
+        self.told.push(told);
+        self.repetitions.push(figures);
+        self.samples.extend(clean);
+        let without = stalls.without_backlog(arrived).into_iter().map(|ns| ns as f64 / 1000.0);
+        self.without_stalls = without.chain(self.without_stalls).reduce(f64::max);
+        self.stalled.n += stalled.n;
+        self.stalled.max = self.stalled.max.max(stalled.max);
+        self.sent += sent;
+        self.received += arrived.len() as u64;
+    }
+
+    /// Publishes this number of samples of a flow, and adds those that arrived at most this long after the last one was published.
+    fn publish(&mut self, lab: &Lab, flow: &mut Flow, count: u64, patience: Duration) -> Result {
+        let monitor = Monitor::start()?;
+        let (published, arrived) = flow.publish(lab, count, patience)?;
+        let stalls = monitor.finish();
+        let receivers = arrived.len() as u64;
+        let samples: Vec<Timed> = arrived.into_iter().flat_map(|arrived| arrived.of(&published).samples).collect();
+        self.add(count * receivers, &samples, &stalls);
+        Ok(())
+    }
+
+    /// Adds a repetition of round trips.
+    fn add_trips(&mut self, trips: &[RoundTrip], stalls: &Stalls) {
+        let back = |trip: &RoundTrip| trip.took_ns.map(|ns| Timed { from_ns: trip.sent_ns, ns });
+        self.add(trips.len() as u64, &trips.iter().filter_map(back).collect::<Vec<_>>(), stalls);
+    }
+
+    /// Adds a figure to the report of the last repetition.
+    fn tell(&mut self, name: &str, value: impl Into<Value>) {
+        if let Some(told) = self.told.last_mut() {
+            told[name] = value.into();
+        }
+    }
+
+    /// The largest time in µs, less stalls of the machine and their backlog; NaN if no sample arrived.
+    fn without_stalls(&self) -> f64 {
+        self.without_stalls.unwrap_or(f64::NAN)
+    }
+
+    /// Samples that were to arrive.
+    fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The share of the samples that arrived which a stall of the machine hit.
+    fn stalled(&self) -> f64 {
+        self.stalled.n as f64 / self.received.max(1) as f64
+    }
+
+    /// Samples that did not arrive.
+    fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// A figure of each repetition; NaN for a missing one.
+    fn each(&self, figure: impl Fn(&Distribution) -> f64) -> Vec<f64> {
+        self.repetitions.iter().map(|found| found.as_ref().map_or(f64::NAN, &figure)).collect()
+    }
+
+    /// The figure of each repetition with the one of another tally's repetition.
+    fn pairs(&self, with: &Tally, figure: impl Fn(&Distribution) -> f64) -> Vec<(f64, f64)> {
+        self.each(&figure).into_iter().zip(with.each(&figure)).collect()
+    }
+
+    /// The cell.
+    fn cell(&self, factors: Factors, round_trips: bool) -> Cell {
+        let figures = Distribution::of(&self.samples);
+        let (rtt_us, latency_us) = if round_trips { (figures, None) } else { (None, figures) };
+        Cell {
+            factors,
+            n: self.samples.len() as u64,
+            rtt_us,
+            latency_us,
+            sent: self.sent,
+            received: self.received,
+            lost: self.lost(),
+            stalled: Some(self.stalled),
+            repetitions: self.told.clone(),
+        }
+    }
+
+    /// The cell as a bar.
+    fn bar(&self, series: &str) -> Option<Bar> {
+        let Distribution { mean, stdev, p99, .. } = Distribution::of(&self.samples)?;
+        Some(Bar { series: series.to_owned(), value: mean, deviation: stdev, mark: Some(p99) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +206,19 @@ mod tests {
         assert_ne!(one, other);
         other.sort_unstable();
         assert_eq!(other, (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn repetitions_add_up_and_pair() {
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        let samples = |us: u64| vec![Timed { from_ns: 0, ns: us * 1000 }; 3];
+        for us in [10, 20] {
+            one.add(4, &samples(us), &Stalls::default());
+            other.add(3, &samples(us * 2), &Stalls::default());
+        }
+        let cell = one.cell(Factors::new(), true);
+        assert_eq!((cell.n, cell.sent, cell.received, cell.lost, cell.repetitions.len()), (6, 8, 6, 2, 2));
+        assert_eq!(other.pairs(&one, |d| d.p50), [(20.0, 10.0), (40.0, 20.0)]);
+        assert!(cell.latency_us.is_none() && cell.rtt_us.is_some());
     }
 }

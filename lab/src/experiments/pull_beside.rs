@@ -5,15 +5,12 @@
 //! the default limit, and beside one without. The channel's latency is compared. Between two hosts of one machine only the
 //! processors limit the last kind; it is shown, and not checked.
 
-use super::Experiment;
-use super::tally::Tally;
+use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::part::flow::Flow;
-use crate::part::node::NodeSettings;
 use crate::part::pull::{self, Pulled};
-use crate::part::stream::{self, Settings};
-use crate::part::{LONG, Part, Place};
+use crate::part::stream::{self, Flow, Settings};
+use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
 use crate::statistics::{Distribution, median_ratio};
 use crate::topology::Topology;

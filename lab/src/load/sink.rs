@@ -1,6 +1,6 @@
 //! The role that counts arrivals, and the experiment's handle on it.
 
-use super::generator::Target;
+use super::Target;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::{Orders, Part, Place};

@@ -1,8 +1,6 @@
 //! The role `member`: one node that publishes some streams and subscribes to others, each at its own rate and of its own class.
 
-use super::Orders;
-use super::node::NodeSettings;
-use super::stages::Measured;
+use super::{Measured, NodeSettings, Orders, PATIENCE};
 use crate::error::{Error, Result};
 use crate::stalls::Timed;
 use qos::priority::{Changes, PrioritySettings};
@@ -111,8 +109,6 @@ impl Settings {
     }
 }
 
-/// Longest wait of a part. An experiment waits longer ([`super::LONG`]), so that it hears the part's own error.
-const LONG: Duration = Duration::from_secs(30);
 /// Latencies that are kept of a stream; memory for them is taken before.
 const MOST: usize = 1 << 16;
 
@@ -134,10 +130,10 @@ pub(super) fn member(mut orders: Orders) -> Result {
                 let placed =
                     || settings.subscribes.iter().zip(&subscribers).all(|(stream, port)| is_placed(stream, port));
                 let all = || ports.iter().all(|port| hold(port).connected() >= count) && placed();
-                if !node.wait_until(LONG, all) {
+                if !node.wait_until(PATIENCE, all) {
                     let found: Vec<_> = subscribers.iter().flat_map(Subscriber::channels).collect();
                     return Err(Error::Failed(format!(
-                        "not {count} subscribers of every stream within {LONG:?}, or not from where they are scaled: {found:?}"
+                        "not {count} subscribers of every stream within {PATIENCE:?}, or not from where they are scaled: {found:?}"
                     )));
                 }
                 orders.say(&json!({}))?;

@@ -1,7 +1,6 @@
 //! The roles `keeper` and `puller`: a history, and repeated pulls of all of it.
 
-use super::Orders;
-use super::node::NodeSettings;
+use super::{NodeSettings, Orders, PATIENCE};
 use crate::error::{Error, Result};
 use qos::PullBuffer;
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg::codec::Raw;
 use thalweg::{PullFrom, Query, Subscriber};
 
@@ -60,9 +59,6 @@ impl Pulled {
     }
 }
 
-/// Longest wait of a part. An experiment waits longer ([`super::LONG`]), so that it hears the part's own error.
-const LONG: Duration = Duration::from_secs(30);
-
 /// Publishes the samples of the history, each filled with the low byte of its number, and answers until it ends.
 pub(super) fn keeper(mut orders: Orders) -> Result {
     let settings: Settings = orders.settings()?;
@@ -83,7 +79,7 @@ pub(super) fn puller(mut orders: Orders) -> Result {
     let settings: Settings = orders.settings()?;
     let node = settings.node.open()?;
     let port = node.subscriber::<Raw>(&settings.topic).pull_only().open()?;
-    orders.say(&json!({"ok": node.wait_until(LONG, || port.can_pull())}))?;
+    orders.say(&json!({"ok": node.wait_until(PATIENCE, || port.can_pull())}))?;
     let port = Arc::new(Mutex::new(port));
     let mut running: Option<Running> = None;
     while let Some(order) = orders.wait::<Order>()? {
@@ -138,7 +134,7 @@ fn pull(
     stop: &AtomicBool,
     pulled: &mut Pulled,
 ) -> Result {
-    let mut samples = port.pull_from(from, Query::Last(u64::from(settings.samples)), LONG)?;
+    let mut samples = port.pull_from(from, Query::Last(u64::from(settings.samples)), PATIENCE)?;
     let mut count = 0;
     for sample in samples.by_ref() {
         let sample = sample?;

@@ -2,31 +2,24 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `ends` | the node and ports of either end, and their priority |
 //! | `ping` | the roles: `ping` sends at random distances and stamps, `pong` sends back |
-//! | `route` | the ways of samples: two channels of a carrier, with a proxy or without, or bare sockets |
-//! | `forward` | the role that forwards messages by bare sockets |
+//! | `route` | the ways of samples: two channels of a carrier, with a proxy or without, or bare sockets and the role that forwards; their ends |
 //!
 //! Samples are sent when they are due, whether or not the last one has come back, so that a slow one delays no other
 //! (and is not the only one to meet the cause of its delay).
 
-mod ends;
-pub(crate) mod forward;
 mod ping;
 mod route;
 
-pub(crate) use ends::Priority;
 pub(crate) use ping::{Measure, RoundTrip};
 pub(crate) use ping::{PONG, ROLE as PING, play as play_ping, play_pong};
-pub(crate) use route::Route;
+pub(crate) use route::{FORWARD, Hop, Priority, Route, play_forward};
 
 use crate::error::{Error, Result};
 use crate::lab::Lab;
-use crate::part::node::NodeSettings;
-use crate::part::stages::Measured;
-use crate::part::{Part, Place};
+use crate::part::{Measured, NodeSettings, Part, Place};
 use crate::topology::Topology;
-use ends::{End, Priorities};
+use route::{End, Priorities};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use thalweg::admin::EndReport;
@@ -80,7 +73,7 @@ impl PingPong {
     pub(crate) fn over(lab: &Lab, [ping, pong]: [(Place, NodeSettings); 2], routes: &[Route]) -> Result<Self> {
         let start = |role, (place, node)| Part::start(lab, place, role, &End { node, routes: routes.to_vec() });
         let (pong, mut ping) = (start(PONG, pong)?, start(PING, ping)?);
-        ping.hear::<ends::Ready>(lab, START)?;
+        ping.hear::<route::Ready>(lab, START)?;
         let mut trips = Self { ping, pong };
         trips.settle(lab, routes)?;
         Ok(trips)
@@ -91,7 +84,7 @@ impl PingPong {
     fn settle(&mut self, lab: &Lab, routes: &[Route]) -> Result {
         let until = Instant::now() + START;
         let relayed: Vec<&Route> = routes.iter().filter(|r| matches!(r.proxy(), Some(qos::Place::Relay(_)))).collect();
-        while self.pong.listen::<ends::Ready>(lab, LOOK)?.is_none() {
+        while self.pong.listen::<route::Ready>(lab, LOOK)?.is_none() {
             if Instant::now() > until {
                 return Err(Error::Failed(format!("the pong was not ready within {START:?}")));
             }

@@ -1,8 +1,6 @@
 //! The roles `ping`, which sends at random distances and stamps both ways, and `pong`, which sends back.
 
-use super::ends::{End, Ends, LARGEST, Priority, Ready};
-use super::forward;
-use super::route::{By, Route};
+use super::route::{self, By, End, Ends, LARGEST, Priority, Ready, Route};
 use crate::error::{Error, Result};
 use crate::part::Orders;
 use linux::clock::monotonic_ns;
@@ -153,7 +151,7 @@ impl Ping {
             }
             By::Sockets { listen, next } => {
                 let listener = TcpListener::bind(listen)?;
-                let read = move || drop(forward::accept(&listener).and_then(|from| note_all(from, &noted)));
+                let read = move || drop(route::accept(&listener).and_then(|from| note_all(from, &noted)));
                 linux::thread::spawn(linux::thread::Settings::named("sockets"), read)?;
                 Out::Sockets { next: *next, stream: None, framed: Vec::with_capacity(4 + LARGEST) }
             }
@@ -208,7 +206,7 @@ impl Out {
         match self {
             Out::Channel { publisher, .. } => ends.connected(publisher),
             Out::Sockets { next, stream, .. } => {
-                *stream = Some(forward::connect(*next)?);
+                *stream = Some(route::connect(*next)?);
                 Ok(())
             }
         }
@@ -229,7 +227,7 @@ impl Out {
 
 /// Notes the messages that come back over a bare socket.
 fn note_all(from: TcpStream, board: &Board) -> Result {
-    let mut messages = forward::Messages::of(from);
+    let mut messages = route::Messages::of(from);
     while let Some(message) = messages.next()? {
         board.note(&message[4..]);
     }

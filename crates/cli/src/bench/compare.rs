@@ -1,20 +1,20 @@
 //! `thalweg bench compare`: Thalweg against the limit, alternating, with a target for each row.
 //!
-//! The targets are data in [`table`]. [`rounds`] measures, [`verdict`] judges.
+//! The rows and their targets are data ([`super::targets`]). Both sides of a row are measured in turn, each measurement in
+//! processes of its own. The median of the rounds' ratios decides.
 
-mod rounds;
-mod table;
-mod verdict;
-
-use super::arguments::{CompareOptions, EngineName, name_of};
 use super::roles::allowed_cpus;
-use super::{Error, print};
+use super::targets::{Against, Job, ROWS, Row, short};
+use super::{CompareOptions, EngineName, Error, name_of, print};
 use crate::output::tell;
-use rounds::{Pair, Plan, Round};
+use lab::statistics::{Spread, rounded};
 use serde::Serialize;
+use serde_json::Value;
 use std::fs;
-use table::{ROWS, Row};
-use verdict::Verdict;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// The document of the comparison.
 #[derive(Serialize)]
@@ -109,12 +109,12 @@ impl Measured {
 
 fn measure(row: &Row, pair: &Pair, plan: &Plan) -> Result<Vec<Round>, String> {
     let mut done = 0;
-    let one = |side: &rounds::Side| {
+    let one = |side: &Side| {
         done += 1;
         tell(&format!("{}: measurement {done}: {}, {}", row.name, name_of(side.engine), side.job.text()));
-        rounds::measure(side, plan)
+        measure_side(side, plan)
     };
-    rounds::alternate(pair, plan.rounds, one).map_err(|e| e.to_string())
+    alternate(pair, plan.rounds, one).map_err(|e| e.to_string())
 }
 
 fn judge(row: &Row, outcome: &Result<Vec<Round>, String>, quick: bool) -> Verdict {
@@ -146,9 +146,222 @@ fn plan(options: &CompareOptions) -> Result<Plan, Error> {
     Ok(Plan { rounds: if options.quick { 1 } else { options.rounds }, pins, quick: options.quick })
 }
 
+/// One side of a comparison: an engine and its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Side {
+    /// The engine.
+    engine: EngineName,
+    /// Its work.
+    job: Job,
+}
+
+/// A measurement of both sides. Rows with different figures of it share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pair {
+    /// The side that is compared.
+    ours: Side,
+    /// The side that it is compared with.
+    theirs: Option<Side>,
+}
+
+impl Pair {
+    /// The measurement that `row` needs when `engine` is compared.
+    fn of(row: &Row, engine: EngineName) -> Self {
+        let theirs = match row.against {
+            Against::Raw => Some(Side { engine: EngineName::Raw, job: row.job }),
+            Against::Itself(job) => Some(Side { engine, job }),
+            Against::Nothing => None,
+        };
+        Self { ours: Side { engine, job: row.job }, theirs }
+    }
+}
+
+/// The documents of one round.
+#[derive(Clone, Debug)]
+struct Round {
+    /// The document of the engine that is compared.
+    ours: Value,
+    /// The document of the reference.
+    theirs: Option<Value>,
+}
+
+/// The plan of the measurements.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Number of rounds.
+    rounds: u32,
+    /// The processors of the two ends.
+    pins: [usize; 2],
+    /// A short run with few messages.
+    quick: bool,
+}
+
+/// Measures a pair round by round; `measure` makes one measurement. The side that goes first alternates, so that a
+/// drift of the machine affects both.
+fn alternate(
+    pair: &Pair,
+    rounds: u32,
+    mut measure: impl FnMut(&Side) -> Result<Value, Error>,
+) -> Result<Vec<Round>, Error> {
+    let mut done = Vec::with_capacity(rounds as usize);
+    for round in 0..rounds {
+        let theirs_first = round % 2 == 0;
+        let before = pair.theirs.as_ref().filter(|_| theirs_first).map(&mut measure).transpose()?;
+        let ours = measure(&pair.ours)?;
+        let after = pair.theirs.as_ref().filter(|_| !theirs_first).map(&mut measure).transpose()?;
+        done.push(Round { ours, theirs: before.or(after) });
+    }
+    Ok(done)
+}
+
+/// Makes one measurement in processes of its own, and returns the document that they print.
+fn measure_side(side: &Side, plan: &Plan) -> Result<Value, Error> {
+    let arguments = side.job.arguments(side.engine, plan.pins, plan.quick);
+    let mut child = Command::new("/proc/self/exe")
+        .args(&arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| Error::System(format!("cannot start a measurement: {e}")))?;
+    let said = hear(&mut child);
+    if said.is_none() {
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    let (document, complaint) =
+        said.ok_or_else(|| Error::Peer(format!("no result within {LIMIT:?}: {}", arguments.join(" "))))?;
+    if !status.success() {
+        let text = complaint.trim().trim_start_matches("thalweg bench: ");
+        return Err(Error::Peer(format!("{}: {text}", name_of(side.engine))));
+    }
+    serde_json::from_str(&document).map_err(|e| Error::Peer(format!("a measurement printed no document: {e}")))
+}
+
+/// Standard output and standard error of `child` up to their ends; `None` after a timeout.
+fn hear(child: &mut Child) -> Option<(String, String)> {
+    let (mut out, mut err) = (child.stdout.take()?, child.stderr.take()?);
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut document, mut complaint) = (String::new(), String::new());
+        let _ = out.read_to_string(&mut document);
+        let _ = err.read_to_string(&mut complaint);
+        let _ = tell.send((document, complaint));
+    });
+    told.recv_timeout(LIMIT).ok()
+}
+
+/// One row of the result. If the figures are null, `error` gives the reason.
+#[derive(Clone, Debug, Serialize)]
+struct Verdict {
+    /// The row's name.
+    name: &'static str,
+    /// Its description, for people.
+    what: &'static str,
+    /// The unit of the figures.
+    unit: &'static str,
+    /// Figures of the reference.
+    baseline: Option<Spread>,
+    /// Figures of the engine that is compared.
+    thalweg: Option<Spread>,
+    /// Ratio of the two, round by round.
+    ratio: Option<Spread>,
+    /// The target, for people.
+    target: String,
+    /// `true` if the target is met; null without a verdict.
+    pass: Option<bool>,
+    /// Percent by which the target is missed.
+    missed_by_percent: Option<f64>,
+    /// Measured messages per round.
+    n: u64,
+    /// Rounds.
+    rounds: usize,
+    /// Reason of missing figures.
+    error: Option<String>,
+}
+
+impl Verdict {
+    /// Judges `row` by its rounds. A `quick` run is not judged.
+    fn new(row: &Row, rounds: &[Round], quick: bool) -> Self {
+        let values = |theirs: bool| -> Vec<f64> { rounds.iter().filter_map(|r| figure(row, r, theirs)).collect() };
+        let (ours, theirs) = (values(false), values(true));
+        let ratio = Spread::of(ours.iter().zip(&theirs).map(|(o, t)| o / t.max(f64::MIN_POSITIVE)));
+        let (thalweg, baseline) = (Spread::of(ours), Spread::of(theirs));
+        let judged = if row.against == Against::Nothing { thalweg } else { ratio };
+        let mut verdict = Self { baseline, thalweg, ratio, rounds: rounds.len(), ..Self::empty(row, quick) };
+        match judged {
+            Some(spread) if !quick => {
+                let pass = row.target.met_by(spread.median);
+                verdict.pass = Some(pass);
+                verdict.missed_by_percent = (!pass).then(|| rounded(row.target.missed_by_percent(spread.median), 3));
+            }
+            Some(_) => {}
+            None => verdict.error = Some("the measurement gave no such figure".to_owned()),
+        }
+        verdict
+    }
+
+    /// A row that could not be measured.
+    fn failed(row: &Row, quick: bool, because: String) -> Self {
+        Self { error: Some(because), ..Self::empty(row, quick) }
+    }
+
+    fn empty(row: &Row, quick: bool) -> Self {
+        let (_, _, unit) = row.figure.place();
+        let target = row.target.text(if row.against == Against::Nothing { unit } else { "×" });
+        let (baseline, thalweg, ratio) = (None, None, None);
+        let (pass, missed_by_percent, error) = (None, None, None);
+        let (name, what, n) = (row.name, row.what, row.job.count(quick));
+        Self { name, what, unit, baseline, thalweg, ratio, target, pass, missed_by_percent, n, rounds: 0, error }
+    }
+
+    /// `true` if the row neither failed nor missed its target.
+    fn good(&self) -> bool {
+        self.error.is_none() && self.pass != Some(false)
+    }
+
+    /// One line of the table.
+    fn line(&self) -> String {
+        let figure = |s: &Option<Spread>| s.map_or("–".to_owned(), |s| format!("{} {}", short(s.median), self.unit));
+        let range = |s: Spread| format!("{:.3} [{:.3}–{:.3}]", s.median, s.min, s.max);
+        let ratio = self.ratio.map_or("–".to_owned(), range);
+        let (name, what, n) = (self.name, self.what, format!("{}×{}", self.rounds, self.n));
+        let (theirs, ours, target) = (figure(&self.baseline), figure(&self.thalweg), &self.target);
+        let verdict = self.verdict();
+        format!("{name:<15} {what:<38} {n:>10} {theirs:>11} {ours:>11} {ratio:>21} {target:>11}  {verdict}")
+    }
+
+    fn verdict(&self) -> String {
+        match (&self.error, self.pass, self.missed_by_percent) {
+            (Some(error), ..) => format!("failed: {}", error.lines().next().unwrap_or_default()),
+            (None, Some(false), Some(by)) => format!("MISSED by {by:.1} %"),
+            (None, Some(true), _) => "pass".to_owned(),
+            _ => "ran".to_owned(),
+        }
+    }
+
+    /// The line above the table.
+    fn head() -> String {
+        format!(
+            "{:<15} {:<38} {:>10} {:>11} {:>11} {:>21} {:>11}  ",
+            "row", "what", "rounds×n", "limit", "measured", "ratio [min–max]", "target"
+        )
+    }
+}
+
+fn figure(row: &Row, round: &Round, theirs: bool) -> Option<f64> {
+    let (place, factor, _) = row.figure.place();
+    let document = if theirs { round.theirs.as_ref()? } else { &round.ours };
+    Some(document.pointer(place)?.as_f64()? * factor)
+}
+
+const LIMIT: Duration = Duration::from_secs(120);
+
 #[cfg(test)]
 mod tests {
+    use super::super::targets::ROWS;
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn rows_are_chosen_by_the_beginning_of_their_names() {
@@ -167,5 +380,53 @@ mod tests {
         let here = Environment::read([0, 1], 2);
         assert!(here.kernel.starts_with("Linux ") && here.load.len() == 3, "{here:?}");
         assert!(here.line().contains("ping on cpu 0, the others on cpu 1"), "{}", here.line());
+    }
+
+    #[test]
+    fn the_sides_alternate_and_take_turns_in_going_first() {
+        let mut order = Vec::new();
+        let pair = Pair::of(&ROWS[0], EngineName::Thalweg);
+        let rounds = alternate(&pair, 3, |side| {
+            order.push(side.engine);
+            Ok(Value::from(order.len()))
+        });
+        use EngineName::{Raw, Thalweg};
+        assert_eq!(order, [Raw, Thalweg, Thalweg, Raw, Raw, Thalweg]);
+        let seen: Vec<_> = rounds.unwrap().iter().map(|r| (r.ours.clone(), r.theirs.clone())).collect();
+        assert_eq!(seen[1], (Value::from(3), Some(Value::from(4))));
+    }
+
+    #[test]
+    fn rows_that_differ_in_the_figure_only_share_their_measurements() {
+        let [p50, p99, cpu] = [0, 1, 2].map(|n| Pair::of(&ROWS[n], EngineName::Thalweg));
+        assert!(p50 == p99 && p99 == cpu);
+        let own = ROWS.iter().find(|r| r.name == "shm-1m-loaned").unwrap();
+        assert_eq!(
+            Pair::of(own, EngineName::Thalweg).theirs.map(|s| (s.engine, s.job.size)),
+            Some((EngineName::Thalweg, 64))
+        );
+    }
+
+    fn rounds(ours: &[f64], theirs: f64) -> Vec<Round> {
+        let document = |p50: f64| json!({"rtt_us": {"p50": p50}});
+        ours.iter().map(|v| Round { ours: document(*v), theirs: Some(document(theirs)) }).collect()
+    }
+
+    #[test]
+    fn the_median_of_the_ratios_decides() {
+        let passed = Verdict::new(&ROWS[0], &rounds(&[10.5, 30.0, 10.0], 10.0), false);
+        assert_eq!(passed.ratio, Some(Spread { median: 1.05, min: 1.0, max: 3.0 }));
+        assert_eq!((passed.pass, passed.missed_by_percent), (Some(true), None));
+        let missed = Verdict::new(&ROWS[0], &rounds(&[22.0, 22.0], 10.0), false);
+        assert_eq!((missed.pass, missed.missed_by_percent), (Some(false), Some(100.0)));
+        assert!(missed.line().contains("MISSED by 100.0 %"), "{}", missed.line());
+    }
+
+    #[test]
+    fn a_quick_run_judges_nothing_and_a_failed_row_is_not_good() {
+        let quick = Verdict::new(&ROWS[0], &rounds(&[99.0], 1.0), true);
+        assert!(quick.pass.is_none() && quick.good());
+        assert!(!Verdict::failed(&ROWS[0], false, "no such engine".into()).good());
+        assert!(!Verdict::new(&ROWS[1], &rounds(&[1.0], 1.0), false).good(), "a figure that is not there");
     }
 }

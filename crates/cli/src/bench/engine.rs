@@ -1,17 +1,15 @@
-//! The measurements that are the same for every engine.
+//! The measurements that are the same for every engine, and the engine without middleware.
 //!
 //! A new engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
 
-mod raw;
 mod thalweg;
 
-use super::Error;
-use super::arguments::{Carrier, EngineName, name_of};
-use super::figures::{Fanout, Latency, Start, Throughput};
+use super::figures::{Fanout, Latency, Meter, Start, Throughput};
+use super::{Carrier, EngineName, Error, name_of};
 use crate::output::tell;
 use crate::session::Reach;
-use baseline::Terms;
 use baseline::meeting::Meeting;
+use baseline::{Terms, fanout, latency, throughput};
 
 /// The work of one process. The passive roles (pong, receive, subscribe) use only `carrier` and the meeting: the
 /// other end tells them the terms.
@@ -97,8 +95,80 @@ fn no_nodes(engine: &str) -> Error {
 /// The engine of that name.
 pub(super) fn select(name: EngineName) -> Box<dyn Engine> {
     match name {
-        EngineName::Raw => Box::new(raw::Raw),
+        EngineName::Raw => Box::new(Raw),
         EngineName::Thalweg => Box::new(thalweg::Thalweg),
+    }
+}
+
+/// The engine without middleware.
+struct Raw;
+
+impl Engine for Raw {
+    fn name(&self) -> &'static str {
+        "raw"
+    }
+
+    fn ping(&self, settings: &Settings) -> Result<Latency, Error> {
+        let (carrier, terms) = (carrier(settings)?, &settings.terms);
+        let mut meter = Meter::new();
+        let mut ping = latency::Ping::open(&settings.meeting(self.name(), "latency"), carrier, terms)?;
+        ping.run(terms.warmup, |_| ())?;
+        meter.start();
+        ping.run(terms.count, |ns| meter.record(ns))?;
+        meter.stop();
+        Ok(Latency::new(self.name(), settings, &meter))
+    }
+
+    fn pong(&self, settings: &Settings) -> Result<(), Error> {
+        Ok(latency::pong(&settings.meeting(self.name(), "latency"), carrier(settings)?)?)
+    }
+
+    fn send(&self, settings: &Settings) -> Result<Throughput, Error> {
+        let (carrier, terms) = (carrier(settings)?, &settings.terms);
+        let mut meter = Meter::new();
+        let mut sender = throughput::Sender::open(&settings.meeting(self.name(), "throughput"), carrier, terms)?;
+        if terms.warmup > 0 {
+            sender.run(terms.warmup)?;
+        }
+        meter.start();
+        let arrived = sender.run(terms.count)?;
+        meter.stop();
+        Ok(Throughput::new(self.name(), settings, arrived.messages, arrived.nanoseconds, &meter))
+    }
+
+    fn receive(&self, settings: &Settings) -> Result<(), Error> {
+        Ok(throughput::receive(&settings.meeting(self.name(), "throughput"), carrier(settings)?)?)
+    }
+
+    fn publish(&self, settings: &Settings) -> Result<Fanout, Error> {
+        let (carrier, terms) = (carrier(settings)?, &settings.terms);
+        let mut meter = Meter::new();
+        let meeting = settings.meeting(self.name(), "fanout");
+        let mut publisher = fanout::Publisher::open(&meeting, carrier, settings.subscribers, terms)?;
+        publisher.run(terms.warmup)?;
+        meter.start();
+        publisher.run(terms.count)?;
+        meter.stop();
+        let last = publisher.collect(terms)?;
+        last.iter().filter(|ns| **ns != fanout::MISSED).for_each(|ns| meter.record(*ns));
+        Ok(Fanout::new(self.name(), settings, &meter))
+    }
+
+    fn subscribe(&self, settings: &Settings) -> Result<(), Error> {
+        Ok(fanout::subscribe(&settings.meeting(self.name(), "fanout"), carrier(settings)?)?)
+    }
+}
+
+fn carrier(settings: &Settings) -> Result<baseline::Carrier, Error> {
+    match settings.carrier {
+        Carrier::Tcp => Ok(baseline::Carrier::Tcp),
+        Carrier::Udp => Ok(baseline::Carrier::Udp),
+        Carrier::Unix => Ok(baseline::Carrier::Unix),
+        Carrier::Shm => Ok(baseline::Carrier::Shm),
+        Carrier::Local => Err(Error::Usage(
+            "engine \"raw\" has no carrier \"local\": a function call has no two ends; allowed: tcp, udp, unix, shm"
+                .to_owned(),
+        )),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Histograms, percentiles and the JSON documents of the measurements.
 
-use super::arguments::name_of;
 use super::engine::Settings;
+use super::name_of;
 use lab::statistics::{Latencies, rounded};
 use linux::clock::process_cpu_ns;
 use serde::Serialize;

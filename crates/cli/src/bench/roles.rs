@@ -1,8 +1,7 @@
 //! One process per role: pins itself, plays the role, and starts the other process for `--role both`.
 
-use super::arguments::{Carrier, EngineName, Options, Payload, Role, name_of};
 use super::engine::{Engine, Settings, select};
-use super::{Error, print};
+use super::{Carrier, EngineName, Error, Options, Payload, Role, name_of, print};
 use baseline::Terms;
 use serde::Serialize;
 use std::process::{Child, Command, Stdio};

@@ -3,7 +3,7 @@
 use super::Place;
 use super::report::{Received, Say};
 use super::robot::{BUSY, Command, Content, Imu, LINES, Line, parts};
-use super::work::Work;
+use super::stage::Work;
 use crate::failure::{Failure, Result};
 use crate::output::line;
 use crate::signals::Stop;

@@ -1,8 +1,7 @@
 //! The agent of Y-17: proposes, or with consent sets, a new assignment when measured values leave the contract.
 
-use super::Arguments;
 use super::gather::Gatherer;
-use super::tell::Teller;
+use super::{Arguments, Teller};
 use crate::apply::host_file::Channel;
 use crate::apply::{channels, directory};
 use crate::ends::Which;

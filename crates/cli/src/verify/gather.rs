@@ -1,7 +1,6 @@
 //! Reports of the nodes about a plan's channels, look by look. Memory grows with the plan's channels only.
 
-use super::clocks::{Clocks, Pair};
-use super::delays::{Key, Reports};
+use super::delays::{Clocks, Key, Pair, Reports};
 use crate::census;
 use crate::session::Session;
 use qos::plan::Plan;

@@ -1,7 +1,6 @@
 //! Loss × round trip × size on the line, and sizes on the loopback: `udp` and `tcp` in turns.
 
-use super::flow::{Load, Rate, Saturating, Totals};
-use super::path::{self, Path};
+use super::{Load, Path, Rate, Saturating, Totals, judge_line};
 use crate::error::Result;
 use crate::experiments::shuffled;
 use crate::lab::Lab;
@@ -75,7 +74,7 @@ pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
         }
         let reports = path.end();
         if place.trip_ms.is_some() {
-            path::judge(&place.name, &reports, findings);
+            judge_line(&place.name, &reports, findings);
         }
         panels.push(tell(place, &cells, &mut lost, findings));
     }

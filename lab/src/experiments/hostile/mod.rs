@@ -6,12 +6,10 @@
 //! | [`newcomer`] | nodes that start meanwhile |
 //! | [`stranger`] | the process that attacks, and its limits |
 //! | [`client`] | the wire protocols, written independently from docs/wire.md |
-//! | [`proxy`], [`recorded`] | recorded traffic, changed |
-//! | [`extremes`], [`floods`], [`slow`], [`lies`], [`zenoh`] | the attacks |
-//! | [`bystander`] | a process that takes the same traffic and is no node |
-//! | [`felt`] | the effect of an attack on the pair, beside the pair alone |
+//! | [`recorded`] | traffic recorded by a proxy, changed |
+//! | [`extremes`], [`floods`], [`lies`], [`zenoh`] | the attacks |
+//! | [`felt`] | the effect of an attack on the pair, beside the pair alone and beside a bystander, which is no node |
 
-pub mod bystander;
 pub mod client;
 pub mod extremes;
 pub mod felt;
@@ -19,25 +17,21 @@ pub mod floods;
 pub mod lies;
 pub mod newcomer;
 pub mod pair;
-pub mod proxy;
 pub mod recorded;
-pub mod slow;
 pub mod stranger;
 pub mod zenoh;
 
 use super::Experiment;
 use crate::error::Result;
 use crate::lab::Lab;
-use crate::part::node::NodeSettings;
 use crate::part::stream::{Order, Settings};
-use crate::part::{Part, Place};
+use crate::part::{NodeSettings, Part, Place};
 use crate::results::{Figure, Findings, Panel, Skipped, Table};
 use crate::topology::Topology;
 use felt::Felt;
-use lies::{node, publisher, relay, subscriber};
+use lies::{node, publisher};
 use pair::{House, LONG, TOPIC};
-use proxy::Proxy;
-use recorded::Recording;
+use recorded::{Proxy, Recording};
 use serde_json::Value;
 use std::io;
 use stranger::Stranger;
@@ -81,7 +75,7 @@ const fn between_hosts(name: &'static str, quick: bool, run: fn(&mut Stranger) -
 /// All attacks.
 pub const ATTACKS: &[Attack] = &[
     // The control: the effect of the measurement without an attack.
-    attack("nothing", "none", true, slow::nothing),
+    attack("nothing", "none", true, floods::nothing),
     one_way("recorded-tcp", "tcp", true, recorded::tcp),
     one_way("recorded-unix", "unix", false, recorded::unix),
     attack("recorded-datagrams", "udp, mcast", true, recorded::datagrams),
@@ -99,23 +93,23 @@ pub const ATTACKS: &[Attack] = &[
     one_way("flood-heartbeats", "heartbeat", false, floods::heartbeats),
     one_way("flood-unfinished", "control link", true, floods::unfinished),
     attack("flood-datagrams", "mcast, udp", false, floods::datagrams),
-    one_way("slow-bytes-tcp", "tcp", true, slow::bytes_tcp),
-    one_way("slow-bytes-unix", "unix", false, slow::bytes_unix),
-    attack("slow-channels", "tcp", false, slow::channels),
-    one_way("slow-calls", "control link", false, slow::calls),
-    attack("slow-pulls", "pull", false, slow::pulls),
+    one_way("slow-bytes-tcp", "tcp", true, floods::slow_bytes_tcp),
+    one_way("slow-bytes-unix", "unix", false, floods::slow_bytes_unix),
+    attack("slow-channels", "tcp", false, floods::unread_channels),
+    one_way("slow-calls", "control link", false, floods::unread_calls),
+    attack("slow-pulls", "pull", false, floods::unread_pulls),
     attack("lies-publisher-answers", "tcp, udp, mcast, shm", false, publisher::answers),
     attack("lies-publisher-relayed", "tcp", true, publisher::relayed),
     attack("lies-publisher-stamps", "udp", false, publisher::stamps),
     attack("lies-publisher-jumps", "tcp, udp", false, publisher::jumps_of_its_own),
     attack("lies-publisher-multicast", "mcast", true, publisher::forged_multicast),
     attack("lies-publisher-shm", "shm", false, publisher::shared_memory),
-    attack("lies-subscriber-channels", "tcp", true, subscriber::channels),
-    attack("lies-subscriber-names", "tcp", false, subscriber::names),
-    attack("lies-subscriber-pictures", "tcp", false, subscriber::pictures),
-    attack("lies-subscriber-filters", "tcp", false, subscriber::filters),
-    attack("lies-subscriber-repeats", "udp, mcast", false, subscriber::repeats),
-    attack("lies-relay", "tcp", false, relay::hosts),
+    attack("lies-subscriber-channels", "tcp", true, lies::many_channels),
+    attack("lies-subscriber-names", "tcp", false, lies::many_names),
+    attack("lies-subscriber-pictures", "tcp", false, lies::many_pictures),
+    attack("lies-subscriber-filters", "tcp", false, lies::many_filters),
+    attack("lies-subscriber-repeats", "udp, mcast", false, lies::many_repeats),
+    attack("lies-relay", "tcp", false, lies::relay),
     attack("lies-node-type", "tcp", true, node::type_bomb),
     attack("lies-node-elsewhere", "control link", false, node::elsewhere),
     one_way("lies-node-another", "control link", true, node::another),

@@ -2,8 +2,7 @@
 
 use super::pair::TOPIC;
 use crate::error::Result;
-use crate::part::Orders;
-use crate::part::node::NodeSettings;
+use crate::part::{NodeSettings, Orders};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};

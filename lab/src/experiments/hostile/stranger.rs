@@ -1,7 +1,7 @@
 //! The role `stranger`: a process that attacks, bounded in time and in attempts, and reports its attempts.
 
-use super::bystander::Listens;
 use super::client::{Door, FROM, HANDSHAKE, Link, kind, opening, read_document};
+use super::felt::Listens;
 use super::recorded::Recording;
 use crate::error::{Error, Result};
 use crate::part::Orders;

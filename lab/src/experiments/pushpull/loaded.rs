@@ -1,19 +1,15 @@
 //! `pushpull-5` (P-46, Fig. 11): experiment 3 while other programs use the processor of both ends, and other traffic
 //! the link between them, without any reservation: the increase of round trips.
 
-use super::testbed::{AT_RELAY, Amount, Layout, PLACES, Testbed, processors};
-use super::{NEARLY_ALL, quotients};
+use super::{AT_RELAY, Amount, Layout, NEARLY_ALL, PLACES, Testbed, processors, quotients};
 use crate::error::Result;
-use crate::experiments::Experiment;
-use crate::experiments::tally::Tally;
+use crate::experiments::{Experiment, Tally};
 use crate::lab::{Lab, Options};
 use crate::load::{Generator, Load, Pattern, Protocol, Sink};
-use crate::part::Place;
-use crate::part::hog::Hog;
+use crate::part::{Hog, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::median;
-use crate::topology::Topology;
-use crate::topology::wire::{Queue, Wire};
+use crate::topology::{Queue, Topology, Wire};
 use std::time::Duration;
 use thalweg::carrier::Dice;
 

@@ -1,16 +1,12 @@
 //! `pushpull-places` (P-30, P-31; Tables 1 and 2): processor time, traffic and delay at the publisher, the subscriber and the
 //! relay, by the place of the proxy; one subscriber of every 10th sample by unicast, and six of every 2nd to 7th in groups.
 
-use super::tables;
-use super::testbed::processors;
+use super::{processors, tables};
 use crate::error::{Error, Result};
-use crate::experiments::tally::Tally;
-use crate::experiments::{Experiment, shuffled};
+use crate::experiments::{Experiment, Tally, shuffled};
 use crate::lab::{Lab, Options};
-use crate::part::hog::Hog;
 use crate::part::member::{Order, Report, Settings, Stream};
-use crate::part::node::NodeSettings;
-use crate::part::{self, LONG, Part};
+use crate::part::{self, Hog, LONG, NodeSettings, Part};
 use crate::results::Findings;
 use crate::stalls::Monitor;
 use crate::statistics::median;

@@ -1,13 +1,13 @@
 //! `pushpull-proxy` (P-40, Table 4): the cost of a proxy in a round trip, by place and stage.
 
-use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, RAW, RAW_RELAY, SUBSCRIBER, Testbed};
-use super::{HALF, LONGER, NEARLY_ALL, quotients};
+use super::{
+    AT_RELAY, Amount, HALF, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, RAW, RAW_RELAY, SUBSCRIBER, Testbed,
+    quotients,
+};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
-use crate::experiments::{Experiment, shuffled};
+use crate::experiments::{Experiment, Tally, shuffled};
 use crate::lab::{Lab, Options};
-use crate::part::hog::AWAKE;
-use crate::part::stages::Measured;
+use crate::part::{AWAKE, Measured};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{median, uncertainty};
 use std::time::Duration;

@@ -2,13 +2,11 @@
 //! one node, one hop, one router and two routers apart. With two routers, the delay of a router is computed from the
 //! differences, as in Fig. 10.
 
-use super::testbed::{AT_RELAY, Amount, Layout, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed};
-use super::{LONGER, NEARLY_ALL, quotients};
+use super::{AT_RELAY, Amount, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed, quotients};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
-use crate::experiments::{Experiment, shuffled};
+use crate::experiments::{Experiment, Tally, shuffled};
 use crate::lab::{Lab, Options};
-use crate::part::hog::AWAKE;
+use crate::part::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median, uncertainty};
 use std::time::Duration;

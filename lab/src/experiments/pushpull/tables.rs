@@ -1,7 +1,7 @@
 //! Tables 1 and 2 as measured, beside the paper's.
 
 use super::places::{Arm, Cost, HZ, MANY, Node, ONE, SIZE};
-use crate::part::hog::AWAKE;
+use crate::part::AWAKE;
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{median, uncertainty};
 

@@ -3,14 +3,12 @@
 
 use super::{Testbed, stream};
 use crate::error::Result;
-use crate::experiments::Experiment;
-use crate::experiments::tally::Tally;
+use crate::experiments::{Experiment, Tally};
 use crate::lab::Lab;
 use crate::prediction::{delay_us, plan, text};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{Distribution, median};
-use crate::topology::Topology;
-use crate::topology::wire::{Queue, Wire};
+use crate::topology::{Queue, Topology, Wire};
 use qos::plan::Model;
 use std::time::Duration;
 use thalweg::stages::End;

@@ -18,12 +18,10 @@ pub(super) use subscribers::VeloxSubscribers;
 pub(super) use topics::VeloxTopics;
 
 use crate::error::Result;
-use crate::experiments::tally::Tally;
+use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::part::member::{Order, Report, Settings, Stream};
-use crate::part::node::NodeSettings;
-use crate::part::stages::Measured;
-use crate::part::{LONG, Part, Place};
+use crate::part::{LONG, Measured, NodeSettings, Part, Place};
 use crate::stalls::Monitor;
 use crate::topology::Topology;
 use qos::Class;

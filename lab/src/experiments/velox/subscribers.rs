@@ -2,8 +2,7 @@
 
 use super::{Testbed, first_processor, stream};
 use crate::error::Result;
-use crate::experiments::Experiment;
-use crate::experiments::tally::Tally;
+use crate::experiments::{Experiment, Tally};
 use crate::lab::Lab;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median};

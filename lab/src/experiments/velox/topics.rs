@@ -3,11 +3,10 @@
 
 use super::{Testbed, first_processor, stream};
 use crate::error::Result;
-use crate::experiments::tally::Tally;
-use crate::experiments::{Experiment, shuffled};
+use crate::experiments::{Experiment, Tally, shuffled};
 use crate::lab::Lab;
-use crate::part::hog::{AWAKE, Hog};
 use crate::part::member::Stream;
+use crate::part::{AWAKE, Hog};
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median};
 use std::time::Duration;

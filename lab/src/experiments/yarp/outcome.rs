@@ -1,12 +1,15 @@
-//! The results of the runs: cells, checks and the figure.
+//! The results of the runs: cells, checks and the figure, and the planner's bound beside the round trips measured with
+//! priority.
 
-use super::bound;
-use super::rows::{Amount, Arm, RATE, Row};
 use super::testbed::{Run, SMALL, Setup};
+use super::{Amount, Arm, RATE, Row};
+use crate::error::Result;
 use crate::load::Pattern;
-use crate::results::{Bar, Cell, Check, Figure, Findings, Group, Panel, Skipped, Stalled};
+use crate::prediction::{delay_us, plan};
+use crate::results::{Bar, Cell, Check, Figure, Findings, Group, Panel, Skipped, Stalled, Table};
 use crate::statistics::{Distribution, median, median_ratio};
-use crate::topology::wire::FULL_PACKET;
+use crate::topology::FULL_PACKET;
+use qos::plan::Model;
 use serde_json::json;
 
 /// All runs of a set-up.
@@ -45,24 +48,24 @@ impl<'a> Outcome<'a> {
         let cells: Vec<Cell> = both.flat_map(|(row, runs)| Arm::BOTH.map(|arm| cell(row, arm, runs))).collect();
         let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();
         let promised =
-            |index: usize| self.promised(index).map(|bound| bound::bar(bound, &self.runs[index][Arm::Qos as usize]));
+            |index: usize| self.promised(index).map(|bound| bound_bar(bound, &self.runs[index][Arm::Qos as usize]));
         let figure = figure(self.setup, self.rows, &cells, &promised);
         let tables =
-            self.bound.map(|bound| bound::table(bound, self.setup, self.rows, &self.runs)).into_iter().collect();
+            self.bound.map(|bound| bound_table(bound, self.setup, self.rows, &self.runs)).into_iter().collect();
         let cells = cells.into_iter().filter(|cell| cell.sent > 0).collect();
         Findings { cells, checks, skipped: self.skipped, notes: notes(self.setup, amount), figure, queues, tables }
     }
 
     /// The bound of a row; `None` if the contract does not cover it.
     fn promised(&self, index: usize) -> Option<f64> {
-        self.bound.filter(|_| bound::holds(self.setup, &self.rows[index]))
+        self.bound.filter(|_| is_covered(self.setup, &self.rows[index]))
     }
 
     /// The checks of a row.
     fn checks(&self, index: usize) -> Vec<Check> {
         let promised = self
             .promised(index)
-            .map(|bound| bound::check(bound, &self.rows[index], &self.runs[index][Arm::Qos as usize]));
+            .map(|bound| bound_check(bound, &self.rows[index], &self.runs[index][Arm::Qos as usize]));
         self.compared(index).into_iter().chain(promised).collect()
     }
 
@@ -251,10 +254,71 @@ fn bar(arm: Arm, cell: &Cell) -> Option<Bar> {
     (!times.is_empty()).then(|| Bar { series: arm.name().into(), value, deviation, mark: Some(p99) })
 }
 
+/// The latest that a round trip ends by the plan, in µs: both channels' bounds.
+pub(super) fn round_trip_us() -> Result<f64> {
+    let plan = plan(CONTRACT, &[], Model::Bound)?;
+    Ok(delay_us(&plan, "there") + delay_us(&plan, "back"))
+}
+
+/// `true` if the contract covers a row: its payload, and no more than its load.
+fn is_covered(setup: &Setup, row: &Row) -> bool {
+    row.payload == setup.payload && row.percent <= LOAD
+}
+
+/// The largest of some round trips. Not a number: there is none.
+fn largest(us: impl Iterator<Item = f64>) -> f64 {
+    us.fold(f64::NAN, f64::max)
+}
+
+/// Checks that no round trip takes longer than promised, apart from stalls of the machine.
+fn bound_check(bound: f64, row: &Row, runs: &[Run]) -> Check {
+    let taken = largest(runs.iter().flat_map(Run::without_stalls));
+    Check::at_most(format!("max qos, without stalls of the machine (limit: the plan's bound): {row}"), taken, bound)
+}
+
+/// A bar as high as the bound, with the largest round trip as its mark.
+fn bound_bar(bound: f64, runs: &[Run]) -> Bar {
+    Bar {
+        series: "bound, and the largest".into(),
+        value: bound,
+        deviation: 0.0,
+        mark: Some(largest(runs.iter().flat_map(Run::without_stalls))).filter(|us| us.is_finite()),
+    }
+}
+
+/// Measurements against the bound, row by row: every later round trip, too.
+fn bound_table(bound: f64, setup: &Setup, rows: &[Row], runs: &[[Vec<Run>; 2]]) -> Table {
+    let heads = [
+        "with priority, µs",
+        "bound",
+        "largest",
+        "without stalls",
+        "bound / that",
+        "round trips",
+        "later than the bound",
+        "without stalls",
+    ];
+    let mut table = Table::new("Measured against bound (examples/yarp-switch.toml)", &heads);
+    for (row, runs) in rows.iter().zip(runs).filter(|(row, _)| is_covered(setup, row)) {
+        let runs = &runs[Arm::Qos as usize];
+        let all: Vec<f64> = runs.iter().flat_map(Run::all_times).collect();
+        let taken: Vec<f64> = runs.iter().flat_map(Run::without_stalls).collect();
+        let [most, least] = [&all, &taken].map(|us| largest(us.iter().copied()));
+        let [later, unexplained] = [&all, &taken].map(|us| us.iter().filter(|us| **us > bound).count() as f64);
+        table.row(row.to_string(), &[bound, most, least, bound / least, all.len() as f64, later, unexplained]);
+    }
+    table
+}
+
+/// The set-up as a contract.
+const CONTRACT: &str = include_str!("../../../../examples/yarp-switch.toml");
+/// Percent of the link's rate that its load has: the promise holds up to there.
+const LOAD: u32 = 70;
+
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{amount, rows};
     use super::super::testbed::{NIC, SWITCH};
+    use super::super::{amount, rows};
     use super::*;
     use crate::lab::Options;
     use crate::load::Offered;
@@ -322,7 +386,7 @@ mod tests {
             );
             assert!(held.len() > 5 && !held.iter().any(|check| check.name.contains("120 %")), "{held:#?}");
         }
-        assert!(super::bound::round_trip_us().unwrap() > 235.0, "two packets on a link of 100 Mbit/s at least");
+        assert!(round_trip_us().unwrap() > 235.0, "two packets on a link of 100 Mbit/s at least");
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! that the sharing of processors makes no difference between them. The channels stay open through all runs; an arm changes
 //! their priority while they live.
 
-use super::impossible;
-use super::rows::{Amount, Arm, RATE, Row, amount};
+use super::{Amount, Arm, RATE, Row, amount, impossible};
 use crate::error::Result;
 use crate::lab::Lab;
 use crate::load::{Generator, Offered, Sink};
@@ -13,8 +12,7 @@ use crate::part::Place;
 use crate::results::Stalled;
 use crate::round_trips::{CARRIERS, Measure, PingPong, Priority, RoundTrip};
 use crate::stalls::{Monitor, Stalls};
-use crate::topology::wire::{Queue, Wire};
-use crate::topology::{DEVICE, Namespace, Topology};
+use crate::topology::{DEVICE, Namespace, Queue, Topology, Wire};
 use qos::priority::Changes;
 use std::time::Duration;
 

@@ -1,34 +1,28 @@
 //! The library as an engine: nodes, ports and channels as a user opens them.
 //!
-//! The two processes meet on a control [`line`] that carries the terms and the results. They find each other's ports
+//! The two processes meet on a control [`Line`] that carries the terms and the results. They find each other's ports
 //! by Thalweg's own discovery, in a realm of their own. Callbacks take the samples on the receiving threads, which is
 //! the fast way; the main threads sleep meanwhile.
 
-mod fanout;
 mod latency;
-mod line;
-mod start;
-mod throughput;
+mod streams;
 
-use super::{Engine, Settings};
-use crate::bench::Error;
-use crate::bench::arguments::{Carrier, name_of};
+use super::{Engine, Settings, tell_alone};
 use crate::bench::figures::{Fanout, Latency, Start, Throughput};
-use baseline::{Payload, Terms, meeting, payload};
+use crate::bench::{Carrier, Error, name_of};
+use baseline::Terms;
+use baseline::meeting::{self, Meeting, write_words};
 use linux::poll::wait_readable;
 use qos::{Queue, Reliability};
-use std::io;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use thalweg::admin::Request;
 use thalweg::codec::Raw;
-use thalweg::{Node, Published, Publisher};
-use thalweg::{PublisherBuilder, SubscriberBuilder};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Message of an end to the other one: its part succeeded.
-const PASSED: u64 = 1;
-const FAILED: u64 = 0;
+use thalweg::{Node, Published, Publisher, PublisherBuilder, Subscriber, SubscriberBuilder};
 
 /// The library.
 pub(super) struct Thalweg;
@@ -54,32 +48,32 @@ impl Engine for Thalweg {
     fn send(&self, settings: &Settings) -> Result<Throughput, Error> {
         let settings = two_ends(settings)?;
         check(settings, &settings.terms)?;
-        throughput::send(self.name(), settings)
+        streams::send(self.name(), settings)
     }
 
     fn receive(&self, settings: &Settings) -> Result<(), Error> {
-        throughput::receive(&settings.meeting(self.name(), "throughput"), two_ends(settings)?)
+        streams::receive(&settings.meeting(self.name(), "throughput"), two_ends(settings)?)
     }
 
     fn start(&self, settings: &Settings) -> Result<Start, Error> {
         let settings = two_ends(settings)?;
         check(settings, &settings.terms)?;
-        start::start(&settings.meeting(self.name(), "start"), self.name(), settings)
+        start(&settings.meeting(self.name(), "start"), self.name(), settings)
     }
 
     fn stand_by(&self, settings: &Settings) -> Result<(), Error> {
-        start::stand_by(&settings.meeting(self.name(), "start"), two_ends(settings)?)
+        stand_by(&settings.meeting(self.name(), "start"), two_ends(settings)?)
     }
 
     fn publish(&self, settings: &Settings) -> Result<Fanout, Error> {
         let settings = two_ends(settings)?;
         check(settings, &settings.terms)?;
-        let meter = fanout::publish(&settings.meeting(self.name(), "fanout"), settings)?;
+        let meter = streams::publish(&settings.meeting(self.name(), "fanout"), settings)?;
         Ok(Fanout::new(self.name(), settings, &meter))
     }
 
     fn subscribe(&self, settings: &Settings) -> Result<(), Error> {
-        fanout::subscribe(&settings.meeting(self.name(), "fanout"), two_ends(settings)?)
+        streams::subscribe(&settings.meeting(self.name(), "fanout"), two_ends(settings)?)
     }
 }
 
@@ -199,43 +193,158 @@ fn taken(published: Published, count: u32) -> Result<(), Error> {
     Err(Error::Peer(format!("a sample was not taken for all of {count} subscribers: {published:?}")))
 }
 
-/// A publisher, and its work on the payload of one message after the other.
-struct Turn {
-    publisher: Publisher<Raw>,
-    payload: Payload,
-    copies_out: bool,
-    own: Vec<u8>, // where a payload is copied from, and to when it was received in memory that the peer shares
-    number: u64,
+/// The control line to the other end, in both directions: a unix socket on one host; between hosts, two topics of the
+/// library itself.
+struct Line {
+    /// This end of the line.
+    control: UnixStream,
+    node: Option<Node>,
+    carrying: Option<JoinHandle<()>>,
 }
 
-impl Turn {
-    fn new(publisher: Publisher<Raw>, terms: &Terms, carrier: Carrier) -> Self {
-        let copies_out = carrier == Carrier::Shm && terms.payload == Payload::Copied;
-        Self { publisher, payload: terms.payload, copies_out, own: vec![0; terms.size], number: 0 }
+impl Line {
+    /// Connects to the waiting passive end.
+    fn join(meeting: &Meeting, mode: &str, settings: &Settings) -> Result<Self, Error> {
+        if settings.reach.beyond() {
+            return Self::between_hosts(mode, settings, TO_PONG, TO_PING);
+        }
+        Ok(Self { control: meeting.join()?, node: None, carrying: None })
     }
 
-    #[inline]
-    fn send(&mut self) -> Result<(), Error> {
-        let published = match self.payload {
-            Payload::Copied => self.publisher.publish(&self.own)?,
-            Payload::Untouched => self.publisher.loan(self.own.len())?.publish()?,
-            Payload::Checked => {
-                let mut loan = self.publisher.loan(self.own.len())?;
-                payload::fill(loan.bytes_mut(), self.number);
-                loan.publish()?
+    /// Waits for the active end.
+    fn host(meeting: &Meeting, mode: &str, settings: &Settings) -> Result<Self, Error> {
+        if settings.reach.beyond() {
+            return Self::between_hosts(mode, settings, TO_PING, TO_PONG);
+        }
+        let nobody = || Error::Peer("nobody came".to_owned());
+        let control = meeting.host(1)?.pop().ok_or_else(nobody)?;
+        Ok(Self { control, node: None, carrying: None })
+    }
+
+    /// The node to measure with, if the line uses one.
+    fn node(&self) -> Option<Node> {
+        self.node.clone()
+    }
+
+    fn between_hosts(mode: &str, settings: &Settings, out: &str, into: &str) -> Result<Self, Error> {
+        let node = Node::with_settings(thalweg::Settings {
+            name: format!("bench-{}", std::process::id()),
+            realm: format!("bench-{mode}-{}", name_of(settings.carrier)),
+            ..settings.reach.settings()
+        })?;
+        let (control, far) = UnixStream::pair()?;
+        let publisher = node.publisher::<Raw>(out).carriers(["tcp"]).open()?;
+        let mut heard = far.try_clone()?;
+        let hear = move |sample: thalweg::Sample<'_, Raw>| drop(heard.write_all(&sample));
+        let subscriber = node.subscriber::<Raw>(into).carriers(["tcp"]).callback(hear)?;
+        if !publisher.wait_connected(1, ALONE) {
+            tell_alone();
+        }
+        if !publisher.wait_connected(1, PATIENCE) || !subscriber.wait_connected(1, PATIENCE) {
+            let mut events = node.events();
+            let said: Vec<_> = std::iter::from_fn(|| events.wait(Duration::ZERO)).map(|e| e.to_string()).collect();
+            return Err(Error::Peer(format!("nobody came within {PATIENCE:?}; {}", said.join("; "))));
+        }
+        far.set_read_timeout(Some(TICK))?;
+        let thread = linux::thread::Settings::named("line");
+        let carrying = linux::thread::spawn(thread, move || carry(far, publisher, &subscriber))?;
+        Ok(Self { control, node: Some(node), carrying: Some(carrying) })
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let _ = self.control.shutdown(Shutdown::Write);
+        if let Some(carrying) = self.carrying.take() {
+            let _ = carrying.join();
+        }
+    }
+}
+
+/// Publishes all that this end writes. Reading ends when the other end does.
+fn carry(mut far: UnixStream, mut publisher: Publisher<Raw>, subscriber: &Subscriber<Raw>) {
+    let mut bytes = [0; 4096];
+    loop {
+        match far.read(&mut bytes) {
+            Ok(count) if count > 0 && publisher.publish(&bytes[..count]).is_ok() => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if subscriber.connected() == 0 {
+                    let _ = far.shutdown(Shutdown::Write);
+                }
             }
-        };
-        taken(published, 1)
-    }
-
-    #[inline]
-    fn receive(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if bytes.len() != self.own.len() {
-            return Err(Error::Peer(format!("a message has {} bytes, not {}", bytes.len(), self.own.len())));
+            _ => break,
         }
-        if self.copies_out {
-            self.own.copy_from_slice(bytes);
-        }
-        if self.payload == Payload::Checked { Ok(payload::verify(bytes, self.number)?) } else { Ok(()) }
     }
+    publisher.close(FAREWELL);
 }
+
+/// Opens a node beside another one, and measures the time of the node and of its first channel. Then opens all other
+/// channels.
+fn start(meeting: &Meeting, name: &'static str, settings: &Settings) -> Result<Start, Error> {
+    let terms = &settings.terms;
+    raise_open_files();
+    let line = Line::join(meeting, "start", settings)?;
+    tell(&line.control, terms)?;
+    let [_ready] = hear_words(&line.control)?;
+    let before = linux::thread::count();
+    let opening = Instant::now();
+    let ports = Ports::open("second", std::process::id().into(), settings.carrier, terms, None)?;
+    let open = opening.elapsed();
+    let opened = Instant::now();
+    let subscriber = |number: u64| ports.subscriber(&topic(number)).callback(|_| {});
+    let first = subscriber(0)?;
+    if !first.wait_connected(1, PATIENCE) {
+        return Err(Error::Peer(format!("no channel within {PATIENCE:?}")));
+    }
+    let matched = opened.elapsed();
+    let others = (1..terms.count).map(subscriber).collect::<Result<Vec<_>, _>>()?;
+    if let Some(late) = others.iter().find(|s| !s.wait_connected(1, PATIENCE)) {
+        return Err(Error::Peer(format!("no channel to {} within {PATIENCE:?}", late.name())));
+    }
+    let own = linux::thread::count() - before;
+    write_words(&line.control, &[PASSED])?;
+    let [others_threads] = hear_words(&line.control)?;
+    Ok(Start::new(name, settings, open, matched, others_threads.max(own as u64)))
+}
+
+/// The node that is open already, with one publisher per channel.
+fn stand_by(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
+    raise_open_files();
+    let line = Line::host(meeting, "start", settings)?;
+    let (terms, realm) = hear(&line.control, settings)?;
+    let before = linux::thread::count();
+    let ports = Ports::open("first", realm, settings.carrier, &terms, None)?;
+    let open = |number: u64| ports.publisher(&topic(number)).open();
+    let publishers: Vec<Publisher<Raw>> = (0..terms.count).map(open).collect::<Result<_, _>>()?;
+    write_words(&line.control, &[PASSED])?;
+    let [word] = hear_words(&line.control)?;
+    if word == FAILED {
+        return Err(Error::Peer("the other node failed".to_owned()));
+    }
+    publishers.iter().try_for_each(|publisher| connected(publisher, 1))?;
+    write_words(&line.control, &[(linux::thread::count() - before) as u64])?;
+    Ok(())
+}
+
+fn topic(number: u64) -> String {
+    format!("/bench/start/{number}")
+}
+
+/// A channel takes up to three descriptors.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Message of an end to the other one: its part succeeded.
+const PASSED: u64 = 1;
+const FAILED: u64 = 0;
+const TO_PING: &str = "/bench/to-ping";
+const TO_PONG: &str = "/bench/to-pong";
+/// Time after which a lone process prints the command that starts the other end.
+const ALONE: Duration = Duration::from_secs(1);
+/// Interval between checks for the end of the other process.
+const TICK: Duration = Duration::from_millis(100);
+/// Time for the last messages to leave.
+const FAREWELL: Duration = Duration::from_secs(2);

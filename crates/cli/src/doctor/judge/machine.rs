@@ -1,7 +1,7 @@
 //! Response times of processors and memory.
 
-use crate::doctor::finding::Severity::{Note, Warning};
-use crate::doctor::finding::{Finding, Kind};
+use crate::doctor::judge::Severity::{Note, Warning};
+use crate::doctor::judge::{Finding, Kind};
 use linux::probe::Facts;
 use linux::probe::machine::{Clock, Kernel, Memory, Processors, governor_file};
 

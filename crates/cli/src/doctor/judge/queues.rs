@@ -1,7 +1,7 @@
 //! Treatment of each class in the queues of the devices.
 
-use crate::doctor::finding::Severity::{Note, Warning};
-use crate::doctor::finding::{Finding, Fix, Kind};
+use crate::doctor::judge::Severity::{Note, Warning};
+use crate::doctor::judge::{Finding, Fix, Kind};
 use linux::probe::devices::Device;
 use linux::queueing::{self, Placement, Present};
 use qos::Class;

@@ -1,7 +1,7 @@
 //! Priorities of threads, and the processor time that they get.
 
-use crate::doctor::finding::Severity::{Fault, Note, Warning};
-use crate::doctor::finding::{Finding, Kind};
+use crate::doctor::judge::Severity::{Fault, Note, Warning};
+use crate::doctor::judge::{Finding, Kind};
 use linux::probe::Facts;
 use linux::probe::process::{Capability, Limit, Privilege};
 use linux::probe::scheduling::{Group, Hog, Scheduling};

@@ -1,11 +1,9 @@
 //! Problems of an open channel: silence, drops, losses, and their places.
 
-mod memory;
+mod queues;
 
-use super::super::evidence::End;
-use super::super::problem::{self, Problem};
-use super::{Both, Diagnosis};
-use crate::output;
+use super::super::End;
+use super::{Both, Diagnosis, LOST, NOT_ARRIVING, Problem, SILENT, STRANGE, TOO_LARGE, UNDECODABLE, UNSCALABLE};
 use qos::{Place, Qos, Queue, Reliability};
 use std::time::Duration;
 use thalweg::ChannelReport;
@@ -13,9 +11,6 @@ use thalweg::Event;
 use thalweg::admin::explain::{Explanation, SubscriberState};
 use thalweg::carrier;
 use thalweg::proxy::Provenance;
-
-/// Share of the time from which on a thread's wait for a processor delays samples.
-const STARVED_PERCENT: u64 = 20;
 
 /// A counter at the first and at the last look.
 #[derive(Clone, Copy)]
@@ -91,7 +86,7 @@ pub(super) fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -
         starved: percent(both.received.starved_ns, watched),
         busy: each_time(both, in_callback),
         holds_up: blocks(&both.subscriber.port.qos)
-            && (each_time(both, |look| is_full(look, &both.subscriber.port.qos)) || memory::is_full(taken)),
+            && (each_time(both, |look| is_full(look, &both.subscriber.port.qos)) || queues::is_full(taken)),
     };
     let rate = |count: Count| match watched.as_secs_f64() {
         0.0 => String::new(),
@@ -176,17 +171,17 @@ fn in_callback(look: &Explanation) -> bool {
 fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Duration) -> Vec<Problem> {
     let datagrams = carrier.is_lossy();
     let sizes = too_large(both, seen);
-    let slow = slow_callback(both, seen, datagrams).or_else(|| held_up(both, seen, datagrams));
-    let slow = slow.or_else(|| starved(both, seen, datagrams));
+    let slow = queues::slow_callback(both, seen, datagrams).or_else(|| queues::held_up(both, seen, datagrams));
+    let slow = slow.or_else(|| queues::starved(both, seen, datagrams));
     let found = [
         sizes,
         slow.clone(),
         // Before its consequences: queues are full in front of a path that lets no packet through.
         not_arriving(both, seen, datagrams, watched).filter(|_| slow.is_none()),
-        memory::over_bytes(both, watched),
-        memory::over_memory(both, watched),
-        queue_full(both, seen, carrier, watched).filter(|_| slow.is_none()),
-        not_taken(both, seen, watched).filter(|_| !seen.holds_up && !memory::binds_at(both.received)),
+        queues::over_bytes(both, watched),
+        queues::over_memory(both, watched),
+        queues::queue_full(both, seen, carrier, watched).filter(|_| slow.is_none()),
+        queues::not_taken(both, seen, watched).filter(|_| !seen.holds_up && !queues::binds_at(both.received)),
         undecodable(both, seen),
         unscalable(both, seen, watched),
         silent(both, seen),
@@ -203,79 +198,7 @@ fn too_large(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
         seen.too_large.now, p.name, s.name, s.qos.max_message
     );
     let remedy = format!("raise max_message of {} (the publisher allows {} bytes)", s.name, p.qos.max_message);
-    seen.too_large.matters(seen.sent.now + seen.too_large.now).then(|| problem::TOO_LARGE.found(what, remedy))
-}
-
-/// Samples are sent faster than they are received.
-fn behind(seen: &Seen, datagrams: bool) -> bool {
-    seen.refused.grew > 0 || seen.waiting > 0 || (datagrams && seen.lost.grew > 0)
-}
-
-fn starved(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
-    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
-    let what = format!(
-        "the thread that receives for {s} waited for a processor {} % of the time, and samples wait or are dropped",
-        seen.starved
-    );
-    let remedy =
-        format!("give it priority: thalweg set {p} {s} sched=fifo:30; or see who takes the processors: top -H");
-    (seen.starved >= STARVED_PERCENT && behind(seen, datagrams)).then(|| problem::STARVED.found(what, remedy))
-}
-
-fn slow_callback(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
-    let s = &both.subscriber.port.name;
-    let what = format!(
-        "the callback of {s} was busy each time it was looked at, and samples {}",
-        match seen.refused.grew {
-            0 => "wait",
-            _ => "are dropped",
-        }
-    );
-    let remedy = "do less in the callback, take samples on a thread of your own, or ask for fewer (sub --every N)";
-    (seen.busy && behind(seen, datagrams)).then(|| problem::SLOW_CALLBACK.found(what, remedy))
-}
-
-fn held_up(both: &Both<'_>, seen: &Seen, datagrams: bool) -> Option<Problem> {
-    let s = &both.subscriber.port;
-    let what = format!(
-        "{} does not take samples as fast as they come: its queue (block {}, {}) was full each time it was looked at, and holds up its channel",
-        s.name,
-        s.qos.queue.limit(),
-        output::bytes(s.qos.queue_bytes() as f64)
-    );
-    let remedy = "take more often, or until nothing waits; keep-last gives the latest samples instead of all";
-    (seen.holds_up && behind(seen, datagrams)).then(|| problem::NOT_TAKEN.found(what, remedy))
-}
-
-fn queue_full(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Duration) -> Option<Problem> {
-    let (p, s) = (&both.publisher.port, &both.subscriber.port.name);
-    let queue = match p.qos.queue {
-        Queue::KeepLast(n) => format!("keep-last {n} drops the oldest"),
-        Queue::KeepAll(n) => format!("keep-all {n} refuses new ones"),
-        Queue::Block { limit, up_to_us } => format!("block {limit} refuses new ones after {up_to_us} us"),
-    };
-    let what = format!("{} drops samples for {s}: {} ({queue})", p.name, seen.refused.said(watched));
-    let slower = match carrier.is_within_host() {
-        true => "the subscriber takes them more slowly than they are published",
-        false => "network or subscriber take them more slowly than they are published",
-    };
-    let remedy = format!(
-        "{slower}: publish less, ask for fewer (sub --every N), or raise the class: thalweg set {} {s} class=high",
-        p.name
-    );
-    seen.refused.matters(seen.sent.now).then(|| problem::QUEUE_FULL.found(what, remedy))
-}
-
-fn not_taken(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem> {
-    let s = &both.subscriber.port;
-    let what = format!(
-        "{} does not take samples as fast as they come: {} found its queue ({}) full",
-        s.name,
-        seen.dropped.said(watched),
-        s.qos.queue.limit()
-    );
-    let remedy = "take more often, or until nothing waits; a longer queue helps with bursts only";
-    seen.dropped.matters(seen.received.now).then(|| problem::NOT_TAKEN.found(what, remedy))
+    seen.too_large.matters(seen.sent.now + seen.too_large.now).then(|| TOO_LARGE.found(what, remedy))
 }
 
 fn undecodable(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
@@ -284,7 +207,7 @@ fn undecodable(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
         seen.undecodable, both.subscriber.port.name, both.subscriber.port.message.name
     );
     let remedy = "build both programs from the same definition of the type";
-    (seen.undecodable > 0).then(|| problem::UNDECODABLE.found(what, remedy))
+    (seen.undecodable > 0).then(|| UNDECODABLE.found(what, remedy))
 }
 
 fn unscalable(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem> {
@@ -301,7 +224,7 @@ fn unscalable(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem
     );
     let remedy =
         format!("publish what can be scaled (docs/proxies.md), or take it whole: thalweg set {p} {s} picture=default");
-    (seen.unscalable.now > 0).then(|| problem::UNSCALABLE.found(what, remedy))
+    (seen.unscalable.now > 0).then(|| UNSCALABLE.found(what, remedy))
 }
 
 fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
@@ -313,12 +236,12 @@ fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     nothing.then(|| match monitor {
         Some(monitor) => {
             let what = format!("the channel is open, but nothing passed the monitor of {monitor}");
-            problem::SILENT.found(what, format!("thalweg admin {p} 'dtch out', or publish more"))
+            SILENT.found(what, format!("thalweg admin {p} 'dtch out', or publish more"))
         }
         None => {
             let what = format!("the channel is open, but {p} has published nothing since");
             let remedy = format!("see what its process does: node {}, process {}", node.name, node.pid);
-            problem::SILENT.found(what, remedy)
+            SILENT.found(what, remedy)
         }
     })
 }
@@ -345,7 +268,7 @@ fn not_arriving(both: &Both<'_>, seen: &Seen, datagrams: bool, watched: Duration
             watched.as_millis()
         ),
     };
-    none.then(|| problem::NOT_ARRIVING.found(what, unheard(both, seen, datagrams)))
+    none.then(|| NOT_ARRIVING.found(what, unheard(both, seen, datagrams)))
 }
 
 /// The end to examine if no sample arrives.
@@ -378,12 +301,12 @@ fn lost(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Duration
         ),
     };
     let what = format!("samples are {how} from {p} to {s} over {carrier}: {}", seen.lost.said(watched));
-    seen.lost.matters(seen.received.now).then(|| problem::LOST.found(what, remedy))
+    seen.lost.matters(seen.received.now).then(|| LOST.found(what, remedy))
 }
 
 fn strange(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     let s = &both.subscriber.port.name;
     let what = format!("{} datagrams that are no frame of the channel came to {s}", seen.strange.now);
     let remedy = "something else sends to its port: see who, with --capture FILE.pcap";
-    seen.strange.matters(seen.received.now).then(|| problem::STRANGE.found(what, remedy))
+    seen.strange.matters(seen.received.now).then(|| STRANGE.found(what, remedy))
 }

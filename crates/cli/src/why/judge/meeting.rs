@@ -1,9 +1,11 @@
-//! Existence of both ports, answers of their nodes, and the match of the two.
+//! Existence of both ports, answers of their nodes, and the match of the two. A missing port is reported with similar
+//! names.
 
-use super::super::evidence::{Answer, End, Evidence, Said};
-use super::super::names::near;
-use super::super::problem::{self, Problem};
-use super::{Both, Diagnosis};
+use super::super::{Answer, End, Evidence, Said};
+use super::{
+    APART, Both, DIRECTION, Diagnosis, MISMATCH, MISMATCH_CARRIER, MISMATCH_RELIABILITY, MISMATCH_TYPE, NAME_TWICE,
+    NO_PORT, NODE_DEAD, NODE_SILENT, NODE_STOPPED, OTHER_REALM, Problem, TOPIC,
+};
 use linux::probe::process::State;
 use qos::PolicyName;
 use thalweg::control::matching::{Match, Mismatch, Subject, compare};
@@ -48,7 +50,7 @@ fn describe(end: &End) -> String {
 fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
     if let Some((_, realm)) = evidence.elsewhere.iter().find(|(port, _)| port == name) {
         let what = format!("{name} is in realm {realm}, not in realm {}", evidence.realm);
-        return problem::OTHER_REALM.found(what, format!("start both in one realm: --realm {realm} for each of them"));
+        return OTHER_REALM.found(what, format!("start both in one realm: --realm {realm} for each of them"));
     }
     if let Some(problem) = cut_off(evidence, name, wanted) {
         return problem;
@@ -56,7 +58,7 @@ fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
     if let Some(pid) = evidence.stopped.first() {
         let what =
             format!("there is no {} {name}; process {pid} has a node, is stopped, and may have it", word(wanted));
-        return problem::NODE_STOPPED.found(what, format!("kill -CONT {pid}"));
+        return NODE_STOPPED.found(what, format!("kill -CONT {pid}"));
     }
     let same: Vec<&str> = evidence.ports.iter().filter(|(_, d)| *d == wanted).map(|(name, _)| &name[..]).collect();
     let like = near(name, same.iter().copied());
@@ -66,7 +68,7 @@ fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {
         ([], _) => "start it; see `thalweg list ports`".to_owned(),
         (like, _) => format!("is it {}?", like.join(" or ")),
     };
-    problem::NO_PORT.found(format!("there is no {} {name}", word(wanted)), remedy)
+    NO_PORT.found(format!("there is no {} {name}", word(wanted)), remedy)
 }
 
 /// The other port has a channel with the missing one, whose node was known and is known no more.
@@ -83,12 +85,12 @@ fn cut_off(evidence: &Evidence, name: &str, wanted: Direction) -> Option<Problem
     );
     let remedy =
         format!("see at its host whether the link is up (ip link) and the process of {name} runs (it may be stopped)");
-    Some(problem::NODE_SILENT.found(what, remedy))
+    Some(NODE_SILENT.found(what, remedy))
 }
 
 fn twice(name: &str, end: &End) -> Option<Problem> {
     let what = format!("{} ports are called {name}: this one, of node {}, is found", end.holders, end.node.name);
-    (end.holders > 1).then(|| problem::NAME_TWICE.found(what, "give each port a name of its own: --port /other"))
+    (end.holders > 1).then(|| NAME_TWICE.found(what, "give each port a name of its own: --port /other"))
 }
 
 fn directions(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
@@ -105,7 +107,7 @@ fn directions(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Problem> {
             (format!("both publish: {p} and {s}"), "one of the two must subscribe; see `thalweg list ports`".to_owned())
         }
     };
-    Some(problem::DIRECTION.found(what, remedy))
+    Some(DIRECTION.found(what, remedy))
 }
 
 /// The reports of both nodes, if both answered.
@@ -127,22 +129,23 @@ fn silent(end: &End, state: Option<State>, here_only: bool) -> Problem {
     let of = format!("{}: its node {node} (process {pid} on {})", end.port.name, end.node.host_name);
     match state {
         Some(State::Stopped) => {
-            problem::NODE_STOPPED.found(format!("{of} is stopped, and answers nothing"), format!("kill -CONT {pid}"))
+            NODE_STOPPED.found(format!("{of} is stopped, and answers nothing"), format!("kill -CONT {pid}"))
         }
         Some(State::Gone | State::Zombie) => {
-            problem::NODE_DEAD.found(format!("{of} has ended without closing"), "start it again")
+            NODE_DEAD.found(format!("{of} has ended without closing"), "start it again")
         }
-        Some(State::Blocked) => problem::NODE_SILENT
-            .found(format!("{of} is blocked within the kernel"), format!("see where: cat /proc/{pid}/stack")),
+        Some(State::Blocked) => {
+            NODE_SILENT.found(format!("{of} is blocked within the kernel"), format!("see where: cat /proc/{pid}/stack"))
+        }
         Some(State::Alive) => {
             let remedy = format!("see whether it gets a processor: top -H -p {pid}; and what it does: gdb -p {pid}");
-            problem::NODE_SILENT.found(format!("{of} runs, but does not answer"), remedy)
+            NODE_SILENT.found(format!("{of} runs, but does not answer"), remedy)
         }
-        None if here_only => problem::NODE_SILENT.found(
+        None if here_only => NODE_SILENT.found(
             format!("{of} was not asked: this command reaches no other host"),
             format!("name an address: --listen IP of this host, or --peer IP:PORT; or ask on {}", end.node.host_name),
         ),
-        None => problem::NODE_SILENT
+        None => NODE_SILENT
             .found(format!("{of} does not answer"), format!("ask on {}: thalweg list nodes", end.node.host_name)),
     }
 }
@@ -154,7 +157,7 @@ pub(super) fn belong_together(both: &Both<'_>, found: &mut Diagnosis) -> bool {
     let heard = |said: &Said, is: fn(&thalweg::admin::explain::Explanation) -> bool| said.looks.last().is_some_and(is);
     if heard(both.received, |look| look.apart) || heard(both.sent, |look| look.apart) {
         let what = format!("{p} and {s} were disconnected by an administrator");
-        found.problem([problem::APART.found(what, format!("thalweg connect {p} {s}"))]);
+        found.problem([APART.found(what, format!("thalweg connect {p} {s}"))]);
         return false;
     }
     let by_name = heard(both.received, |look| look.by_name);
@@ -183,7 +186,7 @@ fn mismatches(publisher: &PortInfo, subscriber: &PortInfo, found: &mut Diagnosis
             let unlike = near(&subscriber.topic, [publisher.topic.as_str()].into_iter()).is_empty();
             let slip = if unlike { "" } else { " (a slip of the pen?)" };
             let remedy = format!("use one topic for both{slip}, or connect them by name: thalweg connect {p} {s}");
-            vec![problem::TOPIC.found(what, remedy)]
+            vec![TOPIC.found(what, remedy)]
         }
         Match::Mismatched(between) => between.into_iter().map(|mismatch| stands_between(p, s, mismatch)).collect(),
     }
@@ -192,10 +195,73 @@ fn mismatches(publisher: &PortInfo, subscriber: &PortInfo, found: &mut Diagnosis
 fn stands_between(p: &str, s: &str, mismatch: Mismatch) -> Problem {
     let Mismatch { policy, offered, requested, remedy } = mismatch;
     let kind = match policy {
-        Subject::Type => &problem::MISMATCH_TYPE,
-        Subject::Policy(PolicyName::Reliability) => &problem::MISMATCH_RELIABILITY,
-        Subject::Carrier => &problem::MISMATCH_CARRIER,
-        _ => &problem::MISMATCH,
+        Subject::Type => &MISMATCH_TYPE,
+        Subject::Policy(PolicyName::Reliability) => &MISMATCH_RELIABILITY,
+        Subject::Carrier => &MISMATCH_CARRIER,
+        _ => &MISMATCH,
     };
     kind.found(format!("{policy}: {p} offers {offered}, {s} requests {requested}"), remedy)
+}
+
+/// At most three of `names` that are similar to `name`, the most similar first.
+fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found: Vec<(usize, &str)> =
+        names.filter(|other| *other != name).filter_map(|other| Some((likeness(name, other)?, other))).collect();
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().take(3).map(|(_, other)| other).collect()
+}
+
+/// The rank of a similar name, 0 the best; `None`: not similar.
+fn likeness(name: &str, other: &str) -> Option<usize> {
+    let plain = |text: &str| text.trim_matches('/').to_ascii_lowercase();
+    let (a, b) = (plain(name), plain(other));
+    let steps = distance(&a, &b);
+    let last = |text: &str| text.rsplit('/').next().map(str::to_owned);
+    match steps {
+        0 => Some(0),
+        _ if steps <= 2.max(a.len() / 4) && steps < a.len().max(b.len()) => Some(steps),
+        _ if last(&a) == last(&b) || a.contains(&b) || b.contains(&a) => Some(steps + 100),
+        _ => None,
+    }
+}
+
+/// Letters that must be inserted, removed, replaced or swapped with their neighbour (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = match (i, j) {
+                (0, n) | (n, 0) => n,
+                _ => {
+                    let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                    let least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                    if swapped { least.min(rows[i - 2][j - 2] + 1) } else { least }
+                }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn similar_names_are_found_the_most_similar_first() {
+        let all = ["/camera/left/out", "/camera/right/out", "/viewer/in", "/in"];
+        assert_eq!(near("/camera/lfet/out", all.into_iter())[0], "/camera/left/out");
+        assert_eq!(near("/Viewer/IN", all.into_iter())[0], "/viewer/in");
+        assert_eq!(near("/viewr/in", all.into_iter()), ["/viewer/in", "/in"]);
+        assert_eq!(near("/motor", all.into_iter()), [""; 0]);
+        assert_eq!(near("/ni", ["/in", "/ax"].into_iter()), ["/in"]);
+    }
+
+    #[test]
+    fn swapped_letters_count_as_one_difference() {
+        assert_eq!([distance("ab", "ba"), distance("", "abc"), distance("kitten", "sitting")], [1, 3, 3]);
+    }
 }

@@ -1,7 +1,6 @@
 //! A wanted channel that is not open, and the reason why an open one has no better carrier.
 
-use super::super::problem::{self, Problem};
-use super::{Both, Diagnosis};
+use super::{Both, CARRIER_FAILED, Diagnosis, NOT_OPEN, ONE_SIDED, Problem, REFUSED, SLOWER_CARRIER, UNREACHABLE};
 use thalweg::Event;
 use thalweg::admin::explain::{Explanation, Stage};
 use thalweg::carrier::Name;
@@ -18,18 +17,18 @@ pub(super) fn judge(both: &Both<'_>, found: &mut Diagnosis) {
         Stage::Unwanted if look.other.is_none() => {
             let (node, other) = (&both.subscriber.node.name, &both.publisher.node.name);
             let remedy = format!("let them find each other: --peer or --listen for node {node}, or its static file");
-            problem::ONE_SIDED.found(format!("node {node} of {s} does not know node {other} of {p}"), remedy)
+            ONE_SIDED.found(format!("node {node} of {s} does not know node {other} of {p}"), remedy)
         }
         Stage::Unwanted => unreachable(both, look),
         Stage::Refused => refused(&look.events, p, s),
         Stage::Waiting | Stage::Trying if !failures.is_empty() => {
             let tried: Vec<String> = failures.iter().map(|(carrier, why)| format!("{carrier} ({why})")).collect();
-            problem::CARRIER_FAILED.found(
+            CARRIER_FAILED.found(
                 format!("{s} tries to reach {p}, and no carrier works: {}", tried.join("; ")),
                 "let the two hosts reach each other (addresses, firewall, `ip route get`); it is tried on and on",
             )
         }
-        _ => problem::NOT_OPEN.found(
+        _ => NOT_OPEN.found(
             format!("the channel {p} → {s} is about to open"),
             "ask again in a second; does it stay so, see `thalweg list channels`",
         ),
@@ -45,7 +44,7 @@ fn unreachable(both: &Both<'_>, look: &Explanation) -> Problem {
         let node = &publisher.node;
         let what =
             format!("{p} is on another host ({}), and its node {} listens on loopback only", node.host_name, node.name);
-        return problem::UNREACHABLE.found(what, "start it with --listen and an address of its host");
+        return UNREACHABLE.found(what, "start it with --listen and an address of its host");
     }
     let around =
         if look.around { "; faults or a capture are around the node, which exclude local and shm" } else { "" };
@@ -54,7 +53,7 @@ fn unreachable(both: &Both<'_>, look: &Explanation) -> Problem {
         listed(&publisher.port),
         listed(&subscriber.port)
     );
-    problem::UNREACHABLE.found(what, "allow another carrier at both ports: tcp goes everywhere")
+    UNREACHABLE.found(what, "allow another carrier at both ports: tcp goes everywhere")
 }
 
 fn refused(events: &[Event], p: &str, s: &str) -> Problem {
@@ -66,7 +65,7 @@ fn refused(events: &[Event], p: &str, s: &str) -> Problem {
     });
     let (why, remedy) =
         last.unwrap_or_else(|| ("for a reason it has forgotten".into(), "start one of them anew".into()));
-    problem::REFUSED.found(format!("the node of {p} refused {s}: {why}"), remedy)
+    REFUSED.found(format!("the node of {p} refused {s}: {why}"), remedy)
 }
 
 fn listed(port: &PortInfo) -> String {
@@ -109,7 +108,7 @@ pub(super) fn carrier(both: &Both<'_>, chosen: &Name, found: &mut Diagnosis) {
             "the channel goes over {chosen}; {name} was tried first, and failed{}",
             why.map_or(String::new(), |w| format!(": {w}"))
         );
-        found.problem([problem::SLOWER_CARRIER.found(what, remedy(name))]);
+        found.problem([SLOWER_CARRIER.found(what, remedy(name))]);
     }
 }
 

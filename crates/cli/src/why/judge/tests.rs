@@ -1,5 +1,5 @@
 use super::*;
-use crate::why::evidence::Answer;
+use crate::why::Answer;
 use linux::probe::process::State;
 use std::time::Duration;
 use thalweg::ChannelReport;
@@ -375,7 +375,7 @@ fn settings_without_effect_are_told_and_unmarked_packets_are_none() {
 #[test]
 fn the_document_lists_every_kind_of_problem() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnosis.md");
-    let (text, table) = (std::fs::read_to_string(path).unwrap(), crate::why::problem::table());
+    let (text, table) = (std::fs::read_to_string(path).unwrap(), crate::why::judge::table());
     assert!(text.contains(&table), "docs/diagnosis.md should have this table:\n{table}");
 }
 

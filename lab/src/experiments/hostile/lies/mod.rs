@@ -1,15 +1,16 @@
-//! Liars: a publisher, a subscriber, a relay, a node.
+//! Liars: a publisher, a node; a relay that lies about its load and its streams; a subscriber with excessive requests
+//! (finding 7).
 
 pub mod node;
 pub mod publisher;
-pub mod relay;
-pub mod subscriber;
 
-use super::client::{Door, FROM, HANDSHAKE, Link, kind, read_document};
+use super::client::{Door, FROM, Frame, HANDSHAKE, Link, kind, packed, read_document};
+use super::extremes::{NUMBERS, mutated};
+use super::pair::LURES;
 use super::stranger::Stranger;
 use serde_json::{Value, json};
-use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// The flow id of a liar.
@@ -120,4 +121,143 @@ impl Liar {
             "clock": request["clock"], "parameters": {},
         }})
     }
+}
+
+/// 300 channels of one port, all of which are read.
+pub fn many_channels(stranger: &mut Stranger) -> io::Result<()> {
+    many(stranger, 300, |_, request| request)
+}
+
+/// 300 channels, each in the name of another node.
+pub fn many_names(stranger: &mut Stranger) -> io::Result<()> {
+    many(stranger, 300, |index, mut request| {
+        request["node"] = format!("{:016x}", 0x5eed_0000_0000_0000 + index).into();
+        request
+    })
+}
+
+/// 300 pictures of different size, and as many selections.
+pub fn many_pictures(stranger: &mut Stranger) -> io::Result<()> {
+    many(stranger, 300, |index, mut request| {
+        let picture = format!("{}x{}", 1 + index, 1 + index % 7);
+        request["proxy"] = json!({"selection": format!("1/{}", 2 + index), "picture": picture, "place": "publisher"});
+        if index % 2 == 0
+            && let Some(proxy) = request["proxy"].as_object_mut()
+        {
+            proxy.remove("picture");
+        }
+        request
+    })
+}
+
+/// Filters of many steps: long parameters, deep expressions.
+pub fn many_filters(stranger: &mut Stranger) -> io::Result<()> {
+    many(stranger, 300, |index, mut request| {
+        let expression = match index % 4 {
+            0 => "name LIKE %0".to_owned(),
+            1 => format!("{}x = 1{}", "(".repeat(2000), ")".repeat(2000)),
+            2 => vec!["x = 1"; 4000].join(" OR "),
+            _ => format!("{}x = 1", "NOT ".repeat(5000)),
+        };
+        request["subscriber"]["qos"]["filter"] = json!({"expression": expression, "parameters": ["%a".repeat(10_000)]});
+        request
+    })
+}
+
+/// Channels over `udp` and `mcast`, whose feedback requests every retransmission.
+pub fn many_repeats(stranger: &mut Stranger) -> io::Result<()> {
+    let door = stranger.victim("publisher")?.tcp.clone();
+    let mut flows = Vec::new();
+    for carrier in ["udp", "mcast", "udp", "mcast"] {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let mut request = stranger.request(carrier)?;
+        request["parameters"]["udp_port"] = socket.local_addr()?.port().into();
+        if let Ok((stream, accepted)) = stranger.subscribe(&door, &request) {
+            let parameters = &accepted["parameters"];
+            let number = |value: &Value| value.as_u64().unwrap_or(0);
+            let (port, first) = (number(&parameters["udp_port"]) as u16, number(&parameters["first"]) as u32);
+            flows.push((stream, socket, port, first, number(&accepted["flow"]) as u32));
+        }
+    }
+    let mut seen = 0u32;
+    while stranger.goes_on() && !flows.is_empty() {
+        seen = seen.wrapping_add(1);
+        for (_, socket, port, first, flow) in &flows {
+            let gap = [first.to_le_bytes(), 1000u32.to_le_bytes(), [0; 4], [0; 4]].concat();
+            let payload = [&first.wrapping_add(seen).to_le_bytes()[..], &[0; 4], &gap.repeat(64)].concat();
+            let frame = Frame { kind: 5, payload, ..Frame::message(*flow, *first, 0, &[]) };
+            let _ = socket.send_to(&frame.bytes(), (Ipv4Addr::LOCALHOST, *port));
+            stranger.tried("acknowledgements");
+        }
+        stranger.pause(1);
+    }
+    Ok(())
+}
+
+/// Sends `count` requests; accepted channels are read to the end.
+fn many(stranger: &mut Stranger, count: u64, change: impl Fn(u64, Value) -> Value) -> io::Result<()> {
+    let door = stranger.victim("publisher")?.tcp.clone();
+    for index in 0..count {
+        let request = change(index, stranger.request("tcp")?);
+        if let Ok((socket, _)) = stranger.subscribe(&door, &request) {
+            socket.set_nonblocking(true)?;
+            stranger.held.push(socket);
+        }
+        if !stranger.goes_on() {
+            break;
+        }
+    }
+    let mut bytes = vec![0; 1 << 16];
+    while stranger.goes_on() {
+        for stream in &mut stranger.held {
+            while stream.read(&mut bytes).is_ok_and(|count| count == bytes.len()) {}
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// A relay's statement of its load.
+fn load() -> Value {
+    json!({"proxies": 1, "samples_per_s": 1, "bytes_per_s": 1, "keeps": 1,
+        "not_kept": [{"topic": "/x", "publisher": "/y", "because": "\u{1b}]0;pwned\u{7}"}]})
+}
+
+/// A relay with the name that the lured subscriber requests, which accepts streams that it cannot have, and answers
+/// with extremes.
+pub fn relay(stranger: &mut Stranger) -> io::Result<()> {
+    let mut liar = Liar::start_with(stranger, &LURES[5..6], |document| {
+        document["relay"] = json!({"proxies": 0, "samples_per_s": 0, "bytes_per_s": 0})
+    })?;
+    let mut revision = 1;
+    while stranger.goes_on() {
+        let change =
+            json!({"base": revision, "revision": revision + 1, "relay": mutated(&load(), &mut stranger.dice, 3000)});
+        revision += 1;
+        liar.links.retain_mut(|link| link.say(kind::CHANGE, change.to_string().as_bytes()).is_ok());
+        stranger.tried("loads");
+        if liar.links.is_empty() {
+            for door in stranger.doors(false) {
+                liar.tell(stranger, &door);
+            }
+        }
+        let Some(Asked { mut stream, request }) = liar.asked(stranger, 50) else { continue };
+        let mut answer = liar.acceptance(&request);
+        answer["accepted"]["last_seq"] = NUMBERS[stranger.dice.below(14) as usize].into();
+        answer["accepted"]["incarnation"] = NUMBERS[stranger.dice.below(14) as usize].into();
+        answer["accepted"]["scaled"] = mutated(
+            &json!({"selection": "1/2", "picture": "1x1", "from": 7, "node": "stranger"}),
+            &mut stranger.dice,
+            3000,
+        );
+        stranger.tried("answers of the relay");
+        let _ = stream.write_all(&packed(&answer));
+        for sequence in 0..20 {
+            let sample = NUMBERS[stranger.dice.below(14) as usize];
+            if stream.write_all(&Frame::message(FLOW, sequence, sample, &[7; 64]).bytes()).is_err() {
+                break;
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,17 +1,17 @@
 //! Round trips: every callback publishes the next message.
 
-use super::line::Line;
-use super::{FAILED, PASSED, PATIENCE, Ports, Settings, Turn, connected, hear, hear_words, tell};
-use crate::bench::Error;
-use crate::bench::arguments::Carrier;
+use super::{FAILED, Line, PASSED, PATIENCE, Ports, Settings, connected, hear, hear_words, taken, tell};
 use crate::bench::figures::Meter;
-use baseline::Terms;
+use crate::bench::{Carrier, Error};
 use baseline::meeting::{Meeting, write_words};
+use baseline::{Payload, Terms, payload};
 use linux::clock::monotonic_ns;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use thalweg::Publisher;
+use thalweg::codec::Raw;
 
 const PING: &str = "/bench/ping";
 const PONG: &str = "/bench/pong";
@@ -218,7 +218,7 @@ pub(super) fn local(settings: &Settings) -> Result<Meter, Error> {
     let count = seen.clone();
     let back = ports.subscriber(PONG).on_publisher_thread().callback(move |sample| {
         let number = count.load(Relaxed);
-        let right = payload != baseline::Payload::Checked || baseline::payload::verify(&sample, number).is_ok();
+        let right = payload != Payload::Checked || payload::verify(&sample, number).is_ok();
         if sample.len() == size && right {
             count.store(number + 1, Relaxed);
         }
@@ -252,4 +252,45 @@ pub(super) fn local(settings: &Settings) -> Result<Meter, Error> {
         return Err(Error::System(format!("of {wanted} messages {echoes} came right, and {seen} of the echoes")));
     }
     Ok(meter)
+}
+
+/// A publisher, and its work on the payload of one message after the other.
+struct Turn {
+    publisher: Publisher<Raw>,
+    payload: Payload,
+    copies_out: bool,
+    own: Vec<u8>, // where a payload is copied from, and to when it was received in memory that the peer shares
+    number: u64,
+}
+
+impl Turn {
+    fn new(publisher: Publisher<Raw>, terms: &Terms, carrier: Carrier) -> Self {
+        let copies_out = carrier == Carrier::Shm && terms.payload == Payload::Copied;
+        Self { publisher, payload: terms.payload, copies_out, own: vec![0; terms.size], number: 0 }
+    }
+
+    #[inline]
+    fn send(&mut self) -> Result<(), Error> {
+        let published = match self.payload {
+            Payload::Copied => self.publisher.publish(&self.own)?,
+            Payload::Untouched => self.publisher.loan(self.own.len())?.publish()?,
+            Payload::Checked => {
+                let mut loan = self.publisher.loan(self.own.len())?;
+                payload::fill(loan.bytes_mut(), self.number);
+                loan.publish()?
+            }
+        };
+        taken(published, 1)
+    }
+
+    #[inline]
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() != self.own.len() {
+            return Err(Error::Peer(format!("a message has {} bytes, not {}", bytes.len(), self.own.len())));
+        }
+        if self.copies_out {
+            self.own.copy_from_slice(bytes);
+        }
+        if self.payload == Payload::Checked { Ok(payload::verify(bytes, self.number)?) } else { Ok(()) }
+    }
 }

@@ -1,6 +1,6 @@
 //! The rows of the comparison and their targets.
 
-use crate::bench::arguments::{Carrier, EngineName, Payload, name_of};
+use crate::bench::{Carrier, EngineName, Payload, name_of};
 
 /// One row: the measurement, the figure that counts, its reference and its target.
 #[derive(Clone, Copy, Debug)]

@@ -1,32 +1,23 @@
 //! Hosts, switches and routers as network namespaces, and the links between them.
 //!
-//! | module | contents |
-//! |---|---|
-//! | [`namespace`] | one host: made, entered, removed |
-//! | [`wire`] | a rate-limited link that acts as a wire, and the queue in front of it |
-//!
 //! Hosts are numbered from 1. Between hosts, a link is a veth pair, `eth0` at a host and `p1`, `p2` … at a switch or
 //! router, named after the host it leads to. Host *n* is 10.99.n.1 and fd99:n::1, in one network for all behind a switch
-//! (/16), and one each behind a router (/24). Routers in a row have 10.99.254.n and fd99:254::n on `on`. No packet comes from the kernel itself: no IPv6 autoconfiguration, no
-//! duplicate address detection, neighbours known from the start.
-
-pub mod namespace;
-pub mod wire;
+//! (/16), and one each behind a router (/24). Routers in a row have 10.99.254.n and fd99:254::n on `on`. No packet comes
+//! from the kernel itself: no IPv6 autoconfiguration, no duplicate address detection, neighbours known from the start.
+//!
+//! A [`Wire`] is a link with one rate, one packet at a time, and a queue in front of it. A token bucket with room for two
+//! packets is the wire; the queue is its child, so that the first packet of the queue waits at most for the packet that is
+//! being sent and the one that the token bucket holds ready ([`linux::queueing::Wanted`]).
 
 use crate::error::{Error, Result};
-use crate::iproute::ip;
+use crate::iproute::{ip, tc};
 use crate::lab::Lab;
-pub use namespace::Namespace;
+use linux::queueing::{Scheduler, Share, Wanted};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 
 /// Interface of a host.
 pub const DEVICE: &str = "eth0";
-
-/// The bridge that joins the ports of a switch.
-const BRIDGE: &str = "br0";
-
-/// Interface of a router that leads to another one.
-const ONWARD: &str = "on";
 
 /// The middle of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,3 +247,158 @@ fn meet(namespace: &Namespace, device: &str, addresses: &[String], hardware: &st
         namespace.ip(&entry).map(drop)
     })
 }
+
+/// A network namespace. Removed when dropped, with everything in it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    journals: PathBuf,
+}
+
+impl Namespace {
+    /// Makes one with a loopback interface.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn new(lab: &Lab, what: &str) -> Result<Self> {
+        lab.stop.check()?;
+        let name = lab.name(what);
+        ip(&["netns", "add", &name])?;
+        let namespace = Self { name, journals: lab.folder().join("queues") };
+        for setting in ["all/accept_ra", "default/accept_ra", "default/accept_dad", "default/router_solicitations"] {
+            namespace.set(&format!("net/ipv6/conf/{setting}"), "0");
+        }
+        // The same everywhere: the default of a host's streams depends on its distribution. BBR, for one, holds a small
+        // channel back to four packets in flight every ten seconds, which is not to be measured here. Reno is in
+        // every kernel, and allowed in every namespace.
+        namespace.set("net/ipv4/tcp_congestion_control", "reno");
+        // The kernel's own multicast noise: addresses made from the hardware's are not needed.
+        namespace.set("net/ipv6/conf/default/addr_gen_mode", "1");
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Folder of the journals of installed queues.
+    pub(crate) fn journals(&self) -> &Path {
+        &self.journals
+    }
+
+    /// Runs `ip` in it.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn ip(&self, arguments: &[&str]) -> Result<String> {
+        ip(&[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Runs `tc` in it.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn tc(&self, arguments: &[&str]) -> Result<String> {
+        tc(&[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Sets a file of `/proc/sys`; a kernel without the file does not have the function, either.
+    fn set(&self, setting: &str, value: &str) {
+        let _ = self.within(|| std::fs::write(format!("/proc/sys/{setting}"), value));
+    }
+
+    /// Lets one processor take all packets that arrive at `device`, so that they come in the order in which they left, as
+    /// from a wire. (Without, whichever processor sent a packet takes it, and a busy one is overtaken.)
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn steer(&self, device: &str, processor: usize) -> Result {
+        // Groups of 32 bits, the highest first. Only processes of `ip netns exec` see the files of this namespace.
+        let mask = format!("{:x}{}", 1u64 << (processor % 32), ",00000000".repeat(processor / 32));
+        let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
+        let write = format!("echo {mask} > {file}");
+        ip(&["netns", "exec", &self.name, "sh", "-c", &write]).map(drop)
+    }
+
+    /// Applies these rules in it by `nft`.
+    ///
+    /// # Errors
+    /// As [`ip`].
+    pub fn nft(&self, rules: &str) -> Result<String> {
+        ip(&["netns", "exec", &self.name, "nft", rules])
+    }
+
+    /// Runs `body` in it, on a thread of its own.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it cannot be entered.
+    pub fn within<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T> {
+        linux::namespace::Namespace::named(&self.name)
+            .and_then(|namespace| namespace.run(body))
+            .map_err(|e| Error::system(&self.name, &e, "run it as root"))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "delete", &self.name]);
+    }
+}
+
+/// The queue in front of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// One queue for all (`pfifo`): marks have no effect.
+    Fifo,
+    /// Three strict bands by socket priority (`pfifo_fast`): on the sender's own host.
+    Bands,
+    /// Classes by DSCP (`htb` with filters), spare bandwidth to the highest first: anywhere on the path.
+    Classes,
+}
+
+/// A rate-limited link at one interface, in the direction out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bits per second, Ethernet header included, preamble, checksum and gap not.
+    pub rate: u64,
+    /// Most packets that wait in each queue.
+    pub limit: u32,
+    /// The queue's discipline.
+    pub queue: Queue,
+}
+
+/// Largest packet with its Ethernet header, in bytes.
+pub const FULL_PACKET: u64 = 1514;
+
+impl Wire {
+    /// Time on the wire of `bytes` with their Ethernet header, in microseconds.
+    pub fn transmission_us(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8e6 / self.rate as f64
+    }
+
+    /// Puts it at `device` in place of the former one in the namespace; packets that waited there are lost.
+    ///
+    /// # Errors
+    /// [`Error::System`] with the remedy.
+    pub fn install(&self, at: &Namespace, device: &str) -> Result {
+        let share = |percent| Share { rate: self.rate / 100 * percent, ceil: None, priority: None };
+        let scheduler = match self.queue {
+            Queue::Fifo => Scheduler::Fifo,
+            Queue::Bands => Scheduler::Strict,
+            Queue::Classes => Scheduler::Htb(SHARES.map(share)),
+        };
+        let wanted = Wanted { device: device.to_owned(), rate: self.rate, queue: self.limit, scheduler, map: None };
+        // Kept: it goes with the namespace.
+        let install = || linux::queueing::install(at.journals(), &[wanted])?.keep();
+        at.within(install)?.map_err(|refused| Error::System(refused.to_string()))
+    }
+}
+
+/// The bridge that joins the ports of a switch.
+const BRIDGE: &str = "br0";
+/// Interface of a router that leads to another one.
+const ONWARD: &str = "on";
+/// Guaranteed shares of low, normal, high and critical, in percent of the rate.
+const SHARES: [u64; 4] = [20, 45, 30, 5];
