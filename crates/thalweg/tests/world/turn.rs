@@ -55,15 +55,6 @@ pub fn beside() -> Turn {
     take(Kind::Beside)
 }
 
-impl Turn {
-    /// Marks the rest of the test as mostly waiting.
-    pub fn only_waits(&mut self) {
-        running().1 -= 1;
-        ENDED.notify_all();
-        enter(Kind::Waiting);
-    }
-}
-
 fn take(kind: Kind) -> Turn {
     let first = TAKEN.replace(TAKEN.get() + 1) == 0;
     if first {
