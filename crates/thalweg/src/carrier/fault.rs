@@ -12,9 +12,8 @@
 //! On streams loss, duplicate and reorder do nothing: TCP repairs them, and an application sees a stall. A node wraps
 //! the halves it owns; [`pair`] wraps both ends so that each fault happens once.
 
-use super::dice::Dice;
 use super::sim::sending_time_ns;
-use super::{Capabilities, ReceiveHalf, SendHalf, SharedSocket};
+use super::{Capabilities, Dice, ReceiveHalf, SendHalf, SharedSocket};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
 use std::io::{self, IoSlice};
