@@ -12,7 +12,6 @@
 
 pub mod directory;
 mod document;
-mod in_steps;
 pub mod kept;
 pub mod limits;
 pub mod links;
