@@ -17,6 +17,7 @@ mod administer;
 mod admission;
 mod answers;
 mod attachments;
+mod buffers;
 mod calls;
 mod channels;
 mod commands;
