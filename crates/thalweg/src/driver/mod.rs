@@ -22,7 +22,6 @@ mod calls;
 mod channels;
 mod commands;
 mod control;
-mod cut_off;
 mod dial;
 mod discoveries;
 mod entries;
