@@ -6,7 +6,7 @@ use super::calls::Calls;
 use super::channels::SubscriberEnd;
 use super::discoveries::Discoveries;
 use super::entries::{Descriptors, Entry};
-use super::groups::Groups;
+use super::flows::Groups;
 use super::heartbeat::Heartbeat;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
