@@ -26,7 +26,6 @@ mod dial;
 mod discoveries;
 mod entries;
 mod flows;
-mod explain;
 mod heartbeat;
 mod host;
 mod housekeeping;
