@@ -42,7 +42,6 @@ mod peering;
 mod permit;
 mod policies;
 mod priority;
-mod privilege;
 mod probe;
 mod proxy;
 mod pull;
