@@ -12,7 +12,6 @@
 //! | `repeats` | ≤ 1 | receives the reports of subscribers of reliable flows over datagrams, and retransmits |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
-mod actions;
 mod administer;
 mod admission;
 mod answers;
@@ -23,7 +22,6 @@ mod channels;
 mod commands;
 mod control;
 mod dial;
-mod discoveries;
 mod entries;
 mod flows;
 mod heartbeat;
@@ -32,7 +30,6 @@ mod housekeeping;
 mod incoming;
 mod interfaces;
 mod keep;
-mod mailbox;
 mod matching;
 mod meet;
 mod moves;
