@@ -31,7 +31,6 @@ mod incoming;
 mod interfaces;
 mod keep;
 mod matching;
-mod meet;
 mod moves;
 mod news;
 mod offer;
