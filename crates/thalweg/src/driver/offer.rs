@@ -2,8 +2,9 @@
 //!
 //! Each peer has its share of a port's channels and of a relay's proxies: [`matching::room`](super::matching::room) limits their number.
 
+use super::attachments::PendingAttach;
 use super::control::Control;
-use super::entries::{Entry, PendingAttach};
+use super::entries::Entry;
 use super::flows;
 use super::matching::grant::{NotGranted, check_greeting, check_node, check_port, refused};
 use super::matching::is_reliable;
