@@ -12,23 +12,17 @@
 //! On streams loss, duplicate and reorder do nothing: TCP repairs them, and an application sees a stall. A node wraps
 //! the halves it owns; [`pair`] wraps both ends so that each fault happens once.
 
-use super::dice::Dice;
 use super::sim::sending_time_ns;
-use super::{Capabilities, ReceiveHalf, SendHalf, SharedSocket};
+use super::{Capabilities, Dice, ReceiveHalf, SendHalf, SharedSocket, TICK};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::str::FromStr;
 use std::time::Duration;
-
-mod receive;
-mod settings;
-#[cfg(test)]
-mod tests;
-
-pub use receive::FaultReceive;
-pub use settings::{FaultError, FaultSettings};
 
 /// Wraps both ends of a flow: the sender has the rate, the receiver everything else. The result keeps the order unless
 /// `reorder` is set, and is reliable only if nothing can get lost or changed.
@@ -159,5 +153,375 @@ impl SendHalf for FaultSend {
 
     fn close(&self) {
         self.inner.close();
+    }
+}
+
+/// A receiving half that loses, delays, reorders, doubles and corrupts.
+pub struct FaultReceive {
+    inner: Box<dyn ReceiveHalf>,
+    settings: FaultSettings,
+    stream: bool,
+    dice: Dice,
+    scratch: Vec<u8>,
+    held: BTreeMap<(u64, u64), Held>, // by due time, then by arrival
+    order: u64,
+    free_at: u64,
+    last_due: u64,
+    ended: Option<io::Result<usize>>, // the carrier's last result; returned when all earlier frames were taken
+}
+
+#[derive(Default)]
+struct Held {
+    bytes: Vec<u8>,
+    taken: usize,  // of a stream's piece
+    length: usize, // as the wrapped carrier said: longer than `bytes` if it was cut
+}
+
+impl FaultReceive {
+    /// Wraps `inner`; its capabilities distinguish streams from datagrams, and give their largest size.
+    pub fn new(inner: Box<dyn ReceiveHalf>, capabilities: Capabilities, settings: FaultSettings) -> Self {
+        let most = if capabilities.stream { PIECE } else { capabilities.max_datagram.unwrap_or(PIECE) };
+        Self {
+            inner,
+            settings,
+            stream: capabilities.stream,
+            dice: Dice::new(settings.seed.wrapping_add(1)), // not the sender's own sequence
+            scratch: vec![0; most.max(1)],
+            held: BTreeMap::new(),
+            order: 0,
+            free_at: 0,
+            last_due: 0,
+            ended: None,
+        }
+    }
+
+    /// Takes over the frames of the wrapped carrier. If nothing has to be held, it takes one frame at a time, so that
+    /// the carrier's descriptor still shows whether there is more.
+    fn collect(&mut self, wait: bool) {
+        let most = if self.settings.is_timed() { MOST_HELD } else { 1 };
+        let mut wait = wait;
+        for _ in 0..MOST_HELD {
+            if self.held.len() >= most || self.ended.is_some() {
+                return;
+            }
+            match self.inner.receive(&mut self.scratch, wait) {
+                Ok(0) if self.stream => self.ended = Some(Ok(0)),
+                Ok(n) => self.hold(n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => self.ended = Some(Err(e)),
+            }
+            wait = false;
+        }
+    }
+
+    /// Decides what happens to the frame in the scratch buffer.
+    fn hold(&mut self, length: usize) {
+        let s = self.settings;
+        let kept = length.min(self.scratch.len());
+        if !self.stream && self.dice.chance(s.loss) {
+            return;
+        }
+        if self.dice.chance(s.corrupt) {
+            self.dice.flip(&mut self.scratch[..kept]);
+        }
+        let due = self.due(length);
+        if !self.stream && self.dice.chance(s.duplicate) {
+            self.keep(due, kept, length);
+        }
+        self.keep(due, kept, length);
+    }
+
+    fn keep(&mut self, due: u64, kept: usize, length: usize) {
+        self.order += 1;
+        let frame = Held { bytes: self.scratch[..kept].to_vec(), taken: 0, length };
+        self.held.insert((due, self.order), frame);
+    }
+
+    fn due(&mut self, length: usize) -> u64 {
+        let s = self.settings;
+        if !s.is_timed() {
+            return 0;
+        }
+        let now = monotonic_ns();
+        let sent = self.free_at.max(now) + s.rate_bytes_per_s.map_or(0, |rate| sending_time_ns(length, rate));
+        self.free_at = sent;
+        let delay = self.dice.around(s.delay.as_nanos() as u64, s.jitter.as_nanos() as u64);
+        let due = after_stall((sent + delay).max(self.last_due), s.stall);
+        if !self.stream && self.dice.chance(s.reorder) {
+            return due + s.jitter.max(LEAST_HOLD).as_nanos() as u64;
+        }
+        self.last_due = due;
+        due
+    }
+
+    /// The first frame if it is due.
+    fn take(&mut self, buffer: &mut [u8], now: u64) -> Option<usize> {
+        let mut first = self.held.first_entry()?;
+        if first.key().0 > now {
+            return None;
+        }
+        let frame = first.get_mut();
+        let rest = &frame.bytes[frame.taken..];
+        let n = rest.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&rest[..n]);
+        if self.stream {
+            frame.taken += n;
+            if frame.taken < frame.bytes.len() {
+                return Some(n);
+            }
+        }
+        let length = first.remove().length;
+        Some(if self.stream { n } else { length })
+    }
+
+    /// The end of the wrapped carrier, after all earlier data was taken. An error is returned again each time.
+    fn end(&self) -> Option<io::Result<usize>> {
+        let ended = self.ended.as_ref().filter(|_| self.held.is_empty())?;
+        Some(match ended {
+            Ok(n) => Ok(*n),
+            Err(e) => Err(e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error)),
+        })
+    }
+
+    /// Waits until the first held frame is due, something new arrives, or `until`.
+    fn wait(&mut self, now: u64, until: u64) {
+        let Some(((due, _), _)) = self.held.first_key_value() else { return self.collect(true) };
+        let pause = Duration::from_nanos((*due).min(until).saturating_sub(now));
+        match self.inner.descriptor().filter(|_| self.ended.is_none() && self.held.len() < MOST_HELD) {
+            Some(fd) => drop(linux::poll::wait_readable(fd, Some(pause))),
+            None => std::thread::sleep(pause),
+        }
+    }
+}
+
+impl ReceiveHalf for FaultReceive {
+    fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
+        let until = monotonic_ns() + TICK.as_nanos() as u64;
+        loop {
+            self.collect(false);
+            let now = monotonic_ns();
+            if let Some(n) = self.take(buffer, now) {
+                return Ok(n);
+            }
+            if let Some(end) = self.end() {
+                return end;
+            }
+            if !wait || now >= until {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.wait(now, until);
+        }
+    }
+
+    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.dice.chance(self.settings.loss) { Ok(bytes.len()) } else { self.inner.answer(bytes) }
+    }
+
+    /// `None` if frames are held: the wrapped descriptor does not know when they are due.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        if self.settings.is_timed() { None } else { self.inner.descriptor() }
+    }
+
+    fn socket(&self) -> Option<SharedSocket> {
+        self.inner.socket()
+    }
+}
+
+/// The first moment not before `due` that is no stall.
+fn after_stall(due: u64, stall: Duration) -> u64 {
+    let (stall, phase) = (stall.as_nanos() as u64, due % STALL_PERIOD_NS);
+    if phase < stall { due - phase + stall } else { due }
+}
+
+/// Faults of a carrier. The CLI reads them from the same text everywhere; see [`FaultSettings::from_str`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultSettings {
+    /// `loss=1%`: share of datagrams that vanish. Not for streams: there the kernel sends again, which is a `stall`.
+    pub loss: f64,
+    /// `duplicate=1%`: share of datagrams that arrive twice. Not for streams.
+    pub duplicate: f64,
+    /// `delay=5ms`: the delay of everything.
+    pub delay: Duration,
+    /// `jitter=1ms`: the delay varies by up to this much up and down; it doesn't change the order.
+    pub jitter: Duration,
+    /// `reorder=1%`: share of datagrams that later ones overtake. Not for streams.
+    pub reorder: f64,
+    /// `corrupt=1%`: share of datagrams (of reads, on a stream) with one flipped bit.
+    pub corrupt: f64,
+    /// `rate=1Mbit/s`: no more bytes per second than this (here in bytes). `None` is no limit.
+    pub rate_bytes_per_s: Option<u64>,
+    /// `stall=200ms`: nothing arrives for this long at the start of each second.
+    pub stall: Duration,
+    /// `seed=7`: the same seed draws the same chances.
+    pub seed: u64,
+}
+
+impl FaultSettings {
+    /// True if frames have to be held until they are due.
+    pub fn is_timed(&self) -> bool {
+        !self.delay.is_zero()
+            || !self.jitter.is_zero()
+            || !self.stall.is_zero()
+            || self.reorder > 0.0
+            || self.rate_bytes_per_s.is_some()
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let text = |e: qos::QuantityError| e.to_string();
+        match key {
+            "loss" => self.loss = qos::parse_share(value).map_err(text)?,
+            "duplicate" => self.duplicate = qos::parse_share(value).map_err(text)?,
+            "reorder" => self.reorder = qos::parse_share(value).map_err(text)?,
+            "corrupt" => self.corrupt = qos::parse_share(value).map_err(text)?,
+            "delay" => self.delay = qos::parse_duration(value).map_err(text)?,
+            "jitter" => self.jitter = qos::parse_duration(value).map_err(text)?,
+            "stall" => self.stall = qos::parse_duration(value).map_err(text)?,
+            "rate" => self.rate_bytes_per_s = Some((qos::parse_bit_rate(value).map_err(text)? / 8).max(1)),
+            "seed" => self.seed = value.parse().map_err(|_| format!("{value:?} is not a whole number"))?,
+            _ => return Err("unknown".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+/// A fault that can't be read, with the part that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultError {
+    part: String,
+    why: String,
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = "loss, duplicate, delay, jitter, reorder, corrupt, rate, stall, seed";
+        write!(f, "fault {:?}: {} (keys: {keys}; as in loss=1%,delay=5ms,rate=1Mbit/s,seed=7)", self.part, self.why)
+    }
+}
+
+impl std::error::Error for FaultError {}
+
+impl FromStr for FaultSettings {
+    type Err = FaultError;
+
+    /// Parts of the form `key=value` between commas, in any order; faults that are not named do not happen.
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        let mut settings = Self::default();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let wrong = |why: String| FaultError { part: part.to_owned(), why };
+            let (key, value) = part.split_once('=').ok_or_else(|| wrong("no =".to_owned()))?;
+            settings.set(key.trim(), value.trim()).map_err(wrong)?;
+        }
+        Ok(settings)
+    }
+}
+
+/// The most frames that are held; more wait in the wrapped carrier, as they would in a network.
+const MOST_HELD: usize = 4096;
+/// The most that is read from a stream at once.
+const PIECE: usize = 64 * 1024;
+/// Period of `stall`.
+const STALL_PERIOD_NS: u64 = 1_000_000_000;
+/// Least time for which a frame is held back, so that later ones overtake it.
+const LEAST_HOLD: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carrier::local;
+    use std::time::Instant;
+
+    #[test]
+    fn the_text_is_read() {
+        let read: FaultSettings = "loss=1%, delay=5ms,rate=1Mbit/s,seed=7,stall=200 ms".parse().unwrap();
+        let want = FaultSettings {
+            loss: 0.01,
+            delay: Duration::from_millis(5),
+            rate_bytes_per_s: Some(125_000),
+            seed: 7,
+            stall: Duration::from_millis(200),
+            ..Default::default()
+        };
+        assert_eq!(read, want);
+        assert_eq!("".parse(), Ok(FaultSettings::default()));
+        assert!(read.is_timed() && !FaultSettings { loss: 0.5, ..Default::default() }.is_timed());
+    }
+
+    #[test]
+    fn malformed_settings_are_named() {
+        for (text, names) in [("loss=1", "loss=1"), ("los=1%", "los=1%"), ("delay", "no ="), ("seed=x", "whole number")]
+        {
+            let message = format!("loss=2%,{text}").parse::<FaultSettings>().unwrap_err().to_string();
+            assert!(message.contains(names), "{message}");
+        }
+    }
+
+    fn faulty(text: &str) -> (FaultSend, FaultReceive) {
+        let (send, receive) = local::pair(2000, 2048);
+        let (send, receive, _) =
+            pair(Box::new(send), Box::new(receive), local::capabilities(2048), text.parse().unwrap());
+        (send, receive)
+    }
+
+    /// Sends `count` numbered messages and returns the numbers that arrive until the sender's end is noticed.
+    fn numbers(text: &str, count: u32) -> Vec<u32> {
+        let (send, mut receive) = faulty(text);
+        for i in 0..count {
+            let message = [&i.to_le_bytes()[..], &[0; 12]].concat();
+            while send.send(&[IoSlice::new(&message)]).is_err() {
+                send.wait_room(Duration::from_secs(1)).unwrap();
+            }
+        }
+        drop(send);
+        let (mut got, mut buffer) = (Vec::new(), [0; 64]);
+        loop {
+            match receive.receive(&mut buffer, true) {
+                Ok(n) => got.push(u32::from_le_bytes(*buffer[..n].first_chunk().unwrap())),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return got,
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_loses_the_same_frames() {
+        let got = numbers("loss=10%,seed=3", 1000);
+        assert!((850..950).contains(&got.len()), "{}", got.len());
+        assert!(got.is_sorted());
+        assert_eq!(got, numbers("loss=10%,seed=3", 1000));
+        assert_ne!(got, numbers("loss=10%,seed=4", 1000));
+    }
+
+    #[test]
+    fn twice_late_and_changed_frames_arrive() {
+        assert!(numbers("duplicate=20%,seed=1", 1000).len() > 1100);
+        let late = numbers("reorder=20%,seed=1", 300);
+        assert_eq!(late.len(), 300);
+        assert!(!late.is_sorted());
+        assert_ne!(numbers("corrupt=50%,seed=1", 100), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_delayed_frame_is_not_there_before_it_is_due_and_soon_after() {
+        let (send, mut receive) = faulty("delay=20ms");
+        let (start, mut buffer) = (Instant::now(), [0; 8]);
+        send.send(&[IoSlice::new(b"late")]).unwrap();
+        assert_eq!(receive.receive(&mut buffer, false).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        while receive.receive(&mut buffer, true).is_err() {}
+        assert!(start.elapsed() >= Duration::from_millis(20) && &buffer[..4] == b"late");
+    }
+
+    #[test]
+    fn a_limited_rate_takes_its_time() {
+        let start = Instant::now();
+        assert_eq!(numbers("rate=64kbit/s", 21).len(), 21);
+        assert!(start.elapsed() >= Duration::from_millis(40), "20 messages of 16 bytes at 8000 bytes per second");
+    }
+
+    #[test]
+    fn a_stall_begins_each_second() {
+        let stall = Duration::from_millis(200);
+        let s = 1_000_000_000;
+        assert_eq!(after_stall(5 * s + 1, stall), 5 * s + 200_000_000);
+        assert_eq!(after_stall(5 * s + 200_000_000, stall), 5 * s + 200_000_000);
     }
 }

@@ -4,25 +4,23 @@
 //! Neither has a thread or a buffer of its own; the driver calls them. The contract that every
 //! carrier keeps is the conformance suite `thalweg::testing::conformance` (feature `testing`), which each one passes by instantiating it.
 
-mod around;
-mod dice;
 pub mod fault;
 pub mod local;
 pub mod mcast;
 mod name;
-mod parameters;
 pub mod record;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
 pub mod udp;
 
-pub use around::Around;
-pub(crate) use around::way;
-pub use dice::Dice;
 pub use name::Name;
-pub use parameters::Parameters;
+pub(crate) use record::way;
+pub use sim::Dice;
 
+use fault::{FaultReceive, FaultSend, FaultSettings};
+use record::{RecordReceive, RecordSend, Recorder, Way};
+use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -302,6 +300,87 @@ pub trait Opening: Send {
     /// # Errors
     /// Ends the attempt; the next carrier is tried.
     fn complete(self: Box<Self>, publisher: &Parameters) -> io::Result<Box<dyn ReceiveHalf>>;
+}
+
+/// Parameters of a carrier that the two ends of a channel exchange while they open it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Parameters {
+    /// UDP: the port this end's socket is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
+    /// UDP: bytes that the receiver's socket buffer holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<u32>,
+    /// Set for a flow that is made reliable by retransmits: the number of its first message for this subscriber. Absent:
+    /// lost messages are not retransmitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
+    /// The same: messages that the publisher keeps without an acknowledgement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// Reliable datagrams to one subscriber: bytes of messages that it accepts beyond those delivered. Present: it
+    /// sends receipts if the publisher asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub takes: Option<u64>,
+    /// The same: it takes several samples in one datagram.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub batches: bool,
+    /// The same: messages in it may have short headers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub short_headers: bool,
+    /// The same, from the publisher: acknowledgements end with a receipt, and come after this many bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipts: Option<u32>,
+    /// Shared memory: samples that the subscriber may hold at once besides those that wait in the ring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<u32>,
+    /// Multicast: group and port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<SocketAddr>,
+    /// Multicast, of a subscriber: the channel opens only when a probe came through.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub probe: bool,
+    /// Data of added carriers, in their own format.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other: Vec<u8>,
+}
+
+/// Faults and a capture around every network half that a node opens, for tests and diagnosis. Same-host carriers are not used
+/// meanwhile.
+#[derive(Clone, Default)]
+pub struct Around {
+    /// Loss, delay, rate and the like.
+    pub fault: Option<FaultSettings>,
+    /// A capture file of every frame.
+    pub record: Option<Arc<Recorder>>,
+}
+
+impl Around {
+    /// `true` if there is nothing around them.
+    pub fn is_nothing(&self) -> bool {
+        self.fault.is_none() && self.record.is_none()
+    }
+
+    pub(crate) fn sender(&self, mut half: Box<dyn SendHalf>, of: Capabilities, way: Way) -> Box<dyn SendHalf> {
+        if let Some(recorder) = &self.record {
+            half = Box::new(RecordSend::new(half, recorder.clone(), way));
+        }
+        match self.fault {
+            Some(fault) => Box::new(FaultSend::new(half, of, fault)),
+            None => half,
+        }
+    }
+
+    pub(crate) fn receiver(&self, mut half: Box<dyn ReceiveHalf>, of: Capabilities, way: Way) -> Box<dyn ReceiveHalf> {
+        if let Some(recorder) = &self.record {
+            half = Box::new(RecordReceive::new(half, recorder.clone(), way));
+        }
+        match self.fault {
+            Some(fault) => Box::new(FaultReceive::new(half, of, fault)),
+            None => half,
+        }
+    }
 }
 
 /// A half's socket in its shared form.

@@ -127,6 +127,13 @@ impl Way {
     }
 }
 
+/// The ends of a flow as a capture shows them: the publisher's and the subscriber's address of the handshake's stream.
+pub(crate) fn way(publisher: SocketAddr, subscriber: SocketAddr) -> Way {
+    // A dual-stack socket shows IPv4 ends as IPv6 ones.
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    Way { from: plain(publisher), to: plain(subscriber) }
+}
+
 fn v6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),

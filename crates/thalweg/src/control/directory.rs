@@ -5,15 +5,11 @@
 //! a node cannot be replaced by another way. Statements of others are checked against [`limits`] before they are
 //! kept, and their addresses against the origin of the news ([`Surroundings`]).
 
-mod room;
-mod surroundings;
+pub use super::origin::Surroundings;
 
-pub(super) use room::{Held, Whose};
-pub use surroundings::Surroundings;
-
+use super::limits::{Held, Room};
 use super::matching::{is_pattern, topic_matches};
 use super::{Change, Document, Event, NodeId, Origin, PortId, PortInfo, limits};
-use room::Room;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use super::limits::Refusal;
@@ -85,7 +81,7 @@ struct Known {
 }
 
 /// Kinds of [`Origin`].
-const WAYS: usize = 4;
+pub(super) const WAYS: usize = 4;
 
 impl Known {
     fn origin(&self) -> Option<Origin> {
@@ -403,7 +399,7 @@ impl Directory {
 }
 
 /// The order of trust, which does not depend on addresses.
-fn rank(origin: Origin) -> usize {
+pub(super) fn rank(origin: Origin) -> usize {
     match origin {
         Origin::Own => 0,
         Origin::Host { .. } => 1,
@@ -439,5 +435,4 @@ fn remove_from(index: &mut Index, name: &str, key: PortKey) {
 }
 
 #[cfg(test)]
-#[path = "directory_tests.rs"]
 mod tests;

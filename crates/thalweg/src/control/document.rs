@@ -4,7 +4,8 @@ use super::matching::topic_matches;
 use crate::carrier;
 use crate::codec::TypeDescription;
 use qos::{Durability, Place, PullBuffer, Qos};
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -115,6 +116,14 @@ impl PortInfo {
             Direction::Subscriber => self.pull == PullRole::Keeps,
         }
     }
+
+    /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
+    pub fn weight(&self) -> usize {
+        let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
+        let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
+        let texts = 2 * (name.len() + topic.len()) + message.name.len() + 3 * PIECE;
+        size_of::<Self>() + texts + named(carriers) + policies(qos) + parts + INDEXED
+    }
 }
 
 /// A node's full state.
@@ -143,7 +152,7 @@ pub struct Document {
     /// Path of its unix socket, for nodes of the same host.
     pub socket: Option<PathBuf>,
     /// Its ports.
-    #[serde(deserialize_with = "super::in_steps::ports")]
+    #[serde(deserialize_with = "in_steps")]
     pub ports: BTreeMap<PortId, PortInfo>,
     /// Its load for others, if it is a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,24 +221,6 @@ pub struct Change {
     /// A relay's new load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayLoad>,
-}
-
-/// Overhead of each piece of memory: malloc(3)'s header, and up to the next multiple of 16.
-const PIECE: usize = 16;
-/// Memory of a directory's indexes for a port, besides its two texts: their entries in leaves that are not full, and two lists
-/// of one.
-const INDEXED: usize = 300;
-/// Ports in a leaf of a map; one port takes a whole leaf.
-const LEAF: usize = 11;
-
-impl PortInfo {
-    /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
-    pub fn weight(&self) -> usize {
-        let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
-        let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
-        let texts = 2 * (name.len() + topic.len()) + message.name.len() + 3 * PIECE;
-        size_of::<Self>() + texts + named(carriers) + policies(qos) + parts + INDEXED
-    }
 }
 
 /// Bytes of policies beyond their own size. All fields are named, so that a new one cannot be forgotten.
@@ -360,3 +351,42 @@ pub(crate) fn kept_at_publisher(qos: &Qos) -> Option<PullBuffer> {
         None => late,
     })
 }
+
+/// Reads a map of ports in steps: thousands of them take milliseconds.
+///
+/// Linux gives the processor to a thread that wakes up only if that one has used less than its share: a publisher that has just sent
+/// may wait for the next tick, 4 ms at 250 Hz, while a control thread works. A thread that yields gives up its share meanwhile.
+fn in_steps<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<PortId, PortInfo>, D::Error> {
+    from.deserialize_map(Ports)
+}
+
+struct Ports;
+
+impl<'de> Visitor<'de> for Ports {
+    type Value = BTreeMap<PortId, PortInfo>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of ports")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut ports = BTreeMap::new();
+        while let Some((id, port)) = map.next_entry()? {
+            ports.insert(id, port);
+            if ports.len() % AT_ONCE == 0 {
+                std::thread::yield_now();
+            }
+        }
+        Ok(ports)
+    }
+}
+
+/// Overhead of each piece of memory: malloc(3)'s header, and up to the next multiple of 16.
+const PIECE: usize = 16;
+/// Memory of a directory's indexes for a port, besides its two texts: their entries in leaves that are not full, and two lists
+/// of one.
+const INDEXED: usize = 300;
+/// Ports in a leaf of a map; one port takes a whole leaf.
+const LEAF: usize = 11;
+/// Ports that are read before other threads have their turn: about 50 µs.
+const AT_ONCE: usize = 16;

@@ -4,14 +4,10 @@
 //! in between. One thread per node serves all links, and never waits for a peer. A node is gone when the last link
 //! to it ends, which a killed process does at once.
 
-mod budget;
-mod close;
 mod connections;
 mod exchange;
 pub(crate) mod frame;
 mod link;
-mod outbox;
-mod reach;
 mod target;
 mod worker;
 
@@ -295,5 +291,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-#[path = "links/tests.rs"]
 mod tests;

@@ -4,14 +4,12 @@
 //! `$THALWEG_RUN_DIR`, else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
 //! network namespaces share `/tmp`, but are hosts of their own. Only the first may be shared by several users: see [`Users`].
 
-mod marks;
 pub mod shares;
 mod users;
 
 pub use users::Users;
 
-use marks::Marks;
-use shares::{Shares, SharesFile};
+use shares::{Marks, Shares, SharesFile};
 
 use super::NodeId;
 use super::links::Source;

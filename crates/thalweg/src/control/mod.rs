@@ -12,21 +12,18 @@
 
 pub mod directory;
 mod document;
-mod in_steps;
 pub mod kept;
 pub mod limits;
 pub mod links;
 pub mod local;
 pub mod matching;
 mod origin;
-mod peer;
 pub mod simulated;
 pub mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
-pub use origin::{Network, NetworkError, Origin};
-pub use peer::Peer;
+pub use origin::{Network, NetworkError, Origin, Peer};
 
 pub(crate) use document::kept_at_publisher;
 pub use document::{Change, Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};

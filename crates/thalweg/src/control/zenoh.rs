@@ -489,5 +489,4 @@ impl Drop for RouterHandle {
 }
 
 #[cfg(test)]
-#[path = "zenoh/tests.rs"]
 mod tests;

@@ -1,25 +1,23 @@
-//! Administration: requests to other nodes, and what this node does for others.
+//! Administration: what this node does for other nodes, and its knowledge of two ports, for `thalweg why`.
 
-use super::calls::Asker;
 use super::commands::Answered;
 use super::control::Control;
 use super::keep::refuse_names;
+use super::matching::{Progress, Route, Wanted};
 use super::permit::Caller;
 use super::priority::Source;
 use super::state::NodeState;
-use crate::admin;
-use crate::carrier;
+use crate::admin::explain::{Explanation, MOST_EVENTS, Stage, Way};
 use crate::channel::{Channel, End, PortRef};
 use crate::control::kept::Connection;
-use crate::control::{Direction, NodeId, limits};
+use crate::control::{Direction, Document, limits};
 use crate::event::Event;
 use crate::port::AnyOutlet;
+use crate::port::monitor::seat::Seat;
 use crate::trace::stages::{Asked, LateAfter, MOST_LATENESS};
-use std::sync::{Arc, mpsc};
-use std::time::Instant;
-
-/// Most pairs of ports that are kept apart.
-const MOST_APART: usize = 4096;
+use crate::{admin, carrier};
+use std::sync::Arc;
+use std::time::Duration;
 
 impl NodeState {
     /// Memory that this node holds for its channels and for documents.
@@ -33,37 +31,6 @@ impl NodeState {
 }
 
 impl Control {
-    pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
-        if to == self.state.id {
-            return self.heard_call(request, Caller::HERE, Asker::Here(answer));
-        }
-        self.ask(to, &request, Asker::Here(answer));
-    }
-
-    pub(super) fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
-        let id = self.calls.number();
-        let addresses = self.direct_addresses(to, request, &asker);
-        if self.discoveries.call_directly(to, &addresses, id, request) || self.discoveries.call(to, id, request) {
-            self.calls.sent(id, to, asker, Instant::now());
-        } else {
-            self.give(asker, admin::pack(&admin::Reply::No(format!("node {to} cannot be reached"))));
-        }
-    }
-
-    /// Another node answers a call.
-    pub(super) fn answered(&mut self, from: NodeId, id: u64, answer: Vec<u8>) {
-        if let Some(asker) = self.calls.answered(from, id) {
-            self.give(asker, answer);
-        }
-    }
-
-    /// A call that cannot be sent is answered with the reason.
-    pub(super) fn unreachable(&mut self, id: u64, why: String) {
-        if let Some(asker) = self.calls.unreachable(id) {
-            self.give(asker, admin::pack(&admin::Reply::No(why)));
-        }
-    }
-
     /// Carries out an administrative request.
     pub(super) fn administer(&mut self, request: admin::Request, caller: Caller) -> Answered {
         let request = match self.permitted(request, caller) {
@@ -209,4 +176,99 @@ impl Control {
             None => admin::Reply::No(format!("{} and {} were not connected; they will not be", names.0, names.1)),
         }
     }
+
+    fn explain(&self, publisher: &str, subscriber: &str) -> Explanation {
+        let names = (publisher.to_owned(), subscriber.to_owned());
+        let wanted = self.matching.between(publisher, subscriber).and_then(|pair| self.matching.get(&pair));
+        let inlets = self.state.inlets();
+        let inlet = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber);
+        let other = if inlet.is_some() { publisher } else { subscriber };
+        Explanation {
+            other: self.holder(other),
+            apart: self.matching.is_apart(&names),
+            by_name: self.matching.is_by_name(&names),
+            stage: wanted.map_or(Stage::Unwanted, stage),
+            ways: wanted.map(ways).unwrap_or_default(),
+            around: !self.state.settings.around.is_nothing(),
+            events: self.events_of(publisher, subscriber),
+            monitors: self.monitors_of(publisher, subscriber),
+            subscriber: inlet.map(|(_, inlet)| inlet.state()),
+        }
+    }
+
+    /// The document of the node that has this port, with this port only: all ports of the node might not fit into an answer.
+    fn holder(&self, port: &str) -> Option<Document> {
+        let directory = self.state.directory();
+        let (key, _) = directory.port_named(port)?;
+        let mut node = directory.node(key.node)?.clone();
+        node.ports.retain(|id, _| *id == key.port);
+        Some(node)
+    }
+
+    fn monitors_of(&self, publisher: &str, subscriber: &str) -> Vec<String> {
+        let (outlets, inlets) = (self.state.outlets(), self.state.inlets());
+        let out = outlets.iter().filter(|o| o.info().name == publisher).map(|o| (publisher, o.monitor()));
+        let into = inlets.iter().filter(|(_, i)| i.info().name == subscriber).map(|(_, i)| (subscriber, i.monitor()));
+        let describe = |(port, seat): (&str, &Seat)| {
+            let words: Vec<String> =
+                seat.parameters().ok()?.iter().map(|(key, value)| format!("{key} {value}")).collect();
+            Some(format!("{port}: {}", words.join(", ")))
+        };
+        out.chain(into).filter_map(describe).collect()
+    }
+
+    fn events_of(&self, publisher: &str, subscriber: &str) -> Vec<Event> {
+        let mut reader = self.state.events.reader();
+        let all = std::iter::from_fn(|| reader.wait(Duration::ZERO));
+        let hosted = self.relay.streams.iter().map(|(_, hosted)| hosted).filter(|hosted| hosted.is_of(publisher));
+        let proxies: Vec<&str> = hosted.map(|hosted| hosted.proxy_name()).collect();
+        let of_proxy = |event: &Event| matches!(event, Event::Undecodable { subscriber, .. } if proxies.contains(&subscriber.as_str()));
+        let mut events: Vec<Event> =
+            all.filter(|event| of_proxy(event) || is_about(event, publisher, subscriber)).collect();
+        events.split_off(events.len().saturating_sub(MOST_EVENTS))
+    }
 }
+
+fn is_about(event: &Event, p: &str, s: &str) -> bool {
+    match event {
+        Event::Matched { publisher, subscriber, .. }
+        | Event::Incompatible { publisher, subscriber, .. }
+        | Event::Unmatched { publisher, subscriber, .. }
+        | Event::CarrierFailed { publisher, subscriber, .. }
+        | Event::PriorityChanged { publisher, subscriber, .. }
+        | Event::SampleLost { publisher, subscriber, .. }
+        | Event::PromiseChanged { publisher, subscriber, .. }
+        | Event::SlowCallback { publisher, subscriber, .. } => publisher == p && subscriber == s,
+        Event::Undecodable { subscriber, .. }
+        | Event::BudgetExceeded { subscriber, .. }
+        | Event::InstanceChanged { subscriber, .. }
+        | Event::SampleRejected { subscriber, .. } => subscriber == s,
+        Event::DeadlineMissed { port, .. } | Event::NotKept { port, .. } | Event::KeptNow { port, .. } => {
+            port == p || port == s
+        }
+        Event::LivelinessChanged { publisher, .. } => publisher == p,
+        Event::NameTaken { name, .. } => name == p || name == s,
+        Event::Warning { text } => text.split([' ', ':', ';', ',']).any(|word| word == s || word == p),
+    }
+}
+
+fn stage(wanted: &Wanted) -> Stage {
+    match wanted.progress {
+        Progress::Idle(_) => Stage::Waiting,
+        Progress::Dialing => Stage::Trying,
+        Progress::Open(_) => Stage::Open,
+        Progress::Refused => Stage::Refused,
+    }
+}
+
+fn ways(wanted: &Wanted) -> Vec<Way> {
+    let to = |route: &Route| match route {
+        Route::Process => "this process".to_owned(),
+        Route::Unix(path) => path.display().to_string(),
+        Route::Tcp(address) => address.to_string(),
+    };
+    wanted.candidates.iter().map(|c| Way { carrier: c.carrier.clone(), to: to(&c.route) }).collect()
+}
+
+/// Most pairs of ports that are kept apart.
+const MOST_APART: usize = 4096;

@@ -5,8 +5,9 @@
 //! of its time (docs/decisions/0007). Every other pair of channels keeps separate connections, because a connection has one mark per end
 //! and the channel is the unit of priority.
 
+use super::attachments::PendingAttach;
 use super::control::{Command, Control};
-use super::entries::{Entry, PendingAttach};
+use super::entries::Entry;
 use super::matching::{Pair, Progress, Wanted};
 use super::state::NodeState;
 use crate::carrier::tcp::{self, TcpReceive, TcpSend};

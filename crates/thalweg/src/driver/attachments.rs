@@ -1,16 +1,14 @@
 //! Channels on their way into and out of this node's publishers. A publisher adds or removes a channel between two samples. While it is
 //! within `publish`, it is asked again later. An older channel of two ports leaves when it has nothing more to send.
 //!
-//! Pure: time is an argument, and publishers are asked over [`Publisher`].
+//! [`Attachments`] are pure: time is an argument, and publishers are asked over [`Publisher`].
 
-use super::entries::Joining;
+use super::control::Control;
 use super::matching::Pair;
-use crate::port::AnyOutlet;
+use crate::channel::Channel;
+use crate::port::{AnyInlet, AnyOutlet, Reply, Way};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Pause before a publisher that was within `publish` is asked again.
-const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The part of a publisher that adds and removes channels.
 pub(super) trait Publisher {
@@ -32,6 +30,26 @@ impl Publisher for Arc<dyn AnyOutlet> {
     fn is_closed(&self) -> bool {
         AnyOutlet::is_closed(self.as_ref())
     }
+}
+
+/// A channel that its publisher adds with its next sample, at the latest.
+pub(crate) struct Joining<O = Arc<dyn AnyOutlet>> {
+    pub outlet: O,
+    pub channel: Arc<Channel>,
+    pub token: Option<usize>,
+    /// The subscriber's end, if both ends are in this process: it has to be opened, too.
+    pub local: Option<Arc<dyn AnyInlet>>,
+}
+
+/// A new channel for a publisher.
+pub(crate) struct PendingAttach {
+    pub outlet: Arc<dyn AnyOutlet>,
+    pub channel: Arc<Channel>,
+    pub way: Way,
+    pub token: Option<usize>,
+    /// The answer to the request. It is sent after the publisher has added the channel and before its next sample: a subscriber that reads
+    /// it misses no sample from then on.
+    pub answer: Option<Reply>,
 }
 
 /// A channel that its publisher has added or refused.
@@ -120,6 +138,54 @@ impl<O: Publisher> Attachments<O> {
         self.is_busy().then(|| now + BUSY_PAUSE)
     }
 }
+
+impl Control {
+    pub(super) fn attach_now(&mut self, pending: PendingAttach) {
+        let PendingAttach { outlet, channel, way, token, answer } = pending;
+        match outlet.attach(channel.clone(), way, answer) {
+            Ok(()) => self.joining(Joining { outlet, channel, token, local: None }),
+            Err((way, _)) => {
+                outlet.forget(way);
+                token.and_then(|token| self.unwatch(token));
+            }
+        }
+    }
+
+    /// A channel was given to a publisher, which has added it or will.
+    pub(super) fn joining(&mut self, joining: Joining) {
+        let settled = self.attachments.join(joining);
+        settled.into_iter().for_each(|settled| self.joined(settled));
+    }
+
+    /// Asks the publishers again that were within `publish`.
+    pub(super) fn ask_publishers(&mut self) {
+        if self.attachments.is_busy() {
+            let settled = self.attachments.poll();
+            settled.into_iter().for_each(|settled| self.joined(settled));
+            self.state.made_progress();
+        }
+    }
+
+    /// A publisher has added or refused a channel.
+    fn joined(&mut self, Settled { joining, joined }: Settled) {
+        match joining.local.clone() {
+            Some(inlet) => self.joined_local(joining, &inlet, joined),
+            None if joined => {
+                joining.channel.replaces.into_iter().for_each(|older| self.cut_off.was_replaced(older));
+                self.matched(&joining.channel);
+            }
+            None => drop(joining.token.and_then(|token| self.unwatch(token))),
+        }
+    }
+
+    pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
+        self.attachments.detach(outlet, id);
+        self.state.made_progress();
+    }
+}
+
+/// Pause before a publisher that was within `publish` is asked again.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A publisher and channels for tests of virtual time.
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Calls to other nodes: their numbers, the node whose answer counts, their deadlines, and the [`Asker`] that waits. Pure: the caller gives
-//! the time, sends the request, and passes the answer to the [`Asker`].
+//! Calls to other nodes: their numbers, the node whose answer counts, their deadlines, and the [`Asker`] that waits.
+//!
+//! [`Calls`] are pure: [`Control`] gives the time, sends the request, and passes the answer to the [`Asker`].
 
+use super::control::Control;
+use super::permit::Caller;
 use crate::admin::{self, Reply};
 use crate::bottle::{Bottle, Value};
 use crate::control::NodeId;
 use std::collections::HashMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-
-/// Longest wait for an answer.
-const LONGEST_CALL: Duration = Duration::from_secs(60);
 
 /// The asker that waits for another node's answer.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Asker {
 
 impl Asker {
     /// The answer in the form that the asker expects: a command that was passed on is answered as a command.
-    pub(super) fn translate(self, answer: Vec<u8>) -> (Asker, Vec<u8>) {
+    fn translate(self, answer: Vec<u8>) -> (Asker, Vec<u8>) {
         let Asker::Command(asker, done) = self else { return (self, answer) };
         let (ok, values) = match admin::unpack(&answer) {
             Ok(_) => (true, vec![Value::Int(0), Value::Text(done)]),
@@ -96,6 +96,55 @@ impl Calls {
         self.waiting.retain(|_, call| call.until > now);
     }
 }
+
+impl Control {
+    pub(super) fn call(&mut self, to: NodeId, request: Vec<u8>, answer: mpsc::Sender<Vec<u8>>) {
+        if to == self.state.id {
+            return self.heard_call(request, Caller::HERE, Asker::Here(answer));
+        }
+        self.ask(to, &request, Asker::Here(answer));
+    }
+
+    pub(super) fn ask(&mut self, to: NodeId, request: &[u8], asker: Asker) {
+        let id = self.calls.number();
+        let addresses = self.direct_addresses(to, request, &asker);
+        if self.discoveries.call_directly(to, &addresses, id, request) || self.discoveries.call(to, id, request) {
+            self.calls.sent(id, to, asker, Instant::now());
+        } else {
+            self.give(asker, admin::pack(&admin::Reply::No(format!("node {to} cannot be reached"))));
+        }
+    }
+
+    /// Another node answers a call.
+    pub(super) fn answered(&mut self, from: NodeId, id: u64, answer: Vec<u8>) {
+        if let Some(asker) = self.calls.answered(from, id) {
+            self.give(asker, answer);
+        }
+    }
+
+    /// A call that cannot be sent is answered with the reason.
+    pub(super) fn unreachable(&mut self, id: u64, why: String) {
+        if let Some(asker) = self.calls.unreachable(id) {
+            self.give(asker, admin::pack(&admin::Reply::No(why)));
+        }
+    }
+
+    /// Passes an answer to its asker.
+    pub(super) fn give(&mut self, asker: Asker, answer: Vec<u8>) {
+        let (asker, answer) = asker.translate(answer);
+        match asker {
+            Asker::Here(waiting) => drop(waiting.send(answer)),
+            Asker::Nobody | Asker::Command(..) => {}
+            Asker::Rehoming(ports) => self.rehomed(ports, &answer),
+            Asker::There(from, id) => {
+                self.discoveries.answer(from, id, &answer);
+            }
+        }
+    }
+}
+
+/// Longest wait for an answer.
+const LONGEST_CALL: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -1,17 +1,18 @@
 //! The channels of this node's subscribers: opened, ended and tried again.
 
 use super::answers::Upcoming;
+use super::attachments::Joining;
 use super::control::{Command, Control};
-use super::entries::{Entry, Joining};
+use super::entries::Entry;
 use super::matching::{Pair, Progress, Wanted};
 use super::reader::{CALLBACK, ServedBy};
+use super::{Fetch, Holder};
 use crate::carrier;
 use crate::channel::history::Query;
 use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
 use crate::channel::{Channel, Latecomer, PortRef};
 use crate::control::{Peer, PortInfo, PullRole};
-use crate::driver::{Fetch, Holder};
 use crate::guard::guarded;
 use crate::port::{AnyInlet, LOCAL, PublisherInfo, Way, is_kept_by_instance};
 use crate::pull::Identity;

@@ -1,5 +1,4 @@
-//! Administrators' commands to this node's ports: the questions of [`crate::admin::answer`] to a port, and the askers of answers that
-//! another node has to give.
+//! Administrators' commands to this node's ports: the questions of [`crate::admin::answer`] to a port.
 
 use super::calls::Asker;
 use super::control::{Command, Control};
@@ -176,19 +175,6 @@ impl Control {
         self.state.put_administration(id, kept);
         let reply = Reply::Text { ok: answer.ok, text: answer.text };
         passed_on.map_or(Answered::Here(reply), Answered::Elsewhere)
-    }
-
-    /// Passes an answer to its asker.
-    pub(super) fn give(&mut self, asker: Asker, answer: Vec<u8>) {
-        let (asker, answer) = asker.translate(answer);
-        match asker {
-            Asker::Here(waiting) => drop(waiting.send(answer)),
-            Asker::Nobody | Asker::Command(..) => {}
-            Asker::Rehoming(ports) => self.rehomed(ports, &answer),
-            Asker::There(from, id) => {
-                self.discoveries.answer(from, id, &answer);
-            }
-        }
     }
 }
 

@@ -1,30 +1,35 @@
-//! The control thread of a node: one loop over listeners, handshakes, keep-alives, commands and timers.
+//! The control thread of a node: one loop over listeners, handshakes, keep-alives, commands and timers. It carries out the actions of
+//! [`Matching`]: it begins handshakes, ends channels and pushes events.
 
 use super::admission::Admission;
 use super::attachments::Attachments;
 use super::calls::Calls;
 use super::channels::SubscriberEnd;
-use super::cut_off::CutOffs;
-use super::discoveries::Discoveries;
+use super::dial::Dial;
 use super::entries::{Descriptors, Entry};
-use super::groups::Groups;
+use super::flows::Groups;
 use super::heartbeat::Heartbeat;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::interfaces::Interfaces;
 use super::keep::Lasting;
-use super::matching::{Matching, Pair};
+use super::matching::{Action, Candidate, Known, Matching, OwnPorts, Pair, Route};
+use super::news::Discoveries;
 use super::peering::Peering;
 use super::policies::Policies;
 use super::priority::Priorities;
 use super::proxy::Moves;
 use super::state::NodeState;
+use super::succession::CutOffs;
+use crate::carrier;
 use crate::channel::inbound::Inbound;
-use crate::channel::{Channel, FlowNews};
+use crate::channel::proxy::Proxy;
+use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::local::shares::Shares;
 use crate::control::{NodeId, PortId, PortInfo};
 use crate::event::Event;
-use linux::poll::Ready;
+use crate::port::{AnyInlet, AnyOutlet};
+use linux::poll::{Readiness, Ready};
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -93,15 +98,6 @@ pub(crate) struct Control {
     pub(super) panics: bool,
 }
 
-pub(super) const WAKER: u64 = u64::MAX;
-/// Most events of others that are taken before own commands and timers have their turn, and the longest time for them.
-const NEWS_AT_ONCE: usize = 64;
-const NEWS_TIME: Duration = Duration::from_millis(2);
-/// Pause after a panic: an event that panics again and again takes little of a processor.
-const PANIC_PAUSE: Duration = Duration::from_millis(10);
-/// Most panics of the timers in a row, about one second of them. After these the process is of no use, and aborts.
-const MOST_PANICS: u32 = 100;
-
 impl Control {
     pub(super) fn run(mut self) {
         super::serves_others();
@@ -152,7 +148,7 @@ impl Control {
     }
 
     /// Takes events of others, at most `most` of them and not beyond `until`.
-    pub(super) fn take_news(&mut self, most: usize, until: Option<Instant>) {
+    fn take_news(&mut self, most: usize, until: Option<Instant>) {
         for _ in 0..most {
             let Some((origin, event)) = self.state.mailbox.take() else { return };
             self.survives("what another node said", |control| control.discovered(origin, event));
@@ -162,7 +158,7 @@ impl Control {
         }
     }
 
-    pub(super) fn next_timer(&self) -> Option<Instant> {
+    fn next_timer(&self) -> Option<Instant> {
         let streams = self.descriptors.all().filter_map(|e| match e {
             Entry::Incoming(incoming) => Some(incoming.until),
             Entry::Dial(dial) => Some(dial.until),
@@ -206,7 +202,7 @@ impl Control {
         self.admit_as_said(actions);
     }
 
-    pub(super) fn expire_streams(&mut self, now: Instant) {
+    fn expire_streams(&mut self, now: Instant) {
         for index in 0..self.descriptors.len() {
             match self.descriptors.get(index) {
                 Some(Entry::Incoming(incoming)) if incoming.until <= now => {
@@ -240,4 +236,136 @@ impl Control {
     pub(super) fn warn(&self, text: String) {
         self.state.events.push(Event::Warning { text });
     }
+
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::PortAdded(port, info) => self.own_port_added(port, info),
+            Command::PortRemoved(port) => self.own_port_removed(port),
+            Command::Meet(shares, met) => drop(met.send(self.meet(shares))),
+            #[cfg(test)]
+            Command::Panic(always) => {
+                self.panics = always;
+                assert!(always, "injected");
+            }
+            Command::Ended { channel, why } => self.channel_ended(&channel, why),
+            Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
+            Command::Moved(pair) => self.moved(pair),
+            Command::Flow(flow, news) => self.flow_news(flow, news),
+            Command::Alive(port) => {
+                let ports = port.map_or_else(|| self.alive_by_node(), |port| vec![port]);
+                self.tell_alive(ports);
+            }
+            Command::Barrier(reached) => {
+                self.take_news(self.state.mailbox.len(), None); // events that arrived before the barrier are part of it
+                let _ = reached.send(());
+            }
+            Command::Call { to, request, answer } => self.call(to, request, answer),
+        }
+    }
+
+    /// Passes the matching state machine, with what this node knows, to `ask`.
+    pub(super) fn ask_matching<R>(&mut self, ask: impl FnOnce(&mut Matching, Known) -> R) -> R {
+        let here = self.state.document();
+        let directory = self.state.directory();
+        ask(&mut self.matching, Known { here: &here, directory: &directory })
+    }
+
+    /// Carries out these actions.
+    pub(super) fn act(&mut self, actions: impl IntoIterator<Item = Action>) {
+        for action in actions {
+            match action {
+                Action::Begin(pair) => self.begin_wanted(pair),
+                Action::Try(pair, way) => self.try_way(pair, &way),
+                Action::End { pair, why, cut: true } => self.cut_wanted(pair, why),
+                Action::End { pair, why, cut: false } => self.drop_wanted(pair, why),
+                Action::Tell(event) => self.state.events.push(event),
+            }
+        }
+    }
+
+    /// This node's ports.
+    pub(super) fn own_ports(&self) -> Ports {
+        Ports { outlets: self.state.outlets(), inlets: self.state.inlets() }
+    }
+
+    /// Compares two ports, and begins a channel between them if they match.
+    pub(super) fn consider(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef, asked: &PortInfo) {
+        let now = Instant::now();
+        let actions = self
+            .ask_matching(|matching, known| matching.consider((publisher, offered), (subscriber, asked), known, now));
+        self.act(actions);
+    }
+
+    /// The ways to a publisher, best first.
+    pub(super) fn ways(&mut self, pair: Pair, offered: &PortInfo, asked: &PortInfo, proxy: &Proxy) -> Vec<Candidate> {
+        self.ask_matching(|matching, known| matching.ways(pair, (offered, asked), proxy, known))
+    }
+
+    fn begin_wanted(&mut self, pair: Pair) {
+        let Some(wanted) = self.matching.get(&pair) else { return };
+        let offered = wanted.publisher.clone();
+        if !self.may_keep(pair.0, &offered, pair.1) {
+            self.matching.forget(pair);
+            return;
+        }
+        let action = self.matching.try_next(pair);
+        self.act(action);
+    }
+
+    fn try_way(&mut self, pair: Pair, way: &Candidate) {
+        let now = Instant::now();
+        let Some(wanted) = self.matching.get(&pair) else { return };
+        if way.route == Route::Process {
+            return self.try_local(pair);
+        }
+        // A ring's reader needs a thread of its own. When these threads are used up, a socket is chosen: sockets share one thread.
+        let others = wanted.candidates.iter().any(|c| c.carrier != carrier::Name::Shm);
+        if matches!(way.route, Route::Tcp(_)) && !self.may_dial(pair) {
+            return self.matching.had_no_room(pair, now);
+        }
+        if way.carrier == carrier::Name::Shm && others && !self.state.readers.has_own_thread_left() {
+            return self.matching.pass_over(pair, now);
+        }
+        match Dial::start(&self.state, pair, wanted, way, false) {
+            Ok(dial) => {
+                if self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT).is_none() {
+                    self.try_failed(pair, "the connection cannot be watched: out of descriptors?");
+                }
+            }
+            Err(why) => self.try_failed(pair, &why),
+        }
+    }
+
+    pub(super) fn try_failed(&mut self, pair: Pair, why: &str) {
+        if self.begin_upcoming(pair) {
+            return;
+        }
+        let now = Instant::now();
+        let action = self.ask_matching(|matching, known| matching.failed(pair, why, known, now));
+        self.act(action);
+    }
 }
+
+/// Ports of this node, held while they are compared with others.
+pub(super) struct Ports {
+    outlets: Vec<Arc<dyn AnyOutlet>>,
+    inlets: Vec<(PortId, Arc<dyn AnyInlet>)>,
+}
+
+impl Ports {
+    pub(super) fn as_own(&self) -> OwnPorts<'_> {
+        OwnPorts {
+            publishers: self.outlets.iter().map(|outlet| outlet.info()).collect(),
+            subscribers: self.inlets.iter().map(|(port, inlet)| (*port, inlet.info())).collect(),
+        }
+    }
+}
+
+pub(super) const WAKER: u64 = u64::MAX;
+/// Most events of others that are taken before own commands and timers have their turn, and the longest time for them.
+const NEWS_AT_ONCE: usize = 64;
+const NEWS_TIME: Duration = Duration::from_millis(2);
+/// Pause after a panic: an event that panics again and again takes little of a processor.
+const PANIC_PAUSE: Duration = Duration::from_millis(10);
+/// Most panics of the timers in a row, about one second of them. After these the process is of no use, and aborts.
+const MOST_PANICS: u32 = 100;

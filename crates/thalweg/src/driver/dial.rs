@@ -138,7 +138,7 @@ impl Dial {
             let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
             let Parameters { batches, short_headers, .. } = request.parameters;
-            let takes = batches.then(|| super::reliable::takes(account));
+            let takes = batches.then(|| super::flows::takes(account));
             request.parameters = Parameters { takes, batches, short_headers, ..parameters };
             (self.opening, self.place) = (Some(opening), Some(place));
         }
@@ -257,7 +257,7 @@ impl Control {
         let qos = &inlet.info().qos;
         let account = self.account_of(pair.0.node, &dial.stream);
         let wants_all = datagrams && is_reliable(&wanted.publisher.qos, qos);
-        let reliable = super::reliable::receiver_settings(accepted.flow, qos, &accepted.parameters, account.clone())
+        let reliable = super::flows::receiver_settings(accepted.flow, qos, &accepted.parameters, account.clone())
             .filter(|_| wants_all);
         let builtin = dial.carrier.is_built_in();
         if wants_all && builtin && reliable.is_none() {

@@ -1,6 +1,5 @@
 //! The descriptors that the control thread watches, and the publisher's end of channels, whose streams are among them.
 
-use super::attachments::Settled;
 use super::control::Control;
 use super::dial::Dial;
 use super::heartbeat::Asking;
@@ -11,7 +10,6 @@ use super::start::random;
 use crate::channel::{Channel, PortRef};
 use crate::control::Peer;
 use crate::control::links::farewell;
-use crate::port::{AnyInlet, AnyOutlet, Reply, Way};
 use linux::poll::{Poller, Readiness};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -61,26 +59,6 @@ impl Entry {
             Entry::Asked(fd, ..) => fd.as_fd(),
         }
     }
-}
-
-/// A channel that its publisher adds with its next sample, at the latest.
-pub(crate) struct Joining<O = Arc<dyn AnyOutlet>> {
-    pub outlet: O,
-    pub channel: Arc<Channel>,
-    pub token: Option<usize>,
-    /// The subscriber's end, if both ends are in this process: it has to be opened, too.
-    pub local: Option<Arc<dyn AnyInlet>>,
-}
-
-/// A new channel for a publisher.
-pub(crate) struct PendingAttach {
-    pub outlet: Arc<dyn AnyOutlet>,
-    pub channel: Arc<Channel>,
-    pub way: Way,
-    pub token: Option<usize>,
-    /// The answer to the request. It is sent after the publisher has added the channel and before its next sample: a subscriber that reads
-    /// it misses no sample from then on.
-    pub answer: Option<Reply>,
 }
 
 /// The count of connections of users who may not use the run directory.
@@ -327,59 +305,14 @@ impl Control {
         self.detach(outlet, channel.id);
     }
 
-    pub(super) fn held_ended(&mut self, index: usize) {
+    fn held_ended(&mut self, index: usize) {
         let Some(Entry::Held(_, channel)) = self.unwatch(index) else { return };
         self.channel_ended(&channel, "the publisher left".to_owned());
-    }
-
-    // --- publisher's side --------------------------------------------------------------------------------------
-
-    pub(super) fn attach_now(&mut self, pending: PendingAttach) {
-        let PendingAttach { outlet, channel, way, token, answer } = pending;
-        match outlet.attach(channel.clone(), way, answer) {
-            Ok(()) => self.joining(Joining { outlet, channel, token, local: None }),
-            Err((way, _)) => {
-                outlet.forget(way);
-                token.and_then(|token| self.unwatch(token));
-            }
-        }
-    }
-
-    /// A channel was given to a publisher, which has added it or will.
-    pub(super) fn joining(&mut self, joining: Joining) {
-        let settled = self.attachments.join(joining);
-        settled.into_iter().for_each(|settled| self.joined(settled));
-    }
-
-    /// Asks the publishers again that were within `publish`.
-    pub(super) fn ask_publishers(&mut self) {
-        if self.attachments.is_busy() {
-            let settled = self.attachments.poll();
-            settled.into_iter().for_each(|settled| self.joined(settled));
-            self.state.made_progress();
-        }
-    }
-
-    /// A publisher has added or refused a channel.
-    fn joined(&mut self, Settled { joining, joined }: Settled) {
-        match joining.local.clone() {
-            Some(inlet) => self.joined_local(joining, &inlet, joined),
-            None if joined => {
-                joining.channel.replaces.into_iter().for_each(|older| self.cut_off.was_replaced(older));
-                self.matched(&joining.channel);
-            }
-            None => drop(joining.token.and_then(|token| self.unwatch(token))),
-        }
     }
 
     /// A channel of these two ports other than the one with number `but`, if this node serves it over a TCP stream.
     pub(super) fn older(&self, pair: Pair, but: u64) -> Option<(usize, Arc<Channel>)> {
         self.descriptors.older(pair, but)
-    }
-
-    pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
-        self.attachments.detach(outlet, id);
-        self.state.made_progress();
     }
 
     pub(super) fn random_flow(&self) -> u32 {

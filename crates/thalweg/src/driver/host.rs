@@ -4,28 +4,25 @@
 //! A sample keeps its source's identity, sequence number and time stamps, so that both ends see each other as if they were connected
 //! directly.
 
-mod buffers;
-mod refusals;
-mod stream;
-
+use super::buffers::Buffer;
 use super::control::Control;
 use super::matching::grant::check_greeting;
 use super::offer::answer;
 use super::relay::{self, Action, Hosting, Stream, refused};
-use crate::channel::proxy::Proxy;
+use crate::carrier;
 use crate::channel::proxy::scaler::Scaler;
+use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::channel::{Channel, ChannelReport, PortRef};
 use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
-use crate::control::{Change, NodeId, Peer, PortId, PortInfo};
+use crate::control::{Change, Direction, NodeId, Peer, PortId, PortInfo};
 use crate::handshake::{Answer, Reason, Refused, Request};
-use crate::port::{AnyInlet, AnyOutlet, Inlet, Outlet, Sink};
+use crate::port::{AnyInlet, AnyOutlet, Inlet, Outlet, Sample, Sink};
 use crate::trace::stages::{End, Stage, StagesReport};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
-use stream::{forwarder, upstream};
 
 /// A stream that this node hosts.
 pub(crate) struct Hosted {
@@ -39,7 +36,7 @@ pub(crate) struct Hosted {
 pub(crate) type Waiting = (Request, OwnedFd);
 
 /// The state of the streams and buffers that this node hosts.
-pub(super) type Relay = relay::Relay<Hosted, Waiting, buffers::Buffer>;
+pub(super) type Relay = relay::Relay<Hosted, Waiting, Buffer>;
 
 impl Control {
     /// The publishing ends of this node's ports and of the streams that it hosts.
@@ -235,7 +232,7 @@ impl Control {
         self.tell_load(now);
     }
 
-    fn carry_out_hosting(&mut self, actions: Vec<Action<Waiting>>) {
+    pub(super) fn carry_out_hosting(&mut self, actions: Vec<Action<Waiting>>) {
         for action in actions {
             match action {
                 Action::Warn(text) => self.warn(text),
@@ -313,4 +310,41 @@ fn hosting(request: &Request) -> Hosting {
     let source = PortRef { node: request.to_node, port: request.to_port };
     let picture = |proxy: &Proxy| Some((proxy.picture?, Proxy::sent(Some(proxy))));
     (source, request.proxy.as_ref().and_then(picture))
+}
+
+/// Forwards each sample of a source, scaled if asked. A sample that cannot be scaled is left out, and counted as one that could not be
+/// decoded.
+fn forwarder(
+    outlet: Arc<Outlet<Untyped>>,
+    mut scaler: Option<(Box<dyn Scaler>, Picture)>,
+    inlet: Weak<Inlet<Untyped>>,
+) -> impl FnMut(Sample<'_, Untyped>) + Send {
+    let mut scaled = Vec::new();
+    move |sample| {
+        let Some((scaler, picture)) = &mut scaler else { return outlet.forward(sample.info(), &sample) };
+        scaled.clear();
+        match scaler.scale(&sample, *picture, &mut scaled) {
+            Ok(()) => outlet.forward(sample.info(), &scaled),
+            Err(why) => {
+                let inlet = inlet.upgrade();
+                inlet.iter().for_each(|inlet| inlet.cannot_decode(&why.to_string()));
+                for channel in outlet.channels() {
+                    channel.counters.unscalable.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// The subscriber that takes a stream from its source: whole, as it is offered, and connected by name alone. If pictures are scaled,
+/// samples that no subscriber wants are left out before.
+fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selection)>) -> PortInfo {
+    let mut qos = offered.qos.clone();
+    if let Some((_, selection)) = picture {
+        qos.scale = selection.into();
+    }
+    let topic = name.clone();
+    // Within this process a publisher hands over values of its own type only.
+    let carriers = offered.carriers.iter().filter(|carrier| **carrier != carrier::Name::Local).cloned().collect();
+    PortInfo { name, topic, qos, carriers, direction: Direction::Subscriber, answers: None, ..offered.clone() }
 }

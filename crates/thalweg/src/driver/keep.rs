@@ -3,9 +3,8 @@
 
 use super::calls::Asker;
 use super::control::Control;
-use super::permit::Caller;
+use super::permit::{Caller, is_ours, may_all, of_user, without};
 use super::priority::Source;
-use super::privilege::{is_ours, may_all, of_user, without};
 use crate::admin::{self, Reply, Request};
 use crate::channel::PortRef;
 use crate::control::kept::Connection;

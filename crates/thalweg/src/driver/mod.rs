@@ -12,30 +12,25 @@
 //! | `repeats` | ≤ 1 | receives the reports of subscribers of reliable flows over datagrams, and retransmits |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
-mod actions;
 mod administer;
 mod admission;
 mod answers;
 mod attachments;
+mod buffers;
 mod calls;
 mod channels;
 mod commands;
 mod control;
-mod cut_off;
 mod dial;
-mod discoveries;
 mod entries;
-mod explain;
-mod groups;
+mod flows;
 mod heartbeat;
 mod host;
 mod housekeeping;
 mod incoming;
 mod interfaces;
 mod keep;
-mod mailbox;
 mod matching;
-mod meet;
 mod moves;
 mod news;
 mod offer;
@@ -43,14 +38,11 @@ mod peering;
 mod permit;
 mod policies;
 mod priority;
-mod privilege;
 mod probe;
 mod proxy;
 mod pull;
 mod reader;
 mod relay;
-mod reliable;
-mod room;
 mod start;
 mod state;
 mod succession;

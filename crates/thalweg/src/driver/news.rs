@@ -1,41 +1,121 @@
-//! Commands and events for the control thread: from this node's threads, and from discovery.
+//! News of other nodes: the back ends by which this node finds others and talks with their control threads, the mailbox in which events wait,
+//! and what the control thread does with them. Ports of this node that come and go are news for the others.
 
 use super::calls::Asker;
-use super::control::{Command, Control};
+use super::control::Control;
 use super::permit::Caller;
 use crate::channel::PortRef;
 use crate::control::directory::{Applied, Delta};
-use crate::control::{self, Change, NodeId, Origin, PortId, PortInfo};
+use crate::control::links::Source;
+use crate::control::local::LocalEndpoint;
+use crate::control::{self, Change, Discovery, Document, NodeId, Origin, PortId, PortInfo};
 use crate::event::Event;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-impl Control {
-    pub(super) fn command(&mut self, command: Command) {
-        match command {
-            Command::PortAdded(port, info) => self.own_port_added(port, info),
-            Command::PortRemoved(port) => self.own_port_removed(port),
-            Command::Meet(shares, met) => drop(met.send(self.meet(shares))),
-            #[cfg(test)]
-            Command::Panic(always) => {
-                self.panics = always;
-                assert!(always, "injected");
-            }
-            Command::Ended { channel, why } => self.channel_ended(&channel, why),
-            Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
-            Command::Moved(pair) => self.moved(pair),
-            Command::Flow(flow, news) => self.flow_news(flow, news),
-            Command::Alive(port) => {
-                let ports = port.map_or_else(|| self.alive_by_node(), |port| vec![port]);
-                self.tell_alive(ports);
-            }
-            Command::Barrier(reached) => {
-                self.take_news(self.state.mailbox.len(), None); // events that arrived before the barrier are part of it
-                let _ = reached.send(());
-            }
-            Command::Call { to, request, answer } => self.call(to, request, answer),
+/// The back ends, in the order in which they are asked.
+#[derive(Default)]
+pub(super) struct Discoveries {
+    back_ends: Vec<Box<dyn Discovery>>,
+    /// This node's socket in the run directory, from the time that it is announced there.
+    pub endpoint: Option<LocalEndpoint>,
+}
+
+impl Discoveries {
+    pub(super) fn add(&mut self, back_end: impl Discovery + 'static) {
+        self.back_ends.push(Box::new(back_end));
+    }
+
+    /// Sends a call to another node; `false`: no back end reaches it.
+    pub(super) fn call(&mut self, to: NodeId, id: u64, request: &[u8]) -> bool {
+        self.back_ends.iter_mut().any(|each| each.call(to, id, request))
+    }
+
+    /// Sends a call to another node at one of these addresses; `false`: no back end does.
+    pub(super) fn call_directly(&mut self, to: NodeId, addresses: &[SocketAddr], id: u64, request: &[u8]) -> bool {
+        !addresses.is_empty() && self.back_ends.iter_mut().any(|each| each.call_directly(to, addresses, id, request))
+    }
+
+    /// Sends the answer to another node's call.
+    pub(super) fn answer(&mut self, to: NodeId, id: u64, answer: &[u8]) {
+        let _ = self.back_ends.iter_mut().any(|each| each.answer(to, id, answer));
+    }
+
+    /// Asks for a node's document.
+    fn refresh(&mut self, node: NodeId) {
+        for each in &mut self.back_ends {
+            each.refresh(node);
         }
     }
 
+    /// Announces a change of this node's document.
+    pub(super) fn announce(&mut self, document: &Arc<Document>, change: &Change) {
+        self.back_ends.iter_mut().for_each(|each| each.announce(document, change));
+    }
+
+    /// Makes links to the nodes of this source.
+    pub(super) fn look(&mut self, source: &Source) {
+        self.back_ends.iter_mut().for_each(|each| each.look(source.clone()));
+    }
+
+    /// Hands over a stream on which another node's control thread speaks.
+    pub(super) fn adopt(&mut self, stream: OwnedFd, from: Option<IpAddr>) {
+        let mut stream = Some(stream);
+        for each in &mut self.back_ends {
+            stream = stream.and_then(|stream| each.adopt(stream, from));
+        }
+    }
+
+    /// `true` if a back end knows that this node runs on this host.
+    pub(super) fn is_of_this_host(&self, node: NodeId) -> bool {
+        self.back_ends.iter().any(|each| each.is_of_this_host(node))
+    }
+}
+
+/// Events of other nodes that the control thread has not taken yet. While it is full, no links are read, so that the messages of a node that
+/// floods this one wait in that node's own buffers.
+#[derive(Default)]
+pub(crate) struct Mailbox(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    events: VecDeque<(Origin, control::Event, usize)>,
+    bytes: usize,
+}
+
+impl Mailbox {
+    pub(crate) fn put(&self, origin: Origin, event: control::Event) {
+        let weight = event.weight();
+        let mut inner = self.locked();
+        inner.bytes += weight;
+        inner.events.push_back((origin, event, weight));
+    }
+
+    pub(crate) fn take(&self) -> Option<(Origin, control::Event)> {
+        let mut inner = self.locked();
+        let (origin, event, weight) = inner.events.pop_front()?;
+        inner.bytes = inner.bytes.saturating_sub(weight);
+        Some((origin, event))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.locked().events.len()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        let inner = self.locked();
+        inner.bytes < MOST_BYTES && inner.events.len() < MOST_EVENTS
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Control {
     pub(super) fn discovered(&mut self, origin: Origin, event: control::Event) {
         match event {
             control::Event::Warning(text) => self.warn(text),
@@ -73,7 +153,7 @@ impl Control {
         self.state.made_progress();
     }
 
-    pub(super) fn directory_changed(&mut self, delta: Delta) {
+    fn directory_changed(&mut self, delta: Delta) {
         let now = Instant::now();
         self.matching.seen(delta.node, !delta.gone, now);
         for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
@@ -143,5 +223,34 @@ impl Control {
         let document = self.state.set_document(document);
         self.discoveries.announce(&document, &change);
         self.directory_event(Origin::Own, control::Event::Change(self.state.id, change));
+    }
+}
+
+/// Most bytes, and most events, that wait. While one of these is reached, no links are read. One more message, of at most 4 MiB, may still
+/// arrive.
+const MOST_BYTES: usize = 4 << 20;
+const MOST_EVENTS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_mailbox_says_so_until_something_is_taken() {
+        let mailbox = Mailbox::default();
+        let call = || control::Event::Call { from: NodeId(1), genuine: true, id: 1, request: vec![0; 1 << 20] };
+        let fitted = (0..100)
+            .take_while(|_| {
+                mailbox.has_room() && {
+                    mailbox.put(Origin::this_user(), call());
+                    true
+                }
+            })
+            .count();
+        assert_eq!(fitted, 4);
+        assert!(mailbox.take().is_some() && mailbox.has_room());
+        while mailbox.take().is_some() {}
+        (0..MOST_EVENTS).for_each(|n| mailbox.put(Origin::this_user(), control::Event::Gone(NodeId(n as u64))));
+        assert!(!mailbox.has_room() && mailbox.len() == MOST_EVENTS);
     }
 }

@@ -1,34 +1,31 @@
 //! The publisher's side of the handshake: it checks a subscriber's request, answers it, and opens the channel.
+//!
+//! Each peer has its share of a port's channels and of a relay's proxies: [`matching::room`](super::matching::room) limits their number.
 
+use super::attachments::PendingAttach;
 use super::control::Control;
-use super::entries::{Entry, PendingAttach};
+use super::entries::Entry;
+use super::flows;
 use super::matching::grant::{NotGranted, check_greeting, check_node, check_port, refused};
 use super::matching::is_reliable;
-use super::reliable;
+use super::matching::room::{self, Elsewhere};
 use super::succession::Before;
 use crate::carrier::shm::RingHalf;
 use crate::carrier::tcp::{self, TcpSend};
-use crate::carrier::{self, Capabilities, Carrier, Parameters, Place, SendHalf};
-use crate::channel::PortRef;
-use crate::channel::flow::{Flow, FlowSettings, Sending};
+use crate::carrier::{self, Parameters, Place};
+use crate::channel::flow::{FlowSettings, Sending};
+use crate::channel::memory::Account;
 use crate::channel::proxy::{Proxied, Proxy};
 use crate::channel::ring::Ring;
+use crate::channel::{Channel, PortRef};
 use crate::control::matching::Subject;
+use crate::control::{NodeId, Peer};
 use crate::handshake::{self, Accepted, Answer, Reason, Refused, Request};
 use crate::port::{AnyOutlet, Reply, Way};
-use qos::Reliability;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-
-/// Bytes of fragments that are sent at once to a receiver that did not state the size of its buffer.
-const CAREFUL_BURST: usize = 64 << 10;
-
-/// Most samples that wait in a ring.
-const MOST_DEPTH: u32 = 32_768;
-/// Samples that a subscriber may hold if it does not state their number.
-const HELD_BESIDES: u32 = 16;
 
 impl Control {
     /// Answers a request for a channel, and opens it.
@@ -172,100 +169,6 @@ impl Control {
         opened.map(|(half, ring_fd)| (Ring::new(half, qos.queue), ring_fd, payload_fd))
     }
 
-    fn open_sender(
-        &mut self,
-        carrier: &dyn Carrier,
-        request: &Request,
-        outlet: &dyn AnyOutlet,
-        place: &Place,
-        settings: impl Fn(u32) -> FlowSettings,
-    ) -> io::Result<(Way, Accepted)> {
-        if carrier.capabilities().multicast {
-            let (flow, parameters) = self.group_flow(carrier, request, outlet, place, settings)?;
-            let before = self.waiting_for(request).and_then(|older| older.member.get().copied());
-            let parameters = admitted(&flow, request, place, (before, parameters));
-            flow.resume();
-            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
-            return Ok((Way::Group(flow), accepted));
-        }
-        let (flow, mut parameters) = self.open_flow(carrier, request, outlet, place, settings)?;
-        parameters.first = flow.admit(0, None);
-        let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
-        Ok((Way::Flow(flow), accepted))
-    }
-
-    /// The flow to the group that the subscriber is to join: the existing one, or a new one.
-    pub(super) fn group_flow(
-        &mut self,
-        carrier: &dyn Carrier,
-        request: &Request,
-        outlet: &dyn AnyOutlet,
-        place: &Place,
-        settings: impl Fn(u32) -> FlowSettings,
-    ) -> io::Result<(Arc<Flow>, Parameters)> {
-        let picture = request.proxy.as_ref().and_then(|proxy| proxy.picture);
-        let key = (ends(request).0, place.local.ip(), Proxy::sent(request.proxy.as_ref()), picture);
-        if let Some(found) = self.groups.find(&key, |flow| flow.takes_members()) {
-            return Ok(found.clone());
-        }
-        let opened = self.open_flow(carrier, request, outlet, place, settings)?;
-        self.groups.insert(key, opened.0.clone(), opened.1.clone());
-        Ok(opened)
-    }
-
-    /// A new flow, and the parameters of the publisher's end that its subscribers need.
-    fn open_flow(
-        &mut self,
-        carrier: &dyn Carrier,
-        request: &Request,
-        outlet: &dyn AnyOutlet,
-        place: &Place,
-        settings: impl Fn(u32) -> FlowSettings,
-    ) -> io::Result<(Arc<Flow>, Parameters)> {
-        let multicast = carrier.capabilities().multicast;
-        let sender = carrier.sender(place, &request.parameters)?;
-        let (offered, asked) = (&outlet.info().qos, &request.subscriber.qos);
-        let mut settings = settings(self.random_flow());
-        if multicast {
-            settings.account = self.state.memory.group();
-            settings.outlasts = offered.reliability == Reliability::Reliable;
-        }
-        if !sender.capabilities.reliable && sender.half.hears() {
-            let most = sender.capabilities.max_datagram;
-            settings.reliable = match multicast {
-                // Later members may ask for the reliability that the first member does not need.
-                true if offered.reliability == Reliability::Reliable => {
-                    Some(reliable::sender_settings(offered, offered, most))
-                }
-                false if is_reliable(offered, asked) => Some(reliable::sender_settings(offered, asked, most)),
-                _ => None,
-            };
-        }
-        self.look_after(sender.half.membership(), &outlet.info().name);
-        settings.control = reliable::control(request, &settings, sender.capabilities);
-        let mut parameters = sender.parameters;
-        parameters.receipts = settings.control.map(|control| reliable::receipts_every(&control));
-        parameters.window = settings.reliable.and_then(|keeps| u32::try_from(keeps.window).ok());
-        let flow = self.flow(settings, offered.class, sender.half, sender.capabilities, place);
-        if flow.is_kept() {
-            self.state.senders.hear(&flow)?;
-        }
-        Ok((flow, parameters))
-    }
-
-    pub(super) fn flow(
-        &self,
-        settings: FlowSettings,
-        class: qos::Class,
-        half: Box<dyn SendHalf>,
-        capabilities: Capabilities,
-        place: &Place,
-    ) -> Arc<Flow> {
-        let half = self.state.settings.around.sender(half, capabilities, crate::carrier::way(place.local, place.peer));
-        self.state.senders.prepare(class);
-        Arc::new(Flow::new(settings, class, half, capabilities, self.state.senders.clone()))
-    }
-
     /// Checks that this node has the requested stream, and may offer it to this subscriber.
     fn check(&mut self, request: &Request) -> Result<(Arc<dyn AnyOutlet>, Sending), Refused> {
         check_greeting(request, &self.state.settings.realm)?;
@@ -323,30 +226,73 @@ impl Control {
         let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
         let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
-        place.map(|place| channel.member.set(reliable::member(request, place)));
+        place.map(|place| channel.member.set(flows::member(request, place)));
         request.token.map(|token| channel.token.set(token));
         self.elsewhere(request.node, entry.descriptor()).map(|elsewhere| channel.elsewhere.set(elsewhere));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
     }
-}
 
-/// Admits a reliable member to a group that retransmits. If the member comes back, `before` is its former number, whose place it takes.
-/// Returns the parameters of its answer.
-fn admitted(
-    flow: &Flow,
-    request: &Request,
-    place: &Place,
-    (before, parameters): (Option<u64>, Parameters),
-) -> Parameters {
-    let asks = request.subscriber.qos.reliability == Reliability::Reliable;
-    let Some(port) = request.parameters.udp_port.filter(|_| asks) else { return parameters };
-    let mut address = place.peer;
-    address.set_port(port);
-    let member = reliable::member(request, place);
-    let first = before.and_then(|before| flow.readmit(before, member, address));
-    Parameters { first: first.or_else(|| flow.admit(member, Some(address))), ..parameters }
+    /// Checks that a port has room for one more channel to the peer of this stream. A channel that is replaced, `but`, does not count.
+    pub(super) fn check_room(&self, request: &Request, stream: impl AsFd, but: Option<u64>) -> Result<(), Refused> {
+        let Some(peer) = self.elsewhere(request.node, stream) else { return Ok(()) };
+        let publisher = PortRef { node: request.to_node, port: request.to_port };
+        if publisher.node != self.state.id {
+            return self.check_room_at_relay(peer, but);
+        }
+        let its = |channel: &Channel| channel.publisher == publisher && Some(channel.id) != but;
+        let settings = &self.state.settings;
+        room::check(&settings.name, settings.limits.channels, peer, self.channels_elsewhere(its))
+    }
+
+    /// Like [`Control::check_room`], for a relay's proxies of all its sources.
+    fn check_room_at_relay(&self, peer: Elsewhere, but: Option<u64>) -> Result<(), Refused> {
+        let its = |channel: &Channel| channel.publisher.node != self.state.id && Some(channel.id) != but;
+        self.relay.check_share(peer, self.channels_elsewhere(its).chain(self.guests_elsewhere()))
+    }
+
+    fn guests_elsewhere(&self) -> impl Iterator<Item = Elsewhere> {
+        self.relay.streams.guests().filter_map(|(request, stream)| self.elsewhere(request.node, stream))
+    }
+
+    /// The peers of those channels of this node that lead elsewhere.
+    fn channels_elsewhere(&self, its: impl Fn(&Channel) -> bool) -> impl Iterator<Item = Elsewhere> {
+        let of = |entry: &'_ Entry| match entry {
+            Entry::Served(stream, Some(channel)) | Entry::Shared(stream, Some(channel), _) => {
+                Some((stream.clone(), channel.clone()))
+            }
+            _ => None,
+        };
+        let served = self.descriptors.all().filter_map(of);
+        let served = served.filter(move |(_, channel): &(_, Arc<Channel>)| its(channel));
+        served.filter_map(|(stream, channel)| self.elsewhere(channel.subscriber.node, &*stream))
+    }
+
+    /// The memory account of the peer at the other end of a stream, which claims to be `node`.
+    pub(super) fn account_of(&self, node: NodeId, stream: impl AsFd) -> Arc<Account> {
+        self.state.memory.peer(self.whose(node, stream))
+    }
+
+    /// The peer whose memory a stream takes.
+    pub(super) fn whose(&self, node: NodeId, stream: impl AsFd) -> Peer {
+        self.elsewhere(node, stream).map_or(Peer::Node(node), |(host, _)| host)
+    }
+
+    /// The identity of a peer; `None`: a node of this host.
+    pub(super) fn elsewhere(&self, node: NodeId, stream: impl AsFd) -> Option<Elsewhere> {
+        let socket = socket2::SockRef::from(&stream);
+        if socket.domain().is_ok_and(|domain| domain == socket2::Domain::UNIX) {
+            return None;
+        }
+        let ip = |address: std::io::Result<socket2::SockAddr>| {
+            address.ok()?.as_socket().map(|address| address.ip().to_canonical())
+        };
+        // A stream that was reset meanwhile has no address.
+        let (own, peer) = (ip(socket.local_addr()), ip(socket.peer_addr()).unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
+        let here = own == Some(peer) && self.discoveries.is_of_this_host(node);
+        (!here).then(|| (Peer::at(peer), node))
+    }
 }
 
 /// The publishing and the subscribing port of a request.
@@ -390,3 +336,10 @@ pub(crate) fn port_number(port: PortRef, proxy: Option<&Proxy>) -> u64 {
     // Fibonacci hashing: spreads neighbouring ports of one node over the groups.
     (port.node.0 ^ u64::from(port.port.0) ^ sent).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
 }
+
+/// Bytes of fragments that are sent at once to a receiver that did not state the size of its buffer.
+const CAREFUL_BURST: usize = 64 << 10;
+/// Most samples that wait in a ring.
+const MOST_DEPTH: u32 = 32_768;
+/// Samples that a subscriber may hold if it does not state their number.
+const HELD_BESIDES: u32 = 16;

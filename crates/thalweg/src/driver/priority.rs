@@ -5,10 +5,8 @@
 //! refusal, the settings that were changed before it are restored.
 
 mod ends;
-mod group;
 mod kept;
 mod report;
-mod sockets;
 
 pub(super) use ends::{End, Side};
 pub(super) use kept::{Priorities, Source};
@@ -24,17 +22,18 @@ use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::PortId;
 use crate::event::Event;
 use crate::port::Way;
+use ends::{change_sockets, put_back, try_out};
 use kept::{Action, Marked, Names, Step};
 use linux::sched;
 use qos::Class;
 use qos::priority::{Changes, Mark, PrioritySettings, band};
-use sockets::{change_sockets, put_back};
 use std::sync::Arc;
+use std::time::Instant;
 use std::{fmt, io};
 
 /// The reason why a priority stays as it was.
 #[derive(Debug)]
-pub(super) enum Refusal {
+enum Refusal {
     /// The request is wrong, or does not fit the present ports and channels.
     No(String),
     /// The kernel refused; the text names the remedy.
@@ -105,11 +104,11 @@ impl Control {
         match (kept::step(open, &asked), &channel) {
             (Step::Apply, Some(channel)) => self.apply(end, channel, &wanted)?,
             (Step::Rehome, Some(channel)) => {
-                sockets::try_out(&wanted)?;
+                try_out(&wanted)?;
                 note = Some(self.rehome(end, channel)?);
             }
             (Step::Stay, _) => {}
-            (_, None) | (Step::TryOut, _) => sockets::try_out(&wanted)?,
+            (_, None) | (Step::TryOut, _) => try_out(&wanted)?,
         }
         self.keep(end.key(), asked, source);
         let mut report = self.report(end, channel.as_deref());
@@ -310,6 +309,47 @@ impl Control {
         let change =
             "class=low, because it sends samples above 64 KiB and nobody set its class (class=normal keeps it)".into();
         self.state.events.push(Event::PriorityChanged { publisher, subscriber, change });
+    }
+
+    /// `true` if this is the sending end of a multicast channel: one send has one mark for all members.
+    fn sends_to_group(&self, end: &End, channel: &Channel) -> bool {
+        end.side == Side::Publisher && self.is_multicast(channel)
+    }
+
+    fn is_multicast(&self, channel: &Channel) -> bool {
+        self.state.carrier(&channel.carrier).is_some_and(|carrier| carrier.capabilities().multicast)
+    }
+
+    /// Gives a member a flow of its own over udp: one send can neither carry two marks nor leave on two threads.
+    fn rehome(&mut self, end: &End, channel: &Channel) -> Result<String, String> {
+        let (publisher, subscriber) = (end.name.clone(), end.other.clone());
+        let note = format!(
+            "re-homed from {} to unicast udp, because one multicast send has one mark for all members: connected anew, \
+             samples published meanwhile may be lost",
+            channel.carrier
+        );
+        if channel.subscriber.node == self.state.id {
+            return match self.connect(publisher, subscriber, Some("udp".into())) {
+                admin::Reply::No(why) => Err(why),
+                _ => Ok(note),
+            };
+        }
+        let request = admin::pack(&admin::Request::Connect { publisher, subscriber, carrier: Some("udp".into()) });
+        let (id, to) = (self.calls.number(), channel.subscriber.node);
+        if !self.discoveries.call(to, id, &request) {
+            return Err(format!("{} has to connect by udp for it, and its node cannot be asked now", end.other));
+        }
+        self.calls.forget_rehoming(&end.key());
+        self.calls.sent(id, to, Asker::Rehoming(end.key()), Instant::now());
+        Ok(note)
+    }
+
+    /// The subscriber's node answered: a member that stays in its group keeps the group's priority.
+    pub(super) fn rehomed(&mut self, key: (String, String), answer: &[u8]) {
+        if let Err(why) = admin::unpack(answer) {
+            self.warn(format!("{} to {} keeps its group's priority: {why}", key.0, key.1));
+            self.keep(key, PrioritySettings::default(), Source::Set);
+        }
     }
 }
 

@@ -1,25 +1,53 @@
 //! Proxies of this node's channels: the proxy that each subscriber wants, and its effect at either end.
+//!
+//! A proxy moves while samples flow. The subscriber owns the move: a second channel opens beside the present one, and takes over when it
+//! has caught up.
 
-mod moves;
-
-pub(crate) use moves::Moves;
-
-use super::control::Control;
+use super::channels::has_history;
+use super::control::{Command, Control};
+use super::dial::Dial;
+use super::entries::Entry;
 use super::keep::refuse_names;
-use super::matching::{Pair, stated};
+use super::matching::{Candidate, Pair, stated};
+use super::moves::{self, ABREAST, Failed, GivenUp, Open};
+use super::priority::Side;
+use super::reader::ServedBy;
 use crate::carrier;
 use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
-use crate::channel::proxy::{Provenance, Proxied, Proxy, ProxyChanges, Selection};
+use crate::channel::proxy::handover::Handover;
+use crate::channel::proxy::{Passage, Provenance, Proxied, Proxy, ProxyChanges, Role, Selection};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Accepted, Request};
-use crate::port::AnyOutlet;
-use moves::place;
+use crate::port::{AnyInlet, AnyOutlet};
+use linux::poll::Readiness;
 use qos::Place;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-/// Most pairs of ports for which a proxy set by an administrator is kept.
-const MOST_KEPT: usize = 4096;
+/// The new channel of a move, open beside the old one.
+pub(crate) struct Passing {
+    new: Arc<Channel>,
+    inlet: Arc<dyn AnyInlet>,
+    passage: Arc<Passage>,
+}
+
+impl moves::Passing for Passing {
+    fn is_taken_over(&self) -> bool {
+        self.passage.is_taken_over()
+    }
+    fn keep_old(&self) -> bool {
+        self.passage.keep_old()
+    }
+}
+
+/// A channel that begins when the one of a silent relay has ended, and the proxy that was asked for.
+pub(crate) type Leaving = (Box<Inbound>, Proxy);
+
+/// The moves of this node's channels.
+pub(crate) type Moves = moves::Moves<Passing, Leaving>;
 
 impl Control {
     /// The proxy that is wanted of a publisher: the one that an administrator has set, and otherwise that of the subscriber's QoS.
@@ -119,6 +147,239 @@ impl Control {
             self.begin_move(pair);
         }
     }
+
+    /// Opens the channel that is to take over.
+    fn begin_move(&mut self, pair: Pair) {
+        let Some(wanted) = self.matching.get(&pair) else { return };
+        let mut ways = wanted.candidates.clone();
+        let is_local = self.open_channel(&pair).is_some_and(|open| open.carrier == carrier::Name::Local);
+        if is_local && ways.first().is_some_and(|way| way.carrier == carrier::Name::Local) {
+            return self.try_local(pair);
+        }
+        ways.retain(|way| way.carrier != carrier::Name::Local); // samples of a local channel pass no gate
+        let waits = self.has_history_under_way(&pair);
+        let way = self.moves.begin(pair, ways, waits, Instant::now());
+        self.try_move(pair, way);
+    }
+
+    /// Tries this way of a move, if there is one.
+    fn try_move(&mut self, pair: Pair, way: Option<Candidate>) {
+        let (Some(wanted), Some(way)) = (self.matching.get(&pair), way) else { return };
+        let dial = Dial::start(&self.state, pair, wanted, &way, true);
+        let watched = dial.map(|dial| self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT));
+        match watched {
+            Ok(Some(_)) => {}
+            Ok(None) => self.move_failed(pair, "the connection cannot be watched: out of descriptors?"),
+            Err(why) => self.move_failed(pair, &why),
+        }
+    }
+
+    /// One way of a move failed: tries the next one, or all again later. The present channel continues.
+    pub(super) fn move_failed(&mut self, pair: Pair, why: &str) {
+        if self.moves.leaves(&pair) {
+            return self.leaving_failed(pair);
+        }
+        let Some(wanted) = self.matching.get(&pair) else { return self.moves.forget(&pair) };
+        let open = self.open_channel(&pair).and_then(|open| place(open)).cloned().unwrap_or_default();
+        match self.moves.failed(pair, &open, wanted.candidates.clone(), Instant::now()) {
+            Failed::Try(way) => self.try_move(pair, Some(way)),
+            Failed::Later { tell: true } => {
+                let (publisher, subscriber) = (&wanted.publisher.name, &wanted.subscriber.name);
+                let place = &wanted.proxy.place;
+                self.warn(format!("{publisher} to {subscriber}: its proxy is not at {place} yet: {why}"));
+            }
+            Failed::Later { tell: false } | Failed::Nothing => {}
+        }
+    }
+
+    /// The channel that is to take over is open, and brings the samples after `after`. Both channels deliver through one passage until it
+    /// has taken over.
+    pub(super) fn begin_passage(&mut self, pair: Pair, inbound: Inbound, after: u64) {
+        if !self.moves.contains(&pair) || !self.matching.is_wanted(&pair) {
+            return;
+        }
+        let Some(inlet) = self.state.inlet(pair.1.port) else { return };
+        let Some(old) = self.open_channel(&pair).cloned() else {
+            // The old channel ended meanwhile: the new one takes its place.
+            self.moves.forget(&pair);
+            return self.begin(pair, inbound);
+        };
+        let Some(wanted) = self.matching.get(&pair) else { return };
+        let selection = wanted_of(&old);
+        let last = came_by(&old);
+        let depth = wanted.subscriber.qos.queue.limit() as usize;
+        let state = self.state.clone();
+        let taken_over = Box::new(move || state.command(Command::Moved(pair)));
+        let handover = Handover::new(selection, last, depth.max(LEAST_HELD));
+        let handover = handover.to_one_after(wanted_of(&inbound.channel), after);
+        let (has_history, account) = (has_history(wanted, &inbound.channel), inbound.channel.account.clone());
+        let passage = Arc::new(Passage::new(handover, has_history, account, taken_over));
+        inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
+        old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
+        let new = inbound.channel.clone();
+        self.moves.passes(pair, Passing { new, inlet, passage }, Instant::now());
+        self.serve_inbound(pair, inbound);
+    }
+
+    /// Gives a receive half to its reader thread.
+    pub(super) fn serve_inbound(&mut self, pair: Pair, inbound: Inbound) {
+        let Some(inlet) = self.state.inlet(pair.1.port) else { return };
+        let channel = inbound.channel.clone();
+        self.expect_samples_of(&channel, inlet.as_ref());
+        let class = self.matching.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
+        match inlet.adopt(inbound) {
+            Some(inbound) => self.state.readers.serve(inbound, class),
+            None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
+        }
+    }
+
+    /// A move is said to be over. The message may arrive late, when the next move has begun.
+    pub(super) fn moved(&mut self, pair: Pair) {
+        if self.moves.is_over(&pair) {
+            self.proxy_moved(pair);
+        }
+    }
+
+    /// The new channel has taken over: the old one ends.
+    fn proxy_moved(&mut self, pair: Pair) {
+        let Some(Passing { new, inlet, passage }) = self.moves.finish(pair) else { return };
+        if !self.matching.is_wanted(&pair) {
+            return;
+        }
+        let old = self.open_channel(&pair).cloned();
+        if let Some(late) = passage.late() {
+            new.gate.wait_for_history(late.clone());
+            self.fetch_history(pair, &new, inlet, late.clone());
+        }
+        self.opened(pair, new.clone());
+        if let Some(old) = old {
+            self.drop_channel(&old); // after the new one is there: otherwise its publisher would seem to have left
+            old.cut();
+        }
+        self.prioritise_opened(Side::Subscriber, &new);
+        let wanted = self.matching.get(&pair).map(|wanted| wanted.proxy.clone()).unwrap_or_default();
+        self.settle(pair, &wanted);
+    }
+
+    /// A channel of a move ended. `true`: the new one did, and the old one continues.
+    pub(super) fn ended_in_move(&mut self, channel: &Arc<Channel>) -> bool {
+        let pair = (channel.publisher, channel.subscriber);
+        let Some(Passing { new, passage, .. }) = self.moves.passing(&pair) else { return false };
+        if !Arc::ptr_eq(new, channel) {
+            if self.is_open(channel) {
+                passage.end_old(came_by(channel));
+                self.proxy_moved(pair);
+            }
+            return false;
+        }
+        if !passage.keep_old() {
+            self.proxy_moved(pair); // `Command::Moved` is in the queue: this channel ended as any other
+            return false;
+        }
+        self.move_failed(pair, "its channel ended before it had taken over");
+        true
+    }
+
+    /// The channel that was to move has ended: gives up its handshake. The ordinary ways, which are the same, are tried.
+    pub(super) fn give_up_dialing(&mut self, pair: Pair) {
+        if self.moves.is_dialing(&pair) {
+            self.give_up_move(pair);
+        }
+    }
+
+    /// Ends the handshake or the new channel of a move, if there is one.
+    pub(super) fn give_up_move(&mut self, pair: Pair) {
+        match self.moves.give_up(pair) {
+            GivenUp::Over => return self.proxy_moved(pair), // `Command::Moved` is in the queue
+            GivenUp::Nothing => return,
+            GivenUp::Dialing => {}
+            GivenUp::Passing(Passing { new, .. }) => {
+                self.drop_channel(&new);
+                new.cut();
+            }
+        }
+        let dialing = |entry: &Entry| matches!(entry, Entry::Dial(d) if d.pair == pair && d.moves);
+        if let Some(index) = self.descriptors.position(dialing) {
+            self.unwatch(index);
+        }
+    }
+
+    /// A channel opened as `asked`. If another proxy is wanted meanwhile, the channel moves again. A channel that fell back moves to its
+    /// relay as soon as that is there.
+    pub(super) fn settle(&mut self, pair: Pair, asked: &Proxy) {
+        let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return };
+        let other_place =
+            asked.place != wanted.proxy.place && !wanted.proxy.place_is_relay() && !wanted.proxy.is_nothing();
+        if other_place || (asked.selection, asked.picture) != (wanted.proxy.selection, wanted.proxy.picture) {
+            return self.begin_move(pair);
+        }
+        let (publisher, subscriber) = (&channel.publisher_name, &channel.subscriber_name);
+        let relay = |at: &&Place| at.relays().next().is_some();
+        let by = place(channel).filter(relay).map_or("the publisher".to_owned(), Place::to_string);
+        let preferred = wanted.proxy.place.relays().next().unwrap_or_default();
+        let text = format!("{publisher} to {subscriber}: comes from {by} as long as relay:{preferred} is not there");
+        if self.wait_for_relay(pair) {
+            self.warn(text);
+        }
+    }
+
+    /// Has an open channel wait for a relay that is preferred to the one that serves it. `true`: the wait begins.
+    fn wait_for_relay(&mut self, pair: Pair) -> bool {
+        let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return false };
+        let preferred = wanted.proxy.place.relays().next();
+        let fell_back = preferred.is_some_and(|name| place(channel).and_then(|at| at.relays().next()) != Some(name));
+        fell_back && self.moves.wait_for_relay(pair, Instant::now())
+    }
+
+    /// `true` if the history of an open channel is still arriving: a move now would lose the rest of it.
+    fn has_history_under_way(&self, pair: &Pair) -> bool {
+        self.open_channel(pair).is_some_and(|open| open.gate.has_history_under_way())
+    }
+
+    /// Looks at moves that are under way. Without new samples nothing else shows that the old channel has brought all.
+    fn look_at_passages(&mut self, now: Instant) {
+        let came = |pair: &Pair| Some((*pair, came_by(self.open_channel(pair)?)));
+        let came: BTreeMap<Pair, u64> = self.moves.abreast().filter_map(came).collect();
+        for (pair, came) in self.moves.look(now, &came) {
+            if let Some(passing) = self.moves.passing(&pair) {
+                passing.passage.nothing_comes(came, linux::clock::monotonic_ns());
+            }
+        }
+        // The new channel does not catch up: the old one continues, and the move is tried again later.
+        for pair in self.moves.laggards(now) {
+            if let Some(new) = self.moves.passing(&pair).map(|passing| passing.new.clone()) {
+                self.drop_channel(&new);
+                new.cut();
+            }
+            self.move_failed(pair, &format!("what comes by it lags (looked at for {ABREAST:?})"));
+        }
+    }
+
+    /// Tries the moves again that are due.
+    pub(super) fn retry_moves(&mut self, now: Instant) {
+        self.look_at_passages(now);
+        for pair in self.moves.due(now) {
+            let Some(wanted) = self.matching.get(&pair) else {
+                self.moves.forget(&pair);
+                continue;
+            };
+            let (offered, asked, proxy) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.proxy.clone());
+            let open = self.where_open(&pair, &proxy);
+            let ways = self.ways(pair, &offered, &asked, &proxy);
+            self.matching.has_ways(pair, ways.clone());
+            let way = self.moves.retry(pair, ways, (&open, &proxy.place), now);
+            self.try_move(pair, way);
+        }
+    }
+
+    /// The place of the open channel, and its difference from the wanted proxy.
+    fn where_open(&self, pair: &Pair, proxy: &Proxy) -> Open {
+        let channel = self.open_channel(pair);
+        let at = channel.and_then(|open| place(open)).cloned();
+        let picture = |open: &Channel| open.provenance().and_then(|provenance| provenance.picture);
+        let differs = channel.is_some_and(|open| (wanted_of(open), picture(open)) != (proxy.selection, proxy.picture));
+        Open { at, differs, has_history: self.has_history_under_way(pair) }
+    }
 }
 
 /// Leaving a relay that gives no sign of life. The new way is opened first. Without one the relay's channel continues, and the attempt has
@@ -175,3 +436,22 @@ fn provenance(proxy: &Proxy, last_seq: u64, node: NodeId) -> Provenance {
     let Proxy { selection, picture, .. } = *proxy;
     Provenance { selection, picture, from: selection.first_after(last_seq), node }
 }
+
+/// The last sample that a channel brought.
+fn came_by(channel: &Channel) -> u64 {
+    channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last())
+}
+
+/// The selection of samples that a channel brings.
+fn wanted_of(channel: &Channel) -> Selection {
+    channel.provenance().map_or(Selection::ALL, |provenance| provenance.selection)
+}
+
+fn place(channel: &Channel) -> Option<&Place> {
+    channel.proxied.as_ref().map(|proxied| &proxied.place)
+}
+
+/// Most pairs of ports for which a proxy set by an administrator is kept.
+const MOST_KEPT: usize = 4096;
+/// Samples that a move can hold even if the queue is less deep.
+const LEAST_HELD: usize = 1024;

@@ -3,11 +3,11 @@
 use super::admission::Admission;
 use super::calls::Calls;
 use super::control::{Command, Control, WAKER};
-use super::discoveries::Discoveries;
 use super::entries::{Descriptors, Entry};
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
 use super::matching::Matching;
+use super::news::Discoveries;
 use super::peering::Peering;
 use super::permit;
 use super::priority::Priorities;

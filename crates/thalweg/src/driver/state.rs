@@ -2,8 +2,8 @@
 
 use super::commands::Administration;
 use super::control::Command;
-use super::mailbox::Mailbox;
 use super::matching::Pair;
+use super::news::Mailbox;
 use super::start::SETTLE;
 use super::{Fetches, Questions, Readers};
 use crate::carrier::{self, Carrier};

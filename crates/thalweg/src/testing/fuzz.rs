@@ -3,40 +3,25 @@
 //!
 //! | module | input |
 //! |---|---|
-//! | `frames` | streams, datagrams and fragments |
-//! | `parity` | fragments with parity |
-//! | `documents` | handshakes, control links, pull |
-//! | `directory` | announcements of nodes |
-//! | `codec` | messages |
-//! | `types` | types and filters of peers, and messages with them |
+//! | `frames` | streams, datagrams and fragments, with parity or without |
+//! | `documents` | handshakes, control links, pull, announcements of nodes, administrators' lines |
+//! | `codec` | messages; types and filters of peers; inputs of the built-in scalers (feature `pictures`) |
 //! | `reliable` | both ends of a reliable flow over datagrams |
 //! | `operations` | the order of operations on a channel |
-//! | `administration` | administrators' lines |
-//! | `pictures` | inputs of the built-in scalers (feature `pictures`) |
 
-mod administration;
 mod codec;
-mod directory;
 mod documents;
 mod frames;
 mod operations;
-mod parity;
-#[cfg(feature = "pictures")]
-mod pictures;
 mod reliable;
-mod types;
 
-pub use administration::administration;
-pub use codec::codec;
-pub use directory::directory;
-pub use documents::{control, handshake, pull};
-pub use frames::{reassembly, wire};
-pub use operations::operations;
-pub use parity::parity;
+pub use codec::{codec, types};
 #[cfg(feature = "pictures")]
-pub use pictures::{pictures, pictures_to_begin_from};
+pub use codec::{pictures, pictures_to_begin_from};
+pub use documents::{administration, control, directory, handshake, pull};
+pub use frames::{parity, reassembly, wire};
+pub use operations::operations;
 pub use reliable::reliable;
-pub use types::types;
 
 /// A body.
 pub type Body = fn(&[u8]);
@@ -46,18 +31,18 @@ pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
     vec![
         ("wire", wire, vec![vec![64; 200], frames::frames(), frames::batch()]),
         ("reassembly", reassembly, vec![(0..250).collect(), frames::pieces()]),
-        ("parity", parity, parity::with_parity()),
+        ("parity", parity, frames::with_parity()),
         ("handshake", handshake, documents::handshakes()),
         ("control", control, documents::controls()),
         ("codec", codec, codec::messages()),
         ("operations", operations, vec![(0..250).collect(), vec![0; 100]]),
         #[cfg(feature = "pictures")]
         ("pictures", pictures, pictures_to_begin_from()),
-        ("administration", administration, administration::lines()),
+        ("administration", administration, documents::lines()),
         ("reliable", reliable, reliable::flows()),
         ("pull", pull, documents::questions()),
-        ("directory", directory, directory::news()),
-        ("types", types, types::read()),
+        ("directory", directory, documents::news()),
+        ("types", types, codec::typed_messages()),
     ]
 }
 

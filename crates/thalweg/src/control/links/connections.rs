@@ -1,24 +1,20 @@
-//! Connections of links: this node connects to its targets, and peers connect to it.
+//! Connections of links: this node connects to its targets, and peers connect to it; and their ends.
+//!
+//! A call to a node that is known by another back end waits for a link that is made for it, whose address the other node sees.
 
-use super::budget::{GREETING_OF_SOURCE, LINKS_OF_ADDRESS, LINKS_OF_LOOPBACK};
-use super::close::Close;
+use super::exchange::{self, GREETING_OF_SOURCE, LINKS_OF_ADDRESS, LINKS_OF_LOOPBACK, due};
 use super::frame::{Hello, Kind, VERSION};
 use super::link::{Link, Stage};
 use super::target::{Address, Attempt, State, Target, set_options};
 use super::worker::Worker;
 use super::{Source, lock};
-use crate::control::{CONTROL_LINK, Origin, Peer};
+use crate::control::{CONTROL_LINK, Event, NodeId, Origin, Peer};
 use linux::poll::Readiness;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// A peer says hello within this time.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// Most links of a node.
-const MOST_LINKS: usize = 8192;
 
 impl Worker {
     pub(super) fn connect_due(&mut self, now: Instant) {
@@ -35,7 +31,7 @@ impl Worker {
     }
 
     /// Takes the place of a target that is done with, if there is one: no link has that.
-    pub(super) fn add_target(&mut self, target: Target) {
+    fn add_target(&mut self, target: Target) {
         match self.targets.iter_mut().find(|old| old.state == State::Done) {
             Some(old) => *old = target,
             None => self.targets.push(target),
@@ -141,7 +137,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn target_ended(&mut self, link: &Link, why: &Close) {
+    fn target_ended(&mut self, link: &Link, why: &Close) {
         let Some(index) = link.target else { return };
         self.unsettled.remove(&index);
         let target = &mut self.targets[index];
@@ -155,4 +151,167 @@ impl Worker {
             }
         }
     }
+
+    /// A call waits for the first link with its node.
+    pub(super) fn reach(&mut self, to: NodeId, addresses: Vec<SocketAddr>, id: u64, request: Vec<u8>) {
+        if self.peers.contains_key(&to) {
+            return self.send(to, Kind::Call, &[&id.to_le_bytes(), &request]);
+        }
+        if self.waiting.len() >= MOST_WAITING {
+            return self.cannot(to, id, &format!("{MOST_WAITING} calls wait for connections already"));
+        }
+        self.waiting.push((to, id, request));
+        let now = Instant::now();
+        for address in addresses {
+            let same = |target: &&mut Target| target.address == Address::Tcp(address) && target.once == Some(to);
+            match self.targets.iter_mut().find(same) {
+                Some(target) if target.state == State::Done => target.state = State::Waiting(now),
+                Some(_) => {}
+                None => self.add_target(Target::once(Address::Tcp(address), to, now)),
+            }
+        }
+    }
+
+    /// Sends the calls that waited for a link with this node.
+    pub(super) fn reached(&mut self, node: NodeId) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (its, others): (Waiting, Waiting) = waiting.into_iter().partition(|(to, ..)| *to == node);
+        self.waiting = others;
+        for (to, id, request) in its {
+            self.send(to, Kind::Call, &[&id.to_le_bytes(), &request]);
+        }
+    }
+
+    /// Records a failed address of a node; the last one fails the waiting calls.
+    fn not_reached(&mut self, node: NodeId, why: &str) {
+        let other = |target: &Target| target.once == Some(node) && target.state != State::Done;
+        if self.targets.iter().any(other) {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let (its, others): (Waiting, Waiting) = waiting.into_iter().partition(|(to, ..)| *to == node);
+        self.waiting = others;
+        its.into_iter().for_each(|(to, id, _)| self.cannot(to, id, why));
+    }
+
+    fn cannot(&self, to: NodeId, id: u64, why: &str) {
+        let why =
+            format!("node {to} takes what changes something over a connection of its own, which cannot be made: {why}");
+        self.sink.deliver(Origin::Own, Event::Unreachable { id, why });
+    }
+
+    pub(super) fn close_silent(&mut self, now: Instant) {
+        let silent = |link: &Link| link.stage != Stage::Open && link.patience <= now;
+        let tokens: Vec<u64> = self.links.iter().filter(|(_, link)| silent(link)).map(|(token, _)| *token).collect();
+        for token in tokens {
+            self.close(token, Close::Refused(|c| &c.silent, format!("no hello within {} s", PATIENCE.as_secs())));
+        }
+        let late = |link: &Link| {
+            let begun = link.begun.filter(|_| link.held_until.is_none() && link.stage == Stage::Open);
+            begun.is_some_and(|begun| due(begun, link.reader.unfinished()) <= now)
+        };
+        let tokens: Vec<u64> = self.links.iter().filter(|(_, link)| late(link)).map(|(token, _)| *token).collect();
+        for token in tokens {
+            self.close(
+                token,
+                Close::Refused(|c| &c.silent, "a message that was begun was not ended in time".to_owned()),
+            );
+        }
+    }
+
+    pub(super) fn close(&mut self, token: u64, why: Close) {
+        let Some(mut link) = self.links.remove(&token) else { return };
+        let _ = self.poller.remove(&link);
+        let place = link.target.map_or_else(|| link.who(), |t| self.targets[t].address.to_string());
+        if let Close::Refused(counter, reason) = &why {
+            link.farewell(reason);
+            counter(&self.shared.counters).fetch_add(1, Ordering::Relaxed);
+            self.warn_once(format!("control link with {place} closed: {reason}"));
+        } else if let (Close::Ended(reason) | Close::Crowded(reason), Stage::Greeting) = (&why, link.stage)
+            && !reason.is_empty()
+        {
+            self.warn_once(format!("control link with {place} was refused: {reason}"));
+        }
+        self.target_ended(&link, &why);
+        let in_vain = match why {
+            Close::Refused(..) => true,
+            Close::Ended(_) => link.stage == Stage::Greeting,
+            Close::Own | Close::Crowded(_) => false,
+        };
+        if let (None, true, Origin::Tcp { from, .. }) = (link.target, in_vain, link.origin()) {
+            self.sink.deliver(Origin::Own, Event::Rejected(Peer::at(from)));
+        }
+        self.leave(token, link.peer);
+    }
+
+    /// A link has ended: its node is gone with its last one, and speaks by the next one from now on.
+    fn leave(&mut self, token: u64, node: Option<NodeId>) {
+        let source = self.source_of(token); // the debt of a process is kept: otherwise each link would start without one
+        self.origins.remove(&token);
+        let shared = self.origins.keys().any(|other| self.source_of(*other) == source);
+        if !shared || matches!(source, exchange::Source::Link(_)) {
+            self.budgets.forget(source, Instant::now());
+        }
+        let Some(node) = node else { return };
+        lock(&self.shared.asked).retain(|_, (on, _)| *on != token);
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let spoke = peer.links.first() == Some(&token);
+        peer.links.retain(|l| *l != token);
+        let links = &self.links;
+        if !peer
+            .links
+            .iter()
+            .any(|left| links.get(left).is_some_and(|left| matches!(left.origin(), Origin::Host { .. })))
+        {
+            lock(&self.shared.here).remove(&node);
+        }
+        if peer.links.is_empty() {
+            let told_by = self.peers.remove(&node).and_then(|p| p.told_by);
+            lock(&self.shared.known).remove(&node);
+            if let Some(origin) = told_by {
+                self.sink.deliver(origin, Event::Gone(node));
+            }
+        } else if spoke {
+            (peer.told, peer.asked, peer.renewed) = (None, true, true);
+            self.send(node, Kind::Refresh, &[]);
+        }
+    }
+
+    pub(super) fn say_goodbye(&mut self) {
+        for link in self.links.values_mut() {
+            link.farewell("closed");
+        }
+    }
 }
+
+/// Calls that wait for links, each with its node and number.
+pub(super) type Waiting = Vec<(NodeId, u64, Vec<u8>)>;
+
+/// The reason why a link ends.
+pub(super) enum Close {
+    /// The peer is gone, or said goodbye.
+    Ended(String),
+    /// There is no room for it, which is not its fault.
+    Crowded(String),
+    /// This very node: its own address stands in the list.
+    Own,
+    /// A refusal to count, and to report to the user and the peer.
+    Refused(fn(&super::Counters) -> &AtomicU64, String),
+}
+
+/// A peer's message made this node's own code panic: the link ends, the thread continues (docs/decisions/0011).
+pub(super) fn panicked(panic: String) -> Close {
+    Close::Refused(|c| &c.garbage, format!("an error of this program, please report it: {panic}"))
+}
+
+pub(super) fn not_reading() -> Close {
+    let most = super::OUT_LIMIT >> 20;
+    Close::Refused(|c| &c.not_reading, format!("it does not read, and {most} MiB wait for it"))
+}
+
+/// A peer says hello within this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most links of a node.
+const MOST_LINKS: usize = 8192;
+/// Calls that wait for a link of their own, at most.
+const MOST_WAITING: usize = 64;

@@ -329,12 +329,12 @@ fn a_process_has_one_budget_whatever_links_it_makes() {
     });
     let tokens: Vec<u64> = worker.links.keys().copied().collect();
     let sources = [worker.source_of(tokens[0]), worker.source_of(tokens[1])];
-    assert_eq!(sources, [budget::Source::Process(std::process::id()); 2]);
+    assert_eq!(sources, [exchange::Source::Process(std::process::id()); 2]);
     let takes = |worker: &mut worker::Worker| {
         worker.budgets.take(sources[0], frame::Kind::Document as u8, 1 << 20, now).is_ok()
     };
     while takes(&mut worker) {}
-    worker.close(tokens[0], close::Close::Ended("it left".to_owned()));
+    worker.close(tokens[0], connections::Close::Ended("it left".to_owned()));
     assert!(!takes(&mut worker), "what it owes is not forgotten with a link");
 }
 
@@ -356,13 +356,13 @@ fn an_address_has_so_many_links_and_no_more() {
         peers.push(ours);
         refused
     };
-    for _ in budget::GREETING_OF_SOURCE..budget::LINKS_OF_ADDRESS {
+    for _ in exchange::GREETING_OF_SOURCE..exchange::LINKS_OF_ADDRESS {
         assert_eq!(take(&mut worker, link::Stage::Open), None);
     }
-    for _ in 0..budget::GREETING_OF_SOURCE + 1 {
+    for _ in 0..exchange::GREETING_OF_SOURCE + 1 {
         assert_eq!(take(&mut worker, link::Stage::Greeting), None, "the oldest that said nothing gives way");
     }
-    assert_eq!(worker.links.len(), budget::LINKS_OF_ADDRESS);
+    assert_eq!(worker.links.len(), exchange::LINKS_OF_ADDRESS);
     worker.links.values_mut().for_each(|link| link.stage = link::Stage::Open);
     assert!(worker.make_room(elsewhere(999)).is_some_and(|why| why.starts_with("64 links")));
     assert_eq!(

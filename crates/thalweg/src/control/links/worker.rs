@@ -1,14 +1,12 @@
-//! The thread that serves a node's control links.
+//! The thread that serves a node's control links, and this node's messages on them.
 
-use super::budget::{Budgets, due};
-use super::close::{Close, panicked};
-use super::exchange::NO_ROOM_PAUSE;
-use super::frame::Kind;
-use super::link::{Link, Stage};
-use super::reach::Waiting;
+use super::connections::{Close, Waiting, not_reading, panicked};
+use super::exchange::{Budgets, NO_ROOM_PAUSE, due};
+use super::frame::{Kind, MESSAGE_LIMIT};
+use super::link::{Link, Overflow, Stage};
 use super::target::{State, Target};
 use super::{Command, Shared, Source, lock};
-use crate::control::{Document, Event, NodeId, Origin, Sink};
+use crate::control::{Change, Document, Event, NodeId, Origin, Sink};
 use crate::guard::{abort, guarded};
 use linux::poll::{Poller, Readiness, Ready, wait_readable};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -16,12 +14,6 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Largest number of calls whose link is remembered.
-pub(super) const MOST_ASKED: usize = 4096;
-/// Most different warnings about peers.
-const MOST_WARNINGS: usize = 256;
-const WAKER: u64 = 0;
 
 /// A node at the other end of one or more links.
 #[derive(Default)]
@@ -259,4 +251,74 @@ impl Worker {
     pub(super) fn warn(&self, text: String) {
         self.sink.deliver(Origin::Own, Event::Warning(text));
     }
+
+    pub(super) fn announce(&mut self, document: Arc<Document>, change: &Change) {
+        self.document = document;
+        self.encoded = None;
+        let Ok(encoded) = serde_json::to_vec(change) else { return };
+        let open: Vec<u64> = self.links.iter().filter(|(_, l)| l.stage == Stage::Open).map(|(t, _)| *t).collect();
+        for token in open {
+            let Some(link) = self.links.get_mut(&token) else { continue };
+            if encoded.len() > MESSAGE_LIMIT {
+                link.owe_document();
+            }
+            match link.owe_change(change, &encoded) {
+                Ok(()) => self.flush(token),
+                Err(Overflow) => self.close(token, not_reading()),
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, kind: Kind, parts: &[&[u8]]) {
+        if let Some(token) = self.peers.get(&to).and_then(|p| p.links.first().copied()) {
+            self.send_on(token, kind, parts);
+        }
+    }
+
+    fn send_on(&mut self, token: u64, kind: Kind, parts: &[&[u8]]) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        match link.queue(kind, parts) {
+            Ok(()) => self.flush(token),
+            Err(Overflow) => self.close(token, not_reading()),
+        }
+    }
+
+    /// Writes a link's data, and watches for room if some remains.
+    pub(super) fn flush(&mut self, token: u64) {
+        let Some(link) = self.links.get_mut(&token) else { return };
+        let (document, encoded, sink) = (&self.document, &mut self.encoded, &self.sink);
+        let mut body = || encoded.get_or_insert_with(|| encode(document, sink)).clone();
+        if let Err(error) = link.flush(&mut body) {
+            return self.close(token, Close::Ended(error.to_string()));
+        }
+        let wants_room = link.waiting() > 0;
+        if wants_room != link.watches_room {
+            link.watches_room = wants_room;
+            if let Err(error) = self.poller.change(&*link, token, link.wanted()) {
+                self.close(token, Close::Ended(error.to_string()));
+            }
+        }
+    }
 }
+
+/// The encoded document. If it exceeds the limit of a message, it is sent without its ports, with a warning.
+fn encode(document: &Document, sink: &Sink) -> Vec<u8> {
+    let bytes = serde_json::to_vec(document).unwrap_or_default();
+    if bytes.len() <= MESSAGE_LIMIT {
+        return bytes;
+    }
+    let (ports, size) = (document.ports.len(), bytes.len());
+    sink.deliver(
+        Origin::Own,
+        Event::Warning(format!(
+            "the {ports} ports of this node need {size} bytes, {MESSAGE_LIMIT} are allowed: others cannot see them"
+        )),
+    );
+    serde_json::to_vec(&Document { ports: Default::default(), ..document.clone() }).unwrap_or_default()
+}
+
+/// Largest number of calls whose link is remembered.
+pub(super) const MOST_ASKED: usize = 4096;
+/// Most different warnings about peers.
+const MOST_WARNINGS: usize = 256;
+const WAKER: u64 = 0;

@@ -13,16 +13,13 @@
 //! An open channel is known by its number. [`grant`] and [`room`] decide which requests a publisher's node grants.
 
 pub(crate) mod grant;
-mod mismatch;
-mod outcome;
 pub(crate) mod room;
 #[cfg(test)]
 mod tests;
 mod wanted;
 mod ways;
 
-pub(crate) use outcome::{is_of_the_way, refusal_text};
-pub(crate) use wanted::{PATIENCE, Pair, Progress, Wanted, is_reliable};
+pub(crate) use wanted::{PATIENCE, Pair, Progress, Wanted, is_of_the_way, is_reliable, refusal_text};
 pub(crate) use ways::{Candidate, Route, routes};
 
 use crate::carrier;
@@ -193,14 +190,14 @@ impl Matching {
         };
         match found {
             Match::Matched(given_up) => {
-                let mut actions = mismatch::fell_back(&names, given_up, asked);
+                let mut actions = grant::fell_back(&names, given_up, asked);
                 let settled = PortInfo { qos: asked.qos.settled(&offered.qos), ..asked.clone() };
                 let pair = (publisher, subscriber);
                 actions.extend(self.want(pair, (offered, &settled), by_name, known, now));
                 actions
             }
             Match::NotSameTopic => Vec::new(),
-            Match::Mismatched(between) => mismatch::incompatible(&names, between, false),
+            Match::Mismatched(between) => grant::incompatible(&names, between, false),
         }
     }
 

@@ -1,21 +1,18 @@
-//! A channel that one of this node's subscribers wants, and its progress.
+//! A channel that one of this node's subscribers wants: its progress, the ends of its handshakes and channels, and the next attempt.
 
-use super::Candidate;
+use super::grant::incompatible_there;
+use super::{Action, Candidate, Known, Matching, Route};
 use crate::channel::PortRef;
 use crate::channel::proxy::Proxy;
 use crate::control::PortInfo;
+use crate::control::directory::PortKey;
+use crate::event::Event;
+use crate::handshake::{Reaction, Refused};
 use qos::{Qos, Reliability};
 use std::time::{Duration, Instant};
 
 /// A publisher's and a subscriber's port.
 pub(crate) type Pair = (PortRef, PortRef);
-
-/// A channel that was open for this time was a success.
-const LIVED: Duration = Duration::from_secs(1);
-/// First pause before a failed channel is tried again; doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause: a stream resumes within a second after an outage (P-16).
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// The time for which a publisher that vanished without closing is still tried: its host may only be cut off.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -134,9 +131,178 @@ pub(crate) fn is_reliable(publisher: &Qos, subscriber: &Qos) -> bool {
     [publisher, subscriber].iter().all(|qos| qos.reliability == Reliability::Reliable)
 }
 
+impl Matching {
+    /// Tries the next way of a channel.
+    pub(crate) fn try_next(&mut self, pair: Pair) -> Option<Action> {
+        let wanted = self.wanted.get_mut(&pair)?;
+        let candidate = wanted.candidate()?.clone();
+        wanted.progress = Progress::Dialing;
+        Some(Action::Try(pair, candidate))
+    }
+
+    /// An attempt begins without [`Action::Try`].
+    pub(crate) fn tries(&mut self, pair: Pair) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.progress = Progress::Dialing;
+        }
+    }
+
+    /// Too many handshakes are under way to begin another one.
+    pub(crate) fn had_no_room(&mut self, pair: Pair, now: Instant) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.progress = Progress::Idle(now + NO_ROOM_PAUSE);
+        }
+    }
+
+    /// A way cannot be used at present, which is not reported.
+    pub(crate) fn pass_over(&mut self, pair: Pair, now: Instant) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.failed(now);
+        }
+    }
+
+    /// The channel is open under this number.
+    pub(crate) fn opened(&mut self, pair: Pair, channel: u64, now: Instant) {
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.opened(channel, now);
+        }
+    }
+
+    /// A way that was tried failed.
+    pub(crate) fn failed(&mut self, pair: Pair, why: &str, known: Known, now: Instant) -> Option<Action> {
+        let wanted = self.wanted.get_mut(&pair)?;
+        let carrier = wanted.candidate().map(|c| c.carrier.clone()).unwrap_or_default();
+        let relay = wanted.candidate().map(|way| &way.place).filter(|place| place.relays().next().is_some());
+        let reason = relay.map_or(why.to_owned(), |relay| format!("{relay}: {why}"));
+        // A node of this host that has left the directory and does not answer is dead, not cut off.
+        if wanted.candidate().is_some_and(is_here) && known.directory.node(pair.0.node).is_none() {
+            return Some(Action::End { pair, why: "its process is gone", cut: false });
+        }
+        let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        wanted.failed(now);
+        Some(Action::Tell(Event::CarrierFailed { publisher, subscriber, carrier, reason }))
+    }
+
+    /// The publisher's node, or a relay in its stead, refused.
+    pub(crate) fn refused(
+        &mut self,
+        pair: Pair,
+        by_relay: bool,
+        refused: Refused,
+        known: Known,
+        now: Instant,
+    ) -> Vec<Action> {
+        if by_relay || is_of_the_way(&refused) {
+            return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
+        }
+        // Another node is at that address. The address may be one of several of the publisher's node, or exist on many hosts (172.17.0.1).
+        // The directory says whether the publisher's node is gone.
+        let reaction = refused.policy.reaction();
+        if reaction == Reaction::AnotherAddress && known.directory.port(key_of(pair)).is_some() {
+            return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
+        }
+        if matches!(reaction, Reaction::AnotherAddress | Reaction::Forget) {
+            return vec![Action::End { pair, why: "the publisher closed", cut: false }];
+        }
+        let Some(wanted) = self.wanted.get_mut(&pair) else { return Vec::new() };
+        wanted.progress = Progress::Refused;
+        let names = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
+        incompatible_there(&names, refused)
+    }
+
+    /// The open channel of this number ended by itself. `delivered`: the incarnation of its publisher's node, and the last sample that was
+    /// delivered. `false`: it was an older channel; the present one continues.
+    pub(crate) fn ended(&mut self, pair: Pair, channel: u64, delivered: Option<(u64, u64)>, now: Instant) -> bool {
+        let open = |wanted: &&mut Wanted| wanted.progress == Progress::Open(channel);
+        let Some(wanted) = self.wanted.get_mut(&pair).filter(open) else { return false };
+        wanted.delivered = delivered.or(wanted.delivered);
+        wanted.ended(now);
+        true
+    }
+
+    /// The steps after the end of a channel: its publisher may be gone. If it was offered along with another one before its node was known,
+    /// ways to it are looked up.
+    pub(crate) fn after_end(&mut self, pair: Pair, known: Known, now: Instant) -> Vec<Action> {
+        let Some(wanted) = self.wanted.get(&pair) else { return Vec::new() };
+        if known.directory.node(pair.0.node).is_some_and(|node| !node.ports.contains_key(&pair.0.port)) {
+            return vec![Action::End { pair, why: "the publisher closed", cut: false }];
+        }
+        if !wanted.candidates.is_empty() {
+            return Vec::new();
+        }
+        let (offered, asked, delivered) = (wanted.publisher.clone(), wanted.subscriber.clone(), wanted.delivered);
+        self.wanted.remove(&pair);
+        let actions = self.want(pair, (&offered, &asked), false, known, now);
+        if let Some(wanted) = self.wanted.get_mut(&pair) {
+            wanted.delivered = delivered;
+        }
+        actions
+    }
+
+    /// Tries the ways that are due, and ends the channels without hope.
+    pub(crate) fn time(&mut self, now: Instant) -> Vec<Action> {
+        let due = |wanted: &Wanted| matches!(wanted.progress, Progress::Idle(at) if at <= now);
+        let due: Vec<Pair> = self.wanted.iter().filter(|(_, wanted)| due(wanted)).map(|(pair, _)| *pair).collect();
+        let mut actions: Vec<Action> = due.into_iter().filter_map(|pair| self.try_next(pair)).collect();
+        let hopeless = self.wanted.iter().filter(|(_, wanted)| wanted.is_hopeless(now));
+        actions.extend(hopeless.map(|(pair, _)| Action::End { pair: *pair, why: "its node is gone", cut: false }));
+        actions
+    }
+
+    /// The next time at which [`Self::time`] has work.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let idle = |wanted: &Wanted| match wanted.progress {
+            Progress::Idle(at) => wanted.candidate().map(|_| at),
+            _ => None,
+        };
+        self.wanted.values().filter_map(idle).min()
+    }
+
+    /// `true` if a channel that is offered along with another one can be taken. `open`: the carrier of the channel that the two ports have
+    /// already.
+    pub(crate) fn has_room_for_offered(&self, pair: &Pair, open: Option<&str>) -> bool {
+        let Some(wanted) = self.wanted.get(pair) else { return true };
+        match wanted.progress {
+            Progress::Open(_) => open == Some("tcp"),
+            Progress::Dialing => wanted.candidate().is_none_or(|way| way.carrier == "tcp"),
+            Progress::Idle(_) | Progress::Refused => true,
+        }
+    }
+}
+
+/// `true` if the ports fit, so that another way, or the same one later, may succeed.
+pub(crate) fn is_of_the_way(refused: &Refused) -> bool {
+    refused.policy.reaction() == Reaction::AnotherWay
+}
+
+/// The reason of a handshake that failed by a refusal.
+pub(crate) fn refusal_text(refused: &Refused) -> String {
+    format!("refused: {}", refused.remedy)
+}
+
+/// The publisher's port.
+fn key_of((publisher, _): Pair) -> PortKey {
+    PortKey { node: publisher.node, port: publisher.port }
+}
+
+fn is_here(way: &Candidate) -> bool {
+    match &way.route {
+        Route::Unix(_) | Route::Process => true,
+        Route::Tcp(address) => address.ip().is_loopback(),
+    }
+}
+
+/// A channel that was open for this time was a success.
+const LIVED: Duration = Duration::from_secs(1);
+/// First pause before a failed channel is tried again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Longest pause: a stream resumes within a second after an outage (P-16).
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+/// Pause before the next attempt after one for which there was no room.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(1);
+
 #[cfg(test)]
 mod tests {
-    use super::super::Route;
     use super::*;
     use qos::Place;
 

@@ -1,12 +1,11 @@
 //! The present priority of an end of a channel, read back from the kernel.
 
-use super::super::control::Control;
-use super::Refusal;
-use super::sockets::sockets;
-use super::{End, Side};
+use super::ends::sockets;
+use super::{End, Refusal, Side};
 use crate::admin::EndReport;
 use crate::channel::Channel;
 use crate::control::PortId;
+use crate::driver::control::Control;
 use linux::marks::{self, Marks};
 use linux::queueing;
 use linux::sched::{self, Scheduled};

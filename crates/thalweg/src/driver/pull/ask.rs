@@ -1,7 +1,6 @@
 //! Asking the histories of this node and of others, one after the other, on the asking thread.
 
-use super::answering::{Answering, Item};
-use super::receive::{AnswerReader, Arrived, Paced};
+use super::answer::{AnswerReader, Answering, Arrived, Item, Paced};
 use crate::channel::SampleInfo;
 use crate::channel::bucket::Limit;
 use crate::channel::buffer::Buffer;

@@ -1,7 +1,6 @@
 //! Reader threads. The first channels of a node have a blocking reader each (one call per sample). So have channels with a priority of
 //! their own, and those that would hold up others. The rest share one thread per class that waits for all of them.
 
-mod own;
 mod priority;
 mod shared;
 #[cfg(test)]
@@ -9,33 +8,24 @@ mod tests;
 
 pub(crate) use priority::{ServedBy, ThreadError};
 
+use crate::carrier::TICK;
 use crate::channel::Channel;
 use crate::channel::inbound::{Inbound, Step};
 use crate::event::Events;
 use crate::guard::guarded;
 use crate::port::AnyInlet;
+use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use linux::sched;
 use linux::thread::Settings;
-use own::Slot;
 use qos::Class;
 use qos::priority::{Policy, Scheduling};
 use shared::{Arrival, Intake};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-
-/// Stack of a reader thread. Callbacks run on it, and the repair of lost fragments takes 128 KiB of it. Untouched stack costs nothing.
-const STACK: usize = 1 << 20;
-
-/// Threads up to which channels get a blocking reader of their own. A readiness call costs 10–12 % of a round trip on the machines
-/// measured, but a thread per channel does not scale.
-const OWN_THREADS: usize = 8;
-/// All reader threads of a node, without those that were given a priority. Threads beyond [`OWN_THREADS`] are for shared readers, and for
-/// channels that would hold those up.
-const READER_THREADS: usize = 12;
 
 /// Called when a channel is over, with its inbound half and the reason.
 pub(crate) type Ended = Arc<dyn Fn(&Inbound, String) + Send + Sync>;
@@ -48,7 +38,7 @@ struct Hub {
     ended: Ended,
     events: Events,
     stop: AtomicBool,
-    /// Threads that count towards the limits above.
+    /// Threads that count towards the limits below.
     seats: AtomicUsize,
     shared: PiMutex<[Option<Arc<Intake>>; 4]>,
     served: PiMutex<BTreeMap<u64, Arc<Served>>>,
@@ -242,7 +232,7 @@ impl Hub {
         let (hub, served, waiting) = (self.clone(), served.clone(), slot.clone());
         let goes_back = seat.is_none();
         let tid = self.start("reader", to, move || {
-            own::run(&hub, &served, &waiting, goes_back);
+            serve_own(&hub, &served, &waiting, goes_back);
             drop(seat);
         })?;
         Ok((slot, tid))
@@ -304,5 +294,88 @@ fn step(inbound: &mut Inbound, wait: bool) -> Step {
     guarded(CALLBACK, || inbound.step(wait)).unwrap_or_else(Step::Ended)
 }
 
+/// The place in which a thread that was started for a channel gets its inbound half.
+#[derive(Default)]
+struct Slot {
+    half: PiMutex<Option<Inbound>>,
+    /// 0: nothing yet; 1: the half is there; 2: it will not come.
+    state: AtomicU32,
+}
+
+impl Slot {
+    /// Hands the half over.
+    fn put(&self, inbound: Inbound) {
+        *self.half.lock() = Some(inbound);
+        self.tell(1);
+    }
+
+    /// The channel ended before its half could be handed over.
+    fn close(&self) {
+        self.tell(2);
+    }
+
+    fn tell(&self, state: u32) {
+        self.state.store(state, Ordering::Release);
+        futex::wake(&self.state, 1, Scope::Private);
+    }
+
+    fn take(&self, hub: &Hub) -> Option<Inbound> {
+        while self.state.load(Ordering::Acquire) == 0 {
+            if hub.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            futex::wait(&self.state, 0, Some(TICK), Scope::Private);
+        }
+        self.half.lock().take()
+    }
+}
+
+/// Serves one channel until it ends or returns, and waits in the receive call itself. A channel that may return keeps its tick, because
+/// interrupting a wait without a limit may lose bytes.
+fn serve_own(hub: &Hub, served: &Arc<Served>, slot: &Slot, goes_back: bool) {
+    let Some(mut inbound) = slot.take(hub) else { return }; // the former thread has reported its end
+    if !goes_back {
+        inbound.wait_without_end();
+    }
+    while !hub.stop.load(Ordering::Relaxed) {
+        if served.leaves.load(Ordering::Relaxed) {
+            match go_back(hub, served, inbound) {
+                None => return,
+                Some(stays) => inbound = stays,
+            }
+        }
+        if let Step::Ended(why) = step(&mut inbound, true) {
+            return hub.end(served, &inbound, why);
+        }
+    }
+    *served.place.lock() = Place::Gone;
+}
+
+/// Returns the channel to the shared reader; `Some`: the return was revoked, and the half stays.
+fn go_back(hub: &Hub, served: &Arc<Served>, inbound: Inbound) -> Option<Inbound> {
+    let mut place = served.place.lock();
+    let Place::Own { home: Some(home), .. } = &*place else { return Some(inbound) };
+    if !served.leaves.swap(false, Ordering::Relaxed) {
+        return Some(inbound);
+    }
+    let home = home.clone();
+    *place = Place::Shared(home.clone());
+    // The half is passed with the place locked, so that a later request for the half follows it in the queue.
+    let passed = home.push(Arrival::Serve(served.clone(), inbound));
+    drop(place);
+    if let Err(Arrival::Serve(served, inbound)) = passed {
+        hub.end(&served, &inbound, "the thread that served it is gone".to_owned());
+    }
+    None
+}
+
+/// Stack of a reader thread. Callbacks run on it, and the repair of lost fragments takes 128 KiB of it. Untouched stack costs nothing.
+const STACK: usize = 1 << 20;
+/// Threads up to which channels get a blocking reader of their own. A readiness call costs 10–12 % of a round trip on the machines
+/// measured, but a thread per channel does not scale.
+const OWN_THREADS: usize = 8;
+/// All reader threads of a node, without those that were given a priority. Threads beyond [`OWN_THREADS`] are for shared readers, and for
+/// channels that would hold those up.
+const READER_THREADS: usize = 12;
 /// Name of the code that runs when a sample is delivered, in messages of panics.
 pub(super) const CALLBACK: &str = "its callback";

@@ -1,7 +1,6 @@
 //! The thread that serves many channels: one wait call per wake-up, one receive call per sample.
 
-use super::own::Slot;
-use super::{Hub, Place, READER_THREADS, Seat, Served, step};
+use super::{Hub, Place, READER_THREADS, Seat, Served, Slot, step};
 use crate::channel::flow::BULK;
 use crate::channel::inbound::{HELD_PAUSE, Inbound, Step};
 use crate::event::Event;

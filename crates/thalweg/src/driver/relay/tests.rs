@@ -5,6 +5,7 @@ use crate::channel::PortRef;
 use crate::channel::proxy::{Picture, Selection};
 use crate::control::directory::Directory;
 use crate::control::{self, Direction, Document, NodeId, Origin, Peer, PortId, PullRole};
+use crate::driver::buffers::make_room;
 use crate::event::Event;
 use crate::testing::discovery::{document, port};
 use qos::Place;

@@ -1,6 +1,9 @@
-//! Messages of any content.
+//! Messages of any content, by types of peers or without, and scaled as pictures.
 
-use crate::codec::{self, Message, Plain};
+use crate::codec::{self, Message, Plain, Schema, Sought, TypeDescription};
+use crate::control::limits::check_type;
+use qos::Filter;
+use qos::expression::{Expression, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -71,4 +74,105 @@ pub fn codec(bytes: &[u8]) {
 /// A message, and one of zeros.
 pub(super) fn messages() -> Vec<Vec<u8>> {
     vec![codec::to_cdr(&Everything::example()).unwrap_or_default(), vec![0; 64]]
+}
+
+/// A type, lines of a filter with its parameters, and a message, each ended by a byte 0. A type that passes the check
+/// is used to read the message as JSON, for a key and for the filter, and this ends soon; JSON that is read is
+/// written as a message of this type.
+pub fn types(bytes: &[u8]) {
+    let mut parts = bytes.splitn(3, |byte| *byte == 0);
+    let (told, filter, message) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let filter = filter_of(&String::from_utf8_lossy(filter));
+    expression(&filter);
+    let Ok(told) = serde_json::from_slice::<TypeDescription>(told.unwrap_or_default()) else { return };
+    if check_type(&told).is_err() {
+        return;
+    }
+    let again = serde_json::from_slice::<TypeDescription>(&serde_json::to_vec(&told).unwrap_or_default());
+    assert_eq!(again.ok().as_ref(), Some(&told), "a type survives the way");
+    let Some(schema) = &told.schema else { return };
+    if let Ok(json) = codec::to_json(schema, message) {
+        let _ = codec::from_json(schema, &json);
+    }
+    let key = first_fields(schema);
+    for filter in [None, Some(&filter)] {
+        let Ok(sought) = Sought::find(Some(schema), &key, filter) else { continue };
+        let _ = (sought.instance(message), sought.key_text(message, &key), sought.holds(message));
+    }
+}
+
+/// Some fields of a struct, in the notation of a key.
+fn first_fields(schema: &Schema) -> Vec<String> {
+    let Schema::Struct { fields, .. } = schema else { return Vec::new() };
+    fields.iter().take(2).map(|field| field.name.clone()).collect()
+}
+
+fn filter_of(text: &str) -> Filter {
+    let mut lines = text.lines().map(str::to_owned);
+    Filter { expression: lines.next().unwrap_or_default(), parameters: lines.take(100).collect() }
+}
+
+/// A filter is refused with the position, or gives an answer for any fields.
+fn expression(filter: &Filter) {
+    match Expression::parse(filter) {
+        Err(wrong) => assert!(wrong.at <= filter.expression.len() && !wrong.problem.is_empty()),
+        Ok(expression) => {
+            let values = [
+                None,
+                Some(Value::Bool(true)),
+                Some(Value::Integer(i128::MIN)),
+                Some(Value::Float(f64::NAN)),
+                Some(Value::Text(&filter.expression)),
+            ];
+            for shift in 0..values.len() {
+                let all: Vec<_> =
+                    (0..expression.fields().len()).map(|at| values[(at + shift) % values.len()]).collect();
+                let _ = expression.holds(&all);
+            }
+        }
+    }
+}
+
+/// A type with a field of each kind, filters, and messages of it.
+pub(super) fn typed_messages() -> Vec<Vec<u8>> {
+    let told = serde_json::to_vec(&TypeDescription::of::<Everything>()).unwrap_or_default();
+    let filters = [
+        "number > 3 AND text LIKE 'th%' OR NOT flag = %0\nTRUE",
+        "ratio BETWEEN -1 AND %1 AND (choice <> 'One' OR wide <= 7)\n1\n2.5",
+    ];
+    let messages = messages();
+    filters
+        .iter()
+        .zip(&messages)
+        .map(|(filter, message)| [&told, &[0][..], filter.as_bytes(), &[0], message].concat())
+        .collect()
+}
+
+/// Any bytes are scaled or refused by each scaler. A scaled message can be scaled again, and is then unchanged.
+#[cfg(feature = "pictures")]
+pub fn pictures(bytes: &[u8]) {
+    use crate::channel::proxy::Picture;
+    use crate::channel::proxy::scaler::{Encoded, Points, Raw, Scaler};
+    const SMALL: Picture = Picture { width: 8, height: 8 };
+    let scalers: [Box<dyn Scaler>; 4] =
+        [Box::new(Raw::default()), Box::new(Points), Box::new(Encoded::in_message()), Box::new(Encoded::alone())];
+    for mut scaler in scalers {
+        let (mut once, mut twice) = (Vec::new(), Vec::new());
+        if scaler.scale(bytes, SMALL, &mut once).is_ok() {
+            assert_eq!(scaler.scale(&once, SMALL, &mut twice), Ok(()), "what was scaled is a message");
+            assert_eq!(once, twice, "what fits stays as it is");
+        }
+    }
+}
+
+/// A raw picture of 16 × 16, and the beginnings of encoded ones.
+#[cfg(feature = "pictures")]
+pub fn pictures_to_begin_from() -> Vec<Vec<u8>> {
+    let mut raw = vec![0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+    raw.extend([16, 0, 0, 0, 16, 0, 0, 0, 6, 0, 0, 0]);
+    raw.extend(b"mono8\0");
+    raw.extend([0, 0, 16, 0, 0, 0, 0, 1, 0, 0]);
+    raw.extend([7; 256]);
+    let png = [137, 80, 78, 71, 13, 10, 26, 10, 0, 0, 0, 13, 73, 72, 68, 82, 0, 0, 0, 16, 0, 0, 0, 16, 8, 0, 0, 0, 0];
+    vec![raw, png.to_vec(), vec![0xff, 0xd8, 0xff, 0xe0, 0, 16]]
 }
