@@ -16,13 +16,12 @@ mod fields;
 #[cfg(test)]
 mod samples;
 mod schema;
-mod sought;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
 pub use dynamic::{from_json, to_json};
 pub use fields::{FieldError, Fields, PathProblem};
+pub(crate) use fields::{Sought, WHOLE_TOPIC, topic_number};
 pub use schema::{Field, Schema, SchemaError, TypeDescription, Variant};
-pub(crate) use sought::{Sought, WHOLE_TOPIC, topic_number};
 
 use bytemuck::PodCastError;
 use serde::Serialize;
