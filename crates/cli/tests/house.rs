@@ -15,8 +15,8 @@ const LOCKS: &[&str] = &["Mutex<", "RwLock<", "Condvar", "parking_lot", "mpsc"];
 /// lock.
 const EXEMPT: &[(&str, &str, &str)] = &[
     ("channel/flow/opening.rs", "Condvar", "stands for the futex in loom's model"),
-    ("port/local.rs", "OnceLock<Mutex<HashMap<PortRef", "all ports of the process; looked up when a channel opens"),
-    ("port/local.rs", "-> MutexGuard<'_, HashMap<PortRef", "the same"),
+    ("port/mod.rs", "OnceLock<Mutex<HashMap<PortRef", "all ports of the process; looked up when a channel opens"),
+    ("port/mod.rs", "-> MutexGuard<'_, HashMap<PortRef", "the same"),
     (
         "port/inlet.rs",
         "Mutex<Vec<Arc<Channel>>>",

@@ -16,8 +16,8 @@ use rejected::Rejected;
 pub(crate) use rejected::Rejection;
 use waiting::Waiting;
 
+use super::Sample;
 use super::monitor::seat::Seat;
-use super::sample::Sample;
 use super::{Histories, Judge, judge_of_subscriber, kept_at_subscriber};
 use crate::channel::inbound::Inbound;
 use crate::channel::memory::Memory;
