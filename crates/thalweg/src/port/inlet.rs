@@ -2,10 +2,9 @@
 
 mod deliver;
 mod mailbox;
-mod rejected;
 mod waiting;
 
-pub(crate) use rejected::Rejection;
+pub(crate) use waiting::Rejection;
 
 use super::monitor::seat::Seat;
 use super::{Histories, Judge, PolicyCounts, Sample, judge_of_subscriber, kept_at_subscriber};
@@ -17,12 +16,12 @@ use crate::control::PortInfo;
 use crate::event::{Event, Events};
 use linux::lock::PiMutex;
 use mailbox::{Door, Mailbox};
-use rejected::Rejected;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use waiting::Rejected;
 use waiting::Waiting;
 
 type Callback<M> = Box<dyn FnMut(Sample<'_, M>) + Send>;
