@@ -21,8 +21,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use waiting::Rejected;
-use waiting::Waiting;
+use waiting::{Rejected, Waiting};
 
 type Callback<M> = Box<dyn FnMut(Sample<'_, M>) + Send>;
 

@@ -3,14 +3,12 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`deadline`] | the time at which an instance's next sample is due, and the number that did not come |
-//! | [`known`] | the instances that a subscriber knows: their publishers, and whether they are alive |
+//! | [`instances`] | the instances that a subscriber knows: their publishers, and whether they are alive; when the next sample of each is due |
 //! | [`reading`] | all policies of a subscriber together |
 //! | [`writing`] | deadline and liveliness of a publisher |
 //! | [`seat`] | the place of the policies in a port |
 
-mod deadline;
-mod known;
+mod instances;
 mod reading;
 mod seat;
 mod writing;
