@@ -10,7 +10,6 @@
 
 mod cubic;
 mod flight;
-mod pacer;
 mod receipts;
 mod start;
 #[cfg(test)]
@@ -19,11 +18,11 @@ mod trip;
 
 pub(crate) use receipts::Receipts;
 
+use super::bucket::Pacer;
 use crate::channel::reliable::RoundTrip;
 use crate::wire::feedback::{Datagram, Receipt};
 use cubic::Cubic;
 use flight::Flight;
-use pacer::Pacer;
 use start::Start;
 use trip::ShortestTrip;
 
