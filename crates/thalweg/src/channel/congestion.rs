@@ -9,19 +9,16 @@
 //! bytes that were sent up to that datagram and are not counted are lost (`flight`). Decision 10 gives the reasons.
 
 mod flight;
-mod receipts;
 #[cfg(test)]
 mod tests;
-mod trip;
 mod window;
 
-pub(crate) use receipts::Receipts;
+pub(crate) use flight::Receipts;
 
 use super::bucket::Pacer;
 use crate::channel::reliable::RoundTrip;
 use crate::wire::feedback::{Datagram, Receipt};
-use flight::Flight;
-use trip::ShortestTrip;
+use flight::{Flight, ShortestTrip};
 use window::{Cubic, Start};
 
 /// The agreement of the two ends of a flow.
