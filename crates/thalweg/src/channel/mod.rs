@@ -7,13 +7,11 @@ pub(crate) mod buffer;
 pub(crate) mod coalescing;
 pub(crate) mod congestion;
 mod counters;
-mod deliver;
 pub(crate) mod failure_detector;
 pub(crate) mod flow;
 pub mod fragment;
 pub(crate) mod history;
 pub(crate) mod inbound;
-mod instance;
 pub(crate) mod late;
 pub mod memory;
 pub(crate) mod outgoing;
@@ -29,10 +27,9 @@ mod sender;
 
 pub(crate) use counters::Counters;
 pub use counters::{ChannelReport, Outcome};
-pub(crate) use deliver::{Deliver, Delivery, Payload};
-pub use instance::{Change, InstanceReport, InstanceState};
 pub(crate) use late::Latecomer;
-pub use sample::SampleInfo;
+pub use sample::{Change, InstanceReport, InstanceState, SampleInfo};
+pub(crate) use sample::{Deliver, Delivery, Payload};
 pub(crate) use selection::SentSelection;
 pub(crate) use sender::{FlowNews, Own, Senders};
 
