@@ -9,7 +9,6 @@ mod cut_off;
 mod datagrams;
 mod fragments;
 mod gather;
-mod opening;
 mod parity;
 mod path;
 mod reliable;
