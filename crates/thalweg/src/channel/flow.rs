@@ -7,10 +7,7 @@
 mod batch;
 mod cut_off;
 mod datagrams;
-mod fragments;
 mod gather;
-mod parity;
-mod path;
 mod reliable;
 #[cfg(test)]
 mod tests;
@@ -37,7 +34,6 @@ use crate::wire::HEADER;
 use cut_off::{State, Unacknowledged};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
-use parity::MessageParity;
 use qos::Class;
 use reliable::Kept;
 use std::io;
@@ -45,7 +41,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use transmit::{Cursor, Sent};
+use transmit::{Cursor, MessageParity, Sent};
 use waiting::{Partial, Pending};
 
 /// The settings that a flow has from its channel.
