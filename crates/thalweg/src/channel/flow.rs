@@ -7,11 +7,9 @@
 mod batch;
 mod cut_off;
 mod datagrams;
-mod gather;
 mod reliable;
 #[cfg(test)]
 mod tests;
-mod thread;
 mod transmit;
 mod waiting;
 
