@@ -19,6 +19,7 @@ pub(crate) mod parity;
 pub mod proxy;
 pub(crate) mod queue;
 pub(crate) mod reliable;
+mod retransmitter;
 pub(crate) mod right;
 pub(crate) mod ring;
 mod sample;
