@@ -1,25 +1,41 @@
 //! The publisher's end: unacknowledged messages, and their retransmits.
 
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, acknowledges_every, widen};
-use crate::channel::bucket::Bucket;
+use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::queue::Entry;
 use crate::wire::feedback::{Acknowledgement, Gap};
 use crate::wire::{ASK, Header};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-mod action;
 mod controlled;
 mod loss;
 mod members;
 mod retransmit;
-mod vain;
 
-pub(crate) use action::{Action, SenderSettings, To};
 use controlled::Controlled;
 use members::{MOST_TOLD_APART, Members};
-pub(crate) use vain::EXPECTED;
-use vain::Rounds;
+use retransmit::Rounds;
+pub(crate) use retransmit::{Action, EXPECTED, To};
+
+/// The settings of a flow's channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SenderSettings {
+    /// Messages that are kept without an acknowledgement, at most [`WINDOW`].
+    pub window: usize,
+    /// Bytes that are kept without an acknowledgement; one message may always be.
+    pub bytes: usize,
+    /// A full window gives up its oldest message for a new one; otherwise the new one waits.
+    pub drops_oldest: bool,
+    /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
+    pub useful_ns: Option<u64>,
+    /// There is a deadline: on a lossy path, single datagrams are retransmitted before a request.
+    pub hurries: bool,
+    /// Bytes of a message that one datagram takes, and bytes of a fragment.
+    pub largest: usize,
+    /// The limit of retransmits on the path.
+    pub repairs: Limit,
+}
 
 /// The sending state of a reliable flow.
 #[derive(Debug)]
