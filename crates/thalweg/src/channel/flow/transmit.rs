@@ -157,7 +157,7 @@ impl Flow {
     }
 
     /// The byte at which fragments of a message pause. A flow with a window has no such pause.
-    pub(super) fn burst_end(&self, cursor: &Cursor) -> usize {
+    fn burst_end(&self, cursor: &Cursor) -> usize {
         match &self.kept {
             Some(kept) if kept.is_controlled() => usize::MAX,
             _ => cursor.taken + self.burst().max(self.piece()),
@@ -170,7 +170,7 @@ impl Flow {
         if paced == 0 { self.settings.burst } else { self.settings.burst.min(paced as usize) }
     }
 
-    pub(super) fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
+    fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
         let most = self.piece();
         if cursor.taken < payload.len() {
             cursor.taken -= cursor.taken % most; // the path may take less than when it began
@@ -232,13 +232,7 @@ impl Flow {
     }
 
     /// Sends the remaining parity of a message whose fragments have left. `cursor` counts on.
-    pub(super) fn transmit_parity(
-        &self,
-        payload: &[u8],
-        label: Label,
-        cursor: &mut Cursor,
-        burst_end: usize,
-    ) -> io::Result<Sent> {
+    fn transmit_parity(&self, payload: &[u8], label: Label, cursor: &mut Cursor, burst_end: usize) -> io::Result<Sent> {
         let (step, fragments) = (self.piece(), payload.len().div_ceil(self.piece()));
         let count = self.settings.sending.parity.map_or(0, |parity| parity.pieces(fragments));
         let Some(mut parity) = self.parity.as_ref().filter(|_| count > 0).map(|parity| parity.lock()) else {
@@ -322,7 +316,7 @@ impl Flow {
 }
 
 /// Turns the error of a full socket into an outcome.
-pub(super) fn blocked(error: io::Error) -> io::Result<Sent> {
+fn blocked(error: io::Error) -> io::Result<Sent> {
     if error.kind() == io::ErrorKind::WouldBlock { Ok(Sent::Blocked) } else { Err(error) }
 }
 
@@ -343,7 +337,7 @@ pub(super) struct MessageParity {
 }
 
 /// Pause between two bursts of fragments: a receiver that is scheduled at all has emptied its buffer by then.
-pub(super) const BURST_PAUSE: Duration = Duration::from_millis(1);
+const BURST_PAUSE: Duration = Duration::from_millis(1);
 /// The smallest piece of a large message that leaves on a stream: a packet, even if the burst is smaller.
 const SMALLEST_PIECE: usize = 1500;
 

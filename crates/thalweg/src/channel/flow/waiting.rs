@@ -193,7 +193,7 @@ impl Flow {
     }
 
     /// Wakes a publisher that waits for room, after messages left the queue.
-    pub(super) fn left_queue(&self) {
+    fn left_queue(&self) {
         self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
         if matches!(self.settings.policy, qos::Queue::Block { .. }) {
             futex::wake(&self.room, 1, Scope::Private);
@@ -201,7 +201,7 @@ impl Flow {
     }
 
     /// Sends the waiting small messages in one piece, if there are several. Called by the holder of the send right.
-    pub(super) fn send_gathered(self: &Arc<Self>) -> Gathered {
+    fn send_gathered(self: &Arc<Self>) -> Gathered {
         let batching = self.settings.sending.batching;
         if !self.gathers() || (self.bucket.is_some() && batching.is_none()) {
             return Gathered::Nothing;

@@ -1,5 +1,11 @@
 //! The publisher's end: unacknowledged messages, and their retransmits.
 
+mod controlled;
+mod members;
+mod retransmit;
+
+pub(crate) use retransmit::{Action, EXPECTED, To};
+
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, acknowledges_every, widen};
 use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::queue::Entry;
@@ -8,14 +14,9 @@ use crate::wire::{ASK, Header};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-mod controlled;
-mod members;
-mod retransmit;
-
 use controlled::Controlled;
 use members::{MOST_TOLD_APART, Members};
 use retransmit::Rounds;
-pub(crate) use retransmit::{Action, EXPECTED, To};
 
 /// The settings of a flow's channel.
 #[derive(Clone, Copy, Debug)]

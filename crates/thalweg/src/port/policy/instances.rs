@@ -160,7 +160,7 @@ fn tell_state(instance: &Instance, state: Option<InstanceState>, news: &mut Vec<
 
 /// The time by which the next sample must come; before the first sample there is no deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Due(Option<u64>);
+struct Due(Option<u64>);
 
 impl Due {
     /// A sample came at `now`. Returns how many had been missed before it.

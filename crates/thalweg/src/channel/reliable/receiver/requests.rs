@@ -33,14 +33,14 @@ pub(super) struct Asking {
 }
 
 impl Slot {
-    pub(super) fn asking(&self) -> Option<Asking> {
+    fn asking(&self) -> Option<Asking> {
         match self {
             Slot::Missing(asking) | Slot::Part(_, asking) => Some(*asking),
             Slot::Whole(_) => None,
         }
     }
 
-    pub(super) fn set_asking(&mut self, to: Asking) {
+    fn set_asking(&mut self, to: Asking) {
         if let Slot::Missing(asking) | Slot::Part(_, asking) = self {
             *asking = to;
         }
@@ -68,7 +68,7 @@ impl Asking {
 
     /// The longest wait for an answer. `quick`: a window bounds the answers, so that repeated losses of the same parts are no
     /// reason for fewer requests.
-    pub(super) fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
+    fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
         let times = if quick && self.times < QUICK { 0 } else { self.times.min(4) };
         trip.patience_ns().saturating_mul(1 << times).min(LONGEST_PAUSE_NS)
     }

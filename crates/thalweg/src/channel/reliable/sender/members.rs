@@ -52,13 +52,13 @@ impl Members {
     }
 
     /// Notes that a member lost its connection, and may come back: meanwhile it is not waited for. `false`: there is none with this id.
-    pub(super) fn loses(&mut self, id: u64) -> bool {
+    fn loses(&mut self, id: u64) -> bool {
         let found = self.0.iter_mut().find(|member| member.id == id);
         found.map(|member| member.absent = true).is_some()
     }
 
     /// Notes that an absent member came back by this id. Gives the number of the first message that it may not have.
-    pub(super) fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u64> {
+    fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u64> {
         let member = self.0.iter_mut().find(|member| member.absent && member.id == before)?;
         (member.id, member.absent, member.heard_at, member.unanswered) = (id, false, now_ns, 0);
         member.moves(now_ns, member.goal);
@@ -122,7 +122,7 @@ impl Members {
     }
 
     /// A bit for each.
-    pub(super) fn everybody(&self) -> u64 {
+    fn everybody(&self) -> u64 {
         u64::MAX >> (MOST_TOLD_APART - self.len().clamp(1, MOST_TOLD_APART))
     }
 }
@@ -130,7 +130,7 @@ impl Members {
 impl Member {
     /// Notes an answer of the member when `next` was the number of the next message: `fresh` of those before `seen` came without a
     /// retransmit.
-    pub(super) fn heard(&mut self, now_ns: u64, next: u64, seen: u64, fresh: u32) {
+    fn heard(&mut self, now_ns: u64, next: u64, seen: u64, fresh: u32) {
         (self.heard_at, self.heard_before, self.unanswered) = (now_ns, next, 0);
         self.loss.told(seen, fresh);
     }
@@ -148,7 +148,7 @@ impl Member {
     }
 
     /// Notes that the member reached its goal, and sets the next one.
-    pub(super) fn moves(&mut self, now_ns: u64, goal: u64) {
+    fn moves(&mut self, now_ns: u64, goal: u64) {
         (self.moved_at, self.goal, self.unmoved) = (now_ns, goal, 0);
     }
 
@@ -195,7 +195,7 @@ impl Loss {
     }
 
     /// The number of unanswered questions in a row that shows an absent member, if answers are lost as often as messages.
-    pub(super) fn questions(&self) -> u32 {
+    fn questions(&self) -> u32 {
         let answered = (1.0 - self.share.min(0.99)).powi(2);
         let count = (SILENT.ln() / (1.0 - answered).ln()).ceil();
         (count as u32).clamp(QUESTIONS.0, QUESTIONS.1)
@@ -267,7 +267,7 @@ impl Sender {
 
     /// The next goal of a member that has all messages before this number: half a window more, but no more than the retransmits
     /// of that time.
-    pub(super) fn goal(&self, acknowledged: u64) -> u64 {
+    fn goal(&self, acknowledged: u64) -> u64 {
         let from = acknowledged.max(self.first);
         let half = acknowledges_every(self.settings.window) as usize;
         let mut bytes = 0_usize;

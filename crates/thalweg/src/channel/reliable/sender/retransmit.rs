@@ -196,7 +196,7 @@ impl Sender {
 
     /// Notes a requested retransmit of these bytes of a message. Only flows with one subscriber that sends receipts do this: losses
     /// of one member of a group must not slow the others.
-    pub(super) fn note_round(&mut self, index: usize, bytes: &Range<usize>) {
+    fn note_round(&mut self, index: usize, bytes: &Range<usize>) {
         let Some(lost) = self.controlled.as_ref().map(Controlled::lost) else { return };
         let Sent { entry, rounds, .. } = &mut self.sent[index];
         let whole = bytes.len() == entry.buffer.payload().len();
@@ -227,7 +227,7 @@ impl Sent {
 }
 
 /// Widens these bytes to whole pieces: a subscriber reassembles only equal pieces, and may miss bytes that were cut otherwise.
-pub(super) fn aligned(bytes: Range<u32>, piece: u32, length: u32) -> Range<u32> {
+fn aligned(bytes: Range<u32>, piece: u32, length: u32) -> Range<u32> {
     let piece = piece.max(1);
     let from = bytes.start / piece * piece;
     from..bytes.end.div_ceil(piece).saturating_mul(piece).min(length).max(from)
