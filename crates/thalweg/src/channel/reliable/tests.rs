@@ -2,7 +2,6 @@
 
 mod outage;
 mod path;
-mod saturated;
 mod silent;
 use super::*;
 use crate::carrier::sim::{SimNetwork, SimSettings};
