@@ -1,4 +1,5 @@
-//! A late joiner's two streams: the history, and the live flow that began meanwhile. Pure: time is an argument.
+//! A late joiner's two streams: the history, and the live flow that began meanwhile. [`LateJoin`] is pure: time is an
+//! argument. A [`Latecomer`] joins a channel's samples by it.
 //!
 //! Live samples are held until the history is over, then follow it in the order of their numbers, each once, without a gap:
 //! the history is requested after the flow began, and so reaches up to it or beyond. If the history takes longer than the

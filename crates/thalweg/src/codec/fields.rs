@@ -285,7 +285,7 @@ fn variant<'s>(reader: &mut Reader<'_>, variants: &'s [Variant]) -> Result<&'s V
     variants.get(index as usize).ok_or_else(wrong)
 }
 
-/// Fields of a type that policies look at.
+/// Fields of a type that policies look at: they tell the instance to which a sample belongs, and whether a filter holds for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sought {
     schema: Option<Schema>,

@@ -353,7 +353,7 @@ impl Publishers {
     pub(crate) fn add(&self, publisher: PortRef, info: PublisherInfo) {
         let mut known = self.0.lock();
         known.retain(|(other, _)| *other != publisher);
-        if known.len() == MOST {
+        if known.len() == MOST_PUBLISHERS {
             known.pop_front();
         }
         known.push_back((publisher, Arc::new(info)));
@@ -367,7 +367,7 @@ impl Publishers {
 
 /// The most publishers that are remembered; the one whose channel opened longest ago is forgotten first. A subscriber to a
 /// pattern of more topics finds the present ones in their nodes' documents.
-const MOST: usize = 16;
+const MOST_PUBLISHERS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -383,8 +383,8 @@ mod tests {
             topic: "/t".to_owned(),
             message: TypeDescription::opaque("t"),
         };
-        (0..=MOST).for_each(|n| publishers.add(at(n), info(n)));
+        (0..=MOST_PUBLISHERS).for_each(|n| publishers.add(at(n), info(n)));
         assert_eq!(publishers.get(at(0)), None);
-        assert_eq!(publishers.get(at(MOST)).unwrap().name, format!("/p{MOST}"));
+        assert_eq!(publishers.get(at(MOST_PUBLISHERS)).unwrap().name, format!("/p{MOST_PUBLISHERS}"));
     }
 }

@@ -150,7 +150,7 @@ impl Flight {
     }
 }
 
-/// The part of a flow that came, and the time of the next receipt.
+/// The receiving end's receipts for the sender's congestion control: the part of a flow that came, and the time of the next receipt.
 #[derive(Debug)]
 pub(crate) struct Receipts {
     every: u64,

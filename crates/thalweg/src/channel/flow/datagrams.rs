@@ -1,6 +1,5 @@
 //! Batches over datagrams: small samples of a reliable flow leave in one datagram, which has one number, waits for the window as
-//! one, and is acknowledged and retransmitted as one. The wake-up of a publishing thread that waits for the window is model-checked
-//! with loom. Only flows that give up no message have them
+//! one, and is acknowledged and retransmitted as one. Only flows that give up no message have them
 //! ([`Control::batches`](super::Control)). Several datagrams of one length (the last may be shorter) leave in one call.
 
 use super::batch::{BYTES, Batch};
@@ -321,7 +320,8 @@ impl Flow {
     }
 }
 
-/// The waiting place of one thread that needs room in the window; the thread that receives acknowledgements wakes it.
+/// The waiting place of one publishing thread that needs room in the window for its batch; the thread that receives acknowledgements
+/// wakes it. Model-checked with loom.
 #[derive(Default)]
 pub(super) struct Opening {
     /// Changed only by swaps, which have a single order. (Loom 0.7 lets a store come between the read and the write of a swap, and

@@ -44,7 +44,7 @@ pub(super) fn trace<T: DeserializeOwned>() -> Traced {
     Traced { name: run.name, schema }
 }
 
-/// Stands for the value at one place of a type.
+/// The deserializer that records requests: it stands for the value at one place of a type.
 struct Tracer<'a> {
     shape: &'a mut Shape,
     run: &'a mut Run,
@@ -258,7 +258,7 @@ impl<'de> de::VariantAccess<'de> for Tracer<'_> {
     }
 }
 
-/// One place in a type.
+/// One place in a type. All together are the findings of tracing so far: a schema with blanks.
 #[derive(Default)]
 struct Shape {
     kind: Kind,

@@ -190,7 +190,7 @@ struct Count {
     told: AtomicU64,
 }
 
-/// Counts of samples rejected because too many wait.
+/// Counts of samples that found no room: they are counted where they arrive, and reported from time to time.
 #[derive(Debug)]
 pub(crate) struct Rejected {
     by: [Count; LIMITS.len()],
