@@ -1,31 +1,25 @@
 //! Congestion control of one flow over datagrams: it limits the bytes in flight, and paces them. Pure: time,
 //! datagrams and receipts in, allowances out.
 //!
-//! The window grows by CUBIC (`cubic`, RFC 9438) after a HyStart++ start (`start`, RFC 9406), and leaves paced over a
+//! The window grows by CUBIC (RFC 9438) after a HyStart++ start (RFC 9406; `window`), and leaves paced over a
 //! round trip (RFC 9002 §7.7). A loss shrinks it where a queue stands at the time, as in TCP Veno (Fu and Liew, 2003);
 //! elsewhere it only causes a retransmit: radio links lose without being full. The receiver's socket buffer bounds the window, too.
 //!
 //! Datagrams carry no number of their own. A receipt names the newest datagram that came and counts the bytes of all that came:
 //! bytes that were sent up to that datagram and are not counted are lost (`flight`). Decision 10 gives the reasons.
 
-mod cubic;
 mod flight;
-mod pacer;
-mod receipts;
-mod start;
 #[cfg(test)]
 mod tests;
-mod trip;
+mod window;
 
-pub(crate) use receipts::Receipts;
+pub(crate) use flight::Receipts;
 
+use super::bucket::Pacer;
 use crate::channel::reliable::RoundTrip;
 use crate::wire::feedback::{Datagram, Receipt};
-use cubic::Cubic;
-use flight::Flight;
-use pacer::Pacer;
-use start::Start;
-use trip::ShortestTrip;
+use flight::{Flight, ShortestTrip};
+use window::{Cubic, Start};
 
 /// The agreement of the two ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

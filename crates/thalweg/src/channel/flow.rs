@@ -7,17 +7,10 @@
 mod batch;
 mod cut_off;
 mod datagrams;
-mod fragments;
-mod gather;
-mod opening;
-mod parity;
-mod path;
 mod reliable;
 #[cfg(test)]
 mod tests;
-mod thread;
 mod transmit;
-mod unacknowledged;
 mod waiting;
 
 use batch::Batch;
@@ -36,20 +29,17 @@ use crate::carrier::{Capabilities, MOST_BYTES_TOGETHER, MOST_TOGETHER, SendHalf,
 use crate::channel::{FlowNews, Outcome, Own, Senders};
 use crate::trace::stages::Stages;
 use crate::wire::HEADER;
-use cut_off::State;
+use cut_off::{State, Unacknowledged};
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
-use parity::MessageParity;
 use qos::Class;
 use reliable::Kept;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use transmit::{Cursor, Sent};
-use unacknowledged::Unacknowledged;
+use transmit::{Cursor, MessageParity, Sent};
 use waiting::{Partial, Pending};
 
 /// The settings that a flow has from its channel.

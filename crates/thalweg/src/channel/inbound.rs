@@ -4,45 +4,27 @@
 
 mod deliver;
 mod reliable;
-mod ring;
-mod stream;
-mod together;
+mod source;
 
-use self::deliver::End;
-pub(crate) use self::deliver::info;
-pub(crate) use self::ring::HELD_PAUSE;
-use self::stream::{Stream, Unpaid};
+pub(crate) use deliver::info;
+pub(crate) use source::HELD_PAUSE;
+
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
-use super::reliable::{Receiver, ReceiverSettings};
+use super::reliable::ReceiverSettings;
 use crate::carrier::{Interrupt, ReceiveHalf};
 use crate::channel::{Channel, Deliver};
 use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
+use deliver::End;
 use linux::memory::RingReader;
+use source::{Framing, Source, Stream, Unpaid, datagrams, segment};
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-/// The source of samples.
-enum Source {
-    /// A carrier's half and its framing.
-    Half(Box<dyn ReceiveHalf>, Framing),
-    /// The publisher's shared memory: samples are read where they lie.
-    Ring(RingReader),
-}
-
-/// The framing of a half's bytes.
-enum Framing {
-    /// Frames follow each other.
-    Stream(Stream),
-    /// One frame per datagram, and one datagram per receive unless the half `joins` them. Large messages come in fragments. On a
-    /// reliable flow missing messages are requested.
-    Datagrams { buffer: Vec<u8>, joins: bool, reassembly: Reassembly, receiver: Option<Box<Receiver>> },
-}
 
 /// The outcome of one step.
 #[derive(Debug, PartialEq, Eq)]
@@ -230,9 +212,9 @@ impl Inbound {
     /// One datagram, or several that came together: all are acknowledged at once.
     fn received_datagrams(&mut self, count: usize, now: u64) -> Step {
         let Source::Half(_, Framing::Datagrams { buffer, joins, .. }) = &self.source else { return Step::Nothing };
-        let segment = if *joins { together::segment(buffer, count) } else { count };
+        let segment = if *joins { segment(buffer, count) } else { count };
         let mut all = Step::Nothing;
-        for at in together::datagrams(count, segment) {
+        for at in datagrams(count, segment) {
             all = match (self.received_datagram(at, now), all) {
                 (Step::Delivered(more), Step::Delivered(before)) => Step::Delivered(before + more),
                 (Step::Nothing, before) => before,

@@ -8,29 +8,13 @@
 //! queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6 (2), 1998, with α = 1).
 //! Counting is an atomic addition at each level, and never waits.
 
-mod report;
-
-pub use report::{DocumentMemory, HistoryMemory, MemoryReport, PeerMemory};
-
 use crate::control::Peer;
 use linux::lock::PiMutex;
 use qos::{ResourceLimit, SAMPLE_BYTES};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-
-/// The default of the bytes that all channels of a node may hold together: 1 GiB, of which one peer gets half.
-pub const NODE_MEMORY: usize = 1 << 30;
-
-/// Bytes that each queue, mailbox and window may always hold: a small channel continues when large ones have used up the
-/// node's memory. A thousand of these shares are 64 MiB.
-pub const ALWAYS: usize = 64 << 10;
-
-/// The most empty accounts of peers that are kept.
-const EMPTY_ACCOUNTS: usize = 64;
-
-/// Peers that a report names.
-const MOST_TOLD: usize = 64;
 
 /// The charge for a message of this length.
 pub fn size_of(payload: usize) -> usize {
@@ -240,6 +224,75 @@ impl Memory {
         MemoryReport { used, limit, refused, peers, histories, ..MemoryReport::default() }
     }
 }
+
+/// The bytes that a node's channels hold: messages in queues and mailboxes, unacknowledged and incomplete messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryReport {
+    /// Held now.
+    pub used: u64,
+    /// Held at most ([`Settings::memory`](crate::Settings::memory)).
+    pub limit: u64,
+    /// Number of refusals by this limit.
+    pub refused: u64,
+    /// The peers that hold bytes or were refused some; those that hold most come first, 64 at most.
+    pub peers: Vec<PeerMemory>,
+    /// Bytes held by histories.
+    #[serde(default)]
+    pub histories: HistoryMemory,
+    /// Bytes held by nodes' documents, besides.
+    #[serde(default)]
+    pub documents: DocumentMemory,
+}
+
+/// Memory that a node holds for the documents of all nodes that it sees, this one included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentMemory {
+    /// Held now, about.
+    pub used: u64,
+    /// Held at most: 24 MiB.
+    pub limit: u64,
+    /// Number of documents refused: for their bytes, or for one more node or port.
+    pub refused: u64,
+}
+
+/// Memory for the samples that the ports of a node keep for pulls and late joiners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryMemory {
+    /// Held now.
+    pub used: u64,
+    /// The most that they may hold, given the bytes of the channels.
+    pub limit: u64,
+    /// Number of times that this was too little and the oldest samples were dropped.
+    pub refused: u64,
+}
+
+/// Memory for the channels with one peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerMemory {
+    /// The peer.
+    #[serde(flatten)]
+    pub peer: Peer,
+    /// Held now.
+    pub used: u64,
+    /// The most that it may hold, given the bytes of the others.
+    pub limit: u64,
+    /// Number of refusals by this limit.
+    pub refused: u64,
+}
+
+/// The default of the bytes that all channels of a node may hold together: 1 GiB, of which one peer gets half.
+pub const NODE_MEMORY: usize = 1 << 30;
+
+/// Bytes that each queue, mailbox and window may always hold: a small channel continues when large ones have used up the
+/// node's memory. A thousand of these shares are 64 MiB.
+pub const ALWAYS: usize = 64 << 10;
+
+/// The most empty accounts of peers that are kept.
+const EMPTY_ACCOUNTS: usize = 64;
+
+/// Peers that a report names.
+const MOST_TOLD: usize = 64;
 
 #[cfg(test)]
 mod tests {

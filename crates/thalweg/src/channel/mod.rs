@@ -7,47 +7,43 @@ pub(crate) mod buffer;
 pub(crate) mod coalescing;
 pub(crate) mod congestion;
 mod counters;
-mod deliver;
 pub(crate) mod failure_detector;
 pub(crate) mod flow;
 pub mod fragment;
 pub(crate) mod history;
 pub(crate) mod inbound;
-mod instance;
 pub(crate) mod late;
-mod latecomer;
 pub mod memory;
 pub(crate) mod outgoing;
 pub(crate) mod parity;
 pub mod proxy;
 pub(crate) mod queue;
 pub(crate) mod reliable;
-mod report;
+mod retransmitter;
 pub(crate) mod right;
 pub(crate) mod ring;
 mod sample;
-mod selection;
 mod sender;
 
+pub(crate) use crate::trace::stages::End;
 pub(crate) use counters::Counters;
-pub use counters::Outcome;
-pub(crate) use deliver::{Deliver, Delivery, Payload};
-pub use instance::{Change, InstanceReport, InstanceState};
-pub(crate) use latecomer::Latecomer;
-pub use report::ChannelReport;
-pub use sample::SampleInfo;
-pub(crate) use selection::SentSelection;
+pub use counters::{ChannelReport, Outcome};
+pub(crate) use late::Latecomer;
+pub use sample::{Change, InstanceReport, InstanceState, SampleInfo};
+pub(crate) use sample::{Deliver, Delivery, Payload};
 pub(crate) use sender::{FlowNews, Own, Senders};
 
-pub(crate) use crate::trace::stages::End;
-
 use crate::carrier::{self, Interrupt, SharedSocket};
+use crate::codec::Sought;
 use crate::control::{NodeId, Peer, PortId, PortInfo};
 use crate::trace::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
 use flow::Flow;
+use linux::lock::PiMutex;
 use memory::Account;
 use proxy::{Gate, Provenance, Proxied, Selection};
-use qos::ResourceLimit;
+use qos::{Qos, ResourceLimit};
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
@@ -294,5 +290,88 @@ impl Channel {
             proxied: self.proxied.clone(),
             over: None,
         }
+    }
+}
+
+/// The samples that one channel sends: the subscriber's content filter and separation are evaluated here, so that unwanted samples
+/// do not travel (U-31). Only the publishing thread asks, so that its lock costs two atomic operations.
+pub(crate) struct SentSelection {
+    sought: Sought,
+    separation: u64,
+    last: PiMutex<HashMap<u64, u64>>,
+}
+
+impl fmt::Debug for SentSelection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "separation {} ns, {:?}", self.separation, self.sought)
+    }
+}
+
+impl SentSelection {
+    /// The selection that a subscriber asks for; `None`: all samples. `sought`: its filter and the key, found in the
+    /// publisher's type.
+    pub(crate) fn of(requested: &Qos, sought: Sought) -> Option<Self> {
+        let separation = requested.separation.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+        let selects = separation > 0 || requested.filter.is_some();
+        selects.then(|| Self { sought, separation, last: PiMutex::default() })
+    }
+
+    /// `true` if a message that is published at `now` is sent.
+    pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
+        if !self.sought.holds(bytes) {
+            return false;
+        }
+        if self.separation == 0 {
+            return true;
+        }
+        let Some(instance) = self.sought.instance(bytes) else { return false };
+        let mut last = self.last.lock();
+        let instance = if last.len() < MOST_INSTANCES || last.contains_key(&instance) { instance } else { u64::MAX };
+        let takes = last.get(&instance).is_none_or(|last| now.saturating_sub(*last) >= self.separation);
+        if takes {
+            last.insert(instance, now);
+        }
+        takes
+    }
+}
+
+/// The most instances that are told apart; further ones share one state.
+const MOST_INSTANCES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{TypeDescription, to_cdr};
+    use qos::Filter;
+    use std::time::Duration;
+
+    #[test]
+    fn samples_are_sent_as_far_apart_as_asked_to_the_nanosecond_per_instance() {
+        let schema = TypeDescription::of::<Pair>().schema;
+        let requested = Qos { separation: Some(Duration::from_nanos(20)), ..Qos::default() };
+        let sought = Sought::find(schema.as_ref(), &["id".to_owned()], None).unwrap();
+        let selection = SentSelection::of(&requested, sought).unwrap();
+        let sent = |id, now| selection.takes(&to_cdr(&Pair { id, x: 0 }).unwrap(), now);
+        let first: Vec<bool> = [100, 119, 120, 139, 140, 161, 180].map(|now| sent(1, now)).into();
+        assert_eq!(first, [true, false, true, false, true, true, false]);
+        assert!(sent(2, 162) && !sent(2, 181) && sent(2, 182));
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Pair {
+        id: u8,
+        x: i32,
+    }
+
+    #[test]
+    fn a_filtered_sample_does_not_start_the_separation() {
+        let schema = TypeDescription::of::<Pair>().schema;
+        let filter = Some(Filter { expression: "x > 3".into(), parameters: Vec::new() });
+        let requested = Qos { separation: Some(Duration::from_nanos(20)), filter, ..Qos::default() };
+        let sought = Sought::find(schema.as_ref(), &[], requested.filter.as_ref()).unwrap();
+        let selection = SentSelection::of(&requested, sought.clone()).unwrap();
+        let sent = |x, now| selection.takes(&to_cdr(&Pair { id: 0, x }).unwrap(), now);
+        assert!(!sent(3, 100) && sent(4, 101) && !sent(4, 102) && !sent(0, 200) && sent(4, 201));
+        assert!(SentSelection::of(&Qos::default(), sought).is_none());
     }
 }

@@ -4,23 +4,21 @@
 //! Scaling and its place are stated when a flow opens (`Request`), not in each sample. A proxy
 //! never changes a sample's identity: port, incarnation, sequence number and time stamp stay those of its source.
 
-mod changes;
 mod gate;
 pub mod handover;
-mod picture;
 pub mod scaler;
 mod selection;
 
-pub use changes::{ProxyChangeError, ProxyChanges};
 pub(crate) use gate::{Gate, Passage, Role};
-pub use picture::{Picture, PictureError};
 pub use selection::{Selection, SelectionError};
 
-use crate::channel::Channel;
+use super::Channel;
 use crate::control::NodeId;
-use qos::{Place, Qos, Scale};
+use qos::priority::Change;
+use qos::{Place, PlaceError, Qos, Scale};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Scaling that a subscriber wants of a stream, and its place (P-08).
@@ -119,4 +117,194 @@ pub struct Provenance {
     pub from: u64,
     /// The node that has the proxy.
     pub node: NodeId,
+}
+
+/// Changes to a [`Proxy`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProxyChanges {
+    /// The change of the selection.
+    pub selection: Change<Selection>,
+    /// The change of the picture.
+    pub picture: Change<Picture>,
+    /// The change of the place.
+    pub place: Change<Place>,
+}
+
+impl ProxyChanges {
+    /// To exactly this.
+    pub fn to(proxy: &Proxy) -> Self {
+        let Proxy { selection, picture, place } = proxy.clone();
+        Self {
+            selection: Change::Set(selection),
+            picture: picture.map_or(Change::Unset, Change::Set),
+            place: Change::Set(place),
+        }
+    }
+
+    /// `true` if nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.selection.is_keep() && self.picture.is_keep() && self.place.is_keep()
+    }
+
+    /// `proxy` with these changes; settings that go back to their default are as in `default`.
+    pub fn apply(&self, proxy: Proxy, default: &Proxy) -> Proxy {
+        let (mut selection, mut picture, mut place) = (Some(proxy.selection), proxy.picture, Some(proxy.place));
+        self.selection.apply(&mut selection);
+        self.picture.apply(&mut picture);
+        self.place.apply(&mut place);
+        Proxy {
+            selection: selection.unwrap_or(default.selection),
+            picture: picture.or(default.picture.filter(|_| self.picture == Change::Unset)),
+            place: place.unwrap_or_else(|| default.place.clone()),
+        }
+    }
+
+    /// Adds one `NAME=VALUE`, as `thalweg set` takes it: `every=10`, `rate=3/4`, `picture=320x240`, `proxy=relay:gate`.
+    /// `false`: the word is not about proxies.
+    ///
+    /// # Errors
+    /// [`ProxyChangeError`] with the allowed values.
+    pub fn add(&mut self, word: &str) -> Result<bool, ProxyChangeError> {
+        let Some((name, value)) = word.split_once('=') else { return Ok(false) };
+        let default = value.eq_ignore_ascii_case("default");
+        match name.trim() {
+            "every" | "rate" if default => self.selection = Change::Unset,
+            "picture" if default => self.picture = Change::Unset,
+            "proxy" if default => self.place = Change::Unset,
+            "every" | "rate" => {
+                self.selection =
+                    Change::Set(value.parse().map_err(|e| ProxyChangeError::Selection(name.to_owned(), e))?)
+            }
+            "picture" => self.picture = Change::Set(value.parse().map_err(ProxyChangeError::Picture)?),
+            "proxy" => self.place = Change::Set(value.parse().map_err(ProxyChangeError::Place)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// A value that a proxy's setting does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyChangeError {
+    /// The value of the setting of this name, `every` or `rate`.
+    Selection(String, SelectionError),
+    /// The value of `picture`.
+    Picture(PictureError),
+    /// The value of `proxy`.
+    Place(PlaceError),
+}
+
+impl fmt::Display for ProxyChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Selection(name, error) => write!(f, "{name}: {error}"),
+            Self::Picture(error) => error.fmt(f),
+            Self::Place(error) => write!(f, "proxy {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ProxyChangeError {}
+
+/// A picture's width and height in pixels, each 1 to 65,535.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Picture {
+    /// Pixels in a row.
+    pub width: u16,
+    /// Rows.
+    pub height: u16,
+}
+
+impl Picture {
+    /// A picture of this width and height, if they are within the limits.
+    pub fn of((width, height): (u32, u32)) -> Option<Self> {
+        let number = |n| u16::try_from(n).ok().filter(|n| *n > 0);
+        Some(Self { width: number(width)?, height: number(height)? })
+    }
+}
+
+impl fmt::Display for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.width, self.height)
+    }
+}
+
+impl FromStr for Picture {
+    type Err = PictureError;
+    fn from_str(text: &str) -> Result<Self, PictureError> {
+        let number = |text: &str| text.trim().parse::<u16>().ok().filter(|n| *n > 0);
+        let both = text.split_once('x').and_then(|(width, height)| Some((number(width)?, number(height)?)));
+        let picture = both.map(|(width, height)| Picture { width, height });
+        picture.ok_or_else(|| PictureError(text.chars().take(64).collect()))
+    }
+}
+
+/// Text that is no size of a picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PictureError(String);
+
+impl fmt::Display for PictureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allowed = "WIDTHxHEIGHT in pixels, each 1 to 65535, such as 320x240";
+        write!(f, "picture {:?}: allowed is {allowed}", self.0)
+    }
+}
+
+impl std::error::Error for PictureError {}
+
+impl From<Picture> for String {
+    fn from(picture: Picture) -> String {
+        picture.to_string()
+    }
+}
+
+impl TryFrom<String> for Picture {
+    type Error = PictureError;
+    fn try_from(text: String) -> Result<Self, PictureError> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(words: &str, proxy: &Proxy, default: &Proxy) -> Result<Proxy, ProxyChangeError> {
+        let mut changes = ProxyChanges::default();
+        for word in words.split(' ') {
+            assert!(changes.add(word)?, "{word}");
+        }
+        Ok(changes.apply(proxy.clone(), default))
+    }
+
+    #[test]
+    fn words_change_what_they_name_and_nothing_else() {
+        let default = Proxy { selection: Selection::every(2).unwrap(), ..Proxy::default() };
+        let proxy = changed("every=10 proxy=relay:gate picture=320x240", &default, &default).unwrap();
+        assert_eq!(proxy.place, Place::Relay("gate".into()));
+        let moved = changed("proxy=subscriber", &proxy, &default).unwrap();
+        assert_eq!(moved, Proxy { place: Place::Subscriber, ..proxy.clone() });
+        assert_eq!(changed("rate=default picture=default proxy=default", &proxy, &default), Ok(default.clone()));
+        assert_eq!(ProxyChanges::to(&proxy).apply(default.clone(), &default), proxy);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_reported_with_the_allowed_values() {
+        for (word, says) in [("every=0", "such as 10"), ("picture=1", "320x240"), ("proxy=there", "relay:NAME")] {
+            let said = ProxyChanges::default().add(word).unwrap_err().to_string();
+            assert!(said.contains(says), "{said}");
+        }
+        assert_eq!(ProxyChanges::default().add("class=high"), Ok(false));
+    }
+
+    #[test]
+    fn sizes_survive_as_text_and_others_are_refused() {
+        assert_eq!("320x240".parse(), Ok(Picture { width: 320, height: 240 }));
+        assert_eq!("320x240".parse::<Picture>().unwrap().to_string(), "320x240");
+        for wrong in ["320", "0x1", "1x0", "65536x1", "320*240", ""] {
+            assert!(wrong.parse::<Picture>().unwrap_err().to_string().contains("such as 320x240"), "{wrong}");
+        }
+    }
 }

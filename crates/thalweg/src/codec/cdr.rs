@@ -32,28 +32,14 @@
 
 mod decode;
 mod encode;
-mod reader;
 #[cfg(test)]
 mod tests;
 
-use super::CodecError;
 pub(super) use encode::Encoder;
-pub(super) use reader::Reader;
+
+use super::CodecError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-/// The encapsulation header written: CDR, little-endian, no options (DDSI-RTPS 2.5 §10.2; DDS-XTypes 1.3 §7.6.3.1.2).
-const HEADER: [u8; 4] = [0x00, 0x01, 0x00, 0x00];
-
-/// The deepest nesting of structs, sequences, options, enums and so on that is written or read.
-pub(super) const MAX_DEPTH: usize = 64;
-
-/// The number of elements of sequences and maps in one message that may take no bytes, such as those of a `Vec<()>`. Without a
-/// limit a few hostile bytes could claim billions.
-pub(super) const FREE_ELEMENTS: usize = 1024;
-
-/// Padding a writer may add behind the value to fill up a multiple of 4 bytes, as Cyclone DDS for Python does.
-const MAX_TRAILING: usize = 3;
 
 /// Encodes a value as one CDR message, in a buffer of its own.
 ///
@@ -130,3 +116,180 @@ impl serde::de::Error for CodecError {
 pub(super) fn too_deep(offset: usize) -> CodecError {
     CodecError { offset, problem: format!("expected at most {MAX_DEPTH} levels of nesting, found more") }
 }
+
+/// A position in one CDR message, whose primitive pieces it reads for the typed decoder and for the one that follows a schema. Nothing is read past the end, and nothing is allocated but the text of an error.
+pub(in crate::codec) struct Reader<'de> {
+    bytes: &'de [u8],
+    /// Offset of the next byte, from the start of the message; the header's 4 bytes are behind it.
+    at: usize,
+}
+
+impl<'de> Reader<'de> {
+    /// Checks the encapsulation header and stands behind it.
+    pub(crate) fn new(bytes: &'de [u8]) -> Result<Self, CodecError> {
+        match bytes {
+            [0x00, 0x01, _, _, ..] => Ok(Self { bytes, at: ORIGIN }),
+            [high, low, _, _, ..] => Err(CodecError {
+                offset: 0,
+                problem: format!(
+                    "expected the encapsulation 00 01 (CDR little-endian), found {high:02x} {low:02x} ({})",
+                    encapsulation_name(u16::from_be_bytes([*high, *low]))
+                ),
+            }),
+            _ => Err(CodecError {
+                offset: 0,
+                problem: format!("expected an encapsulation header of 4 bytes, found {} bytes in all", bytes.len()),
+            }),
+        }
+    }
+
+    /// Offset of the next byte from the start of the message.
+    #[inline]
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes not yet read, padding included.
+    #[inline]
+    pub(crate) fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// An error at the present offset.
+    #[cold]
+    pub(crate) fn error(&self, problem: String) -> CodecError {
+        CodecError { offset: self.at, problem }
+    }
+
+    /// The next `N` bytes, after the padding that aligns them to `N`; `N` is 1, 2, 4 or 8.
+    #[inline]
+    pub(crate) fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
+        let start = self.at + ((self.at - ORIGIN).wrapping_neg() & (N - 1));
+        match self.bytes.get(start..).and_then(|rest| rest.first_chunk::<N>()) {
+            Some(found) => {
+                self.at = start + N;
+                Ok(*found)
+            }
+            None => Err(self.early_end(what, N)),
+        }
+    }
+
+    /// The next `length` bytes, not aligned.
+    pub(crate) fn slice(&mut self, length: usize, what: &'static str) -> Result<&'de [u8], CodecError> {
+        let found = self.bytes.get(self.at..).and_then(|rest| rest.get(..length));
+        let found = found.ok_or_else(|| self.early_end(what, length))?;
+        self.at += length;
+        Ok(found)
+    }
+
+    /// An `u32`.
+    #[inline]
+    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, CodecError> {
+        self.take(what).map(u32::from_le_bytes)
+    }
+
+    /// A byte that is 0 or 1.
+    #[inline]
+    pub(crate) fn bool(&mut self, what: &'static str) -> Result<bool, CodecError> {
+        let [byte] = self.take(what)?;
+        match byte {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.before(1, format!("expected {what} (0 or 1), found {other}"))),
+        }
+    }
+
+    /// A Unicode scalar value in an `u32`.
+    pub(crate) fn char(&mut self) -> Result<char, CodecError> {
+        let scalar = self.u32("a char")?;
+        char::from_u32(scalar)
+            .ok_or_else(|| self.before(4, format!("expected a Unicode scalar value, found {scalar:#x}")))
+    }
+
+    /// The count of a sequence or map, limited by the remaining bytes.
+    pub(crate) fn count(&mut self, what: &'static str) -> Result<usize, CodecError> {
+        let count = self.u32(what)? as usize;
+        if count > self.remaining().saturating_add(FREE_ELEMENTS) {
+            let left = self.remaining();
+            return Err(self.before(4, format!("expected {what} that fits {left} bytes, found {count}")));
+        }
+        Ok(count)
+    }
+
+    /// A sequence of bytes.
+    pub(crate) fn bytes(&mut self) -> Result<&'de [u8], CodecError> {
+        let length = self.u32("the count of a byte sequence")? as usize;
+        self.slice(length, "the bytes of a sequence")
+    }
+
+    /// A string. Its NUL is required, except that some writers give an empty one the length 0.
+    pub(crate) fn str(&mut self) -> Result<&'de str, CodecError> {
+        let length = self.u32("the length of a string")? as usize;
+        if length == 0 {
+            return Ok("");
+        }
+        let start = self.at;
+        let Some((last, text)) = self.slice(length, "a string")?.split_last() else { return Ok("") };
+        if *last != 0 {
+            return Err(self.before(1, format!("expected the NUL that ends a string, found {last:#04x}")));
+        }
+        std::str::from_utf8(text).map_err(|error| CodecError {
+            offset: start + error.valid_up_to(),
+            problem: format!("expected a string in UTF-8, found {:#04x}", text[error.valid_up_to()]),
+        })
+    }
+
+    /// Checks that only padding follows the value.
+    pub(crate) fn finish(&self) -> Result<(), CodecError> {
+        match self.remaining() {
+            0..=MAX_TRAILING => Ok(()),
+            more => Err(self.error(format!(
+                "expected the end (or up to {MAX_TRAILING} bytes of padding), found {more} bytes more"
+            ))),
+        }
+    }
+
+    /// An error about the `length` bytes just read.
+    #[cold]
+    pub(crate) fn before(&self, length: usize, problem: String) -> CodecError {
+        CodecError { offset: self.at - length, problem }
+    }
+
+    #[cold]
+    fn early_end(&self, what: &'static str, length: usize) -> CodecError {
+        self.error(format!("expected {what} ({length} bytes), found the end after {} bytes", self.remaining()))
+    }
+}
+
+/// The representation identifiers of DDSI-RTPS 2.5 §10.2 and DDS-XTypes 1.3 §7.6.3.1.2.
+fn encapsulation_name(identifier: u16) -> &'static str {
+    match identifier {
+        0x0000 => "CDR big-endian",
+        0x0002 => "parameter list CDR, big-endian",
+        0x0003 => "parameter list CDR, little-endian",
+        0x0004 => "XML",
+        0x0006 => "XCDR version 2, big-endian",
+        0x0007 => "XCDR version 2, little-endian",
+        0x0008 => "delimited XCDR version 2, big-endian",
+        0x0009 => "delimited XCDR version 2, little-endian",
+        0x000a => "parameter list XCDR version 2, big-endian",
+        0x000b => "parameter list XCDR version 2, little-endian",
+        _ => "no encapsulation known here",
+    }
+}
+
+/// The encapsulation header written: CDR, little-endian, no options (DDSI-RTPS 2.5 §10.2; DDS-XTypes 1.3 §7.6.3.1.2).
+const HEADER: [u8; 4] = [0x00, 0x01, 0x00, 0x00];
+
+/// The deepest nesting of structs, sequences, options, enums and so on that is written or read.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// The number of elements of sequences and maps in one message that may take no bytes, such as those of a `Vec<()>`. Without a
+/// limit a few hostile bytes could claim billions.
+pub(super) const FREE_ELEMENTS: usize = 1024;
+
+/// Padding a writer may add behind the value to fill up a multiple of 4 bytes, as Cyclone DDS for Python does.
+const MAX_TRAILING: usize = 3;
+
+/// The length of the encapsulation header; alignment counts from its end.
+const ORIGIN: usize = HEADER.len();

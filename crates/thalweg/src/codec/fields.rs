@@ -1,15 +1,14 @@
-//! Single fields of a CDR message, read in place by a [`Schema`], for keys and content filters.
+//! Fields of a CDR message, read in place by a [`Schema`]: single ones, and those that a key and a content filter look at.
+
+#[cfg(test)]
+mod tests;
 
 use super::cdr::Reader;
 use super::schema::{MAX_NODES, Variant};
 use super::{CodecError, Schema};
-use qos::expression::{ExpressionError, Value};
+use qos::Filter;
+use qos::expression::{Expression, ExpressionError, Value};
 use std::fmt;
-
-/// Parts of a type that may be read over per byte of a message, and of an empty message. Encoding a message is of the same
-/// order; a type of a stranger may have thousands of parts without a byte, and a count of a million of them.
-const STEPS_PER_BYTE: usize = 4;
-const STEPS_AT_LEAST: usize = 2 * MAX_NODES;
 
 /// The places of some fields in a type: made once, from their dotted paths.
 #[derive(Clone, Debug)]
@@ -286,5 +285,107 @@ fn variant<'s>(reader: &mut Reader<'_>, variants: &'s [Variant]) -> Result<&'s V
     variants.get(index as usize).ok_or_else(wrong)
 }
 
-#[cfg(test)]
-mod tests;
+/// Fields of a type that policies look at: they tell the instance to which a sample belongs, and whether a filter holds for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sought {
+    schema: Option<Schema>,
+    key: Option<Fields>,
+    filter: Option<(Expression, Fields)>,
+}
+
+impl Sought {
+    /// Finds the fields of a key and a filter in a type.
+    ///
+    /// # Errors
+    /// [`FieldError`]: the structure of the type is not known, or has no such field.
+    pub(crate) fn find(schema: Option<&Schema>, key: &[String], filter: Option<&Filter>) -> Result<Self, FieldError> {
+        let expression = filter.map(Expression::parse).transpose().map_err(FieldError::Filter)?;
+        if key.is_empty() && expression.is_none() {
+            return Ok(Self { schema: None, key: None, filter: None });
+        }
+        let schema = schema.ok_or(FieldError::Unknown)?;
+        let key = (!key.is_empty()).then(|| Fields::find(schema, key)).transpose()?;
+        let found = expression.map(|e| Fields::find(schema, e.fields()).map(|fields| (e, fields)));
+        Ok(Self { schema: Some(schema.clone()), key, filter: found.transpose()? })
+    }
+
+    /// `true` if no field is sought.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.key.is_none() && self.filter.is_none()
+    }
+
+    /// The instance of a message; `None`: it is no value of the type.
+    pub(crate) fn instance(&self, bytes: &[u8]) -> Option<u64> {
+        let (Some(schema), Some(key)) = (&self.schema, &self.key) else { return Some(WHOLE_TOPIC) };
+        let mut values = [None; MOST_FIELDS];
+        read(key, schema, bytes, &mut values)?;
+        // In the order of the key, not of the message. 64-bit FNV-1a: equal keys of different publishers agree.
+        let hash = values.iter().take(key.count()).fold(0xcbf2_9ce4_8422_2325, |hash, value| match value {
+            None => fold(hash, &[0]),
+            Some(Value::Bool(value)) => fold(hash, &[1, u8::from(*value)]),
+            Some(Value::Integer(value)) => fold(fold(hash, &[2]), &value.to_le_bytes()),
+            Some(Value::Float(value)) => fold(fold(hash, &[3]), &value.to_le_bytes()),
+            Some(Value::Text(value)) => fold(fold(fold(hash, &[4]), value.as_bytes()), &[0]),
+        });
+        Some(hash)
+    }
+
+    /// The key of a message, as people read it; empty where there is none.
+    pub(crate) fn key_text(&self, bytes: &[u8], names: &[String]) -> String {
+        let (Some(schema), Some(key)) = (&self.schema, &self.key) else { return String::new() };
+        let mut values = [None; MOST_FIELDS];
+        if read(key, schema, bytes, &mut values).is_none() {
+            return String::new();
+        }
+        let one = |(name, value): (&String, &Option<Value<'_>>)| match value {
+            None => format!("{name} = none"),
+            Some(Value::Bool(value)) => format!("{name} = {value}"),
+            Some(Value::Integer(value)) => format!("{name} = {value}"),
+            Some(Value::Float(value)) => format!("{name} = {value}"),
+            Some(Value::Text(value)) => format!("{name} = {}", value.chars().take(LONGEST_SHOWN).collect::<String>()),
+        };
+        names.iter().zip(&values).map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// `true` if the filter holds. It does not hold for a message that is no value of the type.
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
+        let (Some(schema), Some((expression, fields))) = (&self.schema, &self.filter) else { return true };
+        let mut values = [None; MOST_FIELDS];
+        read(fields, schema, bytes, &mut values).is_some() && expression.holds(&values)
+    }
+}
+
+fn read<'v>(
+    fields: &Fields,
+    schema: &'v Schema,
+    bytes: &'v [u8],
+    values: &mut [Option<Value<'v>>; MOST_FIELDS],
+) -> Option<()> {
+    let mut note = |place: usize, value| {
+        if let Some(slot) = values.get_mut(place) {
+            *slot = Some(value);
+        }
+    };
+    fields.read(schema, bytes, &mut note).ok()
+}
+
+/// A number for a topic: instances of different topics differ, even for a subscriber of several.
+pub(crate) fn topic_number(topic: &str) -> u64 {
+    fold(0xcbf2_9ce4_8422_2325, topic.as_bytes())
+}
+
+fn fold(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Parts of a type that may be read over per byte of a message, and of an empty message. Encoding a message is of the same
+/// order; a type of a stranger may have thousands of parts without a byte, and a count of a million of them.
+const STEPS_PER_BYTE: usize = 4;
+const STEPS_AT_LEAST: usize = 2 * MAX_NODES;
+
+/// Different fields that a key or a filter looks at, at most.
+const MOST_FIELDS: usize = 64;
+/// Letters of a key's text that are shown.
+const LONGEST_SHOWN: usize = 64;
+/// The only instance of a topic without a key.
+pub(crate) const WHOLE_TOPIC: u64 = 0;

@@ -2,7 +2,7 @@
 //! Joins and leaves of that time wait here for the next thread that has the port: at the latest the publishing thread at its
 //! next sample. It neither waits nor allocates for that: all memory comes along, and the rest of it goes back.
 
-use super::local::LocalChannel;
+use super::LocalChannel;
 use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
 use super::{AnyOutlet, Inlet};
 use crate::channel::buffer::Pool;

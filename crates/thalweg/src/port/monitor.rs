@@ -11,15 +11,9 @@
 //! Bandwidth is saved only by a throttle at the publisher's output.
 
 pub mod arbitrate;
-mod delay;
 pub(crate) mod seat;
-mod statistics;
-mod throttle;
 
 pub use arbitrate::Arbitrate;
-pub use delay::Delay;
-pub use statistics::Statistics;
-pub use throttle::Throttle;
 
 use crate::bottle::{Property, Value};
 use std::fmt;
@@ -100,10 +94,6 @@ impl fmt::Display for ParameterError {
 
 impl std::error::Error for ParameterError {}
 
-/// The types that can be attached by name.
-pub const TYPES: &str = "(type throttle) (period_ms N), (type delay) (delay_ms N), (type statistics), or (type arbitrate) \
-                         (input (from /port) (level N) (tc SECONDS)) …";
-
 /// A ready monitor by its type, also in YARP's words, with its parameters.
 ///
 /// # Errors
@@ -150,6 +140,144 @@ fn unknown(key: &str, kind: &str, known: &str) -> ParameterError {
     ParameterError::new(key, format!("{kind} has {known}"))
 }
 
+/// Passes a sample if at least the period went by since the last passed one.
+#[derive(Debug, Default)]
+pub struct Throttle {
+    period: Duration,
+    last_ns: Option<u64>,
+    passed: i64,
+    dropped: i64,
+}
+
+impl Throttle {
+    /// A throttle with this period.
+    pub fn every(period: Duration) -> Self {
+        Self { period, ..Self::default() }
+    }
+}
+
+impl Monitor for Throttle {
+    fn kind(&self) -> &str {
+        "throttle"
+    }
+    fn sample(&mut self, sample: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
+        let early = |last: u64| u128::from(sample.now_ns.saturating_sub(last)) < self.period.as_nanos();
+        if self.last_ns.is_some_and(early) {
+            self.dropped += 1;
+            return Verdict::Drop;
+        }
+        self.last_ns = Some(sample.now_ns);
+        self.passed += 1;
+        Verdict::Pass
+    }
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), ParameterError> {
+        match key {
+            "period_ms" => milliseconds(key, value).map(|period| self.period = period),
+            _ => Err(unknown(key, "throttle", "period_ms")),
+        }
+    }
+    fn parameters(&self) -> Vec<Property> {
+        vec![
+            ("period_ms".into(), in_milliseconds(self.period)),
+            ("passed".into(), self.passed.into()),
+            ("dropped".into(), self.dropped.into()),
+        ]
+    }
+}
+
+/// Passes every sample after a delay.
+#[derive(Debug, Default)]
+pub struct Delay {
+    delay: Duration,
+}
+
+impl Delay {
+    /// A delay of this length.
+    pub fn of(delay: Duration) -> Self {
+        Self { delay }
+    }
+}
+
+impl Monitor for Delay {
+    fn kind(&self) -> &str {
+        "delay"
+    }
+    fn sample(&mut self, _: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
+        if self.delay.is_zero() { Verdict::Pass } else { Verdict::Late(self.delay) }
+    }
+    fn set(&mut self, key: &str, value: &Value) -> Result<(), ParameterError> {
+        match key {
+            "delay_ms" => milliseconds(key, value).map(|delay| self.delay = delay),
+            _ => Err(unknown(key, "delay", "delay_ms")),
+        }
+    }
+    fn parameters(&self) -> Vec<Property> {
+        vec![("delay_ms".into(), in_milliseconds(self.delay))]
+    }
+    fn delays(&self) -> bool {
+        true
+    }
+}
+
+/// Counts samples and bytes, and the time between samples.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    count: u64,
+    bytes: u64,
+    first_ns: u64,
+    last_ns: u64,
+    shortest_ns: u64,
+    longest_ns: u64,
+}
+
+impl Monitor for Statistics {
+    fn kind(&self) -> &str {
+        "statistics"
+    }
+    fn sample(&mut self, sample: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
+        let gap = sample.now_ns.saturating_sub(self.last_ns);
+        match self.count {
+            0 => self.first_ns = sample.now_ns,
+            1 => (self.shortest_ns, self.longest_ns) = (gap, gap),
+            _ => (self.shortest_ns, self.longest_ns) = (self.shortest_ns.min(gap), self.longest_ns.max(gap)),
+        }
+        self.last_ns = sample.now_ns;
+        self.count += 1;
+        self.bytes += sample.bytes.len() as u64;
+        Verdict::Pass
+    }
+    fn set(&mut self, key: &str, _: &Value) -> Result<(), ParameterError> {
+        match key {
+            "reset" => *self = Self::default(),
+            _ => return Err(unknown(key, "statistics", "reset")),
+        }
+        Ok(())
+    }
+    fn parameters(&self) -> Vec<Property> {
+        let gaps = self.count.saturating_sub(1);
+        let seconds = self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9;
+        // Rates over the gaps: the first sample's own gap is not known.
+        let per_second = |what: f64| if seconds > 0.0 { what / seconds } else { 0.0 };
+        let mean_ns = if gaps > 0 { seconds * 1e9 / gaps as f64 } else { 0.0 };
+        let whole = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        let ms = |ns: f64| Value::from(ns / 1e6);
+        let mean_bytes = if self.count > 0 { self.bytes as f64 / self.count as f64 } else { 0.0 };
+        vec![
+            ("count".into(), whole(self.count)),
+            ("bytes".into(), whole(self.bytes)),
+            ("rate_hz".into(), per_second(gaps as f64).into()),
+            ("bytes_per_s".into(), per_second(mean_bytes * gaps as f64).into()),
+            ("gap_min_ms".into(), ms(self.shortest_ns as f64)),
+            ("gap_mean_ms".into(), ms(mean_ns)),
+            ("gap_max_ms".into(), ms(self.longest_ns as f64)),
+        ]
+    }
+}
+
+/// The types that can be attached by name.
+pub const TYPES: &str = "(type throttle) (period_ms N), (type delay) (delay_ms N), (type statistics), or (type arbitrate) \
+                         (input (from /port) (level N) (tc SECONDS)) …";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,5 +319,33 @@ mod tests {
             let said = attach(text).map(|m| m.kind().to_owned()).unwrap_err().to_string();
             assert!(said.contains(says), "{text}: {said}");
         }
+    }
+
+    #[test]
+    fn a_sample_passes_at_most_once_per_period() {
+        let mut throttle = Throttle::every(Duration::from_millis(20));
+        let mut passes = |ms: u64| {
+            let seen = Seen { from: "", seq: 1, source_ns: 0, now_ns: ms * 1_000_000, bytes: &[] };
+            throttle.sample(&seen, &mut Vec::new()) == Verdict::Pass
+        };
+        let passed: Vec<u64> = (0..=65).step_by(5).filter(|ms| passes(*ms)).collect();
+        assert_eq!(passed, [0, 20, 40, 60]);
+        throttle.set("period_ms", &Value::Int(0)).unwrap();
+        let seen = Seen { from: "", seq: 1, source_ns: 0, now_ns: 65_000_001, bytes: &[] };
+        assert_eq!(throttle.sample(&seen, &mut Vec::new()), Verdict::Pass);
+    }
+
+    #[test]
+    fn counts_rates_and_gaps() {
+        let mut statistics = Statistics::default();
+        for ms in [1000u64, 1010, 1040, 1050] {
+            let seen = Seen { from: "", seq: 1, source_ns: 0, now_ns: ms * 1_000_000, bytes: &[0; 10] };
+            assert_eq!(statistics.sample(&seen, &mut Vec::new()), Verdict::Pass);
+        }
+        let found: Vec<f64> = statistics.parameters().iter().map(|(_, v)| v.number().unwrap()).collect();
+        let wanted = [4.0, 40.0, 60.0, 600.0, 10.0, 50.0 / 3.0, 30.0];
+        assert!(found.iter().zip(wanted).all(|(f, w)| (f - w).abs() < 1e-6), "{found:?}");
+        statistics.set("reset", &Value::Int(1)).unwrap();
+        assert!(statistics.parameters().iter().all(|(_, v)| v.number() == Some(0.0)));
     }
 }

@@ -6,8 +6,8 @@ mod publish;
 pub(crate) use any::{AnyOutlet, Attach};
 pub(super) use publish::Content;
 
+use super::LocalChannel;
 use super::joins::Joins;
-use super::local::LocalChannel;
 use super::monitor::seat::Seat;
 use super::{Histories, Judge, judge_of_publisher};
 use crate::carrier::shm::Memory;

@@ -1,6 +1,7 @@
-//! Datagrams under way, in the order in which they left, and the effect of receipts on them.
+//! Datagrams under way, in the order in which they left: the receipts of the receiving end, their effect, and round trips.
 
 use crate::wire::feedback::{Datagram, Receipt};
+use crate::wire::{HEADER, Header};
 use std::collections::VecDeque;
 
 /// The news of a receipt.
@@ -41,9 +42,6 @@ struct Suspect {
     least: u64,
     at: u64, // bytes sent with the newest that had arrived then
 }
-
-/// Datagrams that are remembered. Receipts for further ones give bytes but no round trip.
-const MOST_RECORDS: usize = 1 << 14;
 
 impl Flight {
     /// Bytes that neither arrived nor were lost.
@@ -152,6 +150,83 @@ impl Flight {
     }
 }
 
+/// The receiving end's receipts for the sender's congestion control: the part of a flow that came, and the time of the next receipt.
+#[derive(Debug)]
+pub(crate) struct Receipts {
+    every: u64,
+    received: u64, // bytes
+    told: u64,     // of them
+    newest: Datagram,
+    arrived: u64,
+}
+
+impl Receipts {
+    /// Told after so many bytes.
+    pub(crate) fn new(every: u32) -> Self {
+        Self { every: every.into(), received: 0, told: 0, newest: Datagram::default(), arrived: 0 }
+    }
+
+    /// Counts a datagram of the flow that came, even if it is dropped later.
+    #[inline]
+    pub(crate) fn arrived(&mut self, now_ns: u64, header: &Header, payload: &[u8]) {
+        self.received += (HEADER + payload.len()) as u64;
+        (self.newest, self.arrived) = (Datagram::of(header, payload), now_ns);
+    }
+
+    /// `true` if enough came for a receipt.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.received - self.told >= self.every
+    }
+
+    /// The receipt up to now. `window`: bytes of messages that the receiver takes beyond the delivered ones.
+    pub(crate) fn tell(&mut self, now_ns: u64, window: u64) -> Receipt {
+        self.told = self.received;
+        let ago_ns = u32::try_from(now_ns.saturating_sub(self.arrived)).unwrap_or(u32::MAX);
+        Receipt { received: self.received, newest: self.newest, ago_ns, window }
+    }
+}
+
+/// The shortest recent round trip, and the last measured ones: their difference is the delay of the queue.
+#[derive(Debug, Default)]
+pub(super) struct ShortestTrip {
+    halves: [Option<u64>; 2], // this one and the one before
+    begun: u64,
+    last: [u64; LATELY],
+    count: usize,
+}
+
+impl ShortestTrip {
+    pub(super) fn measured(&mut self, now_ns: u64, trip_ns: u64) {
+        if now_ns.saturating_sub(self.begun) > HALF_NS {
+            self.halves = [None, self.halves[0].or(self.halves[1])];
+            self.begun = now_ns;
+        }
+        self.halves[0] = Some(self.halves[0].map_or(trip_ns, |shortest| shortest.min(trip_ns)));
+        self.last[self.count % LATELY] = trip_ns;
+        self.count += 1;
+    }
+
+    /// The shortest, if there is any.
+    pub(super) fn known(&self) -> Option<u64> {
+        self.halves.into_iter().flatten().min()
+    }
+
+    /// The shortest of all and of the last few.
+    pub(super) fn and_lately(&self) -> Option<(u64, u64)> {
+        let lately = self.last[..self.count.min(LATELY)].iter().min()?;
+        Some((self.known()?, *lately))
+    }
+}
+
+/// Datagrams that are remembered. Receipts for further ones give bytes but no round trip.
+const MOST_RECORDS: usize = 1 << 14;
+
+/// Half of the time for which a round trip counts as the shortest, in nanoseconds: 10 s as in BBR, kept in two halves.
+const HALF_NS: u64 = 5_000_000_000;
+/// The number of last measurements; the shortest of them is the present round trip.
+const LATELY: usize = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,5 +290,18 @@ mod tests {
         let mut flight = ten();
         flight.unsent(100);
         assert_eq!((flight.under_way(), flight.records.len()), (900, 9));
+    }
+
+    #[test]
+    fn a_short_one_is_forgotten_after_ten_seconds() {
+        let mut trip = ShortestTrip::default();
+        assert_eq!(trip.and_lately(), None);
+        trip.measured(0, 10);
+        (1..=5).for_each(|n| trip.measured(n, 20));
+        assert_eq!(trip.and_lately(), Some((10, 20)));
+        trip.measured(HALF_NS + 1, 20);
+        assert_eq!(trip.known(), Some(10));
+        trip.measured(2 * HALF_NS + 2, 20);
+        assert_eq!(trip.known(), Some(20));
     }
 }

@@ -4,7 +4,7 @@
 //! datagrams are whole frames, so they need no send right.
 
 use super::Flow;
-use super::opening::Opening;
+use super::datagrams::Opening;
 use crate::channel::congestion::{CongestionSettings, Wait};
 use crate::channel::memory::{ALWAYS, Account, Charge};
 use crate::channel::queue::{Entry, Label};
@@ -16,8 +16,7 @@ use linux::lock::PiMutex;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Pause before another look whether a full window has room: acknowledgements come to another thread.

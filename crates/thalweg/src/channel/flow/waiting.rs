@@ -1,26 +1,22 @@
-//! Messages that wait in a flow, and the visits of the thread that sends them.
+//! Messages that wait in a flow, and the visits of the thread that sends them: the one of the flow's class, or the flow's own, which
+//! then sends all messages. Small ones leave together, on a stream or in one datagram, copied behind each other.
 
-use super::gather::Gathered;
+use super::batch::{BYTES, Batch, room};
 use super::reliable::Kept;
 use super::transmit::{Cursor, Sent};
 use super::{Flow, is_final};
-use crate::channel::Outcome;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::queue::{Entry, Pushed, Queue};
+use crate::channel::{Outcome, Own};
 use crate::trace::stages::{Stage, Stages};
 use crate::trace::{self, Step};
 use crate::wire::HEADER;
 use linux::clock::monotonic_ns;
 use linux::futex::{self, Scope};
-use qos::ResourceLimit;
+use qos::{Class, ResourceLimit};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-/// Messages and bytes one visit may send before the thread looks after other flows.
-const VISIT: usize = 64;
-/// Pause before another look for memory that other channels hold: there is no wake-up when they give it back.
-const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
 /// The outcome of a sender thread's visit.
 pub(crate) enum Drained {
@@ -197,10 +193,147 @@ impl Flow {
     }
 
     /// Wakes a publisher that waits for room, after messages left the queue.
-    pub(super) fn left_queue(&self) {
+    fn left_queue(&self) {
         self.room.fetch_add(1, std::sync::atomic::Ordering::Release);
         if matches!(self.settings.policy, qos::Queue::Block { .. }) {
             futex::wake(&self.room, 1, Scope::Private);
+        }
+    }
+
+    /// Sends the waiting small messages in one piece, if there are several. Called by the holder of the send right.
+    fn send_gathered(self: &Arc<Self>) -> Gathered {
+        let batching = self.settings.sending.batching;
+        if !self.gathers() || (self.bucket.is_some() && batching.is_none()) {
+            return Gathered::Nothing;
+        }
+        // In this order: a batch that fails ends the flow, and that empties the queue.
+        let mut batch = self.batch.lock();
+        if !self.capabilities.stream && !batch.is_empty() && !self.flush(&mut batch, Duration::ZERO) {
+            return Gathered::Waits(self.held());
+        }
+        let mut pending = self.pending.lock();
+        if pending.partial.is_some() || pending.queue.len() < 2 {
+            return Gathered::Nothing;
+        }
+        self.expire(&mut pending);
+        let burst =
+            self.settings.sending.limit.map_or(usize::MAX, |limit| limit.burst.try_into().unwrap_or(usize::MAX));
+        let outer = self.outer_header();
+        let most = self.most_batched(batching.map_or(BYTES, |batching| batching.bytes).min(burst));
+        let (count, size) = gathers(&pending, most.saturating_sub(outer), self.most_batched_alone());
+        if count < 2 {
+            return Gathered::Nothing;
+        }
+        // With a limit they are one datagram.
+        if let Err(pause) = self.allowed(outer + size) {
+            return Gathered::Waits(Drained::Pause(pause));
+        }
+        batch.make_room(room(size));
+        let begun_ns = monotonic_ns();
+        for _ in 0..count {
+            let fits = |entry: &Entry| !self.overflows(&batch, entry.label(), entry.buffer.payload().len());
+            if !pending.queue.iter().next().is_some_and(fits) {
+                break;
+            }
+            let Some(entry) = pending.queue.pop() else { break };
+            trace::step(Step::Next);
+            self.move_to_batch(&mut batch, &entry, begun_ns);
+        }
+        drop(pending);
+        self.left_queue();
+        if self.flush(&mut batch, Duration::ZERO) { Gathered::Sent } else { Gathered::Waits(self.held()) }
+    }
+
+    fn move_to_batch(&self, batch: &mut Batch, entry: &Entry, now_ns: u64) {
+        if let Some(stages) = self.stages.get().filter(|_| entry.offered != 0) {
+            stages.note(now_ns, &[(Stage::Queue, now_ns.saturating_sub(entry.offered))]);
+            batch.measured += 1;
+        }
+        self.append(batch, now_ns, entry.label(), entry.buffer.payload());
+    }
+
+    /// Notes the time that sending a batch took, for each of its messages that is measured.
+    #[cold]
+    pub(super) fn note_gathered(&self, batch: &mut Batch, now_ns: u64) {
+        let took = (Stage::Send, now_ns.saturating_sub(batch.since_ns));
+        let count = std::mem::take(&mut batch.measured);
+        if let Some(stages) = self.stages.get() {
+            (0..count).for_each(|_| stages.note(now_ns, &[took]));
+        }
+    }
+
+    /// The class whose thread sends waiting messages.
+    pub(crate) fn class(&self) -> Class {
+        Class::ALL.get(usize::from(self.class.load(Relaxed))).copied().unwrap_or_default()
+    }
+
+    /// From now on the thread of this class sends waiting messages.
+    pub(crate) fn set_class(&self, class: Class) {
+        if self.class.swap(class as u8, Relaxed) != class as u8 {
+            self.senders.prepare(class);
+            self.senders.moved();
+        }
+    }
+
+    /// From now on this thread sends all messages; `None`: the class's thread sends waiting messages again. A thread that sends at
+    /// the moment loses and overtakes no message.
+    pub(crate) fn move_to(&self, own: Option<Arc<Own>>) {
+        let handed_over = own.is_some();
+        let previous = std::mem::replace(&mut *self.own.lock(), own);
+        self.right.hand_over_always(handed_over || self.bucket.is_some());
+        if let Some(previous) = previous {
+            previous.leave();
+        }
+        if handed_over {
+            self.senders.moved();
+            self.end_own_if_over();
+        }
+    }
+
+    /// The flow's own sender thread, if it has one.
+    pub(crate) fn own(&self) -> Option<Arc<Own>> {
+        self.own.lock().clone()
+    }
+
+    /// `true` if the thread of this class sends the flow's waiting messages.
+    pub(crate) fn is_sent_by(&self, class: Class) -> bool {
+        self.class() == class && self.own.lock().is_none()
+    }
+
+    /// Gives the send right to the flow's thread.
+    pub(super) fn submit(self: &Arc<Self>) {
+        let own = self.own.lock();
+        let Some(thread) = own.as_ref() else {
+            drop(own);
+            return self.senders.submit(self.clone());
+        };
+        thread.give();
+        let thread = thread.clone();
+        drop(own);
+        thread.wake();
+    }
+
+    /// Makes the thread that has the send right look again: there may be room.
+    pub(super) fn wake_sender(self: &Arc<Self>) {
+        match self.own() {
+            Some(thread) => thread.wake(),
+            None => self.senders.look(self),
+        }
+    }
+
+    /// Passes the send right from a former thread of the flow to the present one.
+    pub(crate) fn pass_on(self: &Arc<Self>) {
+        if !self.has_ended() {
+            self.submit();
+        }
+    }
+
+    /// Ends the flow's own thread if the flow has ended.
+    pub(super) fn end_own_if_over(&self) {
+        if self.has_ended()
+            && let Some(own) = self.own.lock().take()
+        {
+            own.leave();
         }
     }
 }
@@ -223,3 +356,31 @@ impl<'a> Measured<'a> {
         }
     }
 }
+
+/// The outcome of gathering.
+pub(super) enum Gathered {
+    /// No messages to gather: at most one waits, or the first is a large one.
+    Nothing,
+    /// The gathered messages have left.
+    Sent,
+    /// It has to wait.
+    Waits(Drained),
+}
+
+/// The number of waiting messages that leave together, the oldest first, and their bytes as frames; each has at most `longest`.
+fn gathers(pending: &Pending, most: usize, longest: usize) -> (usize, usize) {
+    let (mut count, mut size) = (0, 0);
+    for entry in pending.queue.iter() {
+        let frame = HEADER + entry.buffer.payload().len();
+        if frame > (HEADER + most / 4).min(longest) || size + frame > most {
+            break;
+        }
+        (count, size) = (count + 1, size + frame);
+    }
+    (count, size)
+}
+
+/// Messages and bytes one visit may send before the thread looks after other flows.
+const VISIT: usize = 64;
+/// Pause before another look for memory that other channels hold: there is no wake-up when they give it back.
+const OTHERS_PAUSE: Duration = Duration::from_millis(1);

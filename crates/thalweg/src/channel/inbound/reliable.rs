@@ -1,7 +1,8 @@
 //! A reliable channel over datagrams: missing messages are requested, and messages that come too early wait.
 
 use super::deliver::End;
-use super::{Agreed, Framing, Inbound, REASSEMBLY_TIMEOUT_NS, Source, Step, put_together};
+use super::source::{Framing, Source};
+use super::{Agreed, Inbound, REASSEMBLY_TIMEOUT_NS, Step, put_together};
 use crate::carrier::TICK;
 use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;

@@ -16,22 +16,12 @@ use std::fmt;
 use std::sync::Arc;
 
 #[cfg(feature = "pictures")]
-mod encoded;
-#[cfg(feature = "pictures")]
-mod layout;
-#[cfg(feature = "pictures")]
-mod points;
-#[cfg(feature = "pictures")]
-mod raw;
+mod pictures;
 #[cfg(all(test, feature = "pictures"))]
 mod tests;
 
 #[cfg(feature = "pictures")]
-pub use encoded::Encoded;
-#[cfg(feature = "pictures")]
-pub use points::Points;
-#[cfg(feature = "pictures")]
-pub use raw::Raw;
+pub use pictures::{Encoded, Points, Raw};
 
 /// The most pixels of a picture: a message whose header claims more is refused, before it costs memory.
 pub const MOST_PIXELS: u64 = 1 << 25;

@@ -1,16 +1,14 @@
 //! The subscriber's end: order, gaps, acknowledgements.
 
-mod pace;
-mod slot;
+mod requests;
 
 use super::{BASE, CONTROLLED_WINDOW, Counters, RoundTrip, WINDOW, widen};
 use crate::channel::congestion::Receipts;
 use crate::channel::fragment::Reassembly;
 use crate::channel::memory::{Account, Charge, size_of};
-use crate::wire::feedback::{Gap, Writer};
+use crate::wire::feedback::Writer;
 use crate::wire::{ASK, Header, Kind, REPAIR};
-use pace::Pace;
-use slot::{Asking, Slot};
+use requests::{Asking, Slot};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -77,21 +75,6 @@ pub(crate) struct Receiver {
     receipts: Option<Receipts>,
     counters: Counters,
 }
-
-/// Messages that a reassembly puts together at a time: see [`Reassembly::with_slots`]. On a path of 100 Mbit/s and 50 ms that loses one
-/// datagram in ten, messages of 64 KiB need five round trips, and ten of them leave in each.
-pub(crate) const IN_PROGRESS: usize = 128;
-/// The largest jump that is believed at once, because losses come in bursts; a wrong jump costs the messages that it skips.
-const MAX_JUMP: u64 = 64;
-/// No publisher measures a longer round trip.
-const LONGEST_TOLD_NS: u64 = 10_000_000_000;
-/// Bounds of the pause between two acknowledgements because of messages beyond the window: a thread does not wake up more exactly,
-/// and after an outage samples come again within 100 ms (P-16).
-const SHORTEST_TRIP_NS: u64 = 1_000_000;
-const LONGEST_TRIP_NS: u64 = 20_000_000;
-/// Spare buffers for held messages, and their bytes together: more are given back.
-const SPARE: usize = 32;
-const SPARE_BYTES: usize = 4 << 20;
 
 impl Receiver {
     /// The state of a flow before its first datagram.
@@ -186,32 +169,6 @@ impl Receiver {
     /// A fragment came: `true` if it is wanted. The reassembly's result then goes to [`Receiver::part`], or is a message.
     pub(crate) fn wants(&mut self, now_ns: u64, header: &Header) -> bool {
         self.place(now_ns, header).is_some_and(|index| !matches!(self.slots[index], Slot::Whole(_)))
-    }
-
-    /// Notes that a fragment of this message was kept, and the message is not whole.
-    pub(crate) fn part(&mut self, now_ns: u64, header: &Header, reassembly: &Reassembly) {
-        let Some(index) = widen(header.sequence, self.next).checked_sub(self.next).map(|i| i as usize) else { return };
-        let overtaken = index + 1 < self.slots.len();
-        let wait = now_ns + self.trip.reorder_ns();
-        if let Some(slot @ (Slot::Missing(_) | Slot::Part(..))) = self.slots.get_mut(index) {
-            let mut asking = slot.asking().unwrap_or_default();
-            if !matches!(slot, Slot::Part(..)) {
-                asking.due = None; // its first fragment came: the others follow
-            }
-            asking.due = asking.due.or(overtaken.then_some(wait));
-            if reassembly.has_hole(header.sample) && reassembly.end(header.sample) > asking.upto {
-                asking.holes_due.get_or_insert(wait);
-            }
-            *slot = Slot::Part(header.sample, asking);
-        }
-    }
-
-    /// There is no room for this fragment: its message is requested later, when there is.
-    pub(crate) fn crowded(&mut self, header: &Header) {
-        let index = widen(header.sequence, self.next).wrapping_sub(self.next);
-        if let Some(Slot::Missing(asking)) = self.slots.get_mut(index as usize) {
-            asking.crowded = true;
-        }
     }
 
     /// Takes a keep-alive: the publisher's position, and the oldest message that it can retransmit. A single keep-alive that is
@@ -349,39 +306,6 @@ impl Receiver {
         Some(self.writer.finish_with(header, seen, self.fresh, receipt.as_ref()))
     }
 
-    /// Writes the gaps that are to be requested now. `true`: no other messages are missing.
-    fn write_gaps(&mut self, now_ns: u64, reassembly: &Reassembly) -> bool {
-        let (known, mut parts, mut complete) = (self.slots.len(), 0, true);
-        let (trip, quick) = (self.trip, self.receipts.is_some());
-        let pause = |asking: Asking| asking.pause_ns(trip, quick);
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            let Some(asking) = slot.asking() else { continue };
-            let all = self.asked || asking.due.is_some_and(|due| due <= now_ns);
-            if !all && asking.holes_due.is_none_or(|due| due > now_ns) {
-                continue;
-            }
-            let at = self.next + index as u64;
-            let sent = index + 1 < known || at < self.sent; // the end of a message that is being sent is not missing
-            parts += usize::from(asking.crowded || matches!(slot, Slot::Part(..)));
-            let told = match slot {
-                Slot::Missing(_) if asking.crowded && parts > IN_PROGRESS => Some(false),
-                Slot::Part(sample, _) if reassembly.knows(*sample) => {
-                    let holes = reassembly.missing(*sample, all && sent);
-                    let new = |(from, _): &(usize, usize)| all || *from >= asking.upto;
-                    push_holes(&mut self.writer, at as u32, holes.filter(new)).map(|told| told && sent)
-                }
-                _ => Some(self.writer.push(Gap::messages(at as u32, 1))),
-            };
-            let upto = if let Slot::Part(sample, _) = slot { reassembly.end(*sample) } else { 0 };
-            slot.set_asking(match told {
-                None if !(all && sent) => asking.later(all),
-                _ => asking.again(now_ns, pause(asking), all, upto),
-            });
-            complete &= told.unwrap_or(false);
-        }
-        complete
-    }
-
     /// The counters so far.
     pub(crate) fn counters(&self) -> Counters {
         self.counters
@@ -409,37 +333,9 @@ impl Receiver {
         Some(index)
     }
 
-    /// After an outage the flow may be further than messages can be held: this end reports its position, and the publisher answers
-    /// by a keep-alive with the oldest message. This happens once in a round trip, since each message would cause it.
-    #[cold]
-    fn ask_ahead(&mut self, now_ns: u64) {
-        let trip = self.told_trip.unwrap_or_else(|| self.trip.smoothed_ns()).clamp(SHORTEST_TRIP_NS, LONGEST_TRIP_NS);
-        if self.asked_ahead_at == 0 || now_ns.saturating_sub(self.asked_ahead_at) >= trip {
-            (self.asked, self.asked_ahead_at) = (true, now_ns);
-        }
-    }
-
     /// The number of messages, from the next on, for which there is room.
     fn window(&self) -> u64 {
         (if self.receipts.is_some() { CONTROLLED_WINDOW } else { WINDOW }) as u64
-    }
-
-    /// Opens slots for `count` messages from the next on.
-    fn open(&mut self, now_ns: u64, count: usize) {
-        let due = now_ns + self.trip.reorder_ns();
-        while self.slots.len() < count {
-            self.slots.push_back(Slot::Missing(Asking::at(due)));
-        }
-    }
-
-    /// Requests the missing parts of messages before this one, which were sent completely.
-    fn ask_parts(&mut self, now_ns: u64, before: usize) {
-        let due = now_ns + self.trip.reorder_ns();
-        for slot in self.slots.iter_mut().take(before) {
-            if let Slot::Part(_, asking) | Slot::Missing(asking) = slot {
-                asking.due.get_or_insert(due);
-            }
-        }
     }
 
     fn keep(&mut self, now_ns: u64, header: &Header, bytes: &[u8]) -> Option<Held> {
@@ -460,13 +356,6 @@ impl Receiver {
         } else {
             self.fresh = self.fresh.wrapping_add(1);
             self.newest = (header.sequence, now_ns);
-        }
-    }
-
-    /// Measures the round trip by a message that was requested once (Karn: the answer to a repeated request is ambiguous).
-    fn note_repair(&mut self, now_ns: u64, header: &Header, index: usize) {
-        if let Some(asking) = self.slots[index].asking().filter(|a| a.asked == 1 && header.flags & REPAIR != 0) {
-            self.trip.measured(now_ns.saturating_sub(asking.last));
         }
     }
 
@@ -500,15 +389,99 @@ impl Receiver {
     fn is_overdue(&self, now_ns: u64) -> bool {
         self.gives_up_at().is_some_and(|at| at <= now_ns)
     }
+}
 
-    fn asks_now(&self, now_ns: u64) -> bool {
-        self.slots.iter().any(|slot| slot.due().is_some_and(|due| due <= now_ns))
+/// The pace of samples, for the longest silence (U-26).
+#[derive(Debug, Default)]
+struct Pace {
+    delivered_at: u64,
+    last: Option<(u64, u64)>, // number and stamp of the last sample
+    period: u64,
+    transit: Option<i64>, // the shortest transit, including the difference of the two clocks
+    begun_by_one: bool,   // the transit comes from one message, whose stamp may be wrong
+    claimed: Option<i64>, // a transit too short to be believed
+}
+
+impl Pace {
+    /// The message with this number, published at `stamp`, is delivered.
+    fn delivered(&mut self, now_ns: u64, at: u64, stamp: u64) {
+        self.delivered_at = now_ns;
+        if let Some((number, last)) = self.last.filter(|(number, _)| at > *number) {
+            let each = stamp.saturating_sub(last) / (at - number);
+            self.period = if self.period == 0 { each } else { self.period - self.period / 8 + each / 8 };
+        }
+        self.last = Some((at, stamp));
+    }
+
+    /// The excess of this transit over the shortest: the message's age beyond the inevitable delay.
+    fn late_by(&mut self, now_ns: u64, stamp: u64, deadline_ns: u64) -> u64 {
+        let transit = now_ns.wrapping_sub(stamp) as i64;
+        let before = self.transit.unwrap_or(transit);
+        let shorter = before.saturating_sub(transit);
+        let restarts = self.begun_by_one && before.abs_diff(transit) > deadline_ns;
+        let believed = deadline_ns / BELIEVED;
+        let is_jump = u64::try_from(shorter).is_ok_and(|shorter| shorter > believed);
+        if is_jump && !restarts && !self.is_claimed_again(transit, believed) {
+            return 0;
+        }
+        self.claimed = None;
+        let shortest = if restarts { transit } else { transit.min(before.saturating_sub(shorter / DRIFT)) };
+        self.begun_by_one = self.transit.is_none() || restarts;
+        self.transit = Some(shortest);
+        transit.abs_diff(shortest)
+    }
+
+    #[cold]
+    fn is_claimed_again(&mut self, transit: i64, believed: u64) -> bool {
+        self.claimed.replace(transit).is_some_and(|claimed| claimed.abs_diff(transit) <= believed)
     }
 }
 
-/// Adds the holes of a message. `true`: all had room. `None`: there are none.
-fn push_holes(writer: &mut Writer, first: u32, holes: impl Iterator<Item = (usize, usize)>) -> Option<bool> {
-    let mut holes = holes.peekable();
-    holes.peek()?;
-    Some(holes.all(|(from, to)| writer.push(Gap { first, count: 1, from: from as u32, to: to as u32 })))
+/// Messages that a reassembly puts together at a time: see [`Reassembly::with_slots`]. On a path of 100 Mbit/s and 50 ms that loses one
+/// datagram in ten, messages of 64 KiB need five round trips, and ten of them leave in each.
+pub(crate) const IN_PROGRESS: usize = 128;
+/// The largest jump that is believed at once, because losses come in bursts; a wrong jump costs the messages that it skips.
+const MAX_JUMP: u64 = 64;
+/// No publisher measures a longer round trip.
+const LONGEST_TOLD_NS: u64 = 10_000_000_000;
+/// Spare buffers for held messages, and their bytes together: more are given back.
+const SPARE: usize = 32;
+const SPARE_BYTES: usize = 4 << 20;
+
+/// The shortest transit follows a drifting clock, by the difference divided by this, with every message.
+const DRIFT: i64 = 1024;
+/// A transit that is shorter by more than the deadline divided by this is believed only when the next one is, too: otherwise one
+/// wrong stamp would make all later messages late.
+const BELIEVED: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn by_one_wrong_stamp_nothing_else_is_late() {
+        for wrong in [0, 1, 60 * MS, 400 * MS, u64::MAX, 1 << 63, (1 << 63) - 1, u64::MAX - 100 * MS, 90_000 * MS] {
+            for first in [true, false] {
+                let mut pace = Pace::default();
+                let good = |pace: &mut Pace, n: u64| pace.late_by((1000 + n) * MS, n * MS, 100 * MS);
+                if !first {
+                    (0..5).for_each(|n| assert_eq!(good(&mut pace, n), 0));
+                }
+                pace.late_by(1005 * MS, wrong, 100 * MS);
+                pace.delivered(1005 * MS, 7, wrong);
+                (6..50).for_each(|n| assert!(good(&mut pace, n) < 100 * MS, "{wrong}, {first}, {n}"));
+                pace.delivered(1006 * MS, 8, 6 * MS);
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_clock_is_believed_with_the_second_message() {
+        let mut pace = Pace::default();
+        (0..5).for_each(|n| assert_eq!(pace.late_by((1000 + n) * MS, n * MS, 100 * MS), 0));
+        assert_eq!([5, 6].map(|n| pace.late_by((1000 + n) * MS, (10_000 + n) * MS, 100 * MS)), [0, 0]);
+        assert!(pace.late_by(1007 * MS, 9_907 * MS, 100 * MS) > 99 * MS);
+    }
 }

@@ -1,25 +1,41 @@
 //! The publisher's end: unacknowledged messages, and their retransmits.
 
+mod controlled;
+mod members;
+mod retransmit;
+
+pub(crate) use retransmit::{Action, EXPECTED, To};
+
 use super::{BASE, Counters, LONGEST_PAUSE_NS, RoundTrip, WINDOW, acknowledges_every, widen};
-use crate::channel::bucket::Bucket;
+use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::queue::Entry;
 use crate::wire::feedback::{Acknowledgement, Gap};
 use crate::wire::{ASK, Header};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-mod action;
-mod controlled;
-mod loss;
-mod members;
-mod retransmit;
-mod vain;
-
-pub(crate) use action::{Action, SenderSettings, To};
 use controlled::Controlled;
 use members::{MOST_TOLD_APART, Members};
-pub(crate) use vain::EXPECTED;
-use vain::Rounds;
+use retransmit::Rounds;
+
+/// The settings of a flow's channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SenderSettings {
+    /// Messages that are kept without an acknowledgement, at most [`WINDOW`].
+    pub window: usize,
+    /// Bytes that are kept without an acknowledgement; one message may always be.
+    pub bytes: usize,
+    /// A full window gives up its oldest message for a new one; otherwise the new one waits.
+    pub drops_oldest: bool,
+    /// Nanoseconds after which a message is of no use: the lifespan or the deadline, whichever is shorter.
+    pub useful_ns: Option<u64>,
+    /// There is a deadline: on a lossy path, single datagrams are retransmitted before a request.
+    pub hurries: bool,
+    /// Bytes of a message that one datagram takes, and bytes of a fragment.
+    pub largest: usize,
+    /// The limit of retransmits on the path.
+    pub repairs: Limit,
+}
 
 /// The sending state of a reliable flow.
 #[derive(Debug)]
@@ -62,28 +78,6 @@ struct Sent {
     rounds: Rounds,
 }
 
-/// The most members that get a retransmit by unicast; more get one multicast.
-const FEW: u32 = 2;
-/// The most bytes that a member with losses has to acknowledge in the time after which it counts as standing still (one message may be
-/// larger): a quarter of a second of a group's retransmits (4 MB/s), which other members need, too.
-const GOAL_BYTES: usize = 1_000_000;
-/// The time that a requested message waits for further requests, if there are several members.
-const GATHER_NS: u64 = 2_000_000;
-/// The shortest idle time after which a keep-alive asks for acknowledgement.
-const SHORTEST_IDLE_NS: u64 = 20_000_000;
-/// The longest pause between a message or keep-alive and the next keep-alive while an answer is due. After an outage samples
-/// come again within 100 ms (P-16): half of that until a member asks, the rest for question, answer and retransmit.
-const LONGEST_BEAT_NS: u64 = 50_000_000;
-/// A flow that sent a datagram within this time is active.
-const ACTIVE_NS: u64 = 1_000_000_000;
-/// The most retransmits of a datagram before a request.
-const MOST_COPIES: u32 = 8;
-/// The most keep-alives that a flow without kept messages sends to members that do not answer: for longer than a host may be
-/// silent.
-const MOST_BEATS: u32 = 256;
-/// After this many periods without a message the flow is idle.
-const IDLE_PERIODS: u64 = 2;
-
 impl Sender {
     /// The start, before any message and without a member: see [`Sender::join`].
     pub(crate) fn new(settings: SenderSettings) -> Self {
@@ -117,39 +111,6 @@ impl Sender {
     /// Sets the number of the next message, where the earlier ones are unknown to members.
     pub(crate) fn starts_at(&mut self, first: u32) {
         self.first = widen(first, self.next()) - self.sent.len() as u64;
-    }
-
-    /// Adds a member, which gets messages from now on. Returns the number of its first message.
-    pub(crate) fn join(&mut self, id: u64) -> u32 {
-        self.members.join(id, self.next());
-        self.next() as u32
-    }
-
-    /// Notes that a member lost its connection. Its unacknowledged messages are kept for it, but hold up no other member.
-    pub(crate) fn loses(&mut self, id: u64) -> bool {
-        self.members.loses(id)
-    }
-
-    /// Notes that a member came back by this id; it gets the flow's position at once. Returns the number of the first message that
-    /// it may not have. `None`: the member is not known any more.
-    pub(crate) fn comes_back(&mut self, now_ns: u64, before: u64, id: u64) -> Option<u32> {
-        let first = self.members.comes_back(now_ns, before, id)?;
-        (self.beats, self.beat_at) = (0, Some(now_ns));
-        Some(first as u32)
-    }
-
-    /// A member left.
-    pub(crate) fn leave(&mut self, id: u64) {
-        if let Some(index) = self.members.leave(id) {
-            self.early.clear(); // its entries have the numbers of members
-            self.tells = 0; // so do these
-            let below = (1u64 << index.min(63)) - 1;
-            let without = |bits: u64| (bits & below) | ((bits >> 1) & !below);
-            for sent in &mut self.sent {
-                (sent.by, sent.got) = (without(sent.by), without(sent.got));
-            }
-            self.forget_acknowledged();
-        }
     }
 
     /// `true` if a further message has to wait. One silent member of several does not hold up the others: the oldest message is
@@ -302,43 +263,6 @@ impl Sender {
             self.tells |= bit; // it waits for given-up messages
         }
         Ok(before - self.sent.len())
-    }
-
-    /// Notes the messages that a member has or has given up. `true`: the member advanced, and has all that it should have by now.
-    fn hear(
-        &mut self,
-        now_ns: u64,
-        index: usize,
-        (upto, seen): (u64, u64),
-        header: &Header,
-        fresh: u32,
-    ) -> (bool, bool) {
-        let next = self.next();
-        let member = self.members.get_mut(index);
-        member.heard(now_ns, next, seen, fresh);
-        let before = member.acknowledged;
-        self.counters.skipped += member.acknowledges(upto, (header.sample >> 32) as u32);
-        let (acknowledged, moves) = (member.acknowledged, member.acknowledged >= member.goal);
-        if moves {
-            let goal = self.goal(acknowledged);
-            self.members.get_mut(index).moves(now_ns, goal);
-        }
-        (acknowledged > before, moves)
-    }
-
-    /// The next goal of a member that has all messages before this number: half a window more, but no more than the retransmits
-    /// of that time.
-    fn goal(&self, acknowledged: u64) -> u64 {
-        let from = acknowledged.max(self.first);
-        let half = acknowledges_every(self.settings.window) as usize;
-        let mut bytes = 0_usize;
-        let fits = |sent: &&Sent| {
-            let begun = bytes > 0;
-            bytes = bytes.saturating_add(sent.entry.buffer.payload().len());
-            !begun || bytes <= GOAL_BYTES
-        };
-        let ahead = self.sent.iter().skip((from - self.first) as usize).take(half);
-        from + ahead.take_while(fits).count() as u64
     }
 
     /// The time at which [`Sender::poll`] next has something to do, unless a datagram comes.
@@ -501,23 +425,23 @@ impl Sender {
         let count = self.members.all_have().saturating_sub(self.first).min(self.sent.len() as u64) as usize;
         self.give_up(count);
     }
-
-    /// A member that lists its gaps has all messages between them.
-    fn note_got(&mut self, bit: u64, upto: u64, seen: u64, said: &Acknowledgement<'_>) {
-        let all = self.members.everybody();
-        let (first, next) = (self.first, self.next());
-        let mut gaps = said.gaps().map(|gap| (widen(gap.first, next), u64::from(gap.count))).peekable();
-        for at in upto.max(first)..seen.min(next) {
-            while gaps.peek().is_some_and(|(gap, count)| gap + count <= at) {
-                gaps.next();
-            }
-            let sent = &mut self.sent[(at - first) as usize];
-            if gaps.peek().is_none_or(|(gap, _)| at < *gap) {
-                sent.got |= bit;
-                if sent.got == all {
-                    sent.copy_at = None;
-                }
-            }
-        }
-    }
 }
+
+/// The most members that get a retransmit by unicast; more get one multicast.
+const FEW: u32 = 2;
+/// The time that a requested message waits for further requests, if there are several members.
+const GATHER_NS: u64 = 2_000_000;
+/// The shortest idle time after which a keep-alive asks for acknowledgement.
+const SHORTEST_IDLE_NS: u64 = 20_000_000;
+/// The longest pause between a message or keep-alive and the next keep-alive while an answer is due. After an outage samples
+/// come again within 100 ms (P-16): half of that until a member asks, the rest for question, answer and retransmit.
+const LONGEST_BEAT_NS: u64 = 50_000_000;
+/// A flow that sent a datagram within this time is active.
+const ACTIVE_NS: u64 = 1_000_000_000;
+/// The most retransmits of a datagram before a request.
+const MOST_COPIES: u32 = 8;
+/// The most keep-alives that a flow without kept messages sends to members that do not answer: for longer than a host may be
+/// silent.
+const MOST_BEATS: u32 = 256;
+/// After this many periods without a message the flow is idle.
+const IDLE_PERIODS: u64 = 2;

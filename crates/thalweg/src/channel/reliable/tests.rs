@@ -1,5 +1,8 @@
 //! Both ends over a simulated network, in virtual time.
 
+mod outage;
+mod path;
+mod silent;
 use super::*;
 use crate::carrier::sim::{SimNetwork, SimSettings};
 use crate::channel::bucket::Limit;
@@ -16,11 +19,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-mod outage;
-mod path;
-mod saturated;
-mod silent;
 
 const FLOW: u32 = 7;
 const MTU: usize = 1472;
@@ -594,4 +592,16 @@ fn a_sender_that_waits_for_a_receipt_with_a_partly_sent_message_asks_again() {
     let plan = Plan { count: 60, size: 11350, window: 4, period_ns: 2 * MS + 1, controlled: true, ..Plan::default() };
     let mut run = Run::new(plan, 17330028303017922076, network(21, 25));
     assert_eq!(run.all().samples(), (1..=60).collect::<Vec<_>>());
+}
+
+#[test]
+fn as_the_rfc_computes_it() {
+    let mut trip = RoundTrip::default();
+    assert_eq!(trip.patience_ns(), INITIAL_NS + GRANULARITY_NS);
+    trip.measured(100_000_000);
+    assert_eq!(trip.patience_ns(), 300_000_000);
+    trip.measured(180_000_000);
+    assert_eq!((trip.smoothed_ns(), trip.variation), (110_000_000, 57_500_000));
+    (0..200).for_each(|_| trip.measured(1_000));
+    assert_eq!((trip.smoothed_ns() / 1000, trip.patience_ns() / 100_000), (1, 10));
 }

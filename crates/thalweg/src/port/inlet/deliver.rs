@@ -6,7 +6,7 @@ use crate::channel::buffer::Buffer;
 use crate::channel::memory::Account;
 use crate::channel::{Deliver, Delivery, Payload, PortRef, SampleInfo};
 use crate::codec::{CodecError, Decoded, Message};
-use crate::port::local::LocalChannel;
+use crate::port::LocalChannel;
 use crate::port::monitor::seat::{Judged, Late, Onward};
 use crate::port::{LOCAL, Sample};
 use crate::trace::{self, Step};

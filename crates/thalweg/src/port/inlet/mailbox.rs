@@ -6,7 +6,7 @@ use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::memory::{ALWAYS, Account, Charge, size_of};
 use crate::channel::{Payload, SampleInfo};
 use crate::codec::{Message, WHOLE_TOPIC};
-use crate::port::sample::{Storage, TakenSample};
+use crate::port::{Storage, TakenSample};
 use crate::trace::stages::Stay;
 use crate::trace::{self, Step};
 use linux::futex::{self, Scope};

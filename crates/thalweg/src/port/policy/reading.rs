@@ -1,6 +1,6 @@
 //! All policies of a subscriber together: one verdict for each sample, and the news when time passes.
 
-use super::known::Known;
+use super::instances::Known;
 use super::{News, ns};
 use crate::channel::{Change, InstanceReport, PortRef, SampleInfo};
 use crate::codec::{Sought, WHOLE_TOPIC};

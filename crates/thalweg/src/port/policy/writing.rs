@@ -1,6 +1,6 @@
 //! The policies of a publisher that depend on time: the deadline and the signs of life that it promised.
 
-use super::deadline::{self, Deadlines};
+use super::instances::{Deadlines, tell_missed};
 use super::{News, ns};
 use crate::channel::Change;
 use crate::codec::Sought;
@@ -88,7 +88,7 @@ impl Writing {
     pub(super) fn tell(&mut self, news: &mut Vec<News>) {
         let missed = self.missed - std::mem::replace(&mut self.told, self.missed);
         let instances = self.instances.values_mut().map(|(key, deadlines)| (key.as_str(), deadlines));
-        deadline::tell(missed, self.missed, instances, news);
+        tell_missed(missed, self.missed, instances, news);
     }
 
     /// The latest time to look again; `None`: no state changes by time.

@@ -1,4 +1,4 @@
-use super::layout::{Bytes, CompressedImage, Header, Image, PointCloud2};
+use super::pictures::{Bytes, CompressedImage, Header, Image, PointCloud2};
 use super::*;
 use crate::codec::{from_cdr, to_cdr};
 use proptest::prelude::*;
