@@ -116,7 +116,7 @@ fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> 
 /// The directory of the journals. For root it is one place of the host: queues belong to the host, for any user that logs in as
 /// root.
 pub(crate) fn directory() -> PathBuf {
-    let (run_dir, asked_for) = thalweg::control::local::run_dir();
+    let (run_dir, asked_for) = thalweg::control::run_dir();
     let of_the_host = rustix::process::geteuid().is_root() && !asked_for;
     let dir = if of_the_host { PathBuf::from("/run/thalweg") } else { run_dir };
     dir.join("applied")

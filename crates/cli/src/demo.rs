@@ -81,7 +81,7 @@ pub(crate) fn part(arguments: &PartArguments) -> Result {
 /// Runs the robot twice, and reports.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
-    thalweg::control::local::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
+    thalweg::control::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
     let stop = Stop::on_signals()?;
     arguments.reach.warn_of_open_addresses();
     let (mut stage, because) = Stage::build(arguments.without_root, &arguments.reach)?;

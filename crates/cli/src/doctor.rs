@@ -87,7 +87,7 @@ fn examine(tree: &Tree) -> Vec<Finding> {
         let present = queueing::installed(&apply::directory()).ok().flatten();
         let lands = judge::queues::read(&facts.devices);
         found.extend(judge::queues::judge(&lands, present.as_ref(), facts.network.v6));
-        let (folder, refusal) = thalweg::control::local::check_run_dir();
+        let (folder, refusal) = thalweg::control::check_run_dir();
         found.extend(judge::run_directory(&folder, &refusal, probe::room(&folder)));
         found.extend(judge::shared_memory(&probe::shared_memory()));
     }

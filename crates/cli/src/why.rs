@@ -176,7 +176,7 @@ fn silent(node: &Document) -> Answer {
 
 /// Searches the other realms of this host for a port.
 fn other_realms(common: &Common, name: &str) -> Vec<(String, String)> {
-    let realms = thalweg::control::local::realms();
+    let realms = thalweg::control::realms();
     let others = realms.into_iter().filter(|realm| *realm != common.realm).take(MOST_REALMS);
     let has = |realm: &String| {
         let settings = thalweg::Settings { realm: realm.clone(), ..thalweg::Settings::default() };

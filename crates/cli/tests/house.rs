@@ -40,11 +40,12 @@ fn files(path: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines of code with their numbers, up to the file's tests (which stand at its end), without comments.
+/// Lines of code with their numbers, up to the module of the file's tests (which stands at its end), without comments.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let before_tests = |(_, line): &(usize, &str)| !(line.starts_with("#[cfg(") && line.contains("test"));
-    let lines = text.lines().enumerate().take_while(before_tests);
-    lines.map(|(n, line)| (n + 1, line.split("//").next().unwrap_or_default()))
+    let of_tests = |first: &str| first.starts_with("#[cfg(") && first.contains("test");
+    let begins = |(line, next): (&str, &str)| of_tests(line) && next.starts_with("mod ") && next.ends_with('{');
+    let end = text.lines().zip(text.lines().skip(1)).position(begins).unwrap_or(usize::MAX);
+    text.lines().take(end).enumerate().map(|(n, line)| (n + 1, line.split("//").next().unwrap_or_default()))
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use std::time::Duration;
-use thalweg::carrier::sim::{SimNetwork, SimSettings};
+use thalweg::testing::carrier::sim::{SimNetwork, SimSettings};
 use thalweg::testing::channel::accept::Accept;
 use thalweg::testing::channel::fragment::{Reassembly, fragments};
 use thalweg::testing::channel::memory::Account;

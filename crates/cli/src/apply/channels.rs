@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::local::silent_processes;
+use thalweg::control::silent_processes;
 use thalweg::control::{Document, NodeId};
 use thalweg::proxy::{Proxied, ProxyChanges};
 

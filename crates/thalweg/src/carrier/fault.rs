@@ -12,7 +12,6 @@
 //! On streams loss, duplicate and reorder do nothing: TCP repairs them, and an application sees a stall. A node wraps
 //! the halves it owns; [`pair`] wraps both ends so that each fault happens once.
 
-use super::sim::sending_time_ns;
 use super::{Capabilities, Dice, ReceiveHalf, SendHalf, SharedSocket, TICK};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
@@ -423,6 +422,11 @@ const PIECE: usize = 64 * 1024;
 const STALL_PERIOD_NS: u64 = 1_000_000_000;
 /// Least time for which a frame is held back, so that later ones overtake it.
 const LEAST_HOLD: Duration = Duration::from_millis(1);
+
+/// Nanoseconds that `length` bytes take at `rate` bytes per second.
+pub(super) fn sending_time_ns(length: usize, rate: u64) -> u64 {
+    u64::try_from(length as u128 * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX)
+}
 
 #[cfg(test)]
 mod tests {

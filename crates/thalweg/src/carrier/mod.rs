@@ -4,19 +4,22 @@
 //! Neither has a thread or a buffer of its own; the driver calls them. The contract that every
 //! carrier keeps is the conformance suite `thalweg::testing::conformance` (feature `testing`), which each one passes by instantiating it.
 
+mod dice;
 pub mod fault;
-pub mod local;
-pub mod mcast;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod local;
+pub(crate) mod mcast;
 mod name;
 pub mod record;
-pub mod shm;
-pub mod sim;
-pub mod tcp;
-pub mod udp;
+pub(crate) mod shm;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod sim;
+pub(crate) mod tcp;
+pub(crate) mod udp;
 
+pub use dice::Dice;
 pub use name::Name;
 pub(crate) use record::way;
-pub use sim::Dice;
 
 use fault::{FaultReceive, FaultSend, FaultSettings};
 use record::{RecordReceive, RecordSend, Recorder, Way};

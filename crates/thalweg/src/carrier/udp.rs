@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// The most payload that a UDP datagram over IPv4 can have: 65535 bytes less the headers of IP and UDP.
 pub const MOST: usize = 65_507;
 /// The same on the loopback interface over IPv6, whose packets are never longer than its MTU of 65536.
+#[cfg(any(test, feature = "testing"))]
 pub const MOST_V6: usize = 65_488;
 
 /// Capabilities of UDP. The limit of a path is lower: [`UdpSend::most`].

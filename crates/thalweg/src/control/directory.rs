@@ -8,7 +8,7 @@
 pub use super::origin::Surroundings;
 
 use super::limits::{Held, Room};
-use super::matching::{is_pattern, topic_matches};
+use super::matching::is_pattern;
 use super::{Change, Document, Event, NodeId, Origin, PortId, PortInfo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,6 +113,7 @@ pub struct Directory {
 
 impl Directory {
     /// An empty directory that accepts all addresses.
+    #[cfg(any(test, feature = "testing"))]
     pub fn new() -> Self {
         Self::default()
     }
@@ -363,20 +364,28 @@ impl Directory {
         Some((key, self.port(key)?))
     }
     /// Publishers of this topic, and subscribers to it or to a pattern that takes it.
+    #[cfg(any(test, feature = "testing"))]
     pub fn ports_on(&self, topic: &str) -> Vec<(PortKey, &PortInfo)> {
-        let patterns = self.by_pattern.iter().filter(|(pattern, _)| topic_matches(pattern, topic));
+        let patterns = self.by_pattern.iter().filter(|(pattern, _)| super::matching::topic_matches(pattern, topic));
         let keys = self.by_topic.get(topic).into_iter().chain(patterns.map(|(_, keys)| keys)).flatten();
         keys.filter_map(|key| Some((*key, self.port(*key)?))).collect()
     }
     /// Ports whose topic (no pattern of their own) this pattern takes.
+    #[cfg(any(test, feature = "testing"))]
     pub fn ports_within(&self, pattern: &str) -> Vec<(PortKey, &PortInfo)> {
         let found: Vec<_> = match is_pattern(pattern) {
             false => self.by_topic.get(pattern).into_iter().flatten().collect(),
-            true => self.by_topic.iter().filter(|(t, _)| topic_matches(pattern, t)).flat_map(|(_, k)| k).collect(),
+            true => self
+                .by_topic
+                .iter()
+                .filter(|(t, _)| super::matching::topic_matches(pattern, t))
+                .flat_map(|(_, k)| k)
+                .collect(),
         };
         found.into_iter().filter_map(|key| Some((*key, self.port(*key)?))).collect()
     }
     /// The number of ports of all nodes.
+    #[cfg(any(test, feature = "testing"))]
     pub fn port_count(&self) -> usize {
         self.room.all.ports
     }
@@ -385,6 +394,7 @@ impl Directory {
         self.room.all.bytes
     }
     /// The same of nodes that are not on this host.
+    #[cfg(any(test, feature = "testing"))]
     pub fn weight_elsewhere(&self) -> usize {
         self.room.elsewhere.bytes
     }
@@ -393,6 +403,7 @@ impl Directory {
         self.room.turned_away
     }
     /// The number of refusals of news, by the limit that was exceeded.
+    #[cfg(any(test, feature = "testing"))]
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
         &self.refused
     }

@@ -11,7 +11,7 @@ mod link;
 mod target;
 mod worker;
 
-pub use frame::{FRAME_LIMIT, MESSAGE_LIMIT, VERSION};
+pub use frame::MESSAGE_LIMIT;
 pub use link::OUT_LIMIT;
 pub use target::Address;
 
@@ -171,6 +171,7 @@ impl Links {
 
     /// Waits until every peer that was tried so far has sent its document (or turned out to be absent), at most
     /// `timeout`. `false`: a peer has not answered yet.
+    #[cfg(any(test, feature = "testing"))]
     pub fn settled(&self, timeout: Duration) -> bool {
         self.settlement().wait(timeout)
     }
@@ -181,6 +182,7 @@ impl Links {
     }
 
     /// Counters of events that should not happen.
+    #[cfg(any(test, feature = "testing"))]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }

@@ -4,7 +4,7 @@
 //! `$THALWEG_RUN_DIR`, else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
 //! network namespaces share `/tmp`, but are hosts of their own. Only the first may be shared by several users: see [`Users`].
 
-pub mod shares;
+pub(crate) mod shares;
 mod users;
 
 pub use users::Users;
@@ -73,6 +73,7 @@ impl LocalEndpoint {
     ///
     /// # Errors
     /// As [`LocalEndpoint::bind`].
+    #[cfg(any(test, feature = "testing"))]
     pub fn bind_in(run_dir: &Path, realm: &str, node: NodeId) -> io::Result<(UnixListener, Self)> {
         Self::make(run_dir, true, realm, node)
     }
@@ -163,12 +164,14 @@ impl LocalEndpoint {
     }
 
     /// The sockets of all other nodes of the realm that are there now.
+    #[cfg(any(test, feature = "testing"))]
     pub fn others(&self) -> Source {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten().map(|entry| entry.path());
         let paths = entries.filter(|path| *path != self.path && self.is_peer(path)).collect();
         Source::Sockets(paths, self.users)
     }
 
+    #[cfg(any(test, feature = "testing"))]
     fn is_peer(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".sock"));
         name.and_then(|n| n.strip_prefix(&self.peers)).is_some_and(|node| !node.contains('.'))

@@ -10,19 +10,21 @@
 //! | `zenoh` | nodes on other hosts | scouting, named peers or a router |
 //! | `simulated` | nodes of one process, for tests | an in-process hub |
 
-pub mod directory;
+pub(crate) mod directory;
 mod document;
-pub mod kept;
-pub mod limits;
-pub mod links;
-pub mod local;
+pub(crate) mod kept;
+pub(crate) mod limits;
+pub(crate) mod links;
+pub(crate) mod local;
 pub mod matching;
 mod origin;
-pub mod simulated;
-pub mod static_file;
+#[cfg(test)]
+pub(crate) mod simulated;
+pub(crate) mod static_file;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
+pub use local::{check_realm, check_run_dir, realms, run_dir, silent_processes};
 pub use origin::{Network, NetworkError, Origin, Peer};
 
 pub(crate) use document::kept_at_publisher;

@@ -16,6 +16,41 @@ pub mod channel {
     pub use crate::channel::{accept, fragment, memory};
 }
 
+/// The built-in carriers' halves, and the simulated network.
+pub mod carrier {
+    /// The halves of `local`.
+    pub mod local {
+        pub use crate::carrier::local::*;
+    }
+    /// The halves of `mcast`.
+    pub mod mcast {
+        pub use crate::carrier::mcast::*;
+    }
+    /// The halves of `shm`.
+    pub mod shm {
+        pub use crate::carrier::shm::*;
+    }
+    /// The simulated network.
+    pub mod sim {
+        pub use crate::carrier::sim::*;
+    }
+    /// The halves of `tcp`.
+    pub mod tcp {
+        pub use crate::carrier::tcp::*;
+    }
+    /// The halves of `udp`.
+    pub mod udp {
+        pub use crate::carrier::udp::*;
+    }
+}
+
+/// The directory and the links of the control plane.
+pub mod control {
+    pub use crate::control::directory::{Applied, Directory};
+    pub use crate::control::links::{Links, Source};
+    pub use crate::control::local::LocalEndpoint;
+}
+
 /// The documents of a handshake.
 pub mod handshake {
     pub use crate::handshake::*;

@@ -9,8 +9,8 @@ use std::sync::mpsc;
 use thalweg::admin::{Reply, Request as Administration};
 use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
-use thalweg::control::links::{Links, Source};
 use thalweg::control::{Direction, Discovery, Document, Event, NodeId, PortId, PortInfo, Sink};
+use thalweg::testing::control::{Links, Source};
 use thalweg::testing::handshake::{self, Answer, Request, VERSION};
 
 /// The stranger, and the node that it found.

@@ -34,6 +34,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
 ///
 /// # Errors
 /// NotFound (ENODEV) when there is none.
+#[cfg(any(test, feature = "testing"))]
 pub fn interface(name: &str) -> io::Result<u32> {
     let any = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
     Ok(rustix::net::netdevice::name_to_index(&any, name)?)
