@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 use thalweg::codec::Schema;
-use thalweg::control::{Document, Event, Origin};
+use thalweg::control::{Document, Origin};
+use thalweg::testing::control::Event;
 use thalweg::testing::control::{Applied, Directory};
 
 /// Bytes that this thread holds, with malloc(3)'s overhead for each piece: 8 bytes, rounded up to the next 16.

@@ -5,7 +5,7 @@
 //! never changes a sample's identity: port, incarnation, sequence number and time stamp stay those of its source.
 
 mod gate;
-pub mod handover;
+pub(crate) mod handover;
 pub mod scaler;
 mod selection;
 

@@ -118,7 +118,7 @@ impl PortInfo {
     }
 
     /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
         let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
         let texts = 2 * (name.len() + topic.len()) + message.name.len() + 3 * PIECE;
@@ -171,7 +171,7 @@ pub struct RelayLoad {
     /// Publishers whose samples it keeps for others to ask.
     #[serde(default)]
     pub keeps: u32,
-    /// Samples that it is asked to keep and does not, at most [`MOST_NOT_KEPT`](super::limits::MOST_NOT_KEPT).
+    /// Samples that it is asked to keep and does not, at most 16 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_kept: Vec<NotKept>,
 }
@@ -272,7 +272,7 @@ fn listed(texts: &[String]) -> usize {
 
 impl Document {
     /// Its approximate size in memory, in bytes.
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let Self { name, realm, host, host_name, clock, addresses, ports, relay, .. } = self;
         let texts: usize = [name, realm, host, host_name, clock].into_iter().map(|text| text.len() + PIECE).sum();
         let refusals = relay.iter().flat_map(|relay| &relay.not_kept);
@@ -289,7 +289,7 @@ impl Document {
     }
 
     /// Applies a change; `false` (and no effect) when it does not start at this document's revision: a gap.
-    pub fn apply(&mut self, change: &Change) -> bool {
+    pub(crate) fn apply(&mut self, change: &Change) -> bool {
         if change.base != self.revision {
             return false;
         }
@@ -305,7 +305,8 @@ impl Document {
     }
 
     /// Adds and removes ports, moves to the next revision and returns the change to announce.
-    pub fn edit(&mut self, added: BTreeMap<PortId, PortInfo>, removed: Vec<PortId>) -> Change {
+    #[cfg(test)]
+    pub(crate) fn edit(&mut self, added: BTreeMap<PortId, PortInfo>, removed: Vec<PortId>) -> Change {
         let change = Change { base: self.revision, revision: self.revision + 1, added, removed, relay: None };
         self.apply(&change);
         change
@@ -314,14 +315,14 @@ impl Document {
 
 impl Change {
     /// Its approximate size in memory, in bytes.
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let ports: usize = self.added.values().map(PortInfo::weight).sum();
         size_of::<Self>() + ports + size_of_val(self.removed.as_slice())
     }
 
     /// Merges this change with the next one. A port that came and went in between stays in `removed`, which does no
     /// harm.
-    pub fn merge(&mut self, next: &Change) {
+    pub(crate) fn merge(&mut self, next: &Change) {
         for port in &next.removed {
             self.added.remove(port);
             if !self.removed.contains(port) {

@@ -47,6 +47,7 @@ pub mod carrier {
 /// The directory and the links of the control plane.
 pub mod control {
     pub use crate::control::directory::{Applied, Directory};
+    pub use crate::control::discovery::{Discovery, Event, Sink};
     pub use crate::control::links::{Links, Source};
     pub use crate::control::local::LocalEndpoint;
 }

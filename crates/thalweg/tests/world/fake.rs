@@ -7,9 +7,10 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixListener;
 use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
-use thalweg::control::{Direction, Document, NodeId, PortId, PortInfo, Sink};
+use thalweg::control::{Direction, Document, NodeId, PortId, PortInfo};
 use thalweg::testing::control::Links;
 use thalweg::testing::control::LocalEndpoint;
+use thalweg::testing::control::Sink;
 use thalweg::testing::handshake::{self, Accepted, Answer, Request};
 use thalweg::testing::wire::{FRAGMENT_HEADER, Fragment, HEADER, Header, Kind};
 

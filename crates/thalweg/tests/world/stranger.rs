@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use thalweg::admin::{Reply, Request as Administration};
 use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
-use thalweg::control::{Direction, Discovery, Document, Event, NodeId, PortId, PortInfo, Sink};
+use thalweg::control::{Direction, Document, NodeId, PortId, PortInfo};
+use thalweg::testing::control::{Discovery, Event, Sink};
 use thalweg::testing::control::{Links, Source};
 use thalweg::testing::handshake::{self, Answer, Request, VERSION};
 
