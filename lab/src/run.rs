@@ -26,8 +26,8 @@ pub const ROLES: &[(&str, Role)] = &[
     (round_trips::FORWARD, round_trips::play_forward),
     ("attacked", hostile::pair::attacked),
     ("newcomer", hostile::newcomer::newcomer),
-    ("stranger", hostile::stranger::play),
-    (hostile::felt::BYSTANDER_ROLE, hostile::felt::play_bystander),
+    ("attacker", hostile::attacker::play),
+    (hostile::effect::BYSTANDER_ROLE, hostile::effect::play_bystander),
     (many_nodes::ROLE, many_nodes::play),
 ];
 

@@ -4,13 +4,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use thalweg_lab::experiments::hostile::pair::{House, Phase};
-use thalweg_lab::experiments::hostile::stranger::{Task, Tried};
+use thalweg_lab::experiments::hostile::attacker::{Task, Tried};
+use thalweg_lab::experiments::hostile::pair::{Phase, Testbed};
 use thalweg_lab::experiments::hostile::{ATTACKS, record, zenoh};
 use thalweg_lab::part::Place;
 use thalweg_lab::{Lab, Options, Program, Stop};
 
-/// Largest memory cost of a stranger, in KiB.
+/// Largest memory cost of an attacker, in KiB.
 const MEMORY: u64 = 64 << 10;
 /// Samples that are published meanwhile, at 1 kHz.
 const SAMPLES: u64 = 1000;
@@ -22,7 +22,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Attacks, and checks that the pair was not harmed; returns the stranger's report.
+/// Attacks, and checks that the pair was not harmed; returns the attacker's report.
 fn attack(name: &str) -> Tried {
     attack_for(name, SAMPLES).tried
 }
@@ -31,8 +31,8 @@ fn attack(name: &str) -> Tried {
 fn attack_for(name: &str, ms: u64) -> Phase {
     let _alone = alone();
     let lab = lab();
-    let house = House::start(&lab, &realm(name), &Place::here(&[])).unwrap();
-    attack_at(&lab, house, name, ms)
+    let testbed = Testbed::start(&lab, &realm(name), &Place::here(&[])).unwrap();
+    attack_at(&lab, testbed, name, ms)
 }
 
 fn lab() -> Lab {
@@ -44,36 +44,36 @@ fn realm(name: &str) -> String {
     format!("h{}-{}", std::process::id(), name.len())
 }
 
-fn attack_at(lab: &Lab, mut house: House, name: &str, ms: u64) -> Phase {
+fn attack_at(lab: &Lab, mut testbed: Testbed, name: &str, ms: u64) -> Phase {
     let realm = realm(name);
     let recording =
-        if name.starts_with("recorded") { record(lab, &mut house, &realm).unwrap() } else { Default::default() };
-    let before = house.state();
-    let task = Task { ms, recording, ..house.task(name) };
-    let phase = house.phase(lab, ms, Some((Place::here(&[]), task))).unwrap();
-    nothing_lost(name, &house, &phase);
+        if name.starts_with("recorded") { record(lab, &mut testbed, &realm).unwrap() } else { Default::default() };
+    let before = testbed.state();
+    let task = Task { ms, recording, ..testbed.task(name) };
+    let phase = testbed.phase(lab, ms, Some((Place::here(&[]), task))).unwrap();
+    nothing_lost(name, &testbed, &phase);
     let (kib, who) = phase.growth_kib;
     println!("FIGURE {name}: {:?}, {:?}; the {who} grew by {kib} KiB", phase.tried.tried, phase.tried.answers);
     assert!(kib <= MEMORY, "{name}: the {who} grew by {kib} KiB");
-    assert_eq!(house.silent(lab).unwrap(), Vec::<String>::new(), "{name}: no longer answer");
-    assert_eq!(house.state().died_since(&before), Vec::<String>::new(), "{name}: threads ended");
+    assert_eq!(testbed.silent(lab).unwrap(), Vec::<String>::new(), "{name}: no longer answer");
+    assert_eq!(testbed.state().died_since(&before), Vec::<String>::new(), "{name}: threads ended");
     for unix in [false, true] {
         let until = Instant::now() + LONG;
-        let came = || house.newcomer(lab, unix).unwrap().1.is_some();
+        let came = || testbed.newcomer(lab, unix).unwrap().1.is_some();
         assert!(std::iter::repeat_with(came).any(|came| came || Instant::now() > until) && Instant::now() < until);
     }
     assert!(phase.tried.tried.values().sum::<u64>() > 0, "{name}: nothing was tried");
     phase
 }
 
-fn nothing_lost(name: &str, house: &House, phase: &Phase) {
-    for carrier in &house.carriers {
+fn nothing_lost(name: &str, testbed: &Testbed, phase: &Phase) {
+    for carrier in &testbed.carriers {
         let arrived = &phase.arrived[carrier];
         let found = (arrived.count, arrived.again, arrived.damaged);
         assert_eq!(found, (phase.published, 0, 0), "{name}: samples, repeated and damaged ones over {carrier}");
     }
-    if !house.missing.is_empty() {
-        println!("skipped: {name}: over {:?}, because the pair has no channel over it here", house.missing);
+    if !testbed.missing.is_empty() {
+        println!("skipped: {name}: over {:?}, because the pair has no channel over it here", testbed.missing);
     }
 }
 
@@ -214,8 +214,8 @@ fn a_stranger_at_the_zenoh_port_keeps_no_newcomer_out() {
             Ok(hosts) => hosts,
             Err(because) => return println!("skipped: {name}: because {because}"),
         };
-        let house = House::between_hosts(&lab, &realm(name), &Place::here(&[]), hosts).unwrap();
-        let phase = attack_at(&lab, house, name, 4000);
+        let testbed = Testbed::between_hosts(&lab, &realm(name), &Place::here(&[]), hosts).unwrap();
+        let phase = attack_at(&lab, testbed, name, 4000);
         let came = phase.newcomers.iter().filter(|(by, ms)| *by == "zenoh" && ms.is_some()).count();
         let all = phase.newcomers.iter().filter(|(by, _)| *by == "zenoh").count();
         assert_eq!(came, all, "{name}: newcomers that connected: {:?}", phase.newcomers);

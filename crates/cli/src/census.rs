@@ -70,7 +70,8 @@ pub(crate) struct Channel {
     /// Samples waiting at either end.
     pub waiting: u64,
     /// Datagrams that arrived and were no frame of this channel.
-    pub strange: u64,
+    #[serde(rename = "strange")]
+    pub malformed: u64,
     /// Datagrams that the publisher retransmitted, on a reliable flow.
     pub repaired: u64,
     /// Samples that the subscriber gave up, on a reliable flow.
@@ -199,7 +200,7 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             bytes: 0,
             lost: None,
             waiting: 0,
-            strange: 0,
+            malformed: 0,
             repaired: 0,
             skipped: 0,
             queue: None,
@@ -212,7 +213,7 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
         channel.proxied = channel.proxied.take().or(report.proxied);
         channel.over = channel.over.take().or(report.over);
         channel.waiting += report.waiting;
-        channel.strange += report.strange;
+        channel.malformed += report.malformed;
         if report.end == End::Publisher {
             (channel.sent, channel.dropped) = (Some(report.samples), Some(report.lost));
             channel.queue = held;

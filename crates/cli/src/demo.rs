@@ -5,15 +5,15 @@
 //! | [`robot`] | its processes, and the channels between them |
 //! | [`part`] | one process of the robot |
 //! | [`stage`] | the load, on a narrow link between two hosts or on the processors; the priorities against it |
-//! | [`conductor`] | starting, stopping and listening to the processes |
-//! | [`report`], [`story`] | the lines of a part and the summary of one phase; both phases |
+//! | [`processes`] | starting, stopping and listening to the processes |
+//! | [`report`], [`schedule`] | the lines of a part and the summary of one phase; both phases |
 
-mod conductor;
 mod part;
+mod processes;
 mod report;
 mod robot;
+mod schedule;
 mod stage;
-mod story;
 
 use crate::failure::{Failure, Result};
 use crate::lab::PART as PART_OF_LAB;
@@ -22,13 +22,13 @@ use crate::quantity;
 use crate::session::Reach;
 use crate::signals::Stop;
 use clap::Args;
-use conductor::Conductor;
-use report::{Board, Summary};
+use processes::Processes;
+use report::{ChannelStates, Summary};
+use schedule::{Phase, Schedule};
 use stage::Stage;
 use std::io::{IsTerminal, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use story::{Phase, Story};
 use thalweg::{Node, Settings};
 
 /// A small robot of six processes, first without and then with priorities, measured while it runs
@@ -85,33 +85,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let stop = Stop::on_signals()?;
     arguments.reach.warn_of_open_addresses();
     let (mut stage, because) = Stage::build(arguments.without_root, &arguments.reach)?;
-    let mut story = Story { stage: stage.name(), because, phases: Vec::new(), steps: Vec::new() };
-    let mut conductor = Conductor::start(&stage, &realm)?;
-    if !conductor.wait_until_ready(&stop)? {
+    let mut schedule = Schedule { stage: stage.name(), because, phases: Vec::new(), steps: Vec::new() };
+    let mut processes = Processes::start(&stage, &realm)?;
+    if !processes.wait_until_ready(&stop)? {
         return Ok(());
     }
     if !arguments.json {
-        tell(&story::opening(&stage, arguments.seconds.as_secs_f64()));
+        tell(&schedule::opening(&stage, arguments.seconds.as_secs_f64()));
         tell(&format!("meanwhile, in another terminal: {}", stage.watch(&realm)));
     }
     if matches!(stage, Stage::Processors(_)) {
-        conductor.fill_processors()?;
+        processes.fill_processors()?;
     }
     for name in ["before", "after"] {
         if name == "after" {
-            story.steps = stage.help(&realm)?;
+            schedule.steps = stage.help(&realm)?;
             if !arguments.json {
-                story::steps(&story.steps).iter().for_each(|step| tell(step));
+                schedule::steps(&schedule.steps).iter().for_each(|step| tell(step));
             }
         }
-        let Some(phase) = phase(name, &mut conductor, &mut stage, &stop, arguments)? else { break };
-        story.phases.push(phase);
-        if story.interrupted() {
+        let Some(phase) = phase(name, &mut processes, &mut stage, &stop, arguments)? else { break };
+        schedule.phases.push(phase);
+        if schedule.interrupted() {
             break;
         }
     }
-    conductor.end();
-    finish(&story, &stage.about(), arguments)
+    processes.end();
+    finish(&schedule, &stage.about(), arguments)
 }
 
 /// The place of a process of the robot: its network namespace, and the reach of its node.
@@ -154,23 +154,23 @@ impl Place {
 /// One phase; `None` if the user asked to end before it began.
 fn phase(
     name: &'static str,
-    conductor: &mut Conductor,
+    processes: &mut Processes,
     stage: &mut Stage,
     stop: &Stop,
     arguments: &Arguments,
 ) -> Result<Option<Phase>> {
-    if !conductor.prepare(stop)? {
+    if !processes.prepare(stop)? {
         return Ok(None);
     }
     stage.begin()?;
-    conductor.start_publishing()?;
+    processes.start_publishing()?;
     let started = Instant::now();
     let mut screen = Screen { live: Live::default(), json: arguments.json };
-    let complete = watch(conductor, stop, started + arguments.seconds, &mut screen)?;
+    let complete = watch(processes, stop, started + arguments.seconds, &mut screen)?;
     let seconds = started.elapsed();
-    conductor.stop_publishing()?;
+    processes.stop_publishing()?;
     let transfer_mbit_s = stage.end()?.map(|rate| (rate * 100.0).round() / 100.0);
-    let summary = Summary::of(conductor.board(), seconds, !complete);
+    let summary = Summary::of(processes.board(), seconds, !complete);
     if !arguments.json {
         screen.live.show(&summary.table())?;
     }
@@ -189,7 +189,7 @@ impl Screen {
         Duration::from_millis(if stdout().is_terminal() { 500 } else { 2000 })
     }
 
-    fn show(&mut self, board: &Board, left: Duration) -> Result {
+    fn show(&mut self, board: &ChannelStates, left: Duration) -> Result {
         if !self.json {
             return self.live.show(&board.table());
         }
@@ -201,36 +201,36 @@ impl Screen {
 }
 
 /// Shows the table until the time is up (`true`) or the user asks to end.
-fn watch(conductor: &mut Conductor, stop: &Stop, until: Instant, screen: &mut Screen) -> Result<bool> {
+fn watch(processes: &mut Processes, stop: &Stop, until: Instant, screen: &mut Screen) -> Result<bool> {
     let mut due = Instant::now() + Screen::period();
     while Instant::now() < until && !stop.asked() {
-        conductor.listen(due.min(until))?;
+        processes.listen(due.min(until))?;
         let now = Instant::now();
         if now >= due {
             due = now + Screen::period();
-            screen.show(conductor.board(), until.saturating_duration_since(now))?;
+            screen.show(processes.board(), until.saturating_duration_since(now))?;
         }
     }
     Ok(!stop.asked())
 }
 
-fn finish(story: &Story, about: &str, arguments: &Arguments) -> Result {
-    let figure = draw(story, about, arguments)?.map(|file| file.display().to_string());
+fn finish(schedule: &Schedule, about: &str, arguments: &Arguments) -> Result {
+    let figure = draw(schedule, about, arguments)?.map(|file| file.display().to_string());
     if arguments.json {
-        Output { json: true }.document(&story.document(figure.as_deref()))?;
+        Output { json: true }.document(&schedule.document(figure.as_deref()))?;
     } else {
         figure.into_iter().for_each(|file| tell(&format!("figure: {file}")));
-        line(&format!("\n{}", story.text()))?;
+        line(&format!("\n{}", schedule.text()))?;
     }
-    let failures = story.failures();
-    if failures.is_empty() || story.interrupted() { Ok(()) } else { Err(Failure::No(failures.join("; "))) }
+    let failures = schedule.failures();
+    if failures.is_empty() || schedule.interrupted() { Ok(()) } else { Err(Failure::No(failures.join("; "))) }
 }
 
 /// Writes the figure. The default figure may fail to be written; one that was asked for may not.
-fn draw(story: &Story, about: &str, arguments: &Arguments) -> Result<Option<PathBuf>> {
+fn draw(schedule: &Schedule, about: &str, arguments: &Arguments) -> Result<Option<PathBuf>> {
     let file = arguments.figure.clone().or((!arguments.json).then(|| PathBuf::from("thalweg-demo.svg")));
-    let Some(file) = file.filter(|_| story.phases.len() == 2) else { return Ok(None) };
-    match std::fs::write(&file, lab::results::draw(&story.figure(about))) {
+    let Some(file) = file.filter(|_| schedule.phases.len() == 2) else { return Ok(None) };
+    match std::fs::write(&file, lab::results::draw(&schedule.figure(about))) {
         Ok(()) => Ok(Some(file)),
         Err(error) => {
             let text = format!("cannot write {}: {error}; --figure FILE puts it elsewhere", Path::display(&file));

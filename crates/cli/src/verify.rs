@@ -91,7 +91,7 @@ fn measure(
     gatherer: &mut Gatherer<'_>,
     agent: &mut Option<Agent>,
 ) -> Result {
-    let mut teller = Teller::open(session)?;
+    let mut teller = VerdictPublisher::open(session)?;
     let mut screen = Screen { watch: arguments.watch, live: Live::default(), status: Status::default() };
     let duration = arguments.duration.or((!arguments.watch).then_some(DEFAULT));
     gatherer.look(session);
@@ -160,9 +160,9 @@ fn finish(arguments: &Arguments, gatherer: &Gatherer<'_>) -> Result {
 
 /// The publisher of verdicts: a changed one is an event for the programs at both ends, and a sample for subscribers of
 /// the topic.
-struct Teller(Publisher<String>);
+struct VerdictPublisher(Publisher<String>);
 
-impl Teller {
+impl VerdictPublisher {
     /// Opens the publisher.
     fn open(session: &Session) -> Result<Self> {
         Ok(Self(session.node.publisher::<String>(TOPIC).open()?))

@@ -3,17 +3,17 @@
 
 use crate::support;
 use serde_json::{Value, json};
-use support::{House, Running};
+use support::{Running, Testbed};
 
 struct Ports {
-    house: House,
+    house: Testbed,
     publish: Running,
     subscribe: Running,
 }
 
 /// `/out` publishes `/a`; `/in` subscribes to `/b`.
 fn ports(topic: &str) -> Ports {
-    let house = House::new();
+    let house = Testbed::new();
     let publish = house.start("pub /a --port /out --rate 100 --name source");
     let subscribe = house.start(&format!("sub {topic} --port /in --json"));
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
@@ -57,7 +57,7 @@ fn info_tells_of_ports_topics_and_nodes() {
 #[test]
 fn info_names_the_port_it_shows_of_several_with_one_name() {
     use rustix::process::Signal;
-    let house = House::new();
+    let house = Testbed::new();
     let first = house.start("pub /a --port /twice --rate 10 --name first --wait 0");
     house.wait_for_list("ports", |ports| ports[0]["name"] == "/twice");
     first.signal(Signal::STOP);
@@ -149,7 +149,7 @@ fn missing_objects_are_answered_with_no() {
 
 #[test]
 fn a_named_peer_that_does_not_answer_is_told() {
-    let house = House::new();
+    let house = Testbed::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let answered = house.run(&format!("list --peer {address}"));

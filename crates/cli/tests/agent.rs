@@ -3,7 +3,7 @@
 
 use crate::support;
 use serde_json::{Value, json};
-use support::House;
+use support::Testbed;
 
 /// A camera and a body share a switch's link to the pilot.
 const CONTRACT: &str = r#"
@@ -54,7 +54,7 @@ delay = "bound"
 
 /// The decisions of an agent beside a video twice as large as declared, and the imu's class afterwards.
 fn decisions(arguments: &str) -> (Vec<Value>, Value) {
-    let house = House::new();
+    let house = Testbed::new();
     let (contract, plan) = (house.path("system.toml"), house.path("plan.toml"));
     std::fs::write(&contract, CONTRACT).unwrap();
     assert_eq!(house.run(&format!("plan {} -o {}", contract.display(), plan.display())).code(), 0);
@@ -105,7 +105,7 @@ fn an_agent_keeps_to_its_limits() {
     assert_eq!((&decisions[0]["decision"], &decisions[0]["settings"]), (&json!("refuse"), &json!([])));
     assert!(decisions[0]["because"].as_str().unwrap().contains("class high, which may not be given"));
     assert!(!ends.to_string().contains("\"class\":\"high\""), "{ends}");
-    let house = House::new();
+    let house = Testbed::new();
     std::fs::write(house.path("plan.toml"), "").unwrap();
     let alone = house.run(&format!("verify {} --apply", house.path("plan.toml").display()));
     assert!(alone.code() == 2 && alone.errors.contains("--agent"), "{}", alone.errors);

@@ -6,14 +6,14 @@ use linux::namespace::Namespace;
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
-use support::House;
+use support::Testbed;
 
 const SHARES: &str = "shares = { critical = \"5 %\", high = \"30 %\", normal = \"45 %\", low = \"20 %\" }";
 
 /// A host with a cable to itself, and a house for its files.
 struct Host {
     namespace: Namespace,
-    house: House,
+    house: Testbed,
 }
 
 impl Host {
@@ -25,7 +25,7 @@ impl Host {
                 return None;
             }
         };
-        let host = Self { namespace, house: House::new() };
+        let host = Self { namespace, house: Testbed::new() };
         for line in [
             "link set lo up",
             "link add wire type veth peer name far",

@@ -4,7 +4,7 @@
 
 use crate::support;
 use std::process::Command;
-use support::{Done, House, Running};
+use support::{Done, Running, Testbed};
 
 /// A valid contract without findings; each case changes a line of it.
 const FINE: &str = r#"[system]
@@ -56,7 +56,7 @@ delay = "bound"
 "#;
 
 /// `thalweg plan` of a text or of any bytes; it always ends within half a minute.
-fn plan(house: &House, contract: &[u8], arguments: &str) -> (Done, String) {
+fn plan(house: &Testbed, contract: &[u8], arguments: &str) -> (Done, String) {
     let file = house.path("system.toml");
     std::fs::write(&file, contract).unwrap();
     let inner = house.command(&format!("plan {} {arguments}", file.display()));
@@ -78,7 +78,7 @@ fn line(text: &str, what: &str) -> usize {
 
 #[test]
 fn impossible_values_are_named_with_file_line_key_and_allowed_values() {
-    let house = House::new();
+    let house = Testbed::new();
     for (from, to, says) in [
         // References.
         (
@@ -181,7 +181,7 @@ fn impossible_values_are_named_with_file_line_key_and_allowed_values() {
 
 #[test]
 fn an_invalid_contract_is_refused_at_once() {
-    let house = House::new();
+    let house = Testbed::new();
     let deep = |open: &str, close: &str| format!("name = {}1{}", open.repeat(100_000), close.repeat(100_000));
     let dotted = vec!["a"; 100_000].join(".");
     for (what, bytes, says) in [
@@ -229,7 +229,7 @@ fn an_invalid_contract_is_refused_at_once() {
 /// Valid contracts that cannot be kept: exit code 1, and the reason.
 #[test]
 fn a_contract_that_does_not_fit_is_refused_with_the_reason() {
-    let house = House::new();
+    let house = Testbed::new();
     for (text, says) in [
         (
             changed("rate = \"10 Mbit/s\"", "rate = \"1 bit/s\""),
@@ -285,7 +285,7 @@ fn ring(rate: &str) -> String {
 
 #[test]
 fn a_ring_with_room_has_bounds_and_names_may_be_of_any_script() {
-    let house = House::new();
+    let house = Testbed::new();
     let (done, _) = plan(&house, ring("1 Gbit/s").as_bytes(), "");
     assert_eq!(done.code(), 0, "{:?} {}", done.lines, done.errors);
     let foreign = FINE.replace("camera", "камера").replace("\"desk\"", "\"机 → 台\"").replace("/viewer", "/بيننده");
@@ -301,7 +301,7 @@ fn a_ring_with_room_has_bounds_and_names_may_be_of_any_script() {
 
 #[test]
 fn a_network_in_two_parts_is_named() {
-    let house = House::new();
+    let house = Testbed::new();
     let cut = FINE.replacen("between = [\"switch\", \"desk\"]", "between = [\"switch\", \"shelf\"]", 1);
     let cut = cut.replacen("[[link]]", "[[node]]\nname = \"shelf\"\n\n[[link]]", 1);
     let (done, file) = plan(&house, cut.as_bytes(), "");
@@ -312,7 +312,7 @@ fn a_network_in_two_parts_is_named() {
 /// The six kinds of findings of `--check`, and none in a contract without mistakes.
 #[test]
 fn likely_mistakes_are_found() {
-    let house = House::new();
+    let house = Testbed::new();
     let (done, file) = plan(&house, FINE.as_bytes(), "--check");
     assert_eq!((done.code(), done.lines), (0, vec![format!("{file}: nothing found")]));
     let unused = "[[link]]\nname = \"spare\"\nbetween = [\"camera\", \"desk\"]\nrate = \"1 Mbit/s\"\n\n[[link]]";

@@ -4,7 +4,7 @@
 use crate::support;
 use serde_json::Value;
 use std::process::Command;
-use support::{House, Running};
+use support::{Running, Testbed};
 
 fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {value}"))
@@ -12,7 +12,7 @@ fn number(value: &Value, path: &str) -> f64 {
 
 /// The stages of the only channel of /imu, after 200 samples of 100 bytes.
 fn stages(carrier: &str) -> Value {
-    let house = House::new();
+    let house = Testbed::new();
     let _sub = house.start(&format!("sub /imu --carrier {carrier} --json"));
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|ports| !ports.is_empty()));
     let _publish = house.start("pub /imu --rate 500 --size 100 --wait 1");
@@ -45,7 +45,7 @@ fn the_stages_of_a_channel_are_all_of_its_latency() {
 /// A relay makes two channels. The one from it shows the way to it, and the relay's own stages.
 #[test]
 fn a_stream_that_a_relay_hosts_has_stages_at_the_relay_too() {
-    let house = House::new();
+    let house = Testbed::new();
     let _relay = house.start("relay --name gate");
     let _sub = house.start("sub /imu --carrier tcp --json --port /in --proxy relay:gate");
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|ports| !ports.is_empty()));
@@ -67,7 +67,7 @@ fn a_stream_that_a_relay_hosts_has_stages_at_the_relay_too() {
 
 #[test]
 fn samples_that_wait_for_a_thread_show_it() {
-    let house = House::new();
+    let house = Testbed::new();
     let _sub = house.start("sub /imu --carrier tcp --json --port /in");
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|ports| !ports.is_empty()));
     let _publish = house.start("pub /imu --rate 500 --wait 1 --port /out");
@@ -82,7 +82,7 @@ fn samples_that_wait_for_a_thread_show_it() {
 
 #[test]
 fn a_topic_without_samples_is_reported() {
-    let house = House::new();
+    let house = Testbed::new();
     let done = house.run("delay /nothing --stages --seconds 0.2");
     assert_eq!(done.code(), 1);
     assert!(done.errors.contains("has no channel to measure"), "{}", done.errors);
@@ -91,7 +91,7 @@ fn a_topic_without_samples_is_reported() {
 /// A time namespace stands for another host: its monotonic clock began at another time.
 #[test]
 fn latencies_between_two_clocks_are_within_the_stated_uncertainty() {
-    let house = House::new();
+    let house = Testbed::new();
     let publish = house.command("pub /imu --rate 500");
     let mut apart = Command::new("unshare");
     apart.args(["--time", "--fork", "--kill-child", "--monotonic", "5000", "--"]).arg(publish.get_program());

@@ -5,10 +5,10 @@ use crate::support;
 use rustix::process::{Pid, Signal};
 use std::os::unix::process::CommandExt;
 use std::time::Instant;
-use support::{House, LONG, Running};
+use support::{LONG, Running, Testbed};
 
 /// Starts the demo as leader of a process group of its own, in the house.
-fn start(house: &House, arguments: &str) -> (Running, Pid) {
+fn start(house: &Testbed, arguments: &str) -> (Running, Pid) {
     let mut command = house.command(&format!("demo {arguments}"));
     command.process_group(0).current_dir(house.path(""));
     let running = Running::start(command);
@@ -24,7 +24,7 @@ fn namespaces_of(process: Pid) -> Vec<String> {
 }
 
 /// Waits until no process of the group is left, and looks for leftovers.
-fn assert_gone(house: &House, group: Pid) {
+fn assert_gone(house: &Testbed, group: Pid) {
     let until = Instant::now() + LONG;
     while rustix::process::test_kill_process_group(group).is_ok() {
         assert!(Instant::now() < until, "processes are left");
@@ -75,7 +75,7 @@ fn without_root_the_processors_are_filled_and_something_is_set() {
 
 /// Runs the demo to its end, checks the common parts of the document, and looks for leftovers.
 fn document(arguments: &str) -> serde_json::Value {
-    let house = House::new();
+    let house = Testbed::new();
     let (running, group) = start(&house, arguments);
     let done = running.finish();
     // Exit code 1 is an honest answer of a busy machine.
@@ -102,7 +102,7 @@ fn document(arguments: &str) -> serde_json::Value {
 
 #[test]
 fn the_table_has_a_line_per_channel_and_a_verdict() {
-    let house = House::new();
+    let house = Testbed::new();
     let (running, group) = start(&house, "--seconds 1");
     let done = running.finish();
     let text = done.lines.join("\n");
@@ -116,7 +116,7 @@ fn the_table_has_a_line_per_channel_and_a_verdict() {
 
 #[test]
 fn an_interrupt_of_the_whole_group_ends_it_with_a_summary() {
-    let house = House::new();
+    let house = Testbed::new();
     let (running, group) = start(&house, "--seconds 600");
     assert!(running.line().contains("topic"), "the table");
     rustix::process::kill_process_group(group, Signal::INT).unwrap();
@@ -129,7 +129,7 @@ fn an_interrupt_of_the_whole_group_ends_it_with_a_summary() {
 
 #[test]
 fn the_robot_ends_with_a_killed_parent() {
-    let house = House::new();
+    let house = Testbed::new();
     let (running, group) = start(&house, "--seconds 600");
     assert!(running.line().contains("topic"), "the table");
     running.signal(Signal::KILL);

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use support::{House, LONG, Running};
+use support::{LONG, Running, Testbed};
 
 /// Namespaces and folders of the lab run of this process.
 fn left_by(process: u32) -> Vec<String> {
@@ -19,7 +19,7 @@ fn left_by(process: u32) -> Vec<String> {
 
 /// Runs the smallest form of an experiment; `None` where it cannot run.
 fn run(name: &str) -> Option<Value> {
-    let house = House::new();
+    let house = Testbed::new();
     let running = house.start(&format!("lab run {name} --tiny --json"));
     let process = running.child.id();
     let done = running.finish();
@@ -180,7 +180,7 @@ fn a_conference_goes_on_after_an_outage() {
 
 #[test]
 fn a_conference_takes_a_profile_and_says_what_is_wrong_with_it() {
-    let house = House::new();
+    let house = Testbed::new();
     let profile = std::env::temp_dir().join(format!("conference-{}.toml", std::process::id()));
     std::fs::write(&profile, "[[port]]\ntopic = \"/*/chat\"\nclass = \"highest\"\n").unwrap();
     let done = house.start(&format!("lab run rt-conference --tiny --profile {}", profile.display())).finish();
@@ -231,7 +231,7 @@ fn a_pull_beside_a_channel_comes_whole() {
 #[test]
 fn ctrl_c_ends_hogs_and_stopped_processes_too() {
     for name in ["cpu-contention", "isolation"] {
-        let house = House::new();
+        let house = Testbed::new();
         let mut command = house.command(&format!("lab run {name} --json"));
         command.process_group(0); // as from a terminal, the parts get the signal, too
         let running = Running::start(command);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use support::{Done, House, LONG, Running};
+use support::{Done, LONG, Running, Testbed};
 
 /// Addresses on the hosts `a`, `g` (which forwards) and `b`; the second one of `b` is for verbs that only look.
 const PUBLISHER: &str = "10.96.1.1:7400";
@@ -20,7 +20,7 @@ const LOOKER: &str = "10.96.2.1:7401";
 /// The hosts.
 struct Row {
     names: [String; 3],
-    house: House,
+    house: Testbed,
 }
 
 impl Row {
@@ -29,7 +29,7 @@ impl Row {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let names = ["a", "g", "b"].map(|host| format!("tr{}{number}{host}", std::process::id()));
-        let row = Self { names, house: House::new() };
+        let row = Self { names, house: Testbed::new() };
         let [a, g, b] = &row.names;
         let made = [
             format!("netns add {a}"),

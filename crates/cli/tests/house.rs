@@ -18,7 +18,7 @@ const EXEMPT: &[(&str, &str, &str)] = &[
     ("port/mod.rs", "OnceLock<Mutex<HashMap<PortRef", "all ports of the process; looked up when a channel opens"),
     ("port/mod.rs", "-> MutexGuard<'_, HashMap<PortRef", "the same"),
     (
-        "port/inlet.rs",
+        "port/subscriber.rs",
         "Mutex<Vec<Arc<Channel>>>",
         "the port's channels; changed when one opens or closes, read by reports",
     ),

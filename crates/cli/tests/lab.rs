@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use support::{Done, House, LONG, Running};
+use support::{Done, LONG, Running, Testbed};
 
 /// The reason why a run is impossible here, if it is.
 fn refused(done: &Done) -> Option<String> {
@@ -60,7 +60,7 @@ fn assert_shape(document: &Value, name: &str) {
 
 #[test]
 fn experiments_are_listed_and_an_unknown_one_is_answered_with_them() {
-    let house = House::new();
+    let house = Testbed::new();
     let listed = house.run("lab list --json").json();
     let names: Vec<&str> =
         listed["experiments"].as_array().unwrap().iter().filter_map(|e| e["name"].as_str()).collect();
@@ -72,7 +72,7 @@ fn experiments_are_listed_and_an_unknown_one_is_answered_with_them() {
 
 #[test]
 fn a_run_has_the_promised_shape_and_leaves_nothing() {
-    let house = House::new();
+    let house = Testbed::new();
     let out = house.path("out");
     for name in ["yarp-nic", "yarp-switch"] {
         let running = house.start(&format!("lab run {name} --tiny --seed 7 --json --out {}", out.display()));
@@ -100,7 +100,7 @@ fn a_run_has_the_promised_shape_and_leaves_nothing() {
 
 #[test]
 fn ctrl_c_ends_a_run_and_leaves_nothing() {
-    let house = House::new();
+    let house = Testbed::new();
     let mut command = house.command("lab run yarp-switch --json");
     command.process_group(0); // as from a terminal, the parts get the signal, too
     let mut running = Running::start(command);
@@ -123,7 +123,7 @@ fn ctrl_c_ends_a_run_and_leaves_nothing() {
 
 #[test]
 fn a_report_of_nothing_is_refused_with_what_to_do() {
-    let house = House::new();
+    let house = Testbed::new();
     std::fs::create_dir(house.path("empty")).unwrap();
     let done = house.run(&format!("lab report {}", house.path("empty").display()));
     assert!(done.code() == 2 && done.errors.contains("lab run"), "{}", done.errors);

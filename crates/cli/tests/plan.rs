@@ -3,14 +3,14 @@
 
 use crate::support;
 use serde_json::Value;
-use support::House;
+use support::Testbed;
 
 fn example(name: &str) -> String {
     format!("{}/../../examples/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// The contract of an example, changed, in a file of the house.
-fn changed(house: &House, name: &str, from: &str, to: &str) -> String {
+fn changed(house: &Testbed, name: &str, from: &str, to: &str) -> String {
     let text = std::fs::read_to_string(example(name)).unwrap();
     assert!(text.contains(from), "{from}");
     let file = house.path("changed.toml");
@@ -22,7 +22,7 @@ fn changed(house: &House, name: &str, from: &str, to: &str) -> String {
 /// printed digits.
 #[test]
 fn the_papers_numbers_come_out() {
-    let house = House::new();
+    let house = Testbed::new();
     let table = std::fs::read_to_string(example("papers/README.md")).unwrap();
     let mut lines = 0;
     for row in table.lines().filter(|line| line.starts_with("| `thalweg plan ")) {
@@ -52,7 +52,7 @@ fn the_papers_numbers_come_out() {
 
 #[test]
 fn the_robot_fits_is_explained_written_drawn_and_compared() {
-    let house = House::new();
+    let house = Testbed::new();
     let (robot, file, figure) = (example("robot.toml"), house.path("plan.toml"), house.path("plan.svg"));
     let outputs = format!("-o {} --figure {}", file.display(), figure.display());
     let done = house.run(&format!("plan {robot} --explain {outputs}"));
@@ -88,7 +88,7 @@ fn the_robot_fits_is_explained_written_drawn_and_compared() {
 
 #[test]
 fn an_overloaded_robot_is_refused_with_offers() {
-    let house = House::new();
+    let house = Testbed::new();
     let file = house.path("plan.toml");
     let done = house.run(&format!("plan {} --json -o {}", example("robot-overloaded.toml"), file.display()));
     assert_eq!(done.code(), 1, "{}", done.errors);
@@ -122,7 +122,7 @@ fn an_overloaded_robot_is_refused_with_offers() {
 /// The first offer of a refused plan is applied to the file as printed, and the plan fits.
 #[test]
 fn the_first_offer_taken_literally_makes_it_fit() {
-    let house = House::new();
+    let house = Testbed::new();
     let late = |deadline: &str| changed(&house, "robot.toml", "deadline = \"2 s\"", deadline);
     let slow = |rate: &str| changed(&house, "robot.toml", "rate = \"6 Mbit/s\"", rate);
     let busy = |cpu: &str| changed(&house, "robot.toml", "cpu_receive = \"300 us\"", cpu);
@@ -169,7 +169,7 @@ fn bytes_at(line: &str) -> Option<(f64, f64)> {
 /// its bytes at its rate. Every step is explained.
 #[test]
 fn an_explanation_adds_up() {
-    let house = House::new();
+    let house = Testbed::new();
     let late = changed(&house, "robot.toml", "deadline = \"2 s\"", "deadline = \"300 ms\"");
     for (file, least) in
         [(example("robot.toml"), 10), (example("robot-overloaded.toml"), 5), (late, 10), (example("velox-lan.toml"), 1)]
@@ -200,7 +200,7 @@ fn an_explanation_adds_up() {
 
 #[test]
 fn changes_and_differences_are_readable() {
-    let house = House::new();
+    let house = Testbed::new();
     let robot = example("robot.toml");
     let more = changed(&house, "robot.toml", "scale = 3", "scale = 1");
     let done = house.run(&format!("plan {robot} --whatif {more}"));
@@ -252,7 +252,7 @@ fn changes_and_differences_are_readable() {
 /// Every documented model plans, and an unknown name is answered with the list of all.
 #[test]
 fn every_model_is_documented_and_a_wrong_name_lists_them() {
-    let house = House::new();
+    let house = Testbed::new();
     let documents = std::fs::read_to_string(example("../docs/planning.md")).unwrap();
     let wrong = house.run(&format!("plan {} --model best", example("robot.toml")));
     assert_eq!(wrong.code(), 2);
@@ -277,7 +277,7 @@ fn every_model_is_documented_and_a_wrong_name_lists_them() {
 
 #[test]
 fn likely_mistakes_and_errors_are_named_with_their_line() {
-    let house = House::new();
+    let house = Testbed::new();
     let robot = example("robot.toml");
     assert_eq!(house.run(&format!("plan {robot} --check")).code(), 0);
     let file = changed(&house, "robot.toml", "deadline = \"150 ms\"", "deadline = \"50 ms\"");

@@ -3,11 +3,11 @@
 
 use crate::support;
 use serde_json::json;
-use support::{House, Running};
+use support::{Running, Testbed};
 
 /// A publisher and a subscriber of one topic with these options, once both are known.
-fn pair(publish: &str, subscribe: &str) -> (House, Running, Running) {
-    let house = House::new();
+fn pair(publish: &str, subscribe: &str) -> (Testbed, Running, Running) {
+    let house = Testbed::new();
     let publisher = house.start(&format!("pub /a --port /out --rate 100 {publish}"));
     let subscriber = house.start(&format!("sub /a --port /in --json {subscribe}"));
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
@@ -63,7 +63,7 @@ fn partitions_keep_ports_apart_silently() {
 
 #[test]
 fn policies_that_contradict_each_other_are_refused_with_both_values() {
-    let house = House::new();
+    let house = Testbed::new();
     for (arguments, says) in [
         ("sub /a --deadline 10ms --policy separation=20ms", "deadline 10ms contradicts separation 20ms"),
         (
@@ -83,7 +83,7 @@ fn policies_that_contradict_each_other_are_refused_with_both_values() {
 
 #[test]
 fn a_profile_states_policies_by_topic() {
-    let house = House::new();
+    let house = Testbed::new();
     let profile = "[[port]]\nreliability = 'best-effort'\n[[port]]\ntopic = '/a'\ndeadline = '50 ms'\n";
     std::fs::write(house.path("robot.toml"), profile).unwrap();
     let file = house.path("robot.toml").display().to_string();
@@ -98,7 +98,7 @@ fn a_profile_states_policies_by_topic() {
 
 #[test]
 fn a_profile_of_dds_needs_no_change_of_the_program() {
-    let house = House::new();
+    let house = Testbed::new();
     let profile = "<dds><qos_library name='L'><qos_profile name='P'><datawriter_qos topic_filter='a'><deadline><period>\
                    <sec>2</sec></period></deadline><user_data/></datawriter_qos></qos_profile></qos_library></dds>";
     std::fs::write(house.path("robot.xml"), profile).unwrap();

@@ -6,17 +6,17 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pid
 use serde_json::{Value, json};
 use std::os::fd::{AsFd, RawFd};
 use std::process::Command;
-use support::{House, LONG, Running};
+use support::{LONG, Running, Testbed};
 
 /// `/publisher1` and `/subscriber1` on a channel over `carrier`.
 struct Pair {
-    house: House,
+    house: Testbed,
     publisher: Running,
     subscriber: Running,
 }
 
 fn pair_with(publisher: &str, subscriber: &str) -> Pair {
-    let house = House::new();
+    let house = Testbed::new();
     let publisher = house.start(&format!("pub /a --port /publisher1 --rate 200 {publisher}"));
     let subscriber = house.start(&format!("sub /a --port /subscriber1 --json {subscriber}"));
     house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
@@ -256,7 +256,7 @@ fn errors_are_refused_with_the_reason_and_nothing_is_half_applied() {
 /// `pub` and `sub` without the permission for real-time scheduling.
 #[test]
 fn y_16_a_refusal_by_the_kernel_exits_3_with_the_remedy_and_both_ends_are_as_before() {
-    let house = House::new();
+    let house = Testbed::new();
     let root = rustix::process::geteuid().is_root();
     let unprivileged = |arguments: &str| {
         let plain = house.command(arguments);
@@ -306,7 +306,7 @@ fn y_12_all_threads_of_a_ports_process() {
 
 #[test]
 fn ys_31_ports_are_opened_with_the_priority_of_a_string_or_a_profile() {
-    let house = House::new();
+    let house = Testbed::new();
     let profile = house.path("robot.toml");
     std::fs::write(
         &profile,
@@ -383,7 +383,7 @@ fn ys_53_an_end_whose_process_starts_anew_has_its_priority_again() {
 
 #[test]
 fn ys_33_a_persistent_connection_is_made_again_in_any_order_of_restarts() {
-    let house = House::new();
+    let house = Testbed::new();
     let told = house.run("connect --persist /publisher1 /subscriber1 --json").json();
     assert_eq!((&told["connected"], &told["persistent"]), (&json!(false), &json!(true)));
     let publisher = || house.start("pub /a --port /publisher1 --rate 100 --wait 0");

@@ -3,10 +3,10 @@
 
 use crate::support;
 use serde_json::Value;
-use support::{Done, House, Running};
+use support::{Done, Running, Testbed};
 
 /// `pub --stdin` that has published these lines, and continues.
-fn published(house: &House, options: &str, lines: std::ops::RangeInclusive<u32>) -> Running {
+fn published(house: &Testbed, options: &str, lines: std::ops::RangeInclusive<u32>) -> Running {
     let mut publish = house.start(&format!("pub /a --port /p --stdin --wait 0 {options}"));
     let last = *lines.end();
     lines.for_each(|n| publish.write(&format!("line {n}\n")));
@@ -25,7 +25,7 @@ fn seqs(done: &Done) -> Vec<u64> {
 
 #[test]
 fn all_four_forms_print_the_existing_samples() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = published(&house, "--history 10", 1..=30);
     let pull = |how: &str| house.run(&format!("pull /a {how}"));
     for (how, first, last) in [("", 30, 30), ("--latest", 30, 30), ("--nth 1", 30, 30), ("--nth 10", 21, 21)] {
@@ -48,7 +48,7 @@ fn all_four_forms_print_the_existing_samples() {
 
 #[test]
 fn missing_samples_exit_1_with_the_existing_range() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = published(&house, "--history 10", 1..=30);
     for (how, printed, because) in [
         ("--seq 12", 0, "gone: 12 was dropped, 21..30 are here"),
@@ -73,7 +73,7 @@ fn missing_samples_exit_1_with_the_existing_range() {
 
 #[test]
 fn a_publisher_without_history_cannot_be_asked() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = house.start("pub /a --history 0 --port /p");
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.iter().any(|p| p["name"] == "/p")));
     let done = house.run("pull /a --timeout 100ms");
@@ -83,7 +83,7 @@ fn a_publisher_without_history_cannot_be_asked() {
 /// The relay has room for one publisher. The other one, and a pull for its samples, get the reason.
 #[test]
 fn a_full_relay_names_the_reason_to_those_who_want_a_buffer() {
-    let house = House::new();
+    let house = Testbed::new();
     let _relay = house.start("relay --name gate --kept 20MB");
     house.wait_for_list("nodes", |nodes| nodes.to_string().contains("gate"));
     let wants = "--policy pull-place=relay:gate";
@@ -106,7 +106,7 @@ fn a_full_relay_names_the_reason_to_those_who_want_a_buffer() {
 
 #[test]
 fn numbers_of_a_killed_publisher_differ_from_those_of_its_successor() {
-    let house = House::new();
+    let house = Testbed::new();
     let mut first = published(&house, "", 1..=20);
     let before = house.run("pull /a --json").json();
     first.child.kill().unwrap();
@@ -124,7 +124,7 @@ fn numbers_of_a_killed_publisher_differ_from_those_of_its_successor() {
 
 #[test]
 fn pulling_opens_no_channel() {
-    let house = House::new();
+    let house = Testbed::new();
     let publish = published(&house, "--json", 1..=3);
     let summary = publish.finish().json();
     assert_eq!((&summary["sent"], &summary["published"]), (&0.into(), &3.into()), "{summary}");
@@ -160,7 +160,7 @@ fn another_host_is_asked_over_tcp() {
     if !made {
         return println!("skipped: another_host_is_asked_over_tcp because network namespaces need root");
     }
-    let house = House::new();
+    let house = Testbed::new();
     let nodes = house.path("nodes.toml");
     std::fs::write(&nodes, "[[node]]\naddress = \"10.98.0.1:7400\"\n[[node]]\naddress = \"10.98.0.2:7400\"\n").unwrap();
     let within = |host: &str, folder: &str, address: &str, arguments: &str| {

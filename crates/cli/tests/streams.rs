@@ -5,10 +5,10 @@ use crate::support;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use support::{House, Running};
+use support::{Running, Testbed};
 
 /// A subscriber whose port `list` shows.
-fn subscriber(house: &House, arguments: &str) -> Running {
+fn subscriber(house: &Testbed, arguments: &str) -> Running {
     let sub = house.start(&format!("sub {arguments} --port /in"));
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.iter().any(|p| p["name"] == "/in")));
     sub
@@ -16,7 +16,7 @@ fn subscriber(house: &House, arguments: &str) -> Running {
 
 #[test]
 fn lines_arrive_as_text() {
-    let house = House::new();
+    let house = Testbed::new();
     let sub = subscriber(&house, "/chat");
     let mut publish = house.start("pub /chat --stdin --json");
     publish.write("hello\n");
@@ -32,7 +32,7 @@ fn lines_arrive_as_text() {
 /// The publisher is gone before its sample is printed.
 #[test]
 fn a_line_of_a_publisher_that_left_arrives_as_text() {
-    let house = House::new();
+    let house = Testbed::new();
     let sub = subscriber(&house, "chat --count 1");
     let mut publish = house.start("pub chat --stdin");
     publish.write("hello\n");
@@ -43,7 +43,7 @@ fn a_line_of_a_publisher_that_left_arrives_as_text() {
 #[test]
 fn a_subscriber_takes_best_effort_publishers_at_once() {
     for carrier in ["udp", "mcast"] {
-        let house = House::new();
+        let house = Testbed::new();
         let sub = subscriber(&house, "/fast --json --count 200");
         let publish = house.start(&format!("pub /fast --carrier {carrier} --rate 200 --count 200"));
         let first = serde_json::from_str::<serde_json::Value>(&sub.line()).unwrap();
@@ -59,7 +59,7 @@ fn a_subscriber_takes_best_effort_publishers_at_once() {
 /// Text that a peer published has no effect on the reader's terminal.
 #[test]
 fn a_terminal_shows_escape_sequences_as_text() {
-    let house = House::new();
+    let house = Testbed::new();
     let inner = house.command("sub /chat --port /in --count 1");
     let words: Vec<String> = [inner.get_program()]
         .into_iter()
@@ -82,7 +82,7 @@ fn a_terminal_shows_escape_sequences_as_text() {
 #[test]
 fn a_long_input_arrives_whole_on_any_reliable_carrier() {
     for carrier in ["auto", "shm", "tcp"] {
-        let house = House::new();
+        let house = Testbed::new();
         let sub = subscriber(&house, "/numbers");
         let numbers: Vec<String> = (1..=5000).map(|n| n.to_string()).collect();
         let file = house.path("numbers");
@@ -97,7 +97,7 @@ fn a_long_input_arrives_whole_on_any_reliable_carrier() {
 
 #[test]
 fn samples_are_told_as_json_with_type_and_latency() {
-    let house = House::new();
+    let house = Testbed::new();
     let mut publish = house.start("pub /chat --stdin --port /out --wait 1");
     let sub = subscriber(&house, "/chat --json --count 1");
     publish.write("hello\n");
@@ -110,7 +110,7 @@ fn samples_are_told_as_json_with_type_and_latency() {
 
 #[test]
 fn bytes_are_dumped_and_selected_by_number() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = house.start("pub /counter --rate 200 --size 20");
     let done = house.run("sub /counter --every 10 --count 2");
     assert_eq!((done.code(), done.lines.len()), (0, 6), "{:?}", done.lines);
@@ -120,7 +120,7 @@ fn bytes_are_dumped_and_selected_by_number() {
 
 #[test]
 fn a_proxy_is_set_shown_and_moved() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = house.start("pub /counter --rate 1000 --size 20 --port /out");
     let _sub = subscriber(&house, "/counter --json --rate 2/5 --carrier tcp");
     let proxied = |of: &serde_json::Value| of[0]["proxied"].clone();
@@ -138,7 +138,7 @@ fn a_proxy_is_set_shown_and_moved() {
 
 #[test]
 fn a_relay_serves_and_tells_its_load() {
-    let house = House::new();
+    let house = Testbed::new();
     let relay = house.start("relay --name gate --proxies 1 --json");
     assert_eq!(
         relay.json_line(),
@@ -171,7 +171,7 @@ fn a_relay_serves_and_tells_its_load() {
 
 #[test]
 fn a_file_arrives_in_blocks() {
-    let house = House::new();
+    let house = Testbed::new();
     let file = house.path("blocks");
     let content: Vec<u8> = (0..2500u32).map(|i| (i % 251) as u8).collect();
     std::fs::write(&file, &content).unwrap();
@@ -190,7 +190,7 @@ fn a_file_arrives_in_blocks() {
 #[test]
 fn a_subscriber_takes_what_a_lossy_publisher_offers() {
     for carrier in ["udp", "mcast"] {
-        let house = House::new();
+        let house = Testbed::new();
         // The subscriber comes first, so that it cannot know the offer.
         let sub = subscriber(&house, "/lossy --count 2 --json");
         let _publish = house.start(&format!("pub /lossy --carrier {carrier} --rate 100"));
@@ -201,7 +201,7 @@ fn a_subscriber_takes_what_a_lossy_publisher_offers() {
 
 #[test]
 fn a_reader_that_leaves_ends_the_verb_quietly() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = house.start("pub /counter --rate 200");
     for verb in ["sub /counter", "sub /counter --json", "top --interval 10ms"] {
         let mut child = house.command(verb).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -214,7 +214,7 @@ fn a_reader_that_leaves_ends_the_verb_quietly() {
 
 #[test]
 fn rates_bytes_and_latencies_are_measured() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = house.start("pub /counter --rate 200 --size 100");
     let last = |arguments: &str| {
         let done = house.run(arguments);

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
-use support::House;
+use support::Testbed;
 
 #[test]
 fn bad_arguments_exit_2_and_say_what_is_allowed() {
-    let house = House::new();
+    let house = Testbed::new();
     for (arguments, says) in [
         ("pbu /a", "'pub'"),
         ("lst", "'list'"),
@@ -59,7 +59,7 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
 
 #[test]
 fn a_bad_file_is_named_with_line_and_value() {
-    let house = House::new();
+    let house = Testbed::new();
     let file = house.path("nodes.toml");
     std::fs::write(&file, "[[node]]\naddress = \"10.0.0.1\"\n").unwrap();
     let done = house.run(&format!("list --discovery static:{}", file.display()));
@@ -70,7 +70,7 @@ fn a_bad_file_is_named_with_line_and_value() {
 
 #[test]
 fn limits_of_zero_are_refused_with_the_range() {
-    let house = House::new();
+    let house = Testbed::new();
     for limit in ["--channels", "--pictures"] {
         let done = house.run(&format!("pub /a {limit} 0 --count 1 --wait 0"));
         assert_eq!(done.code(), 2, "{}", done.errors);
@@ -80,7 +80,7 @@ fn limits_of_zero_are_refused_with_the_range() {
 
 #[test]
 fn a_line_that_is_no_text_is_named() {
-    let house = House::new();
+    let house = Testbed::new();
     let file = house.path("lines");
     std::fs::write(&file, b"good\nb\xffd\n").unwrap();
     let mut command = house.command("pub /a --stdin --wait 0");
@@ -91,7 +91,7 @@ fn a_line_that_is_no_text_is_named() {
 
 #[test]
 fn a_refusal_by_the_system_exits_3_with_the_remedy() {
-    let house = House::new();
+    let house = Testbed::new();
     let done = house.run("list --listen 192.0.2.1");
     assert_eq!(done.code(), 3, "{}", done.errors);
     assert!(
@@ -104,7 +104,7 @@ fn a_refusal_by_the_system_exits_3_with_the_remedy() {
 
 #[test]
 fn the_demo_exits_3_when_the_system_refuses_its_parts() {
-    let house = House::new();
+    let house = Testbed::new();
     std::fs::write(house.path("run"), "no directory").unwrap();
     let done = house.run("demo --seconds 1");
     assert_eq!(done.code(), 3, "{}", done.errors);
@@ -114,7 +114,7 @@ fn the_demo_exits_3_when_the_system_refuses_its_parts() {
 #[cfg(feature = "zenoh")]
 #[test]
 fn a_router_that_cannot_listen_says_so_with_the_remedy() {
-    let (house, taken) = (House::new(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let (house, taken) = (Testbed::new(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let taken = (taken.local_addr().unwrap().to_string(), taken);
     for (address, remedy) in [(taken.0.as_str(), "choose another port"), ("192.0.2.1:7447", "`ip address`")] {
         let done = house.run(&format!("router --listen {address}"));
@@ -127,14 +127,14 @@ fn a_router_that_cannot_listen_says_so_with_the_remedy() {
 #[cfg(not(feature = "zenoh"))]
 #[test]
 fn a_build_without_a_router_says_so() {
-    let done = House::new().run("router");
+    let done = Testbed::new().run("router");
     assert_eq!(done.code(), 3);
     assert!(done.errors.contains("build with the feature zenoh"), "{}", done.errors);
 }
 
 #[test]
 fn every_verb_helps_with_an_example() {
-    let house = House::new();
+    let house = Testbed::new();
     for verb in
         "demo pub sub list info connect disconnect set get admin qos sched hz bw delay top router bench plan apply restore"
             .split(' ')

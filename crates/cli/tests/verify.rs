@@ -4,7 +4,7 @@
 use crate::support;
 use serde_json::{Value, json};
 use std::process::Command;
-use support::{Done, House, Running};
+use support::{Done, Running, Testbed};
 
 /// Two hosts around a third; bounds of about 40 ms, so that a busy machine keeps them nearly always.
 const CONTRACT: &str = r#"
@@ -55,8 +55,8 @@ delay = "bound"
 const TRIES: u32 = 5;
 
 /// A house with a plan.
-fn planned() -> (House, String) {
-    let house = House::new();
+fn planned() -> (Testbed, String) {
+    let house = Testbed::new();
     let (contract, plan) = (house.path("system.toml"), house.path("plan.toml").display().to_string());
     std::fs::write(&contract, CONTRACT).unwrap();
     assert_eq!(house.run(&format!("plan {} -o {plan}", contract.display())).code(), 0);
@@ -74,7 +74,7 @@ fn verdicts(document: &Value) -> Value {
 }
 
 /// Measures until the verdicts are these. A busy machine may be late sometimes, but not always.
-fn until(house: &House, arguments: &str, expected: &Value) -> Done {
+fn until(house: &Testbed, arguments: &str, expected: &Value) -> Done {
     let mut found = Vec::new();
     for _ in 0..TRIES {
         let done = house.run(&format!("verify {arguments} --json"));
@@ -87,7 +87,7 @@ fn until(house: &House, arguments: &str, expected: &Value) -> Done {
     panic!("{found:?}");
 }
 
-fn pair(house: &House, topic: &str, carrier: &str, subscriber: &str) -> [Running; 2] {
+fn pair(house: &Testbed, topic: &str, carrier: &str, subscriber: &str) -> [Running; 2] {
     let sub = house.start(&format!("sub /{topic} --port /base/{topic} --carrier {carrier} --json {subscriber}"));
     let publish = house.start(&format!("pub /{topic} --rate 20 --size 100 --carrier {carrier} --port /{topic}@x"));
     house.wait_for_list("channels", |channels| {

@@ -9,7 +9,7 @@ use lab::{Lab, Options, Program, Stop};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
-use support::{House, Running};
+use support::{Running, Testbed};
 
 /// Delay injected on the arm's link, in both directions.
 const INJECTED: Duration = Duration::from_millis(5);
@@ -42,7 +42,7 @@ fn contract() -> String {
 
 /// Three hosts, 10.98.1.1 and 10.98.2.1 (base), 10.98.1.2 (arm), 10.98.2.2 (head).
 struct Robot {
-    house: House,
+    house: Testbed,
     hosts: Vec<Namespace>,
     _links: Vec<Wan>,
     _lab: Lab,
@@ -78,7 +78,7 @@ impl Robot {
                 ])?;
             }
         }
-        Ok(Self { house: House::new(), hosts, _links: links, _lab: lab })
+        Ok(Self { house: Testbed::new(), hosts, _links: links, _lab: lab })
     }
 
     /// A command on a host, which finds all nodes by a file.

@@ -4,7 +4,7 @@
 
 use crate::support;
 use serde_json::{Value, json};
-use support::{House, Running};
+use support::{Running, Testbed};
 
 /// The proxy has to be between: it cannot be at either end. Bounds of about 100 ms, which a busy machine nearly
 /// always keeps.
@@ -51,7 +51,7 @@ cpu_proxy = "30 ms"
 const TRIES: u32 = 8;
 
 /// A camera, a relay and a desk; frames are delayed on arrival.
-fn start(house: &House, relay: &str, desk: &str) -> [Running; 3] {
+fn start(house: &Testbed, relay: &str, desk: &str) -> [Running; 3] {
     let parts = [
         house.start(&format!("relay --name gate {relay}")),
         house.start(&format!(
@@ -66,7 +66,7 @@ fn start(house: &House, relay: &str, desk: &str) -> [Running; 3] {
     parts
 }
 
-fn plan(house: &House) -> String {
+fn plan(house: &Testbed) -> String {
     let (contract, plan) = (house.path("system.toml"), house.path("plan.toml"));
     std::fs::write(&contract, CONTRACT).unwrap();
     let done = house.run(&format!("plan {} -o {}", contract.display(), plan.display()));
@@ -75,7 +75,7 @@ fn plan(house: &House) -> String {
 }
 
 /// Measures until the result fits.
-fn until(house: &House, plan: &str, fits: impl Fn(&Value, i32) -> bool) -> Value {
+fn until(house: &Testbed, plan: &str, fits: impl Fn(&Value, i32) -> bool) -> Value {
     let mut found = Value::Null;
     for _ in 0..TRIES {
         let done = house.run(&format!("verify {plan} --for 1 --json"));
@@ -89,7 +89,7 @@ fn until(house: &House, plan: &str, fits: impl Fn(&Value, i32) -> bool) -> Value
 
 #[test]
 fn a_route_over_a_relay_keeps_the_bound_of_the_whole() {
-    let house = House::new();
+    let house = Testbed::new();
     let plan = plan(&house);
     let [relay, _desk, _camera] = start(&house, "", "");
     let found = until(&house, &plan, |found, code| code == 0 && found["channels"][0]["verdict"] == "kept");
@@ -121,7 +121,7 @@ fn a_delay_is_blamed_on_its_side_of_the_relay() {
         ("", "--fault delay=400ms", "wire from relay", "second to desk"),
         ("--fault delay=400ms", "", "wire to relay", "first to gate"),
     ] {
-        let house = House::new();
+        let house = Testbed::new();
         let plan = plan(&house);
         let _parts = start(&house, relay, desk);
         let found = until(&house, &plan, |found, code| {

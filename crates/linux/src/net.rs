@@ -206,13 +206,13 @@ fn user_of(body: &[u8]) -> Option<u32> {
 /// TCP sockets of this process at one of its ports, including those of a library, at the time of the search: the peers,
 /// and the listeners.
 #[derive(Debug, Default)]
-pub struct AtPort {
+pub struct SocketsAtPort {
     port: u16,
     listeners: Vec<RawFd>,
     accepted: Vec<(IpAddr, RawFd)>,
 }
 
-impl AtPort {
+impl SocketsAtPort {
     /// Looks at all descriptors of the process: one system call for each, four for each connection at the port.
     ///
     /// # Errors
@@ -361,7 +361,7 @@ mod tests {
         let clients: Vec<TcpStream> = [one, one, two].iter().map(|from| connect(*from, to).unwrap()).collect();
         let _elsewhere = connect(one, other.local_addr().unwrap()).unwrap();
         let _accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
-        let found = AtPort::look(to.port()).unwrap();
+        let found = SocketsAtPort::look(to.port()).unwrap();
         let mut hosts: Vec<IpAddr> = found.connected().collect();
         hosts.sort();
         assert_eq!(hosts, [one, one, two].map(IpAddr::from));

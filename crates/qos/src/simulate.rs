@@ -24,7 +24,7 @@ use crate::system::System;
 pub(crate) use release::Chance;
 pub use release::Pattern;
 use release::Releases;
-use resources::{Parcel, Parcelled, Processor, Queue, queues};
+use resources::{PacketTrain, Processor, Queue, Sending, queues};
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,7 +313,7 @@ impl<'a> World<'a> {
                 let before = self.stages.stages[stage].after.map(|after| self.stages.stages[after].step);
                 let bytes = packets.bytes / packets.count;
                 let (packet, end) = (packets.full, packets.last);
-                let parcel = Parcel { stage, sample, bytes, packets: 1, packet, last: end, ends: last };
+                let parcel = PacketTrain { stage, sample, bytes, packets: 1, packet, last: end, ends: last };
                 if matches!(before, Some(Step::Cross { .. })) {
                     self.queues[queue].push(now, class, parcel);
                 } else {
@@ -325,7 +325,7 @@ impl<'a> World<'a> {
                         self.queues[queue].push(
                             now,
                             class,
-                            Parcel { packets: count, bytes: count * bytes, ends: left == 0, ..parcel },
+                            PacketTrain { packets: count, bytes: count * bytes, ends: left == 0, ..parcel },
                         );
                     }
                 }
@@ -345,7 +345,7 @@ impl<'a> World<'a> {
         let Some(service) = self.queues[queue].next(now) else { return };
         let delay = self.stages.egresses[queue].delay;
         self.later(now.saturating_add(service.work()), Event::Free { queue });
-        let Parcelled::Declared(parcel) = service else { return };
+        let Sending::Declared(parcel) = service else { return };
         let mut at = now;
         for left in (0..parcel.packets).rev() {
             let last = parcel.ends && left == 0;

@@ -68,7 +68,7 @@ mod wire;
 pub use carrier::Around;
 pub use channel::bucket::Limit;
 pub use channel::flow::Batching;
-pub use channel::history::{Absent, Query, QueryError, Why};
+pub use channel::history::{Absent, AbsentReason, Query, QueryError};
 pub use channel::parity::Redundancy;
 pub use channel::{Change, ChannelReport, InstanceReport, InstanceState, Outcome, PortRef, SampleInfo, proxy};
 pub use control::Network;

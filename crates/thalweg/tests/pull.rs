@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use thalweg::Why;
+use thalweg::AbsentReason;
 use thalweg::codec::Raw;
 use thalweg::control::PULL;
 use thalweg::testing::handshake;
@@ -42,7 +42,7 @@ fn publish(port: &mut Publisher<Raw>, numbers: std::ops::RangeInclusive<u64>) {
 }
 
 /// The numbers of the samples that came, each with its own bytes, and the reasons for missing ones.
-fn pulled(port: &Subscriber<Raw>, query: Query) -> (Vec<u64>, Vec<Why>) {
+fn pulled(port: &Subscriber<Raw>, query: Query) -> (Vec<u64>, Vec<AbsentReason>) {
     let mut pull = port.pull(query, LONG).unwrap();
     let numbers = pull.by_ref().map(|sample| {
         let sample = sample.unwrap();
@@ -63,17 +63,17 @@ fn every_query_is_answered_by_another_node_and_by_the_own_one() {
         let pulled = |query: Query| pulled(&asks, query);
         assert_eq!(pulled(Query::latest()), (vec![108], vec![]));
         assert_eq!(pulled(Query::Nth(20)), (vec![89], vec![]));
-        assert_eq!(pulled(Query::Nth(21)), (vec![], vec![Why::Gone]));
+        assert_eq!(pulled(Query::Nth(21)), (vec![], vec![AbsentReason::Gone]));
         assert_eq!(pulled(Query::seq(100)), (vec![100], vec![]));
-        assert_eq!(pulled(Query::seq(12)), (vec![], vec![Why::Gone]));
-        assert_eq!(pulled(Query::seq(109)), (vec![], vec![Why::Never]));
-        assert_eq!(pulled(Query::range(80..=91)), (vec![89, 90, 91], vec![Why::Gone]));
-        assert_eq!(pulled(Query::range(107..=200)), (vec![107, 108], vec![Why::Never]));
+        assert_eq!(pulled(Query::seq(12)), (vec![], vec![AbsentReason::Gone]));
+        assert_eq!(pulled(Query::seq(109)), (vec![], vec![AbsentReason::Never]));
+        assert_eq!(pulled(Query::range(80..=91)), (vec![89, 90, 91], vec![AbsentReason::Gone]));
+        assert_eq!(pulled(Query::range(107..=200)), (vec![107, 108], vec![AbsentReason::Never]));
         assert_eq!(pulled(Query::Last(3)), (vec![106, 107, 108], vec![]));
         assert_eq!(pulled(Query::Since(LONG)).0, (89..=108).collect::<Vec<_>>());
-        assert_eq!(pulled(Query::Since(Duration::ZERO)), (vec![], vec![Why::Never]));
+        assert_eq!(pulled(Query::Since(Duration::ZERO)), (vec![], vec![AbsentReason::Never]));
         let other = Query::Range { incarnation: Some(5), first: 1, last: 2 };
-        assert_eq!(pulled(other), (vec![], vec![Why::Gone]));
+        assert_eq!(pulled(other), (vec![], vec![AbsentReason::Gone]));
     }
 }
 

@@ -94,12 +94,12 @@ pub(crate) fn play(mut orders: Orders) -> Result {
 const MOST: usize = 1 << 16;
 
 /// Times of return, written by the receiving thread.
-struct Board {
+struct ReturnTimes {
     round: AtomicU32,
     came_ns: Box<[AtomicU64]>,
 }
 
-impl Board {
+impl ReturnTimes {
     /// Notes a sample that came back, the first time that it does.
     fn note(&self, bytes: &[u8]) {
         let now = monotonic_ns();
@@ -128,7 +128,7 @@ fn read(bytes: &[u8]) -> Option<(u32, u32)> {
 struct Ping {
     route: String,
     out: Out,
-    board: Arc<Board>,
+    board: Arc<ReturnTimes>,
 }
 
 /// The way there, with the holder of the way back.
@@ -140,7 +140,7 @@ enum Out {
 impl Ping {
     fn open(ends: &Ends, route: &Route) -> Result<Self> {
         let came_ns = (0..MOST).map(|_| AtomicU64::new(0)).collect();
-        let board = Arc::new(Board { round: AtomicU32::new(0), came_ns });
+        let board = Arc::new(ReturnTimes { round: AtomicU32::new(0), came_ns });
         let noted = board.clone();
         let name = &route.name;
         let out = match &route.by {
@@ -226,7 +226,7 @@ impl Out {
 }
 
 /// Notes the messages that come back over a bare socket.
-fn note_all(from: TcpStream, board: &Board) -> Result {
+fn note_all(from: TcpStream, board: &ReturnTimes) -> Result {
     let mut messages = route::Messages::of(from);
     while let Some(message) = messages.next()? {
         board.note(&message[4..]);
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn only_samples_of_this_measurement_are_noted_and_once() {
-        let board = Board { round: AtomicU32::new(2), came_ns: (0..4).map(|_| AtomicU64::new(0)).collect() };
+        let board = ReturnTimes { round: AtomicU32::new(2), came_ns: (0..4).map(|_| AtomicU64::new(0)).collect() };
         let mut bytes = [0; 64];
         for (round, number) in [(1, 0), (2, 1), (2, 4), (2, u32::MAX)] {
             write(&mut bytes, round, number);

@@ -1,7 +1,7 @@
 //! One process of the robot: publishes and receives its channels, obeys its parent, and ends with it.
 
 use super::Place;
-use super::report::{Received, Say};
+use super::report::{PartReport, Received};
 use super::robot::{BUSY, Command, Content, Imu, LINES, Line, parts};
 use super::stage::Work;
 use crate::failure::{Failure, Result};
@@ -60,16 +60,17 @@ pub(super) fn run(part: &str, place: &Place) -> Result {
     place.enter()?;
     let orders = listen()?;
     let node = place.open(part)?;
-    let ears: Vec<Ear> = LINES.iter().filter(|l| l.to == part).map(|l| Ear::open(&node, l)).collect::<Result<_>>()?;
+    let ears: Vec<CountingSubscriber> =
+        LINES.iter().filter(|l| l.to == part).map(|l| CountingSubscriber::open(&node, l)).collect::<Result<_>>()?;
     let mut mouths = Vec::new();
     for line in LINES.iter().filter(|l| l.from == part) {
-        let voice = Voice::open(&node, line)?;
+        let voice = DemoPublisher::open(&node, line)?;
         if !voice.wait_connected(&node, &orders) {
             return Ok(());
         }
-        mouths.push(Mouth::new(line, voice));
+        mouths.push(PublisherThread::new(line, voice));
     }
-    say(&Say::Ready)?;
+    say(&PartReport::Ready)?;
     obey(part, &orders, &ears, mouths)
 }
 
@@ -88,62 +89,64 @@ fn listen() -> Result<Receiver<Order>> {
     Ok(told)
 }
 
-fn obey(part: &str, orders: &Receiver<Order>, ears: &[Ear], mut mouths: Vec<Mouth>) -> Result {
+fn obey(part: &str, orders: &Receiver<Order>, ears: &[CountingSubscriber], mut mouths: Vec<PublisherThread>) -> Result {
     let mut work = Vec::new();
     loop {
         let order = orders.recv_timeout(PERIOD);
         match order {
             Ok(Order::Prepare) => {
-                ears.iter().for_each(Ear::prepare);
-                mouths.iter_mut().for_each(Mouth::prepare);
+                ears.iter().for_each(CountingSubscriber::prepare);
+                mouths.iter_mut().for_each(PublisherThread::prepare);
             }
             Ok(Order::Busy) if part == BUSY => work = Work::start()?,
             Ok(Order::Busy) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(Order::Start) => mouths.iter_mut().try_for_each(Mouth::start)?,
-            Ok(Order::Stop) => mouths.iter_mut().try_for_each(Mouth::finish)?,
+            Ok(Order::Start) => mouths.iter_mut().try_for_each(PublisherThread::start)?,
+            Ok(Order::Stop) => mouths.iter_mut().try_for_each(PublisherThread::finish)?,
             Err(RecvTimeoutError::Disconnected) => {
                 drop(work);
                 return Ok(());
             }
         }
         for ear in ears {
-            say(&Say::Received(ear.received()))?;
+            say(&PartReport::Received(ear.received()))?;
         }
         for mouth in &mouths {
             say(&mouth.sent())?;
         }
         if order == Ok(Order::Prepare) {
-            say(&Say::Ready)?;
+            say(&PartReport::Ready)?;
         }
     }
 }
 
-fn say(what: &Say) -> Result {
+fn say(what: &PartReport) -> Result {
     line(&serde_json::to_string(what).map_err(std::io::Error::from)?)
 }
 
 /// A publisher of the robot.
-enum Voice {
+enum DemoPublisher {
     Imu(Publisher<Imu>),
     Command(Publisher<Command>),
     Bytes(Publisher<Raw>, usize),
 }
 
-impl Voice {
+impl DemoPublisher {
     fn open(node: &Node, line: &Line) -> Result<Self> {
         Ok(match line.content {
-            Content::Imu => Voice::Imu(node.publisher(line.topic).named(line.publisher).open()?),
-            Content::Command => Voice::Command(node.publisher(line.topic).named(line.publisher).open()?),
-            Content::Bytes(size) => Voice::Bytes(node.publisher(line.topic).named(line.publisher).open()?, size),
+            Content::Imu => DemoPublisher::Imu(node.publisher(line.topic).named(line.publisher).open()?),
+            Content::Command => DemoPublisher::Command(node.publisher(line.topic).named(line.publisher).open()?),
+            Content::Bytes(size) => {
+                DemoPublisher::Bytes(node.publisher(line.topic).named(line.publisher).open()?, size)
+            }
         })
     }
 
     /// Waits for the subscriber; `false` if the parent ended first.
     fn wait_connected(&self, node: &Node, orders: &Receiver<Order>) -> bool {
         let connected = || match self {
-            Voice::Imu(publisher) => publisher.connected() > 0,
-            Voice::Command(publisher) => publisher.connected() > 0,
-            Voice::Bytes(publisher, _) => publisher.connected() > 0,
+            DemoPublisher::Imu(publisher) => publisher.connected() > 0,
+            DemoPublisher::Command(publisher) => publisher.connected() > 0,
+            DemoPublisher::Bytes(publisher, _) => publisher.connected() > 0,
         };
         while !node.wait_until(PERIOD, connected) {
             if orders.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected) {
@@ -155,9 +158,9 @@ impl Voice {
 
     fn publish(&mut self, number: u64) -> Result {
         match self {
-            Voice::Imu(publisher) => publisher.publish(&Imu::at(linux::clock::monotonic_ns()))?,
-            Voice::Command(publisher) => publisher.publish(&Command::numbered(number))?,
-            Voice::Bytes(publisher, size) => {
+            DemoPublisher::Imu(publisher) => publisher.publish(&Imu::at(linux::clock::monotonic_ns()))?,
+            DemoPublisher::Command(publisher) => publisher.publish(&Command::numbered(number))?,
+            DemoPublisher::Bytes(publisher, size) => {
                 // The picture is drawn in place: in shared memory, if that is the carrier.
                 let mut picture = publisher.loan(*size)?;
                 picture.bytes_mut().fill(number as u8);
@@ -174,9 +177,9 @@ impl Voice {
         let until = Instant::now() + DRAIN;
         while Instant::now() < until {
             let busy = match self {
-                Voice::Imu(publisher) => waiting(publisher.channels()),
-                Voice::Command(publisher) => waiting(publisher.channels()),
-                Voice::Bytes(publisher, _) => waiting(publisher.channels()),
+                DemoPublisher::Imu(publisher) => waiting(publisher.channels()),
+                DemoPublisher::Command(publisher) => waiting(publisher.channels()),
+                DemoPublisher::Bytes(publisher, _) => waiting(publisher.channels()),
             };
             if !busy {
                 return;
@@ -187,18 +190,18 @@ impl Voice {
 }
 
 /// A publisher with its thread.
-struct Mouth {
+struct PublisherThread {
     topic: &'static str,
     period: Duration,
     over: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
     finished: bool,
-    voice: Arc<Mutex<(Voice, Result)>>,
+    voice: Arc<Mutex<(DemoPublisher, Result)>>,
 }
 
-impl Mouth {
-    fn new(line: &Line, voice: Voice) -> Self {
+impl PublisherThread {
+    fn new(line: &Line, voice: DemoPublisher) -> Self {
         Self {
             topic: line.topic,
             period: Duration::from_secs_f64(1.0 / line.hz),
@@ -243,12 +246,12 @@ impl Mouth {
         std::mem::replace(&mut voice.1, Ok(()))
     }
 
-    fn sent(&self) -> Say {
-        Say::Sent { topic: self.topic.to_owned(), sent: self.sent.load(Relaxed), finished: self.finished }
+    fn sent(&self) -> PartReport {
+        PartReport::Sent { topic: self.topic.to_owned(), sent: self.sent.load(Relaxed), finished: self.finished }
     }
 }
 
-impl Drop for Mouth {
+impl Drop for PublisherThread {
     /// Joins the thread: it holds the port and with it the node, whose socket file is removed at its end.
     fn drop(&mut self) {
         self.hush();
@@ -256,7 +259,7 @@ impl Drop for Mouth {
 }
 
 /// Publishes at even intervals. A delay is caught up, unless it is longer than a second.
-fn speak(voice: &mut Voice, period: Duration, over: &AtomicBool, sent: &AtomicU64) -> Result {
+fn speak(voice: &mut DemoPublisher, period: Duration, over: &AtomicBool, sent: &AtomicU64) -> Result {
     let mut due = Instant::now();
     while !over.load(Relaxed) {
         let number = sent.load(Relaxed) + 1;
@@ -274,7 +277,7 @@ fn speak(voice: &mut Voice, period: Duration, over: &AtomicBool, sent: &AtomicU6
 }
 
 /// A subscriber that counts.
-struct Ear {
+struct CountingSubscriber {
     topic: &'static str,
     port: Port,
     account: Arc<Mutex<Account>>,
@@ -296,7 +299,7 @@ struct Account {
     latencies: Latencies,
 }
 
-impl Ear {
+impl CountingSubscriber {
     fn open(node: &Node, line: &Line) -> Result<Self> {
         let latencies = Latencies::default();
         let account =

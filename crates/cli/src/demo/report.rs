@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A line that a part writes to its parent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
-pub(super) enum Say {
+pub(super) enum PartReport {
     /// All ports of the part are open and connected.
     Ready,
     /// Samples published so far.
@@ -45,7 +45,7 @@ pub(super) struct Received {
 
 /// The state of one channel.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Score {
+pub(super) struct ChannelState {
     /// Samples that were published.
     pub sent: u64,
     /// The publisher has ended.
@@ -58,23 +58,23 @@ pub(super) struct Score {
 
 /// The state of all channels.
 #[derive(Debug, Default)]
-pub(super) struct Board(BTreeMap<String, Score>);
+pub(super) struct ChannelStates(BTreeMap<String, ChannelState>);
 
-impl Board {
+impl ChannelStates {
     /// Records a report of a part.
-    pub(super) fn note(&mut self, say: Say) {
+    pub(super) fn note(&mut self, say: PartReport) {
         match say {
-            Say::Ready => {}
-            Say::Sent { topic, sent, finished } => {
+            PartReport::Ready => {}
+            PartReport::Sent { topic, sent, finished } => {
                 let score = self.0.entry(topic).or_default();
                 (score.sent, score.finished) = (sent, finished);
             }
-            Say::Received(received) => self.0.entry(received.topic.clone()).or_default().note(received),
+            PartReport::Received(received) => self.0.entry(received.topic.clone()).or_default().note(received),
         }
     }
 
     /// The score of a channel.
-    pub(super) fn score(&self, line: &Line) -> Score {
+    pub(super) fn score(&self, line: &Line) -> ChannelState {
         self.0.get(line.topic).cloned().unwrap_or_default()
     }
 
@@ -104,7 +104,7 @@ impl Board {
     }
 }
 
-impl Score {
+impl ChannelState {
     fn note(&mut self, received: Received) {
         let span = received.span_ns.saturating_sub(self.received.span_ns);
         if span > 0 {
@@ -200,7 +200,7 @@ const RATE_KEPT: f64 = 0.9;
 
 impl Summary {
     /// The summary of the board after everything was sent and received.
-    pub(super) fn of(board: &Board, ran: Duration, interrupted: bool) -> Self {
+    pub(super) fn of(board: &ChannelStates, ran: Duration, interrupted: bool) -> Self {
         let channels: Vec<Channel> = LINES.iter().map(|line| Channel::of(line, board.score(line))).collect();
         let failures: Vec<String> = channels.iter().filter_map(Channel::failure).collect();
         let row = |(line, channel): (&Line, &Channel)| {
@@ -225,8 +225,8 @@ impl Summary {
 }
 
 impl Channel {
-    fn of(line: &Line, score: Score) -> Self {
-        let Score { sent, received: Received { received, span_ns, carrier, latency_us, .. }, .. } = score;
+    fn of(line: &Line, score: ChannelState) -> Self {
+        let ChannelState { sent, received: Received { received, span_ns, carrier, latency_us, .. }, .. } = score;
         let rate = if span_ns > 0 { received.saturating_sub(1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
         Self {
             topic: line.topic,
@@ -260,14 +260,20 @@ impl Channel {
 mod tests {
     use super::*;
 
-    fn board(lost: u64) -> Board {
-        let mut board = Board::default();
+    fn board(lost: u64) -> ChannelStates {
+        let mut board = ChannelStates::default();
         for line in &LINES {
             let sent = line.hz as u64 + 1;
-            board.note(Say::Sent { topic: line.topic.into(), sent, finished: true });
+            board.note(PartReport::Sent { topic: line.topic.into(), sent, finished: true });
             let received = sent - lost;
             let (topic, span_ns) = (line.topic.to_owned(), 1_000_000_000);
-            board.note(Say::Received(Received { topic, received, last_seq: sent, span_ns, ..Received::default() }));
+            board.note(PartReport::Received(Received {
+                topic,
+                received,
+                last_seq: sent,
+                span_ns,
+                ..Received::default()
+            }));
         }
         board
     }
@@ -285,6 +291,6 @@ mod tests {
         let failures = Summary::of(&board(1), Duration::from_secs(1), false).failures;
         assert_eq!(failures.len(), 4);
         assert!(failures[0].contains("/robot/imu lost 1 of 1001 samples"));
-        assert_eq!(Summary::of(&Board::default(), Duration::from_secs(1), false).failures.len(), 4);
+        assert_eq!(Summary::of(&ChannelStates::default(), Duration::from_secs(1), false).failures.len(), 4);
     }
 }

@@ -1,7 +1,7 @@
 //! The agent of Y-17: proposes, or with consent sets, a new assignment when measured values leave the contract.
 
 use super::gather::Gatherer;
-use super::{Arguments, Teller};
+use super::{Arguments, VerdictPublisher};
 use crate::apply::host_file::Channel;
 use crate::apply::{channels, directory};
 use crate::ends::Which;
@@ -49,7 +49,7 @@ impl Agent {
 
     /// Judges the last measurements, decides on a change, and applies it if allowed. Each
     /// decision is logged.
-    pub(super) fn look(&mut self, session: &Session, gatherer: &Gatherer<'_>, teller: &mut Teller) -> Result {
+    pub(super) fn look(&mut self, session: &Session, gatherer: &Gatherer<'_>, teller: &mut VerdictPublisher) -> Result {
         for (index, window) in gatherer.windows.iter().enumerate() {
             if let Some((seconds, window)) = window {
                 self.agent.look(index, *seconds, window);

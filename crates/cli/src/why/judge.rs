@@ -248,7 +248,7 @@ kinds! {
     LOST "lost" "the network loses samples; of reliable channels: a queue, or a connection that ended, gave them up"
     UNDECODABLE "undecodable" "samples arrive that are no value of the subscriber's type"
     UNSCALABLE "unscalable" "the channel's proxy cannot make the samples smaller, and leaves them out"
-    STRANGE "strange" "datagrams arrive that are no frame of this channel"
+    MALFORMED "strange" "datagrams arrive that are no frame of this channel"
     SLOWER_CARRIER "slower-carrier" "a better carrier was tried, and failed"
     INEFFECTIVE "ineffective" "packets are marked, and the queue of the device by which they leave treats them like all others"
     THREAD "thread" "a scheduling was asked for, and the thread that serves the end does not have it, or there is none"

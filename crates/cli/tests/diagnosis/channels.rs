@@ -1,20 +1,20 @@
 //! `why` between real processes.
 
 use super::part;
-use crate::support::{House, LONG, Running};
+use crate::support::{LONG, Running, Testbed};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Instant;
 
 /// The document of `why`, and its exit code.
-fn why(house: &House, ports: &str) -> (Value, i32) {
+fn why(house: &Testbed, ports: &str) -> (Value, i32) {
     let done = house.run(&format!("why {ports} --json"));
     let report = done.lines.first().map_or(Value::Null, |line| serde_json::from_str(line).unwrap());
     (report, done.code())
 }
 
 /// Asks until the first problem is this one: counters need a moment.
-fn until_named(house: &House, ports: &str, id: &str) -> Value {
+fn until_named(house: &Testbed, ports: &str, id: &str) -> Value {
     let until = Instant::now() + LONG;
     loop {
         let (report, code) = why(house, ports);
@@ -28,11 +28,11 @@ fn until_named(house: &House, ports: &str, id: &str) -> Value {
     }
 }
 
-fn until_open(house: &House) {
+fn until_open(house: &Testbed) {
     house.wait_for_list("channels", |channels| channels[0]["received"].as_u64() > Some(0));
 }
 
-fn healthy_pair(house: &House) -> [Running; 2] {
+fn healthy_pair(house: &Testbed) -> [Running; 2] {
     let pair = [house.start("pub /a --port /out --rate 100"), house.start("sub /a --port /in --json")];
     until_open(house);
     pair
@@ -41,7 +41,7 @@ fn healthy_pair(house: &House) -> [Running; 2] {
 #[test]
 fn a_healthy_channel_of_any_carrier_has_no_problem() {
     for carrier in ["shm", "tcp", "udp", "mcast"] {
-        let house = House::new();
+        let house = Testbed::new();
         let publish = house.start(&format!("pub /a --port /out --rate 200 --carrier {carrier}"));
         let subscribe = house.start(&format!("sub /a --port /in --json --carrier {carrier}"));
         until_open(&house);
@@ -56,7 +56,7 @@ fn a_healthy_channel_of_any_carrier_has_no_problem() {
 
 #[test]
 fn wrong_names_are_distinguished_from_ports_elsewhere() {
-    let house = House::new();
+    let house = Testbed::new();
     let _pair = healthy_pair(&house);
     let _lab = house.start("sub /a --port /lab/in --realm lab --json");
     assert!(until_named(&house, "/uot /in", "no-port")["problems"][0]["remedy"].as_str().unwrap().contains("/out"));
@@ -70,7 +70,7 @@ fn wrong_names_are_distinguished_from_ports_elsewhere() {
 /// A port on another host that claims an earlier start does not take the name of a port of this host.
 #[test]
 fn why_and_set_use_the_port_that_lookups_find_of_two_with_one_name() {
-    let (house, elsewhere) = (House::new(), House::new());
+    let (house, elsewhere) = (Testbed::new(), Testbed::new());
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nodes = house.path("nodes.toml");
     std::fs::write(&nodes, format!("[[node]]\naddress = \"127.0.0.1:{port}\"\n")).unwrap();
@@ -88,7 +88,7 @@ fn why_and_set_use_the_port_that_lookups_find_of_two_with_one_name() {
 
 #[test]
 fn changes_by_an_administrator_are_remembered() {
-    let house = House::new();
+    let house = Testbed::new();
     let _pair = healthy_pair(&house);
     assert_eq!(house.run("disconnect /out /in").code(), 0);
     let apart = until_named(&house, "/out /in", "apart");
@@ -99,7 +99,7 @@ fn changes_by_an_administrator_are_remembered() {
 
 #[test]
 fn stopped_processes_are_named_with_how_to_go_on() {
-    let house = House::new();
+    let house = Testbed::new();
     let [publish, subscribe] = healthy_pair(&house);
     for process in [&publish, &subscribe] {
         process.signal(Signal::STOP);
@@ -120,13 +120,13 @@ fn policies_that_stand_between_are_named() {
         ("pub /a", "sub /b", "topic"),
         ("pub /a --carrier tcp", "sub /a --carrier shm", "carrier"),
     ] {
-        let house = House::new();
+        let house = Testbed::new();
         let _publish = house.start(&format!("{publish} --port /out"));
         let _subscribe = house.start(&format!("{subscribe} --port /in --json"));
         house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
         until_named(&house, "/out /in", id);
     }
-    let house = House::new();
+    let house = Testbed::new();
     let _parts = [part::start(&house, "numbers"), part::start(&house, "texts")];
     house.wait_for_list("ports", |ports| ports.as_array().is_some_and(|p| p.len() == 2));
     let report = until_named(&house, "/out /in", "type");
@@ -135,7 +135,7 @@ fn policies_that_stand_between_are_named() {
 
 #[test]
 fn a_publisher_that_says_nothing_is_named() {
-    let house = House::new();
+    let house = Testbed::new();
     let _parts = [part::start(&house, "silent"), part::start(&house, "slow")];
     house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|c| c.len() == 1));
     until_named(&house, "/out /in", "silent");
@@ -146,7 +146,7 @@ fn samples_that_get_lost_in_a_process_are_found_there() {
     for (publisher, subscriber, id) in
         [("floods", "slow", "slow-callback"), ("floods", "lazy", "not-taken"), ("large", "narrow", "too-large")]
     {
-        let house = House::new();
+        let house = Testbed::new();
         let _parts = [part::start(&house, publisher), part::start(&house, subscriber)];
         house.wait_for_list("channels", |channels| channels.as_array().is_some_and(|c| c.len() == 1));
         until_named(&house, "/out /in", id);
@@ -155,7 +155,7 @@ fn samples_that_get_lost_in_a_process_are_found_there() {
 
 #[test]
 fn samples_that_get_lost_on_the_way_are_found_there() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = house.start("pub /a --port /out --rate 500 --carrier udp --fault loss=20%");
     let _subscribe = house.start("sub /a --port /in --json --carrier udp");
     until_open(&house);
@@ -165,7 +165,7 @@ fn samples_that_get_lost_on_the_way_are_found_there() {
 
 #[test]
 fn a_queue_that_overflows_at_the_publisher_is_named_with_its_policy() {
-    let house = House::new();
+    let house = Testbed::new();
     let _publish = house.start("pub /a --port /out --rate 500 --size 20000 --carrier tcp --fault rate=1Mbit/s");
     let _subscribe = house.start("sub /a --port /in --json --carrier tcp");
     until_open(&house);
@@ -175,7 +175,7 @@ fn a_queue_that_overflows_at_the_publisher_is_named_with_its_policy() {
 
 #[test]
 fn effective_settings_are_no_problem() {
-    let house = House::new();
+    let house = Testbed::new();
     let _pair = healthy_pair(&house);
     let set = house.run("set /out /in sched=fifo:10 class=high");
     if set.code() == 3 || set.errors.contains("CAP_SYS_NICE") {

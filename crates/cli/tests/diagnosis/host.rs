@@ -2,14 +2,14 @@
 //! result is compared with that of the same place without the fault, since the host itself may have faults.
 
 use super::space::{Namespace, run};
-use crate::support::{House, Running};
+use crate::support::{Running, Testbed};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 /// Findings of `doctor`, notes included, when it is started by `prefix`.
-fn found(house: &House, prefix: &str, more: &str) -> (BTreeSet<String>, i32, Value) {
+fn found(house: &Testbed, prefix: &str, more: &str) -> (BTreeSet<String>, i32, Value) {
     let line = format!("{prefix} {} doctor --json {more}", env!("CARGO_BIN_EXE_thalweg"));
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
@@ -30,7 +30,7 @@ fn new(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
 #[test]
 fn faults_of_devices_and_queues_are_named_where_they_are() {
     let Some(space) = Namespace::new("devices") else { return };
-    let house = House::new();
+    let house = Testbed::new();
     let prefix = format!("ip netns exec {}", space.name);
     for command in ["ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up"] {
         space.does(command);
@@ -56,7 +56,7 @@ fn faults_of_devices_and_queues_are_named_where_they_are() {
 #[test]
 fn queues_are_fixed_and_put_back() {
     let Some(space) = Namespace::new("fix") else { return };
-    let house = House::new();
+    let house = Testbed::new();
     let prefix = format!("ip netns exec {}", space.name);
     for command in ["ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up"] {
         space.does(command);
@@ -81,7 +81,7 @@ fn queues_are_fixed_and_put_back() {
 #[test]
 fn queues_that_a_killed_process_left_are_named_and_taken_away() {
     let Some(space) = Namespace::new("left") else { return };
-    let house = House::new();
+    let house = Testbed::new();
     let prefix = format!("ip netns exec {}", space.name);
     for command in ["ip link add v0 type veth peer name v1", "ip link set v0 up", "ip link set v1 up"] {
         space.does(command);
@@ -105,7 +105,7 @@ fn queues_that_a_killed_process_left_are_named_and_taken_away() {
 #[test]
 fn ports_of_a_bridge_that_take_different_packets_are_named() {
     let Some(space) = Namespace::new("bridge") else { return };
-    let house = House::new();
+    let house = Testbed::new();
     let prefix = format!("ip netns exec {}", space.name);
     for command in [
         "ip link add br0 type bridge mcast_querier 1",
@@ -130,7 +130,7 @@ fn rights_that_are_missing_are_named() {
     if !run("setpriv", "--bounding-set -sys_nice true") {
         return println!("skipped: rights: because setpriv may not drop a capability: it needs root and util-linux");
     }
-    let house = House::new();
+    let house = Testbed::new();
     let (before, ..) = found(&house, "setpriv", "");
     for (prefix, id) in [
         ("setpriv --bounding-set -sys_nice prlimit --rtprio=0", "rt-permission"),
@@ -150,7 +150,7 @@ fn rights_that_are_missing_are_named() {
 
 #[test]
 fn a_run_directory_that_cannot_be_used_is_named() {
-    let house = House::new();
+    let house = Testbed::new();
     std::fs::write(house.path("run"), "a file").unwrap();
     let (after, code, report) = found(&house, "env", "");
     assert!(after.contains("run-directory") && code == 1, "{report}");
@@ -173,7 +173,7 @@ impl Group {
     }
 
     /// A shell that moves itself into the group and then becomes `doctor`.
-    fn doctor(&self, house: &House, more: &str) -> (BTreeSet<String>, i32, Value) {
+    fn doctor(&self, house: &Testbed, more: &str) -> (BTreeSet<String>, i32, Value) {
         let script = house.path("enter");
         let text = format!("#!/bin/sh\necho $$ > {}/cgroup.procs && exec \"$@\"\n", self.0);
         std::fs::write(&script, text).unwrap();
@@ -190,7 +190,7 @@ impl Drop for Group {
 #[test]
 fn groups_without_budget_and_with_quota_are_named() {
     let Some(group) = Group::new() else { return };
-    let house = House::new();
+    let house = Testbed::new();
     let (before, ..) = found(&house, "env", "");
     let (after, code, report) = group.doctor(&house, "");
     assert_eq!((new(&before, &after), code), (vec!["rt-group-budget".to_owned()], 1), "{report}");
@@ -210,7 +210,7 @@ fn a_thread_that_never_waits_is_named() {
     if spin.try_line().is_none() {
         return println!("skipped: hog: because chrt may not give a real-time priority");
     }
-    let (after, _, report) = found(&House::new(), "env", "");
+    let (after, _, report) = found(&Testbed::new(), "env", "");
     assert!(after.contains("hog"), "{report}");
     let hog = report["findings"].as_array().unwrap().iter().find(|f| f["id"] == "hog").unwrap();
     assert!(hog["remedy"].as_str().unwrap().ends_with(&format!("chrt -o -p 0 {}", spin.child.id())), "{hog}");

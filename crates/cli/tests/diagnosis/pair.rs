@@ -2,14 +2,14 @@
 
 use super::part;
 use super::space::{Namespace, run};
-use crate::support::{House, LONG, Running};
+use crate::support::{LONG, Running, Testbed};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Instant;
 
 /// Two hosts: `/out` is at 10.77.0.1, `/in` at 10.77.0.2.
 struct Pair {
-    house: House,
+    house: Testbed,
     hosts: [Namespace; 2],
 }
 
@@ -22,7 +22,7 @@ impl Pair {
             host.does(&format!("ip address add {address} dev {device}"));
             host.does(&format!("ip link set {device} up"));
         }
-        let house = House::new();
+        let house = Testbed::new();
         let nodes = "[[node]]\naddress = \"10.77.0.1:7400\"\n[[node]]\naddress = \"10.77.0.2:7400\"\n";
         std::fs::write(house.path("nodes.toml"), nodes).unwrap();
         Some(Self { house, hosts })

@@ -1,6 +1,6 @@
 //! Programs with a fault in them, as processes of their own: this test binary, started again with `PART` set.
 
-use crate::support::{House, Running};
+use crate::support::{Running, Testbed};
 use linux::queueing::Wanted;
 use std::process::Command;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use thalweg::codec::Raw;
 use thalweg::{DiscoverySource, Node, Publisher, Settings};
 
 /// Starts a part in the house.
-pub fn start(house: &House, part: &str) -> Running {
+pub fn start(house: &Testbed, part: &str) -> Running {
     Running::start(command(house, part))
 }
 
 /// The command of a part. With `LISTEN` and `NODES` set, its node listens there and finds those nodes.
-pub fn command(house: &House, part: &str) -> Command {
+pub fn command(house: &Testbed, part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "diagnosis::part::play", "--nocapture"]);
     command.env("PART", part).env("THALWEG_RUN_DIR", house.path("run"));

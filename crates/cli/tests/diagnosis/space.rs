@@ -1,6 +1,6 @@
 //! Network namespaces of tests.
 
-use crate::support::{House, Running};
+use crate::support::{Running, Testbed};
 use std::process::{Command, Stdio};
 
 /// A network namespace, gone when dropped.
@@ -22,7 +22,7 @@ impl Namespace {
     }
 
     /// Runs `thalweg` in it.
-    pub fn thalweg(&self, house: &House, arguments: &str) {
+    pub fn thalweg(&self, house: &Testbed, arguments: &str) {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, env!("CARGO_BIN_EXE_thalweg")]).args(arguments.split_whitespace());
         let done = Running::start({

@@ -1,6 +1,6 @@
 //! `doctor` on a tree of `proc` and `sys` with one fault in it, for faults that would harm others if they were real.
 
-use crate::support::{Done, House};
+use crate::support::{Done, Testbed};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ const HEALTHY: &[(&str, &str)] = &[
 ];
 
 /// A tree with these files instead of the healthy ones.
-fn tree(house: &House, number: usize, faults: &[(&str, &str)]) -> PathBuf {
+fn tree(house: &Testbed, number: usize, faults: &[(&str, &str)]) -> PathBuf {
     let root = house.path(&format!("tree-{number}"));
     for (path, text) in HEALTHY.iter().chain(faults) {
         let path = root.join(path);
@@ -68,7 +68,7 @@ fn tree(house: &House, number: usize, faults: &[(&str, &str)]) -> PathBuf {
     root
 }
 
-fn doctor(house: &House, root: &std::path::Path, more: &str) -> (Done, Value) {
+fn doctor(house: &Testbed, root: &std::path::Path, more: &str) -> (Done, Value) {
     let done = house.run(&format!("doctor --json {more} --root {}", root.display()));
     let report = serde_json::from_str(&done.lines[0]).unwrap();
     (done, report)
@@ -142,7 +142,7 @@ const SEEDED: &[Seeded] = &[
 
 #[test]
 fn a_healthy_host_has_no_findings() {
-    let house = House::new();
+    let house = Testbed::new();
     let (done, report) = doctor(&house, &tree(&house, 0, &[]), "");
     assert_eq!((done.code(), &report["healthy"]), (0, &Value::Bool(true)), "{report}");
     assert_eq!((ids(&report, "findings").len(), ids(&report, "notes").len()), (0, 0), "{report}");
@@ -152,7 +152,7 @@ fn a_healthy_host_has_no_findings() {
 
 #[test]
 fn a_machine_that_shows_nothing_is_no_false_alarm() {
-    let house = House::new();
+    let house = Testbed::new();
     std::fs::create_dir(house.path("empty")).unwrap();
     let (done, report) = doctor(&house, &house.path("empty"), "");
     assert_eq!((done.code(), &report["healthy"]), (0, &Value::Bool(true)), "{report}");
@@ -160,7 +160,7 @@ fn a_machine_that_shows_nothing_is_no_false_alarm() {
 
 #[test]
 fn only_the_seeded_fault_is_named() {
-    let house = House::new();
+    let house = Testbed::new();
     for (number, (faults, id, code)) in SEEDED.iter().enumerate() {
         let (done, report) = doctor(&house, &tree(&house, number, faults), "");
         assert_eq!((ids(&report, "findings"), done.code()), (vec![(*id).to_owned()], *code), "{report}");
@@ -171,7 +171,7 @@ fn only_the_seeded_fault_is_named() {
 
 #[test]
 fn fixable_findings_are_fixed_and_the_undo_is_named() {
-    let house = House::new();
+    let house = Testbed::new();
     for (number, (faults, id, _)) in SEEDED.iter().enumerate() {
         let root = tree(&house, 100 + number, faults);
         let fixable = doctor(&house, &root, "").1["findings"][0]["fixable"] == true;
@@ -187,7 +187,7 @@ fn fixable_findings_are_fixed_and_the_undo_is_named() {
 
 #[test]
 fn any_value_is_read_without_panic() {
-    let house = House::new();
+    let house = Testbed::new();
     for (number, text) in
         ["", "-", "99999999999999999999999", "-9223372036854775808", "\u{0}", "a b c"].iter().enumerate()
     {

@@ -14,9 +14,9 @@ pub const LONG: Duration = Duration::from_secs(30);
 
 /// A run directory: commands of one house see only each other. When dropped it prints its lifetime, for
 /// `./test`, which lists the longest.
-pub struct House(PathBuf, Instant);
+pub struct Testbed(PathBuf, Instant);
 
-impl House {
+impl Testbed {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for Testbed {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
         println!("TOOK {:.1} s", self.1.elapsed().as_secs_f64());

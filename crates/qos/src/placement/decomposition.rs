@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 /// The prices' way up.
-struct Ascent {
+struct DualAscent {
     prices: Vec<f64>,
     best_prices: Vec<f64>,
     best: Chosen,
@@ -42,7 +42,7 @@ struct Ascent {
 /// Places groups that each fit at `places`, until the gap is small enough, time is up or the value does not improve.
 pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, watch: &mut dyn Watch) -> Found {
     let mut bound = Bound::new(problem, places);
-    let mut ascent = Ascent::new(problem, &mut bound);
+    let mut ascent = DualAscent::new(problem, &mut bound);
     // Without prices each group chooses its best place; if that fits, it is the answer.
     let free = Layout::of(problem, &ascent.best.nodes);
     if free.keeps_all(problem) && free.value(problem) <= ascent.best.bound * (1.0 + 1e-9) {
@@ -85,7 +85,7 @@ pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, w
 fn finish(
     problem: &Problem,
     bound: &mut Bound,
-    ascent: &Ascent,
+    ascent: &DualAscent,
     found: Found,
     effort: &Effort,
     watch: &mut dyn Watch,
@@ -113,7 +113,7 @@ fn finish(
 
 /// The places that are cheap now become the search's candidates. Groups that cross an exceeded limit get as many more as there are in
 /// all: the fewer they are, the more of their places are searched.
-fn refresh<'a>(problem: &'a Problem<'a>, bound: &mut Bound, ascent: &Ascent, search: &mut Option<Search<'a>>) {
+fn refresh<'a>(problem: &'a Problem<'a>, bound: &mut Bound, ascent: &DualAscent, search: &mut Option<Search<'a>>) {
     let mut prices = ascent.best_prices.clone();
     let mut crossing = vec![false; problem.groups.len()];
     if let Some(search) = search {
@@ -139,7 +139,7 @@ fn refresh<'a>(problem: &'a Problem<'a>, bound: &mut Bound, ascent: &Ascent, sea
     }
 }
 
-impl Ascent {
+impl DualAscent {
     fn new(problem: &Problem, bound: &mut Bound) -> Self {
         let prices = vec![0.0; problem.capacity.len()];
         let best = bound.at(&prices);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Packets of one sample that are sent without anything in between.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parcel {
+pub(super) struct PacketTrain {
     pub stage: usize,
     pub bytes: u64,
     pub sample: usize,
@@ -23,17 +23,17 @@ pub(super) struct Parcel {
 
 /// A parcel, or background traffic that takes this many ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Parcelled {
-    Declared(Parcel),
+pub(super) enum Sending {
+    Declared(PacketTrain),
     Background(u64),
 }
 
-impl Parcelled {
+impl Sending {
     pub(super) fn work(&self) -> u64 {
         match self {
-            Parcelled::Background(work) => *work,
-            Parcelled::Declared(parcel) if parcel.ends => parcel.packet * (parcel.packets - 1) + parcel.last,
-            Parcelled::Declared(parcel) => parcel.packet * parcel.packets,
+            Sending::Background(work) => *work,
+            Sending::Declared(parcel) if parcel.ends => parcel.packet * (parcel.packets - 1) + parcel.last,
+            Sending::Declared(parcel) => parcel.packet * parcel.packets,
         }
     }
 }
@@ -54,7 +54,7 @@ struct Account {
 #[derive(Debug)]
 pub(super) struct Queue {
     egress: Egress,
-    waiting: [VecDeque<Parcelled>; 4],
+    waiting: [VecDeque<Sending>; 4],
     /// Bytes of samples that wait.
     pub bytes: u64,
     busy: bool,
@@ -91,19 +91,19 @@ fn depth(egress: &Egress, class: Class, unit: u64) -> i128 {
 }
 
 impl Queue {
-    pub(super) fn push(&mut self, now: u64, class: Class, parcel: Parcel) {
+    pub(super) fn push(&mut self, now: u64, class: Class, parcel: PacketTrain) {
         self.bytes += parcel.bytes;
-        self.enqueue(now, class, Parcelled::Declared(parcel));
+        self.enqueue(now, class, Sending::Declared(parcel));
     }
 
     /// One unit of background traffic arrives.
     pub(super) fn background(&mut self, now: u64) {
         if let Some(background) = self.egress.background {
-            self.enqueue(now, Class::Normal, Parcelled::Background(background.work));
+            self.enqueue(now, Class::Normal, Sending::Background(background.work));
         }
     }
 
-    fn enqueue(&mut self, now: u64, class: Class, what: Parcelled) {
+    fn enqueue(&mut self, now: u64, class: Class, what: Sending) {
         let class = if self.egress.scheduler == Scheduler::Fifo { 0 } else { class as usize };
         if self.waiting[class].is_empty() {
             let least = (0..4).filter(|c| !self.waiting[*c].is_empty()).map(|c| self.accounts[c].virtual_time).min();
@@ -120,7 +120,7 @@ impl Queue {
     }
 
     /// The packets sent next, if the link is free and packets wait.
-    pub(super) fn next(&mut self, now: u64) -> Option<Parcelled> {
+    pub(super) fn next(&mut self, now: u64) -> Option<Sending> {
         if self.busy {
             return None;
         }
@@ -134,7 +134,7 @@ impl Queue {
         if self.waiting[class].is_empty() {
             self.accounts[class].deficit = 0;
         }
-        if let Some(Parcelled::Declared(parcel)) = first {
+        if let Some(Sending::Declared(parcel)) = first {
             self.bytes -= parcel.bytes;
         }
         first
@@ -155,7 +155,7 @@ impl Queue {
         takes_part.iter().any(|yes| *yes).then_some(())?;
         loop {
             let class = self.turn;
-            let work = self.waiting[class].front().map_or(0, Parcelled::work);
+            let work = self.waiting[class].front().map_or(0, Sending::work);
             if takes_part[class] && self.accounts[class].deficit >= work {
                 self.accounts[class].deficit -= work;
                 if green {
@@ -175,7 +175,7 @@ impl Queue {
     fn by_curve(&mut self, now: u64) -> Option<usize> {
         let waits: Vec<usize> = (0..4).filter(|class| !self.waiting[*class].is_empty()).collect();
         let due = |class: usize| {
-            let work = self.waiting[class].front().map_or(0, Parcelled::work);
+            let work = self.waiting[class].front().map_or(0, Sending::work);
             let time = (u128::from(work) * BILLION)
                 .checked_div(u128::from(self.egress.shares[class]))
                 .unwrap_or(u128::from(u64::MAX));
@@ -185,7 +185,7 @@ impl Queue {
             waits.iter().copied().filter(|class| self.accounts[*class].clock <= now && self.egress.shares[*class] > 0);
         let first = behind.min_by_key(|class| due(*class));
         let class = first.or_else(|| waits.iter().copied().min_by_key(|class| self.accounts[*class].virtual_time))?;
-        let work = self.waiting[class].front().map_or(0, Parcelled::work);
+        let work = self.waiting[class].front().map_or(0, Sending::work);
         if first.is_some() {
             self.accounts[class].clock = due(class);
         }

@@ -97,8 +97,8 @@ impl SendHalf for FaultSend {
         self.inner.max_datagram()
     }
 
-    fn hears(&self) -> bool {
-        self.inner.hears()
+    fn has_feedback(&self) -> bool {
+        self.inner.has_feedback()
     }
 
     fn admit(&self, member: u64, address: SocketAddr) {
@@ -109,8 +109,8 @@ impl SendHalf for FaultSend {
         self.inner.dismiss(member);
     }
 
-    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
-        let heard = self.inner.hear(buffer)?;
+    fn receive_feedback(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        let heard = self.inner.receive_feedback(buffer)?;
         if self.state.lock().dice.chance(self.settings.loss) {
             Err(io::ErrorKind::WouldBlock.into())
         } else {
@@ -118,11 +118,11 @@ impl SendHalf for FaultSend {
         }
     }
 
-    fn repeat(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
+    fn retransmit(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
         if self.state.lock().dice.chance(self.settings.loss) {
             return Ok(parts.iter().map(|part| part.len()).sum());
         }
-        self.inner.repeat(parts, to)
+        self.inner.retransmit(parts, to)
     }
 
     /// With a rate there is none: the wrapped one would say "writable" too early.
@@ -312,8 +312,8 @@ impl ReceiveHalf for FaultReceive {
         }
     }
 
-    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.dice.chance(self.settings.loss) { Ok(bytes.len()) } else { self.inner.answer(bytes) }
+    fn send_feedback(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.dice.chance(self.settings.loss) { Ok(bytes.len()) } else { self.inner.send_feedback(bytes) }
     }
 
     /// `None` if frames are held: the wrapped descriptor does not know when they are due.

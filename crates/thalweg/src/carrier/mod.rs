@@ -40,7 +40,7 @@ pub const MOST_TOGETHER: usize = linux::socket::MOST_SEGMENTS;
 pub const MOST_BYTES_TOGETHER: usize = udp::MOST;
 
 /// A sender that was not admitted.
-pub const STRANGER: u64 = u64::MAX;
+pub const UNKNOWN_SENDER: u64 = u64::MAX;
 
 /// Capabilities of a carrier. The planner, `auto` and the conformance suite decide by them, and not by the carrier's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,8 @@ pub trait SendHalf: Send + Sync {
         None
     }
 
-    /// `true` if [`SendHalf::hear`] can hear anything, so that a flow over this carrier can be made reliable by retransmits.
-    fn hears(&self) -> bool {
+    /// `true` if [`SendHalf::receive_feedback`] receives anything, so that a flow over this carrier can be made reliable by retransmits.
+    fn has_feedback(&self) -> bool {
         false
     }
 
@@ -138,12 +138,12 @@ pub trait SendHalf: Send + Sync {
     /// Forgets a member that left.
     fn dismiss(&self, _member: u64) {}
 
-    /// Receives a subscriber's datagram and returns its length and sender (0 if there is only one; [`STRANGER`]: one that was
+    /// Receives a subscriber's datagram and returns its length and sender (0 if there is only one; [`UNKNOWN_SENDER`]: one that was
     /// not admitted). Never waits; called by one thread while others send. A datagram longer than `buffer` is cut.
     ///
     /// # Errors
     /// `WouldBlock` when there is nothing; `Unsupported` where subscribers cannot answer.
-    fn hear(&self, _buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    fn receive_feedback(&self, _buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -152,7 +152,7 @@ pub trait SendHalf: Send + Sync {
     ///
     /// # Errors
     /// As [`SendHalf::send`].
-    fn repeat(&self, parts: &[IoSlice<'_>], _to: Option<u64>) -> io::Result<usize> {
+    fn retransmit(&self, parts: &[IoSlice<'_>], _to: Option<u64>) -> io::Result<usize> {
         self.send(parts)
     }
 
@@ -197,7 +197,7 @@ pub trait ReceiveHalf: Send {
     ///
     /// # Errors
     /// `WouldBlock` if there is no room now; `Unsupported` if the publisher would not receive it.
-    fn answer(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+    fn send_feedback(&mut self, _bytes: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

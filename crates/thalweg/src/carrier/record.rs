@@ -201,8 +201,8 @@ impl SendHalf for RecordSend {
         self.inner.max_datagram()
     }
 
-    fn hears(&self) -> bool {
-        self.inner.hears()
+    fn has_feedback(&self) -> bool {
+        self.inner.has_feedback()
     }
 
     fn admit(&self, member: u64, address: SocketAddr) {
@@ -213,15 +213,15 @@ impl SendHalf for RecordSend {
         self.inner.dismiss(member);
     }
 
-    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
-        let (length, who) = self.inner.hear(buffer)?;
+    fn receive_feedback(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        let (length, who) = self.inner.receive_feedback(buffer)?;
         let kept = length.min(buffer.len());
         self.recorder.write(self.way.back(), &[IoSlice::new(&buffer[..kept])], kept);
         Ok((length, who))
     }
 
-    fn repeat(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
-        let taken = self.inner.repeat(parts, to)?;
+    fn retransmit(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
+        let taken = self.inner.retransmit(parts, to)?;
         self.recorder.write(self.way, parts, taken);
         Ok(taken)
     }
@@ -269,8 +269,8 @@ impl ReceiveHalf for RecordReceive {
         Ok(n)
     }
 
-    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = self.inner.answer(bytes)?;
+    fn send_feedback(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = self.inner.send_feedback(bytes)?;
         self.recorder.write(self.way.back(), &[IoSlice::new(bytes)], taken);
         Ok(taken)
     }

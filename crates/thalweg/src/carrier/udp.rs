@@ -144,11 +144,11 @@ impl SendHalf for UdpSend {
         self.most().ok()
     }
 
-    fn hears(&self) -> bool {
+    fn has_feedback(&self) -> bool {
         true
     }
 
-    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    fn receive_feedback(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         linux::socket::receive(self.socket.as_fd(), buffer, false).map(|length| (length, 0))
     }
 
@@ -194,7 +194,7 @@ impl ReceiveHalf for UdpReceive {
         linux::socket::join_datagrams(self.socket.as_fd()).is_ok()
     }
 
-    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn send_feedback(&mut self, bytes: &[u8]) -> io::Result<usize> {
         linux::socket::send(self.socket.as_fd(), bytes)
     }
 

@@ -18,7 +18,7 @@ pub(crate) use flight::Receipts;
 use super::bucket::Pacer;
 use crate::channel::reliable::RoundTrip;
 use crate::wire::feedback::{Datagram, Receipt};
-use flight::{Flight, ShortestTrip};
+use flight::{Flight, ShortestRoundTrip};
 use window::{Cubic, Start};
 
 /// The agreement of the two ends of a flow.
@@ -85,8 +85,8 @@ pub(crate) struct Counters {
 pub(crate) struct Congestion {
     settings: CongestionSettings,
     flight: Flight,
-    trip: RoundTrip,
-    shortest: ShortestTrip,
+    round_trip: RoundTrip,
+    shortest: ShortestRoundTrip,
     cubic: Cubic,
     start: Option<Start>, // until the first sign of congestion
     pacer: Pacer,
@@ -115,8 +115,8 @@ impl Congestion {
         Self {
             settings,
             flight: Flight::default(),
-            trip: RoundTrip::default(),
-            shortest: ShortestTrip::default(),
+            round_trip: RoundTrip::default(),
+            shortest: ShortestRoundTrip::default(),
             cubic: Cubic::new(datagram, LEAST * datagram, initial),
             start: Some(Start::default()),
             pacer: Pacer::default(),
@@ -202,7 +202,7 @@ impl Congestion {
     #[inline]
     pub(crate) fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
         if self.flight.under_way() == 0 {
-            self.heard_at = now_ns; // there was nothing to hear
+            self.heard_at = now_ns; // there was nothing to receive feedback
         }
         self.flight.on_sent(now_ns, datagram, bytes);
         if let Some(rate) = self.pacing_rate() {
@@ -218,13 +218,13 @@ impl Congestion {
     /// Takes a receipt of the subscriber. Gives the round trip in nanoseconds, if the receipt shows one.
     pub(crate) fn on_ack(&mut self, now_ns: u64, receipt: &Receipt) -> Option<u64> {
         let before = self.flight.under_way();
-        let reorder = self.trip.reorder_ns();
+        let reorder = self.round_trip.reorder_ns();
         let shortest = self.shortest.known().unwrap_or(0);
         let heard = self.flight.on_receipt(now_ns, receipt, reorder, shortest)?;
         (self.heard_at, self.probes) = (now_ns, 0);
-        if let Some(trip) = heard.trip_ns {
-            self.trip.measured(trip);
-            self.shortest.measured(now_ns, trip);
+        if let Some(round_trip) = heard.trip_ns {
+            self.round_trip.measured(round_trip);
+            self.shortest.measured(now_ns, round_trip);
         }
         (self.round.delivered, self.round.lost) =
             (self.round.delivered + heard.delivered, self.round.lost + heard.lost);
@@ -245,7 +245,7 @@ impl Congestion {
 
     fn grow(&mut self, now_ns: u64, delivered: u64, trip_ns: Option<u64>) {
         let Some(start) = &mut self.start else {
-            return self.cubic.grow(now_ns, delivered, self.trip.smoothed_ns());
+            return self.cubic.grow(now_ns, delivered, self.round_trip.smoothed_ns());
         };
         self.cubic.widen(start.on_ack(delivered, trip_ns));
     }
@@ -277,7 +277,8 @@ impl Congestion {
     /// `true` if the last round trips were longer than the shortest by more than noise and a few datagrams.
     fn is_queueing(&self) -> bool {
         let Some((shortest, last)) = self.shortest.and_lately() else { return true };
-        let few = NO_QUEUE * self.settings.datagram as f64 * self.trip.smoothed_ns() as f64 / self.window() as f64;
+        let few =
+            NO_QUEUE * self.settings.datagram as f64 * self.round_trip.smoothed_ns() as f64 / self.window() as f64;
         let noise = (shortest / 8).clamp(NOISE_NS.0, NOISE_NS.1);
         last.saturating_sub(shortest) >= noise.max(few as u64)
     }
@@ -291,7 +292,7 @@ impl Congestion {
 
     /// The time to ask for a receipt if bytes are in flight and none comes: twice as long after each request (RFC 9002 §6.2.1).
     pub(crate) fn probe_at(&self) -> u64 {
-        self.heard_at.saturating_add(self.trip.patience_ns() << self.probes.min(8))
+        self.heard_at.saturating_add(self.round_trip.patience_ns() << self.probes.min(8))
     }
 
     /// Notes that a receipt was asked for, because none came. After several requests in vain all bytes in flight are lost.
@@ -320,8 +321,8 @@ impl Congestion {
         if self.settings.reserved.is_some() {
             return self.settings.reserved;
         }
-        let trip = self.shortest.known().map(|_| self.trip.smoothed_ns().max(1))?;
-        let rate = u128::from(self.window()) * 1_000_000_000 * FASTER / u128::from(trip);
+        let round_trip = self.shortest.known().map(|_| self.round_trip.smoothed_ns().max(1))?;
+        let rate = u128::from(self.window()) * 1_000_000_000 * FASTER / u128::from(round_trip);
         Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
     }
 

@@ -48,7 +48,7 @@ pub struct Counters {
     /// Sequence number of the last sample.
     pub last_seq: AtomicU64,
     /// Datagrams that were dropped because they were no frame of this flow (subscriber).
-    pub strange: AtomicU64,
+    pub malformed: AtomicU64,
     /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
     pub too_large: AtomicU64,
     /// Samples that were dropped or refused because waiting samples have too many bytes (publisher).
@@ -64,7 +64,7 @@ pub struct Counters {
     /// Samples that its proxy left out because they could not be made smaller (where the proxy is).
     pub unscalable: AtomicU64,
     /// Losses that were reported to the subscriber's owner.
-    pub(crate) told: Told,
+    pub(crate) told: ReportedLosses,
 }
 
 impl Counters {
@@ -93,13 +93,13 @@ impl Counters {
 
 /// The losses of a channel that were reported.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ReportedLosses {
     told: AtomicU64,
     /// The number lost at the previous look. Samples that were only reordered have come since.
     before: AtomicU64,
 }
 
-impl Told {
+impl ReportedLosses {
     /// Takes the number of samples `lost` so far. Gives the number to be reported now, and the number that are certainly lost.
     pub(crate) fn look(&self, lost: u64) -> Option<(u64, u64)> {
         let certain = lost.min(self.before.swap(lost, Relaxed));
@@ -130,8 +130,8 @@ pub struct ChannelReport {
     /// Samples that wait at this end.
     pub waiting: u64,
     /// Datagrams dropped because they were no frame of this flow.
-    #[serde(default)]
-    pub strange: u64,
+    #[serde(default, rename = "strange")]
+    pub malformed: u64,
     /// Lost samples that were larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn losses_are_told_once_and_when_they_are_certain() {
-        let told = Told::default();
+        let told = ReportedLosses::default();
         assert_eq!([0, 3, 1].map(|lost| told.look(lost)), [None, None, Some((1, 1))], "two only came late");
         assert_eq!([5, 5, 5, 9].map(|lost| told.look(lost)), [None, Some((4, 5)), None, None]);
         assert_eq!([4, 9, 9].map(|lost| told.look(lost)), [None, None, Some((4, 9))]);

@@ -329,7 +329,7 @@ impl Flow {
         self.retired.store(true, Relaxed);
     }
 
-    /// `true` if several subscribers may hear it.
+    /// `true` if several subscribers may receive feedback it.
     pub(crate) fn is_group(&self) -> bool {
         self.capabilities.multicast
     }

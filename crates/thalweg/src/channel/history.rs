@@ -11,7 +11,7 @@ mod query;
 mod tests;
 
 pub(crate) use instances::Instances;
-pub use query::{Absent, Query, QueryError, Why};
+pub use query::{Absent, AbsentReason, Query, QueryError};
 
 use super::memory::{ALWAYS, Account, Charge, size_of};
 use super::queue::Entry;
@@ -193,7 +193,7 @@ impl History {
                 self.found(seq, seq, Vec::new())
             }
             Query::Nth(n) => {
-                let why = if n > 0 && self.dropped.0 > 0 { Why::Gone } else { Why::Never };
+                let why = if n > 0 && self.dropped.0 > 0 { AbsentReason::Gone } else { AbsentReason::Never };
                 self.nothing(why, query::nth(n))
             }
             // Without a key the topic is one instance.
@@ -207,7 +207,7 @@ impl History {
             }
             Query::Since(time) => self.ask_since(now.saturating_sub(nanoseconds(time)), time),
             Query::Range { incarnation: Some(other), first, last } if other != self.incarnation => {
-                let why = if other < self.incarnation { Why::Gone } else { Why::Never };
+                let why = if other < self.incarnation { AbsentReason::Gone } else { AbsentReason::Never };
                 self.nothing(why, format!("{other}:{}", query::range(first, last)))
             }
             Query::Range { first, last, .. } => self.ask_range(first, last),
@@ -218,14 +218,14 @@ impl History {
         let asked = format!("the last {time:?}");
         let mut absent = Vec::new();
         if self.dropped.0 > 0 && self.dropped.1 >= from {
-            absent.push(self.absent(Why::Gone, asked.clone()));
+            absent.push(self.absent(AbsentReason::Gone, asked.clone()));
         }
         let index = self.kept.partition_point(|kept| kept.at < from);
         if index < self.kept.len() {
             return self.found(self.seq_at(index), self.last_here(), absent);
         }
         if absent.is_empty() {
-            absent.push(self.absent(Why::Never, asked));
+            absent.push(self.absent(AbsentReason::Never, asked));
         }
         Reading { next: 1, last: 0, each: false, absent }
     }
@@ -233,20 +233,20 @@ impl History {
     /// Samples below the lowest number here are gone, those above the highest never were; holes show when the range is read.
     fn ask_range(&self, first: u64, last: u64) -> Reading {
         if first > last {
-            return self.nothing(Why::Never, query::range(first, last));
+            return self.nothing(AbsentReason::Never, query::range(first, last));
         }
         let mut absent = Vec::new();
         let (mut next, mut until) = (first, last);
         if first == 0 {
-            absent.push(self.absent(Why::Never, "0".to_owned()));
+            absent.push(self.absent(AbsentReason::Never, "0".to_owned()));
             next = 1;
         }
         if next <= self.dropped.0.min(until) {
-            absent.push(self.absent(Why::Gone, query::range(next, until.min(self.dropped.0))));
+            absent.push(self.absent(AbsentReason::Gone, query::range(next, until.min(self.dropped.0))));
             next = self.dropped.0.saturating_add(1);
         }
         if until > self.last && next <= until {
-            absent.push(self.absent(Why::Never, query::range(next.max(self.last.saturating_add(1)), until)));
+            absent.push(self.absent(AbsentReason::Never, query::range(next.max(self.last.saturating_add(1)), until)));
             until = self.last;
         }
         Reading { next, last: until, each: true, absent }
@@ -256,7 +256,7 @@ impl History {
     pub(crate) fn read(&self, reading: &mut Reading, samples: usize, bytes: usize, into: &mut Vec<Entry>) {
         if reading.next <= reading.last && reading.next <= self.dropped.0 {
             let gone = query::range(reading.next, self.dropped.0.min(reading.last));
-            reading.absent.push(self.absent(Why::Gone, gone)); // dropped after the query
+            reading.absent.push(self.absent(AbsentReason::Gone, gone)); // dropped after the query
             reading.next = self.dropped.0.saturating_add(1);
         }
         let mut left = bytes;
@@ -287,11 +287,11 @@ impl History {
             return;
         }
         let hole = query::range(reading.next, to);
-        match reading.absent.iter_mut().find(|absent| absent.why == Why::Missing) {
+        match reading.absent.iter_mut().find(|absent| absent.why == AbsentReason::Missing) {
             Some(told) => {
                 told.more = told.more.saturating_add(to - reading.next).saturating_add(1); // the numbers are a peer's
             }
-            None => reading.absent.push(self.absent(Why::Missing, hole)),
+            None => reading.absent.push(self.absent(AbsentReason::Missing, hole)),
         }
     }
 
@@ -307,11 +307,11 @@ impl History {
         Reading { next, last, each: false, absent }
     }
 
-    fn nothing(&self, why: Why, asked: String) -> Reading {
+    fn nothing(&self, why: AbsentReason, asked: String) -> Reading {
         Reading { next: 1, last: 0, each: false, absent: vec![self.absent(why, asked)] }
     }
 
-    fn absent(&self, why: Why, asked: String) -> Absent {
+    fn absent(&self, why: AbsentReason, asked: String) -> Absent {
         let Self { incarnation, last, .. } = *self;
         Absent { why, asked, more: 0, incarnation, here: self.range(), last }
     }

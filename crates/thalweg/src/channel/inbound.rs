@@ -42,7 +42,7 @@ pub(crate) enum Step {
 /// One channel at the subscriber.
 pub(crate) struct Inbound {
     pub channel: Arc<Channel>,
-    pub inlet: Arc<dyn Deliver>,
+    pub subscriber_port: Arc<dyn Deliver>,
     source: Source,
     accept: Accept,
     max_message: usize,
@@ -72,7 +72,7 @@ const DATAGRAM: usize = 65_536;
 impl Inbound {
     pub(crate) fn new(
         channel: Arc<Channel>,
-        inlet: Arc<dyn Deliver>,
+        subscriber_port: Arc<dyn Deliver>,
         mut half: Box<dyn ReceiveHalf>,
         agreed: Agreed,
     ) -> Self {
@@ -83,18 +83,23 @@ impl Inbound {
             let (reassembly, receiver) = reliable::parts(&agreed, channel.account.clone());
             Framing::Datagrams { buffer: vec![0; DATAGRAM], joins: half.join(), reassembly, receiver }
         };
-        Self::with(channel, inlet, Source::Half(half, framing), &agreed)
+        Self::with(channel, subscriber_port, Source::Half(half, framing), &agreed)
     }
 
     /// A channel whose samples are read in the publisher's memory.
-    pub(crate) fn shared(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, ring: RingReader, agreed: &Agreed) -> Self {
-        Self::with(channel, inlet, Source::Ring(ring), agreed)
+    pub(crate) fn shared(
+        channel: Arc<Channel>,
+        subscriber_port: Arc<dyn Deliver>,
+        ring: RingReader,
+        agreed: &Agreed,
+    ) -> Self {
+        Self::with(channel, subscriber_port, Source::Ring(ring), agreed)
     }
 
-    fn with(channel: Arc<Channel>, inlet: Arc<dyn Deliver>, source: Source, agreed: &Agreed) -> Self {
+    fn with(channel: Arc<Channel>, subscriber_port: Arc<dyn Deliver>, source: Source, agreed: &Agreed) -> Self {
         let mut inbound = Self {
             channel,
-            inlet,
+            subscriber_port,
             source,
             accept: Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true),
             max_message: agreed.max_message,
@@ -227,7 +232,13 @@ impl Inbound {
     }
 
     fn received_bytes(&mut self, count: usize, now: u64) -> Step {
-        let Self { source: Source::Half(_, Framing::Stream(Stream { parser, .. })), accept, channel, inlet, .. } = self
+        let Self {
+            source: Source::Half(_, Framing::Stream(Stream { parser, .. })),
+            accept,
+            channel,
+            subscriber_port,
+            ..
+        } = self
         else {
             return Step::Nothing;
         };
@@ -236,7 +247,7 @@ impl Inbound {
             return Step::Ended(if cut { "cut off within a message" } else { "the peer closed" }.to_owned());
         }
         parser.filled(count);
-        let mut end = End { accept, channel, inlet: inlet.as_ref(), received_ns: now, from: None };
+        let mut end = End { accept, channel, subscriber_port: subscriber_port.as_ref(), received_ns: now, from: None };
         let mut delivered = 0;
         loop {
             match parser.next() {
@@ -263,7 +274,7 @@ impl Inbound {
             source: Source::Half(half, Framing::Datagrams { buffer, reassembly, .. }),
             accept,
             channel,
-            inlet,
+            subscriber_port,
             ..
         } = self
         else {
@@ -272,11 +283,11 @@ impl Inbound {
         let frame = wire::datagram(buffer.get(at).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
             // Any sender may have sent this datagram: it is dropped and counted, and the channel continues.
-            channel.counters.strange.fetch_add(1, Relaxed);
+            channel.counters.malformed.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         let from = channel.stages.measures(header.sample).then(|| half.descriptor()).flatten();
-        let mut end = End { accept, channel, inlet: inlet.as_ref(), received_ns: now, from };
+        let mut end = End { accept, channel, subscriber_port: subscriber_port.as_ref(), received_ns: now, from };
         match header.kind {
             Kind::Message => {
                 trace::step(trace::Step::Parse);
@@ -288,7 +299,7 @@ impl Inbound {
                     Step::Delivered(end.message(&header, message))
                 }
                 Err(Refused::Inconsistent | Refused::OverBudget) => {
-                    channel.counters.strange.fetch_add(1, Relaxed);
+                    channel.counters.malformed.fetch_add(1, Relaxed);
                     Step::Nothing
                 }
                 _ => Step::Nothing,
@@ -297,7 +308,7 @@ impl Inbound {
             Kind::KeepAlive | Kind::Acknowledgement => Step::Nothing,
             // Only reliable flows have batches.
             Kind::Batch => {
-                channel.counters.strange.fetch_add(1, Relaxed);
+                channel.counters.malformed.fetch_add(1, Relaxed);
                 Step::Nothing
             }
         }

@@ -198,27 +198,27 @@ impl Latecomer {
     }
 
     /// Delivers a live sample of the channel, or keeps it. `true`: the next samples need not come here.
-    pub(crate) fn live(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) -> bool {
+    pub(crate) fn live(&self, subscriber_port: &dyn Deliver, delivery: Delivery<'_>) -> bool {
         let mut late = self.join.lock();
         let SampleInfo { seq, received_ns, .. } = delivery.info;
         let bytes = delivery.payload.bytes();
         let verdict = late.live(seq, bytes.len(), received_ns, || (delivery.info, bytes.to_vec()));
-        self.release(&mut late, |held| inlet.deliver(held));
+        self.release(&mut late, |held| subscriber_port.deliver(held));
         if let Verdict::Deliver { historical } = verdict {
             let historical = historical || delivery.info.historical;
-            inlet.deliver(Delivery { info: SampleInfo { historical, ..delivery.info }, ..delivery });
+            subscriber_port.deliver(Delivery { info: SampleInfo { historical, ..delivery.info }, ..delivery });
         }
         late.is_over()
     }
 
     /// Delivers a sample of the history, unless it came live.
-    pub(crate) fn history(&self, inlet: &dyn Deliver, info: SampleInfo, bytes: &[u8]) {
+    pub(crate) fn history(&self, subscriber_port: &dyn Deliver, info: SampleInfo, bytes: &[u8]) {
         let mut late = self.join.lock();
         let given = late.history(info.seq);
-        self.release(&mut late, |held| inlet.deliver_elsewhere(held));
+        self.release(&mut late, |held| subscriber_port.deliver_elsewhere(held));
         if let Some(historical) = given {
             self.last_given.store(info.seq, Ordering::Release);
-            inlet.deliver_elsewhere(Delivery {
+            subscriber_port.deliver_elsewhere(Delivery {
                 info: SampleInfo { historical, ..info },
                 payload: Payload::Bytes(bytes),
                 account: &self.account,
@@ -243,10 +243,10 @@ impl Latecomer {
     }
 
     /// The history is over: the waiting samples follow it.
-    pub(crate) fn end(&self, inlet: &dyn Deliver) {
+    pub(crate) fn end(&self, subscriber_port: &dyn Deliver) {
         let mut late = self.join.lock();
         late.end();
-        self.release(&mut late, |held| inlet.deliver_elsewhere(held));
+        self.release(&mut late, |held| subscriber_port.deliver_elsewhere(held));
     }
 
     fn release(&self, late: &mut LateJoin<(SampleInfo, Vec<u8>)>, deliver: impl Fn(Delivery<'_>)) {

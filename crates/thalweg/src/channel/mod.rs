@@ -34,7 +34,7 @@ pub(crate) use sample::{Deliver, Delivery, Payload};
 pub(crate) use sender::{FlowNews, Own, Senders};
 
 use crate::carrier::{self, Interrupt, SharedSocket};
-use crate::codec::Sought;
+use crate::codec::PolicyFields;
 use crate::control::{NodeId, Peer, PortId, PortInfo};
 use crate::trace::stages::{Asked, LatenessReport, Measured, Stages, StagesReport};
 use flow::Flow;
@@ -266,7 +266,7 @@ impl Channel {
     /// The report of this end. `waiting`: samples that wait; `bytes`: their bytes, and the most that may wait.
     pub(crate) fn report(&self, end: End, waiting: usize, bytes: (usize, u64)) -> ChannelReport {
         let flow = self.flow.get().and_then(Weak::upgrade);
-        let (retransmitted, strange) = flow.map(|flow| flow.retransmitted()).unwrap_or_default();
+        let (retransmitted, malformed) = flow.map(|flow| flow.retransmitted()).unwrap_or_default();
         ChannelReport {
             topic: self.topic.clone(),
             publisher: self.publisher_name.clone(),
@@ -277,7 +277,7 @@ impl Channel {
             bytes: self.counters.bytes.load(Relaxed),
             lost: self.counters.not_delivered(),
             waiting: waiting as u64,
-            strange: self.counters.strange.load(Relaxed) + strange,
+            malformed: self.counters.malformed.load(Relaxed) + malformed,
             too_large: self.counters.too_large.load(Relaxed),
             waiting_bytes: bytes.0 as u64,
             most_bytes: bytes.1,
@@ -296,35 +296,35 @@ impl Channel {
 /// The samples that one channel sends: the subscriber's content filter and separation are evaluated here, so that unwanted samples
 /// do not travel (U-31). Only the publishing thread asks, so that its lock costs two atomic operations.
 pub(crate) struct SentSelection {
-    sought: Sought,
+    policy_fields: PolicyFields,
     separation: u64,
     last: PiMutex<HashMap<u64, u64>>,
 }
 
 impl fmt::Debug for SentSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "separation {} ns, {:?}", self.separation, self.sought)
+        write!(f, "separation {} ns, {:?}", self.separation, self.policy_fields)
     }
 }
 
 impl SentSelection {
-    /// The selection that a subscriber asks for; `None`: all samples. `sought`: its filter and the key, found in the
+    /// The selection that a subscriber asks for; `None`: all samples. `policy_fields`: its filter and the key, found in the
     /// publisher's type.
-    pub(crate) fn of(requested: &Qos, sought: Sought) -> Option<Self> {
+    pub(crate) fn of(requested: &Qos, policy_fields: PolicyFields) -> Option<Self> {
         let separation = requested.separation.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let selects = separation > 0 || requested.filter.is_some();
-        selects.then(|| Self { sought, separation, last: PiMutex::default() })
+        selects.then(|| Self { policy_fields, separation, last: PiMutex::default() })
     }
 
     /// `true` if a message that is published at `now` is sent.
     pub(crate) fn takes(&self, bytes: &[u8], now: u64) -> bool {
-        if !self.sought.holds(bytes) {
+        if !self.policy_fields.holds(bytes) {
             return false;
         }
         if self.separation == 0 {
             return true;
         }
-        let Some(instance) = self.sought.instance(bytes) else { return false };
+        let Some(instance) = self.policy_fields.instance(bytes) else { return false };
         let mut last = self.last.lock();
         let instance = if last.len() < MOST_INSTANCES || last.contains_key(&instance) { instance } else { u64::MAX };
         let takes = last.get(&instance).is_none_or(|last| now.saturating_sub(*last) >= self.separation);
@@ -349,8 +349,8 @@ mod tests {
     fn samples_are_sent_as_far_apart_as_asked_to_the_nanosecond_per_instance() {
         let schema = TypeDescription::of::<Pair>().schema;
         let requested = Qos { separation: Some(Duration::from_nanos(20)), ..Qos::default() };
-        let sought = Sought::find(schema.as_ref(), &["id".to_owned()], None).unwrap();
-        let selection = SentSelection::of(&requested, sought).unwrap();
+        let policy_fields = PolicyFields::find(schema.as_ref(), &["id".to_owned()], None).unwrap();
+        let selection = SentSelection::of(&requested, policy_fields).unwrap();
         let sent = |id, now| selection.takes(&to_cdr(&Pair { id, x: 0 }).unwrap(), now);
         let first: Vec<bool> = [100, 119, 120, 139, 140, 161, 180].map(|now| sent(1, now)).into();
         assert_eq!(first, [true, false, true, false, true, true, false]);
@@ -368,10 +368,10 @@ mod tests {
         let schema = TypeDescription::of::<Pair>().schema;
         let filter = Some(Filter { expression: "x > 3".into(), parameters: Vec::new() });
         let requested = Qos { separation: Some(Duration::from_nanos(20)), filter, ..Qos::default() };
-        let sought = Sought::find(schema.as_ref(), &[], requested.filter.as_ref()).unwrap();
-        let selection = SentSelection::of(&requested, sought.clone()).unwrap();
+        let policy_fields = PolicyFields::find(schema.as_ref(), &[], requested.filter.as_ref()).unwrap();
+        let selection = SentSelection::of(&requested, policy_fields.clone()).unwrap();
         let sent = |x, now| selection.takes(&to_cdr(&Pair { id: 0, x }).unwrap(), now);
         assert!(!sent(3, 100) && sent(4, 101) && !sent(4, 102) && !sent(0, 200) && sent(4, 201));
-        assert!(SentSelection::of(&Qos::default(), sought).is_none());
+        assert!(SentSelection::of(&Qos::default(), policy_fields).is_none());
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod handover;
 pub mod scaler;
 mod selection;
 
-pub(crate) use gate::{Gate, Passage, Role};
+pub(crate) use gate::{Gate, Role, SharedHandover};
 pub use selection::{Selection, SelectionError};
 
 use super::Channel;

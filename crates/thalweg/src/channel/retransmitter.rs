@@ -42,7 +42,7 @@ impl Retransmitter {
             let hearing =
                 Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
             *self.thread.lock() = Some(linux::thread::spawn(Settings::named("retransmit"), move || {
-                crate::guard::or_abort("the thread that hears subscribers", || hearing.run());
+                crate::guard::or_abort("the thread that has_feedback subscribers", || hearing.run());
             })?);
             *slot = Some(intake);
         }
@@ -103,18 +103,18 @@ impl Hearing {
         let mut ready: Vec<Ready> = Vec::with_capacity(64);
         while !self.intake.stop.load(SeqCst) {
             // The time of sleep is stored before the last look: a message sent after that look finds the thread asleep.
-            let first = self.repeat();
+            let first = self.retransmit();
             self.sleeps_until.store(first, SeqCst);
-            let until = self.repeat().min(first);
+            let until = self.retransmit().min(first);
             let pause = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
             if let Err(error) = self.poller.wait(&mut ready, Some(pause)) {
-                crate::guard::abort(&format!("the thread that hears subscribers cannot wait any more: {error}"));
+                crate::guard::abort(&format!("the thread that has_feedback subscribers cannot wait any more: {error}"));
             }
             self.sleeps_until.store(0, SeqCst);
             for event in &ready {
                 match event.token {
                     WAKER => self.take_arrivals(),
-                    token => self.hear(token as usize),
+                    token => self.receive_feedback(token as usize),
                 }
             }
         }
@@ -134,14 +134,14 @@ impl Hearing {
         }
     }
 
-    fn hear(&mut self, index: usize) {
+    fn receive_feedback(&mut self, index: usize) {
         if let Some(flow) = self.flows.get(index).and_then(Option::as_ref).and_then(|l| l.flow.upgrade()) {
-            flow.hear();
+            flow.receive_feedback();
         }
     }
 
     /// Sends the due retransmits of all flows. Returns the time of the next look.
-    fn repeat(&mut self) -> u64 {
+    fn retransmit(&mut self) -> u64 {
         let now = monotonic_ns();
         let mut next = now + SWEEP_NS;
         for slot in &mut self.flows {
@@ -150,10 +150,10 @@ impl Hearing {
             match flow {
                 Some(flow) if !flow.has_ended() => {
                     if !watched {
-                        flow.hear();
+                        flow.receive_feedback();
                         next = next.min(now + UNWATCHED_NS);
                     }
-                    next = flow.repeat(now).unwrap_or(next).min(next);
+                    next = flow.retransmit(now).unwrap_or(next).min(next);
                 }
                 Some(flow) => {
                     flow.descriptor().filter(|_| watched).map(|fd| self.poller.remove(fd));

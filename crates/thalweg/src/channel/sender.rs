@@ -80,7 +80,7 @@ impl Senders {
     ///
     /// # Errors
     /// The kernel gives no thread or descriptor.
-    pub(crate) fn hear(&self, flow: &Arc<Flow>) -> io::Result<()> {
+    pub(crate) fn receive_feedback(&self, flow: &Arc<Flow>) -> io::Result<()> {
         self.retransmitter.add(flow, &self.stop)
     }
 

@@ -17,7 +17,7 @@ pub struct Fields {
     count: usize,
 }
 
-/// The fields sought within one part of a type.
+/// The fields fields within one part of a type.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// Places of this field among the wanted ones.
@@ -47,7 +47,7 @@ impl Fields {
         Ok(Self { root, count: paths.len() })
     }
 
-    /// The number of fields sought.
+    /// The number of fields fields.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -287,13 +287,13 @@ fn variant<'s>(reader: &mut Reader<'_>, variants: &'s [Variant]) -> Result<&'s V
 
 /// Fields of a type that policies look at: they tell the instance to which a sample belongs, and whether a filter holds for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Sought {
+pub(crate) struct PolicyFields {
     schema: Option<Schema>,
     key: Option<Fields>,
     filter: Option<(Expression, Fields)>,
 }
 
-impl Sought {
+impl PolicyFields {
     /// Finds the fields of a key and a filter in a type.
     ///
     /// # Errors
@@ -309,7 +309,7 @@ impl Sought {
         Ok(Self { schema: Some(schema.clone()), key, filter: found.transpose()? })
     }
 
-    /// `true` if no field is sought.
+    /// `true` if no field is fields.
     pub(crate) fn is_nothing(&self) -> bool {
         self.key.is_none() && self.filter.is_none()
     }

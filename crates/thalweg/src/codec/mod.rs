@@ -20,7 +20,7 @@ mod schema;
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
 pub use dynamic::{from_json, to_json};
 pub use fields::{FieldError, Fields, PathProblem};
-pub(crate) use fields::{Sought, WHOLE_TOPIC, topic_number};
+pub(crate) use fields::{PolicyFields, WHOLE_TOPIC, topic_number};
 pub use schema::{Field, Schema, SchemaError, TypeDescription, Variant};
 
 use bytemuck::PodCastError;

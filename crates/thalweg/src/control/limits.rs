@@ -92,11 +92,15 @@ pub(super) fn check_weight(bytes: usize) -> Result<(), Refusal> {
 }
 
 /// Checks the room of several nodes together: those of other hosts, or of one address.
-fn check_room(whose: Whose, most: Held, held: Held) -> Result<(), Refusal> {
+fn check_room(whose: LimitHolder, most: Held, held: Held) -> Result<(), Refusal> {
     let [nodes, ports, bytes] = match whose {
-        Whose::All => ["nodes", "ports of all nodes", "bytes of all documents"],
-        Whose::Elsewhere => ["nodes of other hosts", "ports of other hosts", "bytes of all documents of other hosts"],
-        Whose::Address => ["nodes of one address", "ports of one address", "bytes of the documents of one address"],
+        LimitHolder::All => ["nodes", "ports of all nodes", "bytes of all documents"],
+        LimitHolder::Elsewhere => {
+            ["nodes of other hosts", "ports of other hosts", "bytes of all documents of other hosts"]
+        }
+        LimitHolder::Address => {
+            ["nodes of one address", "ports of one address", "bytes of the documents of one address"]
+        }
     };
     at_most(nodes, held.nodes, most.nodes)?;
     at_most(ports, held.ports, most.ports)?;
@@ -176,7 +180,7 @@ impl Held {
 
 /// The holder of a limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whose {
+pub(crate) enum LimitHolder {
     All,
     Elsewhere,
     Address,
@@ -240,17 +244,17 @@ impl Room {
             return Ok(());
         }
         let had = before.map_or(Held::default(), |(_, held)| held);
-        limits::check_room(Whose::All, IN_ALL, self.all.minus(had).plus(wanted))?;
+        limits::check_room(LimitHolder::All, IN_ALL, self.all.minus(had).plus(wanted))?;
         let Some(source) = Peer::beyond(origin) else { return Ok(()) };
         let from = before.and_then(|(origin, _)| Peer::beyond(origin));
         let had_there = if from.is_some() { had } else { Held::default() };
         let elsewhere = self.elsewhere.minus(had_there);
-        limits::check_room(Whose::Elsewhere, ELSEWHERE, elsewhere.plus(wanted))?;
+        limits::check_room(LimitHolder::Elsewhere, ELSEWHERE, elsewhere.plus(wanted))?;
         let had_by_it = if from == Some(source) { had } else { Held::default() };
         let its = self.by.get(&source).map_or(Held::default(), |of| of.minus(had_by_it));
         let most = ELSEWHERE.minus(elsewhere.minus(its)).half();
         // A holder above its share, because others came, keeps its room and may change its document.
-        limits::check_room(Whose::Address, most.with(had_by_it.plus(its), usize::max), its.plus(wanted))
+        limits::check_room(LimitHolder::Address, most.with(had_by_it.plus(its), usize::max), its.plus(wanted))
     }
 
     /// There was no room for this: the node is asked for it later.

@@ -29,7 +29,7 @@ pub struct LocalEndpoint {
     node: NodeId,
     path: PathBuf,
     inode: u64,
-    telling: Telling,
+    announcement: Announcement,
     told: Option<Shares>,
     peers: String, // how the names of the sockets of its realm on this host begin
     users: Users,
@@ -37,23 +37,23 @@ pub struct LocalEndpoint {
 
 /// The place in which a node announces its shares.
 #[derive(Debug)]
-enum Telling {
+enum Announcement {
     Marks(Marks),
     File(SharesFile),
 }
 
-impl Telling {
+impl Announcement {
     fn tell(&mut self, shares: &Shares, anew: bool) -> io::Result<()> {
         match self {
-            Telling::Marks(marks) => marks.tell(shares, anew),
-            Telling::File(file) => file.tell(shares).map(drop),
+            Announcement::Marks(marks) => marks.tell(shares, anew),
+            Announcement::File(file) => file.tell(shares).map(drop),
         }
     }
 
     fn is_there(&mut self) -> bool {
         match self {
-            Telling::Marks(marks) => marks.is_there(),
-            Telling::File(file) => file.is_there(),
+            Announcement::Marks(marks) => marks.is_there(),
+            Announcement::File(file) => file.is_there(),
         }
     }
 }
@@ -84,11 +84,11 @@ impl LocalEndpoint {
         let peers = format!("{}.{realm}.", short(&linux::clock::host_id()));
         let path = dir.join(format!("{peers}{node}.sock"));
         let (listener, inode) = listen(&dir, &path, node, users)?;
-        let telling = match users {
-            Users::Own => Telling::Marks(Marks::new(&dir, &peers, node)),
-            _ => Telling::File(SharesFile::new(&dir, format!("{peers}{node}"))),
+        let announcement = match users {
+            Users::Own => Announcement::Marks(Marks::new(&dir, &peers, node)),
+            _ => Announcement::File(SharesFile::new(&dir, format!("{peers}{node}"))),
         };
-        Ok((listener, Self { dir, asked_for, node, path, inode, telling, told: None, peers, users }))
+        Ok((listener, Self { dir, asked_for, node, path, inode, announcement, told: None, peers, users }))
     }
 
     /// `true` if the socket is still where others look for it.
@@ -104,7 +104,7 @@ impl LocalEndpoint {
         self.users = Users::of(&self.dir, self.asked_for)?.0;
         let (listener, inode) = listen(&self.dir, &self.path, self.node, self.users)?;
         self.inode = inode;
-        self.told = self.told.take().filter(|told| self.telling.tell(told, true).is_ok());
+        self.told = self.told.take().filter(|told| self.announcement.tell(told, true).is_ok());
         Ok(listener)
     }
 
@@ -114,7 +114,7 @@ impl LocalEndpoint {
     /// The run directory takes no file; then no share is announced.
     pub fn tell(&mut self, shares: &Shares) -> io::Result<()> {
         let anew = self.told.take().is_none();
-        self.telling.tell(shares, anew)?;
+        self.announcement.tell(shares, anew)?;
         self.told = Some(shares.clone());
         Ok(())
     }
@@ -122,7 +122,7 @@ impl LocalEndpoint {
     /// Checks whether the node's marks were removed, for example by a program that cleans `/tmp` of empty files; then
     /// they count as not written.
     pub fn look_at_told(&mut self) {
-        if !self.telling.is_there() {
+        if !self.announcement.is_there() {
             self.told = None;
         }
     }
@@ -134,7 +134,7 @@ impl LocalEndpoint {
 
     /// The other nodes of the realm on this host that share this, as far as they tell.
     pub fn sharing(&self, shares: &Shares) -> Vec<NodeId> {
-        if let (Telling::Marks(told), Shares::Marks(marks)) = (&self.telling, shares) {
+        if let (Announcement::Marks(told), Shares::Marks(marks)) = (&self.announcement, shares) {
             return told.sharing(marks);
         }
         let (nodes, told) = shares::told(&self.dir, &self.peers);

@@ -7,7 +7,7 @@
 //! | `**` | any number of segments, none included |
 
 use super::{Direction, PortInfo};
-use crate::codec::Sought;
+use crate::codec::PolicyFields;
 use qos::PolicyName;
 use std::borrow::Cow;
 use std::fmt;
@@ -250,7 +250,7 @@ fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatc
 /// Compares the type's fields with those that the subscriber's filter and key look at.
 fn compare_fields(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
     let (key, filter) = (&subscriber.qos.key, subscriber.qos.filter.as_ref());
-    let problem = Sought::find(publisher.message.schema.as_ref(), key, filter).err()?;
+    let problem = PolicyFields::find(publisher.message.schema.as_ref(), key, filter).err()?;
     let policy = if filter.is_some() { Subject::Filter } else { Subject::Policy(PolicyName::Key) };
     let requested = filter.map_or_else(|| key.join(", "), |filter| filter.expression.clone());
     let remedy = format!("name fields of the publisher's type: {problem}");

@@ -213,7 +213,7 @@ impl Surroundings {
     /// own name. An address from a TCP link counts if it is the link's other end, for any claimed host: any
     /// process may know a host's identity, and listeners at its loopback addresses are not meant for others. Through
     /// Zenoh the sender's address is not known, since routers pass documents on: any unicast address counts, loopback
-    /// ones within one host identity. The handshake checks the identity of the peer, and `driver::dial::MOST_DIALS`
+    /// ones within one host identity. The handshake checks the identity of the peer, and `driver::handshake_client::MOST_HANDSHAKES`
     /// bounds the number of attempts at once.
     pub(super) fn believe(&self, origin: Origin, document: &mut Document) {
         if origin == Origin::Own {

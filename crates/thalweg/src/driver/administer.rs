@@ -12,8 +12,8 @@ use crate::channel::{Channel, End, PortRef};
 use crate::control::kept::Connection;
 use crate::control::{Direction, Document, limits};
 use crate::event::Event;
-use crate::port::AnyOutlet;
-use crate::port::monitor::seat::Seat;
+use crate::port::AnyPublisher;
+use crate::port::monitor::slot::MonitorSlot;
 use crate::trace::stages::{Asked, LateAfter, MOST_LATENESS};
 use crate::{admin, carrier};
 use std::sync::Arc;
@@ -53,7 +53,9 @@ impl Control {
             }
             admin::Request::Measure { topic, every } => {
                 let now = linux::clock::monotonic_ns();
-                self.ends(&topic, self.outlets()).iter().for_each(|(_, channel)| channel.stages.measure(now, every));
+                self.ends(&topic, self.publisher_ports())
+                    .iter()
+                    .for_each(|(_, channel)| channel.stages.measure(now, every));
                 self.stages(&topic)
             }
             admin::Request::Stages { topic } => self.stages(&topic),
@@ -72,17 +74,20 @@ impl Control {
     }
 
     pub(super) fn reports(&self) -> Vec<crate::channel::ChannelReport> {
-        let own = self.state.outlets().into_iter().flat_map(|outlet| outlet.reports());
+        let own = self.state.publisher_ports().into_iter().flat_map(|publisher_port| publisher_port.reports());
         let sent = own.chain(self.hosted_reports());
-        let received = self.state.inlets().into_iter().flat_map(|(_, i)| i.reports());
+        let received = self.state.subscriber_ports().into_iter().flat_map(|(_, i)| i.reports());
         sent.chain(received).collect()
     }
 
     /// The ends of a topic's channels at this node: those of all subscribers, and those of these publishing ends.
-    fn ends(&self, topic: &str, outlets: Vec<Arc<dyn AnyOutlet>>) -> Vec<(End, Arc<Channel>)> {
-        let sent = outlets.into_iter().flat_map(|outlet| outlet.channels()).map(|c| (End::Publisher, c));
-        let received = self.state.inlets().into_iter().flat_map(|(_, inlet)| {
-            let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
+    fn ends(&self, topic: &str, publisher_ports: Vec<Arc<dyn AnyPublisher>>) -> Vec<(End, Arc<Channel>)> {
+        let sent = publisher_ports
+            .into_iter()
+            .flat_map(|publisher_port| publisher_port.channels())
+            .map(|c| (End::Publisher, c));
+        let received = self.state.subscriber_ports().into_iter().flat_map(|(_, subscriber_port)| {
+            let channels = subscriber_port.channels().lock().unwrap_or_else(|e| e.into_inner());
             channels.iter().map(|c| (End::Subscriber, c.clone())).collect::<Vec<_>>()
         });
         sent.chain(received).filter(|(_, channel)| channel.topic == topic).collect()
@@ -93,7 +98,7 @@ impl Control {
         let once =
             |(end, channel): &(End, Arc<Channel>)| *end == End::Publisher || channel.carrier != carrier::Name::Local;
         let report = |(end, channel): (End, Arc<Channel>)| channel.stages_report(end);
-        let ends = self.ends(topic, self.state.outlets()).into_iter();
+        let ends = self.ends(topic, self.state.publisher_ports()).into_iter();
         let own = ends.filter(once).filter_map(report);
         admin::Reply::Stages(own.chain(self.stages_of_hosted(topic)).collect())
     }
@@ -107,7 +112,7 @@ impl Control {
         }
         let mut reports = Vec::new();
         for LateAfter { topic, publisher, subscriber, after_ns } in wanted {
-            let ends = self.ends(&topic, self.outlets()).into_iter();
+            let ends = self.ends(&topic, self.publisher_ports()).into_iter();
             let same = |channel: &Channel| channel.publisher_name == publisher && channel.subscriber_name == subscriber;
             // Within a process both ends are one object: its lateness is reported as that of the subscriber.
             let once = |(end, channel): &(End, Arc<Channel>)| {
@@ -128,7 +133,9 @@ impl Control {
         if let Some(why) = self.refuse_carrier(carrier.as_ref()) {
             return admin::Reply::No(why);
         }
-        let Some((port, inlet)) = self.state.inlets().into_iter().find(|(_, i)| i.info().name == subscriber) else {
+        let Some((port, subscriber_port)) =
+            self.state.subscriber_ports().into_iter().find(|(_, i)| i.info().name == subscriber)
+        else {
             return admin::Reply::No(format!("this node has no subscriber {subscriber}"));
         };
         let Some((other, offered)) = self.known(&publisher) else {
@@ -141,7 +148,7 @@ impl Control {
         let before = self.matching.connect(names.clone(), carrier.clone());
         let me = PortRef { node: self.state.id, port };
         self.cut_wanted((other, me), "connected anew by an administrator");
-        self.consider(other, &offered, me, inlet.info());
+        self.consider(other, &offered, me, subscriber_port.info());
         if self.matching.is_wanted(&(other, me)) {
             return admin::Reply::Done;
         }
@@ -149,7 +156,7 @@ impl Control {
         let over = carrier.map_or(String::new(), |name| format!(" over {name}"));
         let text = format!("{} cannot be connected to {}{over}: see `thalweg info` of both", names.0, names.1);
         self.matching.restore(names, before);
-        self.consider(other, &offered, me, inlet.info());
+        self.consider(other, &offered, me, subscriber_port.info());
         admin::Reply::No(text)
     }
 
@@ -180,9 +187,10 @@ impl Control {
     fn explain(&self, publisher: &str, subscriber: &str) -> Explanation {
         let names = (publisher.to_owned(), subscriber.to_owned());
         let wanted = self.matching.between(publisher, subscriber).and_then(|pair| self.matching.get(&pair));
-        let inlets = self.state.inlets();
-        let inlet = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber);
-        let other = if inlet.is_some() { publisher } else { subscriber };
+        let subscriber_ports = self.state.subscriber_ports();
+        let subscriber_port =
+            subscriber_ports.iter().find(|(_, subscriber_port)| subscriber_port.info().name == subscriber);
+        let other = if subscriber_port.is_some() { publisher } else { subscriber };
         Explanation {
             other: self.holder(other),
             apart: self.matching.is_apart(&names),
@@ -192,7 +200,7 @@ impl Control {
             around: !self.state.settings.around.is_nothing(),
             events: self.events_of(publisher, subscriber),
             monitors: self.monitors_of(publisher, subscriber),
-            subscriber: inlet.map(|(_, inlet)| inlet.state()),
+            subscriber: subscriber_port.map(|(_, subscriber_port)| subscriber_port.state()),
         }
     }
 
@@ -206,12 +214,15 @@ impl Control {
     }
 
     fn monitors_of(&self, publisher: &str, subscriber: &str) -> Vec<String> {
-        let (outlets, inlets) = (self.state.outlets(), self.state.inlets());
-        let out = outlets.iter().filter(|o| o.info().name == publisher).map(|o| (publisher, o.monitor()));
-        let into = inlets.iter().filter(|(_, i)| i.info().name == subscriber).map(|(_, i)| (subscriber, i.monitor()));
-        let describe = |(port, seat): (&str, &Seat)| {
+        let (publisher_ports, subscriber_ports) = (self.state.publisher_ports(), self.state.subscriber_ports());
+        let out = publisher_ports.iter().filter(|o| o.info().name == publisher).map(|o| (publisher, o.monitor()));
+        let into = subscriber_ports
+            .iter()
+            .filter(|(_, i)| i.info().name == subscriber)
+            .map(|(_, i)| (subscriber, i.monitor()));
+        let describe = |(port, slot): (&str, &MonitorSlot)| {
             let words: Vec<String> =
-                seat.parameters().ok()?.iter().map(|(key, value)| format!("{key} {value}")).collect();
+                slot.parameters().ok()?.iter().map(|(key, value)| format!("{key} {value}")).collect();
             Some(format!("{port}: {}", words.join(", ")))
         };
         out.chain(into).filter_map(describe).collect()

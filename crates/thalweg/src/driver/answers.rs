@@ -55,8 +55,8 @@ impl std::fmt::Debug for Upcoming {
 pub(super) fn offer(state: &NodeState, wanted: &Wanted, carrier: &carrier::Name) -> Option<Answers> {
     wanted.publisher.answers.filter(|_| *carrier == carrier::Name::Tcp)?;
     let port = wanted.subscriber.answers?;
-    let (outlet, _) = state.outlet(port).filter(|(outlet, _)| !outlet.is_closed())?;
-    let publisher = outlet.info().clone();
+    let (publisher_port, _) = state.publisher_port(port).filter(|(publisher_port, _)| !publisher_port.is_closed())?;
+    let publisher = publisher_port.info().clone();
     Some(Answers { port, publisher, flow: super::start::random() as u32, incarnation: state.incarnation })
 }
 
@@ -65,14 +65,14 @@ impl Control {
     pub(super) fn expected_answers(&self, request: &Request, questions: &PortInfo) -> Option<Expected> {
         let answers = request.answers.clone()?;
         let port = questions.answers?;
-        let inlet = self.state.inlet(port)?;
+        let subscriber_port = self.state.subscriber_port(port)?;
         let pair = (PortRef { node: request.node, port: answers.port }, PortRef { node: self.state.id, port });
-        let names = (answers.publisher.name.clone(), inlet.info().name.clone());
+        let names = (answers.publisher.name.clone(), subscriber_port.info().name.clone());
         let waits = self.ends.get(&pair).is_some_and(|end| end.upcoming.is_some());
         let open = self.open_channel(&pair).map(|open| open.carrier.as_str());
         let free = !self.matching.is_apart(&names) && !waits && self.matching.has_room_for_offered(&pair, open);
-        let fits = matches!(compare(&answers.publisher, inlet.info()), Match::Matched(_));
-        let subscriber = inlet.info().clone();
+        let fits = matches!(compare(&answers.publisher, subscriber_port.info()), Match::Matched(_));
+        let subscriber = subscriber_port.info().clone();
         let same_clock = request.clock == self.state.clock;
         (free && fits).then_some(Expected { pair, subscriber, answers, same_clock })
     }
@@ -99,7 +99,8 @@ impl Control {
 
     /// Begins the channel of answers that waited for the end of an older one. `false`: no such channel waits.
     pub(super) fn begin_upcoming(&mut self, pair: Pair) -> bool {
-        let (Some(end), Some(inlet)) = (self.ends.get_mut(&pair), self.state.inlet(pair.1.port)) else {
+        let (Some(end), Some(subscriber_port)) = (self.ends.get_mut(&pair), self.state.subscriber_port(pair.1.port))
+        else {
             return false;
         };
         let Some(Upcoming { half, answers, same_clock, account }) = end.upcoming.take() else { return false };
@@ -117,7 +118,7 @@ impl Control {
             resume_after,
         };
         let _ = channel.sockets.set(half.socket().into_iter().collect());
-        self.begin(pair, Inbound::new(Arc::new(channel), inlet, half, agreed));
+        self.begin(pair, Inbound::new(Arc::new(channel), subscriber_port, half, agreed));
         true
     }
 
@@ -134,14 +135,14 @@ impl Control {
         let same_clock = questions.channel.same_clock;
         let begin = BeginLater { state: self.state.clone(), questions: Some(Box::new(questions)), answers: None };
         let Some(waiting) = waiting else { return };
-        let Some((outlet, sending)) = self.state.outlet(answers.port) else { return };
+        let Some((publisher_port, sending)) = self.state.publisher_port(answers.port) else { return };
         let (Ok(half), Ok(local), Ok(peer)) = (TcpSend::new(stream.clone()), stream.local_addr(), stream.peer_addr())
         else {
             return;
         };
         tcp::retransmit_soon(&stream);
         let pair = (PortRef { node: here.node, port: answers.port }, PortRef { node: asker.node, port: waiting });
-        let qos = &outlet.info().qos;
+        let qos = &publisher_port.info().qos;
         let sending = sending.within(qos.latency_budget);
         let account = self.account_of(asker.node, &*stream);
         let settings = FlowSettings {
@@ -158,7 +159,7 @@ impl Control {
         };
         let place = Place { local, peer, port_number: 0 };
         let way = Way::Flow(self.flow(settings, qos.class, Box::new(half), tcp::CAPABILITIES, &place));
-        let ports = (outlet.info(), &subscriber);
+        let ports = (publisher_port.info(), &subscriber);
         let channel =
             Arc::new(self.channel(pair, ports, (&carrier::Name::Tcp, same_clock), self.state.incarnation, account));
         let entry = Entry::Shared(stream, None, Some(Instant::now()));
@@ -166,7 +167,7 @@ impl Control {
         let token = self.watch_served(entry, channel.clone());
         let id = channel.id;
         let ready: crate::port::Reply = Box::new(move || begin.ready(pair, id));
-        self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(ready) });
+        self.attach_now(PendingAttach { publisher_port, channel, way, token, answer: Some(ready) });
     }
 
     /// The answers have a channel, so the questions' channel begins if it is still wanted. An older channel between the answers' ports ends
@@ -178,7 +179,7 @@ impl Control {
             self.end_older(now);
         }
         let pair = (questions.channel.publisher, questions.channel.subscriber);
-        if self.matching.is_dialing(&pair) && self.state.inlet(pair.1.port).is_some() {
+        if self.matching.is_in_handshake(&pair) && self.state.subscriber_port(pair.1.port).is_some() {
             self.begin(pair, questions);
         }
     }

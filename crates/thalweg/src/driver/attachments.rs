@@ -6,7 +6,7 @@
 use super::control::Control;
 use super::matching::Pair;
 use crate::channel::Channel;
-use crate::port::{AnyInlet, AnyOutlet, Reply, Way};
+use crate::port::{AnyPublisher, AnySubscriber, Reply, Way};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(super) trait Publisher {
     fn is_closed(&self) -> bool;
 }
 
-impl Publisher for Arc<dyn AnyOutlet> {
+impl Publisher for Arc<dyn AnyPublisher> {
     fn has(&self, channel: u64) -> Option<bool> {
         self.attached(channel)
     }
@@ -28,22 +28,22 @@ impl Publisher for Arc<dyn AnyOutlet> {
         self.detach(channel)
     }
     fn is_closed(&self) -> bool {
-        AnyOutlet::is_closed(self.as_ref())
+        AnyPublisher::is_closed(self.as_ref())
     }
 }
 
 /// A channel that its publisher adds with its next sample, at the latest.
-pub(crate) struct Joining<O = Arc<dyn AnyOutlet>> {
-    pub outlet: O,
+pub(crate) struct Joining<O = Arc<dyn AnyPublisher>> {
+    pub publisher_port: O,
     pub channel: Arc<Channel>,
     pub token: Option<usize>,
     /// The subscriber's end, if both ends are in this process: it has to be opened, too.
-    pub local: Option<Arc<dyn AnyInlet>>,
+    pub local: Option<Arc<dyn AnySubscriber>>,
 }
 
 /// A new channel for a publisher.
 pub(crate) struct PendingAttach {
-    pub outlet: Arc<dyn AnyOutlet>,
+    pub publisher_port: Arc<dyn AnyPublisher>,
     pub channel: Arc<Channel>,
     pub way: Way,
     pub token: Option<usize>,
@@ -53,7 +53,7 @@ pub(crate) struct PendingAttach {
 }
 
 /// A channel that its publisher has added or refused.
-pub(super) struct Settled<O = Arc<dyn AnyOutlet>> {
+pub(super) struct Settled<O = Arc<dyn AnyPublisher>> {
     pub joining: Joining<O>,
     pub joined: bool,
 }
@@ -67,7 +67,7 @@ struct Leaving {
 }
 
 /// The channels that join and leave publishers.
-pub(super) struct Attachments<O = Arc<dyn AnyOutlet>> {
+pub(super) struct Attachments<O = Arc<dyn AnyPublisher>> {
     joining: Vec<Joining<O>>,
     detaching: Vec<(O, u64)>,
     leaving: Vec<Leaving>,
@@ -82,7 +82,7 @@ impl<O> Default for Attachments<O> {
 impl<O: Publisher> Attachments<O> {
     /// A channel was given to a publisher. Asks now, and later if need be, whether the publisher has added it.
     pub(super) fn join(&mut self, joining: Joining<O>) -> Option<Settled<O>> {
-        match joining.outlet.has(joining.channel.id) {
+        match joining.publisher_port.has(joining.channel.id) {
             Some(joined) => Some(Settled { joining, joined }),
             None => {
                 self.joining.push(joining);
@@ -92,10 +92,10 @@ impl<O: Publisher> Attachments<O> {
     }
 
     /// Removes a channel from a publisher, now or later.
-    pub(super) fn detach(&mut self, outlet: O, id: u64) {
+    pub(super) fn detach(&mut self, publisher_port: O, id: u64) {
         self.joining.retain(|joining| joining.channel.id != id);
-        if !outlet.lets_go(id) {
-            self.detaching.push((outlet, id));
+        if !publisher_port.lets_go(id) {
+            self.detaching.push((publisher_port, id));
         }
     }
 
@@ -107,8 +107,8 @@ impl<O: Publisher> Attachments<O> {
     /// Asks the publishers again that had no time before.
     pub(super) fn poll(&mut self) -> Vec<Settled<O>> {
         let settled = std::mem::take(&mut self.joining).into_iter().filter_map(|joining| self.join(joining)).collect();
-        for (outlet, id) in std::mem::take(&mut self.detaching) {
-            self.detach(outlet, id);
+        for (publisher_port, id) in std::mem::take(&mut self.detaching) {
+            self.detach(publisher_port, id);
         }
         settled
     }
@@ -141,11 +141,11 @@ impl<O: Publisher> Attachments<O> {
 
 impl Control {
     pub(super) fn attach_now(&mut self, pending: PendingAttach) {
-        let PendingAttach { outlet, channel, way, token, answer } = pending;
-        match outlet.attach(channel.clone(), way, answer) {
-            Ok(()) => self.joining(Joining { outlet, channel, token, local: None }),
+        let PendingAttach { publisher_port, channel, way, token, answer } = pending;
+        match publisher_port.attach(channel.clone(), way, answer) {
+            Ok(()) => self.joining(Joining { publisher_port, channel, token, local: None }),
             Err((way, _)) => {
-                outlet.forget(way);
+                publisher_port.forget(way);
                 token.and_then(|token| self.unwatch(token));
             }
         }
@@ -169,7 +169,7 @@ impl Control {
     /// A publisher has added or refused a channel.
     fn joined(&mut self, Settled { joining, joined }: Settled) {
         match joining.local.clone() {
-            Some(inlet) => self.joined_local(joining, &inlet, joined),
+            Some(subscriber_port) => self.joined_local(joining, &subscriber_port, joined),
             None if joined => {
                 joining.channel.replaces.into_iter().for_each(|older| self.cut_off.was_replaced(older));
                 self.matched(&joining.channel);
@@ -178,8 +178,8 @@ impl Control {
         }
     }
 
-    pub(super) fn detach(&mut self, outlet: Arc<dyn AnyOutlet>, id: u64) {
-        self.attachments.detach(outlet, id);
+    pub(super) fn detach(&mut self, publisher_port: Arc<dyn AnyPublisher>, id: u64) {
+        self.attachments.detach(publisher_port, id);
         self.state.made_progress();
     }
 }
@@ -246,36 +246,41 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
-    fn joining(outlet: &Rc<Fake>, id: u64, now: Instant) -> Joining<Rc<Fake>> {
-        Joining { outlet: outlet.clone(), channel: channel(id, pair(1, 2), now), token: None, local: None }
+    fn joining(publisher_port: &Rc<Fake>, id: u64, now: Instant) -> Joining<Rc<Fake>> {
+        Joining {
+            publisher_port: publisher_port.clone(),
+            channel: channel(id, pair(1, 2), now),
+            token: None,
+            local: None,
+        }
     }
 
     #[test]
     fn a_publisher_that_is_busy_is_asked_until_it_has_looked() {
-        let (now, outlet) = (Instant::now(), Rc::new(Fake::default()));
+        let (now, publisher_port) = (Instant::now(), Rc::new(Fake::default()));
         let mut attachments = Attachments::default();
-        assert!(attachments.join(joining(&outlet, 7, now)).is_some_and(|settled| settled.joined));
+        assert!(attachments.join(joining(&publisher_port, 7, now)).is_some_and(|settled| settled.joined));
         assert_eq!(attachments.next_deadline(now), None);
-        outlet.busy.set(true);
-        assert!(attachments.join(joining(&outlet, 8, now)).is_none());
+        publisher_port.busy.set(true);
+        assert!(attachments.join(joining(&publisher_port, 8, now)).is_none());
         assert_eq!(attachments.next_deadline(now), Some(now + BUSY_PAUSE));
         assert!(attachments.poll().is_empty() && attachments.is_busy());
-        outlet.busy.set(false);
+        publisher_port.busy.set(false);
         let settled: Vec<_> = attachments.poll().into_iter().map(|of| (of.joining.channel.id, of.joined)).collect();
         assert_eq!((settled, attachments.is_busy()), (vec![(8, true)], false));
-        outlet.closed.set(true);
-        assert!(attachments.join(joining(&outlet, 9, now)).is_some_and(|settled| !settled.joined));
+        publisher_port.closed.set(true);
+        assert!(attachments.join(joining(&publisher_port, 9, now)).is_some_and(|settled| !settled.joined));
     }
 
     #[test]
     fn a_channel_that_goes_before_it_came_never_comes() {
-        let (now, outlet) = (Instant::now(), Rc::new(Fake::default()));
+        let (now, publisher_port) = (Instant::now(), Rc::new(Fake::default()));
         let mut attachments = Attachments::default();
-        outlet.busy.set(true);
-        attachments.join(joining(&outlet, 7, now));
-        attachments.detach(outlet.clone(), 7);
-        outlet.busy.set(false);
-        assert!(attachments.poll().is_empty() && !attachments.is_busy() && outlet.has.borrow().is_empty());
+        publisher_port.busy.set(true);
+        attachments.join(joining(&publisher_port, 7, now));
+        attachments.detach(publisher_port.clone(), 7);
+        publisher_port.busy.set(false);
+        assert!(attachments.poll().is_empty() && !attachments.is_busy() && publisher_port.has.borrow().is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::control::directory::Directory;
 use crate::control::limits::MOST_NOT_KEPT;
 use crate::control::{Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole};
 use crate::event::Event;
-use crate::port::{AnyInlet, Histories, Inlet, Sink};
+use crate::port::{AnySubscriber, Histories, Sink, SubscriberPort};
 use crate::pull::Identity;
 use qos::{Durability, Place, PolicyName, PullBuffer, Qos};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ pub(super) fn make_room<T>(
 }
 
 /// A refusal that the owner of a port was told, with the name of the relay.
-type Told = (PortId, String, NotKept);
+type ReportedRefusal = (PortId, String, NotKept);
 
 /// The refusals of a node: its own as a relay, and those that concern its ports.
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ pub(super) struct Refusals {
     /// Wanted samples that this relay does not keep.
     not_kept: Vec<NotKept>,
     /// Refusals of relays that the owners of this node's ports were told.
-    told: BTreeSet<Told>,
+    told: BTreeSet<ReportedRefusal>,
 }
 
 impl Refusals {
@@ -214,8 +214,8 @@ impl Refusals {
         let same = |a: &NotKept, b: &NotKept| (&a.topic, &a.publisher) == (&b.topic, &b.publisher);
         let stands = |told: &NotKept| load.not_kept.iter().any(|refusal| same(told, refusal));
         let told = std::mem::take(&mut self.told).into_iter();
-        let over = |(_, relay, refusal): &Told| *relay == there.name && !stands(refusal);
-        let (over, told): (BTreeSet<Told>, BTreeSet<Told>) = told.partition(over);
+        let over = |(_, relay, refusal): &ReportedRefusal| *relay == there.name && !stands(refusal);
+        let (over, told): (BTreeSet<ReportedRefusal>, BTreeSet<ReportedRefusal>) = told.partition(over);
         self.told = told;
         let mut last = None;
         for (id, relay, NotKept { topic, publisher, .. }) in over {
@@ -232,7 +232,7 @@ impl Refusals {
 
 /// A buffer that is kept.
 pub(crate) struct Buffer {
-    inlet: Arc<Inlet<Untyped>>,
+    subscriber_port: Arc<SubscriberPort<Untyped>>,
     port: PortId,
 }
 
@@ -254,26 +254,31 @@ impl Control {
         }
         let info = keeper(&key, name, limits);
         let (events, memory) = (self.state.events.clone(), self.state.memory.clone());
-        let inlet = Arc::new(Inlet::new(info.clone(), Sink::callback(|_| {}), false, false, events, &memory));
-        self.state.add_inlet(number, inlet.clone());
-        crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
+        let subscriber_port =
+            Arc::new(SubscriberPort::new(info.clone(), Sink::callback(|_| {}), false, false, events, &memory));
+        self.state.add_subscriber(number, subscriber_port.clone());
+        crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, subscriber_port.clone());
         self.relay.refusals.keeps_now(&key.0, None);
-        self.relay.buffers.begin(key, Buffer { inlet, port: number });
+        self.relay.buffers.begin(key, Buffer { subscriber_port, port: number });
         self.own_port_added(number, info);
     }
 
     pub(super) fn end_buffer(&mut self, key: &Buffered) {
         let Some(buffer) = self.relay.buffers.end(key) else { return };
-        buffer.inlet.close();
+        buffer.subscriber_port.close();
         crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: buffer.port });
-        self.state.remove_inlet(buffer.port, || ());
+        self.state.remove_subscriber(buffer.port, || ());
         self.own_port_removed(buffer.port);
     }
 
     /// The histories that ports of this node keep for others.
     pub(super) fn kept_for_others(&self) -> impl Iterator<Item = Arc<Histories>> {
-        let keeps = |inlet: &Arc<dyn AnyInlet>| inlet.info().pull == PullRole::Keeps;
-        self.state.inlets().into_iter().filter(move |(_, i)| keeps(i)).filter_map(|(_, i)| i.histories().cloned())
+        let keeps = |subscriber_port: &Arc<dyn AnySubscriber>| subscriber_port.info().pull == PullRole::Keeps;
+        self.state
+            .subscriber_ports()
+            .into_iter()
+            .filter(move |(_, i)| keeps(i))
+            .filter_map(|(_, i)| i.histories().cloned())
     }
 
     /// Makes room for the samples of one more publisher, if need be: gives up those of publishers that are gone, the longest silent first.
@@ -309,19 +314,22 @@ impl Control {
 
     /// `true` if a channel is wanted. A relay without room for its samples does not want it: it would only discard them.
     pub(super) fn may_keep(&mut self, publisher: PortRef, offered: &PortInfo, subscriber: PortRef) -> bool {
-        let inlet = self.state.inlet(subscriber.port).filter(|inlet| inlet.info().pull == PullRole::Keeps);
-        let Some(inlet) = inlet.filter(|_| self.relay.is_relay()) else { return true };
-        let Some(histories) = inlet.histories() else { return true };
+        let subscriber_port = self
+            .state
+            .subscriber_port(subscriber.port)
+            .filter(|subscriber_port| subscriber_port.info().pull == PullRole::Keeps);
+        let Some(subscriber_port) = subscriber_port.filter(|_| self.relay.is_relay()) else { return true };
+        let Some(histories) = subscriber_port.histories() else { return true };
         let there = self.state.directory().node(publisher.node).map(|there| (there.incarnation, there.clock.clone()));
         let Some((incarnation, clock)) = there else { return true };
         let identity = Identity { node: publisher.node, port: publisher.port, incarnation };
         match self.make_room_for(histories, identity) {
             Ok(()) => {
                 histories.admit(identity, offered, &clock); // takes the room: other requests may come before this channel opens
-                self.relay.refusals.keeps_now(&inlet.info().topic, Some(&offered.name));
+                self.relay.refusals.keeps_now(&subscriber_port.info().topic, Some(&offered.name));
             }
             Err(why) => {
-                self.keep_not(&inlet.info().topic, Some(&offered.name), why);
+                self.keep_not(&subscriber_port.info().topic, Some(&offered.name), why);
                 return false;
             }
         }
@@ -341,9 +349,9 @@ impl Control {
             let found = self.state.directory().port_named(&named).map(|(key, offered)| (key, offered.clone()));
             let Some((key, offered)) = found else { continue };
             let publisher = PortRef { node: key.node, port: key.port };
-            for (port, inlet) in self.state.inlets() {
-                if inlet.info().pull == PullRole::Keeps && inlet.info().topic == topic {
-                    self.consider(publisher, &offered, PortRef { node: self.state.id, port }, inlet.info());
+            for (port, subscriber_port) in self.state.subscriber_ports() {
+                if subscriber_port.info().pull == PullRole::Keeps && subscriber_port.info().topic == topic {
+                    self.consider(publisher, &offered, PortRef { node: self.state.id, port }, subscriber_port.info());
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::channel::proxy::Proxy;
 use crate::channel::{Channel, Latecomer, PortRef};
 use crate::control::{Peer, PortInfo, PullRole};
 use crate::guard::guarded;
-use crate::port::{AnyInlet, LOCAL, PublisherInfo, Way, is_kept_by_instance};
+use crate::port::{AnySubscriber, LOCAL, PublisherInfo, Way, is_kept_by_instance};
 use crate::pull::Identity;
 use qos::Durability;
 use std::sync::Arc;
@@ -61,9 +61,9 @@ impl Control {
     }
 
     pub(super) fn try_local(&mut self, (publisher, subscriber): Pair) {
-        let outlet = LOCAL.publishers().get(&publisher).cloned();
-        let inlet = LOCAL.subscribers().get(&subscriber).cloned();
-        let (Some(outlet), Some(inlet)) = (outlet, inlet) else {
+        let publisher_port = LOCAL.publishers().get(&publisher).cloned();
+        let subscriber_port = LOCAL.subscribers().get(&subscriber).cloned();
+        let (Some(publisher_port), Some(subscriber_port)) = (publisher_port, subscriber_port) else {
             return self.try_failed((publisher, subscriber), "not in this process");
         };
         let pair = (publisher, subscriber);
@@ -73,35 +73,35 @@ impl Control {
         let ports = (&wanted.publisher, &wanted.subscriber);
         let account = self.state.memory.peer(Peer::Node(publisher.node));
         let channel = self.channel(pair, ports, (&carrier::Name::Local, true), incarnation, account);
-        let mut channel = self.scaled_local(channel, &wanted.proxy, outlet.last_seq());
+        let mut channel = self.scaled_local(channel, &wanted.proxy, publisher_port.last_seq());
         if let Some(older) = self.open_channel(&pair) {
             channel.replaces = Some(older.id); // its proxy changes between two samples
             self.forget_channel(older);
         }
         let channel = Arc::new(channel);
-        self.expect_samples_of(&channel, inlet.as_ref());
-        if let Err(error) = self.start_server(&inlet) {
+        self.expect_samples_of(&channel, subscriber_port.as_ref());
+        if let Err(error) = self.start_server(&subscriber_port) {
             return self.try_failed((publisher, subscriber), &format!("no thread for its callbacks: {error}"));
         }
         self.matching.tries(pair);
-        match outlet.attach(channel.clone(), Way::Local(inlet.clone().typed()), None) {
-            Ok(()) => self.joining(Joining { outlet, channel, token: None, local: Some(inlet) }),
+        match publisher_port.attach(channel.clone(), Way::Local(subscriber_port.clone().typed()), None) {
+            Ok(()) => self.joining(Joining { publisher_port, channel, token: None, local: Some(subscriber_port) }),
             Err((_, why)) => self.try_failed((publisher, subscriber), &format!("{why:?}")),
         }
     }
 
     /// The publisher has added or refused a `local` channel: the subscriber's end follows.
-    pub(super) fn joined_local(&mut self, joining: Joining, inlet: &Arc<dyn AnyInlet>, joined: bool) {
-        let Joining { outlet, channel, .. } = joining;
+    pub(super) fn joined_local(&mut self, joining: Joining, subscriber_port: &Arc<dyn AnySubscriber>, joined: bool) {
+        let Joining { publisher_port, channel, .. } = joining;
         let pair = (channel.publisher, channel.subscriber);
-        if !self.matching.is_dialing(&pair) {
-            return self.detach(outlet, channel.id); // the channel is not wanted any more
+        if !self.matching.is_in_handshake(&pair) {
+            return self.detach(publisher_port, channel.id); // the channel is not wanted any more
         }
         if !joined {
             return self.try_failed(pair, "the publisher closed");
         }
-        match inlet.needs_server() {
-            true => self.state.readers.served_by_port(&channel, inlet),
+        match subscriber_port.needs_server() {
+            true => self.state.readers.served_by_port(&channel, subscriber_port),
             false => self.state.readers.served_elsewhere(&channel, ServedBy::Publisher),
         }
         let asked = Proxy::made(&channel);
@@ -111,11 +111,11 @@ impl Control {
 
     /// Starts the thread that runs the callbacks of `local` channels, if they need one and there is none yet. A
     /// callback that panics ends those channels, not only the thread.
-    fn start_server(&self, inlet: &Arc<dyn AnyInlet>) -> std::io::Result<()> {
-        if !inlet.needs_server() || inlet.server().is_some() {
+    fn start_server(&self, subscriber_port: &Arc<dyn AnySubscriber>) -> std::io::Result<()> {
+        if !subscriber_port.needs_server() || subscriber_port.server().is_some() {
             return Ok(());
         }
-        let (server, state) = (inlet.clone(), Arc::downgrade(&self.state));
+        let (server, state) = (subscriber_port.clone(), Arc::downgrade(&self.state));
         let tid = self.state.readers.run("local", move |stop| {
             while server.server().is_none() && !stop.load(Ordering::Relaxed) {
                 std::thread::yield_now(); // its id is being noted
@@ -128,7 +128,7 @@ impl Control {
                 state.command(Command::Ended { channel, why: why.clone() });
             }
         })?;
-        inlet.set_server(tid);
+        subscriber_port.set_server(tid);
         Ok(())
     }
 
@@ -149,17 +149,17 @@ impl Control {
 
     /// Prepares a subscriber for a publisher before its first sample: the subscriber knows the publisher, and one that keeps samples makes
     /// room.
-    pub(super) fn expect_samples_of(&mut self, channel: &Channel, inlet: &dyn AnyInlet) {
+    pub(super) fn expect_samples_of(&mut self, channel: &Channel, subscriber_port: &dyn AnySubscriber) {
         let Some(wanted) = self.matching.get(&(channel.publisher, channel.subscriber)) else { return };
         let PortInfo { name, topic, message, .. } = wanted.publisher.clone();
-        inlet.publishers().add(channel.publisher, PublisherInfo { name, topic, message });
-        let Some(histories) = inlet.histories() else { return };
+        subscriber_port.publishers().add(channel.publisher, PublisherInfo { name, topic, message });
+        let Some(histories) = subscriber_port.histories() else { return };
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();
         let publisher = Identity { node, port, incarnation: channel.incarnation };
         if let Err(why) = self.make_room_for(histories, publisher) {
             let name = wanted.publisher.name.clone();
-            return self.keep_not(&inlet.info().topic, Some(&name), why);
+            return self.keep_not(&subscriber_port.info().topic, Some(&name), why);
         }
         histories.admit(publisher, &wanted.publisher, &clock);
     }
@@ -184,10 +184,10 @@ impl Control {
         &self,
         pair: Pair,
         channel: &Arc<Channel>,
-        inlet: Arc<dyn AnyInlet>,
+        subscriber_port: Arc<dyn AnySubscriber>,
         late: Arc<Latecomer>,
     ) {
-        let Some(wanted) = self.matching.get(&pair) else { return late.end(inlet.as_ref()) };
+        let Some(wanted) = self.matching.get(&pair) else { return late.end(subscriber_port.as_ref()) };
         let PortRef { node, port } = channel.publisher;
         let holder = || Holder::publisher(&self.state, node, port, &wanted.publisher);
         let holder = has_history(wanted, channel).then(holder);
@@ -196,12 +196,12 @@ impl Control {
         let by_instance = is_kept_by_instance(&wanted.publisher.qos) && wanted.subscriber.pull != PullRole::Keeps;
         let query = if by_instance { Query::LastOfEach(last) } else { Query::Last(last) };
         let channel = channel.clone();
-        self.state.fetches.begin(&self.state, Fetch { channel, inlet, late, holder, message, query });
+        self.state.fetches.begin(&self.state, Fetch { channel, subscriber_port, late, holder, message, query });
     }
 
     pub(super) fn opened(&mut self, pair: Pair, channel: Arc<Channel>) {
-        if let Some(inlet) = self.state.inlet(pair.1.port)
-            && let Ok(mut channels) = inlet.channels().lock()
+        if let Some(subscriber_port) = self.state.subscriber_port(pair.1.port)
+            && let Ok(mut channels) = subscriber_port.channels().lock()
         {
             channels.push(channel.clone());
         }
@@ -236,7 +236,7 @@ impl Control {
         if let Some(end) = self.ends.get_mut(&pair) {
             (end.open, end.before) = (None, history.is_none().then(|| channel.clone()));
         }
-        self.give_up_dialing(pair);
+        self.give_up_handshake(pair);
         if self.begin_upcoming(pair) || self.arrive(pair) {
             return;
         }
@@ -260,13 +260,13 @@ impl Control {
     }
 
     pub(super) fn forget_channel(&self, channel: &Arc<Channel>) {
-        if let Some(inlet) = self.state.inlet(channel.subscriber.port)
-            && let Ok(mut channels) = inlet.channels().lock()
+        if let Some(subscriber_port) = self.state.subscriber_port(channel.subscriber.port)
+            && let Ok(mut channels) = subscriber_port.channels().lock()
         {
             channels.retain(|c| !Arc::ptr_eq(c, channel));
             // A proxy that moved has another channel between the same two ports.
             let other = channels.iter().any(|c| c.publisher == channel.publisher);
-            inlet.judge().filter(|_| !other).into_iter().for_each(|judge| judge.left(channel.publisher));
+            subscriber_port.judge().filter(|_| !other).into_iter().for_each(|judge| judge.left(channel.publisher));
         }
     }
 
@@ -276,8 +276,8 @@ impl Control {
         let local = (channel.carrier == carrier::Name::Local)
             .then(|| LOCAL.publishers().get(&channel.publisher).cloned())
             .flatten();
-        if let Some(outlet) = local {
-            self.detach(outlet, channel.id);
+        if let Some(publisher_port) = local {
+            self.detach(publisher_port, channel.id);
         }
     }
 
@@ -304,7 +304,7 @@ impl Control {
         }
         let held = self.descriptors.position(|e| match e {
             Entry::Held(_, channel) => (channel.publisher, channel.subscriber) == pair,
-            Entry::Dial(dial) => dial.pair == pair,
+            Entry::ClientHandshake(handshake) => handshake.pair == pair,
             _ => false,
         });
         if let Some(index) = held {

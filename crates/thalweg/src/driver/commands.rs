@@ -14,9 +14,9 @@ use crate::channel::{Channel, ChannelReport};
 use crate::control::{Direction, NodeId, PortId, PortInfo};
 use crate::event::Event;
 use crate::guard::guarded;
-use crate::port::monitor::seat::Seat;
+use crate::port::monitor::slot::MonitorSlot;
 use crate::port::monitor::{Monitor, ready};
-use crate::port::{AnyInlet, AnyOutlet};
+use crate::port::{AnyPublisher, AnySubscriber};
 use qos::priority::Changes;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -40,11 +40,11 @@ pub(super) enum Answered {
     /// This node has carried out or refused the request.
     Here(Reply),
     /// Another node has to carry it out.
-    Elsewhere(PassedOn),
+    Elsewhere(Forwarded),
 }
 
 /// A command that another node has to carry out.
-pub(super) struct PassedOn {
+pub(super) struct Forwarded {
     pub to: NodeId,
     pub request: Vec<u8>,
     /// The answer to the command when the other node has carried it out.
@@ -54,15 +54,15 @@ pub(super) struct PassedOn {
 /// One end of a node's channels.
 #[derive(Clone)]
 pub(crate) enum End {
-    Out(Arc<dyn AnyOutlet>),
-    In(Arc<dyn AnyInlet>),
+    Out(Arc<dyn AnyPublisher>),
+    In(Arc<dyn AnySubscriber>),
 }
 
 impl End {
     fn info(&self) -> &PortInfo {
         match self {
-            End::Out(outlet) => outlet.info(),
-            End::In(inlet) => inlet.info(),
+            End::Out(publisher_port) => publisher_port.info(),
+            End::In(subscriber_port) => subscriber_port.info(),
         }
     }
     fn side(&self) -> Side {
@@ -73,49 +73,53 @@ impl End {
     }
     fn reports(&self) -> Vec<ChannelReport> {
         match self {
-            End::Out(outlet) => outlet.reports(),
-            End::In(inlet) => inlet.reports(),
+            End::Out(publisher_port) => publisher_port.reports(),
+            End::In(subscriber_port) => subscriber_port.reports(),
         }
     }
-    fn seat(&self) -> &Seat {
+    fn slot(&self) -> &MonitorSlot {
         match self {
-            End::Out(outlet) => outlet.monitor(),
-            End::In(inlet) => inlet.monitor(),
+            End::Out(publisher_port) => publisher_port.monitor(),
+            End::In(subscriber_port) => subscriber_port.monitor(),
         }
     }
     fn weak(&self) -> WeakEnd {
         match self {
-            End::Out(outlet) => WeakEnd::Out(Arc::downgrade(outlet)),
-            End::In(inlet) => WeakEnd::In(Arc::downgrade(inlet)),
+            End::Out(publisher_port) => WeakEnd::Out(Arc::downgrade(publisher_port)),
+            End::In(subscriber_port) => WeakEnd::In(Arc::downgrade(subscriber_port)),
         }
     }
     fn release(&self) {
         match self {
-            End::Out(outlet) => outlet.release(),
-            End::In(inlet) => inlet.release(),
+            End::Out(publisher_port) => publisher_port.release(),
+            End::In(subscriber_port) => subscriber_port.release(),
         }
     }
     /// The channels on which a callback may run where this end releases late samples.
     fn calling(&self) -> Vec<Arc<Channel>> {
         match self {
-            End::Out(outlet) => {
-                outlet.channels().into_iter().filter(|channel| channel.carrier == carrier::Name::Local).collect()
+            End::Out(publisher_port) => publisher_port
+                .channels()
+                .into_iter()
+                .filter(|channel| channel.carrier == carrier::Name::Local)
+                .collect(),
+            End::In(subscriber_port) => {
+                subscriber_port.channels().lock().map(|channels| channels.clone()).unwrap_or_default()
             }
-            End::In(inlet) => inlet.channels().lock().map(|channels| channels.clone()).unwrap_or_default(),
         }
     }
 }
 
 enum WeakEnd {
-    Out(Weak<dyn AnyOutlet>),
-    In(Weak<dyn AnyInlet>),
+    Out(Weak<dyn AnyPublisher>),
+    In(Weak<dyn AnySubscriber>),
 }
 
 impl WeakEnd {
     fn there(&self) -> Option<End> {
         match self {
-            WeakEnd::Out(outlet) => outlet.upgrade().map(End::Out),
-            WeakEnd::In(inlet) => inlet.upgrade().map(End::In),
+            WeakEnd::Out(publisher_port) => publisher_port.upgrade().map(End::Out),
+            WeakEnd::In(subscriber_port) => subscriber_port.upgrade().map(End::In),
         }
     }
 }
@@ -123,16 +127,16 @@ impl WeakEnd {
 impl NodeState {
     /// Attaches a monitor to a port. If it delays samples, a thread waits until these are due.
     pub(crate) fn attach_monitor(self: &Arc<Self>, end: &End, monitor: Box<dyn Monitor>) {
-        end.seat().attach(monitor);
-        if !end.seat().claim_server() {
+        end.slot().attach(monitor);
+        if !end.slot().claim_server() {
             return;
         }
         let (name, end, state) = (end.info().name.clone(), end.weak(), Arc::downgrade(self));
         let started = self.readers.run("late", move |stop| {
-            while let Some(end) = end.there().filter(|end| !stop.load(Ordering::Relaxed) && !end.seat().is_done()) {
+            while let Some(end) = end.there().filter(|end| !stop.load(Ordering::Relaxed) && !end.slot().is_done()) {
                 let released = guarded(CALLBACK, || end.release());
                 if let (Err(why), Some(state)) = (released, state.upgrade()) {
-                    end.seat().lost();
+                    end.slot().lost();
                     state.late_panicked(&end, &why);
                 }
             }
@@ -156,9 +160,10 @@ impl NodeState {
 
     /// The port of this name, with its number.
     pub(crate) fn end_named(&self, name: &str) -> Option<(PortId, End)> {
-        let outlet = self.outlet_named(name).map(|(id, outlet)| (id, End::Out(outlet)));
-        let inlets = || self.inlets().into_iter().map(|(id, inlet)| (id, End::In(inlet)));
-        outlet.or_else(|| inlets().find(|(_, end)| end.info().name == name))
+        let publisher_port = self.publisher_named(name).map(|(id, publisher_port)| (id, End::Out(publisher_port)));
+        let subscriber_ports =
+            || self.subscriber_ports().into_iter().map(|(id, subscriber_port)| (id, End::In(subscriber_port)));
+        publisher_port.or_else(|| subscriber_ports().find(|(_, end)| end.info().name == name))
     }
 }
 
@@ -169,12 +174,12 @@ impl Control {
             return Answered::Here(Reply::No(format!("this node has no port {port}")));
         };
         let mut kept = self.state.take_administration(id);
-        let mut administered = Port { control: self, caller, end, kept: &mut kept, passed_on: None };
+        let mut administered = Port { control: self, caller, end, kept: &mut kept, forwarded: None };
         let answer = answer(text, &mut administered);
-        let passed_on = administered.passed_on.take();
+        let forwarded = administered.forwarded.take();
         self.state.put_administration(id, kept);
         let reply = Reply::Text { ok: answer.ok, text: answer.text };
-        passed_on.map_or(Answered::Here(reply), Answered::Elsewhere)
+        forwarded.map_or(Answered::Here(reply), Answered::Elsewhere)
     }
 }
 
@@ -184,7 +189,7 @@ struct Port<'a> {
     caller: Caller,
     end: End,
     kept: &'a mut Administration,
-    passed_on: Option<PassedOn>,
+    forwarded: Option<Forwarded>,
 }
 
 impl Port<'_> {
@@ -196,7 +201,7 @@ impl Port<'_> {
             Some((_, Direction::Publisher)) => Err(format!("{subscriber} is a publisher: it has no input")),
             Some((node, _)) if node == self.control.state.id => self.administer(request.clone()).map(|_| done),
             Some((to, _)) => {
-                self.passed_on = Some(PassedOn { to, request: admin::pack(request), done: done.clone() });
+                self.forwarded = Some(Forwarded { to, request: admin::pack(request), done: done.clone() });
                 Ok(done)
             }
         }
@@ -211,9 +216,9 @@ impl Port<'_> {
         }
     }
 
-    fn sided(&self, side: Side) -> Result<&Seat, String> {
+    fn sided(&self, side: Side) -> Result<&MonitorSlot, String> {
         if side == self.end.side() {
-            return Ok(self.end.seat());
+            return Ok(self.end.slot());
         }
         let (kind, has) = if side == Side::In { ("publisher", "out") } else { ("subscriber", "in") };
         Err(format!("{} is a {kind}: it has {has} only", self.name()))
@@ -279,13 +284,13 @@ impl Administered for Port<'_> {
         self.control.state.directory().port_named(name).is_some()
     }
     fn attach(&mut self, side: Side, monitor: Option<(&str, &[Property])>) -> Result<(), String> {
-        let seat = self.sided(side)?;
+        let slot = self.sided(side)?;
         match monitor {
             Some((kind, parameters)) => {
                 self.control.state.attach_monitor(&self.end, ready(kind, parameters).map_err(|e| e.to_string())?);
                 Ok(())
             }
-            None if seat.detach() => Ok(()),
+            None if slot.detach() => Ok(()),
             None => Err(format!("no monitor is attached to the {}put of {}", side.name(), self.name())),
         }
     }

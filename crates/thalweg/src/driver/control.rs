@@ -5,9 +5,9 @@ use super::admission::Admission;
 use super::attachments::Attachments;
 use super::calls::Calls;
 use super::channels::SubscriberEnd;
-use super::dial::Dial;
 use super::entries::{Descriptors, Entry};
 use super::flows::Groups;
+use super::handshake_client::ClientHandshake;
 use super::heartbeat::Heartbeat;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
@@ -28,7 +28,7 @@ use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::local::shares::Shares;
 use crate::control::{NodeId, PortId, PortInfo};
 use crate::event::Event;
-use crate::port::{AnyInlet, AnyOutlet};
+use crate::port::{AnyPublisher, AnySubscriber};
 use linux::poll::{Readiness, Ready};
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -130,11 +130,11 @@ impl Control {
             }
         }
         self.open_channels().for_each(|channel| channel.cut());
-        for inlet in self.state.inlets() {
-            inlet.1.close();
+        for subscriber_port in self.state.subscriber_ports() {
+            subscriber_port.1.close();
         }
-        for outlet in self.outlets() {
-            outlet.close();
+        for publisher_port in self.publisher_ports() {
+            publisher_port.close();
         }
     }
 
@@ -161,7 +161,7 @@ impl Control {
     fn next_timer(&self) -> Option<Instant> {
         let streams = self.descriptors.all().filter_map(|e| match e {
             Entry::Incoming(incoming) => Some(incoming.until),
-            Entry::Dial(dial) => Some(dial.until),
+            Entry::ClientHandshake(handshake) => Some(handshake.until),
             Entry::Probing(probing) => Some(probing.due()),
             _ => None,
         });
@@ -210,10 +210,10 @@ impl Control {
                     self.unwatch(index);
                     self.came_to_nothing(peer, "incoming streams that said nothing in time");
                 }
-                Some(Entry::Dial(dial)) if dial.until <= now => {
-                    let (pair, moves, why) = (dial.pair, dial.moves, dial.late());
+                Some(Entry::ClientHandshake(handshake)) if handshake.until <= now => {
+                    let (pair, moves, why) = (handshake.pair, handshake.moves, handshake.late());
                     self.unwatch(index);
-                    self.dial_failed(pair, moves, &why);
+                    self.handshake_failed(pair, moves, &why);
                 }
                 Some(Entry::Probing(probing)) if probing.due() <= now => self.probe_due(index, now),
                 _ => {}
@@ -285,7 +285,7 @@ impl Control {
 
     /// This node's ports.
     pub(super) fn own_ports(&self) -> Ports {
-        Ports { outlets: self.state.outlets(), inlets: self.state.inlets() }
+        Ports { publisher_ports: self.state.publisher_ports(), subscriber_ports: self.state.subscriber_ports() }
     }
 
     /// Compares two ports, and begins a channel between them if they match.
@@ -320,15 +320,15 @@ impl Control {
         }
         // A ring's reader needs a thread of its own. When these threads are used up, a socket is chosen: sockets share one thread.
         let others = wanted.candidates.iter().any(|c| c.carrier != carrier::Name::Shm);
-        if matches!(way.route, Route::Tcp(_)) && !self.may_dial(pair) {
+        if matches!(way.route, Route::Tcp(_)) && !self.may_begin_handshake(pair) {
             return self.matching.had_no_room(pair, now);
         }
         if way.carrier == carrier::Name::Shm && others && !self.state.readers.has_own_thread_left() {
             return self.matching.pass_over(pair, now);
         }
-        match Dial::start(&self.state, pair, wanted, way, false) {
-            Ok(dial) => {
-                if self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT).is_none() {
+        match ClientHandshake::start(&self.state, pair, wanted, way, false) {
+            Ok(handshake) => {
+                if self.watch(Entry::ClientHandshake(Box::new(handshake)), Readiness::OUT).is_none() {
                     self.try_failed(pair, "the connection cannot be watched: out of descriptors?");
                 }
             }
@@ -348,15 +348,19 @@ impl Control {
 
 /// Ports of this node, held while they are compared with others.
 pub(super) struct Ports {
-    outlets: Vec<Arc<dyn AnyOutlet>>,
-    inlets: Vec<(PortId, Arc<dyn AnyInlet>)>,
+    publisher_ports: Vec<Arc<dyn AnyPublisher>>,
+    subscriber_ports: Vec<(PortId, Arc<dyn AnySubscriber>)>,
 }
 
 impl Ports {
     pub(super) fn as_own(&self) -> OwnPorts<'_> {
         OwnPorts {
-            publishers: self.outlets.iter().map(|outlet| outlet.info()).collect(),
-            subscribers: self.inlets.iter().map(|(port, inlet)| (*port, inlet.info())).collect(),
+            publishers: self.publisher_ports.iter().map(|publisher_port| publisher_port.info()).collect(),
+            subscribers: self
+                .subscriber_ports
+                .iter()
+                .map(|(port, subscriber_port)| (*port, subscriber_port.info()))
+                .collect(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The descriptors that the control thread watches, and the publisher's end of channels, whose streams are among them.
 
 use super::control::Control;
-use super::dial::Dial;
+use super::handshake_client::ClientHandshake;
 use super::heartbeat::Asking;
 use super::incoming::{Incoming, Progress as Served};
 use super::matching::Pair;
@@ -23,7 +23,7 @@ pub(crate) enum Entry {
     Tcp(TcpListener),
     Unix(UnixListener),
     Incoming(Incoming),
-    Dial(Box<Dial>),
+    ClientHandshake(Box<ClientHandshake>),
     /// A subscriber that is to receive a probe first.
     Probing(Box<Probing>),
     /// Reports changes of the host's interfaces.
@@ -48,7 +48,7 @@ impl Entry {
             Entry::Tcp(fd) => fd.as_fd(),
             Entry::Unix(fd) => fd.as_fd(),
             Entry::Incoming(incoming) => incoming.stream.as_fd(),
-            Entry::Dial(dial) => dial.descriptor(),
+            Entry::ClientHandshake(handshake) => handshake.descriptor(),
             Entry::Probing(probing) => probing.descriptor(),
             Entry::Interfaces(changes) => changes.as_fd(),
             Entry::Served(stream, _) => stream.as_fd(),
@@ -198,7 +198,7 @@ impl Control {
         match self.descriptors.get(index) {
             Some(Entry::Tcp(_) | Entry::Unix(_)) => self.accept_some(index),
             Some(Entry::Incoming(_)) => self.incoming_ready(index),
-            Some(Entry::Dial(_)) => self.dial_ready(index),
+            Some(Entry::ClientHandshake(_)) => self.handshake_ready(index),
             Some(Entry::Probing(_)) => self.probing_ready(index),
             Some(Entry::Interfaces(_)) => self.interfaces_changed(index),
             Some(Entry::Served(..) | Entry::ServedUnix(..) | Entry::Shared(..)) => self.served_stream_ended(index),
@@ -298,11 +298,11 @@ impl Control {
 
     /// Ends a channel at the publisher.
     pub(super) fn end_channel(&mut self, channel: &Arc<Channel>, why: &str) {
-        let Some(outlet) = self.outlet_of(channel) else { return };
+        let Some(publisher_port) = self.publisher_port_of(channel) else { return };
         if !channel.is_closed() {
             self.unmatched(channel, why);
         }
-        self.detach(outlet, channel.id);
+        self.detach(publisher_port, channel.id);
     }
 
     fn held_ended(&mut self, index: usize) {

@@ -4,8 +4,8 @@
 //! The QoS of the two ports decides which samples a flow keeps to retransmit them, and for how long.
 
 use super::control::Control;
+use super::handshake_server::ends;
 use super::matching::is_reliable;
-use super::offer::ends;
 use crate::carrier::{Capabilities, Carrier, Parameters, Place, SendHalf};
 use crate::channel::PortRef;
 use crate::channel::bucket::Limit;
@@ -16,7 +16,7 @@ use crate::channel::memory::Account;
 use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::channel::reliable::{ReceiverSettings, SenderSettings, WINDOW, acknowledges_every};
 use crate::handshake::{Accepted, Request};
-use crate::port::{AnyOutlet, Way};
+use crate::port::{AnyPublisher, Way};
 use qos::{Qos, Queue, Reliability};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -69,21 +69,21 @@ impl Control {
         &mut self,
         carrier: &dyn Carrier,
         request: &Request,
-        outlet: &dyn AnyOutlet,
+        publisher_port: &dyn AnyPublisher,
         place: &Place,
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Way, Accepted)> {
         if carrier.capabilities().multicast {
-            let (flow, parameters) = self.group_flow(carrier, request, outlet, place, settings)?;
+            let (flow, parameters) = self.group_flow(carrier, request, publisher_port, place, settings)?;
             let before = self.waiting_for(request).and_then(|older| older.member.get().copied());
             let parameters = admitted(&flow, request, place, (before, parameters));
             flow.resume();
-            let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
+            let accepted = self.accepted(request, publisher_port, flow.settings.id, parameters);
             return Ok((Way::Group(flow), accepted));
         }
-        let (flow, mut parameters) = self.open_flow(carrier, request, outlet, place, settings)?;
+        let (flow, mut parameters) = self.open_flow(carrier, request, publisher_port, place, settings)?;
         parameters.first = flow.admit(0, None);
-        let accepted = self.accepted(request, outlet, flow.settings.id, parameters);
+        let accepted = self.accepted(request, publisher_port, flow.settings.id, parameters);
         Ok((Way::Flow(flow), accepted))
     }
 
@@ -92,7 +92,7 @@ impl Control {
         &mut self,
         carrier: &dyn Carrier,
         request: &Request,
-        outlet: &dyn AnyOutlet,
+        publisher_port: &dyn AnyPublisher,
         place: &Place,
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Arc<Flow>, Parameters)> {
@@ -101,7 +101,7 @@ impl Control {
         if let Some(found) = self.groups.find(&key, |flow| flow.takes_members()) {
             return Ok(found.clone());
         }
-        let opened = self.open_flow(carrier, request, outlet, place, settings)?;
+        let opened = self.open_flow(carrier, request, publisher_port, place, settings)?;
         self.groups.insert(key, opened.0.clone(), opened.1.clone());
         Ok(opened)
     }
@@ -111,19 +111,19 @@ impl Control {
         &mut self,
         carrier: &dyn Carrier,
         request: &Request,
-        outlet: &dyn AnyOutlet,
+        publisher_port: &dyn AnyPublisher,
         place: &Place,
         settings: impl Fn(u32) -> FlowSettings,
     ) -> io::Result<(Arc<Flow>, Parameters)> {
         let multicast = carrier.capabilities().multicast;
         let sender = carrier.sender(place, &request.parameters)?;
-        let (offered, asked) = (&outlet.info().qos, &request.subscriber.qos);
+        let (offered, asked) = (&publisher_port.info().qos, &request.subscriber.qos);
         let mut settings = settings(self.random_flow());
         if multicast {
             settings.account = self.state.memory.group();
             settings.outlasts = offered.reliability == Reliability::Reliable;
         }
-        if !sender.capabilities.reliable && sender.half.hears() {
+        if !sender.capabilities.reliable && sender.half.has_feedback() {
             let most = sender.capabilities.max_datagram;
             settings.reliable = match multicast {
                 // Later members may ask for the reliability that the first member does not need.
@@ -132,14 +132,14 @@ impl Control {
                 _ => None,
             };
         }
-        self.look_after(sender.half.membership(), &outlet.info().name);
+        self.look_after(sender.half.membership(), &publisher_port.info().name);
         settings.control = control(request, &settings, sender.capabilities);
         let mut parameters = sender.parameters;
         parameters.receipts = settings.control.map(|control| receipts_every(&control));
         parameters.window = settings.reliable.and_then(|keeps| u32::try_from(keeps.window).ok());
         let flow = self.flow(settings, offered.class, sender.half, sender.capabilities, place);
         if flow.is_kept() {
-            self.state.senders.hear(&flow)?;
+            self.state.senders.receive_feedback(&flow)?;
         }
         Ok((flow, parameters))
     }

@@ -9,8 +9,8 @@
 //! [`declined`](Heartbeat::declined), later with [`answered`](Heartbeat::answered).
 
 use super::control::Control;
-use super::dial::connect;
 use super::entries::Entry;
+use super::handshake_client::connect;
 use super::matching::Route;
 use crate::carrier::tcp;
 use crate::channel::failure_detector::FailureDetector;
@@ -143,11 +143,13 @@ impl Control {
     /// A channel of a subscriber of this node opened: the node that serves it is asked for signs of life from now on, if it is a relay or
     /// the source of a hosted stream.
     pub(super) fn watch_life(&mut self, channel: &Arc<Channel>) {
-        let (Some(node), Some(inlet)) = (self.serves(channel), self.state.inlet(channel.subscriber.port)) else {
+        let (Some(node), Some(subscriber_port)) =
+            (self.serves(channel), self.state.subscriber_port(channel.subscriber.port))
+        else {
             return;
         };
         let Some(route) = self.route_of(channel, node) else { return };
-        self.heartbeat.watch(channel.clone(), (node, route), &inlet.info().qos, Instant::now());
+        self.heartbeat.watch(channel.clone(), (node, route), &subscriber_port.info().qos, Instant::now());
     }
 
     /// The relay that serves a channel, or the source of a stream that this relay hosts.
@@ -229,7 +231,7 @@ impl Control {
     pub(super) fn asking_ready(&mut self, index: usize) {
         let Some(Entry::Asking(asking)) = self.descriptors.get(index) else { return };
         let id = asking.channel;
-        let heard = if asking.connecting { self.greet(index).map(|()| (0, 0)) } else { hear(&asking.stream) };
+        let heard = if asking.connecting { self.greet(index).map(|()| (0, 0)) } else { receive(&asking.stream) };
         match heard {
             Ok((0, _)) => {}
             Ok((_, sign)) => {
@@ -311,7 +313,7 @@ impl Control {
     /// A question arrived, or the stream on which a peer asks ended.
     pub(super) fn asked_ready(&mut self, index: usize) {
         let Some(Entry::Asked(stream, ..)) = self.descriptors.get(index) else { return };
-        match hear(stream) {
+        match receive(stream) {
             Ok((0, _)) => {}
             Ok((MOST_ASKED, _)) => {
                 if let Some(Entry::Asked(_, _, peer)) = self.unwatch(index) {
@@ -338,7 +340,7 @@ fn excuses(error: &io::Error) -> bool {
 }
 
 /// The number of bytes that arrived, and the last one.
-fn hear(stream: &OwnedFd) -> io::Result<(usize, u8)> {
+fn receive(stream: &OwnedFd) -> io::Result<(usize, u8)> {
     let mut bytes = [0; MOST_ASKED];
     match linux::socket::receive_stream(stream.as_fd(), &mut bytes, false) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

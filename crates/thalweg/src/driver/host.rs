@@ -6,8 +6,8 @@
 
 use super::buffers::Buffer;
 use super::control::Control;
+use super::handshake_server::answer;
 use super::matching::grant::check_greeting;
-use super::offer::answer;
 use super::relay::{self, Action, Hosting, Stream, refused};
 use crate::carrier;
 use crate::channel::proxy::scaler::Scaler;
@@ -17,7 +17,7 @@ use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
 use crate::control::{Change, Direction, NodeId, Peer, PortId, PortInfo};
 use crate::handshake::{Answer, Reason, Refused, Request};
-use crate::port::{AnyInlet, AnyOutlet, Inlet, Outlet, Sample, Sink};
+use crate::port::{AnyPublisher, AnySubscriber, PublisherPort, Sample, Sink, SubscriberPort};
 use crate::trace::stages::{End, Stage, StagesReport};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,9 +26,9 @@ use std::time::Instant;
 
 /// A stream that this node hosts.
 pub(crate) struct Hosted {
-    outlet: Arc<Outlet<Untyped>>,
-    inlet: Arc<Inlet<Untyped>>,
-    /// The port of `inlet`.
+    publisher_port: Arc<PublisherPort<Untyped>>,
+    subscriber_port: Arc<SubscriberPort<Untyped>>,
+    /// The port of `subscriber_port`.
     port: PortId,
 }
 
@@ -40,9 +40,10 @@ pub(super) type Relay = relay::Relay<Hosted, Waiting, Buffer>;
 
 impl Control {
     /// The publishing ends of this node's ports and of the streams that it hosts.
-    pub(super) fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
-        let hosted = self.relay.streams.iter().map(|(_, hosted)| hosted.outlet.clone() as Arc<dyn AnyOutlet>);
-        self.state.outlets().into_iter().chain(hosted).collect()
+    pub(super) fn publisher_ports(&self) -> Vec<Arc<dyn AnyPublisher>> {
+        let hosted =
+            self.relay.streams.iter().map(|(_, hosted)| hosted.publisher_port.clone() as Arc<dyn AnyPublisher>);
+        self.state.publisher_ports().into_iter().chain(hosted).collect()
     }
 
     /// Reports of the channels that send hosted streams, each with the name of the port that receives the stream from its source.
@@ -50,14 +51,14 @@ impl Control {
         let over = |hosted: &Hosted| {
             let name = hosted.proxy_name().to_owned();
             let told = move |report: ChannelReport| ChannelReport { over: Some(name.clone()), ..report };
-            hosted.outlet.reports().into_iter().map(told)
+            hosted.publisher_port.reports().into_iter().map(told)
         };
         self.relay.streams.iter().flat_map(|(_, hosted)| over(hosted)).collect()
     }
 
     /// The stages of hosted streams, at the sending end. Stage `publish` is the way from the source to this node. It is known only if both read one clock.
     pub(super) fn stages_of_hosted(&self, topic: &str) -> Vec<StagesReport> {
-        let channels = self.relay.streams.iter().flat_map(|(_, hosted)| hosted.outlet.channels());
+        let channels = self.relay.streams.iter().flat_map(|(_, hosted)| hosted.publisher_port.channels());
         let mut reports = Vec::new();
         for channel in channels.filter(|channel| channel.topic == topic) {
             let Some(mut report) = channel.stages_report(End::Relay) else { continue };
@@ -70,15 +71,17 @@ impl Control {
     }
 
     /// The publishing end of a channel.
-    pub(super) fn outlet_of(&self, channel: &Channel) -> Option<Arc<dyn AnyOutlet>> {
-        let of = |outlet: &Outlet<Untyped>| outlet.channels().iter().any(|other| other.id == channel.id);
+    pub(super) fn publisher_port_of(&self, channel: &Channel) -> Option<Arc<dyn AnyPublisher>> {
+        let of = |publisher_port: &PublisherPort<Untyped>| {
+            publisher_port.channels().iter().any(|other| other.id == channel.id)
+        };
         let mut hosted = self.relay.streams.iter();
-        let hosted = hosted.find(|((source, _), hosted)| *source == channel.publisher && of(&hosted.outlet));
+        let hosted = hosted.find(|((source, _), hosted)| *source == channel.publisher && of(&hosted.publisher_port));
         if let Some((_, hosted)) = hosted {
-            return Some(hosted.outlet.clone());
+            return Some(hosted.publisher_port.clone());
         }
-        let own = (channel.publisher.node == self.state.id).then(|| self.state.outlet(channel.publisher.port));
-        own.flatten().map(|(outlet, _)| outlet)
+        let own = (channel.publisher.node == self.state.id).then(|| self.state.publisher_port(channel.publisher.port));
+        own.flatten().map(|(publisher_port, _)| publisher_port)
     }
 
     /// Incarnation and clock of the node that a stream comes from: this node, or the source of a hosted stream.
@@ -118,16 +121,16 @@ impl Control {
     }
 
     /// The publishing end of the hosted stream for a request that was admitted.
-    pub(super) fn hosted_for(&self, request: &Request) -> Result<Arc<dyn AnyOutlet>, Refused> {
+    pub(super) fn hosted_for(&self, request: &Request) -> Result<Arc<dyn AnyPublisher>, Refused> {
         let hosted =
             self.relay.streams.get(&hosting(request)).ok_or_else(|| refused("a stream that it hosts".into()))?;
-        let (mut offered, mut asked) = (hosted.outlet.info.clone(), request.subscriber.clone());
+        let (mut offered, mut asked) = (hosted.publisher_port.info.clone(), request.subscriber.clone());
         if request.by_name {
             offered.topic.clone_from(&asked.topic);
             asked.carriers.clear();
         }
         match compare(&offered, &asked) {
-            Match::Matched(_) => Ok(hosted.outlet.clone()),
+            Match::Matched(_) => Ok(hosted.publisher_port.clone()),
             _ => Err(refused(format!("{} of type {}", offered.topic, offered.message.name))),
         }
     }
@@ -167,15 +170,15 @@ impl Control {
         let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
         self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
         let info = upstream(&offered, name.clone(), picture);
-        let outlet = Arc::new(Outlet::<Untyped>::new(offered.clone(), source, incarnation, None));
-        let (forward, events, memory) = (outlet.clone(), self.state.events.clone(), self.state.memory.clone());
-        let inlet = Arc::new_cyclic(|inlet| {
-            let sink = Sink::callback(forwarder(forward, scaler, inlet.clone()));
-            Inlet::new(info.clone(), sink, false, false, events, &memory)
+        let publisher_port = Arc::new(PublisherPort::<Untyped>::new(offered.clone(), source, incarnation, None));
+        let (forward, events, memory) = (publisher_port.clone(), self.state.events.clone(), self.state.memory.clone());
+        let subscriber_port = Arc::new_cyclic(|subscriber_port| {
+            let sink = Sink::callback(forwarder(forward, scaler, subscriber_port.clone()));
+            SubscriberPort::new(info.clone(), sink, false, false, events, &memory)
         });
-        self.state.add_inlet(number, inlet.clone());
-        crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, inlet.clone());
-        self.relay.streams.begin(key, Hosted { outlet, inlet, port: number }, asker, Instant::now());
+        self.state.add_subscriber(number, subscriber_port.clone());
+        crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, subscriber_port.clone());
+        self.relay.streams.begin(key, Hosted { publisher_port, subscriber_port, port: number }, asker, Instant::now());
         self.matching.connect((offered.name, name), None);
         self.own_port_added(number, info);
         Ok(())
@@ -190,7 +193,7 @@ impl Control {
     /// the channels that send the stream on.
     pub(super) fn hosted_from(&self, port: PortId, after: u64) {
         if let Some((_, hosted)) = self.relay.streams.iter().find(|(_, hosted)| hosted.port == port) {
-            hosted.outlet.published.fetch_max(after, Relaxed);
+            hosted.publisher_port.published.fetch_max(after, Relaxed);
         }
     }
 
@@ -204,18 +207,18 @@ impl Control {
 
     /// A channel of this node opened, or a port was announced: requests that wait for their source are looked at again.
     pub(super) fn look_after_guests(&mut self) {
-        for guest in self.relay.streams.take_guests() {
-            let (request, stream) = &guest.who;
-            let ready = match self.relay.streams.get(&guest.of) {
+        for waiting in self.relay.streams.take_waiting() {
+            let (request, stream) = &waiting.who;
+            let ready = match self.relay.streams.get(&waiting.of) {
                 Some(hosted) => Ok(hosted.has_source()),
                 None => self.ready_to_host(request, stream),
             };
             let (request, stream) = match ready {
                 Ok(false) => {
-                    self.relay.streams.wait_on(guest);
+                    self.relay.streams.wait_on(waiting);
                     continue;
                 }
-                Ok(true) | Err(_) => guest.who,
+                Ok(true) | Err(_) => waiting.who,
             };
             match ready {
                 Err(why) => self.refuse(why, &stream),
@@ -259,18 +262,18 @@ impl Control {
     fn end_hosting(&mut self, key: Hosting) {
         let Some(hosted) = self.relay.streams.get(&key) else { return };
         // Each channel ends like one whose publisher closes: its subscriber looks for another way.
-        for channel in hosted.outlet.channels() {
+        for channel in hosted.publisher_port.channels() {
             self.end_served(&channel);
         }
         let Some(hosted) = self.relay.streams.end(&key) else { return };
         let picture = key.1.map(|(picture, _)| picture);
         self.groups.ended(key.0, picture);
-        hosted.outlet.close();
-        hosted.inlet.close();
-        let names = (hosted.outlet.info.name.clone(), hosted.inlet.info.name.clone());
+        hosted.publisher_port.close();
+        hosted.subscriber_port.close();
+        let names = (hosted.publisher_port.info.name.clone(), hosted.subscriber_port.info.name.clone());
         self.matching.release(&names);
         crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: hosted.port });
-        self.state.remove_inlet(hosted.port, || ());
+        self.state.remove_subscriber(hosted.port, || ());
         self.own_port_removed(hosted.port);
     }
 }
@@ -278,26 +281,26 @@ impl Control {
 impl Hosted {
     /// `true` if it is a stream of this publisher.
     pub(super) fn is_of(&self, publisher: &str) -> bool {
-        self.outlet.info.name == publisher
+        self.publisher_port.info.name == publisher
     }
 
     /// The name of the port that receives the stream from its source.
     pub(super) fn proxy_name(&self) -> &str {
-        &self.inlet.info.name
+        &self.subscriber_port.info.name
     }
 }
 
 impl Stream for Hosted {
     fn has_source(&self) -> bool {
-        self.inlet.channels().lock().is_ok_and(|channels| channels.iter().any(|channel| !channel.is_closed()))
+        self.subscriber_port.channels().lock().is_ok_and(|channels| channels.iter().any(|channel| !channel.is_closed()))
     }
 
     fn takers(&self) -> usize {
-        self.outlet.channels().len()
+        self.publisher_port.channels().len()
     }
 
     fn carried(&self) -> (u64, u64) {
-        let channels = self.inlet.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
+        let channels = self.subscriber_port.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
         let sum = |(samples, bytes), channel: &Arc<Channel>| {
             let counters = &channel.counters;
             (samples + counters.samples.load(Relaxed), bytes + counters.bytes.load(Relaxed))
@@ -315,20 +318,20 @@ fn hosting(request: &Request) -> Hosting {
 /// Forwards each sample of a source, scaled if asked. A sample that cannot be scaled is left out, and counted as one that could not be
 /// decoded.
 fn forwarder(
-    outlet: Arc<Outlet<Untyped>>,
+    publisher_port: Arc<PublisherPort<Untyped>>,
     mut scaler: Option<(Box<dyn Scaler>, Picture)>,
-    inlet: Weak<Inlet<Untyped>>,
+    subscriber_port: Weak<SubscriberPort<Untyped>>,
 ) -> impl FnMut(Sample<'_, Untyped>) + Send {
     let mut scaled = Vec::new();
     move |sample| {
-        let Some((scaler, picture)) = &mut scaler else { return outlet.forward(sample.info(), &sample) };
+        let Some((scaler, picture)) = &mut scaler else { return publisher_port.forward(sample.info(), &sample) };
         scaled.clear();
         match scaler.scale(&sample, *picture, &mut scaled) {
-            Ok(()) => outlet.forward(sample.info(), &scaled),
+            Ok(()) => publisher_port.forward(sample.info(), &scaled),
             Err(why) => {
-                let inlet = inlet.upgrade();
-                inlet.iter().for_each(|inlet| inlet.cannot_decode(&why.to_string()));
-                for channel in outlet.channels() {
+                let subscriber_port = subscriber_port.upgrade();
+                subscriber_port.iter().for_each(|subscriber_port| subscriber_port.cannot_decode(&why.to_string()));
+                for channel in publisher_port.channels() {
                     channel.counters.unscalable.fetch_add(1, Relaxed);
                 }
             }

@@ -11,7 +11,7 @@
 use super::control::Control;
 use crate::channel::Channel;
 use crate::event::Event;
-use crate::port::{AnyInlet, AnyOutlet, Rejection};
+use crate::port::{AnyPublisher, AnySubscriber, Rejection};
 use qos::Durability;
 use std::time::{Duration, Instant};
 
@@ -64,12 +64,12 @@ fn is_due(last: &mut Instant, pause: Duration, now: Instant) -> bool {
 }
 
 /// A warning about samples that late joiners of a durable publisher will miss, because its history had no memory for them.
-fn unkept(outlet: &dyn AnyOutlet) -> Option<Event> {
-    if outlet.info().qos.durability == Durability::Volatile {
+fn unkept(publisher_port: &dyn AnyPublisher) -> Option<Event> {
+    if publisher_port.info().qos.durability == Durability::Volatile {
         return None;
     }
-    let (count, total) = outlet.histories()?.tell_unkept()?;
-    let name = &outlet.info().name;
+    let (count, total) = publisher_port.histories()?.tell_unkept()?;
+    let name = &publisher_port.info().name;
     let text = format!(
         "{name} could not keep {count} samples for late joiners, {total} in all: all histories of the node get half of what \
          is left of its memory, and each half of what is left of that; raise Settings::memory"
@@ -78,12 +78,12 @@ fn unkept(outlet: &dyn AnyOutlet) -> Option<Event> {
 }
 
 /// Events about samples that a subscriber missed, and those that it had no room for, since the last look.
-fn losses(inlet: &dyn AnyInlet) -> Vec<Event> {
-    let channels = inlet.channels().lock().unwrap_or_else(|e| e.into_inner());
+fn losses(subscriber_port: &dyn AnySubscriber) -> Vec<Event> {
+    let channels = subscriber_port.channels().lock().unwrap_or_else(|e| e.into_inner());
     let mut found: Vec<Event> = channels.iter().filter_map(|channel| loss(channel)).collect();
     drop(channels);
-    found.extend(inlet.rejected().tell().map(|Rejection { limit, most, rejected, total }| {
-        let subscriber = inlet.info().name.clone();
+    found.extend(subscriber_port.rejected().tell().map(|Rejection { limit, most, rejected, total }| {
+        let subscriber = subscriber_port.info().name.clone();
         Event::SampleRejected { subscriber, limit, most, rejected, total }
     }));
     found
@@ -100,14 +100,16 @@ impl Control {
     /// Does the work that is due.
     pub(super) fn keep_house(&mut self, now: Instant) {
         for task in self.housekeeping.poll(now) {
-            let (outlets, inlets) = (self.outlets(), self.state.inlets());
+            let (publisher_ports, subscriber_ports) = (self.publisher_ports(), self.state.subscriber_ports());
             // Both tasks report samples that were not kept: a node that has publishers only is seldom woken for losses.
-            self.emit(outlets.iter().filter_map(|outlet| unkept(outlet.as_ref())));
+            self.emit(publisher_ports.iter().filter_map(|publisher_port| unkept(publisher_port.as_ref())));
             match task {
-                Task::ReportLosses => self.emit(inlets.iter().flat_map(|(_, inlet)| losses(inlet.as_ref()))),
+                Task::ReportLosses => {
+                    self.emit(subscriber_ports.iter().flat_map(|(_, subscriber_port)| losses(subscriber_port.as_ref())))
+                }
                 Task::TrimMemory => {
-                    outlets.iter().for_each(|outlet| outlet.trim());
-                    inlets.iter().for_each(|(_, inlet)| inlet.trim());
+                    publisher_ports.iter().for_each(|publisher_port| publisher_port.trim());
+                    subscriber_ports.iter().for_each(|(_, subscriber_port)| subscriber_port.trim());
                 }
             }
         }

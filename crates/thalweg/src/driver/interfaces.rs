@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// A group's membership on an interface, and the name of its port.
-struct Tied {
+struct GroupMembership {
     membership: Membership,
     port: String,
 }
@@ -21,25 +21,25 @@ struct Tied {
 /// The memberships of a node, and the interfaces of its host's addresses.
 #[derive(Default)]
 pub(super) struct Interfaces {
-    tied: Vec<Tied>,
-    homes: Homes,
+    tied: Vec<GroupMembership>,
+    address_interfaces: AddressInterfaces,
 }
 
 impl Interfaces {
     /// Notes the present addresses of the host.
     fn note(&mut self, all: &[InterfaceAddress]) {
-        self.homes.note(all);
+        self.address_interfaces.note(all);
     }
 
     /// `true` if an address of this host is gone, and its interface has another one instead.
     fn is_replaced(&self, address: IpAddr, all: &[InterfaceAddress]) -> bool {
-        self.homes.is_replaced(address, all)
+        self.address_interfaces.is_replaced(address, all)
     }
 
     /// Renews this membership of a port from now on.
     fn add(&mut self, membership: Membership, port: &str) {
         self.forget_over();
-        self.tied.push(Tied { membership, port: port.to_owned() });
+        self.tied.push(GroupMembership { membership, port: port.to_owned() });
     }
 
     fn forget_over(&mut self) {
@@ -48,19 +48,19 @@ impl Interfaces {
 
     /// Renews memberships on interfaces that were created again; returns the warnings about them.
     fn renew(&mut self, all: &[InterfaceAddress], deleted: &[u32]) -> Vec<String> {
-        let look = |tied: &mut Tied| Some(format!("{}: {}", tied.port, tied.membership.look(all, deleted)?));
+        let look = |tied: &mut GroupMembership| Some(format!("{}: {}", tied.port, tied.membership.look(all, deleted)?));
         self.tied.iter_mut().filter_map(look).collect()
     }
 }
 
 /// The interface on which each address was seen, also for addresses that are gone.
 #[derive(Default)]
-struct Homes(BTreeMap<IpAddr, String>);
+struct AddressInterfaces(BTreeMap<IpAddr, String>);
 
 /// Most addresses that are remembered. When there are more, all are forgotten.
 const MOST_ADDRESSES: usize = 1024;
 
-impl Homes {
+impl AddressInterfaces {
     fn note(&mut self, all: &[InterfaceAddress]) {
         if self.0.len() > MOST_ADDRESSES {
             self.0.clear();
@@ -165,10 +165,11 @@ mod tests {
 
     #[test]
     fn an_address_is_replaced_when_its_interface_has_another_one_instead() {
-        let mut homes = Homes::default();
+        let mut address_interfaces = AddressInterfaces::default();
         let before = [has("eth0", "10.0.0.2"), has("eth0", "fe80::2"), has("eth0", "fd00::2"), has("eth1", "10.1.0.2")];
-        homes.note(&before);
-        let replaced = |address: &str, now: &[InterfaceAddress]| homes.is_replaced(address.parse().unwrap(), now);
+        address_interfaces.note(&before);
+        let replaced =
+            |address: &str, now: &[InterfaceAddress]| address_interfaces.is_replaced(address.parse().unwrap(), now);
         assert!(!replaced("10.0.0.2", &before), "it is there");
         assert!(!replaced("10.0.0.2", &[has("eth1", "10.1.0.2")]), "its interface is gone, and may come back");
         assert!(!replaced("fd00::2", &[has("eth0", "10.0.0.3"), has("eth0", "fe80::3")]), "none of its kind yet");

@@ -44,13 +44,13 @@ enum Stage<P, L> {
     /// A handshake is under way.
     Dialing,
     /// Both channels are open.
-    Passing(Abreast<P>),
+    Passing(BothOpen<P>),
     /// The move leaves a silent relay: this channel begins when the relay's channel has ended.
     Leaving(L),
 }
 
 /// Two open channels, of which the new one has to catch up.
-struct Abreast<P> {
+struct BothOpen<P> {
     passing: P,
     /// The time at which the new channel is given up unless it has taken over.
     until: Instant,
@@ -149,7 +149,7 @@ impl<P, L> Moves<P, L> {
         self.all.get(pair).is_some_and(|moving| !matches!(moving.stage, Stage::Waiting(_)))
     }
 
-    pub(super) fn is_dialing(&self, pair: &Pair) -> bool {
+    pub(super) fn is_in_handshake(&self, pair: &Pair) -> bool {
         self.all.get(pair).is_some_and(|moving| matches!(moving.stage, Stage::Dialing))
     }
 
@@ -200,7 +200,7 @@ impl<P, L> Moves<P, L> {
     pub(super) fn passes(&mut self, pair: Pair, passing: P, now: Instant) {
         if let Some(moving) = self.all.get_mut(&pair) {
             let (look, until) = (now + RETRY, now + ABREAST);
-            moving.stage = Stage::Passing(Abreast { passing, look, until, came: u64::MAX });
+            moving.stage = Stage::Passing(BothOpen { passing, look, until, came: u64::MAX });
         }
     }
 

@@ -11,7 +11,7 @@
 //! process's own user. All other settings a user can as well reach by ports of its own.
 
 use super::calls::Asker;
-use super::commands::{Answered, PassedOn};
+use super::commands::{Answered, Forwarded};
 use super::control::Control;
 use crate::admin::{self, Reply, Request};
 use crate::control::{Network, NodeId, Origin};
@@ -96,7 +96,7 @@ impl Control {
         };
         match answered {
             Answered::Here(reply) => self.give(asker, admin::pack(&reply)),
-            Answered::Elsewhere(PassedOn { to, request, done }) => {
+            Answered::Elsewhere(Forwarded { to, request, done }) => {
                 self.ask(to, &request, Asker::Command(Box::new(asker), done));
             }
         }

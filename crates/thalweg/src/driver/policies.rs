@@ -7,7 +7,7 @@ use super::permit::Caller;
 use crate::admin::{self, Request};
 use crate::carrier;
 use crate::channel::SentSelection;
-use crate::codec::{Sought, topic_number};
+use crate::codec::{PolicyFields, topic_number};
 use crate::control::{PortId, PortInfo};
 use crate::event::Event;
 use crate::port::{Judge, News, Writer};
@@ -77,26 +77,27 @@ impl Control {
         let key = if asked.qos.key.is_empty() { &offered.qos.key } else { &asked.qos.key };
         let filter = asked.qos.filter.as_ref();
         // The two ports have matched, so the fields exist.
-        let sought = || Sought::find(offered.message.schema.as_ref(), key, filter).ok();
+        let policy_fields = || PolicyFields::find(offered.message.schema.as_ref(), key, filter).ok();
         let shared = self.state.carrier(carrier).is_some_and(|carrier| carrier.capabilities().multicast);
         if subscriber.node == self.state.id
-            && let Some(inlet) = self.state.inlet(subscriber.port)
-            && let Some((judge, sought)) = inlet.judge().zip(sought())
+            && let Some(subscriber_port) = self.state.subscriber_port(subscriber.port)
+            && let Some((judge, policy_fields)) = subscriber_port.judge().zip(policy_fields())
         {
             let (name, topic, offered) = (offered.name.clone(), topic_number(&offered.topic), offered.qos.clone());
             let key = key.clone();
-            let writer = Writer { port: publisher, name, topic, offered, sought, key, filters_here: shared };
+            let writer = Writer { port: publisher, name, topic, offered, policy_fields, key, filters_here: shared };
             judge.came(writer, linux::clock::monotonic_ns());
         }
         // A group's flow sends each sample to all members.
         let sends = (publisher.node == self.state.id || *carrier == carrier::Name::Local) && !shared;
-        if sends { SentSelection::of(&asked.qos, sought()?) } else { None }
+        if sends { SentSelection::of(&asked.qos, policy_fields()?) } else { None }
     }
 
     /// A port of this node was opened.
     pub(super) fn watch_policies(&mut self, port: PortId) {
-        let read = self.state.inlet(port).and_then(|inlet| inlet.judge().cloned());
-        let written = || self.state.outlet(port).and_then(|(outlet, _)| outlet.judge().cloned());
+        let read = self.state.subscriber_port(port).and_then(|subscriber_port| subscriber_port.judge().cloned());
+        let written =
+            || self.state.publisher_port(port).and_then(|(publisher_port, _)| publisher_port.judge().cloned());
         let reads = read.is_some();
         if let Some(judge) = read.or_else(written) {
             self.policies.add(port, judge, reads, Instant::now());
@@ -106,9 +107,9 @@ impl Control {
     /// Sends a sign of life of these ports to the nodes of their subscribers.
     pub(super) fn tell_alive(&mut self, ports: Vec<PortId>) {
         for port in ports {
-            let Some((outlet, _)) = self.state.outlet(port) else { continue };
-            let nodes: BTreeSet<_> = outlet.channels().iter().map(|channel| channel.subscriber.node).collect();
-            let request = admin::pack(&Request::Alive { publisher: outlet.info().name.clone() });
+            let Some((publisher_port, _)) = self.state.publisher_port(port) else { continue };
+            let nodes: BTreeSet<_> = publisher_port.channels().iter().map(|channel| channel.subscriber.node).collect();
+            let request = admin::pack(&Request::Alive { publisher: publisher_port.info().name.clone() });
             for node in nodes {
                 match node == self.state.id {
                     true => self.asked(&request, Caller::HERE, Asker::Nobody),
@@ -121,9 +122,9 @@ impl Control {
     /// A publisher gave a sign of life.
     pub(super) fn heard_alive(&mut self, publisher: &str) -> admin::Reply {
         let now = linux::clock::monotonic_ns();
-        for (_, inlet) in self.state.inlets() {
-            let Some(judge) = inlet.judge() else { continue };
-            let channels = inlet.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
+        for (_, subscriber_port) in self.state.subscriber_ports() {
+            let Some(judge) = subscriber_port.judge() else { continue };
+            let channels = subscriber_port.channels().lock().map(|channels| channels.clone()).unwrap_or_default();
             let its = channels.iter().filter(|channel| channel.publisher_name == publisher);
             its.for_each(|channel| judge.sign(channel.publisher, now));
         }

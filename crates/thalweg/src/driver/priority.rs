@@ -245,8 +245,8 @@ impl Control {
             }
             None => {
                 let own = self.state.senders.start_own(flow, &wanted).map_err(Refusal::kernel)?;
-                if let Some((outlet, _)) = self.state.outlet(port) {
-                    outlet.prepare_to_hand_over();
+                if let Some((publisher_port, _)) = self.state.publisher_port(port) {
+                    publisher_port.prepare_to_hand_over();
                 }
                 flow.move_to(Some(own));
                 Ok(())
@@ -267,7 +267,7 @@ impl Control {
     /// The class of an end without a mark of its own.
     fn class_of(&self, end: &End, channel: &Channel) -> Class {
         let class = match end.side {
-            Side::Publisher => self.outlet_of(channel).map(|outlet| outlet.info().qos.class),
+            Side::Publisher => self.publisher_port_of(channel).map(|publisher_port| publisher_port.info().qos.class),
             Side::Subscriber => {
                 self.matching.get(&(channel.publisher, channel.subscriber)).map(|w| w.publisher.qos.class)
             }
@@ -278,7 +278,7 @@ impl Control {
     /// Handles a report of a flow.
     pub(super) fn flow_news(&mut self, flow: u32, news: FlowNews) {
         let sends = |channel: &Channel| channel.sent_by().is_some_and(|found| found.settings.id == flow);
-        let channels: Vec<Arc<Channel>> = self.outlets().iter().flat_map(|o| o.channels()).collect();
+        let channels: Vec<Arc<Channel>> = self.publisher_ports().iter().flat_map(|o| o.channels()).collect();
         for channel in channels.into_iter().filter(|channel| sends(channel)) {
             match &news {
                 FlowNews::NoThread(why) => {

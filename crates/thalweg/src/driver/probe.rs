@@ -4,16 +4,16 @@
 
 use super::admission::oldest_of_most;
 use super::control::Control;
-use super::dial::{ATTEMPT, Dial};
 use super::entries::Entry;
-use super::offer::answer;
+use super::handshake_client::{ATTEMPT, ClientHandshake};
+use super::handshake_server::answer;
 use crate::carrier::mcast::{cannot, nothing_came};
 use crate::carrier::{Carrier, Place};
 use crate::channel::flow::{Flow, FlowSettings};
 use crate::control::Peer;
 use crate::control::matching::Subject;
 use crate::handshake::{Answer, HEARD, Probe, Refused, Request};
-use crate::port::AnyOutlet;
+use crate::port::AnyPublisher;
 use linux::poll::{Poller, Readiness};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,7 +38,7 @@ pub(crate) struct Probing {
     stream: OwnedFd,
     peer: Peer,
     request: Request,
-    outlet: Arc<dyn AnyOutlet>,
+    publisher_port: Arc<dyn AnyPublisher>,
     flow: Arc<Flow>,
     sent: u32,
     next: Instant,
@@ -63,7 +63,7 @@ impl Probing {
     }
 }
 
-impl Dial {
+impl ClientHandshake {
     /// The descriptor that is readable when an answer or a probe has arrived.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.hearing.as_ref().map_or(self.stream.as_fd(), |hearing| hearing.both.as_fd())
@@ -78,7 +78,7 @@ impl Dial {
     }
 
     /// Looks for the probe, if one is waited for, and reports its arrival.
-    pub(super) fn hear(&mut self) -> io::Result<()> {
+    pub(super) fn receive(&mut self) -> io::Result<()> {
         let (Some(hearing), Some(opening)) = (&self.hearing, &mut self.opening) else { return Ok(()) };
         if opening.probed(hearing.probe.flow, &hearing.probe.parameters)? { self.heard() } else { Ok(()) }
     }
@@ -108,10 +108,10 @@ impl Dial {
 
 impl Control {
     /// The publisher sends probes: this end listens for one.
-    pub(super) fn probed(&mut self, mut dial: Box<Dial>, probe: Probe) {
-        match dial.listen(probe) {
-            Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
-            Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
+    pub(super) fn probed(&mut self, mut handshake: Box<ClientHandshake>, probe: Probe) {
+        match handshake.listen(probe) {
+            Ok(()) => drop(self.watch(Entry::ClientHandshake(handshake), Readiness::IN)),
+            Err(error) => self.handshake_failed(handshake.pair, handshake.moves, &error.to_string()),
         }
     }
 
@@ -120,7 +120,7 @@ impl Control {
         &mut self,
         carrier: &dyn Carrier,
         request: &Request,
-        outlet: &Arc<dyn AnyOutlet>,
+        publisher_port: &Arc<dyn AnyPublisher>,
         place: &Place,
         settings: impl Fn(u32) -> FlowSettings,
         stream: OwnedFd,
@@ -128,24 +128,24 @@ impl Control {
         let refused = |why: String| refused(request, why);
         let Some(peer) = Peer::of(&stream) else { return Ok(()) }; // the subscriber is gone
         self.let_probed_give_way();
-        let (flow, parameters) = match self.group_flow(carrier, request, outlet.as_ref(), place, settings) {
+        let (flow, parameters) = match self.group_flow(carrier, request, publisher_port.as_ref(), place, settings) {
             Ok(opened) => opened,
             Err(error) => return Err((refused(error.to_string()), stream)),
         };
         if let Err(error) = flow.probe() {
             let group = parameters.group.unwrap_or(place.local);
-            self.forget_unused(outlet.as_ref(), &flow);
+            self.forget_unused(publisher_port.as_ref(), &flow);
             return Err((refused(cannot("send to", group, place.local.ip(), &error)), stream));
         }
         let probe = Probe { flow: flow.settings.id, parameters };
         if answer(&stream, &Answer::Probe(probe)).is_err() {
-            self.forget_unused(outlet.as_ref(), &flow);
+            self.forget_unused(publisher_port.as_ref(), &flow);
             return Ok(()); // the subscriber is gone
         }
         let now = Instant::now();
         let (next, until) = (now + FIRST_PAUSE, now + ASKED_WITHIN);
-        let (request, outlet) = (request.clone(), outlet.clone());
-        let probing = Probing { stream, peer, request, outlet, flow, sent: 1, next, until };
+        let (request, publisher_port) = (request.clone(), publisher_port.clone());
+        let probing = Probing { stream, peer, request, publisher_port, flow, sent: 1, next, until };
         self.watch(Entry::Probing(Box::new(probing)), Readiness::IN | Readiness::RDHUP);
         Ok(())
     }
@@ -178,13 +178,13 @@ impl Control {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && gives_way => {
                 let why = format!("{MOST_PROBED} subscribers are probed already: come again");
                 let _ = answer(&probing.stream, &Answer::Refused(refused(&probing.request, why)));
-                self.forget_unused(probing.outlet.as_ref(), &probing.flow);
+                self.forget_unused(probing.publisher_port.as_ref(), &probing.flow);
                 self.count("subscribers that did not say whether they hear multicast: the oldest gave way");
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.watch(Entry::Probing(probing), Readiness::IN | Readiness::RDHUP);
             }
-            _ => self.forget_unused(probing.outlet.as_ref(), &probing.flow),
+            _ => self.forget_unused(probing.publisher_port.as_ref(), &probing.flow),
         }
     }
 
@@ -201,14 +201,14 @@ impl Control {
         if probing.until > now {
             return self.serve_now(probing.request, probing.stream); // the group's last member left: a new flow is opened
         }
-        self.forget_unused(probing.outlet.as_ref(), &probing.flow);
+        self.forget_unused(probing.publisher_port.as_ref(), &probing.flow);
     }
 
     /// Ends a flow to a group that has no member and no subscriber that is about to join.
-    fn forget_unused(&mut self, outlet: &dyn AnyOutlet, flow: &Arc<Flow>) {
+    fn forget_unused(&mut self, publisher_port: &dyn AnyPublisher, flow: &Arc<Flow>) {
         let sends = |channel: &Arc<crate::channel::Channel>| channel.sent_by().is_some_and(|of| Arc::ptr_eq(&of, flow));
         let probes = |entry: &Entry| matches!(entry, Entry::Probing(probing) if Arc::ptr_eq(&probing.flow, flow));
-        if outlet.channels().iter().any(sends)
+        if publisher_port.channels().iter().any(sends)
             || self.cut_off.channels().any(sends)
             || self.descriptors.all().any(probes)
         {

@@ -5,8 +5,8 @@
 
 use super::channels::has_history;
 use super::control::{Command, Control};
-use super::dial::Dial;
 use super::entries::Entry;
+use super::handshake_client::ClientHandshake;
 use super::keep::refuse_names;
 use super::matching::{Candidate, Pair, stated};
 use super::moves::{self, ABREAST, Failed, GivenUp, Open};
@@ -16,10 +16,10 @@ use crate::carrier;
 use crate::channel::Channel;
 use crate::channel::inbound::Inbound;
 use crate::channel::proxy::handover::Handover;
-use crate::channel::proxy::{Passage, Provenance, Proxied, Proxy, ProxyChanges, Role, Selection};
+use crate::channel::proxy::{Provenance, Proxied, Proxy, ProxyChanges, Role, Selection, SharedHandover};
 use crate::control::{NodeId, PortInfo};
 use crate::handshake::{Accepted, Request};
-use crate::port::{AnyInlet, AnyOutlet};
+use crate::port::{AnyPublisher, AnySubscriber};
 use linux::poll::Readiness;
 use qos::Place;
 use std::collections::BTreeMap;
@@ -30,16 +30,16 @@ use std::time::Instant;
 /// The new channel of a move, open beside the old one.
 pub(crate) struct Passing {
     new: Arc<Channel>,
-    inlet: Arc<dyn AnyInlet>,
-    passage: Arc<Passage>,
+    subscriber_port: Arc<dyn AnySubscriber>,
+    shared_handover: Arc<SharedHandover>,
 }
 
 impl moves::Passing for Passing {
     fn is_taken_over(&self) -> bool {
-        self.passage.is_taken_over()
+        self.shared_handover.is_taken_over()
     }
     fn keep_old(&self) -> bool {
-        self.passage.keep_old()
+        self.shared_handover.keep_old()
     }
 }
 
@@ -67,9 +67,9 @@ impl Control {
     }
 
     /// At the publisher: the scaling that it applies to a requested flow; `None`: none.
-    pub(super) fn scaled_for(&self, request: &Request, outlet: &dyn AnyOutlet) -> Option<Provenance> {
+    pub(super) fn scaled_for(&self, request: &Request, publisher_port: &dyn AnyPublisher) -> Option<Provenance> {
         let proxy = request.proxy.as_ref().filter(|proxy| proxy.place != Place::Subscriber && !proxy.is_nothing())?;
-        Some(provenance(proxy, outlet.last_seq(), self.state.id))
+        Some(provenance(proxy, publisher_port.last_seq(), self.state.id))
     }
 
     /// At the subscriber: an accepted channel with the scaling that remains for this end. A publisher that knows no proxies scales nothing:
@@ -113,8 +113,10 @@ impl Control {
         if let Some(why) = refuse_names([publisher, subscriber]) {
             return Err(why);
         }
-        let inlets = self.state.inlets();
-        let Some((port, inlet)) = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber) else {
+        let subscriber_ports = self.state.subscriber_ports();
+        let Some((port, subscriber_port)) =
+            subscriber_ports.iter().find(|(_, subscriber_port)| subscriber_port.info().name == subscriber)
+        else {
             return Err(format!("this node has no subscriber {subscriber}"));
         };
         if self.is_hosted_port(*port) {
@@ -124,8 +126,8 @@ impl Control {
         if said >= MOST_KEPT && !known {
             return Err(format!("proxies of {MOST_KEPT} channels are kept already: take some back (every=default)"));
         }
-        let default = self.stated(publisher, inlet.info());
-        let proxy = changes.apply(self.proxy_of(publisher, inlet.info()), &default);
+        let default = self.stated(publisher, subscriber_port.info());
+        let proxy = changes.apply(self.proxy_of(publisher, subscriber_port.info()), &default);
         self.matching.set_proxy(names, Some(proxy).filter(|proxy| *proxy != default));
         let pair = self.matching.between(publisher, subscriber);
         pair.into_iter().for_each(|pair| self.rescale(pair)); // without a channel, it is used when one opens
@@ -165,8 +167,9 @@ impl Control {
     /// Tries this way of a move, if there is one.
     fn try_move(&mut self, pair: Pair, way: Option<Candidate>) {
         let (Some(wanted), Some(way)) = (self.matching.get(&pair), way) else { return };
-        let dial = Dial::start(&self.state, pair, wanted, &way, true);
-        let watched = dial.map(|dial| self.watch(Entry::Dial(Box::new(dial)), Readiness::OUT));
+        let handshake = ClientHandshake::start(&self.state, pair, wanted, &way, true);
+        let watched =
+            handshake.map(|handshake| self.watch(Entry::ClientHandshake(Box::new(handshake)), Readiness::OUT));
         match watched {
             Ok(Some(_)) => {}
             Ok(None) => self.move_failed(pair, "the connection cannot be watched: out of descriptors?"),
@@ -192,13 +195,13 @@ impl Control {
         }
     }
 
-    /// The channel that is to take over is open, and brings the samples after `after`. Both channels deliver through one passage until it
+    /// The channel that is to take over is open, and brings the samples after `after`. Both channels deliver through one handover until it
     /// has taken over.
     pub(super) fn begin_passage(&mut self, pair: Pair, inbound: Inbound, after: u64) {
         if !self.moves.contains(&pair) || !self.matching.is_wanted(&pair) {
             return;
         }
-        let Some(inlet) = self.state.inlet(pair.1.port) else { return };
+        let Some(subscriber_port) = self.state.subscriber_port(pair.1.port) else { return };
         let Some(old) = self.open_channel(&pair).cloned() else {
             // The old channel ended meanwhile: the new one takes its place.
             self.moves.forget(&pair);
@@ -211,23 +214,23 @@ impl Control {
         let state = self.state.clone();
         let taken_over = Box::new(move || state.command(Command::Moved(pair)));
         let handover = Handover::new(selection, last, depth.max(LEAST_HELD));
-        let handover = handover.to_one_after(wanted_of(&inbound.channel), after);
+        let handover = handover.with_new_selection(wanted_of(&inbound.channel), after);
         let (has_history, account) = (has_history(wanted, &inbound.channel), inbound.channel.account.clone());
-        let passage = Arc::new(Passage::new(handover, has_history, account, taken_over));
-        inbound.channel.gate.shut(Role::New, inbound.inlet.as_ref(), passage.clone());
-        old.gate.shut(Role::Old, inbound.inlet.as_ref(), passage.clone());
+        let shared_handover = Arc::new(SharedHandover::new(handover, has_history, account, taken_over));
+        inbound.channel.gate.shut(Role::New, inbound.subscriber_port.as_ref(), shared_handover.clone());
+        old.gate.shut(Role::Old, inbound.subscriber_port.as_ref(), shared_handover.clone());
         let new = inbound.channel.clone();
-        self.moves.passes(pair, Passing { new, inlet, passage }, Instant::now());
+        self.moves.passes(pair, Passing { new, subscriber_port, shared_handover }, Instant::now());
         self.serve_inbound(pair, inbound);
     }
 
     /// Gives a receive half to its reader thread.
     pub(super) fn serve_inbound(&mut self, pair: Pair, inbound: Inbound) {
-        let Some(inlet) = self.state.inlet(pair.1.port) else { return };
+        let Some(subscriber_port) = self.state.subscriber_port(pair.1.port) else { return };
         let channel = inbound.channel.clone();
-        self.expect_samples_of(&channel, inlet.as_ref());
+        self.expect_samples_of(&channel, subscriber_port.as_ref());
         let class = self.matching.get(&pair).map_or(qos::Class::Normal, |wanted| wanted.publisher.qos.class);
-        match inlet.adopt(inbound) {
+        match subscriber_port.adopt(inbound) {
             Some(inbound) => self.state.readers.serve(inbound, class),
             None => self.state.readers.served_elsewhere(&channel, ServedBy::Waiter),
         }
@@ -242,14 +245,14 @@ impl Control {
 
     /// The new channel has taken over: the old one ends.
     fn proxy_moved(&mut self, pair: Pair) {
-        let Some(Passing { new, inlet, passage }) = self.moves.finish(pair) else { return };
+        let Some(Passing { new, subscriber_port, shared_handover }) = self.moves.finish(pair) else { return };
         if !self.matching.is_wanted(&pair) {
             return;
         }
         let old = self.open_channel(&pair).cloned();
-        if let Some(late) = passage.late() {
+        if let Some(late) = shared_handover.late() {
             new.gate.wait_for_history(late.clone());
-            self.fetch_history(pair, &new, inlet, late.clone());
+            self.fetch_history(pair, &new, subscriber_port, late.clone());
         }
         self.opened(pair, new.clone());
         if let Some(old) = old {
@@ -264,15 +267,15 @@ impl Control {
     /// A channel of a move ended. `true`: the new one did, and the old one continues.
     pub(super) fn ended_in_move(&mut self, channel: &Arc<Channel>) -> bool {
         let pair = (channel.publisher, channel.subscriber);
-        let Some(Passing { new, passage, .. }) = self.moves.passing(&pair) else { return false };
+        let Some(Passing { new, shared_handover, .. }) = self.moves.passing(&pair) else { return false };
         if !Arc::ptr_eq(new, channel) {
             if self.is_open(channel) {
-                passage.end_old(came_by(channel));
+                shared_handover.end_old(came_by(channel));
                 self.proxy_moved(pair);
             }
             return false;
         }
-        if !passage.keep_old() {
+        if !shared_handover.keep_old() {
             self.proxy_moved(pair); // `Command::Moved` is in the queue: this channel ended as any other
             return false;
         }
@@ -281,8 +284,8 @@ impl Control {
     }
 
     /// The channel that was to move has ended: gives up its handshake. The ordinary ways, which are the same, are tried.
-    pub(super) fn give_up_dialing(&mut self, pair: Pair) {
-        if self.moves.is_dialing(&pair) {
+    pub(super) fn give_up_handshake(&mut self, pair: Pair) {
+        if self.moves.is_in_handshake(&pair) {
             self.give_up_move(pair);
         }
     }
@@ -298,8 +301,8 @@ impl Control {
                 new.cut();
             }
         }
-        let dialing = |entry: &Entry| matches!(entry, Entry::Dial(d) if d.pair == pair && d.moves);
-        if let Some(index) = self.descriptors.position(dialing) {
+        let in_handshake = |entry: &Entry| matches!(entry, Entry::ClientHandshake(d) if d.pair == pair && d.moves);
+        if let Some(index) = self.descriptors.position(in_handshake) {
             self.unwatch(index);
         }
     }
@@ -342,7 +345,7 @@ impl Control {
         let came: BTreeMap<Pair, u64> = self.moves.abreast().filter_map(came).collect();
         for (pair, came) in self.moves.look(now, &came) {
             if let Some(passing) = self.moves.passing(&pair) {
-                passing.passage.nothing_comes(came, linux::clock::monotonic_ns());
+                passing.shared_handover.nothing_comes(came, linux::clock::monotonic_ns());
             }
         }
         // The new channel does not catch up: the old one continues, and the move is tried again later.

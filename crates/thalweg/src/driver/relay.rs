@@ -117,7 +117,7 @@ impl<S: Stream, G, B> Relay<S, G, B> {
             actions.extend(self.streams.keys().map(Action::EndStream));
         }
         let late = self.streams.late(now).into_iter();
-        actions.extend(late.map(|Guest { of, who, .. }| {
+        actions.extend(late.map(|WaitingRequest { of, who, .. }| {
             let why = match !anew && self.streams.get(&of).is_some() {
                 true => "a source that it reaches, which this one is not now".to_owned(),
                 false => format!("a publisher that it knows, not port {} of {}", of.0.port.0, of.0.node),
@@ -186,7 +186,7 @@ struct Hosted<S> {
 }
 
 /// A request that waits for the source of its stream.
-pub(super) struct Guest<G> {
+pub(super) struct WaitingRequest<G> {
     pub of: Hosting,
     pub who: G,
     until: Instant,
@@ -195,12 +195,12 @@ pub(super) struct Guest<G> {
 /// The streams, and the requests that wait.
 pub(super) struct Streams<S, G> {
     hosted: BTreeMap<Hosting, Hosted<S>>,
-    guests: Vec<Guest<G>>,
+    waiting_requests: Vec<WaitingRequest<G>>,
 }
 
 impl<S, G> Default for Streams<S, G> {
     fn default() -> Self {
-        Self { hosted: BTreeMap::new(), guests: Vec::new() }
+        Self { hosted: BTreeMap::new(), waiting_requests: Vec::new() }
     }
 }
 
@@ -219,7 +219,7 @@ impl<S, G> Streams<S, G> {
 
     /// `true` if no stream is hosted and no request waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.hosted.is_empty() && self.guests.is_empty()
+        self.hosted.is_empty() && self.waiting_requests.is_empty()
     }
 
     /// A stream was opened for a peer.
@@ -257,37 +257,37 @@ impl<S, G> Streams<S, G> {
     /// # Errors
     /// Too many requests wait.
     pub(crate) fn wait(&mut self, of: Hosting, who: G, now: Instant) -> Result<(), (G, Refused)> {
-        if self.guests.len() >= MOST_GUESTS {
-            return Err((who, refused(format!("fewer than {MOST_GUESTS} requests that wait"))));
+        if self.waiting_requests.len() >= MOST_WAITING {
+            return Err((who, refused(format!("fewer than {MOST_WAITING} requests that wait"))));
         }
-        self.guests.push(Guest { of, who, until: now + PATIENCE });
+        self.waiting_requests.push(WaitingRequest { of, who, until: now + PATIENCE });
         Ok(())
     }
 
     /// The requests that wait.
-    pub(crate) fn guests(&self) -> impl Iterator<Item = &G> {
-        self.guests.iter().map(|guest| &guest.who)
+    pub(crate) fn waiting_requests(&self) -> impl Iterator<Item = &G> {
+        self.waiting_requests.iter().map(|waiting| &waiting.who)
     }
 
     /// Takes the requests that wait, to see whether their streams have come; [`Streams::wait_on`] puts one back.
-    pub(crate) fn take_guests(&mut self) -> Vec<Guest<G>> {
-        std::mem::take(&mut self.guests)
+    pub(crate) fn take_waiting(&mut self) -> Vec<WaitingRequest<G>> {
+        std::mem::take(&mut self.waiting_requests)
     }
 
-    pub(crate) fn wait_on(&mut self, guest: Guest<G>) {
-        self.guests.push(guest);
+    pub(crate) fn wait_on(&mut self, waiting: WaitingRequest<G>) {
+        self.waiting_requests.push(waiting);
     }
 
     /// Takes the requests that have waited for too long.
-    fn late(&mut self, now: Instant) -> Vec<Guest<G>> {
-        self.guests.extract_if(.., |guest| guest.until <= now).collect()
+    fn late(&mut self, now: Instant) -> Vec<WaitingRequest<G>> {
+        self.waiting_requests.extract_if(.., |waiting| waiting.until <= now).collect()
     }
 }
 
 impl<S: Stream, G> Streams<S, G> {
     /// The number of proxies: channels that lead from here, and requests for more.
     fn proxies(&self) -> usize {
-        self.hosted.values().map(|hosted| hosted.stream.takers()).sum::<usize>() + self.guests.len()
+        self.hosted.values().map(|hosted| hosted.stream.takers()).sum::<usize>() + self.waiting_requests.len()
     }
 
     fn carried(&self) -> (u64, u64) {
@@ -368,7 +368,7 @@ const HOSTS: u32 = 4;
 /// Time for which a request waits for the source: less than its sender waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// Most requests that wait at once.
-const MOST_GUESTS: usize = 256;
+const MOST_WAITING: usize = 256;
 /// Time for which a stream without a source or takers is still hosted.
 const IDLE: Duration = Duration::from_millis(500);
 /// Time over which the load is measured, and least time between two reports.

@@ -17,7 +17,7 @@ use crate::control::local::shares::{Shares, of_name};
 use crate::control::{Direction, Document, Network, NodeId, PortId};
 use crate::error::{Error, Result};
 use crate::event::Events;
-use crate::port::{AnyInlet, AnyOutlet};
+use crate::port::{AnyPublisher, AnySubscriber};
 use crate::settings::Settings;
 use linux::poll::Waker;
 use qos::Place;
@@ -51,8 +51,8 @@ pub(crate) struct NodeState {
     document: Mutex<Arc<Document>>,
     directory: Mutex<Directory>,
     #[allow(clippy::type_complexity)]
-    outlets: Mutex<BTreeMap<PortId, (Arc<dyn AnyOutlet>, Sending)>>,
-    inlets: Mutex<BTreeMap<PortId, Arc<dyn AnyInlet>>>,
+    publisher_ports: Mutex<BTreeMap<PortId, (Arc<dyn AnyPublisher>, Sending)>>,
+    subscriber_ports: Mutex<BTreeMap<PortId, Arc<dyn AnySubscriber>>>,
     /// The priority that each port asks for all its channels.
     priorities: Mutex<BTreeMap<PortId, PrioritySettings>>,
     names: Mutex<Vec<String>>,
@@ -115,9 +115,9 @@ impl NodeState {
             mailbox: Mailbox::default(),
             directory: Mutex::new(Directory::within(Surroundings::of(&document))),
             document: Mutex::new(Arc::new(document)),
-            outlets: Mutex::default(),
+            publisher_ports: Mutex::default(),
             priorities: Mutex::default(),
-            inlets: Mutex::default(),
+            subscriber_ports: Mutex::default(),
             names: Mutex::default(),
             administration: Mutex::default(),
             commands,
@@ -176,52 +176,55 @@ impl NodeState {
         locked(&self.priorities).insert(port, priority);
     }
 
-    pub(crate) fn add_outlet(&self, port: PortId, outlet: Arc<dyn AnyOutlet>, sending: Sending) {
-        locked(&self.outlets).insert(port, (outlet, sending));
+    pub(crate) fn add_publisher(&self, port: PortId, publisher_port: Arc<dyn AnyPublisher>, sending: Sending) {
+        locked(&self.publisher_ports).insert(port, (publisher_port, sending));
     }
     /// A publisher closed. Its name is free only after the command to the control thread: a port that then takes the name is announced
     /// after this port has gone, and no node has the name twice.
-    pub(crate) fn close_outlet(&self, port: PortId) {
+    pub(crate) fn close_publisher(&self, port: PortId) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
-        let outlet = locked(&self.outlets).remove(&port);
+        let publisher_port = locked(&self.publisher_ports).remove(&port);
         self.command(Command::PortRemoved(port));
-        if let Some((outlet, _)) = outlet {
-            self.release_name(&outlet.info().name);
+        if let Some((publisher_port, _)) = publisher_port {
+            self.release_name(&publisher_port.info().name);
         }
     }
-    pub(crate) fn outlet(&self, port: PortId) -> Option<(Arc<dyn AnyOutlet>, Sending)> {
-        locked(&self.outlets).get(&port).cloned()
+    pub(crate) fn publisher_port(&self, port: PortId) -> Option<(Arc<dyn AnyPublisher>, Sending)> {
+        locked(&self.publisher_ports).get(&port).cloned()
     }
-    pub(crate) fn outlets(&self) -> Vec<Arc<dyn AnyOutlet>> {
-        locked(&self.outlets).values().map(|(outlet, _)| outlet.clone()).collect()
+    pub(crate) fn publisher_ports(&self) -> Vec<Arc<dyn AnyPublisher>> {
+        locked(&self.publisher_ports).values().map(|(publisher_port, _)| publisher_port.clone()).collect()
     }
-    pub(crate) fn outlet_named(&self, name: &str) -> Option<(PortId, Arc<dyn AnyOutlet>)> {
-        locked(&self.outlets).iter().find(|(_, (o, _))| o.info().name == name).map(|(id, (o, _))| (*id, o.clone()))
+    pub(crate) fn publisher_named(&self, name: &str) -> Option<(PortId, Arc<dyn AnyPublisher>)> {
+        locked(&self.publisher_ports)
+            .iter()
+            .find(|(_, (o, _))| o.info().name == name)
+            .map(|(id, (o, _))| (*id, o.clone()))
     }
-    pub(crate) fn add_inlet(&self, port: PortId, inlet: Arc<dyn AnyInlet>) {
-        locked(&self.inlets).insert(port, inlet);
+    pub(crate) fn add_subscriber(&self, port: PortId, subscriber_port: Arc<dyn AnySubscriber>) {
+        locked(&self.subscriber_ports).insert(port, subscriber_port);
     }
-    /// A subscriber closed: like [`Self::close_outlet`].
-    pub(crate) fn close_inlet(&self, port: PortId) {
-        self.remove_inlet(port, || self.command(Command::PortRemoved(port)));
+    /// A subscriber closed: like [`Self::close_publisher`].
+    pub(crate) fn close_subscriber(&self, port: PortId) {
+        self.remove_subscriber(port, || self.command(Command::PortRemoved(port)));
     }
     /// Removes a subscriber. `before` runs before its name is free. The control thread calls this directly, because it announces the change
     /// itself.
-    pub(crate) fn remove_inlet(&self, port: PortId, before: impl FnOnce()) {
+    pub(crate) fn remove_subscriber(&self, port: PortId, before: impl FnOnce()) {
         self.take_administration(port);
         locked(&self.priorities).remove(&port);
-        let inlet = locked(&self.inlets).remove(&port);
+        let subscriber_port = locked(&self.subscriber_ports).remove(&port);
         before();
-        if let Some(inlet) = inlet {
-            self.release_name(&inlet.info().name);
+        if let Some(subscriber_port) = subscriber_port {
+            self.release_name(&subscriber_port.info().name);
         }
     }
-    pub(crate) fn inlet(&self, port: PortId) -> Option<Arc<dyn AnyInlet>> {
-        locked(&self.inlets).get(&port).cloned()
+    pub(crate) fn subscriber_port(&self, port: PortId) -> Option<Arc<dyn AnySubscriber>> {
+        locked(&self.subscriber_ports).get(&port).cloned()
     }
-    pub(crate) fn inlets(&self) -> Vec<(PortId, Arc<dyn AnyInlet>)> {
-        locked(&self.inlets).iter().map(|(id, inlet)| (*id, inlet.clone())).collect()
+    pub(crate) fn subscriber_ports(&self) -> Vec<(PortId, Arc<dyn AnySubscriber>)> {
+        locked(&self.subscriber_ports).iter().map(|(id, subscriber_port)| (*id, subscriber_port.clone())).collect()
     }
 
     /// Properties and reader of a port, taken out while a command is carried out: a user's reader runs under no lock.
@@ -230,7 +233,7 @@ impl NodeState {
     }
     pub(crate) fn put_administration(&self, port: PortId, kept: Administration) {
         // A port that closed meanwhile has none.
-        if self.outlet(port).is_some() || self.inlet(port).is_some() {
+        if self.publisher_port(port).is_some() || self.subscriber_port(port).is_some() {
             locked(&self.administration).insert(port, kept);
         }
     }

@@ -9,11 +9,11 @@
 use super::attachments::Publisher;
 use super::control::Control;
 use super::entries::Entry;
+use super::handshake_server::ends;
 use super::matching::{PATIENCE, Pair};
-use super::offer::ends;
 use crate::channel::Channel;
 use crate::handshake::Request;
-use crate::port::AnyOutlet;
+use crate::port::AnyPublisher;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 
 /// A channel whose subscriber is cut off.
 struct CutOff<O> {
-    outlet: O,
+    publisher_port: O,
     channel: Arc<Channel>,
     /// The time at which the channel is given up. A subscriber tries to reach a vanished publisher for the same time.
     until: Instant,
 }
 
 /// All channels whose subscriber is cut off. Pure: time is an argument.
-pub(super) struct CutOffs<O = Arc<dyn AnyOutlet>>(Vec<CutOff<O>>);
+pub(super) struct CutOffs<O = Arc<dyn AnyPublisher>>(Vec<CutOff<O>>);
 
 impl<O> Default for CutOffs<O> {
     fn default() -> Self {
@@ -38,8 +38,8 @@ impl<O> Default for CutOffs<O> {
 
 impl<O: Publisher> CutOffs<O> {
     /// Published samples wait for the subscriber of this channel from now on.
-    pub(super) fn add(&mut self, outlet: O, channel: Arc<Channel>, now: Instant) {
-        self.0.push(CutOff { outlet, channel, until: now + PATIENCE });
+    pub(super) fn add(&mut self, publisher_port: O, channel: Arc<Channel>, now: Instant) {
+        self.0.push(CutOff { publisher_port, channel, until: now + PATIENCE });
     }
 
     /// The youngest channel of these ports that waits for the request with this token.
@@ -62,8 +62,8 @@ impl<O: Publisher> CutOffs<O> {
 
     /// Gives up the channels for which `hopeless` is true, those whose publisher closed, and those whose time is over.
     pub(super) fn give_up(&mut self, now: Instant, hopeless: impl Fn(&Channel) -> bool) -> Vec<(O, u64)> {
-        let over = |of: &mut CutOff<O>| of.until <= now || of.outlet.is_closed() || hopeless(&of.channel);
-        self.0.extract_if(.., over).map(|cut_off| (cut_off.outlet, cut_off.channel.id)).collect()
+        let over = |of: &mut CutOff<O>| of.until <= now || of.publisher_port.is_closed() || hopeless(&of.channel);
+        self.0.extract_if(.., over).map(|cut_off| (cut_off.publisher_port, cut_off.channel.id)).collect()
     }
 
     /// Gives up the oldest channels of the same port and host as `channel`, so that at most `most` remain with the new one. Otherwise a
@@ -74,7 +74,7 @@ impl<O: Publisher> CutOffs<O> {
         let ids: Vec<u64> = self.channels().filter(beside).map(|other| other.id).collect();
         let over = &ids[..ids.len().saturating_sub(most.saturating_sub(1))];
         let gone = self.0.extract_if(.., |of| over.contains(&of.channel.id));
-        gone.map(|cut_off| (cut_off.outlet, cut_off.channel.id)).collect()
+        gone.map(|cut_off| (cut_off.publisher_port, cut_off.channel.id)).collect()
     }
 
     /// The next time at which one has waited long enough.
@@ -108,18 +108,20 @@ impl Control {
     /// Published samples wait for the subscriber of this channel. `false`: the channel does not outlast its connection, or the subscriber
     /// does not come back.
     fn waits_for_return(&mut self, channel: &Arc<Channel>, why: &str) -> bool {
-        let Some(outlet) = self.outlet_of(channel).filter(|_| !channel.is_closed() && !self.has_closed(channel)) else {
+        let Some(publisher_port) =
+            self.publisher_port_of(channel).filter(|_| !channel.is_closed() && !self.has_closed(channel))
+        else {
             return false;
         };
-        if !outlet.cut_off(channel) {
+        if !publisher_port.cut_off(channel) {
             return false;
         }
         self.unmatched(channel, why);
         // The limit is the number of channels that a node of that host may have.
         let most = self.state.settings.limits.channels.div_ceil(4) as usize;
         let over = self.cut_off.make_room_beside(channel, most);
-        over.into_iter().for_each(|(outlet, id)| self.detach(outlet, id));
-        self.cut_off.add(outlet, channel.clone(), Instant::now());
+        over.into_iter().for_each(|(publisher_port, id)| self.detach(publisher_port, id));
+        self.cut_off.add(publisher_port, channel.clone(), Instant::now());
         true
     }
 
@@ -137,7 +139,7 @@ impl Control {
     /// Ends the channels for which `hopeless` is true, and those whose time is over.
     pub(super) fn give_up_cut_off(&mut self, now: Instant, hopeless: impl Fn(&Channel) -> bool) {
         let over = self.cut_off.give_up(now, hopeless);
-        over.into_iter().for_each(|(outlet, id)| self.detach(outlet, id));
+        over.into_iter().for_each(|(publisher_port, id)| self.detach(publisher_port, id));
     }
 
     /// The channel that was opened before for the ports of a request. Channels over shared memory do not count: a ring's slots are free
@@ -224,12 +226,12 @@ mod tests {
 
     #[test]
     fn a_channel_waits_no_more_once_its_publisher_closed_or_another_took_its_place() {
-        let (start, outlet) = (Instant::now(), Rc::new(Fake::default()));
+        let (start, publisher_port) = (Instant::now(), Rc::new(Fake::default()));
         let mut waiting = CutOffs::default();
-        (1..=2).for_each(|n| waiting.add(outlet.clone(), channel(n, pair(1, n), start), start));
+        (1..=2).for_each(|n| waiting.add(publisher_port.clone(), channel(n, pair(1, n), start), start));
         waiting.was_replaced(1);
         assert_eq!(ids(waiting.give_up(start, |_| false)), [0; 0]);
-        outlet.closed.set(true);
+        publisher_port.closed.set(true);
         assert_eq!(ids(waiting.give_up(start, |_| false)), [2]);
     }
 

@@ -18,7 +18,7 @@ use crate::carrier;
 use crate::channel::PortRef;
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
-use crate::codec::{Message, Sought};
+use crate::codec::{Message, PolicyFields};
 use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::{absolute, check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -26,7 +26,7 @@ use crate::driver::{Administration, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
 use crate::port::monitor::Monitor;
-use crate::port::{AnyInlet, Histories, Inlet, LOCAL, Outlet};
+use crate::port::{AnySubscriber, Histories, LOCAL, PublisherPort, SubscriberPort};
 use crate::pull::Identity;
 use crate::settings::Settings;
 use qos::Qos;
@@ -223,9 +223,9 @@ impl Node {
     /// ([`qos::LivelinessKind::ByNode`]).
     pub fn assert_liveliness(&self) {
         let now = linux::clock::monotonic_ns();
-        for outlet in self.state().outlets() {
-            if outlet.info().qos.liveliness.kind == qos::LivelinessKind::ByNode {
-                outlet.judge().into_iter().for_each(|judge| judge.assert(now));
+        for publisher_port in self.state().publisher_ports() {
+            if publisher_port.info().qos.liveliness.kind == qos::LivelinessKind::ByNode {
+                publisher_port.judge().into_iter().for_each(|judge| judge.assert(now));
             }
         }
         self.state().command(Command::Alive(None));
@@ -241,7 +241,7 @@ impl Node {
         &self.0.state
     }
 
-    pub(crate) fn open_publisher<M: Message>(&self, request: PortRequest) -> Result<Arc<Outlet<M>>> {
+    pub(crate) fn open_publisher<M: Message>(&self, request: PortRequest) -> Result<Arc<PublisherPort<M>>> {
         check_name(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
         let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
         let me = PortRef { node: self.id(), port };
@@ -250,30 +250,30 @@ impl Node {
         if let Some(histories) = &histories {
             histories.admit(Identity { node: me.node, port, incarnation }, &info, &self.state().clock);
         }
-        let outlet = Arc::new(Outlet::<M>::new(info.clone(), me, incarnation, histories));
-        LOCAL.publishers().insert(me, outlet.clone());
+        let publisher_port = Arc::new(PublisherPort::<M>::new(info.clone(), me, incarnation, histories));
+        LOCAL.publishers().insert(me, publisher_port.clone());
         self.state().set_priority(port, request.priority);
-        self.state().add_outlet(port, outlet.clone(), request.sending);
-        self.keep(port, &End::Out(outlet.clone()), request.monitor, request.reader);
+        self.state().add_publisher(port, publisher_port.clone(), request.sending);
+        self.keep(port, &End::Out(publisher_port.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
-        Ok(outlet)
+        Ok(publisher_port)
     }
 
     pub(crate) fn open_subscriber<M: Message>(
         &self,
         request: PortRequest,
-        make: impl FnOnce(PortInfo, crate::event::Events) -> Inlet<M>,
-    ) -> Result<(PortRef, Arc<Inlet<M>>)> {
+        make: impl FnOnce(PortInfo, crate::event::Events) -> SubscriberPort<M>,
+    ) -> Result<(PortRef, Arc<SubscriberPort<M>>)> {
         check_pattern(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
         let (port, info) = self.describe::<M>(&request, Direction::Subscriber)?;
         let me = PortRef { node: self.id(), port };
-        let inlet = Arc::new(make(info.clone(), self.state().events.clone()));
-        LOCAL.subscribers().insert(me, inlet.clone());
+        let subscriber_port = Arc::new(make(info.clone(), self.state().events.clone()));
+        LOCAL.subscribers().insert(me, subscriber_port.clone());
         self.state().set_priority(port, request.priority);
-        self.state().add_inlet(port, inlet.clone());
-        self.keep(port, &End::In(inlet.clone()), request.monitor, request.reader);
+        self.state().add_subscriber(port, subscriber_port.clone());
+        self.keep(port, &End::In(subscriber_port.clone()), request.monitor, request.reader);
         self.state().command(Command::PortAdded(port, info));
-        Ok((me, inlet))
+        Ok((me, subscriber_port))
     }
 
     fn keep(&self, port: PortId, end: &End, monitor: Option<Box<dyn Monitor>>, reader: Option<Reader>) {
@@ -295,7 +295,7 @@ impl Node {
         let message = M::description().as_ref().clone();
         // A subscriber that takes any type looks up the type in each publisher's description.
         if direction == Direction::Publisher || message.schema.is_some() {
-            Sought::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
+            PolicyFields::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
                 .map_err(|wrong| Error::Usage(format!("QoS: key or filter: {wrong}")))?;
         }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
@@ -332,13 +332,13 @@ impl Node {
 
     pub(crate) fn close_publisher(&self, port: PortId) {
         LOCAL.publishers().remove(&PortRef { node: self.id(), port });
-        self.state().close_outlet(port);
+        self.state().close_publisher(port);
     }
 
-    pub(crate) fn close_subscriber(&self, port: PortId, inlet: &dyn AnyInlet) {
-        inlet.close();
+    pub(crate) fn close_subscriber(&self, port: PortId, subscriber_port: &dyn AnySubscriber) {
+        subscriber_port.close();
         LOCAL.subscribers().remove(&PortRef { node: self.id(), port });
-        self.state().close_inlet(port);
+        self.state().close_subscriber(port);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::channel::{Change, Channel, Outcome};
 use crate::codec::{Message, Plain, Raw};
 use crate::error::{Error, Result};
 use crate::port::monitor::Monitor;
-use crate::port::{AnyOutlet, Outlet, Published};
+use crate::port::{AnyPublisher, Published, PublisherPort};
 use linux::thread::Settings;
 use qos::priority::PrioritySettings;
 use qos::{Class, Place, PullBuffer, Qos, Queue, Reliability};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Publishes samples of one topic. Dropping it closes the port; waiting samples are sent if that takes at most one second.
 pub struct Publisher<M: Message> {
-    pub(crate) outlet: Arc<Outlet<M>>,
+    pub(crate) publisher_port: Arc<PublisherPort<M>>,
     node: Node,
     closing: Duration,
 }
@@ -122,8 +122,8 @@ impl<M: Message> PublisherBuilder<M> {
     /// # Errors
     /// [`Error::NameTaken`], [`Error::Usage`] for a name, topic, carrier or QoS that is not allowed, [`Error::Closed`].
     pub fn open(self) -> Result<Publisher<M>> {
-        let outlet = self.node.open_publisher::<M>(self.request)?;
-        Ok(Publisher { outlet, node: self.node, closing: Duration::from_secs(1) })
+        let publisher_port = self.node.open_publisher::<M>(self.request)?;
+        Ok(Publisher { publisher_port, node: self.node, closing: Duration::from_secs(1) })
     }
 }
 
@@ -136,7 +136,7 @@ impl<M: Message> Publisher<M> {
     /// take the sample is no error: [`Published`] counts it.
     #[inline]
     pub fn publish(&mut self, value: &M::Value) -> Result<Published> {
-        self.outlet.publish(value, Change::Written, &mut |_, _| {})
+        self.publisher_port.publish(value, Change::Written, &mut |_, _| {})
     }
 
     /// As [`Publisher::publish`]; besides, calls `each` with the outcome on each channel.
@@ -144,7 +144,7 @@ impl<M: Message> Publisher<M> {
     /// # Errors
     /// As [`Publisher::publish`].
     pub fn publish_each(&mut self, value: &M::Value, mut each: impl FnMut(&Channel, Outcome)) -> Result<Published> {
-        self.outlet.publish(value, Change::Written, &mut each)
+        self.publisher_port.publish(value, Change::Written, &mut each)
     }
 
     /// Ends the instance that has the key of `value` (without a key, the topic's only one). Subscribers get a sample that says
@@ -153,7 +153,7 @@ impl<M: Message> Publisher<M> {
     /// # Errors
     /// As [`Publisher::publish`].
     pub fn dispose(&mut self, value: &M::Value) -> Result<Published> {
-        self.outlet.publish(value, Change::Disposed, &mut |_, _| {})
+        self.publisher_port.publish(value, Change::Disposed, &mut |_, _| {})
     }
 
     /// Ends this publisher's part in the instance that has the key of `value`: it gives up ownership, and its deadline is no
@@ -162,45 +162,45 @@ impl<M: Message> Publisher<M> {
     /// # Errors
     /// As [`Publisher::publish`].
     pub fn unregister(&mut self, value: &M::Value) -> Result<Published> {
-        self.outlet.publish(value, Change::Unregistered, &mut |_, _| {})
+        self.publisher_port.publish(value, Change::Unregistered, &mut |_, _| {})
     }
 
     /// The number of channels the port has now.
     pub fn connected(&self) -> usize {
-        self.outlet.connected()
+        self.publisher_port.connected()
     }
 
     /// Waits until at least `count` channels exist. Returns `false` if `timeout` passed first.
     pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
-        self.node.wait_until(timeout, || self.outlet.connected() >= count)
+        self.node.wait_until(timeout, || self.publisher_port.connected() >= count)
     }
 
     /// Asserts that this publisher is alive even if it has nothing to publish now ([`qos::LivelinessKind::ByPort`]).
     /// The control plane informs its subscribers. Publishing asserts the same.
     pub fn assert_liveliness(&self) {
-        crate::port::AnyOutlet::judge(self.outlet.as_ref())
+        crate::port::AnyPublisher::judge(self.publisher_port.as_ref())
             .into_iter()
             .for_each(|judge| judge.assert(linux::clock::monotonic_ns()));
-        self.node.state().command(crate::driver::Command::Alive(Some(self.outlet.me.port)));
+        self.node.state().command(crate::driver::Command::Alive(Some(self.publisher_port.me.port)));
     }
 
     /// The port's name.
     pub fn name(&self) -> &str {
-        &self.outlet.info.name
+        &self.publisher_port.info.name
     }
 
     pub(crate) fn port(&self) -> crate::channel::PortRef {
-        self.outlet.me
+        self.publisher_port.me
     }
 
     /// The topic.
     pub fn topic(&self) -> &str {
-        &self.outlet.info.topic
+        &self.publisher_port.info.topic
     }
 
     /// The counters of each channel.
     pub fn channels(&self) -> Vec<crate::channel::ChannelReport> {
-        self.outlet.reports()
+        self.publisher_port.reports()
     }
 
     /// Sets the longest time for which dropping the publisher waits for unsent samples. With zero they are dropped at once.
@@ -211,7 +211,7 @@ impl<M: Message> Publisher<M> {
 
     /// Closes the port after waiting at most `timeout` for unsent samples. Returns `false` if some were dropped.
     pub fn close(mut self, timeout: Duration) -> bool {
-        let drained = self.outlet.drain(timeout);
+        let drained = self.publisher_port.drain(timeout);
         self.closing = Duration::ZERO;
         drained
     }
@@ -241,21 +241,21 @@ impl Publisher<Raw> {
 
 impl<M: Message> Publisher<M> {
     fn lend(&mut self, len: usize) -> Result<Loan<'_, M>> {
-        let limit = self.outlet.info.qos.max_message as usize;
+        let limit = self.publisher_port.info.qos.max_message as usize;
         if len > limit {
             let name = self.name();
             return Err(Error::Message(format!("a loan of {len} bytes is over max_message of {name}, {limit} bytes")));
         }
-        let mut state = self.outlet.hold()?;
+        let mut state = self.publisher_port.hold()?;
         let place = state.loan(len);
-        Ok(Loan { outlet: &self.outlet, state: Some(state), place: Some(place) })
+        Ok(Loan { publisher_port: &self.publisher_port, state: Some(state), place: Some(place) })
     }
 }
 
 /// A message that is being written in place.
 pub struct Loan<'a, M: Message> {
-    outlet: &'a Outlet<M>,
-    state: Option<linux::lock::PiGuard<'a, crate::port::Outflow<M>>>,
+    publisher_port: &'a PublisherPort<M>,
+    state: Option<linux::lock::PiGuard<'a, crate::port::PublishState<M>>>,
     place: Option<crate::port::Place>,
 }
 
@@ -285,7 +285,7 @@ impl<M: Message> Loan<'_, M> {
     /// As [`Publisher::publish`].
     pub fn publish(mut self) -> Result<Published> {
         match (self.state.take(), self.place.take()) {
-            (Some(state), Some(place)) => self.outlet.publish_loan(state, place),
+            (Some(state), Some(place)) => self.publisher_port.publish_loan(state, place),
             _ => Err(Error::Closed),
         }
     }
@@ -301,14 +301,14 @@ impl<M: Message> Drop for Loan<'_, M> {
 
 impl<M: Message> Drop for Publisher<M> {
     fn drop(&mut self) {
-        let (outlet, node, patience) = (self.outlet.clone(), self.node.clone(), self.closing);
+        let (publisher_port, node, patience) = (self.publisher_port.clone(), self.node.clone(), self.closing);
         let close = move |patience| {
-            outlet.drain(patience);
-            outlet.close();
-            node.close_publisher(outlet.me.port);
+            publisher_port.drain(patience);
+            publisher_port.close();
+            node.close_publisher(publisher_port.me.port);
         };
         // A callback that owns a publisher may be dropped by a thread that serves others: it does not wait here.
-        if crate::driver::may_wait() || self.outlet.drain(Duration::ZERO) {
+        if crate::driver::may_wait() || self.publisher_port.drain(Duration::ZERO) {
             return close(patience);
         }
         let waiting = close.clone();

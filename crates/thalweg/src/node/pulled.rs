@@ -7,7 +7,7 @@ use crate::codec::{Message, TypeDescription};
 use crate::control::PullRole;
 use crate::driver::{Asked, Asking, Holder, not_kept};
 use crate::error::{Error, Result};
-use crate::port::{AnyInlet, Storage, TakenSample};
+use crate::port::{AnySubscriber, Storage, TakenSample};
 use qos::Place;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -69,9 +69,9 @@ impl<M: Message> Subscriber<M> {
             )));
         }
         let state = self.node.state();
-        let info = &self.inlet.info;
+        let info = &self.subscriber_port.info;
         let holders = match &from.holder {
-            None if self.inlet.histories().is_some() => vec![Holder::own(state, self.me.port, info)],
+            None if self.subscriber_port.histories().is_some() => vec![Holder::own(state, self.me.port, info)],
             named => Holder::all(state, &info.topic, named.as_deref(), self.keeper()),
         };
         if holders.is_empty() {
@@ -101,18 +101,18 @@ impl<M: Message> Subscriber<M> {
 
     /// `true` if a known port keeps samples of the topic.
     pub fn can_pull(&self) -> bool {
-        let all = || Holder::all(self.node.state(), &self.inlet.info.topic, None, None);
-        self.inlet.histories().is_some() || !all().is_empty()
+        let all = || Holder::all(self.node.state(), &self.subscriber_port.info.topic, None, None);
+        self.subscriber_port.histories().is_some() || !all().is_empty()
     }
 
     /// The place that keeps samples for this port.
     fn keeper(&self) -> Option<&Place> {
-        self.inlet.info.qos.pull.as_ref().map(|pull| &pull.place)
+        self.subscriber_port.info.qos.pull.as_ref().map(|pull| &pull.place)
     }
 
     /// `true` if the port only pulls and has no channels.
     pub fn is_pull_only(&self) -> bool {
-        self.inlet.info.pull == PullRole::Only
+        self.subscriber_port.info.pull == PullRole::Only
     }
 }
 

@@ -10,7 +10,7 @@ use crate::control::PullRole;
 use crate::driver::Command;
 use crate::error::Result;
 use crate::port::monitor::Monitor;
-use crate::port::{AnyInlet, Inlet, PublisherInfo, Sample, Sink, TakenSample};
+use crate::port::{AnySubscriber, PublisherInfo, Sample, Sink, SubscriberPort, TakenSample};
 use futures_core::Stream;
 use qos::priority::PrioritySettings;
 use qos::{Place, PullBuffer, Qos, Queue, Reliability};
@@ -34,7 +34,7 @@ pub enum Mode {
 ///
 /// It is also a [`Stream`] of samples.
 pub struct Subscriber<M: Message> {
-    pub(super) inlet: Arc<Inlet<M>>,
+    pub(super) subscriber_port: Arc<SubscriberPort<M>>,
     pub(super) me: PortRef,
     pub(super) node: Node,
     halves: Vec<Inbound>, // polled: the receive halves, owned by the waiting thread
@@ -174,32 +174,32 @@ impl<M: Message> SubscriberBuilder<M> {
     fn build(self, sink: Sink<M>) -> Result<Subscriber<M>> {
         let (on_publisher, polled) = (self.on_publisher, self.mode == Mode::Polled);
         let memory = self.node.state().memory.clone();
-        let make = |info, events| Inlet::new(info, sink, on_publisher, polled, events, &memory);
-        let (me, inlet) = self.node.open_subscriber::<M>(self.request, make)?;
-        Ok(Subscriber { inlet, me, node: self.node, halves: Vec::new(), ready: Vec::new() })
+        let make = |info, events| SubscriberPort::new(info, sink, on_publisher, polled, events, &memory);
+        let (me, subscriber_port) = self.node.open_subscriber::<M>(self.request, make)?;
+        Ok(Subscriber { subscriber_port, me, node: self.node, halves: Vec::new(), ready: Vec::new() })
     }
 }
 
 impl<M: Message> Subscriber<M> {
     /// Takes the oldest waiting sample, without waiting.
     pub fn take(&mut self) -> Option<TakenSample<M>> {
-        if self.inlet.polled {
+        if self.subscriber_port.polled {
             self.poll_halves(Duration::ZERO);
         }
-        self.inlet.take()
+        self.subscriber_port.take()
     }
 
     /// Takes the oldest waiting sample; waits at most `timeout` for one.
     pub fn wait(&mut self, timeout: Duration) -> Option<TakenSample<M>> {
         let until = Instant::now() + timeout;
         loop {
-            if let Some(sample) = self.inlet.take() {
+            if let Some(sample) = self.subscriber_port.take() {
                 return Some(sample);
             }
-            let left = until.checked_duration_since(Instant::now()).filter(|_| !self.inlet.is_closed())?;
-            match self.inlet.polled {
+            let left = until.checked_duration_since(Instant::now()).filter(|_| !self.subscriber_port.is_closed())?;
+            match self.subscriber_port.polled {
                 true => drop(self.poll_halves(left)),
-                false => self.inlet.wait_for_news(left),
+                false => self.subscriber_port.wait_for_news(left),
             }
         }
     }
@@ -211,11 +211,11 @@ impl<M: Message> Subscriber<M> {
         loop {
             let called = self.poll_halves(until.saturating_duration_since(Instant::now()));
             let mut mailbox = 0;
-            while let Some((info, storage)) = self.inlet.pop() {
-                self.inlet.call(&info, storage.bytes());
+            while let Some((info, storage)) = self.subscriber_port.pop() {
+                self.subscriber_port.call(&info, storage.bytes());
                 mailbox += 1;
             }
-            if called + mailbox > 0 || Instant::now() >= until || self.inlet.is_closed() {
+            if called + mailbox > 0 || Instant::now() >= until || self.subscriber_port.is_closed() {
                 return called + mailbox;
             }
         }
@@ -223,7 +223,7 @@ impl<M: Message> Subscriber<M> {
 
     /// The number of channels the port has now.
     pub fn connected(&self) -> usize {
-        self.inlet.channels().lock().map_or(0, |channels| channels.len())
+        self.subscriber_port.channels().lock().map_or(0, |channels| channels.len())
     }
 
     /// Waits until at least `count` channels exist. Returns `false` if `timeout` passed first.
@@ -234,12 +234,12 @@ impl<M: Message> Subscriber<M> {
     /// The publisher of a sample, as it described itself when its channel opened. It may be gone: the 16 publishers whose
     /// channels opened last are remembered. `None` for samples that were not published to this port directly.
     pub fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
-        self.inlet.publishers().get(PortRef { node: info.node, port: info.port })
+        self.subscriber_port.publishers().get(PortRef { node: info.node, port: info.port })
     }
 
     /// The port's name.
     pub fn name(&self) -> &str {
-        &self.inlet.info.name
+        &self.subscriber_port.info.name
     }
 
     pub(crate) fn port(&self) -> PortRef {
@@ -248,33 +248,33 @@ impl<M: Message> Subscriber<M> {
 
     /// The counters of each channel.
     pub fn channels(&self) -> Vec<ChannelReport> {
-        self.inlet.reports()
+        self.subscriber_port.reports()
     }
 
     /// The counters of the port's policies.
     pub fn policy_counts(&self) -> crate::port::PolicyCounts {
-        self.inlet.state().policies
+        self.subscriber_port.state().policies
     }
 
     /// The instances of a keyed topic that were seen: alive, disposed, or without publishers. Empty unless the port has a
     /// policy that looks at samples, such as the key.
     pub fn instances(&self) -> Vec<crate::channel::InstanceReport> {
-        AnyInlet::judge(self.inlet.as_ref()).map(|judge| judge.instances()).unwrap_or_default()
+        AnySubscriber::judge(self.subscriber_port.as_ref()).map(|judge| judge.instances()).unwrap_or_default()
     }
 
     /// The number of samples dropped because they were not taken in time.
     pub fn dropped(&self) -> u64 {
-        self.inlet.dropped()
+        self.subscriber_port.dropped()
     }
 
     /// Receives once on the polled halves; returns how many samples were delivered.
     fn poll_halves(&mut self, timeout: Duration) -> usize {
-        self.inlet.new_halves(&mut self.halves);
-        let inlet = self.inlet.clone();
+        self.subscriber_port.new_halves(&mut self.halves);
+        let subscriber_port = self.subscriber_port.clone();
         let delivered = match self.halves.as_mut_slice() {
             [] => {
                 if !timeout.is_zero() {
-                    inlet.wait_for_news(timeout.min(crate::carrier::TICK));
+                    subscriber_port.wait_for_news(timeout.min(crate::carrier::TICK));
                 }
                 0
             }
@@ -348,10 +348,10 @@ impl<M: Message> Stream for Subscriber<M> {
     /// The next sample. The stream ends when the node closes; on a polled port it ends at once, for no thread could wake the
     /// task.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TakenSample<M>>> {
-        match self.inlet.take_or_register(context.waker()) {
+        match self.subscriber_port.take_or_register(context.waker()) {
             Some(sample) => Poll::Ready(Some(sample)),
             // A polled port has no thread that could wake the task: ending is better than never waking.
-            None if self.inlet.is_closed() || self.inlet.polled => Poll::Ready(None),
+            None if self.subscriber_port.is_closed() || self.subscriber_port.polled => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
@@ -362,6 +362,6 @@ impl<M: Message> Unpin for Subscriber<M> {}
 impl<M: Message> Drop for Subscriber<M> {
     fn drop(&mut self) {
         self.halves.clear();
-        self.node.close_subscriber(self.me.port, self.inlet.as_ref());
+        self.node.close_subscriber(self.me.port, self.subscriber_port.as_ref());
     }
 }

@@ -18,7 +18,7 @@ pub trait Waitable {
 
 impl<M: Message> Waitable for Subscriber<M> {
     fn is_ready(&self, waker: &Waker) -> bool {
-        self.inlet.is_ready_or_wakes(waker)
+        self.subscriber_port.is_ready_or_wakes(waker)
     }
 }
 

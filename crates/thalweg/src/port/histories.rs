@@ -6,7 +6,7 @@ use crate::channel::history::{History, Instances, Query, Reading};
 use crate::channel::memory::{Account, Charge};
 use crate::channel::queue::Entry;
 use crate::channel::{Payload, SampleInfo};
-use crate::codec::{Sought, TypeDescription};
+use crate::codec::{PolicyFields, TypeDescription};
 use crate::control::matching::topic_matches;
 use crate::control::{PortInfo, PullRole, kept_at_publisher};
 use crate::pull::{Identity, Question, Run};
@@ -30,7 +30,7 @@ pub(crate) struct Histories {
     /// Samples that were not kept for lack of memory, and how many of them were reported.
     unkept: [AtomicU64; 2],
     /// The place of the key, if the publisher is durable and its topic keyed.
-    key: Option<Sought>,
+    key: Option<PolicyFields>,
     sources: PiMutex<Sources>,
 }
 
@@ -83,7 +83,7 @@ impl Histories {
         let mut histories = Self::new(kept_at_publisher(&port.qos)?, account);
         if is_kept_by_instance(&port.qos) {
             // The key was looked up when the port was described.
-            histories.key = Sought::find(port.message.schema.as_ref(), &port.qos.key, None).ok();
+            histories.key = PolicyFields::find(port.message.schema.as_ref(), &port.qos.key, None).ok();
             histories.sources.lock().instances = Some(Instances::new(&port.qos).within(Account::of(account)));
         }
         Some(histories)

@@ -3,8 +3,8 @@
 //! next sample. It neither waits nor allocates for that: all memory comes along, and the rest of it goes back.
 
 use super::LocalChannel;
-use super::outlet::{Attach, Attached, Outflow, Outlet, SMALL, TypedWay, Way};
-use super::{AnyOutlet, Inlet};
+use super::publisher::{Attach, Attached, PublishState, PublisherPort, SMALL, TypedWay, Way};
+use super::{AnyPublisher, SubscriberPort};
 use crate::channel::buffer::Pool;
 use crate::channel::flow::Flow;
 use crate::channel::queue::Entry;
@@ -21,10 +21,10 @@ pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 /// The pending joins and leaves of one port.
 pub(super) struct Joins<M: Message> {
     any: AtomicBool,
-    lobby: PiMutex<Lobby<M>>,
+    queue: PiMutex<JoinQueue<M>>,
 }
 
-struct Lobby<M: Message> {
+struct JoinQueue<M: Message> {
     waiting: Vec<Move<M>>,
     /// Has room for all that wait.
     done: Vec<(u64, Done<M>)>,
@@ -60,67 +60,67 @@ enum Done<M: Message> {
 
 impl<M: Message> Default for Joins<M> {
     fn default() -> Self {
-        Self { any: AtomicBool::new(false), lobby: PiMutex::new(Lobby { waiting: Vec::new(), done: Vec::new() }) }
+        Self { any: AtomicBool::new(false), queue: PiMutex::new(JoinQueue { waiting: Vec::new(), done: Vec::new() }) }
     }
 }
 
 impl<M: Message> Joins<M> {
-    fn wait(&self, lobby: &mut Lobby<M>, to: Move<M>) {
-        lobby.waiting.push(to);
-        lobby.done.reserve(lobby.waiting.len());
+    fn wait(&self, queue: &mut JoinQueue<M>, to: Move<M>) {
+        queue.waiting.push(to);
+        queue.done.reserve(queue.waiting.len());
         self.any.store(true, Ordering::Relaxed);
     }
 
     /// Lets a channel leave, once. Gives the outcome if it is known already.
     fn ask_leave(&self, id: u64) -> Option<Done<M>> {
-        let lobby = &mut *self.lobby.lock();
-        let done = lobby.done.iter().position(|(of, _)| *of == id).map(|at| lobby.done.swap_remove(at).1);
+        let queue = &mut *self.queue.lock();
+        let done = queue.done.iter().position(|(of, _)| *of == id).map(|at| queue.done.swap_remove(at).1);
         let over = done.filter(|done| !matches!(done, Done::Joined { .. }));
-        let asked = lobby.waiting.iter().any(|to| matches!(to, Move::Leave(of) if *of == id));
+        let asked = queue.waiting.iter().any(|to| matches!(to, Move::Leave(of) if *of == id));
         if over.is_none() && !asked {
-            self.wait(lobby, Move::Leave(id));
+            self.wait(queue, Move::Leave(id));
         }
         over
     }
 
     /// The outcome of a channel's move; `None` while it waits.
     fn take_done(&self, id: u64) -> Option<Option<Done<M>>> {
-        let mut lobby = self.lobby.lock();
-        if let Some(at) = lobby.done.iter().position(|(of, _)| *of == id) {
-            return Some(Some(lobby.done.swap_remove(at).1));
+        let mut queue = self.queue.lock();
+        if let Some(at) = queue.done.iter().position(|(of, _)| *of == id) {
+            return Some(Some(queue.done.swap_remove(at).1));
         }
         let waits = |to: &Move<M>| match to {
             Move::Join(join) => join.channel.id == id,
             Move::Leave(of) => *of == id,
         };
-        (!lobby.waiting.iter().any(waits)).then_some(None)
+        (!queue.waiting.iter().any(waits)).then_some(None)
     }
 
     fn take_waiting(&self, id: u64) -> Option<Join<M>> {
-        let mut lobby = self.lobby.lock();
+        let mut queue = self.queue.lock();
         let joins = |to: &Move<M>| matches!(to, Move::Join(join) if join.channel.id == id);
-        let at = lobby.waiting.iter().position(joins)?;
-        match lobby.waiting.remove(at) {
+        let at = queue.waiting.iter().position(joins)?;
+        match queue.waiting.remove(at) {
             Move::Join(join) => Some(join),
             Move::Leave(_) => None,
         }
     }
 }
 
-impl<M: Message> Outlet<M> {
+impl<M: Message> PublisherPort<M> {
     /// Serves the waiting joins and leaves, with the port at hand. Without any, the publishing thread only reads a flag.
     #[inline]
-    pub(super) fn take_in(&self, state: &mut Outflow<M>) {
+    pub(super) fn take_in(&self, state: &mut PublishState<M>) {
         if self.joins.any.load(Ordering::Relaxed) {
             self.take_all_in(state);
         }
     }
 
     #[cold]
-    fn take_all_in(&self, state: &mut Outflow<M>) {
-        let Some(mut lobby) = self.joins.lobby.try_lock() else { return }; // another thread serves them
+    fn take_all_in(&self, state: &mut PublishState<M>) {
+        let Some(mut queue) = self.joins.queue.try_lock() else { return }; // another thread serves them
         self.joins.any.store(false, Ordering::Relaxed);
-        let Lobby { waiting, done } = &mut *lobby;
+        let JoinQueue { waiting, done } = &mut *queue;
         for to in waiting.drain(..) {
             done.push(match to {
                 Move::Join(join) => (join.channel.id, self.join(state, join)),
@@ -135,7 +135,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    /// See [`AnyOutlet::attach`](super::AnyOutlet::attach).
+    /// See [`AnyPublisher::attach`](super::AnyPublisher::attach).
     pub(super) fn begin_join(
         &self,
         channel: Arc<Channel>,
@@ -155,9 +155,9 @@ impl<M: Message> Outlet<M> {
             Way::Flow(flow) => TypedWay::Flow(flow),
             Way::Group(flow) => TypedWay::Group(flow, false),
             Way::Ring(ring) => TypedWay::Ring(ring),
-            Way::Local(inlet) => match inlet.downcast::<Inlet<M>>() {
-                Ok(inlet) => TypedWay::Local(inlet),
-                Err(inlet) => return Err((Way::Local(inlet), Attach::OtherType)),
+            Way::Local(subscriber_port) => match subscriber_port.downcast::<SubscriberPort<M>>() {
+                Ok(subscriber_port) => TypedWay::Local(subscriber_port),
+                Err(subscriber_port) => return Err((Way::Local(subscriber_port), Attach::OtherType)),
             },
         };
         let buffers = if keeps { self.prepared() } else { 0 };
@@ -167,12 +167,12 @@ impl<M: Message> Outlet<M> {
         drop(channels);
         let spare = Pool::with_buffers(buffers, SMALL);
         let join = Join { channel, way, answer, room, spare, buffers };
-        self.joins.wait(&mut self.joins.lobby.lock(), Move::Join(join));
+        self.joins.wait(&mut self.joins.queue.lock(), Move::Join(join));
         self.take_in_if_free();
         Ok(())
     }
 
-    /// See [`AnyOutlet::attached`](super::AnyOutlet::attached).
+    /// See [`AnyPublisher::attached`](super::AnyPublisher::attached).
     pub(super) fn end_join(&self, id: u64) -> Option<bool> {
         self.take_in_if_free();
         match self.joins.take_done(id)? {
@@ -191,7 +191,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    /// See [`AnyOutlet::detach`](super::AnyOutlet::detach).
+    /// See [`AnyPublisher::detach`](super::AnyPublisher::detach).
     pub(super) fn end_channel(&self, id: u64) -> bool {
         if let Some(join) = self.joins.take_waiting(id) {
             self.give_up(join);
@@ -224,8 +224,8 @@ impl<M: Message> Outlet<M> {
     /// The port closes: drops the pending joins.
     pub(super) fn drop_joins(&self) {
         let (waiting, done) = {
-            let mut lobby = self.joins.lobby.lock();
-            (std::mem::take(&mut lobby.waiting), std::mem::take(&mut lobby.done))
+            let mut queue = self.joins.queue.lock();
+            (std::mem::take(&mut queue.waiting), std::mem::take(&mut queue.done))
         };
         done.into_iter().for_each(|(_, done)| self.finish(done));
         for to in waiting {
@@ -265,7 +265,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    fn join(&self, state: &mut Outflow<M>, mut join: Join<M>) -> Done<M> {
+    fn join(&self, state: &mut PublishState<M>, mut join: Join<M>) -> Done<M> {
         if self.is_closing() {
             return Done::Refused(join);
         }
@@ -327,7 +327,7 @@ impl<M: Message> Outlet<M> {
         }
     }
 
-    fn leave(&self, state: &mut Outflow<M>, id: u64) -> Option<Attached<M>> {
+    fn leave(&self, state: &mut PublishState<M>, id: u64) -> Option<Attached<M>> {
         let index = state.attached.iter().position(|a| a.channel.id == id)?;
         let mut left = state.attached.remove(index);
         self.is_cut_off_no_more(&left.channel);

@@ -1,20 +1,20 @@
 //! Ports: publishers and subscribers, with their samples, and all ports of this process.
 
+mod fan_out;
 mod histories;
-mod inlet;
 mod joins;
 pub mod monitor;
-mod outlet;
 mod policy;
-mod round;
+mod publisher;
+mod subscriber;
 
 pub(crate) use histories::{Histories, is_kept_by_instance, kept_at_subscriber};
-pub(crate) use inlet::{AnyInlet, Inlet, Rejection, Sink};
-pub use inlet::{PublisherInfo, SubscriberState};
 pub(crate) use joins::Reply;
-pub(crate) use outlet::{AnyOutlet, Outflow, Outlet, Place, Way};
 pub use policy::PolicyCounts;
 pub(crate) use policy::{Judge, News, Writer, judge_of_publisher, judge_of_subscriber};
+pub(crate) use publisher::{AnyPublisher, Place, PublishState, PublisherPort, Way};
+pub(crate) use subscriber::{AnySubscriber, Rejection, Sink, SubscriberPort};
+pub use subscriber::{PublisherInfo, SubscriberState};
 
 use crate::channel::buffer::Buffer;
 use crate::channel::memory::Account;
@@ -177,15 +177,15 @@ pub(crate) trait LocalChannel<M: Message>: Send + Sync {
 
 /// All ports of this process, by which channels of the carrier `local` find their other end.
 pub(crate) struct LocalPorts {
-    publishers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnyOutlet>>>>,
-    subscribers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnyInlet>>>>,
+    publishers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnyPublisher>>>>,
+    subscribers: OnceLock<Mutex<HashMap<PortRef, Arc<dyn AnySubscriber>>>>,
 }
 
 impl LocalPorts {
-    pub(crate) fn publishers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyOutlet>>> {
+    pub(crate) fn publishers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyPublisher>>> {
         self.publishers.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
     }
-    pub(crate) fn subscribers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnyInlet>>> {
+    pub(crate) fn subscribers(&self) -> MutexGuard<'_, HashMap<PortRef, Arc<dyn AnySubscriber>>> {
         self.subscribers.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
     }
 }

@@ -11,7 +11,7 @@
 //! Bandwidth is saved only by a throttle at the publisher's output.
 
 pub mod arbitrate;
-pub(crate) mod seat;
+pub(crate) mod slot;
 
 pub use arbitrate::Arbitrate;
 

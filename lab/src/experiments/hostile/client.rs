@@ -1,4 +1,4 @@
-//! The wire protocols from a stranger's view: written from docs/wire.md alone, without code of the library, so that a
+//! The wire protocols from an attacker's view: written from docs/wire.md alone, without code of the library, so that a
 //! mistake in the library's writing and reading cannot hide at both ends.
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Source address of a stranger's packets: an unused one of the loopback network.
+/// Source address of an attacker's packets: an unused one of the loopback network.
 pub const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 /// First byte of a channel's handshake.
 pub const HANDSHAKE: u8 = b'H';
@@ -19,42 +19,42 @@ pub const CONTROL: u8 = b'C';
 pub const PULL: u8 = b'P';
 /// First byte of a heartbeat request.
 pub const HEARTBEAT: u8 = b'L';
-/// Longest wait of a stranger.
+/// Longest wait of an attacker.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
 /// Largest body of a control link's frame.
 const FRAME: usize = 1 << 20;
-/// Largest document that a stranger reads.
+/// Largest document that an attacker reads.
 const LARGEST: usize = 16 << 20;
 
 /// A listener of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum Listener {
     /// Its TCP address.
     Tcp(SocketAddr),
     /// Its unix socket.
     Unix(PathBuf),
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if matches!(self, Door::Tcp(_)) { "tcp" } else { "unix" })
+        f.write_str(if matches!(self, Listener::Tcp(_)) { "tcp" } else { "unix" })
     }
 }
 
-impl Door {
+impl Listener {
     /// A connection to it; over TCP from [`FROM`], and closed with a reset, so that a flood leaves no ports waiting.
     ///
     /// # Errors
     /// The kernel's refusal, a full queue of connections among them.
     pub fn open(&self) -> io::Result<Socket> {
         let (domain, address) = match self {
-            Door::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
-            Door::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+            Listener::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+            Listener::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
         let socket = Socket::new(domain, Type::STREAM, None)?;
         socket.set_write_timeout(Some(PATIENCE))?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        if let Door::Tcp(address) = self {
+        if let Listener::Tcp(address) = self {
             if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
                 socket.bind(&SocketAddr::from((FROM, 0)).into())?;
             }
@@ -149,7 +149,7 @@ impl Frame {
     /// Reads one, header and payload.
     ///
     /// # Errors
-    /// There is none, or its length exceeds a stranger's limit.
+    /// There is none, or its length exceeds an attacker's limit.
     pub fn parse(bytes: &[u8]) -> io::Result<Self> {
         let header = bytes.first_chunk::<32>().ok_or_else(|| io::Error::other("no header"))?;
         let u32_at = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -212,9 +212,9 @@ impl Link {
     /// Opens one and says hello.
     ///
     /// # Errors
-    /// As [`Door::open`].
-    pub fn open(door: &Door, realm: &str, node: &str) -> io::Result<Self> {
-        let mut socket = door.open()?;
+    /// As [`Listener::open`].
+    pub fn open(listener: &Listener, realm: &str, node: &str) -> io::Result<Self> {
+        let mut socket = listener.open()?;
         socket.write_all(&[&[CONTROL][..], &hello(realm, node)].concat())?;
         Ok(Self(socket))
     }

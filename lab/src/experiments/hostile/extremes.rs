@@ -1,10 +1,10 @@
 //! Well-formed documents and frames with values at their extremes: random places of a document in turn.
 
+use super::attacker::Attacker;
 use super::client::{
-    CONTROL, Door, Frame, HANDSHAKE, HEARTBEAT, Link, PULL, framed, hello, kind, opening, packed, read_document,
+    CONTROL, Frame, HANDSHAKE, HEARTBEAT, Link, Listener, PULL, framed, hello, kind, opening, packed, read_document,
 };
 use super::pair::{LURES, TOPIC};
-use super::stranger::Stranger;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -82,38 +82,38 @@ pub fn mutated(document: &Value, dice: &mut Dice, most: usize) -> Value {
 }
 
 /// Channel, pull and heartbeat requests at the listeners over TCP.
-pub fn openings_tcp(stranger: &mut Stranger) -> io::Result<()> {
-    let doors = stranger.doors(false);
-    openings(stranger, &doors)
+pub fn openings_tcp(attacker: &mut Attacker) -> io::Result<()> {
+    let listeners = attacker.listeners(false);
+    openings(attacker, &listeners)
 }
 
 /// The same at the unix sockets.
-pub fn openings_unix(stranger: &mut Stranger) -> io::Result<()> {
-    let doors = stranger.doors(true);
-    openings(stranger, &doors)
+pub fn openings_unix(attacker: &mut Attacker) -> io::Result<()> {
+    let listeners = attacker.listeners(true);
+    openings(attacker, &listeners)
 }
 
-fn openings(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
-    while stranger.goes_on() {
-        let carrier = ["tcp", "udp", "mcast", "shm"][stranger.dice.below(4) as usize];
-        let mut request = stranger.request(carrier)?;
+fn openings(attacker: &mut Attacker, listeners: &[Listener]) -> io::Result<()> {
+    while attacker.goes_on() {
+        let carrier = ["tcp", "udp", "mcast", "shm"][attacker.dice.below(4) as usize];
+        let mut request = attacker.request(carrier)?;
         request["proxy"] = json!({"selection": "1/10", "picture": "320x240", "place": "publisher"});
         let question = json!({
-            "version": 1, "realm": stranger.task.realm, "to_node": request["to_node"], "to_port": request["to_port"],
+            "version": 1, "realm": attacker.task.realm, "to_node": request["to_node"], "to_port": request["to_port"],
             "topic": TOPIC, "message": {"name": "any", "hash": 0}, "max_message": 65536,
             "except": [{"node": request["node"], "port": 1, "incarnation": 1}],
             "query": {"range": {"incarnation": null, "first": 1, "last": 20}},
         });
         let life = json!({
-            "version": 1, "realm": stranger.task.realm, "to_node": request["to_node"], "source": request["to_node"],
+            "version": 1, "realm": attacker.task.realm, "to_node": request["to_node"], "source": request["to_node"],
             "port": 1,
         });
         let all = [(HANDSHAKE, request, "requests"), (PULL, question, "questions"), (HEARTBEAT, life, "signs of life")];
-        let (first, document, what) = &all[stranger.dice.below(3) as usize];
-        let document = mutated(document, &mut stranger.dice, 50_000);
-        let Some(door) = stranger.pick(doors).cloned() else { break };
-        let stream = stranger.throw(&door, &opening(*first, &document), what);
-        if let Some(mut stream) = stream.filter(|_| stranger.dice.below(4) == 0) {
+        let (first, document, what) = &all[attacker.dice.below(3) as usize];
+        let document = mutated(document, &mut attacker.dice, 50_000);
+        let Some(listener) = attacker.pick(listeners).cloned() else { break };
+        let stream = attacker.throw(&listener, &opening(*first, &document), what);
+        if let Some(mut stream) = stream.filter(|_| attacker.dice.below(4) == 0) {
             let _ = stream.set_read_timeout(Some(std::time::Duration::from_millis(20)));
             let _ = stream.read(&mut [0; 4096]); // some wait for the answer
         }
@@ -122,38 +122,38 @@ fn openings(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
 }
 
 /// Hellos, documents, changes and calls, over control links.
-pub fn control(stranger: &mut Stranger) -> io::Result<()> {
-    let template = template(stranger)?;
-    let realm = stranger.task.realm.clone();
-    while stranger.goes_on() {
-        let unix = stranger.dice.below(2) == 0;
-        let doors = stranger.doors(unix);
-        let Some(door) = stranger.pick(&doors).cloned() else { break };
-        let node = format!("{:016x}", stranger.dice.bits());
+pub fn control(attacker: &mut Attacker) -> io::Result<()> {
+    let template = template(attacker)?;
+    let realm = attacker.task.realm.clone();
+    while attacker.goes_on() {
+        let unix = attacker.dice.below(2) == 0;
+        let listeners = attacker.listeners(unix);
+        let Some(listener) = attacker.pick(&listeners).cloned() else { break };
+        let node = format!("{:016x}", attacker.dice.bits());
         let mut bytes = vec![CONTROL];
-        if stranger.dice.below(8) == 0 {
-            let said = mutated(&json!({"version": 1, "realm": realm, "node": node}), &mut stranger.dice, 4000);
+        if attacker.dice.below(8) == 0 {
+            let said = mutated(&json!({"version": 1, "realm": realm, "node": node}), &mut attacker.dice, 4000);
             bytes.extend(framed(kind::HELLO, said.to_string().as_bytes()));
-            stranger.tried("hellos");
+            attacker.tried("hellos");
         } else {
             bytes.extend(hello(&realm, &node));
         }
         let mut document = template.clone();
         document["node"] = node.into();
-        document = mutated(&document, &mut stranger.dice, 30_000);
+        document = mutated(&document, &mut attacker.dice, 30_000);
         bytes.extend(framed(kind::DOCUMENT, document.to_string().as_bytes()));
         let change = json!({"base": 1, "revision": 2, "added": template["ports"], "removed": [1], "relay": {"proxies": 1, "samples_per_s": 1, "bytes_per_s": 1}});
-        let change = mutated(&change, &mut stranger.dice, 30_000);
+        let change = mutated(&change, &mut attacker.dice, 30_000);
         bytes.extend(framed(kind::CHANGE, change.to_string().as_bytes()));
         bytes.extend(framed(kind::REFRESH, &[]));
         for question in questions() {
-            let question = mutated(&question, &mut stranger.dice, 30_000);
-            let number = NUMBERS[stranger.dice.below(14) as usize];
+            let question = mutated(&question, &mut attacker.dice, 30_000);
+            let number = NUMBERS[attacker.dice.below(14) as usize];
             bytes.extend(framed(kind::CALL, &[&number.to_le_bytes(), question.to_string().as_bytes()].concat()));
             bytes.extend(framed(kind::ANSWER, &[&number.to_le_bytes(), &b"{\"no\":\"\"}"[..]].concat()));
-            stranger.tried("calls");
+            attacker.tried("calls");
         }
-        if let Some(mut stream) = stranger.throw(&door, &bytes, "documents") {
+        if let Some(mut stream) = attacker.throw(&listener, &bytes, "documents") {
             let _ = stream.set_read_timeout(Some(std::time::Duration::from_millis(10)));
             let _ = stream.read(&mut [0; 65_536]);
         }
@@ -162,9 +162,9 @@ pub fn control(stranger: &mut Stranger) -> io::Result<()> {
 }
 
 /// A document with a port, as a victim's.
-fn template(stranger: &Stranger) -> io::Result<Value> {
-    let mut document = stranger.document()?;
-    document["ports"] = stranger.victim("publisher")?.document["ports"].clone();
+fn template(attacker: &Attacker) -> io::Result<Value> {
+    let mut document = attacker.document()?;
+    document["ports"] = attacker.victim("publisher")?.document["ports"].clone();
     Ok(document)
 }
 
@@ -183,13 +183,13 @@ fn questions() -> Vec<Value> {
 }
 
 /// Frames at their extremes from a publisher that a subscriber connected to, over TCP and in datagrams.
-pub fn frames(stranger: &mut Stranger) -> io::Result<()> {
-    let mut liar = super::lies::Liar::start(stranger, &LURES[..2])?;
-    while stranger.goes_on() {
-        let Some(mut asked) = liar.asked(stranger, 200) else { continue };
+pub fn frames(attacker: &mut Attacker) -> io::Result<()> {
+    let mut false_peer = super::lies::FalsePeer::start(attacker, &LURES[..2])?;
+    while attacker.goes_on() {
+        let Some(mut asked) = false_peer.asked(attacker, 200) else { continue };
         let udp = asked.request["carrier"] == "udp";
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let mut accepted = liar.acceptance(&asked.request);
+        let mut accepted = false_peer.acceptance(&asked.request);
         if udp {
             accepted["accepted"]["parameters"] =
                 json!({"udp_port": socket.local_addr()?.port(), "first": 0, "window": 1024});
@@ -199,15 +199,15 @@ pub fn frames(stranger: &mut Stranger) -> io::Result<()> {
         }
         let port = asked.request["parameters"]["udp_port"].as_u64().unwrap_or(0) as u16;
         for _ in 0..200 {
-            let frame = frame(&mut stranger.dice);
-            stranger.tried(if udp { "datagrams" } else { "frames" });
+            let frame = frame(&mut attacker.dice);
+            attacker.tried(if udp { "datagrams" } else { "frames" });
             let sent = if udp {
                 let bytes = frame.bytes();
                 socket.send_to(&bytes[..bytes.len().min(1400)], (Ipv4Addr::LOCALHOST, port)).is_ok()
             } else {
                 asked.stream.write_all(&frame.bytes()).is_ok()
             };
-            if !sent || !stranger.goes_on() {
+            if !sent || !attacker.goes_on() {
                 break;
             }
         }
@@ -215,7 +215,7 @@ pub fn frames(stranger: &mut Stranger) -> io::Result<()> {
     Ok(())
 }
 
-/// A frame of the liar's flow with some fields at an extreme.
+/// A frame of the false peer's flow with some fields at an extreme.
 pub fn frame(dice: &mut Dice) -> Frame {
     let mut number = |otherwise: u64| match dice.below(3) {
         0 => NUMBERS[dice.below(14) as usize],
@@ -236,24 +236,24 @@ pub fn frame(dice: &mut Dice) -> Frame {
 }
 
 /// Acknowledgements at their extremes from a subscriber of a reliable flow.
-pub fn feedback(stranger: &mut Stranger) -> io::Result<()> {
-    let door = stranger.victim("publisher")?.tcp.clone();
-    while stranger.goes_on() {
+pub fn feedback(attacker: &mut Attacker) -> io::Result<()> {
+    let listener = attacker.victim("publisher")?.tcp.clone();
+    while attacker.goes_on() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let mut request = stranger.request("udp")?;
+        let mut request = attacker.request("udp")?;
         request["parameters"]["udp_port"] = socket.local_addr()?.port().into();
-        let Ok((_stream, accepted)) = stranger.subscribe(&door, &request) else {
-            stranger.pause(50);
+        let Ok((_stream, accepted)) = attacker.subscribe(&listener, &request) else {
+            attacker.pause(50);
             continue;
         };
         let port = accepted["parameters"]["udp_port"].as_u64().unwrap_or(0) as u16;
         let flow = accepted["flow"].as_u64().unwrap_or(0) as u32;
         for _ in 0..500 {
-            let frame = Frame { kind: 5, flow, ..acknowledgement(&mut stranger.dice) };
+            let frame = Frame { kind: 5, flow, ..acknowledgement(&mut attacker.dice) };
             let _ = socket.send_to(&frame.bytes(), (Ipv4Addr::LOCALHOST, port));
-            stranger.tried("acknowledgements");
+            attacker.tried("acknowledgements");
         }
-        stranger.pause(20);
+        attacker.pause(20);
     }
     Ok(())
 }
@@ -267,9 +267,9 @@ fn acknowledgement(dice: &mut Dice) -> Frame {
 }
 
 /// `true` if a node still answers a well-formed request after all this, in any way.
-pub fn answers(door: &Door, request: &Value) -> bool {
+pub fn answers(listener: &Listener, request: &Value) -> bool {
     let ask = || -> io::Result<Value> {
-        let mut stream = door.open()?;
+        let mut stream = listener.open()?;
         stream.write_all(&opening(HANDSHAKE, request))?;
         read_document(&mut stream)
     };
@@ -277,6 +277,6 @@ pub fn answers(door: &Door, request: &Value) -> bool {
 }
 
 /// `true` if a new link is accepted.
-pub fn greets(door: &Door, realm: &str) -> bool {
-    Link::open(door, realm, "00000000000000bb").and_then(|mut link| link.hear_of(kind::DOCUMENT)).is_ok()
+pub fn greets(listener: &Listener, realm: &str) -> bool {
+    Link::open(listener, realm, "00000000000000bb").and_then(|mut link| link.hear_of(kind::DOCUMENT)).is_ok()
 }

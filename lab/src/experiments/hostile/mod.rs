@@ -1,24 +1,24 @@
-//! `hostile`: strangers attack by every listener and carrier, beside a legitimate pair of 1 kHz that must not notice.
+//! `hostile`: attackers attack by every listener and carrier, beside a legitimate pair of 1 kHz that must not notice.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`pair`] | the pair, a relay, and the processes' memory and threads |
 //! | [`newcomer`] | nodes that start meanwhile |
-//! | [`stranger`] | the process that attacks, and its limits |
+//! | [`attacker`] | the process that attacks, and its limits |
 //! | [`client`] | the wire protocols, written independently from docs/wire.md |
 //! | [`recorded`] | traffic recorded by a proxy, changed |
 //! | [`extremes`], [`floods`], [`lies`], [`zenoh`] | the attacks |
 //! | [`felt`] | the effect of an attack on the pair, beside the pair alone and beside a bystander, which is no node |
 
+pub mod attacker;
 pub mod client;
+pub mod effect;
 pub mod extremes;
-pub mod felt;
 pub mod floods;
 pub mod lies;
 pub mod newcomer;
 pub mod pair;
 pub mod recorded;
-pub mod stranger;
 pub mod zenoh;
 
 use super::Experiment;
@@ -28,13 +28,13 @@ use crate::part::stream::{Order, Settings};
 use crate::part::{NodeSettings, Part, Place};
 use crate::results::{Figure, Findings, Panel, Skipped, Table};
 use crate::topology::Topology;
-use felt::Felt;
+use attacker::Attacker;
+use effect::Effect;
 use lies::{node, publisher};
-use pair::{House, LONG, TOPIC};
+use pair::{LONG, TOPIC, Testbed};
 use recorded::{Proxy, Recording};
 use serde_json::Value;
 use std::io;
-use stranger::Stranger;
 
 /// The experiment.
 pub struct Hostile;
@@ -52,10 +52,10 @@ pub struct Attack {
     /// `true` if it needs other hosts, reached by Zenoh.
     pub between_hosts: bool,
     /// The attack, which runs until its limits.
-    pub run: fn(&mut Stranger) -> io::Result<()>,
+    pub run: fn(&mut Attacker) -> io::Result<()>,
 }
 
-const fn attack(name: &'static str, by: &'static str, quick: bool, run: fn(&mut Stranger) -> io::Result<()>) -> Attack {
+const fn attack(name: &'static str, by: &'static str, quick: bool, run: fn(&mut Attacker) -> io::Result<()>) -> Attack {
     Attack { name, by, quick, one_way: false, between_hosts: false, run }
 }
 
@@ -63,12 +63,12 @@ const fn one_way(
     name: &'static str,
     by: &'static str,
     quick: bool,
-    run: fn(&mut Stranger) -> io::Result<()>,
+    run: fn(&mut Attacker) -> io::Result<()>,
 ) -> Attack {
     Attack { one_way: true, ..attack(name, by, quick, run) }
 }
 
-const fn between_hosts(name: &'static str, quick: bool, run: fn(&mut Stranger) -> io::Result<()>) -> Attack {
+const fn between_hosts(name: &'static str, quick: bool, run: fn(&mut Attacker) -> io::Result<()>) -> Attack {
     Attack { between_hosts: true, ..attack(name, "Zenoh", quick, run) }
 }
 
@@ -127,24 +127,24 @@ impl Experiment for Hostile {
     }
 
     fn about(&self) -> &'static str {
-        "strangers attack by every listener and carrier beside a 1 kHz pair, which must not notice"
+        "attackers attack by every listener and carrier beside a 1 kHz pair, which must not notice"
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let mut findings = Findings { notes: notes(), ..Findings::default() };
         let times = Times::of(lab);
         let (inside, outside) = places()?;
-        let mut table = Table::new("Attempts, and what the pair felt", &felt::HEADS);
+        let mut table = Table::new("Attempts, and what the pair felt", &effect::HEADS);
         let mut groups = Vec::new();
-        let mut house: Option<(House, Recording)> = None;
+        let mut testbed: Option<(Testbed, Recording)> = None;
         let some = lab.options.quick || lab.options.tiny;
         let only = lab.options.only.as_deref();
         let chosen = |attack: &&Attack| only.map_or(attack.quick || !some, |only| attack.name.contains(only));
         let most = if lab.options.tiny { 4 } else { usize::MAX };
         for attack in ATTACKS.iter().filter(chosen).take(most) {
             lab.tell(attack.name);
-            let fits = |(there, _): &(House, _)| there.is_between_hosts() == attack.between_hosts;
-            let (mut there, recording) = match house.take().filter(fits) {
+            let fits = |(there, _): &(Testbed, _)| there.is_between_hosts() == attack.between_hosts;
+            let (mut there, recording) = match testbed.take().filter(fits) {
                 Some(there) => there,
                 None => match attack.between_hosts.then(|| zenoh::hosts(lab)).transpose() {
                     Err(crate::Error::System(because)) => {
@@ -154,7 +154,7 @@ impl Experiment for Hostile {
                     hosts => settle(lab, &inside, hosts?, &mut findings)?,
                 },
             };
-            let felt = Felt::of(lab, &mut there, &outside, attack, &recording, &times);
+            let felt = Effect::of(lab, &mut there, &outside, attack, &recording, &times);
             let well = match felt {
                 Ok(felt) => {
                     felt.note(&mut findings, &mut table, &mut groups);
@@ -172,12 +172,12 @@ impl Experiment for Hostile {
             };
             // Damage by an attack must not affect the next one.
             if well {
-                house = Some((there, recording));
+                testbed = Some((there, recording));
             }
         }
         findings.tables.push(table);
         let panels = vec![Panel { title: "over tcp".into(), groups }];
-        let (title, axis) = ("Latency beside strangers".into(), "Latency in µs".into());
+        let (title, axis) = ("Latency beside attackers".into(), "Latency in µs".into());
         findings.figure = Figure { title, axis, logarithmic: true, panels };
         Ok(findings)
     }
@@ -186,7 +186,7 @@ impl Experiment for Hostile {
 /// Lengths of the phases.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Samples of each phase without a stranger.
+    /// Samples of each phase without an attacker.
     pub alone: u64,
     /// Samples beside one.
     pub attacked: u64,
@@ -204,7 +204,7 @@ impl Times {
     }
 }
 
-/// Processors of the nodes, and of the stranger, which would have a machine of its own.
+/// Processors of the nodes, and of the attacker, which would have a machine of its own.
 fn places() -> Result<(Place, Place)> {
     let all = linux::sched::read(0).map(|found| found.affinity).unwrap_or_default();
     let all: Vec<usize> = all.into_iter().map(usize::from).collect();
@@ -215,36 +215,36 @@ fn places() -> Result<(Place, Place)> {
 }
 
 /// Starts the processes, and records a legitimate subscriber's data through a proxy.
-fn settle(lab: &Lab, place: &Place, hosts: Option<Topology>, findings: &mut Findings) -> Result<(House, Recording)> {
+fn settle(lab: &Lab, place: &Place, hosts: Option<Topology>, findings: &mut Findings) -> Result<(Testbed, Recording)> {
     let realm = format!("hostile-{}", std::process::id());
-    let mut house = match hosts {
-        Some(hosts) => House::between_hosts(lab, &realm, place, hosts)?,
-        None => House::start(lab, &realm, place)?,
+    let mut testbed = match hosts {
+        Some(hosts) => Testbed::between_hosts(lab, &realm, place, hosts)?,
+        None => Testbed::start(lab, &realm, place)?,
     };
-    for carrier in &house.missing {
+    for carrier in &testbed.missing {
         let because = "the pair itself has no channel over it on this machine".to_owned();
         let skipped = Skipped { name: format!("all attacks, measured over {carrier}"), because };
         if !findings.skipped.contains(&skipped) {
             findings.skipped.push(skipped);
         }
     }
-    if house.is_between_hosts() {
-        return Ok((house, Recording::default()));
+    if testbed.is_between_hosts() {
+        return Ok((testbed, Recording::default()));
     }
-    let recording = record(lab, &mut house, &realm)?;
+    let recording = record(lab, &mut testbed, &realm)?;
     lab.tell(&format!(
         "recorded {} streams, {} answers, {} datagrams",
         recording.streams.len(),
         recording.answers.len(),
         recording.datagrams.len()
     ));
-    Ok((house, recording))
+    Ok((testbed, recording))
 }
 
 /// Data between subscribers over `tcp` and `udp` and the publisher, in both directions.
-pub fn record(lab: &Lab, house: &mut House, realm: &str) -> Result<Recording> {
+pub fn record(lab: &Lab, testbed: &mut Testbed, realm: &str) -> Result<Recording> {
     let mut recording = Recording::default();
-    let Some(socket) = house.sockets.get("publisher").cloned() else { return Ok(recording) };
+    let Some(socket) = testbed.sockets.get("publisher").cloned() else { return Ok(recording) };
     for carrier in ["tcp", "udp"] {
         let proxy = Proxy::start(realm, &socket)?;
         let file = lab.folder().join(format!("{carrier}-by-proxy.toml"));
@@ -258,10 +258,10 @@ pub fn record(lab: &Lab, house: &mut House, realm: &str) -> Result<Recording> {
             qos: qos::Qos { reliability: qos::Reliability::Reliable, ..qos::Qos::default() },
             ..Settings::default()
         };
-        let mut part = Part::start(lab, house.place().clone(), "subscriber", &settings)?;
+        let mut part = Part::start(lab, testbed.place().clone(), "subscriber", &settings)?;
         part.hear::<Value>(lab, LONG)?;
         part.ask::<Value>(lab, &Order::Connected { count: 1 }, LONG)?;
-        house.publishes(lab, 200)?;
+        testbed.publishes(lab, 200)?;
         part.end();
         let said = proxy.finish();
         recording.streams.extend(said.streams);
@@ -274,7 +274,7 @@ pub fn record(lab: &Lab, house: &mut House, realm: &str) -> Result<Recording> {
 fn notes() -> Vec<String> {
     vec![
         format!("one publisher of {} bytes at {} Hz, a subscriber over each carrier; nodes that come and go all the time, alone and attacked", pair::PAYLOAD, pair::HZ),
-        "the stranger has a processor of its own, as if it were another host; it speaks what docs/wire.md says, from 127.0.0.66, and at Zenoh's port as another host".into(),
+        "the attacker has a processor of its own, as if it were another host; it speaks what docs/wire.md says, from 127.0.0.66, and at Zenoh's port as another host".into(),
         "what a stall of the machine may have hit is apart; where that is more than 5 % of the samples, the attack is inconclusive".into(),
     ]
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// An order to a newcomer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
-pub enum Visit {
+pub enum JoinOrder {
     /// Open a node, subscribe, and leave.
     Join {
         /// As a neighbour, by the run directory and shared memory; else by TCP alone, as from another host.
@@ -51,9 +51,9 @@ pub(crate) fn newcomer(mut orders: Orders) -> Result {
     let realm = orders.settings::<Value>()?["realm"].as_str().unwrap_or_default().to_owned();
     let resident = NodeSettings::local("resident", &realm).open()?;
     orders.say(&json!({}))?;
-    while let Some(visit) = orders.wait::<Visit>()? {
+    while let Some(visit) = orders.wait::<JoinOrder>()? {
         let ms = match visit {
-            Visit::Join { unix, publisher } => {
+            JoinOrder::Join { unix, publisher } => {
                 let id = publisher.as_deref().map(id_of).unwrap_or_default();
                 let known = resident.nodes().into_iter().find(|known| known.node.to_string() == id);
                 let address = known.and_then(|known| known.addresses.iter().copied().find(|a| a.is_ipv4()));
@@ -63,11 +63,11 @@ pub(crate) fn newcomer(mut orders: Orders) -> Result {
                     None => join(thalweg::Settings::default(), &realm, "shm")?,
                 }
             }
-            Visit::Across { from, to } => {
+            JoinOrder::Across { from, to } => {
                 let (listen, peers) = (vec![SocketAddr::new(from, 0)], vec![to.to_string()]);
                 join(thalweg::Settings { listen, peers, ..Default::default() }, &realm, "tcp")?
             }
-            Visit::Ask { node } => ask(&resident, &node),
+            JoinOrder::Ask { node } => ask(&resident, &node),
         };
         orders.say(&Joined { ms })?;
     }

@@ -1,8 +1,8 @@
 //! The legitimate pair that is measured during an attack: a publisher and a subscriber of 1 kHz over every carrier, a
 //! relay, and newcomers; each a process of its own.
 
-use super::newcomer::{Joined, Visit, id_of};
-use super::stranger::{Task, Tried};
+use super::attacker::{Task, Tried};
+use super::newcomer::{JoinOrder, Joined, id_of};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::part::stream::{Arrived, Order, Published, Settings};
@@ -33,7 +33,7 @@ pub const PAYLOAD: usize = 64;
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// The processes.
-pub struct House {
+pub struct Testbed {
     publisher: Part,
     subscriber: Part,
     relay: Part,
@@ -82,11 +82,11 @@ pub struct Phase {
     pub newcomers: Vec<(&'static str, Option<f64>)>,
     /// The largest growth of a process, in KiB, and its name.
     pub growth_kib: (u64, &'static str),
-    /// The stranger's attempts, if there was one.
+    /// The attacker's attempts, if there was one.
     pub tried: Tried,
 }
 
-impl House {
+impl Testbed {
     /// Starts all and waits for the channels.
     ///
     /// # Errors
@@ -98,14 +98,14 @@ impl House {
     /// The same on one of these hosts, with the others reached by Zenoh.
     ///
     /// # Errors
-    /// As [`House::start`].
+    /// As [`Testbed::start`].
     pub fn between_hosts(lab: &Lab, realm: &str, place: &Place, topology: Topology) -> Result<Self> {
         let at = |host| Place { namespace: Some(topology.host(host).name().to_owned()), ..place.clone() };
-        let mut house = Self::with(lab, realm, &at(HOME), &[SocketAddr::new(Topology::address_of(HOME), 0)])?;
+        let mut testbed = Self::with(lab, realm, &at(HOME), &[SocketAddr::new(Topology::address_of(HOME), 0)])?;
         let mut newcomer = Part::start(lab, Place { nice: 0, ..at(VISITOR) }, "newcomer", &json!({"realm": realm}))?;
         newcomer.hear::<Value>(lab, LONG)?;
-        house.across = Some(Across { newcomer, topology });
-        Ok(house)
+        testbed.across = Some(Across { newcomer, topology });
+        Ok(testbed)
     }
 
     fn with(lab: &Lab, realm: &str, place: &Place, listen: &[SocketAddr]) -> Result<Self> {
@@ -144,20 +144,20 @@ impl House {
         sockets.remove("newcomer");
         let (carriers, missing, realm) = (Vec::new(), Vec::new(), realm.to_owned());
         let place = place.clone();
-        let mut house =
+        let mut testbed =
             Self { publisher, subscriber, relay, newcomer, sockets, carriers, missing, realm, place, across: None };
-        let found: Value = house.subscriber.ask(lab, &Order::Connected { count: CARRIERS.len() }, LONG)?;
+        let found: Value = testbed.subscriber.ask(lab, &Order::Connected { count: CARRIERS.len() }, LONG)?;
         let there =
             |carrier: &str| found["carriers"].as_array().is_some_and(|all| all.iter().any(|one| one == carrier));
-        house.carriers = CARRIERS.iter().filter(|c| there(c)).map(|c| (*c).to_owned()).collect();
-        house.missing = CARRIERS.iter().filter(|c| !there(c)).map(|c| (*c).to_owned()).collect();
-        if house.carriers.is_empty() {
+        testbed.carriers = CARRIERS.iter().filter(|c| there(c)).map(|c| (*c).to_owned()).collect();
+        testbed.missing = CARRIERS.iter().filter(|c| !there(c)).map(|c| (*c).to_owned()).collect();
+        if testbed.carriers.is_empty() {
             return Err(Error::Failed("the pair has no channel".into()));
         }
-        Ok(house)
+        Ok(testbed)
     }
 
-    /// A stranger's task, except its attempts.
+    /// An attacker's task, except its attempts.
     pub fn task(&self, attack: &str) -> Task {
         let (attack, realm, sockets) = (attack.to_owned(), self.realm.clone(), self.sockets.clone());
         let zenoh = self.across.as_ref().map(|_| SocketAddr::new(Topology::address_of(HOME), ZENOH));
@@ -169,13 +169,13 @@ impl House {
         self.across.is_some()
     }
 
-    /// The place of a stranger with these processors.
+    /// The place of an attacker with these processors.
     pub fn outside(&self, place: &Place) -> Place {
         let host = self.across.as_ref().map(|across| across.topology.host(STRANGER).name().to_owned());
         Place { namespace: host, ..place.clone() }
     }
 
-    /// Publishes `count` samples while newcomers start, and a stranger attacks if there is one.
+    /// Publishes `count` samples while newcomers start, and an attacker attacks if there is one.
     ///
     /// # Errors
     /// A process that ended or did not answer in time.
@@ -185,14 +185,14 @@ impl House {
         let before = self.state();
         self.publisher.tell(&Order::Publish { count })?;
         let until = Instant::now() + Duration::from_secs_f64(count as f64 / HZ);
-        let stranger = attack.map(|(place, task)| {
-            let mut part = Part::start(lab, self.outside(&place), "stranger", &task)?;
+        let attacker = attack.map(|(place, task)| {
+            let mut part = Part::start(lab, self.outside(&place), "attacker", &task)?;
             part.hear::<Value>(lab, LONG)?;
             part.tell(&json!({"go": true}))?;
             Ok::<_, Error>(part)
         });
-        let mut stranger = stranger.transpose()?;
-        let mut grown = |house: &Self| phase.growth_kib = phase.growth_kib.max(house.state().grown_since(&before));
+        let mut attacker = attacker.transpose()?;
+        let mut grown = |testbed: &Self| phase.growth_kib = phase.growth_kib.max(testbed.state().grown_since(&before));
         let mut unix = false;
         while Instant::now() < until {
             phase.newcomers.push(self.newcomer(lab, unix)?);
@@ -201,7 +201,7 @@ impl House {
             lab.stop.sleep(Duration::from_millis(150))?;
         }
         let published: Published = self.publisher.hear(lab, LONG)?;
-        if let Some(mut part) = stranger.take() {
+        if let Some(mut part) = attacker.take() {
             phase.tried = part.hear(lab, LONG)?;
             grown(self);
         }
@@ -226,11 +226,11 @@ impl House {
     pub fn newcomer(&mut self, lab: &Lab, unix: bool) -> Result<(&'static str, Option<f64>)> {
         if let Some(Across { newcomer, .. }) = self.across.as_mut().filter(|_| !unix) {
             let (from, to) = (Topology::address_of(VISITOR), SocketAddr::new(Topology::address_of(HOME), ZENOH));
-            let joined: Joined = newcomer.ask(lab, &Visit::Across { from, to }, LONG)?;
+            let joined: Joined = newcomer.ask(lab, &JoinOrder::Across { from, to }, LONG)?;
             return Ok(("zenoh", joined.ms));
         }
         let socket = self.sockets.get("publisher").cloned();
-        let joined: Joined = self.newcomer.ask(lab, &Visit::Join { unix, publisher: socket }, LONG)?;
+        let joined: Joined = self.newcomer.ask(lab, &JoinOrder::Join { unix, publisher: socket }, LONG)?;
         Ok((if unix { "unix" } else { "tcp" }, joined.ms))
     }
 
@@ -242,7 +242,7 @@ impl House {
         let mut silent = Vec::new();
         for (role, socket) in &self.sockets {
             let node = id_of(socket);
-            let joined: Joined = self.newcomer.ask(lab, &Visit::Ask { node }, LONG)?;
+            let joined: Joined = self.newcomer.ask(lab, &JoinOrder::Ask { node }, LONG)?;
             if joined.ms.is_none() {
                 silent.push(role.clone());
             }
@@ -346,14 +346,14 @@ pub(crate) fn attacked(mut orders: Orders) -> Result {
     Ok(())
 }
 
-/// Subscribers of topics that only a liar publishes.
+/// Subscribers of topics that only a false peer publishes.
 fn lures(node: &Node, qos: &Qos) -> Result<Vec<Subscriber<Untyped>>> {
     let open = |topic: &str| {
         let name = topic.rsplit('/').next().unwrap_or_default();
         let carrier = if CARRIERS.contains(&name) { name } else { "tcp" };
         let key = if name == "keyed" { vec!["z".to_owned()] } else { Vec::new() };
         let place = match name {
-            "relayed" => qos::Place::Relay("stranger".into()),
+            "relayed" => qos::Place::Relay("attacker".into()),
             "pictured" => qos::Place::Subscriber,
             _ => qos::Place::Publisher,
         };

@@ -1,8 +1,8 @@
 //! Recorded traffic of the legitimate nodes, cut, flipped, mixed, lengthened and replayed. A proxy between two nodes records
 //! it: it passes on their data, with its own ports in place of theirs.
 
-use super::client::{Door, Frame, Link, PULL, kind, opening};
-use super::stranger::Stranger;
+use super::attacker::Attacker;
+use super::client::{Frame, Link, Listener, PULL, kind, opening};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -56,52 +56,52 @@ fn length(bytes: &mut [u8], dice: &mut Dice) {
 }
 
 /// Recorded streams at the listeners of all nodes over TCP.
-pub fn tcp(stranger: &mut Stranger) -> io::Result<()> {
-    let doors = stranger.doors(false);
-    streams(stranger, &doors)
+pub fn tcp(attacker: &mut Attacker) -> io::Result<()> {
+    let listeners = attacker.listeners(false);
+    streams(attacker, &listeners)
 }
 
 /// The same at their unix sockets.
-pub fn unix(stranger: &mut Stranger) -> io::Result<()> {
-    let doors = stranger.doors(true);
-    streams(stranger, &doors)
+pub fn unix(attacker: &mut Attacker) -> io::Result<()> {
+    let listeners = attacker.listeners(true);
+    streams(attacker, &listeners)
 }
 
-fn streams(stranger: &mut Stranger, doors: &[Door]) -> io::Result<()> {
-    let mut all = stranger.task.recording.streams.clone();
-    all.extend(own(stranger)?);
-    let answers = stranger.task.recording.answers.clone();
-    while stranger.goes_on() {
-        let (Some(stream), Some(other)) = (stranger.pick(&all).cloned(), stranger.pick(&all).cloned()) else { break };
-        let answer = stranger.pick(&answers).cloned().unwrap_or_default();
-        let from = if stranger.dice.below(8) == 0 { &answer } else { &stream };
-        let bytes = changed(from, &other, &mut stranger.dice);
-        let Some(door) = stranger.pick(doors).cloned() else { break };
-        stranger.throw(&door, &bytes, "streams");
+fn streams(attacker: &mut Attacker, listeners: &[Listener]) -> io::Result<()> {
+    let mut all = attacker.task.recording.streams.clone();
+    all.extend(own(attacker)?);
+    let answers = attacker.task.recording.answers.clone();
+    while attacker.goes_on() {
+        let (Some(stream), Some(other)) = (attacker.pick(&all).cloned(), attacker.pick(&all).cloned()) else { break };
+        let answer = attacker.pick(&answers).cloned().unwrap_or_default();
+        let from = if attacker.dice.below(8) == 0 { &answer } else { &stream };
+        let bytes = changed(from, &other, &mut attacker.dice);
+        let Some(listener) = attacker.pick(listeners).cloned() else { break };
+        attacker.throw(&listener, &bytes, "streams");
     }
     Ok(())
 }
 
-/// A stranger's own announcements, for nodes without a recording.
-fn own(stranger: &Stranger) -> io::Result<Vec<Vec<u8>>> {
-    let request = stranger.request("tcp")?;
+/// An attacker's own announcements, for nodes without a recording.
+fn own(attacker: &Attacker) -> io::Result<Vec<Vec<u8>>> {
+    let request = attacker.request("tcp")?;
     let question = json!({
-        "version": 1, "realm": stranger.task.realm, "to_node": request["to_node"], "to_port": request["to_port"],
+        "version": 1, "realm": attacker.task.realm, "to_node": request["to_node"], "to_port": request["to_port"],
         "topic": super::pair::TOPIC, "message": {"name": "any", "hash": 0}, "max_message": 65536, "query": {"nth": 1},
     });
     Ok(vec![opening(super::client::HANDSHAKE, &request), opening(PULL, &question)])
 }
 
 /// Recorded datagrams to every port of a flow, of a group and of a channel's feedback.
-pub fn datagrams(stranger: &mut Stranger) -> io::Result<()> {
-    let (mut targets, mut frames) = (Vec::new(), stranger.task.recording.datagrams.clone());
-    let door = stranger.victim("publisher")?.tcp.clone();
+pub fn datagrams(attacker: &mut Attacker) -> io::Result<()> {
+    let (mut targets, mut frames) = (Vec::new(), attacker.task.recording.datagrams.clone());
+    let listener = attacker.victim("publisher")?.tcp.clone();
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut streams = Vec::new();
     for carrier in ["udp", "mcast"] {
-        let mut request = stranger.request(carrier)?;
+        let mut request = attacker.request(carrier)?;
         request["parameters"]["udp_port"] = socket.local_addr()?.port().into();
-        let Ok((stream, accepted)) = stranger.subscribe(&door, &request) else { continue };
+        let Ok((stream, accepted)) = attacker.subscribe(&listener, &request) else { continue };
         let flow = accepted["flow"].as_u64().unwrap_or(0) as u32;
         frames.push(Frame::message(flow, 0, 1, &[7; 64]).bytes());
         frames.push(Frame { kind: 3, flags: 4, ..Frame::message(flow, 1, 1, &[]) }.bytes());
@@ -112,15 +112,15 @@ pub fn datagrams(stranger: &mut Stranger) -> io::Result<()> {
         streams.push(stream);
     }
     let outward = multicast()?;
-    while stranger.goes_on() {
-        let (Some(frame), Some(other)) = (stranger.pick(&frames).cloned(), stranger.pick(&frames).cloned()) else {
+    while attacker.goes_on() {
+        let (Some(frame), Some(other)) = (attacker.pick(&frames).cloned(), attacker.pick(&frames).cloned()) else {
             break;
         };
-        let bytes = changed(&frame, &other, &mut stranger.dice);
-        let Some(target) = stranger.pick(&targets).copied() else { break };
-        let by = if target.ip().is_multicast() && stranger.dice.below(2) == 0 { &outward } else { &socket };
+        let bytes = changed(&frame, &other, &mut attacker.dice);
+        let Some(target) = attacker.pick(&targets).copied() else { break };
+        let by = if target.ip().is_multicast() && attacker.dice.below(2) == 0 { &outward } else { &socket };
         let _ = by.send_to(&bytes[..bytes.len().min(60_000)], target); // the part beyond the limit is dropped
-        stranger.tried(if target.ip().is_multicast() { "datagrams to a group" } else { "datagrams" });
+        attacker.tried(if target.ip().is_multicast() { "datagrams to a group" } else { "datagrams" });
     }
     drop(streams);
     Ok(())
@@ -163,7 +163,7 @@ impl Proxy {
     /// # Errors
     /// The node does not answer, or there is no port.
     pub fn start(realm: &str, socket: &Path) -> Result<Self> {
-        let mut link = Link::open(&Door::Unix(socket.to_owned()), realm, "00000000000000aa")?;
+        let mut link = Link::open(&Listener::Unix(socket.to_owned()), realm, "00000000000000aa")?;
         let document: Value = serde_json::from_slice(&link.hear_of(kind::DOCUMENT)?).map_err(io::Error::from)?;
         let addresses = document["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let addresses: Vec<SocketAddr> = addresses.filter_map(|address| address.parse().ok()).collect();

@@ -1,8 +1,8 @@
 //! Zenoh's port of a node, attacked from another host. Of Zenoh's wire format (protocol version 9) only the opening
 //! of a session is here: each message behind its length, InitSyn, InitAck with a cookie, OpenSyn with it, OpenAck.
 
+use super::attacker::Attacker;
 use super::recorded;
-use super::stranger::Stranger;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::topology::Topology;
@@ -29,15 +29,15 @@ pub fn hosts(lab: &Lab) -> Result<Topology> {
 }
 
 /// Silent connections; at the limit the oldest gives way to another.
-pub fn silent(stranger: &mut Stranger) -> io::Result<()> {
+pub fn silent(attacker: &mut Attacker) -> io::Result<()> {
     let mut held = VecDeque::new();
-    while stranger.goes_on() {
-        stranger.tried("connections");
-        let (socket, to) = socket(stranger)?;
+    while attacker.goes_on() {
+        attacker.tried("connections");
+        let (socket, to) = socket(attacker)?;
         socket.set_nonblocking(true)?;
         // The attempt continues by itself; if there is no port left others have to end.
         if socket.connect(&to).is_err_and(|error| Errno::from_io_error(&error) != Some(Errno::INPROGRESS)) {
-            stranger.pause(1);
+            attacker.pause(1);
         }
         held.push_back(socket);
         if held.len() > HELD {
@@ -48,14 +48,14 @@ pub fn silent(stranger: &mut Stranger) -> io::Result<()> {
 }
 
 /// Endless sessions, of peers with ids of their own, and handshakes that are abandoned after any of their messages.
-pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
+pub fn handshakes(attacker: &mut Attacker) -> io::Result<()> {
     let mut held = VecDeque::new();
-    while stranger.goes_on() {
-        let steps = stranger.dice.below(4);
-        stranger.tried(["connections", "half handshakes", "whole handshakes", "sessions"][steps as usize]);
-        match connect(stranger).and_then(|socket| open(stranger, socket, steps, u64::MAX)) {
+    while attacker.goes_on() {
+        let steps = attacker.dice.below(4);
+        attacker.tried(["connections", "half handshakes", "whole handshakes", "sessions"][steps as usize]);
+        match connect(attacker).and_then(|socket| open(attacker, socket, steps, u64::MAX)) {
             Ok(socket) => held.push_back(socket),
-            Err(error) => stranger.answer(&error.kind().to_string()),
+            Err(error) => attacker.answer(&error.kind().to_string()),
         }
         if held.len() > HELD {
             held.pop_front();
@@ -65,35 +65,35 @@ pub fn handshakes(stranger: &mut Stranger) -> io::Result<()> {
 }
 
 /// Handshakes with a changed message, and sessions of malformed messages.
-pub fn changed(stranger: &mut Stranger) -> io::Result<()> {
-    while stranger.goes_on() {
-        let which = stranger.dice.below(3);
-        stranger.tried(["InitSyn", "OpenSyn", "sessions"][which as usize]);
-        let opened = connect(stranger).and_then(|socket| open(stranger, socket, 3, which));
-        if let Err(error) = opened.and_then(|socket| nonsense(stranger, socket)) {
-            stranger.answer(&error.kind().to_string());
+pub fn changed(attacker: &mut Attacker) -> io::Result<()> {
+    while attacker.goes_on() {
+        let which = attacker.dice.below(3);
+        attacker.tried(["InitSyn", "OpenSyn", "sessions"][which as usize]);
+        let opened = connect(attacker).and_then(|socket| open(attacker, socket, 3, which));
+        if let Err(error) = opened.and_then(|socket| nonsense(attacker, socket)) {
+            attacker.answer(&error.kind().to_string());
         }
     }
     Ok(())
 }
 
 /// Random messages, until the other end closes.
-fn nonsense(stranger: &mut Stranger, mut socket: Socket) -> io::Result<()> {
-    while stranger.goes_on() {
-        let mut message: Vec<u8> = (0..stranger.dice.below(200)).map(|_| stranger.dice.bits() as u8).collect();
+fn nonsense(attacker: &mut Attacker, mut socket: Socket) -> io::Result<()> {
+    while attacker.goes_on() {
+        let mut message: Vec<u8> = (0..attacker.dice.below(200)).map(|_| attacker.dice.bits() as u8).collect();
         // The kind is an existing one: close, keep-alive, frame, fragment.
         if let Some(first) = message.first_mut() {
             *first = *first & 0xe0 | (3 + (*first & 3));
         }
-        stranger.tried("messages");
+        attacker.tried("messages");
         socket.write_all(&sized(&message))?;
     }
     Ok(())
 }
 
 /// A connection to the port, or none in time.
-fn connect(stranger: &Stranger) -> io::Result<Socket> {
-    let (socket, to) = socket(stranger)?;
+fn connect(attacker: &Attacker) -> io::Result<Socket> {
+    let (socket, to) = socket(attacker)?;
     socket.connect_timeout(&to, PATIENCE)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
@@ -101,8 +101,8 @@ fn connect(stranger: &Stranger) -> io::Result<Socket> {
 }
 
 /// Closed with a reset, so that a flood leaves no ports waiting.
-fn socket(stranger: &Stranger) -> io::Result<(Socket, SockAddr)> {
-    let to = stranger.task.zenoh.ok_or_else(|| io::Error::other("no node listens to Zenoh"))?;
+fn socket(attacker: &Attacker) -> io::Result<(Socket, SockAddr)> {
+    let to = attacker.task.zenoh.ok_or_else(|| io::Error::other("no node listens to Zenoh"))?;
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_tcp_nodelay(true)?;
@@ -111,13 +111,13 @@ fn socket(stranger: &Stranger) -> io::Result<(Socket, SockAddr)> {
 
 /// Makes `steps` steps of a handshake: 1 sends InitSyn, 2 sends OpenSyn after the answer, 3 waits for the session.
 /// The message `changed`, counted from 0, is malformed; its effect is not waited for long.
-fn open(stranger: &mut Stranger, mut socket: Socket, steps: u64, changed: u64) -> io::Result<Socket> {
-    let id = [stranger.dice.bits().to_le_bytes(), stranger.dice.bits().to_le_bytes()].concat();
+fn open(attacker: &mut Attacker, mut socket: Socket, steps: u64, changed: u64) -> io::Result<Socket> {
+    let id = [attacker.dice.bits().to_le_bytes(), attacker.dice.bits().to_le_bytes()].concat();
     let init = [&[0x41, 0x09, 0xf1][..], &id, &[0x0a, 0xff, 0xff]].concat();
     let mut say = |socket: &mut Socket, message: Vec<u8>, step| {
         let mut bytes = sized(&message);
         if step == changed {
-            bytes = recorded::changed(&bytes, &message, &mut stranger.dice);
+            bytes = recorded::changed(&bytes, &message, &mut attacker.dice);
             socket.set_read_timeout(Some(PATIENCE / 20))?;
         }
         socket.write_all(&bytes)

@@ -239,7 +239,7 @@ fn frames(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     hosts.lose(FRAMES_LOSS);
     publish(lab, &mut control, count.min(200))?; // how much the path loses is learned first
     let (mut alone, mut beside, mut frames) = (Tally::default(), Tally::default(), Tally::default());
-    let mut strange = 0;
+    let mut malformed = 0;
     for pair in 1..=pairs {
         lab.tell(&format!("pictures, pair {pair} of {pairs}"));
         alone.publish(lab, &mut control, count, PATIENCE)?;
@@ -249,7 +249,7 @@ fn frames(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         let (published, arrived) = pictures.stop(lab, PATIENCE)?;
         let arrived = only(arrived).of(&published);
         frames.add(published.count, &arrived.samples, &monitor.finish());
-        strange += arrived.damaged + arrived.again;
+        malformed += arrived.damaged + arrived.again;
     }
     let cells = [
         ("alone", "control", size, &alone),
@@ -275,7 +275,7 @@ fn frames(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         Check::at_most("control beside pictures: p99 / alone", median_ratio(&beside.pairs(&alone, |d| d.p99)), WORSE),
         Check::at_most("control: samples skipped, percent", percent(&[&alone, &beside]), 1.0),
         Check::at_least("pictures: share that came, the others were skipped", came, WHOLE),
-        Check::at_most("pictures that were not whole, twice or out of order", strange as f64, 0.0),
+        Check::at_most("pictures that were not whole, twice or out of order", malformed as f64, 0.0),
         Check::at_most(
             "pictures: age at p50, ms",
             median(&frames.each(|d| d.p50)) / 1000.0,

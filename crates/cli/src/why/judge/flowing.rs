@@ -3,7 +3,7 @@
 mod queues;
 
 use super::super::End;
-use super::{Both, Diagnosis, LOST, NOT_ARRIVING, Problem, SILENT, STRANGE, TOO_LARGE, UNDECODABLE, UNSCALABLE};
+use super::{Both, Diagnosis, LOST, MALFORMED, NOT_ARRIVING, Problem, SILENT, TOO_LARGE, UNDECODABLE, UNSCALABLE};
 use qos::{Place, Qos, Queue, Reliability};
 use std::time::Duration;
 use thalweg::ChannelReport;
@@ -45,7 +45,7 @@ struct Seen {
     too_large: Count,
     received: Count,
     lost: Count,
-    strange: Count,
+    malformed: Count,
     dropped: Count,
     undecodable: u64,
     unscalable: Count,
@@ -73,7 +73,7 @@ pub(super) fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -
         too_large: Count::of(out, |r| r.too_large),
         received: Count::of(taken, |r| r.samples),
         lost: Count::of(taken, |r| r.lost),
-        strange: Count::of(taken, |r| r.strange),
+        malformed: Count::of(taken, |r| r.malformed),
         dropped: Count {
             now: dropped(states.last()),
             grew: dropped(states.last()).saturating_sub(dropped(states.first())),
@@ -186,7 +186,7 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Dura
         unscalable(both, seen, watched),
         silent(both, seen),
         lost(both, seen, carrier, watched).filter(|_| datagrams && slow.is_none()),
-        strange(both, seen),
+        malformed(both, seen),
     ];
     found.into_iter().flatten().collect()
 }
@@ -304,9 +304,9 @@ fn lost(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Duration
     seen.lost.matters(seen.received.now).then(|| LOST.found(what, remedy))
 }
 
-fn strange(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
+fn malformed(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     let s = &both.subscriber.port.name;
-    let what = format!("{} datagrams that are no frame of the channel came to {s}", seen.strange.now);
+    let what = format!("{} datagrams that are no frame of the channel came to {s}", seen.malformed.now);
     let remedy = "something else sends to its port: see who, with --capture FILE.pcap";
-    seen.strange.matters(seen.received.now).then(|| STRANGE.found(what, remedy))
+    seen.malformed.matters(seen.received.now).then(|| MALFORMED.found(what, remedy))
 }

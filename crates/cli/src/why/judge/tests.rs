@@ -289,7 +289,7 @@ fn missing_samples_are_found_where_they_were_lost() {
     assert_eq!((ids(blocks(4)), ids(blocks(3))), (vec!["not-taken"], vec!["queue-full"]));
     let other_type = |e: &mut Evidence| said(&mut e.subscriber).looks[1].subscriber.as_mut().unwrap().undecodable = 5;
     assert_eq!(ids(other_type), ["undecodable"]);
-    assert_eq!(ids(|e| reports(&mut e.subscriber).1.strange = 500), ["strange"]);
+    assert_eq!(ids(|e| reports(&mut e.subscriber).1.malformed = 500), ["strange"]);
     let bombs = |e: &mut Evidence| {
         let last = reports(&mut e.publisher).1;
         (last.samples, last.unscalable) = (0, 5);

@@ -7,7 +7,7 @@
 use super::{cannot, interface_of, open, scoped};
 use crate::carrier::tcp::interrupted;
 use crate::carrier::udp::{RECEIVE_BUFFER, forbid_fragments, no_room};
-use crate::carrier::{ReceiveHalf, STRANGER, SendHalf, SharedSocket, TICK, shared};
+use crate::carrier::{ReceiveHalf, SendHalf, SharedSocket, TICK, UNKNOWN_SENDER, shared};
 use linux::lock::PiMutex;
 use linux::net::InterfaceAddress;
 use linux::poll::{Poller, Readiness};
@@ -26,11 +26,11 @@ pub struct McastSend {
     /// Address of the interface, if it was found by it.
     address: Option<IpAddr>,
     members: PiMutex<Vec<(u64, SocketAddr)>>,
-    hears: bool,
+    has_feedback: bool,
 }
 
 impl McastSend {
-    /// A socket that sends to `group` on the interface of this index; members on this host hear it, too.
+    /// A socket that sends to `group` on the interface of this index; members on this host receive feedback it, too.
     ///
     /// # Errors
     /// InvalidInput if `group` is no multicast address; else the error of setsockopt(2).
@@ -52,7 +52,7 @@ impl McastSend {
             interface,
             address: None,
             members: PiMutex::default(),
-            hears: false,
+            has_feedback: false,
         })
     }
 
@@ -65,7 +65,7 @@ impl McastSend {
         local.set_port(0);
         half.socket.bind(&local.into())?;
         let port = half.socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
-        Ok((Self { hears: true, ..half }, port))
+        Ok((Self { has_feedback: true, ..half }, port))
     }
 
     /// Opens on the interface with this address, also when it is made again.
@@ -91,8 +91,8 @@ impl SendHalf for McastSend {
         linux::socket::send_parts_to(self.socket.as_fd(), parts, &self.group).map_err(interrupted).map_err(no_room)
     }
 
-    fn hears(&self) -> bool {
-        self.hears
+    fn has_feedback(&self) -> bool {
+        self.has_feedback
     }
 
     fn admit(&self, member: u64, address: SocketAddr) {
@@ -103,15 +103,15 @@ impl SendHalf for McastSend {
         self.members.lock().retain(|(other, _)| *other != member);
     }
 
-    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    fn receive_feedback(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         let (length, from) = linux::socket::receive_from(self.socket.as_fd(), buffer, false)?;
         let same =
             |address: &SocketAddr| from.is_some_and(|from| (from.ip(), from.port()) == (address.ip(), address.port()));
         let member = self.members.lock().iter().find(|(_, address)| same(address)).map(|(member, _)| *member);
-        Ok((length, member.unwrap_or(STRANGER)))
+        Ok((length, member.unwrap_or(UNKNOWN_SENDER)))
     }
 
-    fn repeat(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
+    fn retransmit(&self, parts: &[IoSlice<'_>], to: Option<u64>) -> io::Result<usize> {
         let known = |to| self.members.lock().iter().find(|(member, _)| *member == to).map(|(_, address)| *address);
         match to.and_then(known) {
             Some(address) => linux::socket::send_parts_to(self.socket.as_fd(), parts, &address).map_err(no_room),
@@ -257,7 +257,7 @@ impl ReceiveHalf for McastMember {
         self.receive_now(buffer)
     }
 
-    fn answer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn send_feedback(&mut self, bytes: &[u8]) -> io::Result<usize> {
         linux::socket::send(self.back.as_fd(), bytes)
     }
 

@@ -189,14 +189,14 @@ impl Receipts {
 
 /// The shortest recent round trip, and the last measured ones: their difference is the delay of the queue.
 #[derive(Debug, Default)]
-pub(super) struct ShortestTrip {
+pub(super) struct ShortestRoundTrip {
     halves: [Option<u64>; 2], // this one and the one before
     begun: u64,
     last: [u64; LATELY],
     count: usize,
 }
 
-impl ShortestTrip {
+impl ShortestRoundTrip {
     pub(super) fn measured(&mut self, now_ns: u64, trip_ns: u64) {
         if now_ns.saturating_sub(self.begun) > HALF_NS {
             self.halves = [None, self.halves[0].or(self.halves[1])];
@@ -294,14 +294,14 @@ mod tests {
 
     #[test]
     fn a_short_one_is_forgotten_after_ten_seconds() {
-        let mut trip = ShortestTrip::default();
-        assert_eq!(trip.and_lately(), None);
-        trip.measured(0, 10);
-        (1..=5).for_each(|n| trip.measured(n, 20));
-        assert_eq!(trip.and_lately(), Some((10, 20)));
-        trip.measured(HALF_NS + 1, 20);
-        assert_eq!(trip.known(), Some(10));
-        trip.measured(2 * HALF_NS + 2, 20);
-        assert_eq!(trip.known(), Some(20));
+        let mut round_trip = ShortestRoundTrip::default();
+        assert_eq!(round_trip.and_lately(), None);
+        round_trip.measured(0, 10);
+        (1..=5).for_each(|n| round_trip.measured(n, 20));
+        assert_eq!(round_trip.and_lately(), Some((10, 20)));
+        round_trip.measured(HALF_NS + 1, 20);
+        assert_eq!(round_trip.known(), Some(10));
+        round_trip.measured(2 * HALF_NS + 2, 20);
+        assert_eq!(round_trip.known(), Some(20));
     }
 }

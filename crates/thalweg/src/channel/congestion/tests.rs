@@ -82,19 +82,19 @@ fn shares(seed: u64, path: Path, until_s: u64, flows: Vec<Box<dyn Source>>) -> V
 
 #[test]
 fn alone_it_fills_the_line_whatever_chance_loses() {
-    println!("100 Mbit/s, share of the line; queue of a round trip\ntrip ms  loss %  ours   CUBIC  Reno");
-    for trip in [1, 50] {
+    println!("100 Mbit/s, share of the line; queue of a round round_trip\ntrip ms  loss %  ours   CUBIC  Reno");
+    for round_trip in [1, 50] {
         for loss in [0, 1, 5, 10] {
-            let path = path(LINE, trip, loss, 1.0);
+            let path = path(LINE, round_trip, loss, 1.0);
             let ours = shares(1, path, 20, vec![Ours::boxed()])[0];
             let [cubic, reno] = [Growth::Cubic, Growth::Reno].map(|growth| shares(1, path, 20, vec![tcp(growth)])[0]);
-            println!("{trip:>7}  {loss:>6}  {ours:.3}  {cubic:.3}  {reno:.3}");
+            println!("{round_trip:>7}  {loss:>6}  {ours:.3}  {cubic:.3}  {reno:.3}");
             if loss == 0 {
                 assert!(ours >= 0.8 * cubic, "{ours} of {cubic}");
             } else {
                 assert!(ours >= cubic.max(reno), "{ours}, {cubic}, {reno}");
             }
-            if (trip, loss) == (50, 10) {
+            if (round_trip, loss) == (50, 10) {
                 assert!(ours >= 5.0 * cubic.max(reno), "{ours}, {cubic}, {reno}");
             }
         }
@@ -107,22 +107,22 @@ fn two_share_fairly_with_each_other_and_with_tcp() {
         "100 Mbit/s, shares of the line, Jain's index\ntrip ms  queue  ours+ours          ours+CUBIC         ours+Reno          CUBIC+CUBIC"
     );
     let mut unfair = Vec::new();
-    for trip in [10, 50] {
+    for round_trip in [10, 50] {
         for queue in [0.5, 1.0, 2.0] {
-            let path = path(SHARED, trip, 0, queue);
+            let path = path(SHARED, round_trip, 0, queue);
             let pairs: [Vec<Box<dyn Source>>; 4] = [
                 vec![Ours::boxed(), Ours::boxed()],
                 vec![Ours::boxed(), tcp(Growth::Cubic)],
                 vec![Ours::boxed(), tcp(Growth::Reno)],
                 vec![tcp(Growth::Cubic), tcp(Growth::Cubic)],
             ];
-            print!("{trip:>7}  {queue:>5}");
+            print!("{round_trip:>7}  {queue:>5}");
             for (index, pair) in pairs.into_iter().enumerate() {
                 let got = shares(7, path, 65, pair);
                 let index_of = jain(&got);
                 print!("  {:.2} {:.2} J {index_of:.3}", got[0], got[1]);
                 if index < 2 && index_of < 0.9 {
-                    unfair.push((trip, queue, index, index_of));
+                    unfair.push((round_trip, queue, index, index_of));
                 }
                 assert!(got.iter().sum::<f64>() > 0.8, "{got:?}");
             }
@@ -144,7 +144,7 @@ fn a_path_without_a_queue_is_left_some_room() {
 /// Samples of 64 B at 1 kHz never wait, neither for the window nor for the pace.
 #[test]
 fn a_small_periodic_flow_never_waits() {
-    for trip in [MS / 10, 10 * MS, 100 * MS] {
+    for round_trip in [MS / 10, 10 * MS, 100 * MS] {
         let mut control = Congestion::new(CongestionSettings { datagram: DATAGRAM, buffer: 212_992, reserved: None });
         let (mut received, mut answers) = (0, std::collections::VecDeque::new());
         for n in 0..10_000u64 {
@@ -154,11 +154,11 @@ fn a_small_periodic_flow_never_waits() {
                 let receipt = Receipt { received, newest: named(number), ago_ns: 0, window: u64::MAX };
                 control.on_ack(now, &receipt);
             }
-            assert_eq!(control.room(now, 96), Ok(()), "sample {n}, trip {trip}");
+            assert_eq!(control.room(now, 96), Ok(()), "sample {n}, round_trip {round_trip}");
             control.on_sent(now, named(n), 96);
             received += 96;
             if n % 16 == 15 {
-                answers.push_back((now + trip, n, received));
+                answers.push_back((now + round_trip, n, received));
             }
         }
     }

@@ -98,8 +98,8 @@ impl Default for Start {
 impl Start {
     /// Bytes by which the window grows when `delivered` bytes arrived.
     pub(super) fn on_ack(&mut self, delivered: u64, trip_ns: Option<u64>) -> u64 {
-        if let Some(trip) = trip_ns {
-            self.shortest = self.shortest.min(trip);
+        if let Some(round_trip) = trip_ns {
+            self.shortest = self.shortest.min(round_trip);
             self.samples += 1;
         }
         if self.samples >= SAMPLES && self.before != u64::MAX {
@@ -155,11 +155,11 @@ mod tests {
         let mut cubic = Cubic::new(1000, 4000, 1_000_000);
         cubic.reduce();
         assert_eq!(cubic.window(), 700_000);
-        let (k, trip) = ((1000.0f64 * 0.3 / 0.4).cbrt(), 100_000_000);
+        let (k, round_trip) = ((1000.0f64 * 0.3 / 0.4).cbrt(), 100_000_000);
         let mut now = 0;
         while (now as f64) < k * 1e9 {
-            cubic.grow(now, cubic.window(), trip);
-            now += trip;
+            cubic.grow(now, cubic.window(), round_trip);
+            now += round_trip;
         }
         assert!((990_000..1_050_000).contains(&cubic.window()), "{} after {k} s", cubic.window());
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn it_goes_on_when_the_delay_was_none_of_its_own() {
         let mut start = Start::default();
-        let _ = [40, 50].map(|trip| round(&mut start, trip));
+        let _ = [40, 50].map(|round_trip| round(&mut start, round_trip));
         assert_eq!(round(&mut start, 40), (100, false));
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Kept {
     sender: PiMutex<Sender>,
     full: AtomicBool,
     flags: AtomicU16,
-    strange: AtomicU64,
+    malformed: AtomicU64,
     members: PiMutex<Vec<u64>>,
     any: AtomicBool, // there is a member that acknowledges; otherwise no message is kept
     controlled: bool,
@@ -66,7 +66,7 @@ impl Kept {
             sender: PiMutex::new(sender),
             full: AtomicBool::new(false),
             flags: AtomicU16::new(0),
-            strange: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
             members: PiMutex::default(),
             any: AtomicBool::new(false),
         }
@@ -337,12 +337,12 @@ impl Flow {
     }
 
     /// Receives feedback of subscribers, `MOST_HEARD` datagrams at most.
-    pub(crate) fn hear(self: &Arc<Self>) {
+    pub(crate) fn receive_feedback(self: &Arc<Self>) {
         let Some(kept) = &self.kept else { return };
         let mut buffer = [0; LONGEST];
         // Errors of a datagram socket concern single datagrams, which are retransmitted.
         for _ in 0..MOST_HEARD {
-            let Ok((length, member)) = self.link.hear(&mut buffer) else { return };
+            let Ok((length, member)) = self.link.receive_feedback(&mut buffer) else { return };
             let said = datagram(buffer.get(..length).unwrap_or_default(), LONGEST, Some(self.settings.id));
             let taken =
                 said.ok().filter(|(header, _)| header.kind == Kind::Acknowledgement).and_then(|(header, said)| {
@@ -356,7 +356,7 @@ impl Flow {
                     Some(sender.is_open())
                 });
             match taken {
-                None => drop(kept.strange.fetch_add(1, Relaxed)),
+                None => drop(kept.malformed.fetch_add(1, Relaxed)),
                 Some(true) => {
                     kept.opening.open();
                     if kept.waits.swap(false, SeqCst) {
@@ -370,7 +370,7 @@ impl Flow {
 
     /// Sends the due retransmits. Gives the time of the next look. A flow that was active lately is looked at even without a due
     /// retransmit, so that a publishing thread need not wake the thread that looks.
-    pub(crate) fn repeat(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn retransmit(&self, now_ns: u64) -> Option<u64> {
         let kept = self.kept.as_ref().filter(|_| self.is_live())?;
         loop {
             let mut sender = kept.sender.lock();
@@ -400,7 +400,7 @@ impl Flow {
                 }
                 let parts = [IoSlice::new(&head[..HEADER + extra]), IoSlice::new(&payload[bytes])];
                 // Without room the retransmit is lost like any datagram, and requested again.
-                if let Err(error) = self.link.repeat(&parts, kept.member(to)) {
+                if let Err(error) = self.link.retransmit(&parts, kept.member(to)) {
                     self.look_at_size(&error, HEADER + extra + length);
                 }
             }
@@ -409,7 +409,7 @@ impl Flow {
                 let header = self.header(Kind::KeepAlive, 0, next, keep_alive(oldest, trip_ns));
                 let mut head = [0; HEADER];
                 Header { flags: ASK, ..header }.emit(&mut head);
-                let _ = self.link.repeat(&[IoSlice::new(&head)], kept.member(to));
+                let _ = self.link.retransmit(&[IoSlice::new(&head)], kept.member(to));
             }
         }
     }
@@ -424,23 +424,23 @@ impl Flow {
             Some(kept) => {
                 let sender = kept.sender.lock();
                 let (next, oldest) = sender.position();
-                (next, oldest, sender.trip().smoothed_ns())
+                (next, oldest, sender.round_trip().smoothed_ns())
             }
             None => (self.next.load(Relaxed), self.next.load(Relaxed), 0),
         };
         let mut head = [0; HEADER];
         self.header(Kind::KeepAlive, 0, next, keep_alive(oldest, trip_ns)).emit(&mut head);
-        match self.link.repeat(&[IoSlice::new(&head)], None) {
+        match self.link.retransmit(&[IoSlice::new(&head)], None) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Counters of retransmits and feedback so far, and of strange datagrams among the feedback.
+    /// Counters of retransmits and feedback so far, and of malformed datagrams among the feedback.
     pub(crate) fn retransmitted(&self) -> (Counters, u64) {
         let Some(kept) = &self.kept else { return Default::default() };
         let counters = kept.sender.lock().counters();
-        (counters, kept.strange.load(SeqCst))
+        (counters, kept.malformed.load(SeqCst))
     }
 }
 

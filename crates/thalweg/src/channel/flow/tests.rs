@@ -48,7 +48,7 @@ impl SendHalf for Link {
         Ok(taken)
     }
 
-    fn hear(&self, _buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    fn receive_feedback(&self, _buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         let Taken { flooded, heard, .. } = &mut *self.0.lock();
         *heard += 1;
         if *flooded { Ok((5, 1)) } else { Err(io::ErrorKind::WouldBlock.into()) }
@@ -271,7 +271,7 @@ fn a_stamp_of_another_clock_changes_no_timer_and_ends_no_life() {
         let kept = flow.kept.as_ref().unwrap();
         let due = kept.sender().next_deadline();
         assert!(due.is_some_and(|due| soon.contains(&due)), "{stamp}: {due:?} is not in {soon:?}");
-        flow.repeat(linux::clock::monotonic_ns());
+        flow.retransmit(linux::clock::monotonic_ns());
         assert_eq!(kept.unacknowledged(), 1, "{stamp}: it is kept");
         senders.close();
     }
@@ -282,7 +282,7 @@ fn a_stamp_of_another_clock_changes_no_timer_and_ends_no_life() {
 fn a_subscriber_that_floods_its_flow_is_left_for_others() {
     let (flow, link, senders) = reliable_flow(None);
     link.0.lock().flooded = true;
-    flow.hear();
+    flow.receive_feedback();
     assert!((1..=100).contains(&link.0.lock().heard));
     senders.close();
 }

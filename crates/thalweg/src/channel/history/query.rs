@@ -81,7 +81,7 @@ impl FromStr for Query {
 /// The reason why a sample is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Why {
+pub enum AbsentReason {
     /// It was here, and had to go.
     Gone,
     /// The sample was never published, as far as is known here.
@@ -94,7 +94,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
     /// The reason.
-    pub why: Why,
+    pub why: AbsentReason,
     /// The request: a number or a range, `the 9th latest`, `the last 2s`.
     pub asked: String,
     /// The number of further missing samples.
@@ -121,17 +121,17 @@ impl fmt::Display for Absent {
             None => "nothing is here".to_owned(),
         };
         match self.why {
-            Why::Gone if other => {
+            AbsentReason::Gone if other => {
                 write!(f, "gone: {asked} was another start of the publisher, now is {incarnation}, {here}")
             }
-            Why::Gone => write!(f, "gone: {asked} was dropped, {here}"),
-            Why::Never if other => write!(f, "never was: {asked}, the incarnation is {incarnation}, {here}"),
-            Why::Never if *last == 0 => write!(f, "never was: nothing was published yet (asked for {asked})"),
-            Why::Never => write!(f, "never was: the last is {last} (asked for {asked})"),
-            Why::Missing if *more > 0 => {
+            AbsentReason::Gone => write!(f, "gone: {asked} was dropped, {here}"),
+            AbsentReason::Never if other => write!(f, "never was: {asked}, the incarnation is {incarnation}, {here}"),
+            AbsentReason::Never if *last == 0 => write!(f, "never was: nothing was published yet (asked for {asked})"),
+            AbsentReason::Never => write!(f, "never was: the last is {last} (asked for {asked})"),
+            AbsentReason::Missing if *more > 0 => {
                 write!(f, "never came here: {asked} and {more} more, {LOST}; {here} without them")
             }
-            Why::Missing => write!(f, "never came here: {asked}, {LOST}; {here} without it"),
+            AbsentReason::Missing => write!(f, "never came here: {asked}, {LOST}; {here} without it"),
         }
     }
 }

@@ -68,10 +68,10 @@ impl Model {
     }
 
     /// The answer, and the reasons for missing samples.
-    fn answer(&mut self, query: &Query, now: u64) -> (Vec<u64>, Vec<Why>) {
+    fn answer(&mut self, query: &Query, now: u64) -> (Vec<u64>, Vec<AbsentReason>) {
         self.expire(now);
         let mut here: Vec<u64> = self.here.keys().copied().collect();
-        let or_none = |found: Vec<u64>, why: Why| {
+        let or_none = |found: Vec<u64>, why: AbsentReason| {
             let reasons = if found.is_empty() { vec![why] } else { Vec::new() };
             (found, reasons)
         };
@@ -79,7 +79,10 @@ impl Model {
             Query::Nth(n) => {
                 here.reverse();
                 let nth = here.get((n as usize).wrapping_sub(1)).copied();
-                or_none(nth.into_iter().collect(), if n > 0 && self.gone.0 > 0 { Why::Gone } else { Why::Never })
+                or_none(
+                    nth.into_iter().collect(),
+                    if n > 0 && self.gone.0 > 0 { AbsentReason::Gone } else { AbsentReason::Never },
+                )
             }
             Query::Last(n) | Query::LastOfEach(n) => {
                 (here.split_off(here.len().saturating_sub(n as usize)), Vec::new())
@@ -88,28 +91,34 @@ impl Model {
                 let from = now.saturating_sub(time.as_nanos() as u64);
                 let found: Vec<u64> = here.into_iter().filter(|seq| self.here[seq].1 >= from).collect();
                 if self.gone.0 > 0 && self.gone.1 >= from {
-                    (found, vec![Why::Gone])
+                    (found, vec![AbsentReason::Gone])
                 } else {
-                    or_none(found, Why::Never)
+                    or_none(found, AbsentReason::Never)
                 }
             }
             Query::Range { first, last, .. } => {
                 let found: Vec<u64> = here.into_iter().filter(|seq| (first..=last).contains(seq)).collect();
-                let asked = |why: &Why| match why {
-                    Why::Gone => first.max(1) <= last.min(self.gone.0),
-                    Why::Never => first == 0 || last > self.last,
-                    Why::Missing => {
+                let asked = |why: &AbsentReason| match why {
+                    AbsentReason::Gone => first.max(1) <= last.min(self.gone.0),
+                    AbsentReason::Never => first == 0 || last > self.last,
+                    AbsentReason::Missing => {
                         let (from, to) = (first.max(self.gone.0 + 1), last.min(self.last));
                         from <= to && (from..=to).any(|seq| !self.here.contains_key(&seq))
                     }
                 };
-                (found, [Why::Gone, Why::Never, Why::Missing].into_iter().filter(asked).collect())
+                (
+                    found,
+                    [AbsentReason::Gone, AbsentReason::Never, AbsentReason::Missing]
+                        .into_iter()
+                        .filter(asked)
+                        .collect(),
+                )
             }
         }
     }
 }
 
-fn answered(history: &mut History, query: &Query, now: u64, batch: usize) -> (Vec<u64>, Vec<Why>) {
+fn answered(history: &mut History, query: &Query, now: u64, batch: usize) -> (Vec<u64>, Vec<AbsentReason>) {
     let (mut reading, mut all) = (history.ask(query, now), Vec::new());
     while !reading.is_over() {
         let mut some = Vec::new();
@@ -117,7 +126,7 @@ fn answered(history: &mut History, query: &Query, now: u64, batch: usize) -> (Ve
         assert!(some.len() <= batch && some.iter().all(|e| e.buffer.payload().iter().all(|b| *b == e.seq as u8)));
         all.extend(some.into_iter().map(|e| e.seq));
     }
-    let mut why: Vec<Why> = reading.absent.iter().map(|absent| absent.why).collect();
+    let mut why: Vec<AbsentReason> = reading.absent.iter().map(|absent| absent.why).collect();
     why.sort_by_key(|why| *why as u8);
     why.dedup();
     (all, why)
@@ -288,7 +297,7 @@ fn the_oldest_go_where_the_node_has_no_memory_and_what_is_small_stays() {
     assert_eq!((history.range(), history.bytes()), (Some((7, 9)), 180_000), "half of what the node may hold");
     assert_eq!(node.used(), 3 * (60_000 + 256));
     let absent = history.ask(&Query::Range { incarnation: Some(7), first: 1, last: 9 }, 10).absent;
-    assert_eq!(absent.iter().map(|absent| absent.why).collect::<Vec<_>>(), [Why::Gone]);
+    assert_eq!(absent.iter().map(|absent| absent.why).collect::<Vec<_>>(), [AbsentReason::Gone]);
     assert!(!history.keep(entry(10, 200_000), 10), "it may have half of 400,000");
     assert_eq!(history.range(), Some((7, 9)), "one that is too large for the memory costs no other");
     let mut small = History::new(7, PullBuffer { samples: 64, ..PullBuffer::default() }).within(kept());

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) struct End<'a> {
     pub accept: &'a mut Accept,
     pub channel: &'a Channel,
-    pub inlet: &'a dyn Deliver,
+    pub subscriber_port: &'a dyn Deliver,
     pub received_ns: u64,
     /// The socket that may know the arrival time of a measured sample's packet.
     pub from: Option<BorrowedFd<'a>>,
@@ -47,7 +47,7 @@ impl End<'_> {
         }
         let arrived = self.from.and_then(linux::socket::arrived_ns);
         let info = info(self.channel, label, self.received_ns);
-        deliver(self.channel, self.inlet, info, Payload::Bytes(message), arrived);
+        deliver(self.channel, self.subscriber_port, info, Payload::Bytes(message), arrived);
         true
     }
 }
@@ -69,22 +69,22 @@ pub(super) fn accepts(accept: &mut Accept, channel: &Channel, label: &Label, siz
 #[inline]
 pub(super) fn deliver(
     channel: &Channel,
-    inlet: &dyn Deliver,
+    subscriber_port: &dyn Deliver,
     info: SampleInfo,
     payload: Payload<'_>,
     arrived: Option<u64>,
 ) {
     let delivery = Delivery { info, payload, account: &channel.account };
     match channel.stages.measures(info.seq) {
-        false => channel.gate.deliver(inlet, delivery),
-        true => deliver_measured(channel, inlet, delivery, arrived),
+        false => channel.gate.deliver(subscriber_port, delivery),
+        true => deliver_measured(channel, subscriber_port, delivery, arrived),
     }
 }
 
 #[cold]
-fn deliver_measured(channel: &Channel, inlet: &dyn Deliver, delivery: Delivery<'_>, arrived: Option<u64>) {
+fn deliver_measured(channel: &Channel, subscriber_port: &dyn Deliver, delivery: Delivery<'_>, arrived: Option<u64>) {
     let (info, size) = (delivery.info, delivery.payload.bytes().len());
-    stages::delivering(&channel.stages, || channel.gate.deliver(inlet, delivery));
+    stages::delivering(&channel.stages, || channel.gate.deliver(subscriber_port, delivery));
     let end = linux::clock::monotonic_ns();
     let begun = stages::callback_begun(info.received_ns);
     let mut took = [(Stage::Decode, begun.unwrap_or(end).saturating_sub(info.received_ns)); 5];

@@ -85,10 +85,10 @@ impl Inbound {
         else {
             return Step::Nothing;
         };
-        let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
+        let (accept, channel, subscriber_port) = (&mut self.accept, &self.channel, self.subscriber_port.as_ref());
         let frame = wire::datagram(buffer.get(at).unwrap_or_default(), self.max_message, Some(self.flow));
         let Ok((header, payload)) = frame else {
-            channel.counters.strange.fetch_add(1, Relaxed);
+            channel.counters.malformed.fetch_add(1, Relaxed);
             return if channel.is_closed() { Step::Ended("closed".to_owned()) } else { Step::Nothing };
         };
         receiver.arrived(now, &header, payload);
@@ -99,7 +99,7 @@ impl Inbound {
             _ => Ok(None),
         };
         let header = whole_header(header);
-        let mut end = End { accept, channel, inlet, received_ns: now, from: None };
+        let mut end = End { accept, channel, subscriber_port, received_ns: now, from: None };
         match (header.kind, whole) {
             // The whole batch is checked before it counts as received.
             (Kind::Batch, Ok(Some(batch))) => match Messages::parse(&header, batch, self.max_message) {
@@ -108,7 +108,7 @@ impl Inbound {
                         delivered += end.batch(&header, messages);
                     }
                 }
-                Err(_) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
+                Err(_) => drop(channel.counters.malformed.fetch_add(1, Relaxed)),
             },
             (_, Ok(Some(message))) if message.len() <= self.max_message => {
                 trace::step(trace::Step::Parse);
@@ -116,7 +116,7 @@ impl Inbound {
                     delivered += end.message(&header, message);
                 }
             }
-            (_, Ok(Some(_)) | Err(())) => drop(channel.counters.strange.fetch_add(1, Relaxed)),
+            (_, Ok(Some(_)) | Err(())) => drop(channel.counters.malformed.fetch_add(1, Relaxed)),
             (Kind::KeepAlive, _) => receiver.keep_alive(now, &header),
             (Kind::End, _) => return Step::Ended("the publisher closed".into()),
             (_, Ok(None)) => {}
@@ -130,8 +130,8 @@ impl Inbound {
         let Self { source: Source::Half(_, Framing::Datagrams { receiver: Some(receiver), .. }), .. } = self else {
             return 0;
         };
-        let (accept, channel, inlet) = (&mut self.accept, &self.channel, self.inlet.as_ref());
-        let mut end = End { accept, channel, inlet, received_ns: now, from: None };
+        let (accept, channel, subscriber_port) = (&mut self.accept, &self.channel, self.subscriber_port.as_ref());
+        let mut end = End { accept, channel, subscriber_port, received_ns: now, from: None };
         let mut delivered = 0;
         while let Some(held) = receiver.ready(now) {
             delivered += match held.header.kind {
@@ -160,7 +160,7 @@ impl Inbound {
             accept.announced(receiver.next());
             if let Some(said) = receiver.acknowledgement(now, reassembly) {
                 trace::step(trace::Step::Send);
-                let _ = half.answer(said); // a lost answer is made again
+                let _ = half.send_feedback(said); // a lost answer is made again
             }
             let counters = receiver.counters();
             channel.counters.repaired.store(counters.repaired, Relaxed);

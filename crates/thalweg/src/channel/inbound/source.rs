@@ -161,7 +161,7 @@ impl Inbound {
     /// borrows it; a callback reads it in place.
     #[inline]
     fn accept_taken(&mut self, taken: Taken) -> bool {
-        let Self { source: Source::Ring(ring), accept, channel, inlet, .. } = self else { return false };
+        let Self { source: Source::Ring(ring), accept, channel, subscriber_port, .. } = self else { return false };
         let meta = taken.meta;
         let label = Label::with(meta.seq, meta.stamp_ns, meta.kind as u16);
         if !(accept.frame(meta.flow_seq).is_new() && accepts(accept, channel, &label, taken.len())) {
@@ -169,10 +169,10 @@ impl Inbound {
             return false;
         }
         let info = info(channel, label, linux::clock::monotonic_ns());
-        if inlet.keeps() {
-            deliver(channel, inlet.as_ref(), info, Payload::Shared(ring.keep(taken)), None);
+        if subscriber_port.keeps() {
+            deliver(channel, subscriber_port.as_ref(), info, Payload::Shared(ring.keep(taken)), None);
         } else {
-            deliver(channel, inlet.as_ref(), info, Payload::Bytes(ring.bytes(&taken)), None);
+            deliver(channel, subscriber_port.as_ref(), info, Payload::Bytes(ring.bytes(&taken)), None);
             ring.give_back(taken);
         }
         true

@@ -19,31 +19,31 @@ pub(crate) enum Role {
 #[derive(Default)]
 pub(crate) struct Gate {
     shut: AtomicBool,
-    passage: PiMutex<Option<(Role, Arc<Passage>)>>,
+    shared_handover: PiMutex<Option<(Role, Arc<SharedHandover>)>>,
     late: PiMutex<Option<Arc<Latecomer>>>,
 }
 
-/// The passage of the samples of both channels of a move, one thread at a time.
-pub(crate) struct Passage {
+/// The handover of the samples of both channels of a move, one thread at a time.
+pub(crate) struct SharedHandover {
     handover: PiMutex<Handover<(SampleInfo, Vec<u8>)>>,
     verdict: Arc<Verdict>,
     /// The move before this one, which may still deliver on the thread of a flow that is over.
-    earlier: PiMutex<Option<Arc<Passage>>>,
+    earlier: PiMutex<Option<Arc<SharedHandover>>>,
     /// Samples that the old flow did not bring can be fetched.
     has_history: bool,
     /// The waiting place of the new flow's samples, once it took over with a gap; `None`: the missing samples would not be
     /// fetched any more.
     late: OnceLock<Option<Arc<Latecomer>>>,
     told: AtomicBool,
-    /// The last sample that was delivered through the passage, or before it began.
+    /// The last sample that was delivered through the handover, or before it began.
     last: AtomicU64,
     /// The account of the new channel, by which the held samples came.
     account: Arc<Account>,
     taken_over: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Passage {
-    /// The passage of a move to a channel with this account; `taken_over` is called once, when the new flow has taken over.
+impl SharedHandover {
+    /// The handover of a move to a channel with this account; `taken_over` is called once, when the new flow has taken over.
     pub(crate) fn new(
         handover: Handover<(SampleInfo, Vec<u8>)>,
         has_history: bool,
@@ -134,9 +134,9 @@ impl Passage {
 
     /// Delivers a sample, held samples, or neither. `true`: this flow continues alone, and has caught up with the other one's
     /// deliveries.
-    fn pass(&self, role: Role, inlet: &dyn Deliver, delivery: Delivery<'_>) -> bool {
+    fn pass(&self, role: Role, subscriber_port: &dyn Deliver, delivery: Delivery<'_>) -> bool {
         if delivery.info.historical {
-            inlet.deliver(delivery); // outside the order of the two flows: only a relay's flow brings such samples
+            subscriber_port.deliver(delivery); // outside the order of the two flows: only a relay's flow brings such samples
             return false;
         }
         self.wait_for_earlier();
@@ -145,7 +145,7 @@ impl Passage {
             handover.keep_old();
         }
         if let Some(late) = self.waits() {
-            return role == Role::New && late.live(inlet, delivery);
+            return role == Role::New && late.live(subscriber_port, delivery);
         }
         let SampleInfo { seq, source_ns, received_ns, .. } = delivery.info;
         let keep = || (delivery.info, delivery.payload.bytes().to_vec());
@@ -161,10 +161,10 @@ impl Passage {
             return false;
         }
         if delivers {
-            inlet.deliver(delivery);
+            subscriber_port.deliver(delivery);
         }
         while let Some((info, bytes)) = handover.released() {
-            inlet.deliver(Delivery { info, payload: Payload::Bytes(&bytes), account: &self.account });
+            subscriber_port.deliver(Delivery { info, payload: Payload::Bytes(&bytes), account: &self.account });
         }
         self.last.store(handover.last(), Ordering::Release);
         match role {
@@ -191,25 +191,29 @@ impl Gate {
         self.late.lock().as_ref()?.give_up()
     }
 
-    /// From now on, samples go through `passage`. A subscriber that joined just before gets no history any more.
-    pub(crate) fn shut(&self, role: Role, inlet: &dyn Deliver, passage: Arc<Passage>) {
+    /// From now on, samples go through `shared_handover`. A subscriber that joined just before gets no history any more.
+    pub(crate) fn shut(&self, role: Role, subscriber_port: &dyn Deliver, shared_handover: Arc<SharedHandover>) {
         if let Some(late) = self.late.lock().take() {
-            late.end(inlet);
+            late.end(subscriber_port);
         }
-        let mut present = self.passage.lock();
+        let mut present = self.shared_handover.lock();
         if let Some((Role::New, before)) = present.take()
             && before.is_in_use()
         {
-            *passage.earlier.lock() = Some(before);
+            *shared_handover.earlier.lock() = Some(before);
         }
-        *present = Some((role, passage));
+        *present = Some((role, shared_handover));
         self.shut.store(true, Ordering::Release);
     }
 
     /// The last sample that the channel's history or its last move delivered, by either flow. The channel itself may be
     /// behind.
     pub(crate) fn last(&self) -> u64 {
-        let moved = self.passage.lock().as_ref().map_or(0, |(_, passage)| passage.last.load(Ordering::Acquire));
+        let moved = self
+            .shared_handover
+            .lock()
+            .as_ref()
+            .map_or(0, |(_, shared_handover)| shared_handover.last.load(Ordering::Acquire));
         let late = self.late.lock().clone();
         late.map_or(0, |late| late.last_given()).max(moved)
     }
@@ -219,37 +223,39 @@ impl Gate {
     }
 
     /// This move is over; the next one may have begun.
-    fn open_after(&self, passage: &Arc<Passage>) {
-        let present = self.passage.lock();
-        if present.as_ref().is_some_and(|(_, present)| Arc::ptr_eq(present, passage)) {
+    fn open_after(&self, shared_handover: &Arc<SharedHandover>) {
+        let present = self.shared_handover.lock();
+        if present.as_ref().is_some_and(|(_, present)| Arc::ptr_eq(present, shared_handover)) {
             self.open();
         }
     }
 
     /// Delivers a sample of the channel. A sample of a history is compared with the samples that the late joiner got.
     #[inline]
-    pub(crate) fn deliver(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) {
+    pub(crate) fn deliver(&self, subscriber_port: &dyn Deliver, delivery: Delivery<'_>) {
         if delivery.info.historical || self.shut.load(Ordering::Acquire) {
-            self.pass(inlet, delivery)
+            self.pass(subscriber_port, delivery)
         } else {
-            inlet.deliver(delivery)
+            subscriber_port.deliver(delivery)
         }
     }
 
     #[cold]
-    fn pass(&self, inlet: &dyn Deliver, delivery: Delivery<'_>) {
+    fn pass(&self, subscriber_port: &dyn Deliver, delivery: Delivery<'_>) {
         let late = self.late.lock().clone();
         if let Some(late) = late {
-            let over = late.live(inlet, delivery);
+            let over = late.live(subscriber_port, delivery);
             let present = self.late.lock(); // none: a move shut the gate meanwhile
             if over && present.is_some() {
                 self.open();
             }
             return;
         }
-        let Some((role, passage)) = self.passage.lock().clone() else { return inlet.deliver(delivery) };
-        if passage.pass(role, inlet, delivery) {
-            self.open_after(&passage); // by the thread of the flow itself: it delivers the following samples alone
+        let Some((role, shared_handover)) = self.shared_handover.lock().clone() else {
+            return subscriber_port.deliver(delivery);
+        };
+        if shared_handover.pass(role, subscriber_port, delivery) {
+            self.open_after(&shared_handover); // by the thread of the flow itself: it delivers the following samples alone
         }
     }
 }

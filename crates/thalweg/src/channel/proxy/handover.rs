@@ -95,7 +95,7 @@ impl<T> Handover<T> {
     }
 
     /// The same, to a flow that brings the samples of `selection` after sample `after`.
-    pub fn to_one_after(self, selection: Selection, after: u64) -> Self {
+    pub fn with_new_selection(self, selection: Selection, after: u64) -> Self {
         Self { new: selection, after, ..self }
     }
 

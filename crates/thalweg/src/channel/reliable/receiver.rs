@@ -68,7 +68,7 @@ pub(crate) struct Receiver {
     newest: (u32, u64), // the newest fresh message, and when it came
     asked: bool,
     asked_ahead_at: u64, // time of the last acknowledgement because of a message beyond the window
-    trip: RoundTrip,
+    round_trip: RoundTrip,
     told_trip: Option<u64>, // as the publisher measured it
     pace: Pace,
     writer: Writer,
@@ -96,7 +96,7 @@ impl Receiver {
             newest: (0, 0),
             asked: false,
             asked_ahead_at: 0,
-            trip: RoundTrip::default(),
+            round_trip: RoundTrip::default(),
             told_trip: None,
             pace: Pace::default(),
             writer: Writer::default(),
@@ -380,9 +380,9 @@ impl Receiver {
         let waits =
             self.slots.iter().find_map(|slot| if let Slot::Whole(held) = slot { Some(held.arrived) } else { None });
         let Pace { delivered_at, period, last, .. } = self.pace;
-        let trips = 2 * self.told_trip.unwrap_or_else(|| self.trip.smoothed_ns());
-        let silent = if period == 0 { deadline } else { deadline.min(period.saturating_add(trips)) };
-        let (held, silent) = (waits?.saturating_add(trips), last.map(|_| delivered_at.saturating_add(silent)));
+        let round_trips = 2 * self.told_trip.unwrap_or_else(|| self.round_trip.smoothed_ns());
+        let silent = if period == 0 { deadline } else { deadline.min(period.saturating_add(round_trips)) };
+        let (held, silent) = (waits?.saturating_add(round_trips), last.map(|_| delivered_at.saturating_add(silent)));
         Some(silent.map_or(held, |silent| silent.min(held)))
     }
 

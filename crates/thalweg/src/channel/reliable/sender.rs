@@ -46,7 +46,7 @@ pub(crate) struct Sender {
     bytes: usize,
     first: u64, // the number of the oldest kept
     members: Members,
-    trip: RoundTrip,
+    round_trip: RoundTrip,
     told_trip: u64, // the round trip that members know
     bucket: Bucket,
     controlled: Option<Controlled>, // instead of the bucket
@@ -89,7 +89,7 @@ impl Sender {
             bytes: 0,
             first: BASE,
             members: Members::default(),
-            trip: RoundTrip::default(),
+            round_trip: RoundTrip::default(),
             told_trip: 0,
             bucket: Bucket::new(settings.repairs),
             controlled: None,
@@ -123,7 +123,7 @@ impl Sender {
         let most = self.sent.len() >= self.settings.window || self.bytes >= self.settings.bytes;
         let full = most && !self.settings.drops_oldest;
         let alone = self.members.len() == 1 || self.has_only_absent();
-        full && (alone || self.members.hold_up(now_ns, self.first, self.trip))
+        full && (alone || self.members.hold_up(now_ns, self.first, self.round_trip))
     }
 
     /// The number of unacknowledged messages.
@@ -193,7 +193,7 @@ impl Sender {
         }
         let small = entry.buffer.payload().len() <= self.settings.largest;
         let hurries = small && self.flags() & ASK != 0;
-        let copy_at = hurries.then(|| now_ns + self.members.worst().interval_ns(self.trip.smoothed_ns()));
+        let copy_at = hurries.then(|| now_ns + self.members.worst().interval_ns(self.round_trip.smoothed_ns()));
         self.kept += entry.buffer.payload().len() as u64;
         self.sent.push_back(Sent {
             entry,
@@ -242,7 +242,7 @@ impl Sender {
         if said.fresh > 0 && self.controlled.is_none() {
             self.measure(now_ns, widen(header.sample as u32, self.next()), header.stamp_ns);
         }
-        let (settles, moved) = self.hear(now_ns, index, (upto, seen), header, said.fresh);
+        let (settles, moved) = self.receive_feedback(now_ns, index, (upto, seen), header, said.fresh);
         let bit = 1 << index.min(MOST_TOLD_APART - 1);
         if header.flags & ASK != 0 {
             self.note_got(bit, upto, seen, said);
@@ -302,10 +302,10 @@ impl Sender {
         if self.beat_at.is_none_or(|at| at > now_ns) {
             return None;
         }
-        let pause = self.idle_ns().max(self.trip.patience_ns()) << self.beats.min(8);
+        let pause = self.idle_ns().max(self.round_trip.patience_ns()) << self.beats.min(8);
         self.beats += 1;
         self.beat_at = self.waits_for_answer().then(|| now_ns + pause.min(LONGEST_BEAT_NS));
-        self.told_trip = self.trip.smoothed_ns();
+        self.told_trip = self.round_trip.smoothed_ns();
         self.members.asked();
         Some(self.keep_alive(now_ns, To::All))
     }
@@ -322,7 +322,12 @@ impl Sender {
 
     fn keep_alive(&mut self, now_ns: u64, to: To) -> Action {
         self.note_asked(now_ns);
-        Action::KeepAlive { next: self.next() as u32, oldest: self.first as u32, trip_ns: self.trip.smoothed_ns(), to }
+        Action::KeepAlive {
+            next: self.next() as u32,
+            oldest: self.first as u32,
+            trip_ns: self.round_trip.smoothed_ns(),
+            to,
+        }
     }
 
     /// The next message's number, and the oldest that can be retransmitted.
@@ -331,8 +336,8 @@ impl Sender {
     }
 
     /// The round trip as measured.
-    pub(crate) fn trip(&self) -> RoundTrip {
-        self.trip
+    pub(crate) fn round_trip(&self) -> RoundTrip {
+        self.round_trip
     }
 
     /// The share of messages that do not arrive when they are sent first, 0…1.
@@ -363,7 +368,7 @@ impl Sender {
 
     /// `true` if a member has not answered to more messages than it acknowledges at a time, besides those in flight.
     fn is_owed_an_answer(&self) -> bool {
-        let under_way = self.trip.patience_ns() / self.period.max(1);
+        let under_way = self.round_trip.patience_ns() / self.period.max(1);
         let expected = under_way.saturating_add(acknowledges_every(self.settings.window).into());
         self.next().saturating_sub(self.members.heard_before()) > expected
     }
@@ -371,10 +376,10 @@ impl Sender {
     /// Measures the round trip by a message that arrived `ago_ns` ago. A retransmitted one is ambiguous, and not used (Karn).
     fn measure(&mut self, now_ns: u64, at: u64, ago_ns: u64) {
         let sent = at.checked_sub(self.first).and_then(|index| self.sent.get(index as usize));
-        if let Some(trip) = sent.and_then(|sent| now_ns.checked_sub(sent.sent_at.saturating_add(ago_ns))) {
-            self.trip.measured(trip);
+        if let Some(round_trip) = sent.and_then(|sent| now_ns.checked_sub(sent.sent_at.saturating_add(ago_ns))) {
+            self.round_trip.measured(round_trip);
         }
-        let (now, told) = (self.trip.smoothed_ns(), self.told_trip);
+        let (now, told) = (self.round_trip.smoothed_ns(), self.told_trip);
         if self.settings.hurries && now.abs_diff(told) > told / 4 {
             self.beat_at = Some(now_ns);
         }

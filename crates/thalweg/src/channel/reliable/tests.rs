@@ -596,12 +596,12 @@ fn a_sender_that_waits_for_a_receipt_with_a_partly_sent_message_asks_again() {
 
 #[test]
 fn as_the_rfc_computes_it() {
-    let mut trip = RoundTrip::default();
-    assert_eq!(trip.patience_ns(), INITIAL_NS + GRANULARITY_NS);
-    trip.measured(100_000_000);
-    assert_eq!(trip.patience_ns(), 300_000_000);
-    trip.measured(180_000_000);
-    assert_eq!((trip.smoothed_ns(), trip.variation), (110_000_000, 57_500_000));
-    (0..200).for_each(|_| trip.measured(1_000));
-    assert_eq!((trip.smoothed_ns() / 1000, trip.patience_ns() / 100_000), (1, 10));
+    let mut round_trip = RoundTrip::default();
+    assert_eq!(round_trip.patience_ns(), INITIAL_NS + GRANULARITY_NS);
+    round_trip.measured(100_000_000);
+    assert_eq!(round_trip.patience_ns(), 300_000_000);
+    round_trip.measured(180_000_000);
+    assert_eq!((round_trip.smoothed_ns(), round_trip.variation), (110_000_000, 57_500_000));
+    (0..200).for_each(|_| round_trip.measured(1_000));
+    assert_eq!((round_trip.smoothed_ns() / 1000, round_trip.patience_ns() / 100_000), (1, 10));
 }

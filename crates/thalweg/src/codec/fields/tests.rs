@@ -121,11 +121,11 @@ struct Arm {
     angle: f64,
 }
 
-fn sought(key: &[&str], filter: &str) -> Sought {
+fn policy_fields(key: &[&str], filter: &str) -> PolicyFields {
     let schema = TypeDescription::of::<Arm>().schema;
     let key: Vec<String> = key.iter().map(|k| (*k).to_owned()).collect();
     let filter = Filter { expression: filter.into(), parameters: Vec::new() };
-    Sought::find(schema.as_ref(), &key, Some(&filter)).unwrap()
+    PolicyFields::find(schema.as_ref(), &key, Some(&filter)).unwrap()
 }
 
 fn arm(name: &str, joint: u8, angle: f64) -> Vec<u8> {
@@ -134,29 +134,29 @@ fn arm(name: &str, joint: u8, angle: f64) -> Vec<u8> {
 
 #[test]
 fn instances_are_told_apart_by_their_key_fields_alone() {
-    let sought = sought(&["joint", "name"], "angle = 0");
-    let of = |name, joint, angle| sought.instance(&arm(name, joint, angle)).unwrap();
+    let policy_fields = policy_fields(&["joint", "name"], "angle = 0");
+    let of = |name, joint, angle| policy_fields.instance(&arm(name, joint, angle)).unwrap();
     assert_eq!(of("left", 1, 0.0), of("left", 1, 2.0));
     let others = [of("left", 1, 0.0), of("left", 2, 0.0), of("right", 1, 0.0), of("", 1, 0.0)];
     assert_eq!(others.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
-    assert_eq!(sought.instance(&[0, 1, 0, 0, 9]), None);
+    assert_eq!(policy_fields.instance(&[0, 1, 0, 0, 9]), None);
     let names = ["joint".to_owned(), "name".to_owned()];
-    assert_eq!(sought.key_text(&arm("left", 1, 0.0), &names), "joint = 1, name = left");
-    assert!(sought.key_text(&[0, 1, 0, 0, 9], &names).is_empty());
+    assert_eq!(policy_fields.key_text(&arm("left", 1, 0.0), &names), "joint = 1, name = left");
+    assert!(policy_fields.key_text(&[0, 1, 0, 0, 9], &names).is_empty());
 }
 
 #[test]
 fn a_filter_looks_at_the_message() {
-    let sought = sought(&[], "angle > 1.5 AND name LIKE 'l%'");
-    assert!(sought.holds(&arm("left", 1, 2.0)) && !sought.holds(&arm("left", 1, 1.0)));
-    assert!(!sought.holds(&arm("right", 1, 2.0)) && !sought.holds(&[1, 2, 3]));
-    assert_eq!(sought.instance(&arm("left", 1, 2.0)), Some(WHOLE_TOPIC));
+    let policy_fields = policy_fields(&[], "angle > 1.5 AND name LIKE 'l%'");
+    assert!(policy_fields.holds(&arm("left", 1, 2.0)) && !policy_fields.holds(&arm("left", 1, 1.0)));
+    assert!(!policy_fields.holds(&arm("right", 1, 2.0)) && !policy_fields.holds(&[1, 2, 3]));
+    assert_eq!(policy_fields.instance(&arm("left", 1, 2.0)), Some(WHOLE_TOPIC));
 }
 
 #[test]
 fn missing_fields_are_named() {
     let find = |schema: Option<Schema>, key: &str| {
-        Sought::find(schema.as_ref(), &[key.to_owned()], None).unwrap_err().to_string()
+        PolicyFields::find(schema.as_ref(), &[key.to_owned()], None).unwrap_err().to_string()
     };
     assert!(find(None, "id").contains("not known"));
     assert!(find(TypeDescription::of::<Arm>().schema, "id").contains("Arm has no id, it has name, joint, angle"));

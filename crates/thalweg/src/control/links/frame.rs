@@ -69,9 +69,9 @@ pub(crate) enum Message {
 
 /// Bytes that are no message of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Garbage(pub String);
+pub(crate) struct Malformed(pub String);
 
-impl fmt::Display for Garbage {
+impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -144,8 +144,8 @@ impl Reader {
     /// The next whole message, if there is one.
     ///
     /// # Errors
-    /// [`Garbage`]; the link is of no use then.
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, Garbage> {
+    /// [`Malformed`]; the link is of no use then.
+    pub(crate) fn next(&mut self) -> Result<Option<Message>, Malformed> {
         while let Some((kind, body)) = self.frame()? {
             let (start, end) = (body.start, body.end);
             self.start = end;
@@ -154,7 +154,7 @@ impl Reader {
             }
             let (first, mut whole) = self.partial.take().unwrap_or((kind & !CONTINUED, Vec::new()));
             if first != kind & !CONTINUED {
-                return Err(Garbage(format!("a message of kind {first} continued by one of kind {kind}")));
+                return Err(Malformed(format!("a message of kind {first} continued by one of kind {kind}")));
             }
             whole.extend_from_slice(&self.bytes[start..end]);
             if kind & CONTINUED == 0 {
@@ -185,27 +185,27 @@ impl Reader {
     }
 
     /// Kind and place of the next whole frame, if it is there.
-    fn frame(&self) -> Result<Option<(u8, std::ops::Range<usize>)>, Garbage> {
+    fn frame(&self) -> Result<Option<(u8, std::ops::Range<usize>)>, Malformed> {
         let rest = &self.bytes[self.start..];
         let Some((&[a, b, c, d, kind], rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let before = self.partial.as_ref().map_or(0, |(_, whole)| whole.len());
         let most = FRAME_LIMIT.min(self.limit.saturating_sub(before));
         if length > most {
-            return Err(Garbage(format!("a frame of {length} bytes where {most} are allowed")));
+            return Err(Malformed(format!("a frame of {length} bytes where {most} are allowed")));
         }
         if !(1..=7).contains(&(kind & !CONTINUED)) {
-            return Err(Garbage(format!("unknown kind of frame {kind}")));
+            return Err(Malformed(format!("unknown kind of frame {kind}")));
         }
         if length == 0 && kind & CONTINUED != 0 {
-            return Err(Garbage("an empty frame that is continued".to_owned()));
+            return Err(Malformed("an empty frame that is continued".to_owned()));
         }
         let begin = self.start + HEADER;
         Ok((rest.len() >= length).then_some((kind, begin..begin + length)))
     }
 }
 
-fn parse(kind: u8, body: &[u8]) -> Result<Message, Garbage> {
+fn parse(kind: u8, body: &[u8]) -> Result<Message, Malformed> {
     Ok(match kind {
         1 => Message::Hello(json("hello", body)?),
         2 => Message::Document(Box::new(json("document", body)?)),
@@ -217,12 +217,12 @@ fn parse(kind: u8, body: &[u8]) -> Result<Message, Garbage> {
     })
 }
 
-fn json<T: for<'a> Deserialize<'a>>(what: &str, body: &[u8]) -> Result<T, Garbage> {
-    serde_json::from_slice(body).map_err(|e| Garbage(format!("a {what} that cannot be read: {e}")))
+fn json<T: for<'a> Deserialize<'a>>(what: &str, body: &[u8]) -> Result<T, Malformed> {
+    serde_json::from_slice(body).map_err(|e| Malformed(format!("a {what} that cannot be read: {e}")))
 }
 
-fn numbered(body: &[u8]) -> Result<(u64, Vec<u8>), Garbage> {
-    let (id, rest) = body.split_first_chunk::<8>().ok_or_else(|| Garbage("a call without a number".to_owned()))?;
+fn numbered(body: &[u8]) -> Result<(u64, Vec<u8>), Malformed> {
+    let (id, rest) = body.split_first_chunk::<8>().ok_or_else(|| Malformed("a call without a number".to_owned()))?;
     Ok((u64::from_le_bytes(*id), rest.to_vec()))
 }
 
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read_all(reader: &mut Reader, bytes: &[u8], piece: usize) -> Result<Vec<Message>, Garbage> {
+    fn read_all(reader: &mut Reader, bytes: &[u8], piece: usize) -> Result<Vec<Message>, Malformed> {
         let mut messages = Vec::new();
         for part in bytes.chunks(piece) {
             reader.feed(part);

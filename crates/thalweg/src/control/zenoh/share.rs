@@ -4,7 +4,7 @@
 
 use crate::control::Peer;
 use crate::guard::{or_abort, parsing};
-use linux::net::{AtPort, descriptors};
+use linux::net::{SocketsAtPort, descriptors};
 use linux::poll::{Waker, wait_readable};
 use std::collections::HashMap;
 use std::io;
@@ -89,8 +89,9 @@ impl Share {
         if self.full.is_empty() && descriptors()? < self.of_host {
             return Ok(Vec::new());
         }
-        let at: Vec<AtPort> = self.ports.iter().map(|port| AtPort::look(*port)).collect::<io::Result<_>>()?;
-        let full = full(at.iter().flat_map(AtPort::connected), self.of_host);
+        let at: Vec<SocketsAtPort> =
+            self.ports.iter().map(|port| SocketsAtPort::look(*port)).collect::<io::Result<_>>()?;
+        let full = full(at.iter().flat_map(SocketsAtPort::connected), self.of_host);
         let mut seen = HashMap::new();
         let mut is_beyond = |address| {
             let seen: &mut usize = seen.entry(host(address)).or_default();

@@ -306,7 +306,7 @@ impl Matching {
         self.wanted.contains_key(pair)
     }
     /// `true` if a way to this channel is being tried.
-    pub(super) fn is_dialing(&self, pair: &Pair) -> bool {
+    pub(super) fn is_in_handshake(&self, pair: &Pair) -> bool {
         self.wanted.get(pair).is_some_and(|wanted| wanted.progress == Progress::Dialing)
     }
     pub(super) fn is_empty(&self) -> bool {

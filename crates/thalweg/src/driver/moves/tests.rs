@@ -50,7 +50,7 @@ fn ways_are_tried_one_after_the_other_and_all_again_later() {
     let (mut moves, begun) = new();
     let ways = || vec![way(Name::Tcp, relay("r")), way(Name::Udp, relay("r")), way(Name::Tcp, Place::Publisher)];
     assert_eq!(moves.begin(pair(1), ways(), false, begun), Some(ways().remove(0)));
-    assert!(moves.is_dialing(&pair(1)) && moves.is_under_way(&pair(1)));
+    assert!(moves.is_in_handshake(&pair(1)) && moves.is_under_way(&pair(1)));
     assert_eq!(moves.next_deadline(), None, "a handshake has its own");
     let failed = |moves: &mut TestMoves, now| moves.failed(pair(1), &Place::Publisher, ways(), now);
     assert_eq!(failed(&mut moves, begun), Failed::Try(ways().remove(1)));

@@ -47,24 +47,29 @@ impl Control {
     }
 
     pub(super) fn find_port(&self, name: &str) -> Result<(Side, PortId), String> {
-        if let Some((port, _)) = self.state.outlet_named(name) {
+        if let Some((port, _)) = self.state.publisher_named(name) {
             return Ok((Side::Publisher, port));
         }
-        let inlets = self.state.inlets();
-        if let Some((port, _)) = inlets.iter().find(|(_, inlet)| inlet.info().name == name) {
+        let subscriber_ports = self.state.subscriber_ports();
+        if let Some((port, _)) =
+            subscriber_ports.iter().find(|(_, subscriber_port)| subscriber_port.info().name == name)
+        {
             return Ok((Side::Subscriber, *port));
         }
-        let outlets = self.state.outlets();
-        let names = outlets.iter().map(|o| &o.info().name).chain(inlets.iter().map(|(_, i)| &i.info().name));
+        let publisher_ports = self.state.publisher_ports();
+        let names =
+            publisher_ports.iter().map(|o| &o.info().name).chain(subscriber_ports.iter().map(|(_, i)| &i.info().name));
         Err(format!("this node has no port {name}: it has {}", listed(names)))
     }
 
     pub(super) fn channels_at(&self, side: Side, port: PortId) -> Vec<Arc<Channel>> {
         match side {
-            Side::Publisher => self.state.outlet(port).map(|(outlet, _)| outlet.channels()).unwrap_or_default(),
+            Side::Publisher => {
+                self.state.publisher_port(port).map(|(publisher_port, _)| publisher_port.channels()).unwrap_or_default()
+            }
             Side::Subscriber => {
-                let inlet = self.state.inlet(port);
-                let channels = inlet.and_then(|i| i.channels().lock().map(|channels| channels.clone()).ok());
+                let subscriber_port = self.state.subscriber_port(port);
+                let channels = subscriber_port.and_then(|i| i.channels().lock().map(|channels| channels.clone()).ok());
                 channels.unwrap_or_default().into_iter().filter(|channel| !channel.is_closed()).collect()
             }
         }

@@ -10,7 +10,7 @@ use crate::codec::TypeDescription;
 use crate::control::matching::topic_matches;
 use crate::control::{Direction, Document, NodeId, NotKept, PULL, PortId, PortInfo};
 use crate::driver::NodeState;
-use crate::driver::dial::connect;
+use crate::driver::handshake_client::connect;
 use crate::driver::matching::{Route, routes};
 use crate::error::{Error, Result};
 use crate::handshake::{self, Refused};
@@ -277,7 +277,7 @@ impl Asking {
         let mut failed =
             io::Error::new(io::ErrorKind::AddrNotAvailable, "it has no address that can be reached from here");
         for route in &holder.routes {
-            match self.dial(route, &question) {
+            match self.connect_to(route, &question) {
                 Ok(stream) => {
                     let reader =
                         AnswerReader::new(Paced::new(stream, self.asked.limit), self.asked.max_message as usize);
@@ -289,7 +289,7 @@ impl Asking {
         Err(broken(&holder.name, &failed, self.asked.timeout))
     }
 
-    fn dial(&self, route: &Route, question: &Question) -> io::Result<Socket> {
+    fn connect_to(&self, route: &Route, question: &Question) -> io::Result<Socket> {
         let mut socket = Socket::from(connect(route)?);
         super::make_low(&socket);
         if !linux::poll::wait_writable(&socket, Some(self.asked.timeout))? {
@@ -325,7 +325,7 @@ fn broken(name: &str, error: &io::Error, timeout: Duration) -> Error {
 impl NodeState {
     /// The histories that a port of this node keeps.
     pub(crate) fn histories(&self, port: PortId) -> Option<Arc<Histories>> {
-        let kept = self.outlet(port).and_then(|(outlet, _)| outlet.histories().cloned());
-        kept.or_else(|| self.inlet(port).and_then(|inlet| inlet.histories().cloned()))
+        let kept = self.publisher_port(port).and_then(|(publisher_port, _)| publisher_port.histories().cloned());
+        kept.or_else(|| self.subscriber_port(port).and_then(|subscriber_port| subscriber_port.histories().cloned()))
     }
 }

@@ -6,7 +6,7 @@ use crate::channel::{Channel, Latecomer, SampleInfo};
 use crate::codec::TypeDescription;
 use crate::driver::NodeState;
 use crate::event::Event;
-use crate::port::AnyInlet;
+use crate::port::AnySubscriber;
 use linux::thread::Settings;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A history that is to be fetched.
 pub(crate) struct Fetch {
     pub channel: Arc<Channel>,
-    pub inlet: Arc<dyn AnyInlet>,
+    pub subscriber_port: Arc<dyn AnySubscriber>,
     pub late: Arc<Latecomer>,
     /// The port that has the history; `None`: the live samples that waited follow at once.
     pub holder: Option<Holder>,
@@ -50,7 +50,7 @@ impl Fetches {
             None => Some(fetch),
         };
         if let Some(fetch) = unsent {
-            fetch.late.end(fetch.inlet.as_ref());
+            fetch.late.end(fetch.subscriber_port.as_ref());
         }
     }
 
@@ -62,7 +62,7 @@ impl Fetches {
 
 impl Fetch {
     fn run(self, state: &Arc<NodeState>) {
-        let Self { channel, inlet, late, holder, message, query } = self;
+        let Self { channel, subscriber_port, late, holder, message, query } = self;
         let asked = Asked {
             topic: channel.topic.clone(),
             message,
@@ -83,11 +83,11 @@ impl Fetch {
                     let seq = found.info.seq;
                     let (info, bytes) = (SampleInfo { scaled, ..found.info }, found.buffer.payload());
                     let selected = channel.selection.takes(seq) && scaled.is_none_or(|s| s.selection.takes(seq));
-                    if selected && inlet.judge().is_none_or(|judge| judge.wants(&info, bytes)) {
+                    if selected && subscriber_port.judge().is_none_or(|judge| judge.wants(&info, bytes)) {
                         wanted += 1;
                         given.extend(channel.resumes_after.filter(|before| seq > *before).map(|_| seq));
-                        inlet.expect_history(wanted);
-                        late.history(inlet.as_ref(), info, bytes);
+                        subscriber_port.expect_history(wanted);
+                        late.history(subscriber_port.as_ref(), info, bytes);
                     }
                 }
                 Err(error) => {
@@ -100,7 +100,7 @@ impl Fetch {
         if late.is_under_way() {
             made_up(&channel, &given);
         }
-        late.end(inlet.as_ref());
+        late.end(subscriber_port.as_ref());
     }
 }
 

@@ -13,7 +13,7 @@ use crate::channel::Channel;
 use crate::channel::inbound::{Inbound, Step};
 use crate::event::Events;
 use crate::guard::guarded;
-use crate::port::AnyInlet;
+use crate::port::AnySubscriber;
 use linux::futex::{self, Scope};
 use linux::lock::PiMutex;
 use linux::sched;
@@ -39,7 +39,7 @@ struct Hub {
     events: Events,
     stop: AtomicBool,
     /// Threads that count towards the limits below.
-    seats: AtomicUsize,
+    permits: AtomicUsize,
     shared: PiMutex<[Option<Arc<Intake>>; 4]>,
     served: PiMutex<BTreeMap<u64, Arc<Served>>>,
     threads: PiMutex<Vec<JoinHandle<()>>>,
@@ -64,7 +64,7 @@ enum Place {
     /// The shared reader of its class.
     Shared(Arc<Intake>),
     /// The thread that runs the callbacks of its port.
-    Port(Weak<dyn AnyInlet>),
+    Port(Weak<dyn AnySubscriber>),
     /// A thread that is not the node's.
     Elsewhere(ServedBy),
     /// No thread: not served yet, or over.
@@ -72,11 +72,11 @@ enum Place {
 }
 
 /// One of the threads that count; released when the thread ends.
-struct Seat(Arc<Hub>);
+struct ThreadPermit(Arc<Hub>);
 
-impl Drop for Seat {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
-        self.0.seats.fetch_sub(1, Ordering::Relaxed);
+        self.0.permits.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -86,7 +86,7 @@ impl Readers {
             ended,
             events,
             stop: AtomicBool::new(false),
-            seats: AtomicUsize::new(0),
+            permits: AtomicUsize::new(0),
             shared: PiMutex::default(),
             served: PiMutex::default(),
             threads: PiMutex::default(),
@@ -101,16 +101,16 @@ impl Readers {
 
     /// `true` if the next channel gets a thread of its own.
     pub(crate) fn has_own_thread_left(&self) -> bool {
-        self.0.seats.load(Ordering::Relaxed) < OWN_THREADS
+        self.0.permits.load(Ordering::Relaxed) < OWN_THREADS
     }
 
     /// Serves the channel from now on.
     pub(crate) fn serve(&self, inbound: Inbound, class: Class) {
         let served = self.0.enter(&inbound.channel, class, Place::Gone);
-        let alone = inbound.descriptor().is_none() || inbound.inlet.blocks();
-        let seat = if alone { Some(self.0.sit()) } else { self.0.seat(OWN_THREADS) };
-        if let Some(seat) = seat {
-            match self.0.serve_alone(&served, seat) {
+        let alone = inbound.descriptor().is_none() || inbound.subscriber_port.blocks();
+        let permit = if alone { Some(self.0.permit_beyond_limit()) } else { self.0.permit(OWN_THREADS) };
+        if let Some(permit) = permit {
+            match self.0.serve_alone(&served, permit) {
                 Ok(slot) => return slot.put(inbound),
                 Err(error) if alone => {
                     return self.0.end(&served, &inbound, format!("no thread could be started to receive it: {error}"));
@@ -127,8 +127,8 @@ impl Readers {
     }
 
     /// Registers a `local` channel whose callbacks run on its port's thread.
-    pub(crate) fn served_by_port(&self, channel: &Arc<Channel>, inlet: &Arc<dyn AnyInlet>) {
-        self.0.enter(channel, Class::Normal, Place::Port(Arc::downgrade(inlet)));
+    pub(crate) fn served_by_port(&self, channel: &Arc<Channel>, subscriber_port: &Arc<dyn AnySubscriber>) {
+        self.0.enter(channel, Class::Normal, Place::Port(Arc::downgrade(subscriber_port)));
     }
 
     /// Runs `body` on a thread of this node until it returns; `body` is given the stop flag. Returns the thread's id.
@@ -136,10 +136,10 @@ impl Readers {
     /// # Errors
     /// The kernel gives no thread.
     pub(crate) fn run(&self, name: &str, body: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<i32> {
-        let (hub, seat) = (self.0.clone(), self.0.sit());
+        let (hub, permit) = (self.0.clone(), self.0.permit_beyond_limit());
         self.0.start(name, None, move || {
             body(&hub.stop);
-            drop(seat);
+            drop(permit);
         })
     }
 
@@ -181,16 +181,16 @@ impl Hub {
         served
     }
 
-    /// A seat, if fewer than `limit` are taken.
-    fn seat(self: &Arc<Self>, limit: usize) -> Option<Seat> {
+    /// A permit, if fewer than `limit` are taken.
+    fn permit(self: &Arc<Self>, limit: usize) -> Option<ThreadPermit> {
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
-        self.seats.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Seat(self.clone()))
+        self.permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| ThreadPermit(self.clone()))
     }
 
-    /// A seat beyond any limit, for a channel that cannot be served otherwise.
-    fn sit(self: &Arc<Self>) -> Seat {
-        self.seats.fetch_add(1, Ordering::Relaxed);
-        Seat(self.clone())
+    /// A permit beyond any limit, for a channel that cannot be served otherwise.
+    fn permit_beyond_limit(self: &Arc<Self>) -> ThreadPermit {
+        self.permits.fetch_add(1, Ordering::Relaxed);
+        ThreadPermit(self.clone())
     }
 
     /// Starts a thread with these settings or the default ones, and keeps it until the node closes.
@@ -214,26 +214,26 @@ impl Hub {
     }
 
     /// Serves the channel on a thread of its own permanently, as soon as its half is put into the slot.
-    fn serve_alone(self: &Arc<Self>, served: &Arc<Served>, seat: Seat) -> io::Result<Arc<Slot>> {
+    fn serve_alone(self: &Arc<Self>, served: &Arc<Served>, permit: ThreadPermit) -> io::Result<Arc<Slot>> {
         let mut place = served.place.lock();
-        let (slot, tid) = self.start_own(served, None, Some(seat))?;
+        let (slot, tid) = self.start_own(served, None, Some(permit))?;
         *place = Place::Own { tid, home: None };
         Ok(slot)
     }
 
-    /// Starts a thread for this channel alone, which waits for its half. A thread without a seat returns the channel when asked.
+    /// Starts a thread for this channel alone, which waits for its half. A thread without a permit returns the channel when asked.
     fn start_own(
         self: &Arc<Self>,
         served: &Arc<Served>,
         to: Option<Wanted>,
-        seat: Option<Seat>,
+        permit: Option<ThreadPermit>,
     ) -> io::Result<(Arc<Slot>, i32)> {
         let slot = Arc::new(Slot::default());
         let (hub, served, waiting) = (self.clone(), served.clone(), slot.clone());
-        let goes_back = seat.is_none();
+        let goes_back = permit.is_none();
         let tid = self.start("reader", to, move || {
             serve_own(&hub, &served, &waiting, goes_back);
-            drop(seat);
+            drop(permit);
         })?;
         Ok((slot, tid))
     }
@@ -262,12 +262,12 @@ impl Hub {
         if let Some(intake) = shared[class as usize].as_ref().filter(|intake| !intake.is_over()) {
             return Ok(intake.clone());
         }
-        let seat = match (self.seat(READER_THREADS), shared.iter().flatten().find(|intake| !intake.is_over())) {
-            (Some(seat), _) => seat,
+        let permit = match (self.permit(READER_THREADS), shared.iter().flatten().find(|intake| !intake.is_over())) {
+            (Some(permit), _) => permit,
             (None, Some(other)) => return Ok(other.clone()),
-            (None, None) => self.sit(),
+            (None, None) => self.permit_beyond_limit(),
         };
-        let intake = shared::start(self, class, seat)?;
+        let intake = shared::start(self, class, permit)?;
         shared[class as usize] = Some(intake.clone());
         Ok(intake)
     }

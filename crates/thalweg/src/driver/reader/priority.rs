@@ -114,8 +114,11 @@ impl Readers {
                 }
                 *place = Place::Own { tid, home: Some(intake.clone()) };
             }
-            Place::Port(inlet) => {
-                let tid = inlet.upgrade().and_then(|inlet| inlet.server()).ok_or(ThreadError::NoChannel)?;
+            Place::Port(subscriber_port) => {
+                let tid = subscriber_port
+                    .upgrade()
+                    .and_then(|subscriber_port| subscriber_port.server())
+                    .ok_or(ThreadError::NoChannel)?;
                 self.0.apply(tid, to)?;
             }
             Place::Elsewhere(by) if to.wants_own_thread() => return Err(ThreadError::Elsewhere(*by)),
@@ -162,7 +165,9 @@ fn describe(served: &Served, place: &Place) -> Result<ThreadReport, ThreadError>
         Place::Own { home: Some(home), .. } if served.leaves.load(Ordering::Relaxed) => shared(home),
         Place::Own { tid, .. } => (ServedBy::OwnThread, Some(*tid)),
         Place::Shared(intake) => shared(intake),
-        Place::Port(inlet) => (ServedBy::PortThread, inlet.upgrade().and_then(|inlet| inlet.server())),
+        Place::Port(subscriber_port) => {
+            (ServedBy::PortThread, subscriber_port.upgrade().and_then(|subscriber_port| subscriber_port.server()))
+        }
         Place::Elsewhere(by) => (*by, None),
         Place::Gone => return Err(ThreadError::NoChannel),
     };

@@ -1,6 +1,6 @@
 //! The thread that serves many channels: one wait call per wake-up, one receive call per sample.
 
-use super::{Hub, Place, READER_THREADS, Seat, Served, Slot, step};
+use super::{Hub, Place, READER_THREADS, Served, Slot, ThreadPermit, step};
 use crate::channel::flow::BULK;
 use crate::channel::inbound::{HELD_PAUSE, Inbound, Step};
 use crate::event::Event;
@@ -51,7 +51,7 @@ impl Intake {
 }
 
 /// Starts the shared reader of a class.
-pub(super) fn start(hub: &Arc<Hub>, class: Class, seat: Seat) -> io::Result<Arc<Intake>> {
+pub(super) fn start(hub: &Arc<Hub>, class: Class, permit: ThreadPermit) -> io::Result<Arc<Intake>> {
     let arrivals = Arrivals { waiting: Vec::new(), over: false };
     let intake =
         Arc::new(Intake { arrivals: PiMutex::new(arrivals), waker: Waker::new()?, class, tid: AtomicI32::new(0) });
@@ -61,10 +61,10 @@ pub(super) fn start(hub: &Arc<Hub>, class: Class, seat: Seat) -> io::Result<Arc<
         hub: hub.clone(),
         intake: intake.clone(),
         poller,
-        guests: Vec::new(),
+        members: Vec::new(),
         timed: Vec::new(),
         starved: Vec::new(),
-        _seat: seat,
+        _seat: permit,
     };
     let tid = hub.start(&format!("read-{class:?}").to_lowercase(), None, move || reader.run())?;
     intake.tid.store(tid, Ordering::Relaxed);
@@ -75,17 +75,17 @@ struct SharedReader {
     hub: Arc<Hub>,
     intake: Arc<Intake>,
     poller: Poller,
-    guests: Vec<Option<Guest>>,
-    /// Places of guests with timers: those of reliable flows over datagrams.
+    members: Vec<Option<Member>>,
+    /// Places of members with timers: those of reliable flows over datagrams.
     timed: Vec<usize>,
-    /// Places of guests whose next message waits for memory. Their sockets stay readable, so they are not watched meanwhile. A publisher
+    /// Places of members whose next message waits for memory. Their sockets stay readable, so they are not watched meanwhile. A publisher
     /// that has used up its memory holds up no other.
     starved: Vec<usize>,
-    _seat: Seat,
+    _seat: ThreadPermit,
 }
 
 /// A channel on a shared reader.
-struct Guest {
+struct Member {
     served: Arc<Served>,
     inbound: Inbound,
     slow: u32,  // visits that took too long
@@ -130,9 +130,9 @@ impl SharedReader {
         }
     }
 
-    /// Time until a guest is due without a wake-up.
+    /// Time until a member is due without a wake-up.
     fn pause(&self) -> Duration {
-        let timed = self.timed.iter().filter_map(|index| self.guests[*index].as_ref()?.inbound.until_timer());
+        let timed = self.timed.iter().filter_map(|index| self.members[*index].as_ref()?.inbound.until_timer());
         let most = if self.starved.is_empty() { SWEEP } else { HELD_PAUSE };
         timed.min().unwrap_or(most).min(most)
     }
@@ -140,7 +140,7 @@ impl SharedReader {
     fn visit_timed(&mut self) {
         for place in 0..self.timed.len() {
             let Some(index) = self.timed.get(place).copied() else { return };
-            let due = self.guests[index].as_ref().and_then(|guest| guest.inbound.until_timer());
+            let due = self.members[index].as_ref().and_then(|member| member.inbound.until_timer());
             if due.is_some_and(|left| left.is_zero()) {
                 self.visit(index);
             }
@@ -149,7 +149,7 @@ impl SharedReader {
 
     #[cold]
     fn starve(&mut self, index: usize) {
-        let fd = self.guests.get(index).and_then(|guest| guest.as_ref()?.inbound.descriptor());
+        let fd = self.members.get(index).and_then(|member| member.as_ref()?.inbound.descriptor());
         fd.map(|fd| self.poller.remove(fd));
         self.starved.push(index);
     }
@@ -166,8 +166,8 @@ impl SharedReader {
     }
 
     fn watch(&self, index: usize) -> Option<io::Result<()>> {
-        let guest = self.guests.get(index)?.as_ref()?;
-        Some(match guest.inbound.descriptor() {
+        let member = self.members.get(index)?.as_ref()?;
+        Some(match member.inbound.descriptor() {
             Some(fd) => self.poller.add(fd, index as u64, Readiness::IN),
             None => Err(io::ErrorKind::Unsupported.into()),
         })
@@ -178,10 +178,12 @@ impl SharedReader {
         let arrivals = std::mem::take(&mut self.intake.arrivals.lock().waiting);
         for arrival in arrivals {
             match arrival {
-                Arrival::Serve(served, inbound) => self.seat(Guest { served, inbound, slow: 0, score: 0, told: None }),
+                Arrival::Serve(served, inbound) => {
+                    self.serve(Member { served, inbound, slow: 0, score: 0, told: None })
+                }
                 Arrival::HandOver(id, slot) => {
-                    match self.guests.iter().position(|g| g.as_ref().is_some_and(|g| g.served.id == id)) {
-                        Some(index) => drop(self.leave(index).map(|guest| slot.put(guest.inbound))),
+                    match self.members.iter().position(|g| g.as_ref().is_some_and(|g| g.served.id == id)) {
+                        Some(index) => drop(self.leave(index).map(|member| slot.put(member.inbound))),
                         None => slot.close(),
                     }
                 }
@@ -189,48 +191,48 @@ impl SharedReader {
         }
     }
 
-    fn seat(&mut self, guest: Guest) {
-        let index = self.guests.iter().position(Option::is_none).unwrap_or(self.guests.len());
-        let watched = match guest.inbound.descriptor() {
+    fn serve(&mut self, member: Member) {
+        let index = self.members.iter().position(Option::is_none).unwrap_or(self.members.len());
+        let watched = match member.inbound.descriptor() {
             Some(fd) => self.poller.add(fd, index as u64, Readiness::IN),
             None => Err(io::ErrorKind::Unsupported.into()),
         };
         if let Err(error) = watched {
-            return self.hub.end(&guest.served, &guest.inbound, format!("its socket cannot be watched: {error}"));
+            return self.hub.end(&member.served, &member.inbound, format!("its socket cannot be watched: {error}"));
         }
-        if index == self.guests.len() {
-            self.guests.push(None);
+        if index == self.members.len() {
+            self.members.push(None);
         }
-        if guest.inbound.is_reliable() {
+        if member.inbound.is_reliable() {
             self.timed.push(index);
         }
-        self.guests[index] = Some(guest);
+        self.members[index] = Some(member);
     }
 
     /// Removes a channel from this reader.
-    fn leave(&mut self, index: usize) -> Option<Guest> {
-        let guest = self.guests.get_mut(index)?.take()?;
+    fn leave(&mut self, index: usize) -> Option<Member> {
+        let member = self.members.get_mut(index)?.take()?;
         self.timed.retain(|timed| *timed != index);
         self.starved.retain(|starved| *starved != index);
-        if let Some(fd) = guest.inbound.descriptor() {
+        if let Some(fd) = member.inbound.descriptor() {
             let _ = self.poller.remove(fd);
         }
-        Some(guest)
+        Some(member)
     }
 
     fn visit(&mut self, index: usize) {
-        let Some(Some(guest)) = self.guests.get_mut(index) else { return };
-        let before = guest.inbound.channel.counters.bytes.load(Ordering::Relaxed);
-        match step(&mut guest.inbound, false) {
+        let Some(Some(member)) = self.members.get_mut(index) else { return };
+        let before = member.inbound.channel.counters.bytes.load(Ordering::Relaxed);
+        match step(&mut member.inbound, false) {
             Step::Nothing | Step::Delivered(0) => {}
             Step::Starved => self.starve(index),
             Step::Delivered(count) => {
-                let bytes = guest.inbound.channel.counters.bytes.load(Ordering::Relaxed) - before;
-                let took = linux::clock::monotonic_ns().saturating_sub(guest.inbound.received_ns());
+                let bytes = member.inbound.channel.counters.bytes.load(Ordering::Relaxed) - before;
+                let took = linux::clock::monotonic_ns().saturating_sub(member.inbound.received_ns());
                 if took > SLOW_NS {
                     return self.slow(index, took);
                 }
-                guest.score = guest.score.saturating_sub(1);
+                member.score = member.score.saturating_sub(1);
                 if bytes > BULK as u64 * u64::from(count) {
                     self.isolate(index);
                 }
@@ -241,13 +243,13 @@ impl SharedReader {
 
     #[cold]
     fn slow(&mut self, index: usize, took_ns: u64) {
-        let Some(Some(guest)) = self.guests.get_mut(index) else { return };
-        guest.slow = guest.slow.saturating_add(1);
-        guest.score = (guest.score + SLOW_SCORE).min(LEAVES_AT);
-        let (count, leaves, channel) = (guest.slow, guest.score >= LEAVES_AT, guest.inbound.channel.clone());
-        let due = guest.told.is_none_or(|at| at.elapsed() >= TELL_EVERY);
+        let Some(Some(member)) = self.members.get_mut(index) else { return };
+        member.slow = member.slow.saturating_add(1);
+        member.score = (member.score + SLOW_SCORE).min(LEAVES_AT);
+        let (count, leaves, channel) = (member.slow, member.score >= LEAVES_AT, member.inbound.channel.clone());
+        let due = member.told.is_none_or(|at| at.elapsed() >= TELL_EVERY);
         if due {
-            guest.told = Some(Instant::now());
+            member.told = Some(Instant::now());
         }
         let isolated = leaves && self.isolate(index);
         if !due && !isolated {
@@ -261,33 +263,33 @@ impl SharedReader {
     /// Gives a channel a thread of its own permanently, if there is one left.
     #[cold]
     fn isolate(&mut self, index: usize) -> bool {
-        let Some(seat) = self.hub.seat(READER_THREADS) else { return false };
-        let Some(served) = self.guests.get(index).and_then(Option::as_ref).map(|guest| guest.served.clone()) else {
+        let Some(permit) = self.hub.permit(READER_THREADS) else { return false };
+        let Some(served) = self.members.get(index).and_then(Option::as_ref).map(|member| member.served.clone()) else {
             return false;
         };
         let mut place = served.place.lock();
         if !matches!(*place, Place::Shared(_)) {
             return false; // the channel is leaving already
         }
-        let Ok((slot, tid)) = self.hub.start_own(&served, None, Some(seat)) else { return false };
+        let Ok((slot, tid)) = self.hub.start_own(&served, None, Some(permit)) else { return false };
         *place = Place::Own { tid, home: None };
         drop(place);
         match self.leave(index) {
-            Some(guest) => slot.put(guest.inbound),
+            Some(member) => slot.put(member.inbound),
             None => slot.close(),
         }
         true
     }
 
     fn remove(&mut self, index: usize, why: String) {
-        if let Some(guest) = self.leave(index) {
-            self.hub.end(&guest.served, &guest.inbound, why);
+        if let Some(member) = self.leave(index) {
+            self.hub.end(&member.served, &member.inbound, why);
         }
     }
 
     fn sweep(&mut self) {
-        for index in 0..self.guests.len() {
-            if self.guests[index].as_ref().is_some_and(|guest| guest.inbound.is_over()) {
+        for index in 0..self.members.len() {
+            if self.members[index].as_ref().is_some_and(|member| member.inbound.is_over()) {
                 self.remove(index, "closed".to_owned());
             }
         }
@@ -305,13 +307,13 @@ impl Drop for SharedReader {
         for arrival in arrivals {
             match arrival {
                 Arrival::Serve(served, inbound) => {
-                    self.guests.push(Some(Guest { served, inbound, slow: 0, score: 0, told: None }));
+                    self.members.push(Some(Member { served, inbound, slow: 0, score: 0, told: None }));
                 }
                 Arrival::HandOver(_, slot) => slot.close(),
             }
         }
-        for guest in std::mem::take(&mut self.guests).into_iter().flatten() {
-            self.hub.end(&guest.served, &guest.inbound, "the thread that served it ended".to_owned());
+        for member in std::mem::take(&mut self.members).into_iter().flatten() {
+            self.hub.end(&member.served, &member.inbound, "the thread that served it ended".to_owned());
         }
     }
 }

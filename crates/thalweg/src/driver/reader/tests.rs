@@ -33,8 +33,8 @@ impl Pair {
     }
 
     /// Counts this number of threads as taken from now on: with [`OWN_THREADS`] the next channel shares one.
-    fn taken(self, seats: usize) -> Self {
-        self.into.state().readers.0.seats.store(seats, SeqCst);
+    fn taken(self, permits: usize) -> Self {
+        self.into.state().readers.0.permits.store(permits, SeqCst);
         self
     }
 
@@ -54,9 +54,14 @@ impl Pair {
     }
 
     fn id(&self, subscriber: &Subscriber<Raw>) -> u64 {
-        let inlets = self.into.state().inlets();
-        let inlet = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber.name()).unwrap().1.clone();
-        let channels = inlet.channels().lock().unwrap();
+        let subscriber_ports = self.into.state().subscriber_ports();
+        let subscriber_port = subscriber_ports
+            .iter()
+            .find(|(_, subscriber_port)| subscriber_port.info().name == subscriber.name())
+            .unwrap()
+            .1
+            .clone();
+        let channels = subscriber_port.channels().lock().unwrap();
         channels.last().unwrap().id
     }
 
@@ -219,9 +224,14 @@ fn the_receiving_thread_is_reported_without_a_reader_thread() {
     assert!(matches!(pair.set(pair.id(&polled), &to), Err(ThreadError::Elsewhere(ServedBy::Waiter))));
     assert_eq!(pair.set(pair.id(&polled), &PrioritySettings::default()).unwrap().tid, None);
     let id = |subscriber: &Subscriber<Raw>| {
-        let inlets = pair.out.state().inlets();
-        let inlet = inlets.iter().find(|(_, inlet)| inlet.info().name == subscriber.name()).unwrap().1.clone();
-        let channels = inlet.channels().lock().unwrap();
+        let subscriber_ports = pair.out.state().subscriber_ports();
+        let subscriber_port = subscriber_ports
+            .iter()
+            .find(|(_, subscriber_port)| subscriber_port.info().name == subscriber.name())
+            .unwrap()
+            .1
+            .clone();
+        let channels = subscriber_port.channels().lock().unwrap();
         channels[0].id
     };
     let readers = &pair.out.state().readers;
@@ -237,8 +247,8 @@ fn the_receiving_thread_is_reported_without_a_reader_thread() {
 
 #[test]
 fn a_slow_callback_is_reported_and_gets_a_thread_of_its_own_if_one_is_left() {
-    for (seats, isolates) in [(OWN_THREADS, true), (READER_THREADS, false)] {
-        let pair = Pair::new().taken(seats);
+    for (permits, isolates) in [(OWN_THREADS, true), (READER_THREADS, false)] {
+        let pair = Pair::new().taken(permits);
         let mut events = pair.into.events();
         let (publisher, subscriber) = pair.channel("tcp", |_| std::thread::sleep(Duration::from_millis(3)));
         let finish = steadily(publisher, 64);
@@ -273,8 +283,8 @@ fn large_samples_get_a_thread_of_their_own() {
 
 #[test]
 fn a_callback_that_panics_ends_its_channel_with_the_reason_and_no_other() {
-    for (carrier, seats) in [("tcp", OWN_THREADS), ("tcp", 0), ("shm", 0), ("udp", OWN_THREADS), ("local", 0)] {
-        let pair = Pair::new().taken(seats);
+    for (carrier, permits) in [("tcp", OWN_THREADS), ("tcp", 0), ("shm", 0), ("udp", OWN_THREADS), ("local", 0)] {
+        let pair = Pair::new().taken(permits);
         let pair = if carrier == "local" { Pair { out: pair.into.clone(), into: pair.into.clone() } } else { pair };
         let mut events = pair.into.events();
         let count = Arc::new(AtomicU64::new(0));

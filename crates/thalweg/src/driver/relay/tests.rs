@@ -102,7 +102,7 @@ fn a_request_waits_for_the_source_and_is_refused_with_the_reason() {
     let fake = hosted(&mut relay, 1, begun);
     fake.source.set(false);
     assert!(relay.streams.wait(stream(1), 10, begun).is_ok() && relay.streams.wait(stream(2), 20, begun).is_ok());
-    assert_eq!(relay.streams.guests().collect::<Vec<_>>(), [&10, &20]);
+    assert_eq!(relay.streams.waiting_requests().collect::<Vec<_>>(), [&10, &20]);
     let refused = look_until(&mut relay, begun, ms(500));
     let [(at, Action::Refuse(10, first)), (_, Action::Refuse(20, second))] = &refused[..] else {
         panic!("{refused:?}")

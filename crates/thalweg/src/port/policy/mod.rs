@@ -17,7 +17,7 @@ pub use reading::PolicyCounts;
 pub(crate) use reading::Writer;
 
 use crate::channel::{Change, InstanceReport, InstanceState, PortRef, SampleInfo};
-use crate::codec::{FieldError, Schema, Sought, WHOLE_TOPIC};
+use crate::codec::{FieldError, PolicyFields, Schema, WHOLE_TOPIC};
 use linux::lock::PiMutex;
 use qos::Qos;
 use reading::Reading;
@@ -69,9 +69,9 @@ pub(crate) fn judge_of_publisher(
     schema: Option<&Schema>,
     now: u64,
 ) -> Result<Option<Arc<Judge>>, FieldError> {
-    let sought = Sought::find(schema, &offered.key, None)?;
+    let policy_fields = PolicyFields::find(schema, &offered.key, None)?;
     let promises = offered.deadline.is_some() || offered.liveliness.lease.is_some();
-    Ok(promises.then(|| Arc::new(Judge::new(name, State::Writes(Writing::new(offered, sought, now)), offered))))
+    Ok(promises.then(|| Arc::new(Judge::new(name, State::Writes(Writing::new(offered, policy_fields, now)), offered))))
 }
 
 impl Judge {

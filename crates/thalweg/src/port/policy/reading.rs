@@ -3,7 +3,7 @@
 use super::instances::Known;
 use super::{News, ns};
 use crate::channel::{Change, InstanceReport, PortRef, SampleInfo};
-use crate::codec::{Sought, WHOLE_TOPIC};
+use crate::codec::{PolicyFields, WHOLE_TOPIC};
 use qos::{DestinationOrder, LivelinessKind, Ownership, Qos};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ pub(crate) struct Writer {
     /// Its offer.
     pub offered: Qos,
     /// The places of key and filter in its type.
-    pub sought: Sought,
+    pub policy_fields: PolicyFields,
     /// The names of the key's fields.
     pub key: Vec<String>,
     /// `true` if the filter is evaluated here, and not at the publisher (multicast).
@@ -197,7 +197,7 @@ impl Reading {
         let Some(key) = self.instance(info, bytes).filter(|key| self.instances.has_room(*key)) else {
             return drop_for(&mut self.counts.rejected);
         };
-        let name = || writer.map(|writer| writer.sought.key_text(bytes, &writer.key)).unwrap_or_default();
+        let name = || writer.map(|writer| writer.policy_fields.key_text(bytes, &writer.key)).unwrap_or_default();
         self.instances.at(key, name);
         if self.exclusive && !self.owns(publisher, key, info.change) {
             return drop_for(&mut self.counts.not_owned);
@@ -217,12 +217,12 @@ impl Reading {
     /// The number of a sample's instance; `None`: it is no value of its type.
     pub(super) fn instance(&self, info: &SampleInfo, bytes: &[u8]) -> Option<u64> {
         let Some(writer) = self.writer(info) else { return Some(WHOLE_TOPIC) };
-        Some(writer.topic.wrapping_add(writer.sought.instance(bytes)?))
+        Some(writer.topic.wrapping_add(writer.policy_fields.instance(bytes)?))
     }
 
     /// `true` if the filter holds for a sample. It always holds for the end of an instance.
     pub(super) fn holds(&self, info: &SampleInfo, bytes: &[u8]) -> bool {
-        info.change != Change::Written || self.writer(info).is_none_or(|writer| writer.sought.holds(bytes))
+        info.change != Change::Written || self.writer(info).is_none_or(|writer| writer.policy_fields.holds(bytes))
     }
 
     /// `true` if a publisher owns an instance, or owns it from now on because it is stronger than the owner or there is none.

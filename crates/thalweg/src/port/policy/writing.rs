@@ -3,7 +3,7 @@
 use super::instances::{Deadlines, tell_missed};
 use super::{News, ns};
 use crate::channel::Change;
-use crate::codec::Sought;
+use crate::codec::PolicyFields;
 use qos::{LivelinessKind, Qos};
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const MOST_INSTANCES: usize = 4096;
 pub(crate) struct Writing {
     deadline: Option<u64>,
     lease: Option<u64>,
-    sought: Sought,
+    policy_fields: PolicyFields,
     /// The names of the key's fields.
     key: Vec<String>,
     /// With their keys.
@@ -28,12 +28,12 @@ pub(crate) struct Writing {
 
 impl Writing {
     /// The policies that `offered` states, of a port that opens at `now`.
-    pub(super) fn new(offered: &Qos, sought: Sought, now: u64) -> Self {
+    pub(super) fn new(offered: &Qos, policy_fields: PolicyFields, now: u64) -> Self {
         let manual = offered.liveliness.kind != LivelinessKind::Automatic;
         Self {
             deadline: ns(offered.deadline),
             lease: ns(offered.liveliness.lease).filter(|_| manual),
-            sought,
+            policy_fields,
             key: offered.key.clone(),
             instances: HashMap::new(),
             scratch: Vec::new(),
@@ -50,12 +50,12 @@ impl Writing {
         self.last_sign = now;
         let Some(period) = self.deadline else { return };
         self.scratch.clear();
-        let known = self.sought.is_nothing() || encode(&mut self.scratch);
-        let key = self.sought.instance(&self.scratch).filter(|_| known).unwrap_or(u64::MAX);
+        let known = self.policy_fields.is_nothing() || encode(&mut self.scratch);
+        let key = self.policy_fields.instance(&self.scratch).filter(|_| known).unwrap_or(u64::MAX);
         let key =
             if self.instances.len() < MOST_INSTANCES || self.instances.contains_key(&key) { key } else { u64::MAX };
-        let (sought, scratch, names) = (&self.sought, &self.scratch, &self.key);
-        let text = || if key == u64::MAX { String::new() } else { sought.key_text(scratch, names) };
+        let (policy_fields, scratch, names) = (&self.policy_fields, &self.scratch, &self.key);
+        let text = || if key == u64::MAX { String::new() } else { policy_fields.key_text(scratch, names) };
         let (_, deadlines) = self.instances.entry(key).or_insert_with(|| (text(), Deadlines::default()));
         self.missed += deadlines.sample(now, period);
         if change != Change::Written {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_promise_that_is_not_kept_is_noticed_to_the_nanosecond() {
-        let nothing = || Sought::find(None, &[], None).unwrap();
+        let nothing = || PolicyFields::find(None, &[], None).unwrap();
         let liveliness = Liveliness { kind: LivelinessKind::ByPort, lease: Some(Duration::from_nanos(50)) };
         let offered = Qos { deadline: Some(Duration::from_nanos(20)), liveliness, ..Qos::default() };
         let mut writing = Writing::new(&offered, nothing(), 1000);
@@ -140,9 +140,10 @@ mod tests {
             name: String,
         }
         let key = vec!["name".to_owned()];
-        let sought = Sought::find(crate::codec::TypeDescription::of::<Arm>().schema.as_ref(), &key, None).unwrap();
+        let policy_fields =
+            PolicyFields::find(crate::codec::TypeDescription::of::<Arm>().schema.as_ref(), &key, None).unwrap();
         let offered = Qos { deadline: Some(Duration::from_nanos(20)), key, ..Qos::default() };
-        let mut writing = Writing::new(&offered, sought, 1000);
+        let mut writing = Writing::new(&offered, policy_fields, 1000);
         let mut says = |now, name: &str, change| {
             let arm = Arm { name: name.into() };
             writing.published(now, change, |bytes| crate::codec::to_cdr(&arm).map(|cdr| bytes.extend(cdr)).is_ok());

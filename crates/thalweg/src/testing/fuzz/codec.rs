@@ -1,6 +1,6 @@
 //! Messages of any content, by types of peers or without, and scaled as pictures.
 
-use crate::codec::{self, Message, Plain, Schema, Sought, TypeDescription};
+use crate::codec::{self, Message, Plain, PolicyFields, Schema, TypeDescription};
 use crate::control::limits::check_type;
 use qos::Filter;
 use qos::expression::{Expression, Value};
@@ -96,7 +96,7 @@ pub fn types(bytes: &[u8]) {
     }
     let key = first_fields(schema);
     for filter in [None, Some(&filter)] {
-        let Ok(sought) = Sought::find(Some(schema), &key, filter) else { continue };
+        let Ok(sought) = PolicyFields::find(Some(schema), &key, filter) else { continue };
         let _ = (sought.instance(message), sought.key_text(message, &key), sought.holds(message));
     }
 }

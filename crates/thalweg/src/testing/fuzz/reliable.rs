@@ -188,7 +188,7 @@ impl Ends {
         let (kind, sample) = (Kind::Acknowledgement, (u64::from(b) << 56) | u64::from(sequence));
         let header = Header { length: 0, kind, flags: u16::from(b & 4), flow: FLOW, sequence, sample, stamp_ns };
         let said = writer.finish(header, Self::number(self.sequence, c), u32::from(a));
-        self.hear(u64::from(member & 1), said);
+        self.receive_feedback(u64::from(member & 1), said);
     }
 
     /// A possible receipt of a subscriber.
@@ -204,10 +204,10 @@ impl Ends {
             Header { length: 0, kind: Kind::Acknowledgement, flags: 0, flow: FLOW, sequence, sample, stamp_ns };
         let mut writer = Writer::default();
         let said = writer.finish_with(header, Self::number(self.sequence, b & 63), u32::from(a), Some(&receipt));
-        self.hear(0, said);
+        self.receive_feedback(0, said);
     }
 
-    fn hear(&mut self, member: u64, bytes: &[u8]) {
+    fn receive_feedback(&mut self, member: u64, bytes: &[u8]) {
         let Ok((header, payload)) = datagram(bytes, MAX_MESSAGE, Some(FLOW)) else { return };
         let said = match self.controlled {
             true => Acknowledgement::parse_with_receipt(payload),
@@ -235,7 +235,7 @@ impl Ends {
         }
         let said = self.receiver.acknowledgement(self.now, &self.reassembly).map(<[u8]>::to_vec);
         if let Some(said) = said {
-            self.hear(0, &said);
+            self.receive_feedback(0, &said);
         }
         for _ in 0..2 * WINDOW {
             match self.sender.poll(self.now) {

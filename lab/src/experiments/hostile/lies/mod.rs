@@ -4,20 +4,20 @@
 pub mod node;
 pub mod publisher;
 
-use super::client::{Door, FROM, Frame, HANDSHAKE, Link, kind, packed, read_document};
+use super::attacker::Attacker;
+use super::client::{FROM, Frame, HANDSHAKE, Link, Listener, kind, packed, read_document};
 use super::extremes::{NUMBERS, mutated};
 use super::pair::LURES;
-use super::stranger::Stranger;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// The flow id of a liar.
+/// The flow id of a false peer.
 pub const FLOW: u32 = 0x1234_5678;
 
 /// A node that announces ports and makes handshakes with subscribers.
-pub struct Liar {
+pub struct FalsePeer {
     listener: TcpListener,
     /// Links to the nodes that know it.
     pub links: Vec<Link>,
@@ -33,51 +33,51 @@ pub struct Asked {
     pub request: Value,
 }
 
-impl Liar {
+impl FalsePeer {
     /// Announces a publisher of each of these topics, which only a victim's lures subscribe to.
     ///
     /// # Errors
     /// No listener, or no victim that accepts a link.
-    pub fn start(stranger: &mut Stranger, topics: &[&str]) -> io::Result<Self> {
-        Self::start_with(stranger, topics, |_| {})
+    pub fn start(attacker: &mut Attacker, topics: &[&str]) -> io::Result<Self> {
+        Self::start_with(attacker, topics, |_| {})
     }
 
     /// Announces with changes to the document.
     ///
     /// # Errors
     /// As there.
-    pub fn start_with(stranger: &mut Stranger, topics: &[&str], change: impl FnOnce(&mut Value)) -> io::Result<Self> {
+    pub fn start_with(attacker: &mut Attacker, topics: &[&str], change: impl FnOnce(&mut Value)) -> io::Result<Self> {
         let listener = TcpListener::bind((FROM, 0))?;
         listener.set_nonblocking(true)?;
-        let mut document = stranger.document()?;
+        let mut document = attacker.document()?;
         document["addresses"] = json!([listener.local_addr()?]);
-        let (_, port) = stranger.victim("publisher")?.port("publisher", super::pair::TOPIC)?;
+        let (_, port) = attacker.victim("publisher")?.port("publisher", super::pair::TOPIC)?;
         for (index, topic) in topics.iter().enumerate() {
             let mut port = port.clone();
-            port["name"] = format!("/liar{topic}").into();
+            port["name"] = format!("/false_peer{topic}").into();
             port["topic"] = (*topic).into();
             port["carriers"] = json!(["tcp", "udp", "mcast", "shm"]);
             document["ports"][(index + 1).to_string()] = port;
         }
         change(&mut document);
-        let mut liar = Self { listener, links: Vec::new(), document };
-        for door in stranger.doors(false) {
-            liar.tell(stranger, &door);
+        let mut false_peer = Self { listener, links: Vec::new(), document };
+        for listener in attacker.listeners(false) {
+            false_peer.tell(attacker, &listener);
         }
-        Ok(liar)
+        Ok(false_peer)
     }
 
     /// Sends a node its document, over a link that stays.
-    pub fn tell(&mut self, stranger: &mut Stranger, door: &Door) {
+    pub fn tell(&mut self, attacker: &mut Attacker, listener: &Listener) {
         let node = self.document["node"].as_str().unwrap_or_default();
-        stranger.tried("documents");
-        let link = Link::open(door, &stranger.task.realm, node).and_then(|mut link| {
+        attacker.tried("documents");
+        let link = Link::open(listener, &attacker.task.realm, node).and_then(|mut link| {
             link.say(kind::DOCUMENT, self.document.to_string().as_bytes())?;
             Ok(link)
         });
         match link {
             Ok(link) => self.links.push(link),
-            Err(_) => stranger.answer("a link was not taken"),
+            Err(_) => attacker.answer("a link was not taken"),
         }
     }
 
@@ -90,17 +90,17 @@ impl Liar {
     }
 
     /// The next request within this time.
-    pub fn asked(&mut self, stranger: &mut Stranger, ms: u64) -> Option<Asked> {
+    pub fn asked(&mut self, attacker: &mut Attacker, ms: u64) -> Option<Asked> {
         let until = Instant::now() + Duration::from_millis(ms);
         loop {
             if let Ok((stream, _)) = self.listener.accept() {
                 stream.set_nonblocking(false).ok()?;
                 stream.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
                 stream.set_write_timeout(Some(Duration::from_millis(500))).ok()?;
-                stranger.answer("asked for a channel");
+                attacker.answer("asked for a channel");
                 return Self::read(stream);
             }
-            if Instant::now() >= until || !stranger.goes_on() {
+            if Instant::now() >= until || !attacker.goes_on() {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -124,21 +124,21 @@ impl Liar {
 }
 
 /// 300 channels of one port, all of which are read.
-pub fn many_channels(stranger: &mut Stranger) -> io::Result<()> {
-    many(stranger, 300, |_, request| request)
+pub fn many_channels(attacker: &mut Attacker) -> io::Result<()> {
+    many(attacker, 300, |_, request| request)
 }
 
 /// 300 channels, each in the name of another node.
-pub fn many_names(stranger: &mut Stranger) -> io::Result<()> {
-    many(stranger, 300, |index, mut request| {
+pub fn many_names(attacker: &mut Attacker) -> io::Result<()> {
+    many(attacker, 300, |index, mut request| {
         request["node"] = format!("{:016x}", 0x5eed_0000_0000_0000 + index).into();
         request
     })
 }
 
 /// 300 pictures of different size, and as many selections.
-pub fn many_pictures(stranger: &mut Stranger) -> io::Result<()> {
-    many(stranger, 300, |index, mut request| {
+pub fn many_pictures(attacker: &mut Attacker) -> io::Result<()> {
+    many(attacker, 300, |index, mut request| {
         let picture = format!("{}x{}", 1 + index, 1 + index % 7);
         request["proxy"] = json!({"selection": format!("1/{}", 2 + index), "picture": picture, "place": "publisher"});
         if index % 2 == 0
@@ -151,8 +151,8 @@ pub fn many_pictures(stranger: &mut Stranger) -> io::Result<()> {
 }
 
 /// Filters of many steps: long parameters, deep expressions.
-pub fn many_filters(stranger: &mut Stranger) -> io::Result<()> {
-    many(stranger, 300, |index, mut request| {
+pub fn many_filters(attacker: &mut Attacker) -> io::Result<()> {
+    many(attacker, 300, |index, mut request| {
         let expression = match index % 4 {
             0 => "name LIKE %0".to_owned(),
             1 => format!("{}x = 1{}", "(".repeat(2000), ")".repeat(2000)),
@@ -165,14 +165,14 @@ pub fn many_filters(stranger: &mut Stranger) -> io::Result<()> {
 }
 
 /// Channels over `udp` and `mcast`, whose feedback requests every retransmission.
-pub fn many_repeats(stranger: &mut Stranger) -> io::Result<()> {
-    let door = stranger.victim("publisher")?.tcp.clone();
+pub fn many_repeats(attacker: &mut Attacker) -> io::Result<()> {
+    let listener = attacker.victim("publisher")?.tcp.clone();
     let mut flows = Vec::new();
     for carrier in ["udp", "mcast", "udp", "mcast"] {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let mut request = stranger.request(carrier)?;
+        let mut request = attacker.request(carrier)?;
         request["parameters"]["udp_port"] = socket.local_addr()?.port().into();
-        if let Ok((stream, accepted)) = stranger.subscribe(&door, &request) {
+        if let Ok((stream, accepted)) = attacker.subscribe(&listener, &request) {
             let parameters = &accepted["parameters"];
             let number = |value: &Value| value.as_u64().unwrap_or(0);
             let (port, first) = (number(&parameters["udp_port"]) as u16, number(&parameters["first"]) as u32);
@@ -180,36 +180,36 @@ pub fn many_repeats(stranger: &mut Stranger) -> io::Result<()> {
         }
     }
     let mut seen = 0u32;
-    while stranger.goes_on() && !flows.is_empty() {
+    while attacker.goes_on() && !flows.is_empty() {
         seen = seen.wrapping_add(1);
         for (_, socket, port, first, flow) in &flows {
             let gap = [first.to_le_bytes(), 1000u32.to_le_bytes(), [0; 4], [0; 4]].concat();
             let payload = [&first.wrapping_add(seen).to_le_bytes()[..], &[0; 4], &gap.repeat(64)].concat();
             let frame = Frame { kind: 5, payload, ..Frame::message(*flow, *first, 0, &[]) };
             let _ = socket.send_to(&frame.bytes(), (Ipv4Addr::LOCALHOST, *port));
-            stranger.tried("acknowledgements");
+            attacker.tried("acknowledgements");
         }
-        stranger.pause(1);
+        attacker.pause(1);
     }
     Ok(())
 }
 
 /// Sends `count` requests; accepted channels are read to the end.
-fn many(stranger: &mut Stranger, count: u64, change: impl Fn(u64, Value) -> Value) -> io::Result<()> {
-    let door = stranger.victim("publisher")?.tcp.clone();
+fn many(attacker: &mut Attacker, count: u64, change: impl Fn(u64, Value) -> Value) -> io::Result<()> {
+    let listener = attacker.victim("publisher")?.tcp.clone();
     for index in 0..count {
-        let request = change(index, stranger.request("tcp")?);
-        if let Ok((socket, _)) = stranger.subscribe(&door, &request) {
+        let request = change(index, attacker.request("tcp")?);
+        if let Ok((socket, _)) = attacker.subscribe(&listener, &request) {
             socket.set_nonblocking(true)?;
-            stranger.held.push(socket);
+            attacker.held.push(socket);
         }
-        if !stranger.goes_on() {
+        if !attacker.goes_on() {
             break;
         }
     }
     let mut bytes = vec![0; 1 << 16];
-    while stranger.goes_on() {
-        for stream in &mut stranger.held {
+    while attacker.goes_on() {
+        for stream in &mut attacker.held {
             while stream.read(&mut bytes).is_ok_and(|count| count == bytes.len()) {}
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -225,35 +225,35 @@ fn load() -> Value {
 
 /// A relay with the name that the lured subscriber requests, which accepts streams that it cannot have, and answers
 /// with extremes.
-pub fn relay(stranger: &mut Stranger) -> io::Result<()> {
-    let mut liar = Liar::start_with(stranger, &LURES[5..6], |document| {
+pub fn relay(attacker: &mut Attacker) -> io::Result<()> {
+    let mut false_peer = FalsePeer::start_with(attacker, &LURES[5..6], |document| {
         document["relay"] = json!({"proxies": 0, "samples_per_s": 0, "bytes_per_s": 0})
     })?;
     let mut revision = 1;
-    while stranger.goes_on() {
+    while attacker.goes_on() {
         let change =
-            json!({"base": revision, "revision": revision + 1, "relay": mutated(&load(), &mut stranger.dice, 3000)});
+            json!({"base": revision, "revision": revision + 1, "relay": mutated(&load(), &mut attacker.dice, 3000)});
         revision += 1;
-        liar.links.retain_mut(|link| link.say(kind::CHANGE, change.to_string().as_bytes()).is_ok());
-        stranger.tried("loads");
-        if liar.links.is_empty() {
-            for door in stranger.doors(false) {
-                liar.tell(stranger, &door);
+        false_peer.links.retain_mut(|link| link.say(kind::CHANGE, change.to_string().as_bytes()).is_ok());
+        attacker.tried("loads");
+        if false_peer.links.is_empty() {
+            for listener in attacker.listeners(false) {
+                false_peer.tell(attacker, &listener);
             }
         }
-        let Some(Asked { mut stream, request }) = liar.asked(stranger, 50) else { continue };
-        let mut answer = liar.acceptance(&request);
-        answer["accepted"]["last_seq"] = NUMBERS[stranger.dice.below(14) as usize].into();
-        answer["accepted"]["incarnation"] = NUMBERS[stranger.dice.below(14) as usize].into();
+        let Some(Asked { mut stream, request }) = false_peer.asked(attacker, 50) else { continue };
+        let mut answer = false_peer.acceptance(&request);
+        answer["accepted"]["last_seq"] = NUMBERS[attacker.dice.below(14) as usize].into();
+        answer["accepted"]["incarnation"] = NUMBERS[attacker.dice.below(14) as usize].into();
         answer["accepted"]["scaled"] = mutated(
-            &json!({"selection": "1/2", "picture": "1x1", "from": 7, "node": "stranger"}),
-            &mut stranger.dice,
+            &json!({"selection": "1/2", "picture": "1x1", "from": 7, "node": "attacker"}),
+            &mut attacker.dice,
             3000,
         );
-        stranger.tried("answers of the relay");
+        attacker.tried("answers of the relay");
         let _ = stream.write_all(&packed(&answer));
         for sequence in 0..20 {
-            let sample = NUMBERS[stranger.dice.below(14) as usize];
+            let sample = NUMBERS[attacker.dice.below(14) as usize];
             if stream.write_all(&Frame::message(FLOW, sequence, sample, &[7; 64]).bytes()).is_err() {
                 break;
             }

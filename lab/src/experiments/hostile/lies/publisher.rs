@@ -1,37 +1,37 @@
 //! A publisher that lies: about its numbers, its stamps, its memory; and one that takes another's place.
 
+use super::super::attacker::Attacker;
 use super::super::client::{Frame, PULL, packed};
 use super::super::extremes::{NUMBERS, mutated};
 use super::super::pair::{LURES, TOPIC};
 use super::super::recorded::multicast;
-use super::super::stranger::Stranger;
-use super::{Asked, FLOW, Liar};
+use super::{Asked, FLOW, FalsePeer};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 /// Answers to each request with values at their extremes, `last_seq` 2⁶⁴ − 1 among them.
-pub fn answers(stranger: &mut Stranger) -> io::Result<()> {
-    let mut liar = Liar::start(stranger, &LURES)?;
-    while stranger.goes_on() {
-        let Some(Asked { mut stream, request }) = liar.asked(stranger, 200) else { continue };
-        let mut answer = liar.acceptance(&request);
+pub fn answers(attacker: &mut Attacker) -> io::Result<()> {
+    let mut false_peer = FalsePeer::start(attacker, &LURES)?;
+    while attacker.goes_on() {
+        let Some(Asked { mut stream, request }) = false_peer.asked(attacker, 200) else { continue };
+        let mut answer = false_peer.acceptance(&request);
         answer["accepted"]["parameters"] = json!({"udp_port": 9, "first": 0, "window": 1024, "group": "239.255.1.2:9"});
-        answer["accepted"]["scaled"] = json!({"selection": "1/10", "from": 1, "node": "liar"});
-        let answer = match stranger.dice.below(4) {
+        answer["accepted"]["scaled"] = json!({"selection": "1/10", "from": 1, "node": "false_peer"});
+        let answer = match attacker.dice.below(4) {
             0 => {
-                answer["accepted"]["last_seq"] = NUMBERS[stranger.dice.below(14) as usize].into();
+                answer["accepted"]["last_seq"] = NUMBERS[attacker.dice.below(14) as usize].into();
                 answer
             }
             1 => mutated(
                 &json!({"refused": {"policy": "x", "offered": "y", "requested": "z", "remedy": "\u{1b}[2J",
                     "others": [{"policy": "x", "offered": "y", "requested": "z", "remedy": ""}]}}),
-                &mut stranger.dice,
+                &mut attacker.dice,
                 20_000,
             ),
-            _ => mutated(&answer, &mut stranger.dice, 20_000),
+            _ => mutated(&answer, &mut attacker.dice, 20_000),
         };
-        stranger.tried("answers");
+        attacker.tried("answers");
         let _ = stream.write_all(&packed(&answer));
         let _ = stream.write_all(&Frame::message(FLOW, 0, 1, &[7; 40]).bytes());
     }
@@ -39,41 +39,41 @@ pub fn answers(stranger: &mut Stranger) -> io::Result<()> {
 }
 
 /// A publisher whose relay is to serve every second sample: its numbers begin at 2⁶⁴ − 1 (finding 2).
-pub fn relayed(stranger: &mut Stranger) -> io::Result<()> {
-    let mut liar = Liar::start(stranger, &["/through", LURES[6]])?;
-    let relay = stranger.victim("relay")?.tcp.clone();
-    let (_, port) = stranger.victim("publisher")?.port("publisher", TOPIC)?;
+pub fn relayed(attacker: &mut Attacker) -> io::Result<()> {
+    let mut false_peer = FalsePeer::start(attacker, &["/through", LURES[6]])?;
+    let relay = attacker.victim("relay")?.tcp.clone();
+    let (_, port) = attacker.victim("publisher")?.port("publisher", TOPIC)?;
     let mut last = [u64::MAX, u64::MAX - 1, 1 << 63, i64::MAX as u64].into_iter().cycle();
-    while stranger.goes_on() {
-        let mut request = stranger.request_to(stranger.victim("relay")?, "1", &port, "tcp");
-        request["to_node"] = liar.document["node"].clone();
+    while attacker.goes_on() {
+        let mut request = attacker.request_to(attacker.victim("relay")?, "1", &port, "tcp");
+        request["to_node"] = false_peer.document["node"].clone();
         request["subscriber"]["topic"] = "/through".into();
-        let place = stranger.victim("relay")?.document["name"].clone();
+        let place = attacker.victim("relay")?.document["name"].clone();
         // All samples as pictures: then the number after the last selected one overflows.
-        let selection = ["1", "1/1", "1/2", "2/3"][stranger.dice.below(4) as usize];
+        let selection = ["1", "1/1", "1/2", "2/3"][attacker.dice.below(4) as usize];
         request["proxy"] = json!({"selection": selection, "picture": "320x240", "place": {"relay": place}});
-        if stranger.dice.below(3) == 0
+        if attacker.dice.below(3) == 0
             && let Some(proxy) = request["proxy"].as_object_mut()
         {
             proxy.remove("picture");
         }
-        stranger.tried("requests through the relay");
+        attacker.tried("requests through the relay");
         let Ok(mut socket) = relay.open() else {
-            stranger.pause(50);
+            attacker.pause(50);
             continue;
         };
         let _ = socket.write_all(&super::super::client::opening(super::HANDSHAKE, &request));
-        while let Some(Asked { mut stream, request }) = liar.asked(stranger, 100) {
-            let mut answer = liar.acceptance(&request);
+        while let Some(Asked { mut stream, request }) = false_peer.asked(attacker, 100) {
+            let mut answer = false_peer.acceptance(&request);
             let number = last.next().unwrap_or(u64::MAX);
             answer["accepted"]["last_seq"] = number.into();
-            stranger.tried("answers with a last number");
+            attacker.tried("answers with a last number");
             let _ = stream.write_all(&packed(&answer));
             for ahead in [0, 1, 2] {
                 let _ = stream
                     .write_all(&Frame::message(FLOW, ahead, number.wrapping_add(u64::from(ahead)), &[7; 40]).bytes());
             }
-            stranger.pause(20);
+            attacker.pause(20);
         }
         socket.set_read_timeout(Some(std::time::Duration::from_millis(20)))?;
         let _ = socket.read(&mut [0; 4096]);
@@ -82,22 +82,22 @@ pub fn relayed(stranger: &mut Stranger) -> io::Result<()> {
 }
 
 /// Stamps and stated round trips at their extremes, in a reliable flow over `udp` (finding 10).
-pub fn stamps(stranger: &mut Stranger) -> io::Result<()> {
-    let mut liar = Liar::start_with(stranger, &LURES[1..2], |document| {
+pub fn stamps(attacker: &mut Attacker) -> io::Result<()> {
+    let mut false_peer = FalsePeer::start_with(attacker, &LURES[1..2], |document| {
         document["ports"]["1"]["qos"]["deadline"] = 50_000_000u64.into();
     })?;
-    while stranger.goes_on() {
-        let Some(Asked { mut stream, request }) = liar.asked(stranger, 200) else { continue };
+    while attacker.goes_on() {
+        let Some(Asked { mut stream, request }) = false_peer.asked(attacker, 200) else { continue };
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let mut answer = liar.acceptance(&request);
+        let mut answer = false_peer.acceptance(&request);
         answer["accepted"]["parameters"] = json!({"udp_port": socket.local_addr()?.port(), "first": 0, "window": 1024});
         stream.write_all(&packed(&answer))?;
         let to = (Ipv4Addr::LOCALHOST, request["parameters"]["udp_port"].as_u64().unwrap_or(0) as u16);
         for sequence in 0..200u32 {
-            let stamp = NUMBERS[stranger.dice.below(14) as usize];
-            let kind = [1, 3, 3][stranger.dice.below(3) as usize];
+            let stamp = NUMBERS[attacker.dice.below(14) as usize];
+            let kind = [1, 3, 3][attacker.dice.below(3) as usize];
             let sample = if kind == 1 { u64::from(sequence) + 1 } else { 0 };
-            let flags = [0, 4][stranger.dice.below(2) as usize];
+            let flags = [0, 4][attacker.dice.below(2) as usize];
             let frame = Frame {
                 kind,
                 stamp,
@@ -105,7 +105,7 @@ pub fn stamps(stranger: &mut Stranger) -> io::Result<()> {
                 ..Frame::message(FLOW, sequence * 2, sample, if kind == 1 { &[7; 40] } else { &[] })
             };
             let _ = socket.send_to(&frame.bytes(), to);
-            stranger.tried("stamps");
+            attacker.tried("stamps");
             std::thread::sleep(std::time::Duration::from_micros(300));
         }
     }
@@ -114,33 +114,33 @@ pub fn stamps(stranger: &mut Stranger) -> io::Result<()> {
 
 /// Frames in the legitimate publisher's name, from elsewhere, to the group of the measured channel: jumps of numbers, a keep-alive far
 /// ahead, an end (finding 6).
-pub fn forged_multicast(stranger: &mut Stranger) -> io::Result<()> {
-    let door = stranger.victim("publisher")?.tcp.clone();
+pub fn forged_multicast(attacker: &mut Attacker) -> io::Result<()> {
+    let listener = attacker.victim("publisher")?.tcp.clone();
     let own = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let mut request = stranger.request("mcast")?;
+    let mut request = attacker.request("mcast")?;
     request["parameters"]["udp_port"] = own.local_addr()?.port().into();
-    let (_stream, accepted) = stranger.subscribe(&door, &request)?;
+    let (_stream, accepted) = attacker.subscribe(&listener, &request)?;
     let group = accepted["parameters"]["group"].as_str().and_then(|group| group.parse::<SocketAddr>().ok());
     let group = group.ok_or_else(|| io::Error::other(format!("no group in {accepted}")))?;
     let flow = accepted["flow"].as_u64().unwrap_or(0) as u32;
     let outward = multicast()?;
-    while stranger.goes_on() {
-        for frame in jumps(stranger, flow, &accepted) {
+    while attacker.goes_on() {
+        for frame in jumps(attacker, flow, &accepted) {
             let _ = outward.send_to(&frame.bytes(), group);
-            stranger.tried("forged frames");
+            attacker.tried("forged frames");
         }
-        stranger.pause(2);
+        attacker.pause(2);
     }
     Ok(())
 }
 
-/// The same in the flow of a liar's own subscribers over `tcp` and `udp`, which harms no one else.
-pub fn jumps_of_its_own(stranger: &mut Stranger) -> io::Result<()> {
-    let mut liar = Liar::start(stranger, &LURES[..2])?;
-    while stranger.goes_on() {
-        let Some(Asked { mut stream, request }) = liar.asked(stranger, 200) else { continue };
+/// The same in the flow of a false peer's own subscribers over `tcp` and `udp`, which harms no one else.
+pub fn jumps_of_its_own(attacker: &mut Attacker) -> io::Result<()> {
+    let mut false_peer = FalsePeer::start(attacker, &LURES[..2])?;
+    while attacker.goes_on() {
+        let Some(Asked { mut stream, request }) = false_peer.asked(attacker, 200) else { continue };
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let mut answer = liar.acceptance(&request);
+        let mut answer = false_peer.acceptance(&request);
         let udp = request["carrier"] == "udp";
         if udp {
             answer["accepted"]["parameters"] =
@@ -148,25 +148,25 @@ pub fn jumps_of_its_own(stranger: &mut Stranger) -> io::Result<()> {
         }
         let _ = stream.write_all(&packed(&answer));
         let to = (Ipv4Addr::LOCALHOST, request["parameters"]["udp_port"].as_u64().unwrap_or(0) as u16);
-        for frame in jumps(stranger, FLOW, &answer["accepted"]) {
-            stranger.tried("frames");
+        for frame in jumps(attacker, FLOW, &answer["accepted"]) {
+            attacker.tried("frames");
             let sent =
                 if udp { socket.send_to(&frame.bytes(), to).is_ok() } else { stream.write_all(&frame.bytes()).is_ok() };
             if !sent {
                 break;
             }
         }
-        stranger.pause(10);
+        attacker.pause(10);
     }
     Ok(())
 }
 
-fn jumps(stranger: &mut Stranger, flow: u32, accepted: &Value) -> Vec<Frame> {
+fn jumps(attacker: &mut Attacker, flow: u32, accepted: &Value) -> Vec<Frame> {
     let last = accepted["last_seq"].as_u64().unwrap_or(0);
     let first = accepted["parameters"]["first"].as_u64().unwrap_or(0) as u32;
     let message =
         |sequence: u32, sample: u64| Frame::message(flow, sequence, sample, &[7; super::super::pair::PAYLOAD]);
-    let ahead = stranger.dice.below(4000) as u32;
+    let ahead = attacker.dice.below(4000) as u32;
     let frames = vec![
         message(first.wrapping_add(ahead), u64::MAX),
         message(first.wrapping_add(1 << 31), last + 1),
@@ -186,22 +186,23 @@ fn jumps(stranger: &mut Stranger, flow: u32, accepted: &Value) -> Vec<Frame> {
 }
 
 /// Answers over the unix socket with descriptors that are no shared memory, or without any (finding 10).
-pub fn shared_memory(stranger: &mut Stranger) -> io::Result<()> {
+pub fn shared_memory(attacker: &mut Attacker) -> io::Result<()> {
     use std::os::fd::{AsFd, BorrowedFd};
     use std::os::unix::net::UnixListener;
-    let publisher = stranger.task.sockets.get("publisher").cloned().unwrap_or_default();
-    let victim = stranger.victim("publisher")?.document["node"].as_str().unwrap_or_default().to_owned();
-    let path = publisher.to_str().unwrap_or_default().replace(&victim, &stranger.node);
+    let publisher = attacker.task.sockets.get("publisher").cloned().unwrap_or_default();
+    let victim = attacker.victim("publisher")?.document["node"].as_str().unwrap_or_default().to_owned();
+    let path = publisher.to_str().unwrap_or_default().replace(&victim, &attacker.node);
     let listener = UnixListener::bind(&path)?;
     listener.set_nonblocking(true)?;
-    let liar = Liar::start_with(stranger, &LURES[3..4], |document| document["socket"] = path.clone().into())?;
+    let false_peer =
+        FalsePeer::start_with(attacker, &LURES[3..4], |document| document["socket"] = path.clone().into())?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let (pipe, _other) = std::io::pipe()?;
-    let memory = rustix::fs::memfd_create("stranger", rustix::fs::MemfdFlags::ALLOW_SEALING)?;
+    let memory = rustix::fs::memfd_create("attacker", rustix::fs::MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&memory, 1 << 20)?;
-    while stranger.goes_on() {
+    while attacker.goes_on() {
         let Ok((mut stream, _)) = listener.accept() else {
-            stranger.pause(2);
+            attacker.pause(2);
             continue;
         };
         stream.set_nonblocking(false)?;
@@ -212,19 +213,23 @@ pub fn shared_memory(stranger: &mut Stranger) -> io::Result<()> {
         }
         let Ok(request) = super::read_document(&mut stream) else { continue };
         let all: [BorrowedFd<'_>; 3] = [null.as_fd(), pipe.as_fd(), memory.as_fd()];
-        let count = stranger.dice.below(4);
-        let descriptors: Vec<_> = (0..count).map(|_| all[stranger.dice.below(3) as usize]).collect();
-        stranger.tried("answers with descriptors");
-        let _ = linux::socket::send_with_descriptors(stream.as_fd(), &packed(&liar.acceptance(&request)), &descriptors);
+        let count = attacker.dice.below(4);
+        let descriptors: Vec<_> = (0..count).map(|_| all[attacker.dice.below(3) as usize]).collect();
+        attacker.tried("answers with descriptors");
+        let _ = linux::socket::send_with_descriptors(
+            stream.as_fd(),
+            &packed(&false_peer.acceptance(&request)),
+            &descriptors,
+        );
     }
     let _ = std::fs::remove_file(&path);
     Ok(())
 }
 
 /// `true` if a pull request is still answered.
-pub fn still_answers(stranger: &mut Stranger) -> bool {
-    let Ok(question) = super::super::floods::question(stranger) else { return false };
-    let Ok(victim) = stranger.victim("publisher") else { return false };
+pub fn still_answers(attacker: &mut Attacker) -> bool {
+    let Ok(question) = super::super::floods::question(attacker) else { return false };
+    let Ok(victim) = attacker.victim("publisher") else { return false };
     let Ok(mut stream) = victim.tcp.open() else { return false };
     let _ = stream.write_all(&super::super::client::opening(PULL, &question));
     stream.read(&mut [0; 64]).is_ok_and(|count| count > 0)

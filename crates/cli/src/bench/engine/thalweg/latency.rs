@@ -26,7 +26,7 @@ pub(super) fn ping(meeting: &Meeting, settings: &Settings) -> Result<Meter, Erro
         Ports::open("ping", std::process::id().into(), carrier, terms, line.node())?.reliable(settings.reliable);
     let (give, given) = mpsc::channel();
     let (end, ended) = mpsc::channel();
-    let trips = Trips { meter: Meter::new(), warmup: terms.warmup, start: 0 };
+    let trips = RoundTrips { meter: Meter::new(), warmup: terms.warmup, start: 0 };
     let mut player = Player::new(given, end, trips, terms, control.try_clone()?);
     let subscriber = ports.subscriber(PONG).callback(move |sample| player.take(&sample))?;
     let builder = ports.publisher(PING);
@@ -88,13 +88,13 @@ trait Part: Send + 'static {
 }
 
 /// The ping.
-struct Trips {
+struct RoundTrips {
     meter: Meter,
     warmup: u64,
     start: u64,
 }
 
-impl Trips {
+impl RoundTrips {
     #[inline]
     fn set_out(&mut self, turn: &mut Turn) -> Result<(), Error> {
         if turn.number == self.warmup {
@@ -105,7 +105,7 @@ impl Trips {
     }
 }
 
-impl Part for Trips {
+impl Part for RoundTrips {
     const LEADS: bool = true;
 
     fn begin(&mut self, turn: &mut Turn) -> Result<(), Error> {

@@ -20,7 +20,7 @@ pub struct Tcp {
     top: f64,
     since: Option<u64>,
     reno: f64,
-    trip: f64,
+    round_trip: f64,
     next: u64,
     recovers_until: u64,
     under_way: BTreeMap<u64, u64>, // number, when it left
@@ -36,7 +36,7 @@ impl Tcp {
             top: 0.0,
             since: None,
             reno: 10.0,
-            trip: 1e8,
+            round_trip: 1e8,
             next: 0,
             recovers_until: 0,
             under_way: BTreeMap::new(),
@@ -66,7 +66,7 @@ impl Tcp {
         let since = *self.since.get_or_insert(now);
         let shrunk = self.reno.min(self.window);
         let k = if shrunk < self.top { (self.top * 0.3 / 0.4).cbrt() } else { 0.0 };
-        let t = (now - since) as f64 / 1e9 + self.trip / 1e9;
+        let t = (now - since) as f64 / 1e9 + self.round_trip / 1e9;
         let target = (self.top + 0.4 * (t - k).powi(3)).clamp(self.window, self.window * 1.5);
         self.reno += 0.9 / 1.7 / self.window;
         self.window = (self.window + (target - self.window) / self.window).max(self.reno);
@@ -75,7 +75,7 @@ impl Tcp {
 
 impl Source for Tcp {
     fn next(&mut self, now: u64) -> Result<(u64, usize), Option<u64>> {
-        let timeout = (4.0 * self.trip) as u64 + 200_000_000;
+        let timeout = (4.0 * self.round_trip) as u64 + 200_000_000;
         if !self.under_way.is_empty() && now > self.heard_at + timeout {
             self.shrink();
             (self.window, self.heard_at) = (1.0, now);
@@ -95,7 +95,7 @@ impl Source for Tcp {
     fn answered(&mut self, now: u64, number: u64, _received: u64) {
         self.heard_at = now;
         let Some(left) = self.under_way.remove(&number) else { return };
-        self.trip = 0.875 * self.trip + 0.125 * (now - left) as f64;
+        self.round_trip = 0.875 * self.round_trip + 0.125 * (now - left) as f64;
         let lost = self.under_way.keys().take_while(|other| **other + OVERTAKEN < number).count();
         (0..lost).for_each(|_| _ = self.under_way.pop_first());
         match lost {

@@ -61,7 +61,7 @@ impl SendHalf for Socket {
         Ok(datagrams.len())
     }
 
-    fn hear(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    fn receive_feedback(&self, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
         let said = self.0.lock().said.pop().ok_or(io::ErrorKind::WouldBlock)?;
         buffer[..said.len()].copy_from_slice(&said);
         Ok((said.len(), MEMBER))
@@ -327,8 +327,8 @@ fn a_batch_that_is_missed_is_repeated_whole() {
     let (left, flow, socket, senders) = waited(true, 40);
     let missed = left.iter().position(|(header, _)| header.kind == Kind::Batch).unwrap();
     socket.says_it_misses(&left[missed].0, &left);
-    flow.hear();
-    flow.repeat(linux::clock::monotonic_ns());
+    flow.receive_feedback();
+    flow.retransmit(linux::clock::monotonic_ns());
     let again = socket.left().split_off(left.len());
     let expected = Header { flags: REPAIR, ..left[missed].0 };
     assert_eq!(again, [(expected, left[missed].1.clone())]);
@@ -360,8 +360,8 @@ fn a_path_that_takes_less_gets_shorter_datagrams_and_what_was_long_in_pieces() {
         assert_eq!(missing.len(), if tells { 1 } else { 2 }, "one for each length that was tried");
         for sequence in &missing {
             socket.says_it_misses(&Header { sequence: *sequence, ..before[0].0 }, &before);
-            flow.hear();
-            flow.repeat(linux::clock::monotonic_ns());
+            flow.receive_feedback();
+            flow.retransmit(linux::clock::monotonic_ns());
         }
         let pieces = socket.0.lock().left.clone();
         let mut reassembly = Reassembly::with_slots(2, 1 << 20, u64::MAX, Account::new(1 << 20));

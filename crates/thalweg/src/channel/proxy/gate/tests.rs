@@ -7,7 +7,7 @@ use crate::channel::proxy::Selection;
 use crate::codec::Raw;
 use crate::control::{NodeId, PortId};
 use crate::event::Events;
-use crate::port::{Inlet, Sink};
+use crate::port::{Sink, SubscriberPort};
 use crate::testing::port_info;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -33,7 +33,7 @@ fn info(seq: u64) -> SampleInfo {
 
 /// A subscriber that notes each delivered sample, and then calls a function.
 struct Given {
-    inlet: Arc<Inlet<Raw>>,
+    subscriber_port: Arc<SubscriberPort<Raw>>,
     seen: Arc<Mutex<Vec<u64>>>,
     account: Arc<Account>,
 }
@@ -47,8 +47,8 @@ impl Given {
             then(sample.info().seq);
         });
         let (events, memory) = (Events::default(), Memory::new(1 << 20));
-        let inlet = Arc::new(Inlet::new(port_info("/in"), sink, false, false, events, &memory));
-        Self { inlet, seen, account: Account::new(1 << 20) }
+        let subscriber_port = Arc::new(SubscriberPort::new(port_info("/in"), sink, false, false, events, &memory));
+        Self { subscriber_port, seen, account: Account::new(1 << 20) }
     }
 
     fn seen(&self) -> Vec<u64> {
@@ -56,17 +56,17 @@ impl Given {
     }
 
     /// A move that begins when these channels' old one has brought all up to `last`.
-    fn moves(&self, (old, new): (&Gate, &Gate), last: u64) -> Arc<Passage> {
+    fn moves(&self, (old, new): (&Gate, &Gate), last: u64) -> Arc<SharedHandover> {
         let handover = Handover::new(Selection::ALL, last, 64);
-        let passage = Arc::new(Passage::new(handover, false, self.account.clone(), Box::new(|| {})));
-        new.shut(Role::New, self.inlet.as_ref(), passage.clone());
-        old.shut(Role::Old, self.inlet.as_ref(), passage.clone());
-        passage
+        let shared_handover = Arc::new(SharedHandover::new(handover, false, self.account.clone(), Box::new(|| {})));
+        new.shut(Role::New, self.subscriber_port.as_ref(), shared_handover.clone());
+        old.shut(Role::Old, self.subscriber_port.as_ref(), shared_handover.clone());
+        shared_handover
     }
 
     fn comes_by(&self, gate: &Gate, seq: u64) {
         let delivery = Delivery { info: info(seq), payload: Payload::Bytes(&[7]), account: &self.account };
-        gate.deliver(self.inlet.as_ref(), delivery);
+        gate.deliver(self.subscriber_port.as_ref(), delivery);
     }
 }
 
@@ -75,11 +75,11 @@ impl Given {
 fn a_move_that_is_given_up_while_a_sample_passes_is_over_or_given_up_and_not_both() {
     let given = Given::new(|_| {});
     let (old, new) = (Gate::default(), Gate::default());
-    let passage = given.moves((&old, &new), 10);
+    let shared_handover = given.moves((&old, &new), 10);
     given.comes_by(&old, 11);
-    let (mut handover, mut kept) = (passage.handover.lock(), false);
+    let (mut handover, mut kept) = (shared_handover.handover.lock(), false);
     let keep = || {
-        kept = passage.keep_old(); // before the verdict on the sample
+        kept = shared_handover.keep_old(); // before the verdict on the sample
         (info(12), vec![7])
     };
     assert!(!handover.new_one((12, info(12).source_ns), 0, 1, keep));
@@ -90,11 +90,11 @@ fn a_move_that_is_given_up_while_a_sample_passes_is_over_or_given_up_and_not_bot
 
     let given = Given::new(|_| {});
     let (old, new) = (Gate::default(), Gate::default());
-    let passage = given.moves((&old, &new), 10);
-    let mut handover = passage.handover.lock();
+    let shared_handover = given.moves((&old, &new), 10);
+    let mut handover = shared_handover.handover.lock();
     assert!(handover.old(11, info(11).source_ns));
     handover.new_one((12, info(12).source_ns), 0, 1, || (info(12), vec![7]));
-    assert!(handover.is_taken_over() && !passage.keep_old(), "nobody was told of it yet");
+    assert!(handover.is_taken_over() && !shared_handover.keep_old(), "nobody was told of it yet");
 }
 
 /// A new flow took over behind the old one, and the next moves were given up before it caught up.

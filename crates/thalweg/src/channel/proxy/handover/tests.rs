@@ -170,7 +170,7 @@ fn a_flow_that_is_given_up_has_not_taken_over_and_never_does() {
 /// While no sample comes, a new flow that lacks samples of the old one does not take over.
 #[test]
 fn a_flow_that_lacks_what_was_brought_does_not_take_over_while_nothing_comes() {
-    let mut handover = Handover::new(Selection::ALL, 10, 8).to_one_after(Selection::every(5).unwrap(), 7);
+    let mut handover = Handover::new(Selection::ALL, 10, 8).with_new_selection(Selection::every(5).unwrap(), 7);
     handover.nothing_comes(12, 0);
     assert!(!handover.is_taken_over(), "10 was published, and the new flow has up to 7 only");
     let mut subscriber = Subscriber { delivered: Vec::new() };
@@ -184,8 +184,8 @@ fn a_flow_that_lacks_what_was_brought_does_not_take_over_while_nothing_comes() {
 fn a_move_ends_while_nothing_comes_unless_something_would_be_left_out() {
     let every_third = Selection::every(3).unwrap();
     let (mut missing, mut complete) = (
-        Handover::new(every_third, 3, 8).to_one_after(every_third, 8),
-        Handover::new(every_third, 3, 8).to_one_after(every_third, 8),
+        Handover::new(every_third, 3, 8).with_new_selection(every_third, 8),
+        Handover::new(every_third, 3, 8).with_new_selection(every_third, 8),
     );
     missing.nothing_comes(3, 0);
     assert!(!missing.is_taken_over(), "6 is on its way");

@@ -68,9 +68,9 @@ impl Asking {
 
     /// The longest wait for an answer. `quick`: a window bounds the answers, so that repeated losses of the same parts are no
     /// reason for fewer requests.
-    fn pause_ns(self, trip: RoundTrip, quick: bool) -> u64 {
+    fn pause_ns(self, round_trip: RoundTrip, quick: bool) -> u64 {
         let times = if quick && self.times < QUICK { 0 } else { self.times.min(4) };
-        trip.patience_ns().saturating_mul(1 << times).min(LONGEST_PAUSE_NS)
+        round_trip.patience_ns().saturating_mul(1 << times).min(LONGEST_PAUSE_NS)
     }
 
     /// Postpones a request (`all`: for all parts, otherwise for new holes), because fragments are on their way.
@@ -84,7 +84,7 @@ impl Receiver {
     pub(crate) fn part(&mut self, now_ns: u64, header: &Header, reassembly: &Reassembly) {
         let Some(index) = widen(header.sequence, self.next).checked_sub(self.next).map(|i| i as usize) else { return };
         let overtaken = index + 1 < self.slots.len();
-        let wait = now_ns + self.trip.reorder_ns();
+        let wait = now_ns + self.round_trip.reorder_ns();
         if let Some(slot @ (Slot::Missing(_) | Slot::Part(..))) = self.slots.get_mut(index) {
             let mut asking = slot.asking().unwrap_or_default();
             if !matches!(slot, Slot::Part(..)) {
@@ -109,8 +109,8 @@ impl Receiver {
     /// Writes the gaps that are to be requested now. `true`: no other messages are missing.
     pub(super) fn write_gaps(&mut self, now_ns: u64, reassembly: &Reassembly) -> bool {
         let (known, mut parts, mut complete) = (self.slots.len(), 0, true);
-        let (trip, quick) = (self.trip, self.receipts.is_some());
-        let pause = |asking: Asking| asking.pause_ns(trip, quick);
+        let (round_trip, quick) = (self.round_trip, self.receipts.is_some());
+        let pause = |asking: Asking| asking.pause_ns(round_trip, quick);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             let Some(asking) = slot.asking() else { continue };
             let all = self.asked || asking.due.is_some_and(|due| due <= now_ns);
@@ -142,7 +142,7 @@ impl Receiver {
     /// Measures the round trip by a message that was requested once (Karn: the answer to a repeated request is ambiguous).
     pub(super) fn note_repair(&mut self, now_ns: u64, header: &Header, index: usize) {
         if let Some(asking) = self.slots[index].asking().filter(|a| a.asked == 1 && header.flags & REPAIR != 0) {
-            self.trip.measured(now_ns.saturating_sub(asking.last));
+            self.round_trip.measured(now_ns.saturating_sub(asking.last));
         }
     }
 
@@ -154,15 +154,16 @@ impl Receiver {
     /// by a keep-alive with the oldest message. This happens once in a round trip, since each message would cause it.
     #[cold]
     pub(super) fn ask_ahead(&mut self, now_ns: u64) {
-        let trip = self.told_trip.unwrap_or_else(|| self.trip.smoothed_ns()).clamp(SHORTEST_TRIP_NS, LONGEST_TRIP_NS);
-        if self.asked_ahead_at == 0 || now_ns.saturating_sub(self.asked_ahead_at) >= trip {
+        let round_trip =
+            self.told_trip.unwrap_or_else(|| self.round_trip.smoothed_ns()).clamp(SHORTEST_TRIP_NS, LONGEST_TRIP_NS);
+        if self.asked_ahead_at == 0 || now_ns.saturating_sub(self.asked_ahead_at) >= round_trip {
             (self.asked, self.asked_ahead_at) = (true, now_ns);
         }
     }
 
     /// Requests the missing parts of messages before this one, which were sent completely.
     pub(super) fn ask_parts(&mut self, now_ns: u64, before: usize) {
-        let due = now_ns + self.trip.reorder_ns();
+        let due = now_ns + self.round_trip.reorder_ns();
         for slot in self.slots.iter_mut().take(before) {
             if let Slot::Part(_, asking) | Slot::Missing(asking) = slot {
                 asking.due.get_or_insert(due);
@@ -172,7 +173,7 @@ impl Receiver {
 
     /// Opens slots for `count` messages from the next on.
     pub(super) fn open(&mut self, now_ns: u64, count: usize) {
-        let due = now_ns + self.trip.reorder_ns();
+        let due = now_ns + self.round_trip.reorder_ns();
         while self.slots.len() < count {
             self.slots.push_back(Slot::Missing(Asking::at(due)));
         }

@@ -210,8 +210,8 @@ impl Sender {
     pub(super) fn take_receipt(&mut self, now_ns: u64, said: &Acknowledgement<'_>) {
         let (Some(controlled), Some(receipt)) = (&mut self.controlled, &said.receipt) else { return };
         controlled.window = receipt.window;
-        if let Some(trip) = controlled.congestion.on_ack(now_ns, receipt) {
-            self.trip.measured(trip);
+        if let Some(round_trip) = controlled.congestion.on_ack(now_ns, receipt) {
+            self.round_trip.measured(round_trip);
         }
         self.held_up_until = 0;
         self.note_came(receipt.newest);

@@ -84,8 +84,8 @@ impl Members {
     }
 
     /// `true` if the others wait for one of them; `first` is the oldest message that is kept.
-    pub(super) fn hold_up(&self, now_ns: u64, first: u64, trip: RoundTrip) -> bool {
-        let patience = PRESENT_NS + trip.patience_ns().min(PRESENT_NS); // members measure the round trip
+    pub(super) fn hold_up(&self, now_ns: u64, first: u64, round_trip: RoundTrip) -> bool {
+        let patience = PRESENT_NS + round_trip.patience_ns().min(PRESENT_NS); // members measure the round trip
         self.0.iter().any(|member| member.acknowledged <= first && !member.is_given_up(now_ns, patience))
     }
 
@@ -244,7 +244,7 @@ impl Sender {
     }
 
     /// Notes the messages that a member has or has given up. `true`: the member advanced, and has all that it should have by now.
-    pub(super) fn hear(
+    pub(super) fn receive_feedback(
         &mut self,
         now_ns: u64,
         index: usize,

@@ -75,7 +75,7 @@ impl Sender {
         let (first, next) = (self.first, self.next());
         let from = widen(gap.first, next);
         // A repeated request while the answer is in flight: it is not sent twice.
-        let patience = self.trip.smoothed_ns();
+        let patience = self.round_trip.smoothed_ns();
         let alone = self.members.len() == 1;
         let piece = if self.cut_anew { self.settings.largest as u32 } else { 1 };
         for at in from.max(first)..(from + u64::from(gap.count)).min(next) {
@@ -103,7 +103,7 @@ impl Sender {
             return None;
         }
         let index = self.sent.iter().position(|sent| !sent.wanted.is_empty())?;
-        let (most, patience) = (self.settings.largest, self.trip.smoothed_ns());
+        let (most, patience) = (self.settings.largest, self.round_trip.smoothed_ns());
         let sent = &self.sent[index];
         let length = sent.entry.buffer.payload().len();
         let first = sent.wanted.first()?;
@@ -155,7 +155,7 @@ impl Sender {
         if !self.settings.hurries {
             return None;
         }
-        let interval = self.members.worst().interval_ns(self.trip.smoothed_ns());
+        let interval = self.members.worst().interval_ns(self.round_trip.smoothed_ns());
         let due = |sent: &Sent| sent.copy_at.is_some_and(|at| at <= now_ns);
         let index = self.sent.iter().position(due)?;
         let length = self.sent[index].entry.buffer.payload().len();

@@ -135,7 +135,7 @@ impl Field {
             if publish.is_some_and(|at| at <= self.now) {
                 self.publish();
             }
-            self.hear();
+            self.receive_feedback();
             self.repeat();
             (0..self.subscribers.len()).for_each(|index| self.receive(index));
         }
@@ -187,12 +187,12 @@ impl Field {
         }
     }
 
-    fn hear(&mut self) {
+    fn receive_feedback(&mut self) {
         for index in 0..self.subscribers.len() {
             while let Some(bytes) = self.network.receive(self.now, 2 * index as u32 + 1) {
                 let (header, payload) = datagram(&bytes, MAX_MESSAGE, Some(FLOW)).unwrap();
                 let said = Acknowledgement::parse(payload).unwrap();
-                // The driver counts a refused acknowledgement as strange.
+                // The driver counts a refused acknowledgement as malformed.
                 let _ = self.sender.acknowledge(self.now, index as u64, self.sequence, &header, &said);
                 self.look_at = Some(self.now);
             }
@@ -336,7 +336,7 @@ fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
     assert!((40..=200).contains(&asked), "{asked} times in 2 s");
 }
 
-/// The oldest messages are given up while others are retransmitted. A member that waits for the given-up ones hears of it before
+/// The oldest messages are given up while others are retransmitted. A member that waits for the given-up ones has feedback of it before
 /// the next retransmit, and not behind a thousand of them.
 #[test]
 fn given_up_samples_are_reported_before_the_rest_is_retransmitted() {

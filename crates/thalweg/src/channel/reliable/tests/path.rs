@@ -108,20 +108,20 @@ fn saturate(size: usize, count: u64, loss: f64, trip_ms: u64) -> (Run, u64) {
 
 #[test]
 fn all_samples_arrive_and_the_line_is_full() {
-    println!("size, trip ms, loss: goodput of the line, datagrams per lost one repeated, congestion");
+    println!("size, round_trip ms, loss: goodput of the line, datagrams per lost one repeated, congestion");
     for (size, count) in [(1000, 8_000), (64 << 10, 160), (1 << 20, 10)] {
-        for (trip, loss, least) in [(1, 0.0, 0.8), (1, 0.1, 0.3), (50, 0.0, 0.6), (50, 0.05, 0.25)] {
-            let (run, took) = saturate(size, count, loss, trip);
-            assert_eq!(run.samples(), (1..=count).collect::<Vec<_>>(), "{size} B, {trip} ms, {loss}");
+        for (round_trip, loss, least) in [(1, 0.0, 0.8), (1, 0.1, 0.3), (50, 0.0, 0.6), (50, 0.05, 0.25)] {
+            let (run, took) = saturate(size, count, loss, round_trip);
+            assert_eq!(run.samples(), (1..=count).collect::<Vec<_>>(), "{size} B, {round_trip} ms, {loss}");
             let goodput = (size as u64 * count) as f64 / (took as f64 / 1e9) / LINE as f64;
             let counters = run.network.counters();
             let gone = (counters.lost + counters.overflowed).max(1);
             let times = run.sender.counters().repaired as f64 / gone as f64;
             let congestion = run.sender.congestion();
-            println!("{size:>8} {trip:>3} {loss:<5}: {goodput:.2}  {times:.2}  {congestion:?} {counters:?}");
-            assert!(goodput > least, "{size} B, {trip} ms, {loss}: {goodput} of the line");
+            println!("{size:>8} {round_trip:>3} {loss:<5}: {goodput:.2}  {times:.2}  {congestion:?} {counters:?}");
+            assert!(goodput > least, "{size} B, {round_trip} ms, {loss}: {goodput} of the line");
             // Each range is retransmitted once per round trip. A retransmit is lost again, or its acknowledgement is.
-            assert!(times < 1.6 || gone < 20, "{size} B, {trip} ms, {loss}: {times} repetitions for each loss");
+            assert!(times < 1.6 || gone < 20, "{size} B, {round_trip} ms, {loss}: {times} repetitions for each loss");
         }
     }
 }

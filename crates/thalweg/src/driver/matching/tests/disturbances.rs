@@ -17,7 +17,7 @@ impl World {
         self.close_served(id, |_| true);
         let Some(node) = self.nodes.remove(&id) else { return };
         self.slots[slot_of(id)] = None;
-        for conn in node.open.into_values().chain(node.dials.into_values()) {
+        for conn in node.open.into_values().chain(node.handshakes.into_values()) {
             self.close(conn, false);
         }
         for other in others {

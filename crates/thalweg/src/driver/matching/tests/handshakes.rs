@@ -3,7 +3,7 @@
 use super::node::{Node, PER_HOST, Served, address_of, host_of, pair_of};
 use super::world::{Conn, Event, World, slot_of};
 use crate::control::{NodeId, Peer};
-use crate::driver::dial::{ATTEMPT, MOST_DIALS, MOST_DIALS_TO_NODE};
+use crate::driver::handshake_client::{ATTEMPT, MOST_HANDSHAKES, MOST_HANDSHAKES_WITH_NODE};
 use crate::driver::matching::{Action, Candidate, Pair, Route};
 use crate::handshake::{Refused, Request, VERSION};
 use std::net::IpAddr;
@@ -64,17 +64,17 @@ impl World {
             moves: false,
             token: Some(id.0 << 32 ^ u64::from(pair.1.port.0)),
         });
-        let dials = node.dials.iter().filter(|(_, conn)| self.conns.get(conn).is_some_and(|conn| conn.tcp));
-        let (all, same) = dials.fold((0, 0), |(all, same), ((publisher, _), _)| {
+        let handshakes = node.handshakes.iter().filter(|(_, conn)| self.conns.get(conn).is_some_and(|conn| conn.tcp));
+        let (all, same) = handshakes.fold((0, 0), |(all, same), ((publisher, _), _)| {
             (all + 1, same + usize::from(publisher.node == pair.0.node))
         });
-        if tcp && (all >= MOST_DIALS || same >= MOST_DIALS_TO_NODE) {
+        if tcp && (all >= MOST_HANDSHAKES || same >= MOST_HANDSHAKES_WITH_NODE) {
             return node.matching.had_no_room(pair, now);
         }
         let target = target_of(slot_of(id), &way.route);
         let conn = self.number();
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.dials.insert(pair, conn);
+            node.handshakes.insert(pair, conn);
         }
         self.counts.requests += 1;
         self.conns.insert(conn, Conn { request: Some(request), pair, subscriber: id, target, reached: None, tcp });
@@ -112,7 +112,7 @@ impl World {
             self.after(pause, Event::Answer(number, answer));
         }
         // The subscriber has given up meanwhile: the end of its connection follows the request.
-        let waits = self.nodes.get(&request.node).is_some_and(|node| node.dials.values().any(|of| *of == number));
+        let waits = self.nodes.get(&request.node).is_some_and(|node| node.handshakes.values().any(|of| *of == number));
         if !waits {
             self.close(number, false);
         }
@@ -125,10 +125,10 @@ impl World {
             return;
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.dials.get(&pair) != Some(&number) {
+        if node.handshakes.get(&pair) != Some(&number) {
             return;
         }
-        node.dials.remove(&pair);
+        node.handshakes.remove(&pair);
         match answer {
             Ok(()) => {
                 node.open.insert(pair, number);
@@ -149,10 +149,10 @@ impl World {
         let Some(conn) = self.conns.get(&number) else { return };
         let (id, pair, now) = (conn.subscriber, conn.pair, self.instant());
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.dials.get(&pair) != Some(&number) {
+        if node.handshakes.get(&pair) != Some(&number) {
             return;
         }
-        node.dials.remove(&pair);
+        node.handshakes.remove(&pair);
         let action = node.ask(|matching, known, _| matching.failed(pair, why, known, now));
         self.close(number, false);
         self.act(id, action);
@@ -166,7 +166,7 @@ impl World {
         let here = node.drawn.contains_key(&pair.1.port);
         let Some(wanted) = node.matching.forget(pair) else { return };
         let apart = node.apart.contains(&(wanted.publisher.name.clone(), wanted.subscriber.name.clone()));
-        let (open, dial) = (node.open.remove(&pair), node.dials.remove(&pair));
+        let (open, dial) = (node.open.remove(&pair), node.handshakes.remove(&pair));
         if open.is_some() && here && there && !apart {
             self.lost_by_mistake.push(format!("{}: {pair:?} ended because {why}", self.now.as_millis()));
         }

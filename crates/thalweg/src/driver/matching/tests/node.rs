@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub matching: Matching,
     pub drawn: BTreeMap<PortId, Drawn>,
     /// Handshakes under way, and open channels, by the number of their connection.
-    pub dials: BTreeMap<Pair, u64>,
+    pub handshakes: BTreeMap<Pair, u64>,
     pub open: BTreeMap<Pair, u64>,
     pub served: BTreeMap<u64, Served>,
     /// The time at which the machine is called next.
@@ -76,7 +76,7 @@ impl Node {
             document,
             directory,
             drawn: BTreeMap::new(),
-            dials: BTreeMap::new(),
+            handshakes: BTreeMap::new(),
             open: BTreeMap::new(),
             served: BTreeMap::new(),
             timer: None,

@@ -33,10 +33,11 @@ impl Bench {
 
     fn came(&mut self, publisher: PortRef, offered: Qos, now: u64) {
         let schema = TypeDescription::of::<Arm>().schema;
-        let sought = Sought::find(schema.as_ref(), &offered.key, None).unwrap();
+        let policy_fields = PolicyFields::find(schema.as_ref(), &offered.key, None).unwrap();
         let name = format!("/{}", publisher.port.0);
         let key = offered.key.clone();
-        self.reading.came(Writer { port: publisher, name, topic: 7, offered, sought, key, filters_here: false }, now);
+        self.reading
+            .came(Writer { port: publisher, name, topic: 7, offered, policy_fields, key, filters_here: false }, now);
     }
 
     /// A sample of instance `id`, published at `source` and received at `now`.

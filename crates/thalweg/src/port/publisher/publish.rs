@@ -2,7 +2,7 @@
 //! channels that take values, the encoded message for all others, and the history. Publishers, loans, relays and late monitors
 //! all begin here.
 
-use super::{Outflow, Outlet, Place};
+use super::{Place, PublishState, PublisherPort};
 use crate::carrier::shm::{Memory, Shared};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::outgoing::{Body, Outgoing};
@@ -12,8 +12,8 @@ use crate::channel::{Change, Channel, Outcome, SampleInfo, coalescing};
 use crate::codec::Message;
 use crate::error::{Error, Result};
 use crate::port::Published;
-use crate::port::monitor::seat::Judged;
-use crate::port::round::Round;
+use crate::port::fan_out::FanOut;
+use crate::port::monitor::slot::Judged;
 use crate::trace::{self, Step};
 use linux::lock::PiGuard;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(in crate::port) enum Content<'a, M: Message> {
     Loan(Place),
 }
 
-impl<M: Message> Outlet<M> {
+impl<M: Message> PublisherPort<M> {
     /// Publishes one value on all channels. Takes the port's lock (uncontended but for joins and leaves) and no other.
     pub(crate) fn publish(&self, value: &M::Value, change: Change, each: Each<'_>) -> Result<Published> {
         let (mut state, now) = self.begin()?;
@@ -54,12 +54,12 @@ impl<M: Message> Outlet<M> {
     }
 
     /// The port's state, for a loan: joins and leaves of that time take effect with the next sample.
-    pub(crate) fn hold(&self) -> Result<PiGuard<'_, Outflow<M>>> {
+    pub(crate) fn hold(&self) -> Result<PiGuard<'_, PublishState<M>>> {
         self.begin().map(|(state, _)| state)
     }
 
     /// Publishes a message that was written into a loan.
-    pub(crate) fn publish_loan(&self, mut state: PiGuard<'_, Outflow<M>>, place: Place) -> Result<Published> {
+    pub(crate) fn publish_loan(&self, mut state: PiGuard<'_, PublishState<M>>, place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
         let label = Label { seq: state.seq + 1, stamp: now, ..Label::default() };
         let content = Content::Loan(place);
@@ -84,7 +84,7 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Publishes a sample that already has its number. Its channels count the outcomes; there is no caller to report them to.
-    fn pass_on(&self, state: &mut Outflow<M>, now: u64, info: &SampleInfo, bytes: &[u8]) {
+    fn pass_on(&self, state: &mut PublishState<M>, now: u64, info: &SampleInfo, bytes: &[u8]) {
         let SampleInfo { seq, source_ns: stamp, change, historical, .. } = *info;
         let label = Label { seq, stamp, change, historical };
         let departure = Departure { label, content: Content::Encoded(bytes), now, is_new: false };
@@ -92,7 +92,7 @@ impl<M: Message> Outlet<M> {
     }
 
     #[inline(always)]
-    fn begin(&self) -> Result<(PiGuard<'_, Outflow<M>>, u64)> {
+    fn begin(&self) -> Result<(PiGuard<'_, PublishState<M>>, u64)> {
         trace::step(Step::Publish);
         if self.is_closing() {
             return Err(Error::Closed);
@@ -104,7 +104,7 @@ impl<M: Message> Outlet<M> {
 
     /// The one way out, with its stations in order.
     #[inline(always)]
-    fn enter(&self, state: &mut Outflow<M>, mut departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
+    fn enter(&self, state: &mut PublishState<M>, mut departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
         coalescing::begins(departure.now);
         if departure.is_new {
             self.keep_promise(state, departure.now, departure.label.change, &mut departure.content);
@@ -117,7 +117,7 @@ impl<M: Message> Outlet<M> {
 
     /// Station 1, the judge of the port's promises.
     #[inline(always)]
-    fn keep_promise(&self, state: &mut Outflow<M>, now: u64, change: Change, content: &mut Content<'_, M>) {
+    fn keep_promise(&self, state: &mut PublishState<M>, now: u64, change: Change, content: &mut Content<'_, M>) {
         if let Some(judge) = &self.judge {
             judge.published(now, change, |bytes| content.copy_to(state, bytes));
         }
@@ -127,7 +127,7 @@ impl<M: Message> Outlet<M> {
     #[cold]
     fn pass_monitor(
         &self,
-        state: &mut Outflow<M>,
+        state: &mut PublishState<M>,
         mut departure: Departure<'_, M>,
         each: Each<'_>,
     ) -> Result<Published> {
@@ -153,18 +153,18 @@ impl<M: Message> Outlet<M> {
 
     /// Stations 3 to 5: the value, or the message it is encoded as, on all channels; the history; the number.
     #[inline(always)]
-    fn pass(&self, state: &mut Outflow<M>, departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
+    fn pass(&self, state: &mut PublishState<M>, departure: Departure<'_, M>, each: Each<'_>) -> Result<Published> {
         let Departure { label, content, is_new, .. } = departure;
-        let Outflow { pool, turn, attached, memory, .. } = state;
+        let PublishState { pool, turn, attached, memory, .. } = state;
         let published = Published { seq: label.seq, ..Published::default() };
-        let mut round = Round { outlet: self, published, label, each };
-        let decoded = round.pass_value(attached, &content, memory);
+        let mut fan_out = FanOut { publisher_port: self, published, label, each };
+        let decoded = fan_out.pass_value(attached, &content, memory);
         if self.needs_bytes(attached, label.seq) {
             let mut lent = None;
             let (body, shared) = content.encode(pool, memory.as_mut(), &mut lent)?;
             let mut message = Outgoing::new(label, body, shared);
-            round.check_size(message.payload().len())?;
-            round.pass(attached, &mut message, turn);
+            fan_out.check_size(message.payload().len())?;
+            fan_out.pass(attached, &mut message, turn);
             if let Some(histories) = &self.histories {
                 histories.keep_own(message.keep());
             }
@@ -173,14 +173,14 @@ impl<M: Message> Outlet<M> {
         } else {
             content.give_back(state);
         }
-        let published = round.published;
+        let published = fan_out.published;
         self.number(state, &label, is_new);
         decoded.map(|()| published)
     }
 
     /// The port's last number. Another port's samples may be older than it.
     #[inline(always)]
-    fn number(&self, state: &mut Outflow<M>, label: &Label, is_new: bool) {
+    fn number(&self, state: &mut PublishState<M>, label: &Label, is_new: bool) {
         state.seq = state.seq.max(label.seq);
         match is_new {
             true => self.published.store(label.seq, Ordering::Relaxed), // one writer: no locked instruction
@@ -237,7 +237,7 @@ impl<'a, M: Message> Content<'a, M> {
     }
 
     /// The encoded message, for reading.
-    fn bytes<'b>(&'b mut self, state: &'b mut Outflow<M>) -> Result<&'b [u8]> {
+    fn bytes<'b>(&'b mut self, state: &'b mut PublishState<M>) -> Result<&'b [u8]> {
         match self {
             Content::Encoded(bytes) => Ok(bytes),
             Content::Loan(place) => Ok(state.bytes_mut(place)),
@@ -249,7 +249,7 @@ impl<'a, M: Message> Content<'a, M> {
     }
 
     /// Copies the encoded message. `false`: the value cannot be encoded.
-    fn copy_to(&mut self, state: &mut Outflow<M>, bytes: &mut Vec<u8>) -> bool {
+    fn copy_to(&mut self, state: &mut PublishState<M>, bytes: &mut Vec<u8>) -> bool {
         match self {
             Content::Value(value) => return M::encode(value, bytes).is_ok(),
             Content::Encoded(message) => bytes.extend_from_slice(message),
@@ -260,7 +260,7 @@ impl<'a, M: Message> Content<'a, M> {
 
     /// Gives the place of a loan back.
     #[inline]
-    fn give_back(self, state: &mut Outflow<M>) {
+    fn give_back(self, state: &mut PublishState<M>) {
         if let Content::Loan(place) = self {
             state.give_back(place);
         }
@@ -302,7 +302,7 @@ mod tests {
             assert!(publisher.wait_connected(1, LONG) && port.wait_connected(1, LONG));
             let samples = [(1, false), (2, false), (5, false), (3, true), (4, true), (6, false)];
             for (seq, historical) in samples {
-                let (me, incarnation) = (publisher.outlet.me, publisher.outlet.incarnation);
+                let (me, incarnation) = (publisher.publisher_port.me, publisher.publisher_port.incarnation);
                 let info = SampleInfo {
                     node: me.node,
                     port: me.port,
@@ -315,11 +315,11 @@ mod tests {
                     change: Change::Written,
                     scaled: None,
                 };
-                publisher.outlet.forward(&info, b"sample");
+                publisher.publisher_port.forward(&info, b"sample");
             }
             let got: Vec<_> = samples.iter().map_while(|_| told.recv_timeout(LONG).ok()).collect();
             assert_eq!(got, samples, "{carrier}");
-            assert_eq!(publisher.outlet.published.load(Ordering::Relaxed), 6);
+            assert_eq!(publisher.publisher_port.published.load(Ordering::Relaxed), 6);
             drop(port);
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct Phase {
 }
 
 /// The phases and the steps between them.
-pub(super) struct Story {
+pub(super) struct Schedule {
     /// The place of the robot.
     pub stage: &'static str,
     /// The reason why there is no narrow link, if so.
@@ -45,7 +45,7 @@ const TITLES: [(&str, char); 10] = [
     ("after", '>'),
 ];
 
-impl Story {
+impl Schedule {
     /// The last phase, which is judged.
     fn last(&self) -> Option<&Summary> {
         self.phases.last().map(|phase| &phase.summary)
@@ -174,41 +174,41 @@ fn better(before: &Phase, after: &Phase) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Board;
+    use super::super::report::ChannelStates;
     use super::*;
     use std::time::Duration;
 
-    fn story(phases: usize) -> Story {
+    fn schedule(phases: usize) -> Schedule {
         let phase = |phase| Phase {
             phase,
-            summary: Summary::of(&Board::default(), Duration::from_secs(1), false),
+            summary: Summary::of(&ChannelStates::default(), Duration::from_secs(1), false),
             transfer_mbit_s: Some(18.0),
         };
         let phases = ["before", "after"].into_iter().take(phases).map(phase).collect();
-        Story { stage: "link", because: None, phases, steps: Vec::new() }
+        Schedule { stage: "link", because: None, phases, steps: Vec::new() }
     }
 
     #[test]
     fn the_document_has_the_channels_of_the_last_phase() {
-        let document = story(2).document(None);
+        let document = schedule(2).document(None);
         assert_eq!(document["channels"].as_array().map(Vec::len), Some(4));
         assert_eq!(document["phases"][0]["phase"], "before");
         assert_eq!((&document["pass"], document["failures"].as_array().map(Vec::len)), (&json!(false), Some(2)));
         // Only the channel with a priority is judged.
-        assert_eq!(story(1).document(None)["pass"], true);
+        assert_eq!(schedule(1).document(None)["pass"], true);
     }
 
     #[test]
     fn a_priority_that_was_not_set_or_does_not_help_is_a_failure() {
         let set = |done| Step { command: "thalweg set".into(), done, because: "CAP_SYS_NICE".into(), ends: Vec::new() };
         let failures = |p99: [f64; 2], steps: Vec<Step>| {
-            let mut story = Story { steps, ..story(2) };
-            for (phase, p99) in story.phases.iter_mut().zip(p99) {
+            let mut schedule = Schedule { steps, ..schedule(2) };
+            for (phase, p99) in schedule.phases.iter_mut().zip(p99) {
                 for channel in &mut phase.summary.channels {
                     (channel.rate_hz, channel.latency_us.p99) = (channel.wanted_hz, p99);
                 }
             }
-            story.failures()
+            schedule.failures()
         };
         assert_eq!(failures([9000.0, 300.0], vec![set(false), set(true)]), Vec::<String>::new());
         assert!(failures([300.0, 300.0], vec![set(true)])[0].contains("did not help"));
@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn both_phases_stand_next_to_each_other() {
-        let text = story(2).text();
+        let text = schedule(2).text();
         assert!(text.contains("p99 before") && text.contains("/robot/command"), "{text}");
         assert!(text.ends_with("samples arrived, in 1.0 s"), "{text}");
-        assert_eq!(story(2).figure("").panels[0].groups.len(), 4);
+        assert_eq!(schedule(2).figure("").panels[0].groups.len(), 4);
     }
 }

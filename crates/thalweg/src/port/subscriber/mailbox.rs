@@ -1,7 +1,7 @@
 //! Samples that wait until they are taken.
 
 use super::waiting::{Room, Waiting};
-use super::{Inlet, Sink};
+use super::{Sink, SubscriberPort};
 use crate::channel::buffer::{Buffer, Pool};
 use crate::channel::memory::{ALWAYS, Account, Charge, size_of};
 use crate::channel::{Payload, SampleInfo};
@@ -32,13 +32,13 @@ pub(super) struct Mailbox {
 
 /// The waiting place of threads that want room in a mailbox.
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(super) struct RoomWaiters {
     /// Grows when a sample is taken while a thread waits.
     taken: AtomicU32,
     waiting: AtomicU32,
 }
 
-impl Door {
+impl RoomWaiters {
     /// Wakes waiting threads: a sample was taken, or none will be taken any more.
     pub(super) fn open(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -72,7 +72,7 @@ impl Mailbox {
     }
 }
 
-impl<M: Message> Inlet<M> {
+impl<M: Message> SubscriberPort<M> {
     pub(super) fn store(&self, info: &SampleInfo, payload: Payload<'_>, account: &Arc<Account>) {
         let instance = if self.by_instance { self.instance(info, payload.bytes()) } else { WHOLE_TOPIC };
         let size = size_of(payload.bytes().len());
@@ -132,9 +132,9 @@ impl<M: Message> Inlet<M> {
     ) -> (PiGuard<'_, Mailbox>, Room, Charge) {
         let patience = self.info.qos.queue.patience();
         let began = linux::clock::monotonic_ns();
-        self.door.waiting.fetch_add(1, Ordering::SeqCst);
+        self.room_waiters.waiting.fetch_add(1, Ordering::SeqCst);
         let found = loop {
-            let seen = self.door.taken.load(Ordering::SeqCst);
+            let seen = self.room_waiters.taken.load(Ordering::SeqCst);
             let mut mailbox = self.mailbox.lock();
             let (room, charge) = mailbox.make_room(instance, account, size);
             let waited = Duration::from_nanos(linux::clock::monotonic_ns().saturating_sub(began));
@@ -146,9 +146,9 @@ impl<M: Message> Inlet<M> {
             // There is no wake-up when another port or channel gives memory back.
             let others = matches!(room, Room::None(ResourceLimit::PeerMemory | ResourceLimit::NodeMemory));
             let left = if others { left.min(OTHERS_PAUSE) } else { left };
-            futex::wait(&self.door.taken, seen, Some(left), Scope::Private);
+            futex::wait(&self.room_waiters.taken, seen, Some(left), Scope::Private);
         };
-        self.door.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.room_waiters.waiting.fetch_sub(1, Ordering::SeqCst);
         found
     }
 
@@ -182,7 +182,7 @@ impl<M: Message> Inlet<M> {
         let sample = mailbox.waiting.pop();
         self.stored.store(mailbox.waiting.len(), Ordering::SeqCst);
         drop(mailbox);
-        self.door.open();
+        self.room_waiters.open();
         sample.map(|(info, storage, stay, _charge)| (info, storage, stay.map(Stay::end)))
     }
 
@@ -211,7 +211,7 @@ impl<M: Message> Inlet<M> {
         ready
     }
 
-    /// As [`Inlet::take`]; if no sample waits, `waker` is woken by the next one or the end.
+    /// As [`SubscriberPort::take`]; if no sample waits, `waker` is woken by the next one or the end.
     pub(crate) fn take_or_register(&self, waker: &Waker) -> Option<TakenSample<M>> {
         if let Some(sample) = self.take() {
             return Some(sample);

@@ -1,12 +1,12 @@
 //! The driver's view of a publisher: everything but its message type.
 
-use super::{Outlet, SMALL, Way};
+use super::{PublisherPort, SMALL, Way};
 use crate::carrier::shm::Memory;
 use crate::channel::buffer::Pool;
 use crate::channel::{Channel, ChannelReport, End};
 use crate::codec::Message;
 use crate::control::PortInfo;
-use crate::port::monitor::seat::Seat;
+use crate::port::monitor::slot::MonitorSlot;
 use crate::port::{Histories, Judge, Reply};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ const FEWEST_SLOTS: usize = 8;
 const MOST_PAYLOAD: usize = 4 << 30;
 
 /// A publisher without its message type.
-pub(crate) trait AnyOutlet: Send + Sync {
+pub(crate) trait AnyPublisher: Send + Sync {
     fn info(&self) -> &PortInfo;
     /// Adds a channel and gives the answer before its next sample. This may take until the next sample is published:
-    /// [`AnyOutlet::attached`] gives the outcome.
+    /// [`AnyPublisher::attached`] gives the outcome.
     ///
     /// # Errors
     /// The port is closed, or the type differs (`local`). The way is given back.
     fn attach(&self, channel: Arc<Channel>, way: Way, answer: Option<Reply>) -> std::result::Result<(), (Way, Attach)>;
-    /// The outcome of [`AnyOutlet::attach`]: `true` if the channel was added, `None` if that is still open. Given once.
+    /// The outcome of [`AnyPublisher::attach`]: `true` if the channel was added, `None` if that is still open. Given once.
     fn attached(&self, id: u64) -> Option<bool>;
     /// Removes a channel and ends its flow unless others share it. `false`: not yet, ask again.
     fn detach(&self, id: u64) -> bool;
@@ -46,10 +46,10 @@ pub(crate) trait AnyOutlet: Send + Sync {
     /// # Errors
     /// The kernel's error, and `OutOfMemory` if a reader that may hold as many samples could starve the others.
     fn payload_memory(&self, hold: u32) -> std::io::Result<OwnedFd>;
-    /// Takes back a call of [`AnyOutlet::payload_memory`]: its reader is not made.
+    /// Takes back a call of [`AnyPublisher::payload_memory`]: its reader is not made.
     fn unhold(&self, hold: u32);
-    /// The seat of a monitor of the output.
-    fn monitor(&self) -> &Seat;
+    /// The slot of a monitor of the output.
+    fn monitor(&self) -> &MonitorSlot;
     /// The judge by the port's promises.
     fn judge(&self) -> Option<&Arc<Judge>>;
     /// The histories that it keeps, if any.
@@ -74,7 +74,7 @@ pub(crate) enum Attach {
     Closed,
 }
 
-impl<M: Message> AnyOutlet for Outlet<M> {
+impl<M: Message> AnyPublisher for PublisherPort<M> {
     fn info(&self) -> &PortInfo {
         &self.info
     }
@@ -136,7 +136,7 @@ impl<M: Message> AnyOutlet for Outlet<M> {
         self.held.fetch_sub(hold as usize, Ordering::Relaxed);
     }
 
-    fn monitor(&self) -> &Seat {
+    fn monitor(&self) -> &MonitorSlot {
         &self.monitor
     }
     fn histories(&self) -> Option<&Arc<Histories>> {

@@ -1,7 +1,7 @@
 //! Starting, stopping and listening to the robot's processes.
 
 use super::part::Order;
-use super::report::{Board, Say};
+use super::report::{ChannelStates, PartReport};
 use super::stage::Stage;
 use super::{PART, robot};
 use crate::failure::{Failure, Result};
@@ -20,13 +20,13 @@ struct Part {
 }
 
 /// News of a part: a line, or the end of its output.
-type Heard = (usize, Option<Say>);
+type Heard = (usize, Option<PartReport>);
 
 /// All processes of the robot. Dropping it ends them.
-pub(super) struct Conductor {
+pub(super) struct Processes {
     parts: Vec<Part>,
     heard: Receiver<Heard>,
-    board: Board,
+    board: ChannelStates,
 }
 
 /// Time in which the processes have to find each other.
@@ -38,12 +38,12 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Time in which processes have to end before they are killed.
 const END: Duration = Duration::from_secs(3);
 
-impl Conductor {
+impl Processes {
     /// Starts all processes, each in its place.
     pub(super) fn start(stage: &Stage, realm: &str) -> Result<Self> {
         let program = std::env::current_exe()?;
         let (tell, heard) = channel();
-        let mut conductor = Self { parts: Vec::new(), heard, board: Board::default() };
+        let mut processes = Self { parts: Vec::new(), heard, board: ChannelStates::default() };
         for (index, name) in robot::parts().into_iter().enumerate() {
             let mut command = Command::new(&program);
             command.args([PART, name]).args(stage.place(name, realm).arguments());
@@ -51,16 +51,16 @@ impl Conductor {
             let mut child =
                 command.spawn().map_err(|e| Failure::System(format!("cannot start {}: {e}", program.display())))?;
             let (orders, lines) = (child.stdin.take(), child.stdout.take());
-            conductor.parts.push(Part { name, child, orders, ready: false });
+            processes.parts.push(Part { name, child, orders, ready: false });
             let tell = tell.clone();
             let read = move || lines.into_iter().for_each(|lines| forward(index, lines, &tell));
             linux::thread::spawn(linux::thread::Settings::named(name), read)?;
         }
-        Ok(conductor)
+        Ok(processes)
     }
 
     /// The state of all channels.
-    pub(super) fn board(&self) -> &Board {
+    pub(super) fn board(&self) -> &ChannelStates {
         &self.board
     }
 
@@ -95,7 +95,7 @@ impl Conductor {
     fn note(&mut self, (index, say): Heard) -> Result {
         let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
         match say {
-            Some(Say::Ready) => part.ready = true,
+            Some(PartReport::Ready) => part.ready = true,
             Some(say) => self.board.note(say),
             None => return Err(part.ended()),
         }
@@ -108,7 +108,7 @@ impl Conductor {
         self.order(Order::Prepare)?;
         let ready = self.wait_until_ready(stop)?;
         // Reports from before belong to the previous phase.
-        self.board = Board::default();
+        self.board = ChannelStates::default();
         Ok(ready)
     }
 
@@ -167,7 +167,7 @@ impl Conductor {
     }
 }
 
-impl Drop for Conductor {
+impl Drop for Processes {
     fn drop(&mut self) {
         self.end();
     }

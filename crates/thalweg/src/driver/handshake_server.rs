@@ -21,7 +21,7 @@ use crate::channel::{Channel, PortRef};
 use crate::control::matching::Subject;
 use crate::control::{NodeId, Peer};
 use crate::handshake::{self, Accepted, Answer, Reason, Refused, Request};
-use crate::port::{AnyOutlet, Reply, Way};
+use crate::port::{AnyPublisher, Reply, Way};
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,7 +58,7 @@ impl Control {
     }
 
     fn offer(&mut self, request: &Request, stream: OwnedFd, heard: bool) -> Result<(), (Refused, OwnedFd)> {
-        let (outlet, sending) = match self.check(request) {
+        let (publisher_port, sending) = match self.check(request) {
             Ok(found) => found,
             Err(refused) => return Err((refused, stream)),
         };
@@ -76,35 +76,36 @@ impl Control {
             self.gives_way(*index);
         }
         let place = place_of(&stream, request);
-        let reliable = is_reliable(&outlet.info().qos, &request.subscriber.qos);
+        let reliable = is_reliable(&publisher_port.info().qos, &request.subscriber.qos);
         let outlasts = reliable && place.as_ref().is_some_and(Place::is_between_hosts);
         let account = self.account_of(request.node, &stream);
         let settings = |id| FlowSettings {
             id,
-            policy: outlet.info().qos.queue,
-            bytes: usize::try_from(outlet.info().qos.queue_bytes()).unwrap_or(usize::MAX),
+            policy: publisher_port.info().qos.queue,
+            bytes: usize::try_from(publisher_port.info().qos.queue_bytes()).unwrap_or(usize::MAX),
             account: account.clone(),
             burst: request.parameters.buffer.map_or(CAREFUL_BURST, |b| b as usize / 4),
-            sending: sending.within(outlet.info().qos.latency_budget),
-            lifespan: outlet.info().qos.lifespan.map(|l| u64::try_from(l.as_nanos()).unwrap_or(u64::MAX)),
+            sending: sending.within(publisher_port.info().qos.latency_budget),
+            lifespan: publisher_port.info().qos.lifespan.map(|l| u64::try_from(l.as_nanos()).unwrap_or(u64::MAX)),
             reliable: None,
             control: None,
             outlasts,
         };
         if request.carrier == carrier::Name::Shm {
-            return self.offer_shared_memory(request, outlet, stream);
+            return self.offer_shared_memory(request, publisher_port, stream);
         }
         let Some(place) = place else {
             return Err((refused(Subject::Carrier, request, "a stream with addresses: connect by TCP"), stream));
         };
         if request.carrier == carrier::Name::Tcp {
-            let mut accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
-            let answers = self.expected_answers(request, outlet.info()).filter(|_| !before.is_anothers());
+            let mut accepted =
+                self.accepted(request, publisher_port.as_ref(), self.random_flow(), Parameters::default());
+            let answers = self.expected_answers(request, publisher_port.info()).filter(|_| !before.is_anothers());
             accepted.answers = answers.as_ref().map(|answers| answers.subscriber.clone());
             let stream = Arc::new(TcpStream::from(stream));
             let Ok(half) = TcpSend::new(stream.clone()) else { return Ok(()) };
             tcp::retransmit_soon(&stream);
-            let class = outlet.info().qos.class;
+            let class = publisher_port.info().qos.class;
             // Two channels on one stream end together: such a flow does not outlast its connection.
             let settings = settings(accepted.flow);
             let settings = FlowSettings { outlasts: settings.outlasts && answers.is_none(), ..settings };
@@ -117,25 +118,26 @@ impl Control {
                     Entry::Shared(stream, None, None)
                 }
             };
-            self.attach(request, outlet, Way::Flow(flow), entry, reply, None);
+            self.attach(request, publisher_port, Way::Flow(flow), entry, reply, None);
             return Ok(());
         }
         let Some(carrier) = self.state.carrier(&request.carrier) else {
             return Err((refused(Subject::Carrier, request, "a carrier that the publisher's build has"), stream));
         };
         if carrier.capabilities().multicast && request.parameters.probe && !heard {
-            return self.begin_probe(carrier.as_ref(), request, &outlet, &place, settings, stream);
+            return self.begin_probe(carrier.as_ref(), request, &publisher_port, &place, settings, stream);
         }
-        let (way, accepted) = match self.open_sender(carrier.as_ref(), request, outlet.as_ref(), &place, settings) {
-            Ok(opened) => opened,
-            Err(error) => {
-                return Err((refused(Reason::System, request, &format!("{}: {error}", request.carrier)), stream));
-            }
-        };
+        let (way, accepted) =
+            match self.open_sender(carrier.as_ref(), request, publisher_port.as_ref(), &place, settings) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    return Err((refused(Reason::System, request, &format!("{}: {error}", request.carrier)), stream));
+                }
+            };
         let stream = Arc::new(TcpStream::from(stream));
         tcp::notice_outage_at_once(&stream); // no samples are sent on it, whose failure would show that the host vanished
         let reply = reply(stream.clone(), accepted, Vec::new());
-        self.attach(request, outlet, way, Entry::Served(stream, None), reply, Some(&place));
+        self.attach(request, publisher_port, way, Entry::Served(stream, None), reply, Some(&place));
         Ok(())
     }
 
@@ -143,41 +145,45 @@ impl Control {
     fn offer_shared_memory(
         &mut self,
         request: &Request,
-        outlet: Arc<dyn AnyOutlet>,
+        publisher_port: Arc<dyn AnyPublisher>,
         stream: OwnedFd,
     ) -> Result<(), (Refused, OwnedFd)> {
-        let opened = self.open_ring(request, outlet.as_ref());
+        let opened = self.open_ring(request, publisher_port.as_ref());
         let (ring, ring_fd, payload_fd) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 return Err((refused(Reason::System, request, &format!("no shared memory: {error}")), stream));
             }
         };
-        let accepted = self.accepted(request, outlet.as_ref(), self.random_flow(), Parameters::default());
+        let accepted = self.accepted(request, publisher_port.as_ref(), self.random_flow(), Parameters::default());
         let stream = Arc::new(stream);
         let reply = reply(stream.clone(), accepted, vec![payload_fd, ring_fd]);
-        self.attach(request, outlet, Way::Ring(ring), Entry::ServedUnix(stream, None), reply, None);
+        self.attach(request, publisher_port, Way::Ring(ring), Entry::ServedUnix(stream, None), reply, None);
         Ok(())
     }
 
-    fn open_ring(&mut self, request: &Request, outlet: &dyn AnyOutlet) -> io::Result<(Ring, OwnedFd, OwnedFd)> {
+    fn open_ring(
+        &mut self,
+        request: &Request,
+        publisher_port: &dyn AnyPublisher,
+    ) -> io::Result<(Ring, OwnedFd, OwnedFd)> {
         let hold = request.parameters.hold.unwrap_or(HELD_BESIDES).clamp(1, MOST_DEPTH);
-        let payload_fd = outlet.payload_memory(hold)?;
-        let (qos, bit) = (&outlet.info().qos, self.state.next_bit());
+        let payload_fd = publisher_port.payload_memory(hold)?;
+        let (qos, bit) = (&publisher_port.info().qos, self.state.next_bit());
         let depth = qos.queue.limit().min(MOST_DEPTH);
-        let opened = RingHalf::create(depth, hold, bit, qos.queue_bytes()).inspect_err(|_| outlet.unhold(hold));
+        let opened = RingHalf::create(depth, hold, bit, qos.queue_bytes()).inspect_err(|_| publisher_port.unhold(hold));
         opened.map(|(half, ring_fd)| (Ring::new(half, qos.queue), ring_fd, payload_fd))
     }
 
     /// Checks that this node has the requested stream, and may offer it to this subscriber.
-    fn check(&mut self, request: &Request) -> Result<(Arc<dyn AnyOutlet>, Sending), Refused> {
+    fn check(&mut self, request: &Request) -> Result<(Arc<dyn AnyPublisher>, Sending), Refused> {
         check_greeting(request, &self.state.settings.realm)?;
         if self.is_hosted(request) {
-            return self.hosted_for(request).map(|outlet| (outlet, Sending::default()));
+            return self.hosted_for(request).map(|publisher_port| (publisher_port, Sending::default()));
         }
         check_node(request, self.state.id)?;
-        let open = self.state.outlet(request.to_port).filter(|(outlet, _)| !outlet.is_closed());
-        let granted = check_port(request, open.as_ref().map(|(outlet, _)| outlet.info()));
+        let open = self.state.publisher_port(request.to_port).filter(|(publisher_port, _)| !publisher_port.is_closed());
+        let granted = check_port(request, open.as_ref().map(|(publisher_port, _)| publisher_port.info()));
         if let Err(NotGranted { refused, told }) = granted {
             self.act(told);
             return Err(refused);
@@ -188,21 +194,21 @@ impl Control {
     pub(crate) fn accepted(
         &self,
         request: &Request,
-        outlet: &dyn AnyOutlet,
+        publisher_port: &dyn AnyPublisher,
         flow: u32,
         parameters: Parameters,
     ) -> Accepted {
-        let max_message = outlet.info().qos.max_message.min(request.subscriber.qos.max_message);
+        let max_message = publisher_port.info().qos.max_message.min(request.subscriber.qos.max_message);
         let (incarnation, clock) = self.source(request.to_node);
         Accepted {
             flow,
             incarnation,
-            last_seq: outlet.last_seq(),
+            last_seq: publisher_port.last_seq(),
             max_message,
             clock,
             parameters,
             answers: None,
-            scaled: self.scaled_for(request, outlet),
+            scaled: self.scaled_for(request, publisher_port),
         }
     }
 
@@ -210,7 +216,7 @@ impl Control {
     pub(crate) fn attach(
         &mut self,
         request: &Request,
-        outlet: Arc<dyn AnyOutlet>,
+        publisher_port: Arc<dyn AnyPublisher>,
         way: Way,
         entry: Entry,
         reply: Reply,
@@ -219,11 +225,11 @@ impl Control {
         let (incarnation, clock) = self.source(request.to_node);
         let same_clock = request.clock == clock;
         let pair = ends(request);
-        let ports = (outlet.info(), &request.subscriber);
+        let ports = (publisher_port.info(), &request.subscriber);
         let account = self.account_of(request.node, entry.descriptor());
         let mut channel = self.channel(pair, ports, (&request.carrier, same_clock), incarnation, account);
         channel.replaces = self.waiting_for(request).filter(|_| !request.moves).map(|older| older.id);
-        let proxied = self.scaled_for(request, outlet.as_ref()).zip(request.proxy.as_ref());
+        let proxied = self.scaled_for(request, publisher_port.as_ref()).zip(request.proxy.as_ref());
         let proxied = proxied.map(|(provenance, proxy)| Proxied { place: proxy.place.clone(), provenance });
         let channel = Arc::new(channel.scaled(Proxy::sent(request.proxy.as_ref()), proxied));
         place.map(|place| channel.member.set(flows::member(request, place)));
@@ -231,7 +237,7 @@ impl Control {
         self.elsewhere(request.node, entry.descriptor()).map(|elsewhere| channel.elsewhere.set(elsewhere));
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
-        self.attach_now(PendingAttach { outlet, channel, way, token, answer: Some(reply) });
+        self.attach_now(PendingAttach { publisher_port, channel, way, token, answer: Some(reply) });
     }
 
     /// Checks that a port has room for one more channel to the peer of this stream. A channel that is replaced, `but`, does not count.
@@ -253,7 +259,7 @@ impl Control {
     }
 
     fn guests_elsewhere(&self) -> impl Iterator<Item = Elsewhere> {
-        self.relay.streams.guests().filter_map(|(request, stream)| self.elsewhere(request.node, stream))
+        self.relay.streams.waiting_requests().filter_map(|(request, stream)| self.elsewhere(request.node, stream))
     }
 
     /// The peers of those channels of this node that lead elsewhere.

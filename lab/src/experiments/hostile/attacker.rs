@@ -1,7 +1,7 @@
-//! The role `stranger`: a process that attacks, bounded in time and in attempts, and reports its attempts.
+//! The role `attacker`: a process that attacks, bounded in time and in attempts, and reports its attempts.
 
-use super::client::{Door, FROM, HANDSHAKE, Link, kind, opening, read_document};
-use super::felt::Listens;
+use super::client::{FROM, HANDSHAKE, Link, Listener, kind, opening, read_document};
+use super::effect::Listens;
 use super::recorded::Recording;
 use crate::error::{Error, Result};
 use crate::part::Orders;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg::carrier::Dice;
 
-/// An order to a stranger.
+/// An order to an attacker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Task {
     /// Name of the attack, see [`super::ATTACKS`].
@@ -40,7 +40,7 @@ pub struct Task {
     pub bystander: BTreeMap<String, Listens>,
 }
 
-/// The report of a stranger.
+/// The report of an attacker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tried {
     /// Attempts by kind.
@@ -70,15 +70,15 @@ impl Tried {
 /// An attacked node, with its public information.
 pub struct Victim {
     /// Its unix socket.
-    pub unix: Door,
+    pub unix: Listener,
     /// Its first TCP address.
-    pub tcp: Door,
+    pub tcp: Listener,
     /// Its document.
     pub document: Value,
 }
 
 /// An attacker.
-pub struct Stranger {
+pub struct Attacker {
     /// Its order.
     pub task: Task,
     /// Its random choices.
@@ -101,18 +101,18 @@ pub(crate) fn play(mut orders: Orders) -> Result {
     raise_open_files();
     let attack = super::ATTACKS.iter().find(|attack| attack.name == task.attack);
     let attack = attack.ok_or_else(|| Error::Usage(format!("no attack is called {:?}", task.attack)))?;
-    let mut stranger = Stranger::meet(task)?;
+    let mut attacker = Attacker::meet(task)?;
     orders.say(&json!({"ready": true}))?;
     let _go: Option<Value> = orders.wait()?;
-    stranger.began = Instant::now();
-    stranger.until = stranger.began + Duration::from_millis(stranger.task.ms);
-    let ended = (attack.run)(&mut stranger);
-    stranger.report.ms = stranger.began.elapsed().as_millis() as u64;
+    attacker.began = Instant::now();
+    attacker.until = attacker.began + Duration::from_millis(attacker.task.ms);
+    let ended = (attack.run)(&mut attacker);
+    attacker.report.ms = attacker.began.elapsed().as_millis() as u64;
     if let Err(error) = ended {
-        stranger.answer(&format!("gave up: {error}"));
+        attacker.answer(&format!("gave up: {error}"));
     }
-    stranger.wait_to_the_end();
-    orders.say(&stranger.report)?;
+    attacker.wait_to_the_end();
+    orders.say(&attacker.report)?;
     orders.wait::<Value>()?;
     Ok(())
 }
@@ -123,18 +123,18 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-impl Stranger {
+impl Attacker {
     /// Learns the public information of the nodes.
     fn meet(task: Task) -> Result<Self> {
         let mut dice = Dice::new(task.seed);
         let node = format!("{:016x}", dice.bits());
         let mut victims = BTreeMap::new();
         for (role, socket) in &task.sockets {
-            victims.insert(role.clone(), Victim::meet(Door::Unix(socket.clone()), &task.realm, &node)?);
+            victims.insert(role.clone(), Victim::meet(Listener::Unix(socket.clone()), &task.realm, &node)?);
         }
         for (role, listens) in &task.bystander {
             if let Some(victim) = victims.get_mut(role) {
-                (victim.tcp, victim.unix) = listens.doors();
+                (victim.tcp, victim.unix) = listens.listeners();
             }
         }
         let (began, until) = (Instant::now(), Instant::now());
@@ -196,7 +196,7 @@ impl Stranger {
     }
 
     /// All listeners of all nodes: over TCP, or their unix sockets.
-    pub fn doors(&self, unix: bool) -> Vec<Door> {
+    pub fn listeners(&self, unix: bool) -> Vec<Listener> {
         self.victims.values().map(|victim| if unix { victim.unix.clone() } else { victim.tcp.clone() }).collect()
     }
 
@@ -207,9 +207,9 @@ impl Stranger {
 
     /// Connects, sends, and hangs up at once or holds: answers are not read. Returns the connection if it was
     /// accepted.
-    pub fn throw(&mut self, door: &Door, bytes: &[u8], what: &str) -> Option<Socket> {
+    pub fn throw(&mut self, listener: &Listener, bytes: &[u8], what: &str) -> Option<Socket> {
         self.tried(what);
-        match door.open() {
+        match listener.open() {
             Ok(mut socket) => {
                 let _ = socket.write_all(bytes); // it may be closed before all of it is taken
                 Some(socket)
@@ -232,7 +232,7 @@ impl Stranger {
     pub fn request_to(&self, victim: &Victim, id: &str, port: &Value, carrier: &str) -> Value {
         let mut subscriber = port.clone();
         subscriber["direction"] = "subscriber".into();
-        subscriber["name"] = format!("/stranger/{}", self.attempts).into();
+        subscriber["name"] = format!("/attacker/{}", self.attempts).into();
         subscriber["carriers"] = json!([carrier]);
         json!({
             "version": 1, "realm": self.task.realm, "node": self.node, "port": 1 + self.attempts,
@@ -246,9 +246,9 @@ impl Stranger {
     ///
     /// # Errors
     /// The connection's error; a refusal, with its words.
-    pub fn subscribe(&mut self, door: &Door, request: &Value) -> io::Result<(Socket, Value)> {
+    pub fn subscribe(&mut self, listener: &Listener, request: &Value) -> io::Result<(Socket, Value)> {
         self.tried("request");
-        let mut socket = door.open()?;
+        let mut socket = listener.open()?;
         socket.write_all(&opening(HANDSHAKE, request))?;
         let answer = read_document(&mut socket)?;
         let accepted = answer["accepted"].clone();
@@ -265,7 +265,7 @@ impl Stranger {
     pub fn document(&self) -> io::Result<Value> {
         let mut document = self.victim("publisher")?.document.clone();
         document["node"] = self.node.clone().into();
-        document["name"] = "stranger".into();
+        document["name"] = "attacker".into();
         document["revision"] = 1.into();
         document["addresses"] = json!([SocketAddr::from((FROM, 9))]);
         document["socket"] = Value::Null;
@@ -275,12 +275,12 @@ impl Stranger {
 }
 
 impl Victim {
-    fn meet(unix: Door, realm: &str, node: &str) -> io::Result<Self> {
+    fn meet(unix: Listener, realm: &str, node: &str) -> io::Result<Self> {
         let mut link = Link::open(&unix, realm, node)?;
         let document: Value = serde_json::from_slice(&link.hear_of(kind::DOCUMENT)?)?;
         let addresses = document["addresses"].as_array().into_iter().flatten();
         let addresses = addresses.filter_map(|a| a.as_str()?.parse::<SocketAddr>().ok());
-        let tcp = addresses.filter(SocketAddr::is_ipv4).map(Door::Tcp).next();
+        let tcp = addresses.filter(SocketAddr::is_ipv4).map(Listener::Tcp).next();
         let tcp = tcp.ok_or_else(|| io::Error::other(format!("no IPv4 address in {document}")))?;
         Ok(Self { unix, tcp, document })
     }

@@ -1,7 +1,7 @@
 //! One sample on its way to all channels of a port: the channels that take it, the outcome on each, and the time of each.
 
 use super::Published;
-use super::outlet::{Attached, Content, Outlet, Place, TypedWay};
+use super::publisher::{Attached, Content, Place, PublisherPort, TypedWay};
 use crate::carrier::shm::Memory;
 use crate::channel::coalescing::{self, Turn};
 use crate::channel::outgoing::Outgoing;
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 const SLOT_PAUSE: Duration = Duration::from_micros(50);
 
 /// One sample's way through all channels of a port.
-pub(super) struct Round<'a, M: Message> {
-    pub(super) outlet: &'a Outlet<M>,
+pub(super) struct FanOut<'a, M: Message> {
+    pub(super) publisher_port: &'a PublisherPort<M>,
     pub(super) published: Published,
     pub(super) label: Label,
     pub(super) each: &'a mut dyn FnMut(&Channel, Outcome),
 }
 
-impl<M: Message> Round<'_, M> {
+impl<M: Message> FanOut<'_, M> {
     /// Hands the value over to subscribers of this process that take values. A message is decoded for that.
     #[inline]
     pub(super) fn pass_value(
@@ -172,7 +172,7 @@ impl<M: Message> Round<'_, M> {
         if message.share() {
             return;
         }
-        let until = Instant::now() + self.outlet.info.qos.queue.patience();
+        let until = Instant::now() + self.publisher_port.info.qos.queue.patience();
         loop {
             let Some(shared) = message.shared() else { return };
             for entry in attached.iter_mut() {
@@ -189,11 +189,11 @@ impl<M: Message> Round<'_, M> {
 
     #[inline]
     pub(super) fn check_size(&self, size: usize) -> Result<()> {
-        let limit = self.outlet.info.qos.max_message as usize;
+        let limit = self.publisher_port.info.qos.max_message as usize;
         if size <= limit {
             return Ok(());
         }
-        let name = &self.outlet.info.name;
+        let name = &self.publisher_port.info.name;
         Err(Error::Message(format!(
             "a message of {size} bytes is over max_message of {name}, {limit} bytes; raise it in the port's QoS"
         )))
@@ -201,7 +201,7 @@ impl<M: Message> Round<'_, M> {
 
     #[inline]
     fn info(&self, channel: &Channel, received_ns: u64) -> SampleInfo {
-        self.outlet.info(self.label, received_ns, channel.provenance())
+        self.publisher_port.info(self.label, received_ns, channel.provenance())
     }
 
     #[inline]

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A handshake that this node began.
-pub(crate) struct Dial {
+pub(crate) struct ClientHandshake {
     pub pair: Pair,
     pub stream: OwnedFd,
     pub until: Instant,
@@ -53,13 +53,13 @@ pub(crate) struct Dial {
 pub(super) const ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Most handshakes over TCP at once. The address in a document may lead to no node, or to another one.
-pub(super) const MOST_DIALS: usize = 64;
+pub(super) const MOST_HANDSHAKES: usize = 64;
 /// Most handshakes over TCP with one node, so that a node with a wrong address leaves room for others.
-pub(super) const MOST_DIALS_TO_NODE: usize = 16;
+pub(super) const MOST_HANDSHAKES_WITH_NODE: usize = 16;
 /// Most descriptors of an answer. A channel needs two; an answer with more than this limit is refused.
 const MOST_DESCRIPTORS: usize = 8;
 
-impl Dial {
+impl ClientHandshake {
     /// `true` if the handshake goes over TCP.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.elsewhere
@@ -134,7 +134,7 @@ impl Dial {
         if let Some(via) = &self.via {
             let (local, peer) = (socket.local_addr()?.as_socket(), socket.peer_addr()?.as_socket());
             let (Some(local), Some(peer)) = (local, peer) else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
-            let port_number = super::offer::port_number(self.pair.0, request.proxy.as_ref());
+            let port_number = super::handshake_server::port_number(self.pair.0, request.proxy.as_ref());
             let place = Place { local, peer, port_number };
             let (opening, parameters) = via.receiver(&place)?;
             let Parameters { batches, short_headers, .. } = request.parameters;
@@ -187,53 +187,54 @@ impl Dial {
 
 impl Control {
     /// `true` if another handshake over TCP with this node may begin.
-    pub(super) fn may_dial(&self, pair: Pair) -> bool {
-        let dials = self.descriptors.all().filter_map(|entry| match entry {
-            Entry::Dial(dial) if dial.is_elsewhere() => Some(dial.pair.0.node),
+    pub(super) fn may_begin_handshake(&self, pair: Pair) -> bool {
+        let handshakes = self.descriptors.all().filter_map(|entry| match entry {
+            Entry::ClientHandshake(handshake) if handshake.is_elsewhere() => Some(handshake.pair.0.node),
             _ => None,
         });
-        let (all, same) = dials.fold((0, 0), |(all, same), node| (all + 1, same + usize::from(node == pair.0.node)));
-        all < MOST_DIALS && same < MOST_DIALS_TO_NODE
+        let (all, same) =
+            handshakes.fold((0, 0), |(all, same), node| (all + 1, same + usize::from(node == pair.0.node)));
+        all < MOST_HANDSHAKES && same < MOST_HANDSHAKES_WITH_NODE
     }
 
     /// Continues a handshake that this node began.
-    pub(super) fn dial_ready(&mut self, index: usize) {
-        let Some(mut dial) = self.take_dial(index) else { return };
-        if dial.connecting {
-            let account = self.account_of(dial.pair.0.node, &dial.stream);
-            match dial.ask(self.state.users, &account) {
-                Ok(()) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
-                Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
+    pub(super) fn handshake_ready(&mut self, index: usize) {
+        let Some(mut handshake) = self.take_handshake(index) else { return };
+        if handshake.connecting {
+            let account = self.account_of(handshake.pair.0.node, &handshake.stream);
+            match handshake.ask(self.state.users, &account) {
+                Ok(()) => drop(self.watch(Entry::ClientHandshake(handshake), Readiness::IN)),
+                Err(error) => self.handshake_failed(handshake.pair, handshake.moves, &error.to_string()),
             }
             return;
         }
-        if let Err(error) = dial.hear() {
-            return self.dial_failed(dial.pair, dial.moves, &error.to_string());
+        if let Err(error) = handshake.receive() {
+            return self.handshake_failed(handshake.pair, handshake.moves, &error.to_string());
         }
-        match dial.read() {
-            Ok(None) => drop(self.watch(Entry::Dial(dial), Readiness::IN)),
-            Ok(Some(Answer::Probe(probe))) => self.probed(dial, probe),
-            Ok(Some(Answer::Accepted(accepted))) => self.accept(*dial, accepted),
-            Ok(Some(Answer::Refused(refused))) => self.refused(&dial, refused),
-            Err(error) => self.dial_failed(dial.pair, dial.moves, &error.to_string()),
+        match handshake.read() {
+            Ok(None) => drop(self.watch(Entry::ClientHandshake(handshake), Readiness::IN)),
+            Ok(Some(Answer::Probe(probe))) => self.probed(handshake, probe),
+            Ok(Some(Answer::Accepted(accepted))) => self.accept(*handshake, accepted),
+            Ok(Some(Answer::Refused(refused))) => self.refused(&handshake, refused),
+            Err(error) => self.handshake_failed(handshake.pair, handshake.moves, &error.to_string()),
         }
     }
 
-    fn take_dial(&mut self, index: usize) -> Option<Box<Dial>> {
+    fn take_handshake(&mut self, index: usize) -> Option<Box<ClientHandshake>> {
         match self.unwatch(index)? {
-            Entry::Dial(dial) => Some(dial),
+            Entry::ClientHandshake(handshake) => Some(handshake),
             _ => None,
         }
     }
 
-    pub(super) fn dial_failed(&mut self, pair: Pair, moves: bool, why: &str) {
+    pub(super) fn handshake_failed(&mut self, pair: Pair, moves: bool, why: &str) {
         if moves { self.move_failed(pair, why) } else { self.try_failed(pair, why) }
     }
 
-    fn refused(&mut self, dial: &Dial, refused: Refused) {
-        let (pair, by_relay) = (dial.pair, dial.proxy.place_is_relay());
-        if dial.moves {
-            return self.dial_failed(pair, true, &refusal_text(&refused));
+    fn refused(&mut self, handshake: &ClientHandshake, refused: Refused) {
+        let (pair, by_relay) = (handshake.pair, handshake.proxy.place_is_relay());
+        if handshake.moves {
+            return self.handshake_failed(pair, true, &refusal_text(&refused));
         }
         // A channel of answers that waits begins in place of the failed one.
         if (by_relay || is_of_the_way(&refused)) && self.begin_upcoming(pair) {
@@ -244,62 +245,72 @@ impl Control {
         self.act(actions);
     }
 
-    fn accept(&mut self, mut dial: Dial, accepted: Accepted) {
-        let pair = dial.pair;
-        let (Some(inlet), Some(wanted)) = (self.state.inlet(pair.1.port), self.matching.get(&pair)) else { return };
+    fn accept(&mut self, mut handshake: ClientHandshake, accepted: Accepted) {
+        let pair = handshake.pair;
+        let (Some(subscriber_port), Some(wanted)) = (self.state.subscriber_port(pair.1.port), self.matching.get(&pair))
+        else {
+            return;
+        };
         // The largest number to resume after is that of the publisher's last sample plus one, for a sample that is being published and may
         // have arrived already. A larger number is wrong. A relay may be behind its source, so its number is no limit.
-        let most = if dial.proxy.place_is_relay() { u64::MAX } else { accepted.last_seq.saturating_add(1) };
+        let most = if handshake.proxy.place_is_relay() { u64::MAX } else { accepted.last_seq.saturating_add(1) };
         let resume_after = self.resume_after(&pair, accepted.incarnation).min(most);
         let same_clock = accepted.clock == self.state.clock;
         let ports = (&wanted.publisher, &wanted.subscriber);
-        let datagrams = dial.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
-        let qos = &inlet.info().qos;
-        let account = self.account_of(pair.0.node, &dial.stream);
+        let datagrams =
+            handshake.via.as_ref().is_some_and(|via| !via.capabilities().reliable && !via.capabilities().stream);
+        let qos = &subscriber_port.info().qos;
+        let account = self.account_of(pair.0.node, &handshake.stream);
         let wants_all = datagrams && is_reliable(&wanted.publisher.qos, qos);
         let reliable = super::flows::receiver_settings(accepted.flow, qos, &accepted.parameters, account.clone())
             .filter(|_| wants_all);
-        let builtin = dial.carrier.is_built_in();
+        let builtin = handshake.carrier.is_built_in();
         if wants_all && builtin && reliable.is_none() {
             return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");
         }
-        let channel = self.channel(pair, ports, (&dial.carrier, same_clock), accepted.incarnation, account);
-        let mut channel = self.scaled(channel, &dial.proxy, &accepted);
-        if resume_after > 0 && !dial.moves && !dial.proxy.place_is_relay() && takes_all(&inlet.info().qos) {
+        let channel = self.channel(pair, ports, (&handshake.carrier, same_clock), accepted.incarnation, account);
+        let mut channel = self.scaled(channel, &handshake.proxy, &accepted);
+        if resume_after > 0
+            && !handshake.moves
+            && !handshake.proxy.place_is_relay()
+            && takes_all(&subscriber_port.info().qos)
+        {
             channel.resumes_after = Some(resume_after);
         }
         let channel = Arc::new(channel);
-        let (moves, asked) = (dial.moves, dial.proxy.clone());
+        let (moves, asked) = (handshake.moves, handshake.proxy.clone());
         // A group's flow may have waited for another member that was cut off. Its first samples were then published before this subscriber
         // joined, and are skipped.
-        let group = dial.via.as_ref().is_some_and(|via| via.capabilities().multicast);
-        let joins =
-            group && resume_after == 0 && most < u64::MAX && inlet.info().qos.durability == Durability::Volatile;
+        let group = handshake.via.as_ref().is_some_and(|via| via.capabilities().multicast);
+        let joins = group
+            && resume_after == 0
+            && most < u64::MAX
+            && subscriber_port.info().qos.durability == Durability::Volatile;
         let resume_after = if joins { accepted.last_seq } else { resume_after };
         let agreed = Agreed {
             receipts: accepted.parameters.receipts.filter(|_| reliable.is_some()),
             reliable,
             flow: accepted.flow,
-            max_message: accepted.max_message.min(inlet.info().qos.max_message) as usize,
-            stream: dial.via.as_ref().is_none_or(|via| via.capabilities().stream),
+            max_message: accepted.max_message.min(subscriber_port.info().qos.max_message) as usize,
+            stream: handshake.via.as_ref().is_none_or(|via| via.capabilities().stream),
             resume_after,
         };
-        if dial.carrier == carrier::Name::Shm {
-            return match self.map_ring(dial, &channel) {
+        if handshake.carrier == carrier::Name::Shm {
+            return match self.map_ring(handshake, &channel) {
                 Ok(ring) => {
-                    let inbound = Inbound::shared(channel, inlet, ring, &agreed);
+                    let inbound = Inbound::shared(channel, subscriber_port, ring, &agreed);
                     self.begin_or_pass(pair, inbound, moves, (&asked, accepted.last_seq));
                 }
-                Err(error) => self.dial_failed(pair, moves, &error.to_string()),
+                Err(error) => self.handshake_failed(pair, moves, &error.to_string()),
             };
         }
-        let answers = dial.answers.take().zip(accepted.answers.clone());
-        let stream = answers.as_ref().and_then(|_| dial.stream.try_clone().ok());
-        let half = match self.open_half(&mut dial, &accepted, &channel) {
+        let answers = handshake.answers.take().zip(accepted.answers.clone());
+        let stream = answers.as_ref().and_then(|_| handshake.stream.try_clone().ok());
+        let half = match self.open_half(&mut handshake, &accepted, &channel) {
             Ok(half) => half,
-            Err(error) => return self.dial_failed(pair, moves, &error.to_string()),
+            Err(error) => return self.handshake_failed(pair, moves, &error.to_string()),
         };
-        let inbound = Inbound::new(channel, inlet, half, agreed);
+        let inbound = Inbound::new(channel, subscriber_port, half, agreed);
         match answers.zip(stream) {
             Some((answers, stream)) => self.send_answers(pair, answers, Arc::new(stream.into()), inbound),
             None => self.begin_or_pass(pair, inbound, moves, (&asked, accepted.last_seq)),
@@ -321,13 +332,13 @@ impl Control {
 
     /// The channel is open: its port or a reader thread serves it from now on.
     pub(super) fn begin(&mut self, pair: Pair, inbound: Inbound) {
-        let Some(inlet) = self.state.inlet(pair.1.port) else { return }; // the port closed: the channel is not wanted any more
+        let Some(subscriber_port) = self.state.subscriber_port(pair.1.port) else { return }; // the port closed: the channel is not wanted any more
         let channel = inbound.channel.clone();
         let late = self.joins_late(pair, &channel);
         // The channel is served before it is reported as open: a listener of the event may ask for its thread.
         self.serve_inbound(pair, inbound);
         if let Some(late) = late {
-            self.fetch_history(pair, &channel, inlet, late);
+            self.fetch_history(pair, &channel, subscriber_port, late);
         }
         self.opened(pair, channel.clone());
         self.prioritise_opened(Side::Subscriber, &channel);
@@ -335,22 +346,26 @@ impl Control {
 
     /// Maps the ring that came with the answer. The end of the stream tells each side that the other one has left. This thread watches one
     /// handle of it for the publisher's end; the ring keeps another handle as long as its samples are read.
-    fn map_ring(&mut self, dial: Dial, channel: &Arc<crate::channel::Channel>) -> io::Result<RingReader> {
-        let [payload, ring] = dial.descriptors.as_slice() else {
+    fn map_ring(
+        &mut self,
+        handshake: ClientHandshake,
+        channel: &Arc<crate::channel::Channel>,
+    ) -> io::Result<RingReader> {
+        let [payload, ring] = handshake.descriptors.as_slice() else {
             return Err(crate::carrier::invalid("the answer came without the two descriptors of a ring"));
         };
-        let reader = RingReader::attach_with_sign(payload.as_fd(), ring.as_fd(), Some(dial.stream.try_clone()?))?;
-        self.watch(Entry::Held(Arc::new(dial.stream), channel.clone()), Readiness::IN | Readiness::RDHUP);
+        let reader = RingReader::attach_with_sign(payload.as_fd(), ring.as_fd(), Some(handshake.stream.try_clone()?))?;
+        self.watch(Entry::Held(Arc::new(handshake.stream), channel.clone()), Readiness::IN | Readiness::RDHUP);
         Ok(reader)
     }
 
     fn open_half(
         &mut self,
-        dial: &mut Dial,
+        handshake: &mut ClientHandshake,
         accepted: &Accepted,
         channel: &Arc<crate::channel::Channel>,
     ) -> io::Result<Box<dyn ReceiveHalf>> {
-        let stream = std::mem::replace(&mut dial.stream, placeholder()?);
+        let stream = std::mem::replace(&mut handshake.stream, placeholder()?);
         let socket = socket2::SockRef::from(&stream);
         let ends = (socket.peer_addr()?.as_socket(), socket.local_addr()?.as_socket());
         if ends.1.is_some_and(|address| !address.ip().to_canonical().is_loopback()) {
@@ -363,8 +378,8 @@ impl Control {
             }
             _ => half,
         };
-        if let Some(opening) = dial.opening.take() {
-            let of = dial.via.as_ref().map_or(tcp::CAPABILITIES, |via| via.capabilities());
+        if let Some(opening) = handshake.opening.take() {
+            let of = handshake.via.as_ref().map_or(tcp::CAPABILITIES, |via| via.capabilities());
             let half = opening.complete(&accepted.parameters)?;
             self.look_after(half.membership(), &channel.subscriber_name);
             let half = around(half, of);
@@ -386,7 +401,7 @@ impl Control {
 /// Most samples in shared memory that the subscriber may hold: those that wait in its port, and a few that are being read.
 fn hold(state: &NodeState, pair: Pair, wanted: &Wanted) -> Option<u32> {
     const LOOKED_AT: u32 = 4;
-    let keeps = state.inlet(pair.1.port)?.keeps();
+    let keeps = state.subscriber_port(pair.1.port)?.keeps();
     Some(if keeps { wanted.subscriber.qos.queue.limit().saturating_add(LOOKED_AT) } else { LOOKED_AT })
 }
 

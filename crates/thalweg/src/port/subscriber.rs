@@ -6,7 +6,7 @@ mod waiting;
 
 pub(crate) use waiting::Rejection;
 
-use super::monitor::seat::Seat;
+use super::monitor::slot::MonitorSlot;
 use super::{Histories, Judge, PolicyCounts, Sample, judge_of_subscriber, kept_at_subscriber};
 use crate::channel::inbound::Inbound;
 use crate::channel::memory::Memory;
@@ -15,7 +15,7 @@ use crate::codec::{Message, TypeDescription, WHOLE_TOPIC};
 use crate::control::PortInfo;
 use crate::event::{Event, Events};
 use linux::lock::PiMutex;
-use mailbox::{Door, Mailbox};
+use mailbox::{Mailbox, RoomWaiters};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ impl<M: Message> Sink<M> {
 }
 
 /// The shared state of a subscriber.
-pub(crate) struct Inlet<M: Message> {
+pub(crate) struct SubscriberPort<M: Message> {
     pub info: PortInfo,
     pub sink: Sink<M>,
     /// `local` callbacks may run on the publisher's thread.
@@ -51,7 +51,7 @@ pub(crate) struct Inlet<M: Message> {
     pub events: Events,
     mailbox: PiMutex<Mailbox>,
     /// The waiting place of threads that find it full.
-    door: Door,
+    room_waiters: RoomWaiters,
     /// Waiting samples are counted by instance.
     by_instance: bool,
     /// Counts of samples that found no room.
@@ -73,14 +73,14 @@ pub(crate) struct Inlet<M: Message> {
     /// Polled ports: receive halves that wait for their owner.
     halves: PiMutex<Vec<Inbound>>,
     /// Looks at what comes in.
-    monitor: Seat,
+    monitor: MonitorSlot,
     /// Judges incoming samples by the port's policies, if these look at samples.
     judge: Option<Arc<Judge>>,
     /// Keeps the arriving samples, for queries.
     histories: Option<Arc<Histories>>,
 }
 
-impl<M: Message> Inlet<M> {
+impl<M: Message> SubscriberPort<M> {
     pub(crate) fn new(
         info: PortInfo,
         sink: Sink<M>,
@@ -103,7 +103,7 @@ impl<M: Message> Inlet<M> {
             by_instance: waiting.tells_apart(),
             rejected: Rejected::new(waiting.limits(), waiting.most_bytes(), memory.node().limit()),
             mailbox: PiMutex::new(Mailbox::new(waiting)),
-            door: Door::default(),
+            room_waiters: RoomWaiters::default(),
             publishers: Publishers::default(),
             stored: AtomicUsize::new(0),
             news: AtomicU32::new(0),
@@ -115,7 +115,7 @@ impl<M: Message> Inlet<M> {
             dropped: AtomicU64::new(0),
             channels: Mutex::new(Vec::new()),
             halves: PiMutex::new(Vec::new()),
-            monitor: Seat::default(),
+            monitor: MonitorSlot::default(),
             judge,
         }
     }
@@ -142,7 +142,7 @@ impl<M: Message> Inlet<M> {
         }
     }
 
-    /// Drops halves that were not fetched when the inlet closes: they hold a reference to it.
+    /// Drops halves that were not fetched when the subscriber port closes: they hold a reference to it.
     fn drop_halves(&self) {
         let halves = std::mem::take(&mut *self.halves.lock());
         drop(halves);
@@ -177,8 +177,8 @@ impl<M: Message> Inlet<M> {
     }
 }
 
-/// An inlet whose message type is not known to the driver.
-pub(crate) trait AnyInlet: Deliver {
+/// A subscriber port whose message type is not known to the driver.
+pub(crate) trait AnySubscriber: Deliver {
     /// Announces the number of a history's samples, so that there is room for all.
     fn expect_history(&self, samples: usize);
     /// Counts of samples that its limits rejected.
@@ -195,19 +195,19 @@ pub(crate) trait AnyInlet: Deliver {
     fn dropped(&self) -> u64;
     /// The state, as tools ask for it.
     fn state(&self) -> SubscriberState;
-    /// For `local` channels: the typed inlet, to be downcast by the publisher.
+    /// For `local` channels: the typed subscriber port, to be downcast by the publisher.
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
     fn serve(&self, stop: &dyn Fn() -> bool);
-    /// `true` if `local` channels need a thread that calls [`AnyInlet::serve`].
+    /// `true` if `local` channels need a thread that calls [`AnySubscriber::serve`].
     fn needs_server(&self) -> bool;
-    /// The thread that calls [`AnyInlet::serve`], if one does.
+    /// The thread that calls [`AnySubscriber::serve`], if one does.
     fn server(&self) -> Option<i32>;
-    /// Sets the thread that calls [`AnyInlet::serve`] from now on; 0: none does.
+    /// Sets the thread that calls [`AnySubscriber::serve`] from now on; 0: none does.
     fn set_server(&self, tid: i32);
     fn reports(&self) -> Vec<ChannelReport>;
-    /// The seat of a monitor of the input.
-    fn monitor(&self) -> &Seat;
+    /// The slot of a monitor of the input.
+    fn monitor(&self) -> &MonitorSlot;
     /// The judge by the port's policies.
     fn judge(&self) -> Option<&Arc<Judge>>;
     /// The histories that it keeps, if any.
@@ -218,9 +218,9 @@ pub(crate) trait AnyInlet: Deliver {
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
 }
 
-impl<M: Message> AnyInlet for Inlet<M> {
+impl<M: Message> AnySubscriber for SubscriberPort<M> {
     fn expect_history(&self, samples: usize) {
-        Inlet::expect_history(self, samples);
+        SubscriberPort::expect_history(self, samples);
     }
     fn rejected(&self) -> &Rejected {
         &self.rejected
@@ -243,7 +243,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
         self.drop_halves();
         let waker = self.mailbox.lock().waker.take();
         self.announce(waker);
-        self.door.open();
+        self.room_waiters.open();
     }
     fn waiting(&self) -> usize {
         self.mailbox.lock().waiting.len()
@@ -289,7 +289,7 @@ impl<M: Message> AnyInlet for Inlet<M> {
         };
         channels.iter().map(report).collect()
     }
-    fn monitor(&self) -> &Seat {
+    fn monitor(&self) -> &MonitorSlot {
         &self.monitor
     }
     fn judge(&self) -> Option<&Arc<Judge>> {

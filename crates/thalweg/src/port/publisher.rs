@@ -3,12 +3,12 @@
 mod any;
 mod publish;
 
-pub(crate) use any::{AnyOutlet, Attach};
+pub(crate) use any::{AnyPublisher, Attach};
 pub(super) use publish::Content;
 
 use super::LocalChannel;
 use super::joins::Joins;
-use super::monitor::seat::Seat;
+use super::monitor::slot::MonitorSlot;
 use super::{Histories, Judge, judge_of_publisher};
 use crate::carrier::shm::Memory;
 use crate::channel::buffer::{Buffer, Pool};
@@ -33,11 +33,11 @@ pub(super) const SMALL: usize = 256;
 const REPORT_PATIENCE: Duration = Duration::from_millis(20);
 
 /// The shared state of a publisher.
-pub(crate) struct Outlet<M: Message> {
+pub(crate) struct PublisherPort<M: Message> {
     pub info: PortInfo,
     pub me: PortRef,
     pub incarnation: u64,
-    pub(super) state: PiMutex<Outflow<M>>,
+    pub(super) state: PiMutex<PublishState<M>>,
     pub(super) joins: Joins<M>,
     pub(super) connected: AtomicUsize,
     /// The number of attached channels whose subscriber is cut off.
@@ -53,7 +53,7 @@ pub(crate) struct Outlet<M: Message> {
     /// Samples that all `shm` subscribers together may hold.
     pub(super) held: AtomicUsize,
     /// Looks at what goes out.
-    monitor: Seat,
+    monitor: MonitorSlot,
     /// Judges by the port's promises, if time matters for them.
     judge: Option<Arc<Judge>>,
     /// Keeps the published samples, for queries and late joiners.
@@ -61,7 +61,7 @@ pub(crate) struct Outlet<M: Message> {
 }
 
 /// State of the publishing thread; others touch it only for joins and leaves.
-pub(crate) struct Outflow<M: Message> {
+pub(crate) struct PublishState<M: Message> {
     seq: u64,
     pub(super) pool: Pool,
     pub(super) turn: Turn,
@@ -91,7 +91,7 @@ pub(crate) enum Way {
     Flow(Arc<Flow>),
     /// A multicast flow that other channels may share.
     Group(Arc<Flow>),
-    /// A subscriber of this process: its typed inlet.
+    /// A subscriber of this process: its typed subscriber port.
     Local(Arc<dyn Any + Send + Sync>),
     /// Shared memory: the channel's ring.
     Ring(Ring),
@@ -105,7 +105,7 @@ pub(crate) enum Place {
     Slot(linux::memory::Loan),
 }
 
-impl<M: Message> Outlet<M> {
+impl<M: Message> PublisherPort<M> {
     pub(crate) fn new(info: PortInfo, me: PortRef, incarnation: u64, histories: Option<Arc<Histories>>) -> Self {
         let kept = histories.as_ref().map_or(0, |kept| kept.limits().samples.min(MOST_PREPARED));
         let mut pool = Pool::with_buffers(2 + kept as usize, SMALL);
@@ -115,7 +115,7 @@ impl<M: Message> Outlet<M> {
         let now = linux::clock::monotonic_ns();
         // The key was looked up when the port was described.
         let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
-        let state = Outflow { seq: 0, pool, turn: Turn::default(), attached: Vec::new(), memory: None };
+        let state = PublishState { seq: 0, pool, turn: Turn::default(), attached: Vec::new(), memory: None };
         Self {
             info,
             me,
@@ -130,7 +130,7 @@ impl<M: Message> Outlet<M> {
             payload: OnceLock::new(),
             fresh: PiMutex::new(None),
             held: AtomicUsize::new(0),
-            monitor: Seat::default(),
+            monitor: MonitorSlot::default(),
             judge,
             histories,
         }
@@ -156,7 +156,7 @@ impl<M: Message> Outlet<M> {
     }
 
     /// Locks the port for tools, with a short wait for a publishing thread that holds it (it may wait for room in a channel).
-    fn try_lock_patiently(&self) -> Option<PiGuard<'_, Outflow<M>>> {
+    fn try_lock_patiently(&self) -> Option<PiGuard<'_, PublishState<M>>> {
         let until = Instant::now() + REPORT_PATIENCE;
         loop {
             match self.state.try_lock() {
@@ -189,7 +189,7 @@ impl<M: Message> Outlet<M> {
     }
 }
 
-impl<M: Message> Outflow<M> {
+impl<M: Message> PublishState<M> {
     /// Memory of `len` bytes for a message: shared with the subscribers if there are `shm` channels.
     pub(crate) fn loan(&mut self, len: usize) -> Place {
         let shares = self.attached.iter().any(Attached::shares);

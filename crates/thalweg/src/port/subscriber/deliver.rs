@@ -1,13 +1,13 @@
 //! The way of every sample into a port (steps 10 to 12 of the data path): the policies' judge, the history, the monitor,
 //! and at its end the callback or the mailbox. Readers, gates, publishers of this process and late monitors all begin here.
 
-use super::{Inlet, Sink};
+use super::{Sink, SubscriberPort};
 use crate::channel::buffer::Buffer;
 use crate::channel::memory::Account;
 use crate::channel::{Deliver, Delivery, Payload, PortRef, SampleInfo};
 use crate::codec::{CodecError, Decoded, Message};
 use crate::port::LocalChannel;
-use crate::port::monitor::seat::{Judged, Late, Onward};
+use crate::port::monitor::slot::{AfterMonitor, Judged, Late};
 use crate::port::{LOCAL, Sample};
 use crate::trace::{self, Step};
 use qos::Durability;
@@ -28,7 +28,7 @@ pub(super) struct Arrival<'a, M: Message> {
 enum Content<'a, M: Message> {
     /// The encoded message.
     Encoded(Payload<'a>),
-    /// The value itself, of a publisher in this process. Ports that judge or keep samples take no values: [`Inlet::new`].
+    /// The value itself, of a publisher in this process. Ports that judge or keep samples take no values: [`SubscriberPort::new`].
     Value(&'a M::Value),
 }
 
@@ -39,7 +39,7 @@ impl<'a, M: Message> Arrival<'a, M> {
     }
 }
 
-impl<M: Message> Inlet<M> {
+impl<M: Message> SubscriberPort<M> {
     /// The one way in, with its stations in order.
     #[inline(always)]
     fn enter(&self, arrival: Arrival<'_, M>) {
@@ -80,8 +80,8 @@ impl<M: Message> Inlet<M> {
             Ok(bytes) => bytes,
             Err(problem) => return self.cannot_decode(&problem.to_string()),
         };
-        let onward = Some(Onward { to_mailbox, account });
-        match self.monitor.judge(info, info.received_ns, bytes, onward, |port| self.name_of(port)) {
+        let after_monitor = Some(AfterMonitor { to_mailbox, account });
+        match self.monitor.judge(info, info.received_ns, bytes, after_monitor, |port| self.name_of(port)) {
             Judged::Pass => self.hand_on(arrival),
             Judged::Changed(bytes) => {
                 self.hand_on(Arrival { content: Content::Encoded(Payload::Bytes(&bytes)), ..arrival });
@@ -130,22 +130,22 @@ impl<M: Message> Inlet<M> {
             let channels = self.channels.lock().unwrap_or_else(|e| e.into_inner());
             channels.iter().find(|c| c.publisher == publisher).map(|c| c.publisher_name.clone())
         };
-        listed.or_else(|| LOCAL.publishers().get(&publisher).map(|outlet| outlet.info().name.clone()))
+        listed.or_else(|| LOCAL.publishers().get(&publisher).map(|publisher_port| publisher_port.info().name.clone()))
     }
 
     /// Waits at most a tick for a sample that the monitor held back. The due samples continue behind the monitor.
     pub(super) fn release_late(&self) {
-        let seat = &self.monitor;
-        seat.wait(crate::carrier::TICK);
-        while let Some(late) = seat.next_due() {
-            let Late { info, bytes, onward, .. } = &late;
+        let slot = &self.monitor;
+        slot.wait(crate::carrier::TICK);
+        while let Some(late) = slot.next_due() {
+            let Late { info, bytes, after_monitor, .. } = &late;
             let info = SampleInfo { received_ns: linux::clock::monotonic_ns(), ..*info };
-            if let Some(Onward { to_mailbox, account }) = onward {
+            if let Some(AfterMonitor { to_mailbox, account }) = after_monitor {
                 // A polled port's callback runs on its owner's thread only.
                 let to_mailbox = *to_mailbox || self.polled;
                 self.hand_on(Arrival::encoded(&info, Payload::Bytes(bytes), account, to_mailbox));
             }
-            seat.released(late);
+            slot.released(late);
         }
     }
 }
@@ -163,7 +163,7 @@ impl<M: Message> Content<'_, M> {
     }
 }
 
-impl<M: Message> Deliver for Inlet<M> {
+impl<M: Message> Deliver for SubscriberPort<M> {
     fn deliver(&self, Delivery { info, payload, account }: Delivery<'_>) {
         self.enter(Arrival::encoded(&info, payload, account, false));
     }
@@ -174,16 +174,16 @@ impl<M: Message> Deliver for Inlet<M> {
         matches!(self.sink, Sink::Mailbox)
     }
     fn blocks(&self) -> bool {
-        Inlet::blocks(self)
+        SubscriberPort::blocks(self)
     }
 }
 
-impl<M: Message> LocalChannel<M> for Inlet<M> {
+impl<M: Message> LocalChannel<M> for SubscriberPort<M> {
     fn late(&self) -> u32 {
         if self.info.qos.durability == Durability::TransientLocal { self.info.qos.history } else { 0 }
     }
     fn expect_history(&self, samples: usize) {
-        Inlet::expect_history(self, samples);
+        SubscriberPort::expect_history(self, samples);
     }
     fn calls_back(&self) -> bool {
         matches!(self.sink, Sink::Callback(_))

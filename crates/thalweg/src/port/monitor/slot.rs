@@ -1,4 +1,4 @@
-//! The seat of a monitor at one side of a port, with the samples that it holds back.
+//! The slot of a monitor at one side of a port, with the samples that it holds back.
 
 use super::{Monitor, Seen, Verdict};
 use crate::bottle::{Property, Value};
@@ -22,7 +22,7 @@ const MOST_NAMES: usize = 256;
 
 /// One side of a port. Without a monitor it costs one load.
 #[derive(Default)]
-pub(crate) struct Seat {
+pub(crate) struct MonitorSlot {
     taken: AtomicBool,
     /// A thread waits for the times of late samples.
     served: AtomicBool,
@@ -57,12 +57,12 @@ pub(crate) struct Late {
     due_ns: u64,
     pub info: SampleInfo,
     pub bytes: Vec<u8>,
-    /// The way onward, of a subscriber.
-    pub onward: Option<Onward<Arc<Account>>>,
+    /// The way the way behind the monitor, of a subscriber.
+    pub after_monitor: Option<AfterMonitor<Arc<Account>>>,
 }
 
 /// The way of a subscriber's sample behind the monitor.
-pub(crate) struct Onward<A> {
+pub(crate) struct AfterMonitor<A> {
     /// `true`: to the mailbox, as other samples of its channel.
     pub to_mailbox: bool,
     /// The account of its channel.
@@ -74,14 +74,14 @@ pub(crate) struct Onward<A> {
 pub(crate) enum Judged {
     /// It goes on.
     Pass,
-    /// The sample continues with these bytes; [`Seat::give_back`] takes their memory.
+    /// The sample continues with these bytes; [`MonitorSlot::give_back`] takes their memory.
     Changed(Vec<u8>),
     /// It doesn't, or not now.
     Gone,
 }
 
-impl Seat {
-    /// `true` if samples have to be shown to [`Seat::judge`].
+impl MonitorSlot {
+    /// `true` if samples have to be shown to [`MonitorSlot::judge`].
     #[inline]
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Acquire)
@@ -94,7 +94,7 @@ impl Seat {
         info: &SampleInfo,
         now_ns: u64,
         bytes: &[u8],
-        onward: Option<Onward<&Arc<Account>>>,
+        after_monitor: Option<AfterMonitor<&Arc<Account>>>,
         name: impl FnOnce(PortRef) -> Option<String>,
     ) -> Judged {
         let mut guard = self.held.lock();
@@ -120,8 +120,9 @@ impl Seat {
         };
         let mut kept = held.spare.take();
         kept.extend_from_slice(if verdict == Verdict::Changed { &held.changed } else { bytes });
-        let onward = onward.map(|Onward { to_mailbox, account }| Onward { to_mailbox, account: account.clone() });
-        held.keep(Late { due_ns, info: *info, bytes: kept, onward });
+        let after_monitor = after_monitor
+            .map(|AfterMonitor { to_mailbox, account }| AfterMonitor { to_mailbox, account: account.clone() });
+        held.keep(Late { due_ns, info: *info, bytes: kept, after_monitor });
         drop(guard);
         self.wake();
         Judged::Gone
@@ -200,7 +201,7 @@ impl Seat {
         done
     }
 
-    /// For the thread: waits until a sample is due or the seat has changed, at most `timeout`.
+    /// For the thread: waits until a sample is due or the slot has changed, at most `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) {
         let seen = self.news.load(Ordering::SeqCst);
         let due = self.held.lock().line.front().map(|late| late.due_ns);
@@ -211,7 +212,7 @@ impl Seat {
         }
     }
 
-    /// For the thread: the next due sample. [`Seat::released`] must follow.
+    /// For the thread: the next due sample. [`MonitorSlot::released`] must follow.
     pub(crate) fn next_due(&self) -> Option<Late> {
         let mut held = self.held.lock();
         held.line.front().filter(|late| late.due_ns <= linux::clock::monotonic_ns())?;
@@ -230,7 +231,7 @@ impl Seat {
         };
     }
 
-    /// For the thread: the sample of [`Seat::next_due`], if there was one, is lost; later ones continue.
+    /// For the thread: the sample of [`MonitorSlot::next_due`], if there was one, is lost; later ones continue.
     pub(crate) fn lost(&self) {
         self.held.lock().releasing = false;
     }
@@ -299,7 +300,7 @@ mod tests {
     use crate::control::{NodeId, PortId};
     use crate::port::monitor::Delay;
 
-    fn pass_late(seat: &Seat, size: usize) -> Late {
+    fn pass_late(slot: &MonitorSlot, size: usize) -> Late {
         let info = SampleInfo {
             node: NodeId(1),
             port: PortId(1),
@@ -312,24 +313,24 @@ mod tests {
             historical: false,
             change: Change::Written,
         };
-        assert_eq!(seat.judge(&info, 0, &vec![1; size], None, |_| None), Judged::Gone);
-        seat.next_due().unwrap()
+        assert_eq!(slot.judge(&info, 0, &vec![1; size], None, |_| None), Judged::Gone);
+        slot.next_due().unwrap()
     }
 
     #[test]
     fn memory_of_late_samples_is_kept_up_to_a_limit_and_while_there_is_a_monitor() {
-        let seat = Seat::default();
-        seat.attach(Box::new(Delay::of(Duration::from_nanos(1))));
-        let spare = || seat.held.lock().spare.buffers.len();
-        let late: Vec<Late> = (0..3).map(|_| pass_late(&seat, MOST_SPARE_BYTES / 2)).collect();
-        late.into_iter().for_each(|late| seat.released(late));
+        let slot = MonitorSlot::default();
+        slot.attach(Box::new(Delay::of(Duration::from_nanos(1))));
+        let spare = || slot.held.lock().spare.buffers.len();
+        let late: Vec<Late> = (0..3).map(|_| pass_late(&slot, MOST_SPARE_BYTES / 2)).collect();
+        late.into_iter().for_each(|late| slot.released(late));
         assert_eq!(spare(), 2, "the third is too much");
-        seat.released(pass_late(&seat, 1));
+        slot.released(pass_late(&slot, 1));
         assert_eq!(spare(), 2, "it used the memory of one");
-        let last = pass_late(&seat, 1);
-        assert!(seat.detach());
+        let last = pass_late(&slot, 1);
+        assert!(slot.detach());
         assert_eq!(spare(), 1, "a sample is on its way still");
-        seat.released(last);
-        assert_eq!((spare(), seat.held.lock().spare.bytes), (0, 0));
+        slot.released(last);
+        assert_eq!((spare(), slot.held.lock().spare.bytes), (0, 0));
     }
 }

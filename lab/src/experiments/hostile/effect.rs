@@ -1,12 +1,12 @@
 //! The effect of an attack on the pair, beside the pair alone just before and after, and beside a bystander.
 //!
-//! The bystander is a process that is no node, in the nodes' place: it reads a stranger's data and drops it. If a stranger
+//! The bystander is a process that is no node, in the nodes' place: it reads an attacker's data and drops it. If an attacker
 //! sends it as much, the effect on the pair is the machine's share of an attack; the rest is the nodes' share.
 
-use super::client::Door;
-use super::pair::{CARRIERS, House, LONG, Phase};
+use super::attacker::{Task, Tried};
+use super::client::Listener;
+use super::pair::{CARRIERS, LONG, Phase, Testbed};
 use super::recorded::Recording;
-use super::stranger::{Task, Tried};
 use super::{Attack, Times};
 use crate::error::Result;
 use crate::experiments::Tally;
@@ -43,7 +43,7 @@ pub const HEADS: [&str; 12] = [
 ];
 
 /// The effect.
-pub struct Felt {
+pub struct Effect {
     attack: &'static str,
     by: &'static str,
     carriers: BTreeMap<&'static str, [Tally; 3]>,
@@ -58,14 +58,14 @@ pub struct Felt {
     died: Vec<String>,
 }
 
-impl Felt {
+impl Effect {
     /// Attacks.
     ///
     /// # Errors
     /// A process of the pair ended, which no attack may cause; [`crate::Error::Stopped`].
     pub fn of(
         lab: &Lab,
-        house: &mut House,
+        testbed: &mut Testbed,
         outside: &Place,
         attack: &'static Attack,
         recording: &Recording,
@@ -85,24 +85,24 @@ impl Felt {
             died: Vec::new(),
         };
         for attempt in 0..times.tries {
-            felt.alone(lab, house, times.alone)?;
-            let before = house.state();
+            felt.alone(lab, testbed, times.alone)?;
+            let before = testbed.state();
             let task = Task {
                 ms: times.attacked,
                 seed: lab.options.seed + u64::from(attempt),
                 recording: recording.clone(),
-                ..house.task(attack.name)
+                ..testbed.task(attack.name)
             };
             let monitor = Monitor::start()?;
-            let phase = house.phase(lab, times.attacked, Some((outside.clone(), task.clone())))?;
+            let phase = testbed.phase(lab, times.attacked, Some((outside.clone(), task.clone())))?;
             let per_second = phase.tried.per_second();
             felt.add(ATTACKED, phase, &monitor.finish());
             if attack.one_way {
-                felt.beside_a_bystander(lab, house, outside, &Task { per_second, ..task }, times)?;
+                felt.beside_a_bystander(lab, testbed, outside, &Task { per_second, ..task }, times)?;
             }
-            felt.alone(lab, house, times.alone)?;
-            felt.silent.extend(house.silent(lab)?);
-            felt.died.extend(house.state().died_since(&before));
+            felt.alone(lab, testbed, times.alone)?;
+            felt.silent.extend(testbed.silent(lab)?);
+            felt.died.extend(testbed.state().died_since(&before));
             if felt.is_well() && !felt.is_stalled() {
                 break;
             }
@@ -110,27 +110,27 @@ impl Felt {
         Ok(felt)
     }
 
-    fn alone(&mut self, lab: &Lab, house: &mut House, count: u64) -> Result {
+    fn alone(&mut self, lab: &Lab, testbed: &mut Testbed, count: u64) -> Result {
         let monitor = Monitor::start()?;
-        let phase = house.phase(lab, count, None)?;
+        let phase = testbed.phase(lab, count, None)?;
         let stalls = monitor.finish();
         self.add(ALONE, phase, &stalls);
         Ok(())
     }
 
-    /// Runs the same stranger, as often per second, against a process that is no node in the nodes' place.
+    /// Runs the same attacker, as often per second, against a process that is no node in the nodes' place.
     fn beside_a_bystander(
         &mut self,
         lab: &Lab,
-        house: &mut House,
+        testbed: &mut Testbed,
         outside: &Place,
         task: &Task,
         times: &Times,
     ) -> Result {
-        let roles: Vec<String> = house.sockets.keys().cloned().collect();
-        let (mut part, bystander) = start_bystander(lab, house.place(), &roles)?;
+        let roles: Vec<String> = testbed.sockets.keys().cloned().collect();
+        let (mut part, bystander) = start_bystander(lab, testbed.place(), &roles)?;
         let monitor = Monitor::start()?;
-        let phase = house.phase(lab, times.attacked, Some((outside.clone(), Task { bystander, ..task.clone() })))?;
+        let phase = testbed.phase(lab, times.attacked, Some((outside.clone(), Task { bystander, ..task.clone() })))?;
         self.add(BYSTANDER, phase, &monitor.finish());
         part.end();
         Ok(())
@@ -157,7 +157,7 @@ impl Felt {
         self.newcomers.extend(phase.newcomers.iter().map(took));
     }
 
-    /// p99 beside the stranger over p99 alone: medians over tries, and the worst carrier, since each is a promise of its own.
+    /// p99 beside the attacker over p99 alone: medians over tries, and the worst carrier, since each is a promise of its own.
     fn ratio(&self) -> f64 {
         self.ratio_to(ALONE)
     }
@@ -273,9 +273,9 @@ pub struct Listens {
 }
 
 impl Listens {
-    /// Its listeners as doors: TCP, unix.
-    pub fn doors(&self) -> (Door, Door) {
-        (Door::Tcp(self.tcp), Door::Unix(self.unix.clone()))
+    /// Its listeners as listeners: TCP, unix.
+    pub fn listeners(&self) -> (Listener, Listener) {
+        (Listener::Tcp(self.tcp), Listener::Unix(self.unix.clone()))
     }
 }
 
@@ -343,18 +343,18 @@ fn serve(listeners: &[OwnedFd]) -> io::Result<()> {
 
 /// Limit of p99 as a multiple of p99 alone.
 const P99: f64 = 1.5;
-/// Limit of the memory that a stranger may cost, in MB.
+/// Limit of the memory that an attacker may cost, in MB.
 const MEMORY: f64 = 64.0;
 /// Limit of a newcomer's time, in milliseconds.
 const NEWCOMER: f64 = 1000.0;
 /// Limit of the share of samples that stalls of the machine hit.
 const STALLED: f64 = 0.05;
-/// The pair without a stranger, beside one that attacks, and beside one that sends as much to a bystander.
+/// The pair without an attacker, beside one that attacks, and beside one that sends as much to a bystander.
 const ARMS: [&str; 3] = ["alone", "attacked", "bystander"];
 const ALONE: usize = 0;
 const ATTACKED: usize = 1;
 const BYSTANDER: usize = 2;
-/// Largest number of connections: as many as nodes let strangers wait (16 of a peer), and links they have.
+/// Largest number of connections: as many as nodes let attackers wait (16 of a peer), and links they have.
 const MOST_HELD: usize = 64;
 /// The slice of a node's control threads, so that the pair takes the processor from both equally soon.
 const SLICE_NS: u64 = 10_000_000;
