@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use thalweg::carrier::Parameters;
 use thalweg::codec::{Message, Raw};
 use thalweg::control::{CHANNEL_HANDSHAKE, Direction, HEARTBEAT, NodeId, PortId, PortInfo};
-use thalweg::proxy::Picture;
 use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
+use thalweg::proxy::{Picture, Proxy};
 use thalweg::testing::handshake::{ALIVE, Answer, Request, VERSION, Watching, pack, unpack};
 use thalweg::{Node, Publisher, Query, RelayLimits, Sample, SampleInfo, Settings, Subscriber};
 
@@ -373,7 +373,7 @@ fn answer_to_an_early_question(gate: &Node) -> Answer {
     unpack(&[&length, answer.as_slice()].concat()).unwrap().unwrap().0
 }
 
-/// A request for the first port of a node, over carrier `tcp`.
+/// A request for the first port of a node by a relay, over carrier `tcp`.
 fn question(publisher: &Node) -> Request {
     let subscriber = PortInfo {
         name: "/in".into(),
@@ -398,7 +398,7 @@ fn question(publisher: &Node) -> Request {
         by_name: false,
         parameters: Parameters::default(),
         answers: None,
-        proxy: None,
+        proxy: Some(Proxy { place: Place::Relay("gate".into()), ..Proxy::default() }),
         moves: false,
         token: None,
     }

@@ -16,6 +16,8 @@ pub(super) trait Publisher {
     fn has(&self, channel: u64) -> Option<bool>;
     /// Removes this channel. `false`: it cannot do so now.
     fn lets_go(&self, channel: u64) -> bool;
+    /// Published samples wait for the subscriber of this channel from now on. `false`: the channel does not outlast its connection.
+    fn cuts_off(&self, channel: &Channel) -> bool;
     /// `true` if it is closed.
     fn is_closed(&self) -> bool;
 }
@@ -26,6 +28,9 @@ impl Publisher for Arc<dyn AnyPublisher> {
     }
     fn lets_go(&self, channel: u64) -> bool {
         self.detach(channel)
+    }
+    fn cuts_off(&self, channel: &Channel) -> bool {
+        self.cut_off(channel)
     }
     fn is_closed(&self) -> bool {
         AnyPublisher::is_closed(self.as_ref())
@@ -221,6 +226,9 @@ pub(super) mod fake {
                 self.has.borrow_mut().remove(&channel);
             }
             free
+        }
+        fn cuts_off(&self, channel: &Channel) -> bool {
+            self.has.borrow().contains(&channel.id)
         }
         fn is_closed(&self) -> bool {
             self.closed.get()

@@ -101,7 +101,7 @@ impl Heartbeat {
     }
 
     /// The other end of a channel accepts no questions.
-    fn declined(&mut self, channel: u64, now: Instant) {
+    pub(super) fn declined(&mut self, channel: u64, now: Instant) {
         if let Some(watch) = self.of(channel) {
             watch.detector.excused();
             watch.next = now + DECLINED;

@@ -92,8 +92,7 @@ impl Control {
 
     /// `true` if a request is for a stream that this node has to host.
     pub(super) fn is_hosted(&self, request: &Request) -> bool {
-        let picture = request.proxy.as_ref().is_some_and(|proxy| proxy.picture.is_some());
-        picture || (request.to_node != self.state.id && self.relay.is_relay())
+        self.relay.is_hosted(request, self.state.id)
     }
 
     fn refuse(&self, refused: Refused, stream: &OwnedFd) {
@@ -341,7 +340,7 @@ fn forwarder(
 
 /// The subscriber that takes a stream from its source: whole, as it is offered, and connected by name alone. If pictures are scaled,
 /// samples that no subscriber wants are left out before.
-fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selection)>) -> PortInfo {
+pub(super) fn upstream(offered: &PortInfo, name: String, picture: Option<(Picture, Selection)>) -> PortInfo {
     let mut qos = offered.qos.clone();
     if let Some((_, selection)) = picture {
         qos.scale = selection.into();

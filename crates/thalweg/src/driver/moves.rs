@@ -11,6 +11,7 @@
 //! | time passed | [`look`](Moves::look), [`laggards`](Moves::laggards), [`due`](Moves::due), [`retry`](Moves::retry), at [`next_deadline`](Moves::next_deadline) |
 
 use super::matching::{Candidate, Pair};
+use crate::channel::proxy::Proxy;
 use qos::Place;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -93,6 +94,17 @@ pub(super) struct Open {
     pub has_history: bool,
 }
 
+/// The next step of a channel that opened.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// Another proxy is wanted meanwhile: the channel moves.
+    Move,
+    /// The channel fell back, and moves when its relay is there.
+    Wait,
+    /// It is as wanted.
+    Stay,
+}
+
 /// The moves of a node's channels. `P`: two open channels. `L`: a channel that waits for the end of a silent relay's.
 pub(super) struct Moves<P, L> {
     all: BTreeMap<Pair, Move<P, L>>,
@@ -108,9 +120,11 @@ impl<P, L> Moves<P, L> {
     /// A channel is to move by one of these ways; returns the first one to try. `waits`: none yet, because the channel's history is still
     /// arriving.
     pub(super) fn begin(&mut self, pair: Pair, ways: Vec<Candidate>, waits: bool, now: Instant) -> Option<Candidate> {
-        let stage = if waits { Stage::Waiting(now + RETRY) } else { Stage::Dialing };
+        // There are no ways while the publisher's node is not known: they are looked up again later.
+        let later = waits || ways.is_empty();
+        let stage = if later { Stage::Waiting(now + RETRY) } else { Stage::Dialing };
         self.all.insert(pair, Move { ways, stage, leaves: false, told: false });
-        if waits { None } else { self.next_way(pair) }
+        if later { None } else { self.next_way(pair) }
     }
 
     /// A channel is to leave its silent relay by one of these ways; returns the first one to try.
@@ -263,18 +277,19 @@ impl<P, L> Moves<P, L> {
         self.all.iter().filter(|(_, moving)| due(moving)).map(|(pair, _)| *pair).collect()
     }
 
-    /// A move to `wanted` is due again, by one of these ways. Returns the way to try, if it leads to a better place than the channel's.
+    /// A move to `wanted` is due again, by one of these ways. Returns the way to try, if it leads to a better place than the channel's. A
+    /// channel that is not open is asked for by its ordinary ways: by a second handshake it would be open twice.
     pub(super) fn retry(
         &mut self,
         pair: Pair,
         ways: Vec<Candidate>,
-        (open, wanted): (&Open, &Place),
+        (open, wanted): (Option<&Open>, &Place),
         now: Instant,
     ) -> Option<Candidate> {
-        let better = is_better(ways.first(), open, wanted);
+        let better = open.is_some_and(|open| !open.has_history && is_better(ways.first(), open, wanted));
         let moving = self.all.get_mut(&pair)?;
         (moving.ways, moving.stage) = (ways, Stage::Waiting(now + RETRY));
-        if better && !open.has_history { self.next_way(pair) } else { None }
+        if better { self.next_way(pair) } else { None }
     }
 }
 
@@ -309,6 +324,21 @@ impl<P: Passing, L> Moves<P, L> {
         }
         laggards
     }
+}
+
+/// The next step of a channel that opened as `asked`, with the proxy at this place.
+pub(super) fn settled(asked: &Proxy, wanted: &Proxy, at: Option<&Place>) -> Settled {
+    let other_place = asked.place != wanted.place && !wanted.place_is_relay() && !wanted.is_nothing();
+    if other_place || (asked.selection, asked.picture) != (wanted.selection, wanted.picture) {
+        return Settled::Move;
+    }
+    if fell_back(wanted, at) { Settled::Wait } else { Settled::Stay }
+}
+
+/// `true` if a relay is preferred to the place of an open channel's proxy.
+pub(super) fn fell_back(wanted: &Proxy, at: Option<&Place>) -> bool {
+    let preferred = wanted.place.relays().next();
+    preferred.is_some_and(|name| at.and_then(|at| at.relays().next()) != Some(name))
 }
 
 /// `true` if this way leads to a better place than the channel's: to a relay that is preferred to the channel's place, to any wanted relay

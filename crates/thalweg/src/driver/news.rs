@@ -159,8 +159,8 @@ impl Control {
         for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
             let port = PortRef { node: key.node, port: key.port };
             self.act(self.matching.removed(port));
-            self.give_up_cut_off(now, |channel| channel.subscriber == port);
         }
+        self.give_up_closed(delta.node, now);
         for conflict in &delta.conflicts {
             let holder = conflict.winner.node.to_string();
             self.state.events.push(Event::NameTaken { name: conflict.name.clone(), holder });

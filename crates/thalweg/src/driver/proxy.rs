@@ -9,7 +9,7 @@ use super::entries::Entry;
 use super::handshake_client::ClientHandshake;
 use super::keep::refuse_names;
 use super::matching::{Candidate, Pair, stated};
-use super::moves::{self, ABREAST, Failed, GivenUp, Open};
+use super::moves::{self, ABREAST, Failed, GivenUp, Open, Settled, fell_back, settled};
 use super::priority::Side;
 use super::reader::ServedBy;
 use crate::carrier;
@@ -311,10 +311,10 @@ impl Control {
     /// relay as soon as that is there.
     pub(super) fn settle(&mut self, pair: Pair, asked: &Proxy) {
         let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return };
-        let other_place =
-            asked.place != wanted.proxy.place && !wanted.proxy.place_is_relay() && !wanted.proxy.is_nothing();
-        if other_place || (asked.selection, asked.picture) != (wanted.proxy.selection, wanted.proxy.picture) {
-            return self.begin_move(pair);
+        match settled(asked, &wanted.proxy, place(channel)) {
+            Settled::Move => return self.begin_move(pair),
+            Settled::Stay => return,
+            Settled::Wait => {}
         }
         let (publisher, subscriber) = (&channel.publisher_name, &channel.subscriber_name);
         let relay = |at: &&Place| at.relays().next().is_some();
@@ -329,9 +329,7 @@ impl Control {
     /// Has an open channel wait for a relay that is preferred to the one that serves it. `true`: the wait begins.
     fn wait_for_relay(&mut self, pair: Pair) -> bool {
         let (Some(wanted), Some(channel)) = (self.matching.get(&pair), self.open_channel(&pair)) else { return false };
-        let preferred = wanted.proxy.place.relays().next();
-        let fell_back = preferred.is_some_and(|name| place(channel).and_then(|at| at.relays().next()) != Some(name));
-        fell_back && self.moves.wait_for_relay(pair, Instant::now())
+        fell_back(&wanted.proxy, place(channel)) && self.moves.wait_for_relay(pair, Instant::now())
     }
 
     /// `true` if the history of an open channel is still arriving: a move now would lose the rest of it.
@@ -370,18 +368,17 @@ impl Control {
             let open = self.where_open(&pair, &proxy);
             let ways = self.ways(pair, &offered, &asked, &proxy);
             self.matching.has_ways(pair, ways.clone());
-            let way = self.moves.retry(pair, ways, (&open, &proxy.place), now);
+            let way = self.moves.retry(pair, ways, (open.as_ref(), &proxy.place), now);
             self.try_move(pair, way);
         }
     }
 
-    /// The place of the open channel, and its difference from the wanted proxy.
-    fn where_open(&self, pair: &Pair, proxy: &Proxy) -> Open {
-        let channel = self.open_channel(pair);
-        let at = channel.and_then(|open| place(open)).cloned();
-        let picture = |open: &Channel| open.provenance().and_then(|provenance| provenance.picture);
-        let differs = channel.is_some_and(|open| (wanted_of(open), picture(open)) != (proxy.selection, proxy.picture));
-        Open { at, differs, has_history: self.has_history_under_way(pair) }
+    /// The place of the open channel, and its difference from the wanted proxy; `None`: the channel is not open.
+    fn where_open(&self, pair: &Pair, proxy: &Proxy) -> Option<Open> {
+        let open = self.open_channel(pair)?;
+        let picture = open.provenance().and_then(|provenance| provenance.picture);
+        let differs = (wanted_of(open), picture) != (proxy.selection, proxy.picture);
+        Some(Open { at: place(open).cloned(), differs, has_history: self.has_history_under_way(pair) })
     }
 }
 

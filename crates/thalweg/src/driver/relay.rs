@@ -13,10 +13,11 @@
 use super::buffers::{self, Buffered, Buffers, Refusals};
 use super::matching::room::{Elsewhere, Had};
 use crate::channel::PortRef;
+use crate::channel::proxy::Proxy;
 use crate::channel::proxy::{Picture, Selection};
 use crate::control::directory::Directory;
-use crate::control::{Peer, RelayLoad};
-use crate::handshake::{Reason, Refused};
+use crate::control::{NodeId, Peer, RelayLoad};
+use crate::handshake::{Reason, Refused, Request};
 use crate::settings::RelayLimits;
 use qos::PullBuffer;
 use std::collections::BTreeMap;
@@ -61,6 +62,14 @@ impl<S: Stream, G, B> Relay<S, G, B> {
     /// `true` if this node carries streams and samples for others.
     pub(super) fn is_relay(&self) -> bool {
         self.limits.is_some()
+    }
+
+    /// `true` if a request is for a stream that this node, `here`, has to host. A request that does not ask for a relay may have come to one
+    /// by an address that exists on many hosts (172.17.0.1): this node's own request to the source of a stream would wait here for itself.
+    pub(super) fn is_hosted(&self, request: &Request, here: NodeId) -> bool {
+        let proxy = request.proxy.as_ref();
+        let by_relay = || proxy.is_some_and(Proxy::place_is_relay) && self.is_relay();
+        proxy.is_some_and(|proxy| proxy.picture.is_some()) || (request.to_node != here && by_relay())
     }
 
     /// Most payload bytes that it keeps for others; `None`: it is no relay.

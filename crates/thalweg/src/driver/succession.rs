@@ -12,12 +12,17 @@ use super::entries::Entry;
 use super::handshake_server::ends;
 use super::matching::{PATIENCE, Pair};
 use crate::channel::Channel;
+use crate::control::NodeId;
 use crate::handshake::Request;
 use crate::port::AnyPublisher;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// A subscriber that ends its connection within this time after its request, by which it came back, may have given up the handshake: the
+/// answer was lost or late. It tries again after [`ATTEMPT`](super::handshake_client::ATTEMPT). This node may have been stopped for some time meanwhile.
+const ANSWERED: Duration = Duration::from_secs(10);
 
 /// A channel whose subscriber is cut off.
 struct CutOff<O> {
@@ -37,8 +42,25 @@ impl<O> Default for CutOffs<O> {
 }
 
 impl<O: Publisher> CutOffs<O> {
-    /// Published samples wait for the subscriber of this channel from now on.
-    pub(super) fn add(&mut self, publisher_port: O, channel: Arc<Channel>, now: Instant) {
+    /// The stream of a channel is over, and published samples wait for its subscriber from now on. At most `most` channels of one port and
+    /// host wait; returns those that are given up. `None`: the channel does not outlast its connection, or its subscriber `left` and does
+    /// not come back.
+    pub(super) fn wait(
+        &mut self,
+        publisher_port: O,
+        channel: &Arc<Channel>,
+        (left, most): (bool, usize),
+        now: Instant,
+    ) -> Option<Vec<(O, u64)>> {
+        if left || channel.is_closed() || !publisher_port.cuts_off(channel) {
+            return None;
+        }
+        let over = self.make_room_beside(channel, most);
+        self.add(publisher_port, channel.clone(), now);
+        Some(over)
+    }
+
+    fn add(&mut self, publisher_port: O, channel: Arc<Channel>, now: Instant) {
         self.0.push(CutOff { publisher_port, channel, until: now + PATIENCE });
     }
 
@@ -83,6 +105,11 @@ impl<O: Publisher> CutOffs<O> {
     }
 }
 
+/// `true` if the subscriber of a channel whose stream ended may come back. `broken`: it did not end the stream itself.
+pub(super) fn may_return(channel: &Channel, broken: bool, now: Instant) -> bool {
+    broken || (channel.replaces.is_some() && now.duration_since(channel.begun) < ANSWERED)
+}
+
 impl Control {
     /// The stream of a channel ended. A subscriber that left does not come back; one whose connection broke may.
     pub(super) fn served_stream_ended(&mut self, index: usize) {
@@ -90,7 +117,7 @@ impl Control {
         if let Some((peer, _)) = channel.elsewhere.get().filter(|_| channel.begun.elapsed() < SHORT) {
             self.came_to_nothing(*peer, "channels whose subscriber left within 0.1 s");
         }
-        if !broken || !self.waits_for_return(&channel, &why) {
+        if !may_return(&channel, broken, Instant::now()) || !self.waits_for_return(&channel, &why) {
             self.end_channel(&channel, &why);
         }
     }
@@ -108,20 +135,13 @@ impl Control {
     /// Published samples wait for the subscriber of this channel. `false`: the channel does not outlast its connection, or the subscriber
     /// does not come back.
     fn waits_for_return(&mut self, channel: &Arc<Channel>, why: &str) -> bool {
-        let Some(publisher_port) =
-            self.publisher_port_of(channel).filter(|_| !channel.is_closed() && !self.has_closed(channel))
-        else {
-            return false;
-        };
-        if !publisher_port.cut_off(channel) {
-            return false;
-        }
-        self.unmatched(channel, why);
+        let Some(publisher_port) = self.publisher_port_of(channel) else { return false };
         // The limit is the number of channels that a node of that host may have.
         let most = self.state.settings.limits.channels.div_ceil(4) as usize;
-        let over = self.cut_off.make_room_beside(channel, most);
+        let left = self.has_closed(channel);
+        let Some(over) = self.cut_off.wait(publisher_port, channel, (left, most), Instant::now()) else { return false };
+        self.unmatched(channel, why);
         over.into_iter().for_each(|(publisher_port, id)| self.detach(publisher_port, id));
-        self.cut_off.add(publisher_port, channel.clone(), Instant::now());
         true
     }
 
@@ -129,6 +149,16 @@ impl Control {
     fn has_closed(&self, channel: &Channel) -> bool {
         let directory = self.state.directory();
         directory.node(channel.subscriber.node).is_some_and(|node| !node.ports.contains_key(&channel.subscriber.port))
+    }
+
+    /// News of a node: ends the channels that wait for ports which it does not have any more. It may have closed them while it was not
+    /// known here.
+    pub(super) fn give_up_closed(&mut self, node: NodeId, now: Instant) {
+        let waiting = self.cut_off.channels().filter(|channel| channel.subscriber.node == node);
+        let closed: Vec<u64> = waiting.filter(|channel| self.has_closed(channel)).map(|channel| channel.id).collect();
+        if !closed.is_empty() {
+            self.give_up_cut_off(now, |channel| closed.contains(&channel.id));
+        }
     }
 
     /// The channel that waits for the sender of this request.
@@ -145,20 +175,11 @@ impl Control {
     /// The channel that was opened before for the ports of a request. Channels over shared memory do not count: a ring's slots are free
     /// only when the subscriber's own sign shows that they are not read any more.
     pub(super) fn opened_before(&self, request: &Request, stream: &OwnedFd) -> Before {
-        let mut found = Before::Nothing;
-        for (index, entry) in self.descriptors.iter() {
-            let (Entry::Served(its, Some(channel)) | Entry::Shared(its, Some(channel), _)) = entry else {
-                continue;
-            };
-            if (channel.publisher, channel.subscriber) != ends(request) {
-                continue;
-            }
-            if gives_way(channel.token.get().copied(), its, request.token, stream) {
-                return Before::Its(Some(index), channel.clone());
-            }
-            found = Before::Anothers;
-        }
-        self.waiting_for(request).map_or(found, |channel| Before::Its(None, channel))
+        let served = self.descriptors.iter().filter_map(|(index, entry)| match entry {
+            Entry::Served(its, Some(channel)) | Entry::Shared(its, Some(channel), _) => Some((index, channel, its)),
+            _ => None,
+        });
+        before(request, served, self.waiting_for(request), |its| is_of_one_place(its, stream))
     }
 }
 
@@ -183,13 +204,33 @@ impl Before {
     }
 }
 
-/// `true` if a channel with token `opened` over stream `its` gives way to a request with token `shown` over `stream`.
-fn gives_way(opened: Option<u64>, its: &TcpStream, shown: Option<u64>, stream: &OwnedFd) -> bool {
-    match opened {
-        Some(_) => opened == shown,
-        // The kernel has no address for a stream that is over. A subscriber at the unix socket was admitted by its user.
-        None => address(its).is_none_or(|before| address(stream).is_none_or(|now| now == before)),
+/// The channel that was opened before for the ports of a request. `served`: the channels whose streams are open, with their index and
+/// stream; `waiting`: the one that is cut off from the sender of the request; `same_place`: `true` if a stream has the request's address.
+pub(super) fn before<'a, S>(
+    request: &Request,
+    served: impl Iterator<Item = (usize, &'a Arc<Channel>, S)>,
+    waiting: Option<Arc<Channel>>,
+    same_place: impl Fn(S) -> bool,
+) -> Before {
+    let mut found = Before::Nothing;
+    for (index, channel, its) in served.filter(|(_, of, _)| (of.publisher, of.subscriber) == ends(request)) {
+        if gives_way(channel.token.get().copied(), request.token, || same_place(its)) {
+            return Before::Its(Some(index), channel.clone());
+        }
+        found = Before::Anothers;
     }
+    waiting.map_or(found, |channel| Before::Its(None, channel))
+}
+
+/// `true` if a channel with token `opened` gives way to a request with token `shown`, perhaps over a stream of the `same_place`.
+fn gives_way(opened: Option<u64>, shown: Option<u64>, same_place: impl FnOnce() -> bool) -> bool {
+    if opened.is_some() { opened == shown } else { same_place() }
+}
+
+/// `true` if two streams may come from one address. The kernel has no address for a stream that is over. A subscriber at the unix socket was
+/// admitted by its user.
+fn is_of_one_place(its: &TcpStream, stream: &OwnedFd) -> bool {
+    address(its).is_none_or(|before| address(stream).is_none_or(|now| now == before))
 }
 
 fn address(stream: &impl AsFd) -> Option<IpAddr> {
@@ -236,6 +277,28 @@ mod tests {
     }
 
     #[test]
+    fn a_channel_waits_only_if_it_outlasts_its_connection_and_its_subscriber_did_not_leave() {
+        let (start, publisher_port) = (Instant::now(), Rc::new(Fake::default()));
+        let mut waiting = CutOffs::default();
+        let [one, other, closed, last] = [1, 2, 3, 4].map(|n| channel(n, pair(1, n), start));
+        publisher_port.has.borrow_mut().extend([1, 3, 4]);
+        closed.close();
+        let mut wait = |channel, left| waiting.wait(publisher_port.clone(), channel, (left, 1), start).map(ids);
+        assert_eq!((wait(&one, true), wait(&other, false), wait(&closed, false)), (None, None, None));
+        assert_eq!(wait(&one, false), Some(vec![]));
+        assert_eq!(wait(&last, false), Some(vec![1]), "one of a host waits");
+    }
+
+    #[test]
+    fn a_subscriber_that_came_back_and_leaves_at_once_may_have_missed_the_answer() {
+        let start = Instant::now();
+        let new = || Arc::into_inner(channel(2, pair(1, 2), start)).unwrap();
+        let (first, resumed) = (new(), Channel { replaces: Some(1), ..new() });
+        assert!(may_return(&first, true, start + PATIENCE) && !may_return(&first, false, start));
+        assert!(may_return(&resumed, false, start + SHORT) && !may_return(&resumed, false, start + ANSWERED));
+    }
+
+    #[test]
     fn only_the_request_with_its_token_takes_a_channel_over_and_the_youngest() {
         let start = Instant::now();
         let mut waiting = CutOffs::<Rc<Fake>>::default();
@@ -274,6 +337,9 @@ mod tests {
         let (other, _three) = from([127, 0, 0, 3], &listener);
         let unix = OwnedFd::from(UnixStream::pair().unwrap().0);
         let [same, other] = [same, other].map(OwnedFd::from);
+        let gives_way = |opened, its: &TcpStream, shown, stream: &OwnedFd| {
+            super::gives_way(opened, shown, || is_of_one_place(its, stream))
+        };
         assert!(gives_way(Some(7), &old, Some(7), &other), "from another address");
         for stream in [&same, &other, &unix] {
             assert!(!gives_way(Some(7), &old, Some(8), stream) && !gives_way(Some(7), &old, None, stream));

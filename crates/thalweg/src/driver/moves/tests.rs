@@ -3,6 +3,7 @@
 use super::*;
 use crate::carrier::Name;
 use crate::channel::PortRef;
+use crate::channel::proxy::{Proxy, Selection};
 use crate::control::{NodeId, PortId};
 use crate::driver::matching::Route;
 use std::cell::Cell;
@@ -60,7 +61,7 @@ fn ways_are_tried_one_after_the_other_and_all_again_later() {
     assert!(moves.due(begun + ms(499)).is_empty() && !moves.is_under_way(&pair(1)));
     assert_eq!(moves.due(begun + RETRY), [pair(1)]);
     let open = Open { at: Some(Place::Publisher), differs: false, has_history: false };
-    let tried = moves.retry(pair(1), ways(), (&open, &relay("r")), begun + RETRY);
+    let tried = moves.retry(pair(1), ways(), (Some(&open), &relay("r")), begun + RETRY);
     assert_eq!(tried, Some(ways().remove(0)));
     failed(&mut moves, begun + RETRY);
     assert_eq!(failed(&mut moves, begun + RETRY), Failed::Later { tell: false }, "a person was told");
@@ -68,14 +69,23 @@ fn ways_are_tried_one_after_the_other_and_all_again_later() {
 }
 
 #[test]
+fn a_move_without_a_way_is_tried_again_later() {
+    let (mut moves, begun) = new();
+    assert_eq!(moves.begin(pair(1), Vec::new(), false, begun), None);
+    assert!(moves.contains(&pair(1)) && !moves.is_under_way(&pair(1)));
+    assert_eq!(moves.due(begun + RETRY), [pair(1)]);
+}
+
+#[test]
 fn a_channel_moves_when_its_history_has_come() {
     let (mut moves, begun) = new();
     let ways = || vec![way(Name::Tcp, Place::Publisher)];
     assert_eq!(moves.begin(pair(1), ways(), true, begun), None);
-    let open = |has_history| Open { at: None, differs: true, has_history };
-    let mut retry = |open: Open, now| moves.retry(pair(1), ways(), (&open, &Place::Publisher), now);
+    let open = |has_history| Some(Open { at: None, differs: true, has_history });
+    let mut retry = |open: Option<Open>, now| moves.retry(pair(1), ways(), (open.as_ref(), &Place::Publisher), now);
     assert_eq!(retry(open(true), begun + RETRY), None);
-    assert_eq!(retry(open(false), begun + RETRY * 2), Some(ways().remove(0)));
+    assert_eq!(retry(None, begun + RETRY * 2), None, "it ended meanwhile, and is not to be open twice");
+    assert_eq!(retry(open(false), begun + RETRY * 3), Some(ways().remove(0)));
 }
 
 #[test]
@@ -93,6 +103,20 @@ fn a_channel_that_fell_back_moves_only_to_a_preferred_relay() {
     assert!(!better(Place::Publisher, Some(relay("b")), false));
     let open = Open { at: None, differs: true, has_history: false };
     assert!(!is_better(None, &open, &both), "there is no way");
+}
+
+#[test]
+fn a_channel_that_opened_moves_or_waits_for_its_relay_unless_it_is_as_wanted() {
+    let proxy = |place: Place, n| Proxy { place, selection: Selection::every(n).unwrap(), picture: None };
+    let by = |asked: &Proxy, wanted: &Proxy, at: &Place| settled(asked, wanted, Some(at));
+    let (a, both) = (proxy(relay("a"), 2), proxy(relay("a,b"), 2));
+    assert_eq!(by(&both, &both, &relay("a")), Settled::Stay);
+    assert_eq!(by(&both, &both, &relay("b")), Settled::Wait, "the first one is preferred");
+    assert_eq!(settled(&proxy(Place::Publisher, 2), &a, None), Settled::Wait);
+    assert_eq!(by(&a, &proxy(relay("a"), 3), &relay("a")), Settled::Move);
+    assert_eq!(by(&a, &proxy(Place::Publisher, 2), &relay("a")), Settled::Move);
+    let whole = |place| proxy(place, 1);
+    assert_eq!(settled(&whole(Place::Publisher), &whole(Place::Publisher), None), Settled::Stay);
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::channel::PortRef;
-use crate::channel::proxy::{Picture, Selection};
+use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::control::directory::Directory;
 use crate::control::{self, Direction, Document, NodeId, Origin, Peer, PortId, PullRole};
 use crate::driver::buffers::make_room;
 use crate::event::Event;
+use crate::handshake::{Request, VERSION};
 use crate::testing::discovery::{document, port};
 use qos::Place;
 use std::cell::Cell;
@@ -75,6 +76,39 @@ fn look_until(relay: &mut TestRelay, begun: Instant, end: Duration) -> Vec<(Dura
         }
     }
     done
+}
+
+#[test]
+fn a_relay_hosts_only_what_asks_for_a_relay() {
+    let (relay, now) = relay();
+    let other: TestRelay = Relay::new(None, now);
+    let asks = |to: u64, place: Place, picture: Option<Picture>| {
+        let subscriber = port(Direction::Subscriber, "/viewer", "/a");
+        let proxy = Some(Proxy { place, picture, ..Proxy::default() }).filter(|proxy| !proxy.is_nothing());
+        Request {
+            version: VERSION,
+            realm: "test".into(),
+            node: NodeId(1),
+            port: PortId(1),
+            subscriber,
+            to_node: NodeId(to),
+            to_port: PortId(1),
+            carrier: "tcp".into(),
+            clock: "clock".into(),
+            by_name: false,
+            parameters: Default::default(),
+            answers: None,
+            proxy,
+            moves: false,
+            token: None,
+        }
+    };
+    let hosted = |relay: &TestRelay, request: Request| relay.is_hosted(&request, NodeId(1));
+    let (gate, picture) = (Place::Relay("gate".into()), Some(Picture { width: 10, height: 10 }));
+    assert!(hosted(&relay, asks(2, gate.clone(), None)) && !hosted(&other, asks(2, gate.clone(), None)));
+    assert!(!hosted(&relay, asks(1, gate, None)), "its own port");
+    assert!(!hosted(&relay, asks(2, Place::Publisher, None)), "by an address that led here, perhaps its own request");
+    assert!(hosted(&other, asks(2, Place::Subscriber, picture)), "any node scales its own pictures");
 }
 
 #[test]

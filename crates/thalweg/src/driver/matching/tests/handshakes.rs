@@ -1,16 +1,22 @@
-//! Handshakes and channels: carries out the actions of a node's machine, and reports their outcomes to it.
+//! The subscriber's side: carries out the actions of a node's machine, and reports their outcomes to it.
 
-use super::node::{Node, PER_HOST, Served, address_of, host_of, pair_of};
-use super::world::{Conn, Event, World, slot_of};
-use crate::control::{NodeId, Peer};
+use super::events::{Conn, Event};
+use super::node::{PER_HOST, host_of};
+use super::world::{World, slot_of};
+use crate::channel::proxy::Proxy;
+use crate::control::NodeId;
 use crate::driver::handshake_client::{ATTEMPT, MOST_HANDSHAKES, MOST_HANDSHAKES_WITH_NODE};
 use crate::driver::matching::{Action, Candidate, Pair, Route};
 use crate::handshake::{Refused, Request, VERSION};
+use qos::Place;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Time after which TCP gives up a connection.
 const OUTAGE: Duration = Duration::from_secs(10);
+/// Chance that a process that ends its connection leaves data unread, which resets the connection.
+const UNREAD: f64 = 0.3;
 
 impl World {
     pub fn act(&mut self, id: NodeId, actions: impl IntoIterator<Item = Action>) {
@@ -32,21 +38,53 @@ impl World {
         }
     }
 
+    /// The machines of a node are called when they have work.
     pub fn wind(&mut self, id: NodeId) {
         let now = self.instant();
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let Some(next) = node.matching.next_deadline() else { return };
-        if node.timer.is_none_or(|timer| next < timer) {
+        let dropped = node.dropped.take();
+        let next = node.next_deadline(now).map(|next| next.max(now));
+        if let Some(next) = next.filter(|next| node.timer.is_none_or(|timer| *next < timer)) {
             node.timer = Some(next);
-            self.after(next.saturating_duration_since(now), Event::Timer(id));
+            self.after(next.duration_since(now), Event::Timer(id));
         }
+        dropped.into_iter().for_each(|conn| self.hang_up(id, conn));
+    }
+
+    pub fn timer(&mut self, id: NodeId) {
+        let now = self.instant();
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.timer.is_some_and(|at| at <= now)) else { return };
+        node.timer = None;
+        self.ask_publishers(id);
+        self.give_up_cut_off(id, |_| false);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let actions = node.matching.time(now);
+        self.act(id, actions);
+        self.ask_for_signs(id);
+        self.retry_moves(id);
+        self.look_after_hosted(id);
     }
 
     fn try_way(&mut self, id: NodeId, pair: Pair, way: &Candidate) {
         let now = self.instant();
         let tcp = matches!(way.route, Route::Tcp(_));
         let Some(node) = self.nodes.get_mut(&id) else { return };
+        let handshakes = node.handshakes.iter().filter(|(_, conn)| self.conns.get(conn).is_some_and(|conn| conn.tcp));
+        let (all, same) = handshakes.fold((0, 0), |(all, same), ((publisher, _), _)| {
+            (all + 1, same + usize::from(publisher.node == pair.0.node))
+        });
+        if tcp && (all >= MOST_HANDSHAKES || same >= MOST_HANDSHAKES_WITH_NODE) {
+            return node.matching.had_no_room(pair, now);
+        }
+        self.dial(id, pair, way, false);
+    }
+
+    /// Begins a handshake.
+    pub fn dial(&mut self, id: NodeId, pair: Pair, way: &Candidate, moves: bool) {
+        let conn = self.number();
+        let Some(node) = self.nodes.get_mut(&id) else { return };
         let Some(wanted) = node.matching.get(&pair) else { return };
+        let asked = Proxy { place: way.place.clone(), ..wanted.proxy.clone() };
         let request = Box::new(Request {
             version: VERSION,
             realm: node.document.realm.clone(),
@@ -60,24 +98,17 @@ impl World {
             by_name: wanted.by_name,
             parameters: Default::default(),
             answers: None,
-            proxy: None,
-            moves: false,
-            token: Some(id.0 << 32 ^ u64::from(pair.1.port.0)),
+            proxy: Some(asked.clone()).filter(|proxy| !proxy.is_nothing()),
+            moves,
+            token: Some(token(pair, &way.place)),
         });
-        let handshakes = node.handshakes.iter().filter(|(_, conn)| self.conns.get(conn).is_some_and(|conn| conn.tcp));
-        let (all, same) = handshakes.fold((0, 0), |(all, same), ((publisher, _), _)| {
-            (all + 1, same + usize::from(publisher.node == pair.0.node))
-        });
-        if tcp && (all >= MOST_HANDSHAKES || same >= MOST_HANDSHAKES_WITH_NODE) {
-            return node.matching.had_no_room(pair, now);
-        }
-        let target = target_of(slot_of(id), &way.route);
-        let conn = self.number();
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.handshakes.insert(pair, conn);
-        }
+        let handshakes = if moves { &mut node.move_dials } else { &mut node.handshakes };
+        handshakes.insert(pair, conn);
+        let (target, tcp) = (target_of(slot_of(id), &way.route), matches!(way.route, Route::Tcp(_)));
         self.counts.requests += 1;
-        self.conns.insert(conn, Conn { request: Some(request), pair, subscriber: id, target, reached: None, tcp });
+        self.counts.moves += u64::from(moves);
+        let request = Some(request);
+        self.conns.insert(conn, Conn { request, pair, subscriber: id, target, reached: None, tcp, asked, over: false });
         self.after(ATTEMPT, Event::TooLate(conn));
         if !self.loses() {
             let pause = self.delay(slot_of(id), target);
@@ -85,152 +116,174 @@ impl World {
         }
     }
 
-    pub fn requested(&mut self, number: u64) {
-        let Some(conn) = self.conns.get_mut(&number) else { return };
-        let (from, target) = (slot_of(conn.subscriber), conn.target);
-        let Some(request) = conn.request.take() else { return };
-        if self.is_cut(from, target) {
-            return;
-        }
-        let pause = self.delay(from, target);
-        let Some(id) = self.slots.get(target).copied().flatten() else {
-            return self.after(pause, Event::Unreached(number));
-        };
-        let here = host_of(from) == host_of(target);
-        let elsewhere = (!here).then(|| (Peer::at(address_of(from).into()), request.node));
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        let granted = node.grant(&request, elsewhere);
-        if let Ok(before) = &granted {
-            node.served.insert(number, Served { pair: pair_of(&request), token: request.token, from: elsewhere });
-            if let Some(conn) = self.conns.get_mut(&number) {
-                conn.reached = Some(id);
-            }
-            before.iter().for_each(|before| self.close_end(*before, true));
-        }
-        let answer = granted.map(drop).map_err(Box::new);
-        if !self.loses() {
-            self.after(pause, Event::Answer(number, answer));
-        }
-        // The subscriber has given up meanwhile: the end of its connection follows the request.
-        let waits = self.nodes.get(&request.node).is_some_and(|node| node.handshakes.values().any(|of| *of == number));
-        if !waits {
-            self.close(number, false);
-        }
-    }
-
     pub fn answered(&mut self, number: u64, answer: Result<(), Box<Refused>>) {
         let Some(conn) = self.conns.get(&number) else { return };
-        let (id, pair, now) = (conn.subscriber, conn.pair, self.instant());
+        let (id, pair, now, by_relay) = (conn.subscriber, conn.pair, self.instant(), conn.asked.place_is_relay());
         if self.is_cut(slot_of(id), conn.target) {
             return;
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.handshakes.get(&pair) != Some(&number) {
+        let moves = node.move_dials.get(&pair) == Some(&number);
+        if !moves && node.handshakes.get(&pair) != Some(&number) {
             return;
         }
-        node.handshakes.remove(&pair);
+        let handshakes = if moves { &mut node.move_dials } else { &mut node.handshakes };
+        handshakes.remove(&pair);
         match answer {
+            Ok(()) if moves => self.move_accepted(id, pair, number),
             Ok(()) => {
-                node.open.insert(pair, number);
-                node.matching.opened(pair, number, now);
-                self.counts.opened += 1;
-                self.last_change = self.now;
-                self.wind(id);
+                let asked = conn.asked.clone();
+                self.begin(id, pair, number);
+                self.settle(id, pair, &asked);
             }
             Err(refused) => {
                 *self.counts.refused.entry(refused.policy.to_string()).or_default() += 1;
-                let actions = node.ask(|matching, known, _| matching.refused(pair, false, *refused, known, now));
+                if moves {
+                    return self.move_failed(id, pair);
+                }
+                let actions = node.ask(|matching, known, _| matching.refused(pair, by_relay, *refused, known, now));
                 self.act(id, actions);
             }
         }
     }
 
+    /// A channel is open, and brings what had waited for it.
+    pub fn begin(&mut self, id: NodeId, pair: Pair, number: u64) {
+        let now = self.instant();
+        let Some(conn) = self.conns.get(&number) else { return };
+        if let Some(served) = conn.reached.and_then(|there| self.nodes.get(&there)) {
+            let channel = served.served.get(&number).map(|served| &served.channel);
+            let publisher_port = channel.and_then(|channel| served.publisher_port_of(channel));
+            publisher_port.into_iter().for_each(|publisher_port| publisher_port.owes(number, None));
+        }
+        let over = conn.over;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.open.insert(pair, number);
+        node.matching.opened(pair, number, now);
+        self.counts.opened += 1;
+        self.last_change = self.now;
+        self.watch_life(id, number);
+        self.look_after_guests(id);
+        if over {
+            self.after(Duration::ZERO, Event::Cut(number));
+        }
+    }
+
+    /// A handshake came to nothing, or ended.
     pub fn tried_in_vain(&mut self, number: u64, why: &str) {
         let Some(conn) = self.conns.get(&number) else { return };
         let (id, pair, now) = (conn.subscriber, conn.pair, self.instant());
         let Some(node) = self.nodes.get_mut(&id) else { return };
+        if node.move_dials.get(&pair) == Some(&number) {
+            node.move_dials.remove(&pair);
+            self.close(number, false, false);
+            return self.move_failed(id, pair);
+        }
         if node.handshakes.get(&pair) != Some(&number) {
             return;
         }
         node.handshakes.remove(&pair);
         let action = node.ask(|matching, known, _| matching.failed(pair, why, known, now));
-        self.close(number, false);
+        self.close(number, false, false);
         self.act(id, action);
     }
 
     /// A channel is not wanted any more. Ending it is a mistake if its ports are there and belong together.
     fn end(&mut self, id: NodeId, pair: Pair, why: &'static str) {
-        let publishes = |node: &Node| node.drawn.contains_key(&pair.0.port);
-        let there = self.nodes.get(&pair.0.node).is_some_and(publishes);
+        self.give_up_move(id, pair);
+        let belongs = self.belongs(pair);
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let here = node.drawn.contains_key(&pair.1.port);
-        let Some(wanted) = node.matching.forget(pair) else { return };
-        let apart = node.apart.contains(&(wanted.publisher.name.clone(), wanted.subscriber.name.clone()));
+        if node.matching.forget(pair).is_none() {
+            return;
+        }
         let (open, dial) = (node.open.remove(&pair), node.handshakes.remove(&pair));
-        if open.is_some() && here && there && !apart {
+        if open.is_some() && belongs {
             self.lost_by_mistake.push(format!("{}: {pair:?} ended because {why}", self.now.as_millis()));
         }
         self.last_change = self.now;
-        open.into_iter().chain(dial).for_each(|conn| self.close(conn, false));
+        open.into_iter().chain(dial).for_each(|conn| self.hang_up(id, conn));
     }
 
-    pub fn close_served(&mut self, id: NodeId, which: impl Fn(&Served) -> bool) {
-        let Some(node) = self.nodes.get(&id) else { return };
-        let its: Vec<u64> = node.served.iter().filter(|(_, served)| which(served)).map(|(conn, _)| *conn).collect();
-        its.into_iter().for_each(|conn| self.close_end(conn, true));
-    }
-
-    /// One end closes at once, and the other one learns of it later.
-    fn close_end(&mut self, number: u64, publisher: bool) {
-        let reached = self.conns.get(&number).and_then(|conn| conn.reached);
-        if publisher && let Some(node) = reached.and_then(|id| self.nodes.get_mut(&id)) {
-            node.served.remove(&number);
-        }
-        self.close(number, publisher);
+    /// A subscriber's node ends its end of a channel.
+    pub fn hang_up(&mut self, id: NodeId, conn: u64) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.watched.remove(&conn).into_iter().for_each(|watched| watched.channel.close());
+        let broken = self.dice.chance(UNREAD);
+        self.close(conn, false, broken);
     }
 
     /// The publisher's end, or else the subscriber's, is gone: the other one learns of it later.
-    pub fn close(&mut self, number: u64, publisher: bool) {
+    pub fn close(&mut self, number: u64, publisher: bool, broken: bool) {
         let Some(conn) = self.conns.get(&number) else { return };
         let (from, to) = (slot_of(conn.subscriber), conn.target);
         let (pause, at_last) = (self.delay(from, to), self.now + OUTAGE);
-        self.after(pause, Event::Ended { conn: number, publisher: !publisher, at_last });
+        self.after(pause, Event::Ended { conn: number, publisher: !publisher, broken, at_last });
     }
 
-    pub fn heard_end(&mut self, number: u64, publisher: bool, at_last: Duration) {
-        let Some(conn) = self.conns.get(&number) else { return };
-        let (id, pair, reached, now) = (conn.subscriber, conn.pair, conn.reached, self.instant());
-        if self.is_cut(slot_of(id), conn.target) && self.now < at_last {
-            return self.after(Duration::from_millis(200), Event::Ended { conn: number, publisher, at_last });
+    pub fn heard_end(&mut self, number: u64, publisher: bool, broken: bool, at_last: Duration) {
+        let Some(conn) = self.conns.get_mut(&number) else { return };
+        let (id, pair, reached, target) = (conn.subscriber, conn.pair, conn.reached, conn.target);
+        if self.is_cut(slot_of(id), target) && self.now < at_last {
+            let broken = true; // what is retransmitted finds no connection any more
+            let pause = Duration::from_millis(200);
+            return self.after(pause, Event::Ended { conn: number, publisher, broken, at_last });
         }
         if publisher {
-            if let Some(node) = reached.and_then(|id| self.nodes.get_mut(&id)) {
-                node.served.remove(&number);
-            }
-            self.last_change = self.now;
+            return reached.into_iter().for_each(|id| self.stream_ended(id, number, broken));
+        }
+        self.conns.get_mut(&number).into_iter().for_each(|conn| conn.over = true);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let passing = node.moves.passing(&pair).is_some_and(|crossing| crossing.new == number);
+        if passing || node.open.get(&pair) == Some(&number) {
+            return self.channel_ended(number);
+        }
+        self.tried_in_vain(number, "the connection ended");
+    }
+
+    /// A subscriber's channel ended: it is tried again as long as its publisher may be there.
+    pub fn channel_ended(&mut self, number: u64) {
+        let Some(conn) = self.conns.get(&number) else { return };
+        let (id, pair, now) = (conn.subscriber, conn.pair, self.instant());
+        let goes_on = self.ended_in_move(id, pair, number);
+        self.hang_up(id, number);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if goes_on || node.open.get(&pair) != Some(&number) {
+            return;
+        }
+        node.open.remove(&pair);
+        node.matching.ended(pair, number, None, now);
+        self.counts.ended += 1;
+        self.last_change = self.now;
+        self.give_up_handshake(id, pair);
+        if self.arrive(id, pair) {
             return;
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.open.get(&pair) != Some(&number) {
-            return self.tried_in_vain(number, "the connection ended");
-        }
-        node.open.remove(&pair);
-        self.counts.ended += 1;
-        self.last_change = self.now;
-        node.matching.ended(pair, number, None, now);
         let actions = node.ask(|matching, known, _| matching.after_end(pair, known, now));
         self.act(id, actions);
-        self.wind(id);
     }
 
     /// TCP gives up where the other end is cut off.
     pub fn fell_silent(&mut self, number: u64, publisher: bool) {
         let Some(conn) = self.conns.get(&number) else { return };
         if self.is_cut(slot_of(conn.subscriber), conn.target) {
-            self.heard_end(number, publisher, Duration::ZERO);
-            self.close(number, publisher);
+            self.heard_end(number, publisher, true, Duration::ZERO);
+            self.close(number, publisher, true);
         }
     }
+}
+
+/// The place of the proxy of an open channel; `None`: it has none.
+pub(super) fn place_of(conn: &Conn) -> Option<&Place> {
+    Some(&conn.asked.place).filter(|_| !conn.asked.is_nothing())
+}
+
+/// The token of all requests for a channel by one relay, or by none.
+fn token(pair: Pair, place: &Place) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let relay = if let Place::Relay(name) = place { name } else { "" };
+    (pair, relay).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The slot that a route leads to from another one.
@@ -241,7 +294,10 @@ fn target_of(from: usize, route: &Route) -> usize {
         Route::Tcp(address) => {
             let place = usize::from(address.port() - 7000);
             match address.ip() {
-                IpAddr::V4(ip) if ip.octets()[0] == 10 => (usize::from(ip.octets()[3]) - 1) * PER_HOST + place,
+                IpAddr::V4(ip) if ip.octets()[0] == 10 => {
+                    let [.., high, low] = ip.octets();
+                    (usize::from(high) * 256 + usize::from(low) - 1) * PER_HOST + place
+                }
                 _ => host_of(from) * PER_HOST + place,
             }
         }

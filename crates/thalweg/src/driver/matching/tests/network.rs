@@ -1,10 +1,13 @@
 //! Documents and changes that nodes send each other, and their delays; hosts that are cut off.
 
+use super::events::{Event, Said};
 use super::node::{Node, host_of};
-use super::world::{Event, LEASE, NEXT_CHANGE, Said, World, slot_of};
+use super::signs::NOTICED;
+use super::world::{LEASE, NEXT_CHANGE, World, slot_of};
 use crate::channel::PortRef;
 use crate::control::directory::{Applied, Delta};
 use crate::control::{self, Change, NodeId, Origin};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,39 +15,6 @@ use std::time::Duration;
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 impl World {
-    pub fn happens(&mut self, event: Event) {
-        match event {
-            Event::Said { to, from, said } => self.said(to, from, said),
-            Event::AskDocument { to, from } => self.asked_document(to, from),
-            Event::Lease { to, from } if self.is_cut(slot_of(to), slot_of(from)) => {
-                self.said(to, from, Said::Gone(from));
-            }
-            Event::Lease { .. } => {}
-            Event::Timer(id) => {
-                let now = self.instant();
-                let Some(node) = self.nodes.get_mut(&id) else { return };
-                node.timer = None;
-                let actions = node.matching.time(now);
-                self.act(id, actions);
-                self.wind(id);
-            }
-            Event::Request(conn) => self.requested(conn),
-            Event::Answer(conn, answer) => self.answered(conn, answer),
-            Event::Unreached(conn) => self.tried_in_vain(conn, "connection refused"),
-            Event::TooLate(conn) => self.tried_in_vain(conn, "no answer in time"),
-            Event::Silent { conn, publisher } => self.fell_silent(conn, publisher),
-            Event::Ended { conn, publisher, at_last } => self.heard_end(conn, publisher, at_last),
-            Event::Start(slot) => self.start(slot),
-            Event::NextChange(id) => {
-                self.announce(id, Change::default());
-                if self.nodes.contains_key(&id) {
-                    self.after(NEXT_CHANGE, Event::NextChange(id));
-                }
-            }
-            Event::Heal(host) => self.join(host),
-        }
-    }
-
     /// The other nodes that run in the realm of this one.
     pub fn others(&self, id: NodeId) -> Vec<NodeId> {
         let realm = self.realm_of[slot_of(id)];
@@ -58,7 +28,7 @@ impl World {
         self.after(pause, Event::AskDocument { to: of, from: to });
     }
 
-    fn asked_document(&mut self, to: NodeId, from: NodeId) {
+    pub fn asked_document(&mut self, to: NodeId, from: NodeId) {
         if self.is_cut(slot_of(to), slot_of(from)) || !self.nodes.contains_key(&from) {
             return;
         }
@@ -69,6 +39,13 @@ impl World {
         }
         let pause = self.delay(slot_of(to), slot_of(from));
         self.after(pause, Event::Said { to: from, from: to, said });
+    }
+
+    pub fn next_change(&mut self, id: NodeId) {
+        self.announce(id, Change::default());
+        if self.nodes.contains_key(&id) {
+            self.after(NEXT_CHANGE, Event::NextChange(id));
+        }
     }
 
     pub fn announce(&mut self, id: NodeId, mut change: Change) {
@@ -90,7 +67,7 @@ impl World {
         }
     }
 
-    fn said(&mut self, to: NodeId, from: NodeId, said: Said) {
+    pub fn said(&mut self, to: NodeId, from: NodeId, said: Said) {
         let event = match said {
             Said::Gone(node) => control::Event::Gone(node),
             _ if self.is_cut(slot_of(to), slot_of(from)) => return,
@@ -115,36 +92,39 @@ impl World {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.matching.seen(delta.node, !delta.gone, now);
         let mut actions = Vec::new();
-        for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
-            actions.extend(node.matching.removed(PortRef { node: key.node, port: key.port }));
-        }
+        let removed = delta.removed.iter().filter(|_| !delta.gone);
+        let removed: Vec<_> = removed.map(|(key, _)| PortRef { node: key.node, port: key.port }).collect();
+        removed.iter().for_each(|port| actions.extend(node.matching.removed(*port)));
         self.act(id, actions);
+        self.give_up_closed(id, delta.node);
         let Some(node) = self.nodes.get_mut(&id).filter(|_| !delta.added.is_empty()) else { return };
         let actions = node.ask(|matching, known, own| {
             let added = matching.of_concern(&delta.added, own, known.directory, |_| false);
             matching.added(&added, own, known, now)
         });
         self.act(id, actions);
+        self.look_after_guests(id);
     }
 
     /// A host is cut off from the hosts that are not.
     pub fn split_off(&mut self, host: usize) {
         self.split.insert(host, self.now);
+        self.joined_since.insert(host, self.now); // those that were cut off before are on its side now
         let on_host: Vec<NodeId> =
             self.slots.iter().flatten().copied().filter(|id| host_of(slot_of(*id)) == host).collect();
         for id in on_host.iter().copied() {
             for other in self.others(id).into_iter().filter(|other| host_of(slot_of(*other)) != host) {
                 for (to, from) in [(id, other), (other, id)] {
-                    let pause = LEASE + Duration::from_micros(self.dice.below(1_000_000));
+                    let pause = LEASE + self.some(LEASE);
                     self.after(pause, Event::Lease { to, from });
                 }
             }
         }
-        let its = |node: &Node| node.open.values().chain(node.served.keys()).copied().collect::<Vec<_>>();
+        let its = |node: &Node| node.open.values().chain(node.served.keys()).copied().collect::<BTreeSet<_>>();
         let conns: Vec<u64> = on_host.iter().filter_map(|id| self.nodes.get(id)).flat_map(its).collect();
         for conn in conns {
             for publisher in [true, false] {
-                let pause = Duration::from_micros(3_000_000 + self.dice.below(7_000_000));
+                let pause = Duration::from_secs(3) + self.some(Duration::from_secs(7));
                 self.after(pause, Event::Silent { conn, publisher });
             }
         }
@@ -155,17 +135,40 @@ impl World {
         if self.split.remove(&host).is_none() {
             return;
         }
+        self.joined_since.insert(host, self.now);
         let on_host: Vec<NodeId> =
             self.slots.iter().flatten().copied().filter(|id| host_of(slot_of(*id)) == host).collect();
-        for id in on_host {
-            for other in self.others(id) {
-                for (to, of) in [(id, other), (other, id)] {
-                    let unknown = self.nodes.get(&to).is_some_and(|node| node.directory.node(of).is_none());
-                    if unknown {
-                        self.tell_document(to, of);
-                    }
+        on_host.into_iter().for_each(|id| self.meet_again(id));
+    }
+
+    /// This node and the others that do not know each other exchange their documents.
+    fn meet_again(&mut self, id: NodeId) {
+        for other in self.others(id) {
+            for (to, of) in [(id, other), (other, id)] {
+                let unknown = self.nodes.get(&to).is_some_and(|node| node.directory.node(of).is_none());
+                if unknown {
+                    self.tell_document(to, of);
                 }
             }
+        }
+    }
+
+    /// A node's process is stopped, and its streams stay open. Nodes of other hosts see its lease end.
+    pub fn stop(&mut self, id: NodeId, time: Duration) {
+        self.stopped.insert(id, (self.now, self.now + time));
+        self.after(time, Event::Continue(id));
+        self.after(NOTICED, Event::Noticed(id, self.now));
+        for other in self.others(id).into_iter().filter(|other| host_of(slot_of(*other)) != host_of(slot_of(id))) {
+            let pause = LEASE + self.some(LEASE);
+            self.after(pause, Event::Lease { to: other, from: id });
+        }
+    }
+
+    /// A stopped node continues.
+    pub fn go_on(&mut self, id: NodeId) {
+        if self.stopped.remove(&id).is_some() && self.nodes.contains_key(&id) {
+            self.well_since.insert(id, self.now);
+            self.meet_again(id);
         }
     }
 }

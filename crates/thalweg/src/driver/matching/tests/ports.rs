@@ -3,7 +3,7 @@
 use crate::carrier::Dice;
 use crate::codec::TypeDescription;
 use crate::control::{Direction, PortInfo};
-use qos::{Qos, Reliability};
+use qos::{Place, Qos, Reliability};
 use std::time::Duration;
 
 const TYPES: [&str; 3] = ["image", "pose", "text"];
@@ -18,6 +18,9 @@ enum Topics {
     Below(u64),
 }
 
+/// The numbers of first and second segments of topics.
+pub(super) type Segments = (u64, u64);
+
 /// The drawn properties of a port.
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
@@ -29,11 +32,24 @@ pub(super) struct Drawn {
     /// The offered or requested deadline in milliseconds.
     deadline: Option<u64>,
     carriers: &'static [&'static str],
+    /// The place of a subscriber's proxy: its relays, the preferred one first.
+    pub place: Place,
+}
+
+/// One of these relays, or all of them in some order.
+pub(super) fn some_relays(dice: &mut Dice, mut relays: Vec<String>) -> Place {
+    if relays.is_empty() {
+        return Place::Publisher;
+    }
+    let first = dice.below(relays.len() as u64) as usize;
+    relays.rotate_left(first);
+    relays.truncate(1 + dice.below(relays.len() as u64) as usize);
+    Place::Relay(relays.join(","))
 }
 
 impl Drawn {
-    /// A port of a realm with these numbers of first and second segments of topics.
-    pub fn new(name: String, dice: &mut Dice, (first, second): (u64, u64)) -> Self {
+    /// A port of a realm; as a subscriber it wants some of these relays.
+    pub fn new(name: String, dice: &mut Dice, ((first, second), relays): (Segments, Vec<String>)) -> Self {
         let publishes = dice.chance(0.5);
         let (a, b) = (dice.below(first), dice.below(second));
         let topics = match dice.below(20) {
@@ -55,7 +71,8 @@ impl Drawn {
             _ => None,
         };
         let reliable = dice.chance(if publishes { 0.8 } else { 0.5 });
-        Self { name, publishes, topics, kind, reliable, deadline, carriers }
+        let place = if publishes { Place::Publisher } else { some_relays(dice, relays) };
+        Self { name, publishes, topics, kind, reliable, deadline, carriers, place }
     }
 
     pub fn info(&self) -> PortInfo {
@@ -69,7 +86,12 @@ impl Drawn {
             direction: if self.publishes { Direction::Publisher } else { Direction::Subscriber },
             topic,
             message: TypeDescription::opaque(TYPES[self.kind]),
-            qos: Qos { reliability, deadline: self.deadline.map(Duration::from_millis), ..Qos::default() },
+            qos: Qos {
+                reliability,
+                deadline: self.deadline.map(Duration::from_millis),
+                place: self.place.clone(),
+                ..Qos::default()
+            },
             carriers: self.carriers.iter().map(|carrier| (*carrier).into()).collect(),
             ..crate::testing::port_info(&self.name)
         }
