@@ -4,7 +4,8 @@
 //! tables; `THALWEG_HOUSE=DIR` counts another checkout. Lines are those of formatted source without blank lines and
 //! without tests.
 
-use std::collections::BTreeMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 const CRATES: [&str; 6] =
@@ -117,7 +118,7 @@ fn is_function(line: &str) -> bool {
 fn block(lines: &[&str]) -> usize {
     let ends = |line: &&str| indent(line) == indent(lines[0]) && line.trim_start().starts_with('}');
     let one = lines[0].ends_with(['}', ';']);
-    if one { 1 } else { 1 + lines.iter().skip(1).position(ends).unwrap_or(0) + 1 }
+    if one { 1 } else { (1 + lines.iter().skip(1).position(ends).unwrap_or(0) + 1).min(lines.len()) }
 }
 
 fn functions(lines: &[&str]) -> Vec<usize> {
@@ -163,6 +164,46 @@ fn of(line: &str) -> String {
     };
     let rest = rest.trim_start_matches(['>', ' ']);
     head(rest.split_once(" for ").map_or(rest, |(_, kind)| kind).trim_start_matches(['&', ' ']))
+}
+
+/// The items of the library that users reach, without those of the feature `testing`: types, functions, constants, modules, and
+/// public methods. rustdoc's JSON is read, which stable compilers write only when asked like this.
+#[test]
+#[ignore = "prints figures, judges nothing"]
+fn public_items_of_the_library() {
+    let target = std::env::temp_dir().join(format!("thalweg-api-{}", std::process::id()));
+    let rustdoc = ["rustdoc", "-q", "-p", "thalweg", "--lib", "--no-default-features", "--"];
+    let done = std::process::Command::new("cargo")
+        .args(rustdoc)
+        .args(["-Z", "unstable-options", "--output-format", "json"])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_DIR", &target)
+        .status();
+    assert!(done.unwrap().success());
+    let text = std::fs::read_to_string(target.join("doc/thalweg.json")).unwrap();
+    let _ = std::fs::remove_dir_all(target);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let mut found = BTreeMap::new();
+    reach(&document["index"], &document["root"], &mut BTreeSet::new(), &mut found);
+    println!("{} public items: {found:?}", found.values().sum::<usize>());
+}
+
+/// Counts an item by its kind, and all that it leads to.
+fn reach(index: &Value, id: &Value, seen: &mut BTreeSet<String>, found: &mut BTreeMap<String, usize>) {
+    let item = &index[id.to_string()];
+    let inner = item["inner"].as_object().and_then(|inner| inner.iter().next());
+    let Some((kind, inner)) = inner.filter(|_| item["crate_id"] == 0 && seen.insert(id.to_string())) else { return };
+    let lists = |name: &str| inner[name].as_array().into_iter().flatten();
+    match kind.as_str() {
+        "use" => return reach(index, &inner["id"], seen, found),
+        "impl" if inner["trait"].is_null() => lists("items").for_each(|of| reach(index, of, seen, found)),
+        "impl" => {}
+        "module" => lists("items").for_each(|of| reach(index, of, seen, found)),
+        _ => lists("impls").for_each(|of| reach(index, of, seen, found)),
+    }
+    if kind != "impl" && item["visibility"] == "public" {
+        *found.entry(kind.clone()).or_default() += 1;
+    }
 }
 
 #[test]

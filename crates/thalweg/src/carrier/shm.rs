@@ -9,7 +9,10 @@ mod pair;
 #[cfg(any(test, feature = "testing"))]
 pub use pair::{capabilities, pair};
 
-use linux::memory::{Arena, ArenaError, Loan, Meta, Policy, Pushed, RingWriter, Sealed};
+use super::{Interrupt, TICK};
+use linux::memory::{
+    Arena, ArenaError, Borrowed, Loan, Meta, Policy, Pushed, RingReader, RingWriter, Sealed, TakeError, Taken,
+};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -191,6 +194,91 @@ impl RingHalf {
     /// Ends the ring and takes all places back. For a reader whose sign is gone: the places are not read any more.
     pub(crate) fn end(&mut self, memory: &mut Memory) {
         self.writer.release_all(&mut memory.arena);
+    }
+}
+
+/// The reason why no message was received.
+#[derive(Debug)]
+pub(crate) enum NotReceived {
+    /// The application holds as many messages as it may: more come when it releases one.
+    Held,
+    /// The publisher's end broke the rules of the memory, or of the channel.
+    Violation(String),
+}
+
+/// The subscriber's end of one channel: messages are borrowed where they lie in the publisher's memory.
+pub(crate) struct RingReceive {
+    reader: RingReader,
+    without_end: bool, // waits until it is interrupted
+}
+
+impl RingReceive {
+    /// Maps a port's memory and the ring of one channel. `sign` is closed when no message is read any more.
+    ///
+    /// # Errors
+    /// The descriptors are no sealed memory of this form.
+    pub(crate) fn attach(payload: BorrowedFd<'_>, ring: BorrowedFd<'_>, sign: OwnedFd) -> io::Result<Self> {
+        Ok(Self { reader: RingReader::attach_with_sign(payload, ring, Some(sign))?, without_end: false })
+    }
+
+    /// Waits for a message: at most the tick, or without end after [`RingReceive::wait_without_end`].
+    #[inline]
+    pub(crate) fn wait(&mut self) {
+        if self.without_end {
+            self.reader.wait_without_end();
+        } else {
+            self.reader.wait(TICK);
+        }
+    }
+
+    /// Waits for a message, at most so long.
+    pub(crate) fn wait_within(&mut self, timeout: Duration) {
+        self.reader.wait(timeout);
+    }
+
+    /// Makes [`RingReceive::wait`] wait without end; the returned interrupt ends it.
+    pub(crate) fn wait_without_end(&mut self) -> Interrupt {
+        let interrupt = self.reader.interrupt();
+        self.without_end = true;
+        Interrupt { loses_nothing: true, end: Box::new(move || interrupt.end()) }
+    }
+
+    /// `true` if the publisher's end closed. Messages that were pushed before can still be received.
+    pub(crate) fn is_over(&self) -> bool {
+        self.reader.writer_closed()
+    }
+
+    /// Borrows the next message, of at most `most` bytes, without waiting. Each index that is read from shared memory is checked.
+    #[inline]
+    pub(crate) fn receive(&mut self, most: usize) -> Result<Option<Taken>, NotReceived> {
+        match self.reader.try_next() {
+            Ok(Some(taken)) if taken.len() > most => {
+                let what = format!("a message of {} bytes in shared memory is over the limit of {most}", taken.len());
+                self.reader.give_back(taken);
+                Err(NotReceived::Violation(what))
+            }
+            Ok(taken) => Ok(taken),
+            Err(TakeError::TooManyHeld { .. }) => Err(NotReceived::Held),
+            Err(TakeError::Violation(what)) => Err(NotReceived::Violation(format!("protocol violation: {what}"))),
+        }
+    }
+
+    /// The bytes of a borrowed message.
+    #[inline]
+    pub(crate) fn bytes<'a>(&'a self, taken: &'a Taken) -> &'a [u8] {
+        self.reader.bytes(taken)
+    }
+
+    /// Returns a message.
+    #[inline]
+    pub(crate) fn give_back(&self, taken: Taken) {
+        self.reader.give_back(taken);
+    }
+
+    /// A borrowed message that returns itself when it is dropped, on any thread.
+    #[inline]
+    pub(crate) fn keep(&self, taken: Taken) -> Borrowed {
+        self.reader.keep(taken)
     }
 }
 

@@ -12,12 +12,12 @@ pub(crate) use source::HELD_PAUSE;
 use super::accept::Accept;
 use super::fragment::{Reassembly, Refused};
 use super::reliable::ReceiverSettings;
-use crate::carrier::{Interrupt, ReceiveHalf};
+use crate::carrier::ReceiveHalf;
+use crate::carrier::shm::RingReceive;
 use crate::channel::{Channel, Deliver};
 use crate::trace;
 use crate::wire::{self, Fragment, Header, Kind, Parity, StreamParser};
 use deliver::End;
-use linux::memory::RingReader;
 use source::{Framing, Source, Stream, Unpaid, datagrams, segment};
 use std::io;
 use std::ops::Range;
@@ -47,7 +47,6 @@ pub(crate) struct Inbound {
     accept: Accept,
     max_message: usize,
     flow: u32,
-    without_end: bool, // a ring's reader waits until it is interrupted
     received_ns: u64,
 }
 
@@ -90,7 +89,7 @@ impl Inbound {
     pub(crate) fn shared(
         channel: Arc<Channel>,
         subscriber_port: Arc<dyn Deliver>,
-        ring: RingReader,
+        ring: RingReceive,
         agreed: &Agreed,
     ) -> Self {
         Self::with(channel, subscriber_port, Source::Ring(ring), agreed)
@@ -104,7 +103,6 @@ impl Inbound {
             accept: Accept::new(agreed.reliable.as_ref().map(|reliable| reliable.first), true),
             max_message: agreed.max_message,
             flow: agreed.flow,
-            without_end: false,
             received_ns: 0,
         };
         inbound.resume_after(agreed.resume_after);
@@ -140,11 +138,7 @@ impl Inbound {
     pub(crate) fn wait_without_end(&mut self) {
         let interrupt = match &mut self.source {
             Source::Half(half, _) => half.wait_without_end(),
-            Source::Ring(ring) => {
-                let interrupt = ring.interrupt();
-                self.without_end = true;
-                Some(Interrupt { loses_nothing: true, end: Box::new(move || interrupt.end()) })
-            }
+            Source::Ring(ring) => Some(ring.wait_without_end()),
         };
         if let Some(interrupt) = interrupt {
             self.channel.waits_without_end(interrupt);
@@ -155,7 +149,7 @@ impl Inbound {
     pub(crate) fn step_within(&mut self, timeout: Duration) -> Step {
         let timeout = self.until_timer().map_or(timeout, |left| left.min(timeout));
         match &mut self.source {
-            Source::Ring(ring) => drop(ring.wait(timeout)),
+            Source::Ring(ring) => ring.wait_within(timeout),
             Source::Half(half, _) => match half.descriptor() {
                 Some(fd) => drop(linux::poll::wait_readable(fd, Some(timeout))),
                 None => std::thread::sleep(timeout.min(HELD_PAUSE)),

@@ -8,6 +8,7 @@ use super::priority::Side;
 use super::probe::Hearing;
 use super::state::NodeState;
 use crate::carrier;
+use crate::carrier::shm::RingReceive;
 use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Parameters, Place, ReceiveHalf, shared};
 use crate::channel::inbound::{Agreed, Inbound};
@@ -16,7 +17,6 @@ use crate::channel::proxy::Proxy;
 use crate::control::CHANNEL_HANDSHAKE;
 use crate::control::local::Users;
 use crate::handshake::{self, Accepted, Answer, Answers, Refused, Request, VERSION};
-use linux::memory::RingReader;
 use linux::poll::Readiness;
 use qos::Durability;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -350,11 +350,11 @@ impl Control {
         &mut self,
         handshake: ClientHandshake,
         channel: &Arc<crate::channel::Channel>,
-    ) -> io::Result<RingReader> {
+    ) -> io::Result<RingReceive> {
         let [payload, ring] = handshake.descriptors.as_slice() else {
             return Err(crate::carrier::invalid("the answer came without the two descriptors of a ring"));
         };
-        let reader = RingReader::attach_with_sign(payload.as_fd(), ring.as_fd(), Some(handshake.stream.try_clone()?))?;
+        let reader = RingReceive::attach(payload.as_fd(), ring.as_fd(), handshake.stream.try_clone()?)?;
         self.watch(Entry::Held(Arc::new(handshake.stream), channel.clone()), Readiness::IN | Readiness::RDHUP);
         Ok(reader)
     }

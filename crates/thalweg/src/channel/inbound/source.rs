@@ -3,7 +3,8 @@
 
 use super::deliver::{accepts, deliver, info};
 use super::{Inbound, Step};
-use crate::carrier::{ReceiveHalf, TICK};
+use crate::carrier::ReceiveHalf;
+use crate::carrier::shm::{NotReceived, RingReceive};
 use crate::channel::Payload;
 use crate::channel::fragment::Reassembly;
 use crate::channel::memory::Account;
@@ -11,7 +12,7 @@ use crate::channel::queue::Label;
 use crate::channel::reliable::Receiver;
 use crate::trace;
 use crate::wire::{self, INITIAL, StreamParser};
-use linux::memory::{RingReader, TakeError, Taken};
+use linux::memory::Taken;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub(super) enum Source {
     /// A carrier's half and its framing.
     Half(Box<dyn ReceiveHalf>, Framing),
     /// The publisher's shared memory: samples are read where they lie.
-    Ring(RingReader),
+    Ring(RingReceive),
 }
 
 /// The framing of a half's bytes.
@@ -117,37 +118,27 @@ impl Inbound {
     /// Delivers the samples in the ring, and waits up to the tick if `wait`.
     pub(super) fn step_ring(&mut self, wait: bool) -> Step {
         let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
-        match (wait, self.without_end) {
-            (true, true) => ring.wait_without_end(),
-            (true, false) => drop(ring.wait(TICK)),
-            _ => {}
+        if wait {
+            ring.wait();
         }
         // Read before the ring: samples that were pushed before the end are still taken.
-        let over = ring.writer_closed() || self.channel.is_closed();
+        let over = ring.is_over() || self.channel.is_closed();
         let (mut delivered, mut held) = (0, false);
         while delivered < RING_STEP {
             let Source::Ring(ring) = &mut self.source else { return Step::Nothing };
-            match ring.try_next() {
-                Ok(Some(taken)) if taken.len() > self.max_message => {
-                    let (size, most) = (taken.len(), self.max_message);
-                    ring.give_back(taken);
-                    return Step::Ended(format!(
-                        "a message of {size} bytes in shared memory is over the limit of {most}"
-                    ));
-                }
+            match ring.receive(self.max_message) {
                 Ok(Some(taken)) => {
                     trace::step(trace::Step::Receive);
-                    trace::step(trace::Step::Parse); // try_next checks each index that it reads
+                    trace::step(trace::Step::Parse); // `receive` checks each index that it reads
                     delivered += u32::from(self.accept_taken(taken));
                 }
                 Ok(None) => break,
-                Err(TakeError::TooManyHeld { .. }) => {
-                    // The application holds all samples that it may: no more come until it releases one.
+                Err(NotReceived::Held) => {
                     std::thread::sleep(HELD_PAUSE);
                     held = true;
                     break;
                 }
-                Err(TakeError::Violation(what)) => return Step::Ended(format!("protocol violation: {what}")),
+                Err(NotReceived::Violation(what)) => return Step::Ended(what),
             }
         }
         match delivered {
