@@ -20,6 +20,7 @@
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`session`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
 //! | [`quantity`], [`output`], [`signals`], [`failure`] | arguments in; results, tables and exit codes out |
+#![allow(clippy::disallowed_methods)] // a command measures, and waits for its user
 
 mod admin;
 mod apply;

@@ -91,7 +91,7 @@ fn measure(
     gatherer: &mut Gatherer<'_>,
     agent: &mut Option<Agent>,
 ) -> Result {
-    let mut teller = VerdictPublisher::open(session)?;
+    let mut verdicts_to = VerdictPublisher::open(session)?;
     let mut screen = Screen { watch: arguments.watch, live: Live::default(), status: Status::default() };
     let duration = arguments.duration.or((!arguments.watch).then_some(DEFAULT));
     gatherer.look(session);
@@ -101,10 +101,10 @@ fn measure(
     while goes_on && !left().is_zero() {
         goes_on = session.stop.sleep_until(Instant::now() + left());
         let changes = gatherer.look(session);
-        teller.tell(session, gatherer, &changes);
+        verdicts_to.tell(session, gatherer, &changes);
         screen.tell(gatherer, &changes);
         if let Some(agent) = agent {
-            agent.look(session, gatherer, &mut teller)?;
+            agent.look(session, gatherer, &mut verdicts_to)?;
         }
         screen.show(session, gatherer)?;
     }

@@ -21,6 +21,7 @@
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`tap`] | Ethernet devices whose other end is a program |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
+#![allow(clippy::disallowed_methods)] // the clock is part of this crate, and waits are measured
 #![cfg(target_os = "linux")]
 
 pub mod allocations;

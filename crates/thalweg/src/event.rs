@@ -1,6 +1,8 @@
 //! Events that a node reports to its owner: matches, mismatches, losses, warnings. None arises on the data path of a healthy
 //! channel.
 
+#![allow(clippy::disallowed_methods)] // a user waits
+
 use crate::carrier;
 use crate::channel::InstanceState;
 use qos::ResourceLimit;

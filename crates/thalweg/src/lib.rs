@@ -20,17 +20,17 @@
 //! | module | contents |
 //! |---|---|
 //! | `node` | nodes, publishers and subscribers as users hold them: where everything starts |
-//! | `settings` | the settings of a node |
 //! | `driver` | the threads of a node: control and readers |
+//! | `settings` | the settings of a node |
 //! | [`admin`] | requests between nodes, and YARP's administration grammar |
 //! | `port` | one sample to all channels of a port, and from all of them; histories, policies, monitors |
 //! | `pull` | questions to histories of other nodes |
 //! | `handshake` | decides whether a channel opens |
 //! | `event` | events of a node: matches, losses, warnings |
 //! | `channel` | the unit of priority, from a port to a carrier: queue, send right, flow, sender threads, fragments, and which sample is new |
-//! | [`carrier`] | the transports of a channel: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
 //! | [`control`] | the directory of nodes and their ports, and calls between nodes |
 //! | `trace` | the steps of a sample's way as events, and where its time goes ([`stages`]) |
+//! | [`carrier`] | the transports of a channel: `local`, `shm`, `tcp`, `udp`, `mcast`, or your own |
 //! | [`codec`] | encoding and decoding of values |
 //! | `wire` | the data frame, every byte of it |
 //!

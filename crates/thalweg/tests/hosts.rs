@@ -22,7 +22,7 @@ const PORT: u16 = 7447;
 /// Largest number of connections of one host.
 const SHARE: usize = 500;
 /// Another host of the second network namespace.
-const UNKNOWN_SENDER: &str = "10.99.0.66";
+const ATTACKER_ADDRESS: &str = "10.99.0.66";
 /// Time that a stranger waits for an answer.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
@@ -217,7 +217,7 @@ fn newcomers_beside(test: &str, stranger: &str, under: &[&str], all: f64, checks
     }
     let namespace = hosts.in_b();
     let mut ip = std::process::Command::new(namespace[0]);
-    ip.args(&namespace[1..]).args(["ip", "address", "add", &format!("{UNKNOWN_SENDER}/24"), "dev", "veth"]);
+    ip.args(&namespace[1..]).args(["ip", "address", "add", &format!("{ATTACKER_ADDRESS}/24"), "dev", "veth"]);
     assert!(ip.status().unwrap().success());
     let world = World::new();
     let under = [&hosts.in_a()[..], under].concat();
@@ -263,7 +263,7 @@ fn silent_connections_keep_no_newcomer_out() {
 #[test]
 fn a_host_with_all_its_connections_silent_keeps_no_newcomer_out() {
     let _alone = alone();
-    let stranger = format!("silent {UNKNOWN_SENDER}:0 {A}:{PORT} 1500 {SHARE}");
+    let stranger = format!("silent {ATTACKER_ADDRESS}:0 {A}:{PORT} 1500 {SHARE}");
     newcomers_beside("sa", &stranger, &[], 1000.0, |stranger| {
         let has_its_share = || (stranger.number("stand", "stand") < SHARE as f64 * 1.2).then_some(());
         assert!(eventually(LONG, has_its_share).is_some(), "{}", stranger.ask("stand"));
@@ -275,10 +275,11 @@ fn a_host_with_all_its_connections_silent_keeps_no_newcomer_out() {
 #[test]
 fn a_host_that_finishes_handshakes_without_end_keeps_no_newcomer_out() {
     let _alone = alone();
-    let grown_mb = newcomers_beside("fh", &format!("sessions {UNKNOWN_SENDER}:0 {A}:{PORT}"), &[], 990.0, |stranger| {
-        let share = SHARE as f64 * 0.8..SHARE as f64 * 1.2;
-        let has_its_share = || share.contains(&stranger.number("stand", "stand")).then_some(());
-        assert!(eventually(LONG, has_its_share).is_some(), "{}", stranger.ask("stand"));
-    });
+    let grown_mb =
+        newcomers_beside("fh", &format!("sessions {ATTACKER_ADDRESS}:0 {A}:{PORT}"), &[], 990.0, |stranger| {
+            let share = SHARE as f64 * 0.8..SHARE as f64 * 1.2;
+            let has_its_share = || share.contains(&stranger.number("stand", "stand")).then_some(());
+            assert!(eventually(LONG, has_its_share).is_some(), "{}", stranger.ask("stand"));
+        });
     assert!(grown_mb.is_none_or(|grown_mb| grown_mb < 64.0), "{grown_mb:?} MB");
 }

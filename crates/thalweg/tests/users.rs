@@ -17,7 +17,7 @@ use world::{LONG, World, figure, skipped};
 const GROUP: u32 = 61_000;
 const ONE: u32 = 61_001;
 const OTHER: u32 = 61_002;
-const UNKNOWN_SENDER: u32 = 61_003;
+const OUTSIDER_UID: u32 = 61_003;
 
 /// Plays a part of these tests; `false` if the part is unknown.
 pub fn play(part: &str) -> bool {
@@ -113,7 +113,7 @@ fn sockets(world: &World) -> Vec<String> {
 fn a_stranger_is_refused_with_the_reason_by_the_directory_and_by_each_node() {
     let Some(world) = shared() else { return };
     let mut node = Agent::start_as(&world, "publisher topic=/a name=/p", ONE, GROUP);
-    let mut stranger = Agent::start_as(&world, "stranger", UNKNOWN_SENDER, UNKNOWN_SENDER);
+    let mut stranger = Agent::start_as(&world, "stranger", OUTSIDER_UID, OUTSIDER_UID);
     let socket = world.run_dir().join(&sockets(&world)[0]);
     let told = stranger.ask(socket.to_str().unwrap());
     assert!(told["problem"].as_str().unwrap().contains("Permission denied"), "{told}");
@@ -121,7 +121,7 @@ fn a_stranger_is_refused_with_the_reason_by_the_directory_and_by_each_node() {
     set_permissions(world.run_dir(), Permissions::from_mode(0o1777)).unwrap();
     set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
     let told = stranger.ask(socket.to_str().unwrap());
-    let reason = format!("user {UNKNOWN_SENDER} may not take part: the run directory is for user 0 and group {GROUP}");
+    let reason = format!("user {OUTSIDER_UID} may not take part: the run directory is for user 0 and group {GROUP}");
     assert!(told["told"].as_str().unwrap().contains(&reason), "{told}");
     assert!(node.told(&reason.replace(' ', "_"), LONG));
     assert!(node.told("connections_of_users_who_may_not_use_the_run_directory", LONG));
@@ -149,9 +149,9 @@ fn marks_are_written_again_after_the_directory_refused_them() {
 fn a_user_outside_the_group_cannot_open_a_node_and_gets_the_reason() {
     let Some(world) = shared() else { return };
     set_permissions(world.run_dir(), Permissions::from_mode(0o1775)).unwrap();
-    let agent = Agent::begin_as(&world, "stranger", UNKNOWN_SENDER, UNKNOWN_SENDER);
+    let agent = Agent::begin_as(&world, "stranger", OUTSIDER_UID, OUTSIDER_UID);
     let problem = agent.answer()["problem"].as_str().unwrap().to_owned();
-    let wanted = format!("user {UNKNOWN_SENDER} may not use it: it is for user 0 and group {GROUP} (mode 1775)");
+    let wanted = format!("user {OUTSIDER_UID} may not use it: it is for user 0 and group {GROUP} (mode 1775)");
     assert!(problem.contains(&wanted) && problem.contains("set THALWEG_RUN_DIR"), "{problem}");
 }
 

@@ -60,18 +60,18 @@ pub(super) fn run(part: &str, place: &Place) -> Result {
     place.enter()?;
     let orders = listen()?;
     let node = place.open(part)?;
-    let ears: Vec<CountingSubscriber> =
+    let subscribers: Vec<CountingSubscriber> =
         LINES.iter().filter(|l| l.to == part).map(|l| CountingSubscriber::open(&node, l)).collect::<Result<_>>()?;
-    let mut mouths = Vec::new();
+    let mut publishers = Vec::new();
     for line in LINES.iter().filter(|l| l.from == part) {
-        let voice = DemoPublisher::open(&node, line)?;
-        if !voice.wait_connected(&node, &orders) {
+        let publisher = DemoPublisher::open(&node, line)?;
+        if !publisher.wait_connected(&node, &orders) {
             return Ok(());
         }
-        mouths.push(PublisherThread::new(line, voice));
+        publishers.push(PublisherThread::new(line, publisher));
     }
     say(&PartReport::Ready)?;
-    obey(part, &orders, &ears, mouths)
+    obey(part, &orders, &subscribers, publishers)
 }
 
 /// Orders of the parent; the receiver ends with the pipe.
@@ -89,28 +89,33 @@ fn listen() -> Result<Receiver<Order>> {
     Ok(told)
 }
 
-fn obey(part: &str, orders: &Receiver<Order>, ears: &[CountingSubscriber], mut mouths: Vec<PublisherThread>) -> Result {
+fn obey(
+    part: &str,
+    orders: &Receiver<Order>,
+    subscribers: &[CountingSubscriber],
+    mut publishers: Vec<PublisherThread>,
+) -> Result {
     let mut work = Vec::new();
     loop {
         let order = orders.recv_timeout(PERIOD);
         match order {
             Ok(Order::Prepare) => {
-                ears.iter().for_each(CountingSubscriber::prepare);
-                mouths.iter_mut().for_each(PublisherThread::prepare);
+                subscribers.iter().for_each(CountingSubscriber::prepare);
+                publishers.iter_mut().for_each(PublisherThread::prepare);
             }
             Ok(Order::Busy) if part == BUSY => work = Work::start()?,
             Ok(Order::Busy) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(Order::Start) => mouths.iter_mut().try_for_each(PublisherThread::start)?,
-            Ok(Order::Stop) => mouths.iter_mut().try_for_each(PublisherThread::finish)?,
+            Ok(Order::Start) => publishers.iter_mut().try_for_each(PublisherThread::start)?,
+            Ok(Order::Stop) => publishers.iter_mut().try_for_each(PublisherThread::finish)?,
             Err(RecvTimeoutError::Disconnected) => {
                 drop(work);
                 return Ok(());
             }
         }
-        for ear in ears {
+        for ear in subscribers {
             say(&PartReport::Received(ear.received()))?;
         }
-        for mouth in &mouths {
+        for mouth in &publishers {
             say(&mouth.sent())?;
         }
         if order == Ok(Order::Prepare) {
@@ -197,11 +202,11 @@ struct PublisherThread {
     sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
     finished: bool,
-    voice: Arc<Mutex<(DemoPublisher, Result)>>,
+    publisher: Arc<Mutex<(DemoPublisher, Result)>>,
 }
 
 impl PublisherThread {
-    fn new(line: &Line, voice: DemoPublisher) -> Self {
+    fn new(line: &Line, publisher: DemoPublisher) -> Self {
         Self {
             topic: line.topic,
             period: Duration::from_secs_f64(1.0 / line.hz),
@@ -209,7 +214,7 @@ impl PublisherThread {
             sent: Arc::default(),
             thread: None,
             finished: false,
-            voice: Arc::new(Mutex::new((voice, Ok(())))),
+            publisher: Arc::new(Mutex::new((publisher, Ok(())))),
         }
     }
 
@@ -220,10 +225,11 @@ impl PublisherThread {
 
     fn start(&mut self) -> Result {
         self.over.store(false, Relaxed);
-        let (period, over, sent, voice) = (self.period, self.over.clone(), self.sent.clone(), self.voice.clone());
+        let (period, over, sent, publisher) =
+            (self.period, self.over.clone(), self.sent.clone(), self.publisher.clone());
         let body = move || {
-            let mut voice = voice.lock().unwrap_or_else(PoisonError::into_inner);
-            voice.1 = speak(&mut voice.0, period, &over, &sent);
+            let mut publisher = publisher.lock().unwrap_or_else(PoisonError::into_inner);
+            publisher.1 = speak(&mut publisher.0, period, &over, &sent);
         };
         self.thread = Some(linux::thread::spawn(linux::thread::Settings::named("publish"), body)?);
         Ok(())
@@ -240,10 +246,10 @@ impl PublisherThread {
     /// Stops publishing, and waits for the samples on their way.
     fn finish(&mut self) -> Result {
         self.hush();
-        let mut voice = self.voice.lock().unwrap_or_else(PoisonError::into_inner);
-        voice.0.drain();
+        let mut publisher = self.publisher.lock().unwrap_or_else(PoisonError::into_inner);
+        publisher.0.drain();
         self.finished = true;
-        std::mem::replace(&mut voice.1, Ok(()))
+        std::mem::replace(&mut publisher.1, Ok(()))
     }
 
     fn sent(&self) -> PartReport {
@@ -259,11 +265,11 @@ impl Drop for PublisherThread {
 }
 
 /// Publishes at even intervals. A delay is caught up, unless it is longer than a second.
-fn speak(voice: &mut DemoPublisher, period: Duration, over: &AtomicBool, sent: &AtomicU64) -> Result {
+fn speak(publisher: &mut DemoPublisher, period: Duration, over: &AtomicBool, sent: &AtomicU64) -> Result {
     let mut due = Instant::now();
     while !over.load(Relaxed) {
         let number = sent.load(Relaxed) + 1;
-        voice.publish(number)?;
+        publisher.publish(number)?;
         sent.store(number, Relaxed);
         due += period;
         let now = Instant::now();

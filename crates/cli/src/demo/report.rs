@@ -73,7 +73,7 @@ impl ChannelStates {
         }
     }
 
-    /// The score of a channel.
+    /// The state of a channel.
     pub(super) fn score(&self, line: &Line) -> ChannelState {
         self.0.get(line.topic).cloned().unwrap_or_default()
     }
@@ -199,7 +199,7 @@ pub(super) struct Summary {
 const RATE_KEPT: f64 = 0.9;
 
 impl Summary {
-    /// The summary of the board after everything was sent and received.
+    /// The summary of the states of all channels after everything was sent and received.
     pub(super) fn of(board: &ChannelStates, ran: Duration, interrupted: bool) -> Self {
         let channels: Vec<Channel> = LINES.iter().map(|line| Channel::of(line, board.score(line))).collect();
         let failures: Vec<String> = channels.iter().filter_map(Channel::failure).collect();

@@ -49,7 +49,12 @@ impl Agent {
 
     /// Judges the last measurements, decides on a change, and applies it if allowed. Each
     /// decision is logged.
-    pub(super) fn look(&mut self, session: &Session, gatherer: &Gatherer<'_>, teller: &mut VerdictPublisher) -> Result {
+    pub(super) fn look(
+        &mut self,
+        session: &Session,
+        gatherer: &Gatherer<'_>,
+        verdicts_to: &mut VerdictPublisher,
+    ) -> Result {
         for (index, window) in gatherer.windows.iter().enumerate() {
             if let Some((seconds, window)) = window {
                 self.agent.look(index, *seconds, window);
@@ -69,7 +74,7 @@ impl Agent {
         }
         let at_s = rounded(gatherer.elapsed().as_secs_f64(), 3);
         let logged = Logged { at_s, decision: &decision, applied, failed };
-        teller.publish(&logged);
+        verdicts_to.publish(&logged);
         session.output.result(&logged, || logged.text(gatherer))
     }
 }

@@ -1,5 +1,7 @@
 //! Carries a [`Command`] out on a port and writes the answer in YARP's shapes (YS-13, YS-20…YS-22, YS-55).
 
+#![allow(clippy::disallowed_methods)] // it reads the clock
+
 use super::EndReport;
 use super::grammar::{Command, HELP, Side};
 use super::priority::Priority;

@@ -12,6 +12,8 @@
 //! On streams loss, duplicate and reorder do nothing: TCP repairs them, and an application sees a stall. A node wraps
 //! the halves it owns; [`pair`] wraps both ends so that each fault happens once.
 
+#![allow(clippy::disallowed_methods)] // waits and faults are timed
+
 use super::{Capabilities, Dice, ReceiveHalf, SendHalf, SharedSocket, TICK};
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;

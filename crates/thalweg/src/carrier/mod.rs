@@ -42,7 +42,8 @@ pub const MOST_BYTES_TOGETHER: usize = udp::MOST;
 /// A sender that was not admitted.
 pub const UNKNOWN_SENDER: u64 = u64::MAX;
 
-/// Capabilities of a carrier. The planner, `auto` and the conformance suite decide by them, and not by the carrier's name.
+/// Capabilities of a carrier. What is sent over a half, and how, depends on them alone. `local`, `shm` and `tcp` are
+/// opened by their name, because they use the means of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// A frame taken by `send` arrives unless the connection breaks (which both halves notice).

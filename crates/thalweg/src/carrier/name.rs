@@ -145,6 +145,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_carrier_that_opens_its_halves_has_a_built_in_name() {
+        for carrier in crate::carrier::built_in() {
+            assert!(Name::from(carrier.name()).is_built_in(), "{} is not in Name::BUILT_IN", carrier.name());
+        }
+    }
+
+    #[test]
     fn names_read_and_write_their_text() {
         for (text, built_in) in [("local", true), ("shm", true), ("tcp", true), ("mcast", true), ("TCP", false)] {
             let name: Name = serde_json::from_str(&format!("\"{text}\"")).unwrap();

@@ -3,6 +3,8 @@
 //! Ports use its loans: a port with many channels has one memory, which lends a message's place once, a ring for each channel, and
 //! one wake-up for all readers. There are no frames.
 
+#![allow(clippy::disallowed_methods)] // waits and faults are timed
+
 #[cfg(any(test, feature = "testing"))]
 mod pair;
 

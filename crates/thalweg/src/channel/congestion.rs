@@ -202,7 +202,7 @@ impl Congestion {
     #[inline]
     pub(crate) fn on_sent(&mut self, now_ns: u64, datagram: Datagram, bytes: usize) {
         if self.flight.under_way() == 0 {
-            self.heard_at = now_ns; // there was nothing to receive feedback
+            self.heard_at = now_ns; // no feedback was expected
         }
         self.flight.on_sent(now_ns, datagram, bytes);
         if let Some(rate) = self.pacing_rate() {

@@ -4,6 +4,8 @@
 //! queue: the thread of the flow's class, or the flow's own while its channel has scheduling of its own (then no message is sent
 //! inline).
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 mod batch;
 mod cut_off;
 mod datagrams;
@@ -329,7 +331,7 @@ impl Flow {
         self.retired.store(true, Relaxed);
     }
 
-    /// `true` if several subscribers may receive feedback it.
+    /// `true` if several subscribers may receive it.
     pub(crate) fn is_group(&self) -> bool {
         self.capabilities.multicast
     }

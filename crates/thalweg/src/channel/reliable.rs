@@ -84,7 +84,7 @@ const LONGEST_PAUSE_NS: u64 = 400_000_000;
 /// Positions start above this, so that one behind the first is never below 0. Its low 32 bits are 0.
 const BASE: u64 = 1 << 40;
 
-/// Round round trip before the first measurement. RFC 6298 §2.1 says a second for the Internet; a retransmit here is one small
+/// Round trip assumed before the first measurement. RFC 6298 §2.1 says a second for the Internet; a retransmit here is one small
 /// datagram within a planned network.
 const INITIAL_NS: u64 = 50_000_000;
 /// The clock's granularity G of RFC 6298 §2: a thread does not wake up more exactly.

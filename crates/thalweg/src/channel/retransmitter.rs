@@ -1,6 +1,8 @@
 //! The thread that receives feedback for this node's reliable flows over datagrams, and retransmits missing messages. There is
 //! one per node, started with the first such flow; it has all their timers.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use crate::channel::flow::Flow;
 use linux::clock::monotonic_ns;
 use linux::lock::PiMutex;
@@ -42,7 +44,7 @@ impl Retransmitter {
             let hearing =
                 Hearing { intake: intake.clone(), poller, flows: Vec::new(), sleeps_until: self.sleeps_until.clone() };
             *self.thread.lock() = Some(linux::thread::spawn(Settings::named("retransmit"), move || {
-                crate::guard::or_abort("the thread that has_feedback subscribers", || hearing.run());
+                crate::guard::or_abort("the thread that receives feedback", || hearing.run());
             })?);
             *slot = Some(intake);
         }
@@ -108,7 +110,7 @@ impl Hearing {
             let until = self.retransmit().min(first);
             let pause = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
             if let Err(error) = self.poller.wait(&mut ready, Some(pause)) {
-                crate::guard::abort(&format!("the thread that has_feedback subscribers cannot wait any more: {error}"));
+                crate::guard::abort(&format!("the thread that receives feedback cannot wait any more: {error}"));
             }
             self.sleeps_until.store(0, SeqCst);
             for event in &ready {

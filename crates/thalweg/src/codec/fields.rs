@@ -17,7 +17,7 @@ pub struct Fields {
     count: usize,
 }
 
-/// The fields fields within one part of a type.
+/// The wanted fields within one part of a type.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// Places of this field among the wanted ones.
@@ -47,7 +47,7 @@ impl Fields {
         Ok(Self { root, count: paths.len() })
     }
 
-    /// The number of fields fields.
+    /// The number of wanted fields.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -309,7 +309,7 @@ impl PolicyFields {
         Ok(Self { schema: Some(schema.clone()), key, filter: found.transpose()? })
     }
 
-    /// `true` if no field is fields.
+    /// `true` if no field is wanted.
     pub(crate) fn is_nothing(&self) -> bool {
         self.key.is_none() && self.filter.is_none()
     }

@@ -183,7 +183,7 @@ impl Directory {
     }
 
     /// Nodes whose news was refused because there was no room, where there is some now: to be asked for their documents.
-    pub fn to_ask_again(&mut self) -> Vec<NodeId> {
+    pub fn due_for_refresh(&mut self) -> Vec<NodeId> {
         let nodes = &self.nodes;
         self.room.fitting(|node| nodes.get(&node)?.counted())
     }

@@ -3,6 +3,8 @@
 //!
 //! They are kept per host and realm until they are disconnected, or the run directory is emptied (a restart of the host).
 
+#![allow(clippy::disallowed_methods)] // the thread of the links reads the clock
+
 use crate::carrier;
 use qos::priority::PrioritySettings;
 use serde::{Deserialize, Serialize};

@@ -9,6 +9,8 @@
 //! Opening takes up to half a second, so a thread of its own does it; requests wait in a queue meanwhile. Zenoh's
 //! callbacks only fill queues.
 
+#![allow(clippy::disallowed_methods)] // the threads of this back end read the clock
+
 mod settings;
 mod share;
 

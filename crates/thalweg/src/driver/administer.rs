@@ -30,6 +30,7 @@ impl NodeState {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// Carries out an administrative request.
     pub(super) fn administer(&mut self, request: admin::Request, caller: Caller) -> Answered {
@@ -266,7 +267,7 @@ fn is_about(event: &Event, p: &str, s: &str) -> bool {
 fn stage(wanted: &Wanted) -> Stage {
     match wanted.progress {
         Progress::Idle(_) => Stage::Waiting,
-        Progress::Dialing => Stage::Trying,
+        Progress::Handshake => Stage::Trying,
         Progress::Open(_) => Stage::Open,
         Progress::Refused => Stage::Refused,
     }

@@ -60,6 +60,7 @@ pub(super) fn offer(state: &NodeState, wanted: &Wanted, carrier: &carrier::Name)
     Some(Answers { port, publisher, flow: super::start::random() as u32, incarnation: state.incarnation })
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// The offered channel of answers, if a port of this node waits for them and may have it.
     pub(super) fn expected_answers(&self, request: &Request, questions: &PortInfo) -> Option<Expected> {
@@ -69,7 +70,7 @@ impl Control {
         let pair = (PortRef { node: request.node, port: answers.port }, PortRef { node: self.state.id, port });
         let names = (answers.publisher.name.clone(), subscriber_port.info().name.clone());
         let waits = self.ends.get(&pair).is_some_and(|end| end.upcoming.is_some());
-        let open = self.open_channel(&pair).map(|open| open.carrier.as_str());
+        let open = self.open_channel(&pair).map(|open| &open.carrier);
         let free = !self.matching.is_apart(&names) && !waits && self.matching.has_room_for_offered(&pair, open);
         let fits = matches!(compare(&answers.publisher, subscriber_port.info()), Match::Matched(_));
         let subscriber = subscriber_port.info().clone();

@@ -35,6 +35,7 @@ pub(crate) struct SubscriberEnd {
     pub(super) upcoming: Option<Upcoming>,
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// The channel of these ports that is open.
     pub(super) fn open_channel(&self, pair: &Pair) -> Option<&Arc<Channel>> {
@@ -211,7 +212,7 @@ impl Control {
         }
         self.watch_life(&channel);
         self.matched(&channel);
-        self.look_after_guests();
+        self.look_after_waiting();
     }
 
     /// A channel of a subscriber of this node ended by itself: it is tried again as long as its publisher may be there.

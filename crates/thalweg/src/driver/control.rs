@@ -98,6 +98,7 @@ pub(crate) struct Control {
     pub(super) panics: bool,
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     pub(super) fn run(mut self) {
         super::serves_others();

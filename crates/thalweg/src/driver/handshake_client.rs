@@ -59,6 +59,7 @@ pub(super) const MOST_HANDSHAKES_WITH_NODE: usize = 16;
 /// Most descriptors of an answer. A channel needs two; an answer with more than this limit is refused.
 const MOST_DESCRIPTORS: usize = 8;
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl ClientHandshake {
     /// `true` if the handshake goes over TCP.
     pub(super) fn is_elsewhere(&self) -> bool {
@@ -185,6 +186,7 @@ impl ClientHandshake {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// `true` if another handshake over TCP with this node may begin.
     pub(super) fn may_begin_handshake(&self, pair: Pair) -> bool {

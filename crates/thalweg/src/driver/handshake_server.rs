@@ -255,10 +255,10 @@ impl Control {
     /// Like [`Control::check_room`], for a relay's proxies of all its sources.
     fn check_room_at_relay(&self, peer: Elsewhere, but: Option<u64>) -> Result<(), Refused> {
         let its = |channel: &Channel| channel.publisher.node != self.state.id && Some(channel.id) != but;
-        self.relay.check_share(peer, self.channels_elsewhere(its).chain(self.guests_elsewhere()))
+        self.relay.check_share(peer, self.channels_elsewhere(its).chain(self.waiting_elsewhere()))
     }
 
-    fn guests_elsewhere(&self) -> impl Iterator<Item = Elsewhere> {
+    fn waiting_elsewhere(&self) -> impl Iterator<Item = Elsewhere> {
         self.relay.streams.waiting_requests().filter_map(|(request, stream)| self.elsewhere(request.node, stream))
     }
 

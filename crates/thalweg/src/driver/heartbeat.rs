@@ -139,6 +139,7 @@ pub(crate) struct Asking {
     connecting: bool,
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// A channel of a subscriber of this node opened: the node that serves it is asked for signs of life from now on, if it is a relay or
     /// the source of a hosted stream.

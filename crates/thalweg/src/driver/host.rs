@@ -28,7 +28,7 @@ use std::time::Instant;
 pub(crate) struct Hosted {
     publisher_port: Arc<PublisherPort<Untyped>>,
     subscriber_port: Arc<SubscriberPort<Untyped>>,
-    /// The port of `subscriber_port`.
+    /// The number of that port.
     port: PortId,
 }
 
@@ -38,6 +38,7 @@ pub(crate) type Waiting = (Request, OwnedFd);
 /// The state of the streams and buffers that this node hosts.
 pub(super) type Relay = relay::Relay<Hosted, Waiting, Buffer>;
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// The publishing ends of this node's ports and of the streams that it hosts.
     pub(super) fn publisher_ports(&self) -> Vec<Arc<dyn AnyPublisher>> {
@@ -205,7 +206,7 @@ impl Control {
     }
 
     /// A channel of this node opened, or a port was announced: requests that wait for their source are looked at again.
-    pub(super) fn look_after_guests(&mut self) {
+    pub(super) fn look_after_waiting(&mut self) {
         for waiting in self.relay.streams.take_waiting() {
             let (request, stream) = &waiting.who;
             let ready = match self.relay.streams.get(&waiting.of) {

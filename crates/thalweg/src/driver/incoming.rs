@@ -62,6 +62,7 @@ impl Incoming {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// Takes in a stream on which nothing has arrived yet. `from` is the peer's address over TCP: a stream that was reset cannot tell it
     /// any more.

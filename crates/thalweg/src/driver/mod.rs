@@ -1,4 +1,5 @@
-//! The driver: the threads of a node. Only here are clocks read and carriers called.
+//! The driver: the threads of a node. What decides is pure and takes the time as an argument (a lint of `clippy.toml`); this room
+//! and the threads that publish, send and receive read clocks and call carriers.
 //!
 //! | thread | how many | what it does |
 //! |---|---|---|
@@ -9,7 +10,7 @@
 //! | `send-CLASS` | ≤ 1 per class | drains flows whose socket was full, flushes batches |
 //! | `history` | ≤ 1 | fetches samples that were published earlier, for late joiners |
 //! | `pull` | ≤ 1 | answers questions to histories, 32 at a time |
-//! | `repeats` | ≤ 1 | receives the reports of subscribers of reliable flows over datagrams, and retransmits |
+//! | `retransmit` | ≤ 1 | receives the reports of subscribers of reliable flows over datagrams, and retransmits |
 //! | `send-FLOW` | one per channel with scheduling or processors of its own | sends all its samples |
 
 mod administer;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Pause before a failed move is tried again, as long as the channel is not at its wanted place.
 const RETRY: Duration = Duration::from_millis(500);
 /// A new channel that has not caught up with the old one within this time is given up, and tried again.
-pub(super) const ABREAST: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_BOTH_OPEN: Duration = Duration::from_secs(5);
 
 /// Both channels of a move, open at the same time.
 pub(super) trait Passing {
@@ -43,7 +43,7 @@ enum Stage<P, L> {
     /// The move is tried again at this time.
     Waiting(Instant),
     /// A handshake is under way.
-    Dialing,
+    Handshake,
     /// Both channels are open.
     Passing(BothOpen<P>),
     /// The move leaves a silent relay: this channel begins when the relay's channel has ended.
@@ -79,7 +79,7 @@ pub(super) enum GivenUp<P> {
     /// Both channels were open: the new one is to end.
     Passing(P),
     /// At most a handshake was under way.
-    Dialing,
+    Handshake,
     /// The channel was not to move.
     Nothing,
 }
@@ -122,7 +122,7 @@ impl<P, L> Moves<P, L> {
     pub(super) fn begin(&mut self, pair: Pair, ways: Vec<Candidate>, waits: bool, now: Instant) -> Option<Candidate> {
         // There are no ways while the publisher's node is not known: they are looked up again later.
         let later = waits || ways.is_empty();
-        let stage = if later { Stage::Waiting(now + RETRY) } else { Stage::Dialing };
+        let stage = if later { Stage::Waiting(now + RETRY) } else { Stage::Handshake };
         self.all.insert(pair, Move { ways, stage, leaves: false, told: false });
         if later { None } else { self.next_way(pair) }
     }
@@ -132,7 +132,7 @@ impl<P, L> Moves<P, L> {
         if ways.is_empty() {
             return None;
         }
-        self.all.insert(pair, Move { ways, stage: Stage::Dialing, leaves: true, told: false });
+        self.all.insert(pair, Move { ways, stage: Stage::Handshake, leaves: true, told: false });
         self.next_way(pair)
     }
 
@@ -149,7 +149,7 @@ impl<P, L> Moves<P, L> {
     fn next_way(&mut self, pair: Pair) -> Option<Candidate> {
         let moving = self.all.get_mut(&pair)?;
         let way = moving.ways.first()?.clone();
-        moving.stage = Stage::Dialing;
+        moving.stage = Stage::Handshake;
         Some(way)
     }
 
@@ -164,7 +164,7 @@ impl<P, L> Moves<P, L> {
     }
 
     pub(super) fn is_in_handshake(&self, pair: &Pair) -> bool {
-        self.all.get(pair).is_some_and(|moving| matches!(moving.stage, Stage::Dialing))
+        self.all.get(pair).is_some_and(|moving| matches!(moving.stage, Stage::Handshake))
     }
 
     /// `true` if the move leaves a silent relay.
@@ -175,7 +175,7 @@ impl<P, L> Moves<P, L> {
     /// The two channels of a move, if both are open.
     pub(super) fn passing(&self, pair: &Pair) -> Option<&P> {
         match &self.all.get(pair)?.stage {
-            Stage::Passing(abreast) => Some(&abreast.passing),
+            Stage::Passing(both_open) => Some(&both_open.passing),
             _ => None,
         }
     }
@@ -187,7 +187,7 @@ impl<P, L> Moves<P, L> {
         // A way to the present place is no gain over a way to another place that failed. A relay that is away is asked again later.
         let another = |way: &Candidate| failed.as_ref().is_some_and(|failed| failed.place == way.place);
         if let Some(way) = moving.ways.first().filter(|way| way.place != *open || another(way)) {
-            moving.stage = Stage::Dialing;
+            moving.stage = Stage::Handshake;
             return Failed::Try(way.clone());
         }
         (moving.ways, moving.stage) = (again, Stage::Waiting(now + RETRY));
@@ -213,7 +213,7 @@ impl<P, L> Moves<P, L> {
     /// The channel that is to take over is open: both deliver until it has taken over.
     pub(super) fn passes(&mut self, pair: Pair, passing: P, now: Instant) {
         if let Some(moving) = self.all.get_mut(&pair) {
-            let (look, until) = (now + RETRY, now + ABREAST);
+            let (look, until) = (now + RETRY, now + LONGEST_BOTH_OPEN);
             moving.stage = Stage::Passing(BothOpen { passing, look, until, came: u64::MAX });
         }
     }
@@ -235,7 +235,7 @@ impl<P, L> Moves<P, L> {
     /// The move is over: returns the two channels that were open.
     pub(super) fn finish(&mut self, pair: Pair) -> Option<P> {
         match self.all.remove(&pair)?.stage {
-            Stage::Passing(abreast) => Some(abreast.passing),
+            Stage::Passing(both_open) => Some(both_open.passing),
             _ => None,
         }
     }
@@ -244,14 +244,14 @@ impl<P, L> Moves<P, L> {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let at = |moving: &Move<P, L>| match &moving.stage {
             Stage::Waiting(at) => Some(*at),
-            Stage::Passing(abreast) => Some(abreast.look),
-            Stage::Dialing | Stage::Leaving(_) => None,
+            Stage::Passing(both_open) => Some(both_open.look),
+            Stage::Handshake | Stage::Leaving(_) => None,
         };
         self.all.values().filter_map(at).min()
     }
 
     /// The moves of which both channels are open.
-    pub(super) fn abreast(&self) -> impl Iterator<Item = &Pair> {
+    pub(super) fn both_open(&self) -> impl Iterator<Item = &Pair> {
         self.all.iter().filter(|(_, moving)| matches!(moving.stage, Stage::Passing(_))).map(|(pair, _)| pair)
     }
 
@@ -261,10 +261,10 @@ impl<P, L> Moves<P, L> {
     pub(super) fn look(&mut self, now: Instant, came: &BTreeMap<Pair, u64>) -> Vec<(Pair, u64)> {
         let mut still = Vec::new();
         for (pair, moving) in &mut self.all {
-            let Stage::Passing(abreast) = &mut moving.stage else { continue };
-            let Some(came) = came.get(pair).copied().filter(|_| abreast.look <= now) else { continue };
-            abreast.look = now + RETRY;
-            if std::mem::replace(&mut abreast.came, came) == came {
+            let Stage::Passing(both_open) = &mut moving.stage else { continue };
+            let Some(came) = came.get(pair).copied().filter(|_| both_open.look <= now) else { continue };
+            both_open.look = now + RETRY;
+            if std::mem::replace(&mut both_open.came, came) == came {
                 still.push((*pair, came));
             }
         }
@@ -305,8 +305,8 @@ impl<P: Passing, L> Moves<P, L> {
             return GivenUp::Over;
         }
         match self.all.remove(&pair).map(|moving| moving.stage) {
-            Some(Stage::Passing(abreast)) => GivenUp::Passing(abreast.passing),
-            Some(_) => GivenUp::Dialing,
+            Some(Stage::Passing(both_open)) => GivenUp::Passing(both_open.passing),
+            Some(_) => GivenUp::Handshake,
             None => GivenUp::Nothing,
         }
     }
@@ -314,7 +314,7 @@ impl<P: Passing, L> Moves<P, L> {
     /// The moves whose new channel did not catch up in time, and does not take over any more. The caller reports each as [`Moves::failed`].
     pub(super) fn laggards(&mut self, now: Instant) -> Vec<Pair> {
         let lags = |moving: &Move<P, L>| match &moving.stage {
-            Stage::Passing(abreast) => abreast.until <= now && abreast.passing.keep_old(),
+            Stage::Passing(both_open) => both_open.until <= now && both_open.passing.keep_old(),
             _ => false,
         };
         let mut laggards = Vec::new();

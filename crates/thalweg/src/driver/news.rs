@@ -115,6 +115,7 @@ impl Mailbox {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     pub(super) fn discovered(&mut self, origin: Origin, event: control::Event) {
         match event {
@@ -141,7 +142,7 @@ impl Control {
     pub(super) fn directory_event(&mut self, origin: Origin, event: control::Event) {
         let (applied, again) = {
             let mut directory = self.state.directory();
-            (directory.apply(origin, event), directory.to_ask_again())
+            (directory.apply(origin, event), directory.due_for_refresh())
         };
         match applied {
             Applied::Nothing => {}
@@ -183,7 +184,7 @@ impl Control {
         let actions = self.ask_matching(|matching, known| matching.added(&added, &own, known, now));
         self.act(actions);
         if !delta.added.is_empty() {
-            self.look_after_guests();
+            self.look_after_waiting();
         }
     }
 

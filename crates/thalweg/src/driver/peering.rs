@@ -108,6 +108,7 @@ impl<C> Peering<C> {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// The present shares of this node.
     fn shares_now(&self) -> Shares {

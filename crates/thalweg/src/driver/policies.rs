@@ -65,6 +65,7 @@ impl Policies {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// A channel between two ports begins: its subscriber's judge knows the publisher from now on. Returns the selection of samples that a
     /// publisher of this process sends.

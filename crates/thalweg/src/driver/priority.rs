@@ -65,6 +65,7 @@ impl fmt::Display for Refusal {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// Changes the priority of one end of a channel.
     pub(super) fn set_priority(&mut self, port: &str, other: &str, changes: &Changes) -> Reply {

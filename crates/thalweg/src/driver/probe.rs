@@ -63,6 +63,7 @@ impl Probing {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl ClientHandshake {
     /// The descriptor that is readable when an answer or a probe has arrived.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -106,6 +107,7 @@ impl ClientHandshake {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// The publisher sends probes: this end listens for one.
     pub(super) fn probed(&mut self, mut handshake: Box<ClientHandshake>, probe: Probe) {

@@ -9,7 +9,7 @@ use super::entries::Entry;
 use super::handshake_client::ClientHandshake;
 use super::keep::refuse_names;
 use super::matching::{Candidate, Pair, stated};
-use super::moves::{self, ABREAST, Failed, GivenUp, Open, Settled, fell_back, settled};
+use super::moves::{self, Failed, GivenUp, LONGEST_BOTH_OPEN, Open, Settled, fell_back, settled};
 use super::priority::Side;
 use super::reader::ServedBy;
 use crate::carrier;
@@ -49,6 +49,7 @@ pub(crate) type Leaving = (Box<Inbound>, Proxy);
 /// The moves of this node's channels.
 pub(crate) type Moves = moves::Moves<Passing, Leaving>;
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// The proxy that is wanted of a publisher: the one that an administrator has set, and otherwise that of the subscriber's QoS.
     fn proxy_of(&mut self, publisher: &str, subscriber: &PortInfo) -> Proxy {
@@ -295,7 +296,7 @@ impl Control {
         match self.moves.give_up(pair) {
             GivenUp::Over => return self.proxy_moved(pair), // `Command::Moved` is in the queue
             GivenUp::Nothing => return,
-            GivenUp::Dialing => {}
+            GivenUp::Handshake => {}
             GivenUp::Passing(Passing { new, .. }) => {
                 self.drop_channel(&new);
                 new.cut();
@@ -340,7 +341,7 @@ impl Control {
     /// Looks at moves that are under way. Without new samples nothing else shows that the old channel has brought all.
     fn look_at_passages(&mut self, now: Instant) {
         let came = |pair: &Pair| Some((*pair, came_by(self.open_channel(pair)?)));
-        let came: BTreeMap<Pair, u64> = self.moves.abreast().filter_map(came).collect();
+        let came: BTreeMap<Pair, u64> = self.moves.both_open().filter_map(came).collect();
         for (pair, came) in self.moves.look(now, &came) {
             if let Some(passing) = self.moves.passing(&pair) {
                 passing.shared_handover.nothing_comes(came, linux::clock::monotonic_ns());
@@ -352,7 +353,7 @@ impl Control {
                 self.drop_channel(&new);
                 new.cut();
             }
-            self.move_failed(pair, &format!("what comes by it lags (looked at for {ABREAST:?})"));
+            self.move_failed(pair, &format!("what comes by it lags (looked at for {LONGEST_BOTH_OPEN:?})"));
         }
     }
 

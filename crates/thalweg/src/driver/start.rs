@@ -38,6 +38,7 @@ fn discovery_port(addresses: &[std::net::IpAddr]) -> u16 {
     if addresses.iter().all(free) { DISCOVERY_PORT } else { 0 }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// Opens a node: listeners, back ends, thread.
     pub(crate) fn start(settings: Settings) -> Result<(Arc<NodeState>, JoinHandle<()>)> {

@@ -110,6 +110,7 @@ pub(super) fn may_return(channel: &Channel, broken: bool, now: Instant) -> bool 
     broken || (channel.replaces.is_some() && now.duration_since(channel.begun) < ANSWERED)
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Control {
     /// The stream of a channel ended. A subscriber that left does not come back; one whose connection broke may.
     pub(super) fn served_stream_ended(&mut self, index: usize) {

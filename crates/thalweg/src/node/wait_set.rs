@@ -1,5 +1,7 @@
 //! Waiting for several things at once: samples of subscribers and events of nodes (V-01; DDS 1.4, §2.2.2.1.6).
 
+#![allow(clippy::disallowed_methods)] // a user waits
+
 use super::Subscriber;
 use crate::codec::Message;
 use crate::event::EventReader;

@@ -1,5 +1,7 @@
 //! One sample on its way to all channels of a port: the channels that take it, the outcome on each, and the time of each.
 
+#![allow(clippy::disallowed_methods)] // samples are stamped, and waits are measured
+
 use super::Published;
 use super::publisher::{Attached, Content, Place, PublisherPort, TypedWay};
 use crate::carrier::shm::Memory;

@@ -1,6 +1,8 @@
 //! The pull buffers of a port: a history for each start of each publisher whose samples it keeps. A publisher keeps its own
 //! samples; a subscriber keeps those that arrive, for itself or (at a relay) for others.
 
+#![allow(clippy::disallowed_methods)] // samples are stamped, and waits are measured
+
 use crate::channel::buffer::Pool;
 use crate::channel::history::{History, Instances, Query, Reading};
 use crate::channel::memory::{Account, Charge};

@@ -2,6 +2,8 @@
 //! Joins and leaves of that time wait here for the next thread that has the port: at the latest the publishing thread at its
 //! next sample. It neither waits nor allocates for that: all memory comes along, and the rest of it goes back.
 
+#![allow(clippy::disallowed_methods)] // samples are stamped, and waits are measured
+
 use super::LocalChannel;
 use super::publisher::{Attach, Attached, PublishState, PublisherPort, SMALL, TypedWay, Way};
 use super::{AnyPublisher, SubscriberPort};

@@ -29,6 +29,8 @@
 //! carrier `local` have `publish`, then `mailbox` unless the callback runs on the publisher's thread, then `decode`, and
 //! `callback` and `total` where there is a callback; both ends are one, and report once.
 
+#![allow(clippy::disallowed_methods)] // stages are measured
+
 mod figures;
 mod lateness;
 

@@ -71,7 +71,7 @@ impl Effect {
         recording: &Recording,
         times: &Times,
     ) -> Result<Self> {
-        let mut felt = Self {
+        let mut effect = Self {
             attack: attack.name,
             by: attack.by,
             carriers: CARRIERS.iter().map(|carrier| (*carrier, Default::default())).collect(),
@@ -85,7 +85,7 @@ impl Effect {
             died: Vec::new(),
         };
         for attempt in 0..times.tries {
-            felt.alone(lab, testbed, times.alone)?;
+            effect.alone(lab, testbed, times.alone)?;
             let before = testbed.state();
             let task = Task {
                 ms: times.attacked,
@@ -96,18 +96,18 @@ impl Effect {
             let monitor = Monitor::start()?;
             let phase = testbed.phase(lab, times.attacked, Some((outside.clone(), task.clone())))?;
             let per_second = phase.tried.per_second();
-            felt.add(ATTACKED, phase, &monitor.finish());
+            effect.add(ATTACKED, phase, &monitor.finish());
             if attack.one_way {
-                felt.beside_a_bystander(lab, testbed, outside, &Task { per_second, ..task }, times)?;
+                effect.beside_a_bystander(lab, testbed, outside, &Task { per_second, ..task }, times)?;
             }
-            felt.alone(lab, testbed, times.alone)?;
-            felt.silent.extend(testbed.silent(lab)?);
-            felt.died.extend(testbed.state().died_since(&before));
-            if felt.is_well() && !felt.is_stalled() {
+            effect.alone(lab, testbed, times.alone)?;
+            effect.silent.extend(testbed.silent(lab)?);
+            effect.died.extend(testbed.state().died_since(&before));
+            if effect.is_well() && !effect.is_stalled() {
                 break;
             }
         }
-        Ok(felt)
+        Ok(effect)
     }
 
     fn alone(&mut self, lab: &Lab, testbed: &mut Testbed, count: u64) -> Result {
@@ -273,7 +273,7 @@ pub struct Listens {
 }
 
 impl Listens {
-    /// Its listeners as listeners: TCP, unix.
+    /// Its listening addresses: TCP, unix.
     pub fn listeners(&self) -> (Listener, Listener) {
         (Listener::Tcp(self.tcp), Listener::Unix(self.unix.clone()))
     }

@@ -1,4 +1,4 @@
-//! `hostile`: attackers attack by every listener and carrier, beside a legitimate pair of 1 kHz that must not notice.
+//! `hostile`: attacks by every listener and carrier, beside a legitimate pair of 1 kHz that must not notice.
 //!
 //! | module | contents |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | [`client`] | the wire protocols, written independently from docs/wire.md |
 //! | [`recorded`] | traffic recorded by a proxy, changed |
 //! | [`extremes`], [`floods`], [`lies`], [`zenoh`] | the attacks |
-//! | [`felt`] | the effect of an attack on the pair, beside the pair alone and beside a bystander, which is no node |
+//! | [`effect`] | the effect of an attack on the pair, beside the pair alone and beside a bystander, which is no node |
 
 pub mod attacker;
 pub mod client;
@@ -127,14 +127,14 @@ impl Experiment for Hostile {
     }
 
     fn about(&self) -> &'static str {
-        "attackers attack by every listener and carrier beside a 1 kHz pair, which must not notice"
+        "attacks by every listener and carrier beside a 1 kHz pair, which must not notice"
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let mut findings = Findings { notes: notes(), ..Findings::default() };
         let times = Times::of(lab);
         let (inside, outside) = places()?;
-        let mut table = Table::new("Attempts, and what the pair felt", &effect::HEADS);
+        let mut table = Table::new("Attempts, and the effect on the pair", &effect::HEADS);
         let mut groups = Vec::new();
         let mut testbed: Option<(Testbed, Recording)> = None;
         let some = lab.options.quick || lab.options.tiny;
@@ -154,11 +154,11 @@ impl Experiment for Hostile {
                     hosts => settle(lab, &inside, hosts?, &mut findings)?,
                 },
             };
-            let felt = Effect::of(lab, &mut there, &outside, attack, &recording, &times);
-            let well = match felt {
-                Ok(felt) => {
-                    felt.note(&mut findings, &mut table, &mut groups);
-                    felt.is_whole()
+            let effect = Effect::of(lab, &mut there, &outside, attack, &recording, &times);
+            let well = match effect {
+                Ok(effect) => {
+                    effect.note(&mut findings, &mut table, &mut groups);
+                    effect.is_whole()
                 }
                 Err(crate::Error::Stopped) => return Err(crate::Error::Stopped),
                 Err(error) => {

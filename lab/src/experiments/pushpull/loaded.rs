@@ -22,7 +22,7 @@ const HOGS: usize = 2;
 /// Load in percent of the link's rate.
 const PERCENT: u64 = 95;
 /// Least factor by which a load must lengthen round trips without a reservation.
-const FELT: f64 = 2.0;
+const LEAST_EFFECT: f64 = 2.0;
 
 impl Experiment for PushPullLoaded {
     fn name(&self) -> &'static str {
@@ -134,7 +134,7 @@ fn judge([alone, loaded]: &[Vec<[Tally; 4]>; 2], queues: Vec<String>) -> Finding
             times.push(median(&quotients(&loaded[index][n], &alone[index][n])));
         }
         let name = format!("{size} bytes: p50 loaded / alone, median of the places");
-        findings.checks.push(Check::at_least(name, median(&times), FELT));
+        findings.checks.push(Check::at_least(name, median(&times), LEAST_EFFECT));
         table.row(size.to_string(), &times);
         groups.push(Group { label: format!("{size} B"), bars });
     }

@@ -30,7 +30,7 @@ pub struct McastSend {
 }
 
 impl McastSend {
-    /// A socket that sends to `group` on the interface of this index; members on this host receive feedback it, too.
+    /// A socket that sends to `group` on the interface of this index; members on this host receive it, too.
     ///
     /// # Errors
     /// InvalidInput if `group` is no multicast address; else the error of setsockopt(2).

@@ -82,7 +82,7 @@ fn shares(seed: u64, path: Path, until_s: u64, flows: Vec<Box<dyn Source>>) -> V
 
 #[test]
 fn alone_it_fills_the_line_whatever_chance_loses() {
-    println!("100 Mbit/s, share of the line; queue of a round round_trip\ntrip ms  loss %  ours   CUBIC  Reno");
+    println!("100 Mbit/s, share of the line; queue of a round trip\ntrip ms  loss %  ours   CUBIC  Reno");
     for round_trip in [1, 50] {
         for loss in [0, 1, 5, 10] {
             let path = path(LINE, round_trip, loss, 1.0);

@@ -4,6 +4,8 @@
 //! A batch is older than the messages in the queue. It grows only while the send right is free, which is checked under the
 //! batch's lock, and the thread that gets the right sends the batch first. That lock is the right to send a batch.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use super::datagrams::Gathered;
 use super::{Flow, MOST_TOGETHER};
 use crate::channel::buffer::{Buffer, Pool};

@@ -1,6 +1,8 @@
 //! A flow that outlasts its connection: offered messages wait, by its policy, until its subscriber comes back. Then another flow
 //! takes them over, together with sent messages that may not have arrived. The subscriber drops duplicates.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use super::reliable::Kept;
 use super::waiting::Drained;
 use super::{Flow, Outcome, Outgoing};

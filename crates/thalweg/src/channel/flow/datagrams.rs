@@ -2,6 +2,8 @@
 //! one, and is acknowledged and retransmitted as one. Only flows that give up no message have them
 //! ([`Control::batches`](super::Control)). Several datagrams of one length (the last may be shorter) leave in one call.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use super::batch::{BYTES, Batch};
 use super::cut_off::State;
 use super::reliable::Kept;

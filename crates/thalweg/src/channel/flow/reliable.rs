@@ -3,6 +3,8 @@
 //! The publishing thread notes each sent message. One thread of the node receives the subscribers' feedback, and retransmits: its
 //! datagrams are whole frames, so they need no send right.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use super::Flow;
 use super::datagrams::Opening;
 use crate::channel::congestion::{CongestionSettings, Wait};

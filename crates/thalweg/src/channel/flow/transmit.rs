@@ -4,6 +4,8 @@
 //! The kernel is asked for the largest datagram of a flow's path when the flow opens, and again when a datagram was too large. The
 //! length never grows: RFC 8899 would probe for more; here a new channel does.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use super::reliable::Kept;
 use super::{Flow, MOST_BYTES_TOGETHER, MOST_TOGETHER};
 use crate::channel::fragment::piece;

@@ -1,6 +1,8 @@
 //! Messages that wait in a flow, and the visits of the thread that sends them: the one of the flow's class, or the flow's own, which
 //! then sends all messages. Small ones leave together, on a stream or in one datagram, copied behind each other.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use super::batch::{BYTES, Batch, room};
 use super::reliable::Kept;
 use super::transmit::{Cursor, Sent};

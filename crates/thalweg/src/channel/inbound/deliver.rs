@@ -1,5 +1,7 @@
 //! The way of a message after its frame was parsed (steps 9 and 10 of the data path), the same for frames, batches and rings.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use crate::channel::accept::Accept;
 use crate::channel::queue::Label;
 use crate::channel::{Channel, Deliver, Delivery, Payload, SampleInfo};

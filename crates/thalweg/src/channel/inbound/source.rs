@@ -1,6 +1,8 @@
 //! The source of a channel's samples: the frames of a byte stream, datagrams, of which several may have been received together, one
 //! behind the other, or a ring of shared memory, whose samples are accepted and delivered in place.
 
+#![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
+
 use super::deliver::{accepts, deliver, info};
 use super::{Inbound, Step};
 use crate::carrier::ReceiveHalf;

@@ -264,20 +264,20 @@ fn a_refused_node_is_asked_again_once_there_is_room() {
     let mut d = Directory::new();
     let (taken, _) = fill(&mut d, stranger(), 0, 3000);
     let refused = NodeId(taken);
-    assert_eq!((d.to_ask_again(), d.turned_away()), (vec![], 1), "nothing was given back");
+    assert_eq!((d.due_for_refresh(), d.turned_away()), (vec![], 1), "nothing was given back");
     // Too little of it: still no room.
     by(&mut d, Origin::Zenoh, doc(99, 1, 1, &[]));
     d.apply(Origin::Zenoh, Event::Gone(NodeId(99)));
-    assert_eq!(d.to_ask_again(), []);
+    assert_eq!(d.due_for_refresh(), []);
     d.apply(stranger(), Event::Gone(NodeId(0)));
-    assert_eq!(d.to_ask_again(), [refused]);
-    assert_eq!(d.to_ask_again(), [], "it was asked");
+    assert_eq!(d.due_for_refresh(), [refused]);
+    assert_eq!(d.due_for_refresh(), [], "it was asked");
     // A node that is gone is not asked, and the number of asked nodes of one address is limited.
     fill(&mut d, stranger(), taken, 3000);
     d.apply(stranger(), Event::Gone(NodeId(taken + 1)));
     (100..400).for_each(|node| drop(by(&mut d, stranger(), with_ports(node, 3000))));
     (1..=taken).for_each(|node| drop(d.apply(stranger(), Event::Gone(NodeId(node)))));
-    let again = d.to_ask_again();
+    let again = d.due_for_refresh();
     assert!(again.len() == 64 && !again.contains(&NodeId(taken + 1)), "{again:?}");
 }
 
@@ -295,7 +295,7 @@ fn a_node_refused_by_two_ways_is_asked_again_for_each() {
             d.apply(Origin::Zenoh, Event::Gone(refused));
         }
         d.apply(stranger(), Event::Gone(NodeId(0)));
-        assert!(d.to_ask_again().contains(&refused));
+        assert!(d.due_for_refresh().contains(&refused));
     }
 }
 
@@ -309,11 +309,11 @@ fn a_node_known_by_a_worse_way_is_asked_by_a_better_one() {
     let (mut d, refused) = full();
     delta(by(&mut d, Origin::Zenoh, with_ports(refused, 3000)));
     d.apply(stranger(), Event::Gone(NodeId(0)));
-    assert_eq!(d.to_ask_again(), [NodeId(refused)]);
+    assert_eq!(d.due_for_refresh(), [NodeId(refused)]);
     let (mut d, refused) = full();
     delta(tell(&mut d, with_ports(refused, 3000)));
     d.apply(stranger(), Event::Gone(NodeId(0)));
-    assert_eq!(d.to_ask_again(), [], "what a worse way says counts for nothing now");
+    assert_eq!(d.due_for_refresh(), [], "what a worse way says counts for nothing now");
 }
 
 /// Regression: each repeated document caused a search of all refused nodes.

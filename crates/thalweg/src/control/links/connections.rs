@@ -2,6 +2,8 @@
 //!
 //! A call to a node that is known by another back end waits for a link that is made for it, whose address the other node sees.
 
+#![allow(clippy::disallowed_methods)] // the thread of the links reads the clock
+
 use super::exchange::{self, GREETING_OF_SOURCE, LINKS_OF_ADDRESS, LINKS_OF_LOOPBACK, due};
 use super::frame::{Hello, Kind, VERSION};
 use super::link::{Link, Stage};

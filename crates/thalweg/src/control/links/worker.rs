@@ -1,5 +1,7 @@
 //! The thread that serves a node's control links, and this node's messages on them.
 
+#![allow(clippy::disallowed_methods)] // the thread of the links reads the clock
+
 use super::connections::{Close, Waiting, not_reading, panicked};
 use super::exchange::{Budgets, NO_ROOM_PAUSE, due};
 use super::frame::{Kind, MESSAGE_LIMIT};

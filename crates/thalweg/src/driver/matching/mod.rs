@@ -307,7 +307,7 @@ impl Matching {
     }
     /// `true` if a way to this channel is being tried.
     pub(super) fn is_in_handshake(&self, pair: &Pair) -> bool {
-        self.wanted.get(pair).is_some_and(|wanted| wanted.progress == Progress::Dialing)
+        self.wanted.get(pair).is_some_and(|wanted| wanted.progress == Progress::Handshake)
     }
     pub(super) fn is_empty(&self) -> bool {
         self.wanted.is_empty()

@@ -9,7 +9,7 @@
 //! | [`world`], [`events`] | virtual time, nodes, the queue of events |
 //! | [`network`], [`disturbances`] | documents and changes on their way; what goes wrong |
 //! | [`handshakes`], [`moving`], [`signs`] | the subscriber's side: channels, moves, signs of life |
-//! | [`serving`], [`publisher_port`], [`hosting`] | the publisher's side, and a relay's |
+//! | [`serving`], [`publisher`], [`hosting`] | the publisher's side, and a relay's |
 //! | [`judge`], [`laws`] | what must hold |
 
 mod disturbances;

@@ -2,6 +2,7 @@
 
 use super::grant::incompatible_there;
 use super::{Action, Candidate, Known, Matching, Route};
+use crate::carrier::Name;
 use crate::channel::PortRef;
 use crate::channel::proxy::Proxy;
 use crate::control::PortInfo;
@@ -22,7 +23,7 @@ pub(crate) enum Progress {
     /// Waiting: the next attempt is at this time.
     Idle(Instant),
     /// A handshake is under way.
-    Dialing,
+    Handshake,
     /// The channel is open, under this number.
     Open(u64),
     /// The publisher refused for a reason that only changes with the ports.
@@ -122,7 +123,7 @@ impl Wanted {
     /// `true` if the publisher's node has been gone for [`PATIENCE`], and no channel or handshake is open.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let lost = self.lost_since.is_some_and(|since| now.duration_since(since) > PATIENCE);
-        lost && !matches!(self.progress, Progress::Open(_) | Progress::Dialing)
+        lost && !matches!(self.progress, Progress::Open(_) | Progress::Handshake)
     }
 }
 
@@ -136,14 +137,14 @@ impl Matching {
     pub(crate) fn try_next(&mut self, pair: Pair) -> Option<Action> {
         let wanted = self.wanted.get_mut(&pair)?;
         let candidate = wanted.candidate()?.clone();
-        wanted.progress = Progress::Dialing;
+        wanted.progress = Progress::Handshake;
         Some(Action::Try(pair, candidate))
     }
 
     /// An attempt begins without [`Action::Try`].
     pub(crate) fn tries(&mut self, pair: Pair) {
         if let Some(wanted) = self.wanted.get_mut(&pair) {
-            wanted.progress = Progress::Dialing;
+            wanted.progress = Progress::Handshake;
         }
     }
 
@@ -260,11 +261,11 @@ impl Matching {
 
     /// `true` if a channel that is offered along with another one can be taken. `open`: the carrier of the channel that the two ports have
     /// already.
-    pub(crate) fn has_room_for_offered(&self, pair: &Pair, open: Option<&str>) -> bool {
+    pub(crate) fn has_room_for_offered(&self, pair: &Pair, open: Option<&Name>) -> bool {
         let Some(wanted) = self.wanted.get(pair) else { return true };
         match wanted.progress {
-            Progress::Open(_) => open == Some("tcp"),
-            Progress::Dialing => wanted.candidate().is_none_or(|way| way.carrier == "tcp"),
+            Progress::Open(_) => open == Some(&Name::Tcp),
+            Progress::Handshake => wanted.candidate().is_none_or(|way| way.carrier == Name::Tcp),
             Progress::Idle(_) | Progress::Refused => true,
         }
     }

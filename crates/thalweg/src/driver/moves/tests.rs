@@ -139,9 +139,9 @@ fn a_new_channel_takes_over_or_is_given_up_after_five_seconds() {
     assert!(moves.laggards(begun + ms(4999)).is_empty());
     moves.passing(&pair(1)).unwrap().0.set(true);
     assert!(moves.is_over(&pair(1)));
-    assert_eq!(moves.laggards(begun + ABREAST), [pair(2)]);
+    assert_eq!(moves.laggards(begun + LONGEST_BOTH_OPEN), [pair(2)]);
     assert!(moves.finish(pair(1)).is_some_and(|passing| passing.is_taken_over()) && !moves.contains(&pair(1)));
-    let failed = moves.failed(pair(2), &Place::Publisher, Vec::new(), begun + ABREAST);
+    let failed = moves.failed(pair(2), &Place::Publisher, Vec::new(), begun + LONGEST_BOTH_OPEN);
     assert_eq!(failed, Failed::Later { tell: true }, "another route to the relay is no faster");
 }
 

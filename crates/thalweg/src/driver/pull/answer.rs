@@ -249,6 +249,7 @@ impl Paced {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Read for Paced {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(bucket) = &mut self.bucket else { return self.stream.read(into) };

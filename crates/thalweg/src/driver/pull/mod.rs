@@ -47,6 +47,7 @@ struct Intake {
     shares: PiMutex<Shares>,
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Default for Questions {
     fn default() -> Self {
         let next_flow = AtomicUsize::new(linux::clock::monotonic_ns() as usize);
@@ -148,6 +149,7 @@ struct Open {
     peer: Peer,
 }
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl Server {
     fn run(mut self) {
         let mut ready: Vec<Ready> = Vec::with_capacity(MOST_QUESTIONS);

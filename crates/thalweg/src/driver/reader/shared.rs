@@ -106,6 +106,7 @@ const LEAVES_AT: u32 = 3 * SLOW_SCORE;
 /// Least time between two reports of one channel.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
+#[allow(clippy::disallowed_methods)] // the threads of the driver read the clock
 impl SharedReader {
     fn run(mut self) {
         crate::driver::serves_others();
@@ -154,7 +155,7 @@ impl SharedReader {
         self.starved.push(index);
     }
 
-    /// Guests that wait for memory continue, or wait again.
+    /// Members that wait for memory continue, or wait again.
     fn visit_starved(&mut self) {
         for index in std::mem::take(&mut self.starved) {
             match self.watch(index) {

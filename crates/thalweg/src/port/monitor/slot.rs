@@ -1,5 +1,7 @@
 //! The slot of a monitor at one side of a port, with the samples that it holds back.
 
+#![allow(clippy::disallowed_methods)] // samples are stamped, and waits are measured
+
 use super::{Monitor, Seen, Verdict};
 use crate::bottle::{Property, Value};
 use crate::channel::memory::Account;
@@ -33,7 +35,7 @@ pub(crate) struct MonitorSlot {
 #[derive(Default)]
 struct Held {
     monitor: Option<Box<dyn Monitor>>,
-    /// It does so ever.
+    /// The monitor has delayed a sample.
     delays: bool,
     line: VecDeque<Late>,
     bytes: usize,
@@ -57,7 +59,7 @@ pub(crate) struct Late {
     due_ns: u64,
     pub info: SampleInfo,
     pub bytes: Vec<u8>,
-    /// The way the way behind the monitor, of a subscriber.
+    /// The way behind the monitor, of a subscriber.
     pub after_monitor: Option<AfterMonitor<Arc<Account>>>,
 }
 

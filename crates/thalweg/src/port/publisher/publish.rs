@@ -2,6 +2,8 @@
 //! channels that take values, the encoded message for all others, and the history. Publishers, loans, relays and late monitors
 //! all begin here.
 
+#![allow(clippy::disallowed_methods)] // samples are stamped, and waits are measured
+
 use super::{Place, PublishState, PublisherPort};
 use crate::carrier::shm::{Memory, Shared};
 use crate::channel::buffer::{Buffer, Pool};

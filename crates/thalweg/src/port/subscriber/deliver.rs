@@ -1,6 +1,8 @@
 //! The way of every sample into a port (steps 10 to 12 of the data path): the policies' judge, the history, the monitor,
 //! and at its end the callback or the mailbox. Readers, gates, publishers of this process and late monitors all begin here.
 
+#![allow(clippy::disallowed_methods)] // samples are stamped, and waits are measured
+
 use super::{Sink, SubscriberPort};
 use crate::channel::buffer::Buffer;
 use crate::channel::memory::Account;

@@ -1,5 +1,7 @@
 //! Samples that wait until they are taken.
 
+#![allow(clippy::disallowed_methods)] // samples are stamped, and waits are measured
+
 use super::waiting::{Room, Waiting};
 use super::{Sink, SubscriberPort};
 use crate::channel::buffer::{Buffer, Pool};

@@ -336,7 +336,7 @@ fn somebody_silent_is_asked_though_the_publisher_is_never_idle() {
     assert!((40..=200).contains(&asked), "{asked} times in 2 s");
 }
 
-/// The oldest messages are given up while others are retransmitted. A member that waits for the given-up ones has feedback of it before
+/// The oldest messages are given up while others are retransmitted. A member that waits for the given-up ones learns of it before
 /// the next retransmit, and not behind a thousand of them.
 #[test]
 fn given_up_samples_are_reported_before_the_rest_is_retransmitted() {

@@ -108,7 +108,7 @@ fn saturate(size: usize, count: u64, loss: f64, trip_ms: u64) -> (Run, u64) {
 
 #[test]
 fn all_samples_arrive_and_the_line_is_full() {
-    println!("size, round_trip ms, loss: goodput of the line, datagrams per lost one repeated, congestion");
+    println!("size, round trip in ms, loss: goodput of the line, datagrams retransmitted per lost one, congestion");
     for (size, count) in [(1000, 8_000), (64 << 10, 160), (1 << 20, 10)] {
         for (round_trip, loss, least) in [(1, 0.0, 0.8), (1, 0.1, 0.3), (50, 0.0, 0.6), (50, 0.05, 0.25)] {
             let (run, took) = saturate(size, count, loss, round_trip);

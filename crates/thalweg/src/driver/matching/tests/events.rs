@@ -1,4 +1,4 @@
-//! What happens in a network, and to whom.
+//! Events of a simulated network, and the nodes that they come to.
 
 use super::world::{World, slot_of};
 use crate::channel::PortRef;
@@ -189,7 +189,7 @@ impl World {
             Event::Published(id, port) => self.published(id, port),
             Event::Question { to, from, channel, source } => self.asked_for_sign(to, from, channel, source),
             Event::Sign { to, channel, sign } => self.heard_sign(to, channel, sign),
-            Event::BothOpen(id, pair, conn) => self.abreast(id, pair, conn),
+            Event::BothOpen(id, pair, conn) => self.both_open(id, pair, conn),
             Event::Moved(id, pair) => self.moved(id, pair),
             Event::Start(slot) => self.start(slot),
             Event::NextChange(id) => self.next_change(id),

@@ -76,11 +76,11 @@ impl World {
         if tcp && (all >= MOST_HANDSHAKES || same >= MOST_HANDSHAKES_WITH_NODE) {
             return node.matching.had_no_room(pair, now);
         }
-        self.dial(id, pair, way, false);
+        self.handshake(id, pair, way, false);
     }
 
     /// Begins a handshake.
-    pub fn dial(&mut self, id: NodeId, pair: Pair, way: &Candidate, moves: bool) {
+    pub fn handshake(&mut self, id: NodeId, pair: Pair, way: &Candidate, moves: bool) {
         let conn = self.number();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let Some(wanted) = node.matching.get(&pair) else { return };
@@ -102,7 +102,7 @@ impl World {
             moves,
             token: Some(token(pair, &way.place)),
         });
-        let handshakes = if moves { &mut node.move_dials } else { &mut node.handshakes };
+        let handshakes = if moves { &mut node.move_handshakes } else { &mut node.handshakes };
         handshakes.insert(pair, conn);
         let (target, tcp) = (target_of(slot_of(id), &way.route), matches!(way.route, Route::Tcp(_)));
         self.counts.requests += 1;
@@ -123,11 +123,11 @@ impl World {
             return;
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let moves = node.move_dials.get(&pair) == Some(&number);
+        let moves = node.move_handshakes.get(&pair) == Some(&number);
         if !moves && node.handshakes.get(&pair) != Some(&number) {
             return;
         }
-        let handshakes = if moves { &mut node.move_dials } else { &mut node.handshakes };
+        let handshakes = if moves { &mut node.move_handshakes } else { &mut node.handshakes };
         handshakes.remove(&pair);
         match answer {
             Ok(()) if moves => self.move_accepted(id, pair, number),
@@ -163,7 +163,7 @@ impl World {
         self.counts.opened += 1;
         self.last_change = self.now;
         self.watch_life(id, number);
-        self.look_after_guests(id);
+        self.look_after_waiting(id);
         if over {
             self.after(Duration::ZERO, Event::Cut(number));
         }
@@ -174,8 +174,8 @@ impl World {
         let Some(conn) = self.conns.get(&number) else { return };
         let (id, pair, now) = (conn.subscriber, conn.pair, self.instant());
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        if node.move_dials.get(&pair) == Some(&number) {
-            node.move_dials.remove(&pair);
+        if node.move_handshakes.get(&pair) == Some(&number) {
+            node.move_handshakes.remove(&pair);
             self.close(number, false, false);
             return self.move_failed(id, pair);
         }
@@ -196,12 +196,12 @@ impl World {
         if node.matching.forget(pair).is_none() {
             return;
         }
-        let (open, dial) = (node.open.remove(&pair), node.handshakes.remove(&pair));
+        let (open, handshake) = (node.open.remove(&pair), node.handshakes.remove(&pair));
         if open.is_some() && belongs {
             self.lost_by_mistake.push(format!("{}: {pair:?} ended because {why}", self.now.as_millis()));
         }
         self.last_change = self.now;
-        open.into_iter().chain(dial).for_each(|conn| self.hang_up(id, conn));
+        open.into_iter().chain(handshake).for_each(|conn| self.hang_up(id, conn));
     }
 
     /// A subscriber's node ends its end of a channel.

@@ -87,25 +87,25 @@ impl World {
     }
 
     /// Requests that wait for their source are looked at again.
-    pub fn look_after_guests(&mut self, id: NodeId) {
+    pub fn look_after_waiting(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.relay.streams.waiting_requests().next().is_some())
         else {
             return;
         };
-        for guest in node.relay.streams.take_waiting() {
+        for waiting in node.relay.streams.take_waiting() {
             let Some(node) = self.nodes.get(&id) else { return };
             node.look_at_sources();
-            let ready = match node.relay.streams.get(&guest.of) {
+            let ready = match node.relay.streams.get(&waiting.of) {
                 Some(hosted) => Ok(hosted.has_source()),
-                None => self.ready_to_host(id, &guest.who),
+                None => self.ready_to_host(id, &waiting.who),
             };
             match ready {
                 Ok(false) => {
                     let Some(node) = self.nodes.get_mut(&id) else { return };
-                    node.relay.streams.wait_on(guest);
+                    node.relay.streams.wait_on(waiting);
                 }
-                Ok(true) => self.serve(id, &guest.who),
-                Err(why) => self.answer(guest.who.conn, Err(Box::new(why))),
+                Ok(true) => self.serve(id, &waiting.who),
+                Err(why) => self.answer(waiting.who.conn, Err(Box::new(why))),
             }
         }
     }
@@ -118,7 +118,7 @@ impl World {
         let Some(actions) = node.relay.look(now) else { return };
         for action in actions {
             match action {
-                Action::Refuse(guest, why) => self.answer(guest.conn, Err(Box::new(why))),
+                Action::Refuse(waiting, why) => self.answer(waiting.conn, Err(Box::new(why))),
                 Action::EndStream(key) => self.end_hosting(id, key),
                 Action::Warn(_) | Action::BeginBuffer(..) | Action::EndBuffer(_) => {}
             }

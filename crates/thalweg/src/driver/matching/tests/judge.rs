@@ -105,7 +105,7 @@ impl World {
         let served = node.served.iter().map(|(conn, of)| (*conn, (of.channel.publisher, of.channel.subscriber)));
         let other = served.filter(|of| !here(of));
         let other = other.map(|(_, pair)| self.show(pair, "is open at the publisher only, or twice"));
-        let under_way = node.handshakes.keys().chain(node.move_dials.keys());
+        let under_way = node.handshakes.keys().chain(node.move_handshakes.keys());
         let under_way = under_way.map(|pair| self.show(*pair, "is still asked for"));
         one.chain(other).chain(under_way).collect()
     }

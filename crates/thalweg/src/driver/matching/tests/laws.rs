@@ -1,4 +1,4 @@
-//! What must hold of channels that wait, of signs of life, of relays and of moves.
+//! Laws of channels that wait, of heartbeats, of relays and of moves.
 
 use super::handshakes::place_of;
 use super::signs::{NOTICED, is_slow};
@@ -45,7 +45,7 @@ impl World {
         let in_vain = node.relay.streams.iter().filter(|(_, hosted)| hosted.publisher_port.channels().is_empty());
         let in_vain = in_vain.map(|(key, _)| format!("{id} hosts {:?} for nobody", key.0));
         let waiting_requests =
-            node.relay.streams.waiting_requests().map(|guest| format!("{id}: request {} still waits", guest.conn));
+            node.relay.streams.waiting_requests().map(|waiting| format!("{id}: request {} still waits", waiting.conn));
         in_vain.chain(waiting_requests).collect()
     }
 

@@ -8,7 +8,7 @@ use crate::channel::PortRef;
 use crate::channel::proxy::Proxy;
 use crate::control::NodeId;
 use crate::driver::matching::{Candidate, Pair};
-use crate::driver::moves::{ABREAST, Failed, GivenUp, Open, Passing, Settled, fell_back, settled};
+use crate::driver::moves::{Failed, GivenUp, LONGEST_BOTH_OPEN, Open, Passing, Settled, fell_back, settled};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -107,7 +107,7 @@ impl World {
     }
 
     fn try_move(&mut self, id: NodeId, pair: Pair, way: Option<Candidate>) {
-        way.into_iter().for_each(|way| self.dial(id, pair, &way, true));
+        way.into_iter().for_each(|way| self.handshake(id, pair, &way, true));
     }
 
     pub fn move_failed(&mut self, id: NodeId, pair: Pair) {
@@ -185,10 +185,10 @@ impl World {
     }
 
     /// The new channel has caught up if samples come by it.
-    pub fn abreast(&mut self, id: NodeId, pair: Pair, conn: u64) {
+    pub fn both_open(&mut self, id: NodeId, pair: Pair, conn: u64) {
         let Some(node) = self.nodes.get(&id) else { return };
         let Some(crossing) = node.moves.passing(&pair).filter(|of| of.new == conn).cloned() else { return };
-        if self.now - crossing.since > ABREAST + LOOK {
+        if self.now - crossing.since > LONGEST_BOTH_OPEN + LOOK {
             let late = self.now.as_millis();
             self.lost_by_mistake
                 .push(format!("{late}: {pair:?} is still moving after {:?}", self.now - crossing.since));
@@ -265,18 +265,18 @@ impl World {
         match node.moves.give_up(pair) {
             GivenUp::Over => return self.proxy_moved(id, pair),
             GivenUp::Nothing => return,
-            GivenUp::Dialing => {}
+            GivenUp::Handshake => {}
             GivenUp::Passing(crossing) => self.hang_up(id, crossing.new),
         }
-        let dial = self.nodes.get_mut(&id).and_then(|node| node.move_dials.remove(&pair));
-        dial.into_iter().for_each(|conn| self.hang_up(id, conn));
+        let handshake = self.nodes.get_mut(&id).and_then(|node| node.move_handshakes.remove(&pair));
+        handshake.into_iter().for_each(|conn| self.hang_up(id, conn));
     }
 
     /// Looks at moves that are under way, and tries those that are due.
     pub fn retry_moves(&mut self, id: NodeId) {
         let now = self.instant();
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let came: BTreeMap<Pair, u64> = node.moves.abreast().map(|pair| (*pair, 0)).collect();
+        let came: BTreeMap<Pair, u64> = node.moves.both_open().map(|pair| (*pair, 0)).collect();
         node.moves.look(now, &came);
         for pair in node.moves.laggards(now) {
             let new = self.nodes.get(&id).and_then(|node| Some(node.moves.passing(&pair)?.new));

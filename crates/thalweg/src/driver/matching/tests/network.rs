@@ -103,7 +103,7 @@ impl World {
             matching.added(&added, own, known, now)
         });
         self.act(id, actions);
-        self.look_after_guests(id);
+        self.look_after_waiting(id);
     }
 
     /// A host is cut off from the hosts that are not.

@@ -96,7 +96,7 @@ pub(super) struct Node {
     pub publisher_ports: BTreeMap<PortId, Rc<PublisherPort>>,
     /// Handshakes under way, for channels and for moves, and open channels, by the number of their connection.
     pub handshakes: BTreeMap<Pair, u64>,
-    pub move_dials: BTreeMap<Pair, u64>,
+    pub move_handshakes: BTreeMap<Pair, u64>,
     pub open: BTreeMap<Pair, u64>,
     pub served: BTreeMap<u64, Served>,
     pub attachments: Attachments<Rc<PublisherPort>>,
@@ -159,7 +159,7 @@ impl Node {
             drawn: BTreeMap::new(),
             publisher_ports: BTreeMap::new(),
             handshakes: BTreeMap::new(),
-            move_dials: BTreeMap::new(),
+            move_handshakes: BTreeMap::new(),
             open: BTreeMap::new(),
             served: BTreeMap::new(),
             attachments: Attachments::default(),

@@ -46,7 +46,7 @@ impl Node {
         let others = self.served.values().filter(|served| Some(served.channel.id) != but);
         if request.to_node != self.id() {
             let proxies = others.filter(|served| served.channel.publisher.node != self.id());
-            let waiting_requests = self.relay.streams.waiting_requests().filter_map(|guest| guest.from);
+            let waiting_requests = self.relay.streams.waiting_requests().filter_map(|waiting| waiting.from);
             return self.relay.check_share(from, proxies.filter_map(|served| served.from).chain(waiting_requests));
         }
         let of_port = others.filter(|served| served.channel.publisher == pair_of(request).0);
@@ -105,7 +105,8 @@ impl World {
         }
         self.attach(id, asked);
         // The subscriber has given up meanwhile: the end of its connection follows the request.
-        let asks = |node: &Node| node.handshakes.values().chain(node.move_dials.values()).any(|of| *of == asked.conn);
+        let asks =
+            |node: &Node| node.handshakes.values().chain(node.move_handshakes.values()).any(|of| *of == asked.conn);
         if !self.nodes.get(&asked.request.node).is_some_and(asks) {
             self.close(asked.conn, false, false);
         }
