@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
+use qos::Place;
 use thalweg::admin::{Reply, Request as Administration};
 use thalweg::codec::{Raw, Schema, TypeDescription};
 use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
@@ -330,7 +331,9 @@ fn a_relay_keeps_room_for_others() {
     let (mut streams, mut reasons) = (Vec::new(), Vec::new());
     for number in 0..100 {
         stranger.id = thalweg::control::NodeId(if number < 30 { 7 } else { 1000 + u64::from(number) });
-        let request = Request { to_node: source.request("/good", 0).to_node, ..stranger.request("/good", number) };
+        let proxy = Some(Proxy { place: Place::Relay("gate".into()), ..Proxy::default() });
+        let to_node = source.request("/good", 0).to_node;
+        let request = Request { to_node, proxy, ..stranger.request("/good", number) };
         match stranger.ask(&request) {
             (stream, Some(Answer::Accepted(_))) => streams.push(stream),
             (_, Some(Answer::Refused(refused))) => reasons.push(refused),

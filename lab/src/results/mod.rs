@@ -59,7 +59,7 @@ pub struct Environment {
     pub qdiscs: Vec<String>,
     /// The clock and its source.
     pub clock: String,
-    /// Versions of Thalweg and the tools.
+    /// Versions of Thalweg, with the commit that was built, and of the tools.
     pub versions: BTreeMap<String, String>,
     /// Seed of everything random.
     pub seed: u64,
@@ -77,7 +77,8 @@ impl Environment {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split_whitespace().take(3).filter_map(|v| v.parse().ok()).collect();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut versions = BTreeMap::from([("thalweg".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+        let version = format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("THALWEG_COMMIT"));
+        let mut versions = BTreeMap::from([("thalweg".to_owned(), version)]);
         if let Ok(said) = crate::iproute::ip(&["-V"]) {
             versions.insert("iproute2".to_owned(), said.trim().trim_start_matches("ip utility, ").to_owned());
         }
@@ -312,6 +313,8 @@ mod tests {
     fn the_machine_is_described() {
         let here = Environment::read(7);
         assert!(here.kernel.starts_with("Linux ") && here.clock.starts_with("CLOCK_MONOTONIC by "), "{here:?}");
-        assert!(here.cpus > 0 && here.load.len() == 3 && here.seed == 7 && here.versions.contains_key("thalweg"));
+        assert!(here.cpus > 0 && here.load.len() == 3 && here.seed == 7 && here.versions["thalweg"].starts_with("0."));
+        let commit = here.versions["thalweg"].split_once(" (").unwrap().1.trim_end_matches(')');
+        assert!(commit == "unknown" || commit.len() == 12 && commit.bytes().all(|b| b.is_ascii_hexdigit()), "{commit}");
     }
 }
