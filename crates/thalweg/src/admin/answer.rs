@@ -1,6 +1,6 @@
 //! Carries a [`Command`] out on a port and writes the answer in YARP's shapes (YS-13, YS-20…YS-22, YS-55).
 
-#![allow(clippy::disallowed_methods)] // it reads the clock
+#![allow(clippy::disallowed_methods)] // the answer to `pray` is chosen by the time
 
 use super::EndReport;
 use super::grammar::{Command, HELP, Side};

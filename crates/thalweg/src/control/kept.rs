@@ -3,7 +3,7 @@
 //!
 //! They are kept per host and realm until they are disconnected, or the run directory is emptied (a restart of the host).
 
-#![allow(clippy::disallowed_methods)] // the thread of the links reads the clock
+#![allow(clippy::disallowed_methods)] // a temporary file is named by the time
 
 use crate::carrier;
 use qos::priority::PrioritySettings;
