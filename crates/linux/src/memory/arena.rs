@@ -151,6 +151,7 @@ impl Arena {
     ///
     /// # Errors
     /// A message too large, or no room.
+    #[inline]
     pub fn loan(&mut self, len: usize) -> Result<Loan, ArenaError> {
         let class = class_of(len).filter(|_| len <= self.max_message);
         let class = class.ok_or(ArenaError::TooLarge { len, max: self.max_message })?;
@@ -162,6 +163,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the loan is of another arena (a bug of the caller).
+    #[inline]
     #[allow(unsafe_code)]
     pub fn bytes_mut(&mut self, loan: &Loan) -> &mut [u8] {
         assert_eq!(loan.arena, self.id, "a loan of another arena");
@@ -180,6 +182,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the loan is of another arena (a bug of the caller).
+    #[inline]
     pub fn seal(&mut self, loan: Loan) -> Sealed {
         assert_eq!(loan.arena, self.id, "a loan of another arena");
         let offset = FIRST + self.slots.offset(loan.slot);
@@ -190,6 +193,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the sample is of another arena (a bug of the caller).
+    #[inline]
     #[allow(unsafe_code)]
     pub fn bytes(&self, sample: &Sealed) -> &[u8] {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
@@ -201,6 +205,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the sample is of another arena (a bug of the caller).
+    #[inline]
     pub fn release(&mut self, sample: Sealed) {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
         self.slots.give_back(sample.slot);
@@ -208,8 +213,10 @@ impl Arena {
 
     /// Wakes the readers with these bits (as [`super::RingWriter::reader_waits`] gave them), all in one system call.
     /// Without bits it does nothing.
+    #[inline]
     pub fn wake(&mut self, bits: u32) {
-        let (Some(bits), Some(header)) = (NonZeroU32::new(bits), self.map.value::<Header>(0)) else { return };
+        let Some(bits) = NonZeroU32::new(bits) else { return };
+        let Some(header) = self.map.value::<Header>(0) else { return };
         header.wake.fetch_add(1, Ordering::Release); // a reader that is about to wait on the old value will not
         futex::wake_bits(&header.wake, bits, Scope::Shared);
         self.wakes += 1;
@@ -221,12 +228,14 @@ impl Arena {
     }
 
     /// One more reader has the slot of this sample.
+    #[inline]
     pub(super) fn borrow(&mut self, sample: &Sealed) {
         assert_eq!(sample.arena, self.id, "a sample of another arena");
         self.slots.borrow(sample.slot);
     }
 
     /// One borrow less; the last one frees the slot.
+    #[inline]
     pub(super) fn give_back(&mut self, slot: u32) {
         self.slots.give_back(slot);
     }

@@ -107,6 +107,7 @@ impl RingMemory {
 
     #[allow(unsafe_code)]
     /// The rings in it.
+    #[inline(always)]
     pub(super) fn lane(&self) -> Lane<'_> {
         let (cells, returns) = (self.shape.cells(), self.shape.returns());
         let parts = self.map.value(CONTROL_AT).zip(self.map.slice(CELLS_AT, cells));

@@ -237,6 +237,7 @@ impl RingWriter {
     }
 
     /// After a push: the reader's bit if it must be woken, else 0. Asked once per wait.
+    #[inline]
     pub fn reader_waits(&self) -> u32 {
         u32::from(self.memory.lane().take_waiting()) << self.memory.shape.bit
     }
@@ -247,6 +248,7 @@ impl RingWriter {
     }
 
     /// Number of samples that the reader may hold besides those in the ring.
+    #[inline]
     pub fn hold(&self) -> u32 {
         self.memory.shape.hold
     }
@@ -262,6 +264,7 @@ impl RingWriter {
     }
 
     /// `true` if the last push met the limit of bytes.
+    #[inline]
     pub fn met_bytes(&self) -> bool {
         self.met_bytes
     }

@@ -64,6 +64,7 @@ impl Slots {
     }
 
     /// Offset of the slot from the first block.
+    #[inline]
     pub(super) fn offset(&self, slot: u32) -> usize {
         let (block, place) = (slot >> self.largest, slot & ((1 << self.largest) - 1));
         let class = self.blocks[block as usize].class;
@@ -94,6 +95,7 @@ impl Slots {
     }
 
     /// One borrow more.
+    #[inline]
     pub(super) fn borrow(&mut self, slot: u32) {
         self.borrows[slot as usize] += 1;
     }
