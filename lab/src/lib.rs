@@ -7,7 +7,7 @@
 //! | `round_trips` | round trips over Thalweg's channels |
 //! | [`load`] | competing traffic: generators and sinks |
 //! | [`part`] | processes of an experiment: started in a host, controlled by lines of JSON |
-//! | [`wan`] | a wide-area link in user space |
+//! | [`link`] | a link in user space: rate, queue, delay, losses |
 //! | [`topology`] | hosts, switches and routers as network namespaces; links that act as a wire |
 //! | `stalls` | times at which the machine itself stood still |
 //! | `prediction` | the planner's figures, to compare with measurements |
@@ -27,6 +27,7 @@ pub mod error;
 pub mod experiments;
 pub mod iproute;
 pub mod lab;
+pub mod link;
 pub mod load;
 pub mod part;
 mod prediction;
@@ -36,7 +37,6 @@ pub mod run;
 mod stalls;
 pub mod statistics;
 pub mod topology;
-pub mod wan;
 
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments, find};

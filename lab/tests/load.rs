@@ -18,7 +18,7 @@ struct World {
 fn world(test: &str) -> Option<World> {
     let program = Program::this(&["the_part", "--exact", "--ignored", "--nocapture", "--test-threads=1"]).unwrap();
     let lab = Lab::open(Options::default(), Stop::default(), program, |_| {}).unwrap();
-    let topology = match Topology::link(&lab) {
+    let topology = match Topology::link(&lab, &[]) {
         Ok(topology) => topology,
         Err(why) => {
             println!("skipped: {test}: because {why}");

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod hostile;
+mod link;
 mod load;
 mod topology;
-mod wan;
 
 /// The body of the processes that tests start: this program again.
 #[test]

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(20);
 #[ignore = "run by the other tests, in a process of its own"]
 fn the_victim() {
     let lab = open();
-    let topology = Topology::switch(&lab, 2).unwrap();
+    let topology = Topology::switch(&lab, 2, &[]).unwrap();
     println!("@{}", topology.host(1).name());
     std::thread::sleep(LONG);
 }
@@ -34,7 +34,7 @@ fn open() -> Lab {
 /// `true` if namespaces can be made here; prints the reason if not.
 fn can(test: &str) -> bool {
     let lab = open();
-    match Topology::link(&lab) {
+    match Topology::link(&lab, &[]) {
         Ok(_) => true,
         Err(why) => {
             println!("skipped: {test}: because {why}");
@@ -64,7 +64,7 @@ fn hosts_reach_each_other_and_are_gone_afterwards() {
     }
     let lab = open();
     let mut made = Vec::new();
-    for topology in [Topology::link(&lab), Topology::switch(&lab, 3), Topology::router(&lab, 3)] {
+    for topology in [Topology::link(&lab, &[]), Topology::switch(&lab, 3, &[]), Topology::router(&lab, 3, &[])] {
         let topology = topology.unwrap();
         assert!(reaches(&topology, 1, 2) && reaches(&topology, 2, 1));
         made.push(topology.host(1).name().to_owned());
@@ -84,7 +84,7 @@ fn marks_survive_two_routers_in_a_row() {
         return;
     }
     let lab = open();
-    let topology = Topology::routers(&lab).unwrap();
+    let topology = Topology::routers(&lab, &[]).unwrap();
     assert!(reaches(&topology, 1, 2) && reaches(&topology, 2, 1));
     // The queue at the second router's exit sorts them by code point.
     let (router, device) = (topology.beside(2).unwrap(), Topology::leads_to(2));
@@ -121,7 +121,7 @@ fn a_panic_leaves_nothing() {
     let name = std::sync::Mutex::new(String::new());
     let panicked = std::panic::catch_unwind(|| {
         let lab = open();
-        let topology = Topology::link(&lab).unwrap();
+        let topology = Topology::link(&lab, &[]).unwrap();
         *name.lock().unwrap() = topology.host(1).name().to_owned();
         panic!("in the middle of an experiment");
     });
@@ -178,6 +178,6 @@ fn a_request_to_stop_is_obeyed() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let program = Program::this(&[]).unwrap();
     let lab = Lab::open(Options::default(), Stop::by(asked), program, |_| {}).unwrap();
-    assert!(matches!(Topology::link(&lab), Err(Error::Stopped)));
+    assert!(matches!(Topology::link(&lab, &[]), Err(Error::Stopped)));
     assert!(matches!(lab.stop.sleep(LONG), Err(Error::Stopped)));
 }

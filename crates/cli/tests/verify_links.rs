@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
+use lab::link::{Behaviour, End, Link};
 use lab::topology::Namespace;
-use lab::wan::{Behaviour, End, Wan};
 use lab::{Lab, Options, Program, Stop};
 use serde_json::Value;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn contract() -> String {
 struct Robot {
     house: Testbed,
     hosts: Vec<Namespace>,
-    _links: Vec<Wan>,
+    _links: Vec<Link>,
     _lab: Lab,
 }
 
@@ -57,7 +57,8 @@ impl Robot {
             let end = |host: &Namespace| End { namespace: host.name().to_owned(), device: format!("link{number}") };
             let behaviour = Behaviour { delay, ..Behaviour::default() };
             links.push(
-                Wan::start(&end(&hosts[0]), &end(&hosts[number]), behaviour, behaviour, 7).map_err(lab::Error::from)?,
+                Link::start([&end(&hosts[0]), &end(&hosts[number])], [behaviour; 2], None, 7)
+                    .map_err(lab::Error::from)?,
             );
             for (place, host) in [(1, &hosts[0]), (2, &hosts[number])] {
                 let device = format!("link{number}");

@@ -4,7 +4,7 @@
 //! The wire takes super-packets whole, like a card that segments by itself: a token bucket with room for the largest. A
 //! super-packet that was chosen to be sent next is sent whole before anything else. Measures are added one by one.
 
-use super::{Experiment, Tally};
+use super::{Experiment, Tally, lines};
 use crate::error::{Error, Result};
 use crate::iproute::ip;
 use crate::lab::Lab;
@@ -12,7 +12,7 @@ use crate::part::stream::{self, Arrived, Flow, Settings};
 use crate::part::{NodeSettings, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
 use crate::statistics::median;
-use crate::topology::{DEVICE, Queue, Topology, Wire};
+use crate::topology::{DEVICE, Line, Queue, Topology, Wire};
 use qos::blocking::{Blocking, BulkSender};
 use qos::priority::Changes;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl Experiment for BigMessages {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let topology = Topology::link(lab)?;
+        let mut topology = Topology::link(lab, &[Line::of(1, RATE)])?;
         let mut testbed = Testbed::start(lab, &topology)?;
         let ring = ring(&topology);
         let repetitions = if lab.options.tiny { 1 } else { 5 - 2 * usize::from(lab.options.quick) };
@@ -53,6 +53,8 @@ impl Experiment for BigMessages {
         let queues = topology.host(1).tc(&["-s", "qdisc", "show", "dev", DEVICE])?;
         let mut findings = judge(&sides, ring);
         findings.queues = queues.lines().map(str::to_owned).collect();
+        drop(testbed);
+        lines::judge("all arms", &topology.end_lines(), &mut findings);
         Ok(findings)
     }
 }

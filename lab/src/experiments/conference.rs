@@ -3,7 +3,7 @@
 //! host's link becomes narrow for a while, and only the streams of the highest classes still come whole. Then it fails and comes
 //! back, and all streams must continue by themselves. A profile may set other classes (`lab run --profile`).
 
-use super::{Experiment, Tally};
+use super::{Experiment, Tally, lines};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
 use crate::part::member::{Order, Report, Settings, Stream, StreamReport};
@@ -11,7 +11,7 @@ use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::stalls::{Monitor, Stalls};
 use crate::statistics::{Distribution, median};
-use crate::topology::{Queue, Topology, Wire};
+use crate::topology::{Line, Queue, Topology, Wire};
 use linux::clock::monotonic_ns;
 use qos::Class;
 use serde_json::Value;
@@ -63,7 +63,8 @@ impl Experiment for Conference {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let topology = Topology::switch(lab, HOSTS)?;
+        let lines: Vec<Line> = (1..=HOSTS).map(|host| Line::of(host, RATE)).collect();
+        let mut topology = Topology::switch(lab, HOSTS, &lines)?;
         if let Some(file) = &lab.options.profile {
             Profile::read(file).map_err(|wrong| Error::Usage(wrong.to_string()))?;
         }
@@ -74,8 +75,10 @@ impl Experiment for Conference {
         let mut phases = ["before", "narrow", "outage", "after"].map(Heard::new);
         members.slices(lab, before, &mut phases[0])?;
         let port = Topology::leads_to(CUT);
+        topology.change_to(CUT, |line| line.rate = Some(NARROW));
         Wire { rate: NARROW, limit: 100, ..wire }.install(topology.middle()?, &port)?;
         members.slices(lab, narrow, &mut phases[1])?;
+        topology.change_to(CUT, |line| line.rate = Some(RATE));
         wire.install(topology.middle()?, &port)?;
         topology.middle()?.ip(&["link", "set", &port, "down"])?;
         members.slices(lab, outage, &mut phases[2])?;
@@ -86,6 +89,8 @@ impl Experiment for Conference {
         let queues = topology.middle()?.tc(&["-s", "qdisc", "show", "dev", &port])?;
         let mut findings = judge(&phases, &resumed);
         findings.queues = queues.lines().map(str::to_owned).collect();
+        drop(members);
+        lines::judge("all phases", &topology.end_lines(), &mut findings);
         Ok(findings)
     }
 }

@@ -7,12 +7,13 @@
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::link::Behaviour;
 use crate::part::stream::{self, Connected, Flow, Order, Published, Settings};
 use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::stalls::Monitor;
 use crate::statistics::{Distribution, median_ratio};
-use crate::topology::Topology;
+use crate::topology::{Line, Topology};
 use rustix::process::{Pid, Signal};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,6 +33,13 @@ const P99: f64 = 1.5;
 const SOON: u64 = 5_000;
 /// The same after a bad link: TCP retries at growing intervals.
 const LATER: u64 = 20_000;
+
+/// The bad link, in bit/s.
+const NARROW: u64 = 1_000_000;
+/// Bytes that wait in front of it.
+const NARROW_QUEUE: u64 = 30_000;
+/// Share of the packets that it loses.
+const LOSS: f64 = 0.3;
 
 /// The impairment of the eighth.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +74,7 @@ impl Experiment for Isolation {
         for trouble in [Trouble::Stopped, Trouble::BadLink] {
             let mut groups = Vec::new();
             for carrier in CARRIERS {
-                let topology = Topology::switch(lab, 3)?;
+                let topology = Topology::switch(lab, 3, &[Line::both(3, Behaviour::default())])?;
                 let mut testbed = Testbed::start(lab, &topology, carrier)?;
                 groups.push(testbed.compare(lab, trouble, &mut findings)?);
             }
@@ -85,7 +93,7 @@ impl Experiment for Isolation {
 fn notes() -> Vec<String> {
     vec![
         format!("{HZ} samples a second of {PAYLOAD} bytes from one process to eight others; latency from publish to callback"),
-        "bad-link: at the switch's port to the eighth, 1 Mbit/s with room for 30 kB; 30 % of the packets are dropped there".into(),
+        "bad-link: the line from the switch to the eighth has 1 Mbit/s, with room for 30 kB in front of it, and loses 30 % of the packets".into(),
         "ratios: with the eighth impaired / with all well, by pairs of runs that follow each other, medians".into(),
     ]
 }
@@ -164,7 +172,10 @@ impl<'a> Testbed<'a> {
     fn impair(&self, lab: &Lab, trouble: Trouble, on: bool) -> Result {
         match trouble {
             Trouble::Stopped => self.stop(lab, on),
-            Trouble::BadLink => self.bad_link(on),
+            Trouble::BadLink => {
+                self.bad_link(on);
+                Ok(())
+            }
         }
     }
 
@@ -181,18 +192,11 @@ impl<'a> Testbed<'a> {
         Ok(())
     }
 
-    fn bad_link(&self, on: bool) -> Result {
-        let (switch, port) = (self.topology.middle()?, Topology::leads_to(3));
-        if !on {
-            self.topology.host(3).nft("delete table inet loss")?;
-            return switch.tc(&["qdisc", "delete", "dev", &port, "root"]).map(drop);
-        }
-        let narrow = ["qdisc", "add", "dev", &port, "root", "tbf", "rate", "1mbit", "burst", "3200", "limit", "30000"];
-        switch.tc(&narrow)?;
-        let lossy = "add table inet loss; add chain inet loss in { type filter hook input priority 0; }; \
-                     add rule inet loss in iifname eth0 numgen random mod 100 < 30 drop";
-        let done = self.topology.host(3).nft(lossy);
-        done.map(drop).inspect_err(|_| drop(switch.tc(&["qdisc", "delete", "dev", &port, "root"])))
+    /// The line to the eighth, from the switch.
+    fn bad_link(&self, on: bool) {
+        let well = Behaviour::default();
+        let bad = Behaviour { rate: Some(NARROW), queue: NARROW_QUEUE, loss: LOSS, ..well };
+        self.topology.change_to(3, |line| *line = if on { bad } else { well });
     }
 
     /// `true` if the eighth has the latest sample in time.

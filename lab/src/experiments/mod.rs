@@ -6,6 +6,7 @@ mod cpu_contention;
 mod goodput;
 pub mod hostile;
 mod isolation;
+mod lines;
 mod lossy;
 pub mod many_nodes;
 mod pull_beside;

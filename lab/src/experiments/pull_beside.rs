@@ -48,7 +48,7 @@ impl Experiment for PullBeside {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let topology = Topology::link(lab)?;
+        let topology = Topology::link(lab, &[])?;
         let mut findings = Findings { notes: notes(), ..Findings::default() };
         let mut groups = Vec::new();
         for carrier in CARRIERS {

@@ -199,7 +199,7 @@ impl Link {
         let program = Program::this(&[PART_OF_LAB])?;
         // A request to end is checked between phases; until then every call succeeds.
         let lab = Lab::open(Options::default(), lab::Stop::default(), program, |_| {})?;
-        let topology = Topology::link(&lab)?;
+        let topology = Topology::link(&lab, &[])?;
         let wire = Wire { rate: RATE, limit: QUEUE, queue: Queue::Classes };
         HOSTS.into_iter().try_for_each(|host| wire.install(topology.host(host), DEVICE))?;
         let addresses = lab.folder().join("robot.toml");

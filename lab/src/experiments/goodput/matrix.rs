@@ -1,8 +1,8 @@
 //! Loss × round trip × size on the line, and sizes on the loopback: `udp` and `tcp` in turns.
 
-use super::{Load, Path, Rate, Saturating, Totals, judge_line};
+use super::{Load, Path, Rate, Saturating, Totals};
 use crate::error::Result;
-use crate::experiments::shuffled;
+use crate::experiments::{lines, shuffled};
 use crate::lab::Lab;
 use crate::results::{Bar, Cell, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::median;
@@ -74,7 +74,7 @@ pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
         }
         let reports = path.end();
         if place.trip_ms.is_some() {
-            judge_line(&place.name, &reports, findings);
+            lines::judge(&place.name, &reports, findings);
         }
         panels.push(tell(place, &cells, &mut lost, findings));
     }

@@ -11,14 +11,15 @@
 mod matrix;
 mod sharing;
 
-use super::Experiment;
+use super::{Experiment, lines};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::link::{Behaviour, LinkReport};
 use crate::part::stream::{Connected, Counts, Flow, Order, Published, Settings};
 use crate::part::{LONG, NodeSettings, Place};
 use crate::results::{Check, Figure, Findings, Table};
 use crate::statistics::Distribution;
-use crate::wan::{Behaviour, DEVICE, Hosts, LinkReport, SLACK};
+use crate::topology::{DEVICE, Line, Topology};
 use linux::clock::monotonic_ns;
 use qos::{Class, Qos};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -73,7 +74,7 @@ fn notes() -> Vec<String> {
 
 /// A path between two hosts, or within the first one.
 struct Path {
-    hosts: Hosts,
+    hosts: Topology,
     loopback: bool,
     next: AtomicU16, // port of the next node
 }
@@ -87,7 +88,7 @@ impl Path {
             queue: BUFFER,
             ..Behaviour::default()
         };
-        let hosts = Hosts::new(lab, way, way)?;
+        let hosts = Topology::link(lab, &[Line::both(1, way)])?;
         [1, 2].into_iter().try_for_each(|n| streams_use(CONTROL, &hosts, n))?;
         Ok(Self { hosts, loopback: false, next: AtomicU16::new(7400) })
     }
@@ -98,18 +99,18 @@ impl Path {
     }
 
     /// The hosts.
-    fn hosts(&self) -> &Hosts {
+    fn hosts(&self) -> &Topology {
         &self.hosts
     }
 
     /// From now on the line loses this percentage each way.
     fn lose(&self, percent: u8) {
-        self.hosts.lose(percent);
+        self.hosts.change(1, |line| line.loss = f64::from(percent) / 100.0);
     }
 
     /// Ends it, and returns the reports of the line.
     fn end(mut self) -> Vec<LinkReport> {
-        self.hosts.end()
+        self.hosts.end_lines()
     }
 
     /// Two nodes that see only each other, and their places: publisher and subscriber.
@@ -120,7 +121,7 @@ impl Path {
         if self.loopback {
             return Ok(["publisher", "subscriber"].map(|role| (NodeSettings::local(role, &realm), place(1))));
         }
-        let at = |host: u8| SocketAddr::new(Hosts::address_of(host), port);
+        let at = |host: u8| SocketAddr::new(Topology::address_of(host), port);
         let node = |role: &str, host: u8| NodeSettings::at(lab, role, &realm, at(host), &[at(1), at(2)]);
         Ok([(node("publisher", 1)?, place(1)), (node("subscriber", 2)?, place(2))])
     }
@@ -128,10 +129,10 @@ impl Path {
 
 /// Congestion control of all streams of a host, by its routes: a namespace's default may only be an algorithm that
 /// any user may use.
-fn streams_use(control: &str, hosts: &Hosts, n: u8) -> Result {
-    let address = Hosts::address_of(n).to_string();
+fn streams_use(control: &str, hosts: &Topology, n: u8) -> Result {
+    let address = Topology::address_of(n).to_string();
     for (to, device, source) in [
-        (&["10.98.0.0/24"][..], DEVICE, address.as_str()),
+        (&["10.99.0.0/16"][..], DEVICE, address.as_str()),
         (&["local", &address, "table", "local"], DEVICE, &address),
         (&["local", "127.0.0.1", "table", "local"], "lo", "127.0.0.1"),
     ] {
@@ -144,7 +145,7 @@ fn streams_use(control: &str, hosts: &Hosts, n: u8) -> Result {
 /// The congestion control that a stream over the path really uses.
 fn stream_uses(path: &Path) -> Result<String> {
     let hosts = &path.hosts;
-    let listener = hosts.host(2).within(|| TcpListener::bind((Hosts::address_of(2), 0)))??;
+    let listener = hosts.host(2).within(|| TcpListener::bind((Topology::address_of(2), 0)))??;
     let address = listener.local_addr()?;
     let stream = hosts.host(1).within(|| TcpStream::connect(address))??;
     Ok(rustix::net::sockopt::tcp_congestion(&stream).map_err(std::io::Error::from)?)
@@ -159,7 +160,7 @@ fn control(lab: &Lab, findings: &mut Findings) -> Result {
         return Err(Error::System(format!("streams use {used}; modprobe tcp_{CONTROL}")));
     }
     let bind = |host: u8| {
-        let at = SocketAddr::new(Hosts::address_of(host), 0);
+        let at = SocketAddr::new(Topology::address_of(host), 0);
         path.hosts.host(host).within(|| UdpSocket::bind(at))?.map_err(Error::from)
     };
     let (from, to) = (bind(1)?, bind(2)?);
@@ -184,7 +185,7 @@ fn control(lab: &Lab, findings: &mut Findings) -> Result {
     for _ in 0..BURST {
         to.recv(&mut buffer)?;
     }
-    judge_line("burst", &path.end(), findings);
+    lines::judge("burst", &path.end(), findings);
     Ok(())
 }
 
@@ -198,23 +199,6 @@ fn idle(lab: &Lab, from: &UdpSocket, to: &UdpSocket, payload: &[u8], count: usiz
         Ok((monotonic_ns() - began) as f64 / 1000.0)
     };
     (0..count).map(one).collect()
-}
-
-/// Checks the line's own figures during a measurement.
-fn judge_line(during: &str, reports: &[LinkReport], findings: &mut Findings) {
-    let ahead = reports.iter().map(|report| report.ahead).max().unwrap_or(u64::MAX);
-    let slack = SLACK * RATE / 8_000_000_000;
-    findings.checks.push(Check::at_most(
-        format!(
-            "line, {during}: bytes beyond its rate in any window (two frames, and what a late thread makes up for)"
-        ),
-        ahead as f64,
-        (2 * FRAME + slack) as f64,
-    ));
-    let there = reports.first();
-    let still = there.map_or(f64::NAN, |report| report.stood_still_ms);
-    let rate = there.and_then(|report| report.rate).unwrap_or(f64::NAN) / 1e6;
-    findings.notes.push(format!("line, {during}: {rate:.2} Mbit/s while busy, stood still for {still:.1} ms"));
 }
 
 /// The samples of a channel: size, rate, class, carrier.

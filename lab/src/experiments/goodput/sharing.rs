@@ -1,14 +1,13 @@
 //! Flows that share a path. At full speed on the line: the share of each. 64 B at 1 kHz over `udp` beside a saturating
 //! `udp` channel, on the loopback and on the line: the latency.
 
-use super::{BUFFER, Load, Path, RATE, Saturating, Totals, judge_line};
+use super::{BUFFER, Load, Path, RATE, Saturating, Totals};
 use crate::error::{Error, Result};
-use crate::experiments::Tally;
+use crate::experiments::{Tally, lines};
 use crate::lab::Lab;
 use crate::results::{Bar, Cell, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{median, median_ratio};
-use crate::topology::{Queue, Wire};
-use crate::wan::DEVICE;
+use crate::topology::{DEVICE, Queue, SHAPED, Wire};
 use qos::Class;
 use qos::priority::Changes;
 use serde_json::json;
@@ -51,7 +50,7 @@ pub(super) fn fairness(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
             let bars = bars.map(|(mbit, carrier)| Bar { series: (*carrier).into(), value: *mbit, ..Bar::default() });
             groups.push(Group { label: format!("{trip} ms {name}"), bars: bars.collect() });
         }
-        judge_line(&format!("shared, {trip} ms"), &path.end(), findings);
+        lines::judge(&format!("shared, {trip} ms"), &path.end(), findings);
     }
     findings.tables.push(table);
     Ok(Panel { title: "shared".into(), groups })
@@ -88,7 +87,7 @@ fn shares(lab: &Lab, path: &Path, set: &[&'static str], start: Duration, measure
 enum Way {
     /// Both ends on a host: no queue but the sockets'.
     Loopback,
-    /// The line, and classes by DSCP at the sending host, which lets 95 % of the line through.
+    /// The line, and classes by DSCP at the sending host, which lets a little less than the line's rate through.
     Classes(u64),
     /// The line with a single queue in front of it, which the big channel fills.
     OneQueue(u64),
@@ -109,7 +108,7 @@ impl Way {
             Way::OneQueue(trip) => Path::line(lab, trip),
             Way::Classes(trip) => {
                 let path = Path::line(lab, trip)?;
-                let wire = Wire { rate: SHAPED, limit: (BUFFER / 1514) as u32, queue: Queue::Classes };
+                let wire = Wire { rate: RATE, limit: (BUFFER / 1514) as u32, queue: Queue::Classes };
                 wire.install(path.hosts().host(1), DEVICE)?;
                 Ok(path)
             }
@@ -165,9 +164,9 @@ pub(super) fn small(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     findings.tables.push(table);
     findings.notes.push(format!(
         "small: {SMALL} B at {HZ} Hz, class=high sched=fifo:30 at both ends, processes of its own; the other: {BIG} B, class low. classes: the \
-         sending host lets {} Mbit/s through, classes by DSCP, so that nothing waits in front of the line; one queue: both wait together \
+         sending host lets {} % of the line's rate through, classes by DSCP, so that nothing waits in front of the line; one queue: both wait together \
          in front of the line, which the other fills as CUBIC does",
-        SHAPED / 1_000_000
+        SHAPED
     ));
     let group = |(way, _): (Way, bool)| {
         let bars = bars.iter().filter(|(of, _)| *of == way).map(|(_, bar)| bar.clone()).collect();
@@ -196,8 +195,6 @@ const HZ: f64 = 1000.0;
 const BIG: usize = 64 << 10;
 /// p99 may be this much worse than alone.
 const WORSE: f64 = 1.5;
-/// Rate of the sending host, below the line's, so that packets wait in the host's classes and not in front of the line.
-const SHAPED: u64 = RATE / 100 * 95;
 /// The last sample may take this long.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for the big channel's start.

@@ -25,7 +25,7 @@ pub fn hosts(lab: &Lab) -> Result<Topology> {
     if !cfg!(feature = "zenoh") {
         return Err(Error::System("this build has no Zenoh: build it with the feature zenoh, a default one".into()));
     }
-    Topology::switch(lab, super::pair::STRANGER)
+    Topology::switch(lab, super::pair::STRANGER, &[])
 }
 
 /// Silent connections; at the limit the oldest gives way to another.

@@ -12,13 +12,13 @@ pub(super) use outages::Outages;
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::link::Behaviour;
 use crate::part::stream::{Arrived, Flow, Settings};
 use crate::part::{NodeSettings, Place};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::stalls::{Monitor, Stalls, Timed};
 use crate::statistics::{Distribution, median, median_ratio};
-use crate::topology::{self, Wire};
-use crate::wan::{Behaviour, DEVICE, Hosts};
+use crate::topology::{self, DEVICE, Line, Topology, Wire};
 use qos::{Class, Qos, Queue};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -49,14 +49,19 @@ impl Experiment for LossyLink {
 }
 
 /// Two hosts, 10 ms apart.
-fn hosts(lab: &Lab) -> Result<Hosts> {
-    let way = Behaviour { delay: DELAY, ..Behaviour::default() };
-    Hosts::new(lab, way, way)
+fn hosts(lab: &Lab) -> Result<Topology> {
+    Topology::link(lab, &[Line::both(1, Behaviour { delay: DELAY, ..Behaviour::default() })])
+}
+
+/// From now on the link loses this percentage of the frames in either direction. A link may thus be better while programs find each
+/// other than while they are measured.
+fn lose(hosts: &Topology, percent: u8) {
+    hosts.change(1, |line| line.loss = f64::from(percent) / 100.0);
 }
 
 /// Opens a flow from the first host to the second one; `number` distinguishes its nodes from others'.
-fn open(lab: &Lab, hosts: &Hosts, number: u16, what: &Stream) -> Result<Flow> {
-    let at = |host: u8| SocketAddr::new(Hosts::address_of(host), 7400 + number);
+fn open(lab: &Lab, hosts: &Topology, number: u16, what: &Stream) -> Result<Flow> {
+    let at = |host: u8| SocketAddr::new(Topology::address_of(host), 7400 + number);
     let end = |role: &str, host: u8| {
         let node = NodeSettings::at(lab, role, what.name, at(host), &[at(1), at(2)])?;
         Ok::<_, Error>((node, Place::at(hosts.host(host), &[]).first()))
@@ -148,7 +153,7 @@ fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         let hosts = hosts(lab)?;
         let name = if carrier == "udp" { "state" } else { "state-tcp" };
         let mut flow = open(lab, &hosts, 0, &Stream { name, size: SIZE, hz: HZ, carrier, qos: policies() })?;
-        hosts.lose(LOSS);
+        lose(&hosts, LOSS);
         // The path's loss is learned first.
         publish(lab, &mut flow, count.min(200))?;
         let monitor = Monitor::start()?;
@@ -230,13 +235,14 @@ fn frames(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         () => (9, 1000),
     };
     let hosts = hosts(lab)?;
+    hosts.change(1, |line| line.rate = Some(RATE));
     Wire { rate: RATE, limit: 1000, queue: topology::Queue::Classes }.install(hosts.host(1), DEVICE)?;
     let (size, hz) = (SIZE, HZ);
     let control = Stream { name: "control", size, hz, carrier: "udp", qos: policies() };
     let latest = Qos { class: Class::Low, lifespan: Some(LIFESPAN), queue: Queue::KeepLast(WAITING), ..Qos::default() };
     let pictures = Stream { name: "pictures", size: FRAME, hz: FRAMES_HZ, carrier: "udp", qos: latest };
     let (mut control, mut pictures) = (open(lab, &hosts, 0, &control)?, open(lab, &hosts, 1, &pictures)?);
-    hosts.lose(FRAMES_LOSS);
+    lose(&hosts, FRAMES_LOSS);
     publish(lab, &mut control, count.min(200))?; // how much the path loses is learned first
     let (mut alone, mut beside, mut frames) = (Tally::default(), Tally::default(), Tally::default());
     let mut malformed = 0;

@@ -100,10 +100,10 @@ fn one(lab: &Lab, carrier: &'static str, outage: f64) -> Result<Outcome> {
     let mut flow = open(lab, &hosts, 0, &Stream { name: "state", size: SIZE, hz: HZ, carrier, qos })?;
     flow.start(lab)?;
     lab.stop.sleep(BEFORE)?;
-    hosts.lose(100);
+    hosts.change(1, |line| line.loss = 1.0);
     lab.stop.sleep(Duration::from_secs_f64(outage))?;
     let back_ns = monotonic_ns();
-    hosts.lose(0);
+    hosts.change(1, |line| line.loss = 0.0);
     lab.stop.sleep(AFTER)?;
     let (published, arrived) = flow.stop(lab, PATIENCE)?;
     Ok(outcome(published.count, &only(arrived).of(&published), back_ns))

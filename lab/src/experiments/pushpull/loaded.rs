@@ -3,7 +3,7 @@
 
 use super::{AT_RELAY, Amount, Layout, NEARLY_ALL, PLACES, Testbed, processors, quotients};
 use crate::error::Result;
-use crate::experiments::{Experiment, Tally};
+use crate::experiments::{Experiment, Tally, lines};
 use crate::lab::{Lab, Options};
 use crate::load::{Generator, Load, Pattern, Protocol, Sink};
 use crate::part::{Hog, Place};
@@ -45,7 +45,9 @@ impl Experiment for PushPullLoaded {
                 testbed.run(lab, loaded == 1, amount, &mut arms[loaded])?;
             }
         }
-        Ok(judge(&arms, testbed.queues()?))
+        let mut findings = judge(&arms, testbed.queues()?);
+        lines::judge("both arms", &testbed.testbed.end(), &mut findings);
+        Ok(findings)
     }
 }
 
@@ -69,7 +71,7 @@ struct LoadedTestbed {
 impl LoadedTestbed {
     fn build(lab: &Lab) -> Result<Self> {
         // Ordinary priority: no rate is reserved.
-        let testbed = Testbed::build(lab, Layout::Router, false, &mut Dice::new(lab.options.seed))?;
+        let testbed = Testbed::build(lab, Layout::Router, Some(RATE), false, &mut Dice::new(lab.options.seed))?;
         let topology = testbed.topology()?;
         let wire = Wire { rate: RATE, limit: 100, queue: Queue::Fifo };
         wire.install(topology.middle()?, &Topology::leads_to(2))?;

@@ -23,10 +23,11 @@ pub(super) use sizes::PushPullSizes;
 use super::{Tally, shuffled};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
+use crate::link::LinkReport;
 use crate::part::{Hog, LONG, Measured, NodeSettings, Part, Place};
 use crate::round_trips::{FORWARD, Hop, Measure, PingPong, Route};
 use crate::stalls::Monitor;
-use crate::topology::{Namespace, Topology};
+use crate::topology::{Line, Namespace, Topology};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -62,14 +63,28 @@ impl Layout {
         }
     }
 
-    fn topology(self, lab: &Lab) -> Result<Option<Topology>> {
+    /// The hosts; their links are lines of this rate in bit/s, or take no time.
+    fn topology(self, lab: &Lab, rate: Option<u64>) -> Result<Option<Topology>> {
+        let (_, processor) = processors()?;
+        let line = |host: &u8| Some(Line::of(*host, rate?).on(processor as u16));
+        let lines = |hosts: &[u8]| hosts.iter().filter_map(line).collect::<Vec<_>>();
         Ok(match self {
             Layout::Here => None,
-            Layout::OneNode | Layout::Link => Some(Topology::link(lab)?),
-            Layout::OneHop => Some(Topology::switch(lab, 3)?),
-            Layout::Router => Some(Topology::router(lab, 2)?),
-            Layout::TwoRouters => Some(Topology::routers(lab)?),
+            Layout::OneNode | Layout::Link => Some(Topology::link(lab, &lines(&[1]))?),
+            Layout::OneHop => Some(Topology::switch(lab, 3, &lines(&[1, 2, 3]))?),
+            Layout::Router => Some(Topology::router(lab, 2, &lines(&[1, 2]))?),
+            Layout::TwoRouters => Some(Topology::routers(lab, &lines(&[0, 1, 2]))?),
         })
+    }
+
+    /// Lines between the ping and the pong.
+    fn lines_between(self) -> usize {
+        match self {
+            Layout::Here | Layout::OneNode => 0,
+            Layout::Link => 1,
+            Layout::OneHop | Layout::Router => 2,
+            Layout::TwoRouters => 3,
+        }
     }
 
     /// Addresses of the ping, the pong and the relay.
@@ -122,15 +137,21 @@ struct Amount {
 
 impl Testbed {
     /// As [`Testbed::over`], by tcp.
-    fn build(lab: &Lab, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
-        Self::over(lab, "tcp", layout, first, dice)
+    fn build(lab: &Lab, layout: Layout, rate: Option<u64>, first: bool, dice: &mut Dice) -> Result<Self> {
+        Self::over(lab, "tcp", (layout, rate), first, dice)
     }
 
     /// Starts all parts on one processor, with channels of this carrier. If `first`, they go before all others of ordinary priority, and
     /// the processor is kept awake. Routes are opened in random order: one differs from the next by some percent through its place
     /// in memory and in the kernel's lists.
-    fn over(lab: &Lab, carrier: &str, layout: Layout, first: bool, dice: &mut Dice) -> Result<Self> {
-        let topology = layout.topology(lab)?;
+    fn over(
+        lab: &Lab,
+        carrier: &str,
+        (layout, rate): (Layout, Option<u64>),
+        first: bool,
+        dice: &mut Dice,
+    ) -> Result<Self> {
+        let topology = layout.topology(lab, rate)?;
         let [ping, pong, relay] = layout.addresses();
         let spaces = layout.namespaces(topology.as_ref())?;
         let processor = processors()?.0;
@@ -176,6 +197,11 @@ impl Testbed {
     /// There are none: all is on this one.
     fn topology(&self) -> Result<&Topology> {
         self.topology.as_ref().ok_or_else(|| Error::Usage("all parts are on this host".into()))
+    }
+
+    /// Ends it, and says how its lines were.
+    fn end(mut self) -> Vec<LinkReport> {
+        self.topology.as_mut().map(Topology::end_lines).unwrap_or_default()
     }
 
     /// One run over a route.

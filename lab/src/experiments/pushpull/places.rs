@@ -159,7 +159,7 @@ struct Testbed {
 impl Testbed {
     fn build(lab: &Lab, arms: &mut [Arm]) -> Result<Self> {
         let hosts = TO + MANY.len() as u8 - 1;
-        let topology = Topology::switch(lab, hosts)?;
+        let topology = Topology::switch(lab, hosts, &[])?;
         topology.ask_for_groups()?;
         let (processor, other) = processors()?;
         // The switch's work is on no host's processor time.

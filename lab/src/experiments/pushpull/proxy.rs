@@ -40,7 +40,7 @@ impl Experiment for PushPullProxy {
             let bars = ROUTES.iter().zip(&tallies).filter_map(|(route, tally)| label(route, tally)).collect();
             panels.push(Panel { title: layout.name().into(), groups: vec![Group { label: String::new(), bars }] });
             note(layout, &tallies, &mut findings);
-            let found = anatomies(lab, &mut Testbed::over(lab, "udp", layout, true, &mut dice)?)?;
+            let found = anatomies(lab, &mut Testbed::over(lab, "udp", (layout, None), true, &mut dice)?)?;
             let title = format!("Table 4 as measured, {}, udp: mean µs of the way there", layout.name());
             findings.tables.push(table(&title, &found));
         }
@@ -70,7 +70,7 @@ fn measure(lab: &Lab, layout: Layout, dice: &mut Dice) -> Result<Vec<Tally>> {
     let mut tallies: Vec<Tally> = ROUTES.iter().map(|_| Tally::default()).collect();
     for repetition in 0..repetitions {
         lab.tell(&format!("{}, repetition {} of {repetitions}", layout.name(), repetition + 1));
-        let mut testbed = Testbed::build(lab, layout, true, dice)?;
+        let mut testbed = Testbed::build(lab, layout, None, true, dice)?;
         for index in shuffled(ROUTES.len(), dice) {
             testbed.run(lab, ROUTES[index], PAYLOAD, amount, &mut tallies[index])?;
         }

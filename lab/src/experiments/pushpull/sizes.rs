@@ -4,8 +4,9 @@
 
 use super::{AT_RELAY, Amount, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed, quotients};
 use crate::error::Result;
-use crate::experiments::{Experiment, Tally, shuffled};
+use crate::experiments::{Experiment, Tally, lines, shuffled};
 use crate::lab::{Lab, Options};
+use crate::link::LinkReport;
 use crate::part::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median, uncertainty};
@@ -15,6 +16,10 @@ use thalweg::carrier::Dice;
 /// Experiment 1, 2, 3 or 4.
 pub(crate) struct PushPullSizes(pub u8);
 
+/// Bytes of samples that surely fit in one packet.
+const PACKET: usize = 1400;
+/// All links, in bit/s (P-47).
+const RATE: u64 = 10_000_000;
 const SIZES: [usize; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
 /// Least share of the variance between sizes that a straight line must explain.
 const LINEAR: f64 = 0.8;
@@ -45,7 +50,8 @@ impl Experiment for PushPullSizes {
             all.push(Curves::new(*near, &[NONE]));
         }
         all.push(Curves::new(layout, &PLACES));
-        measure(lab, &mut all)?;
+        let reports = measure(lab, &mut all)?;
+        lines::judge(layout.name(), &reports, &mut findings);
         all.iter().for_each(|curves| curves.cells(&mut findings));
         let panels = all.iter().map(Curves::panel).collect();
         if let Some(curves) = all.last() {
@@ -80,14 +86,17 @@ fn amount(options: &Options) -> (usize, Amount) {
 }
 
 /// Every layout, place and size in turns; each repetition has processes of its own.
-fn measure(lab: &Lab, all: &mut [Curves]) -> Result {
+fn measure(lab: &Lab, all: &mut [Curves]) -> Result<Vec<LinkReport>> {
     let (repetitions, amount) = amount(&lab.options);
-    let mut dice = Dice::new(lab.options.seed);
+    let (mut dice, mut reports) = (Dice::new(lab.options.seed), Vec::new());
     for repetition in 0..repetitions {
         lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
-        let mut build = |curves: &Curves| Testbed::build(lab, curves.layout, true, &mut dice);
+        let mut build = |curves: &Curves| Testbed::build(lab, curves.layout, Some(RATE), true, &mut dice);
         let mut testbeds = all.iter().map(&mut build).collect::<Result<Vec<Testbed>>>()?;
         for (index, size) in SIZES.iter().enumerate() {
+            // Half of the line stays free: no sample waits for the one before.
+            let period = amount.period + Duration::from_secs_f64(2.0 * lines::transmission_us(*size, RATE) / 1e6);
+            let amount = Amount { period, ..amount };
             for (curves, testbed) in all.iter_mut().zip(&mut testbeds) {
                 for turn in shuffled(curves.curves.len(), &mut dice) {
                     let (place, tallies) = &mut curves.curves[turn];
@@ -95,8 +104,9 @@ fn measure(lab: &Lab, all: &mut [Curves]) -> Result {
                 }
             }
         }
+        reports.extend(testbeds.into_iter().flat_map(Testbed::end));
     }
-    Ok(())
+    Ok(reports)
 }
 
 /// One layout: for each place, a tally of each size.
@@ -122,9 +132,25 @@ impl Curves {
                     Factors::new().with("arm", *place).with("proxy", *place).with("layout", self.layout.name());
                 findings.cells.push(tally.cell(factors.with("measured", "tcp").with("payload_bytes", *size), true));
             }
+            if *place == NONE {
+                self.judge_idle(tallies, findings);
+            }
             let lost: u64 = tallies.iter().map(Tally::lost).sum();
             let name = format!("{}, proxy {place}: lost", self.layout.name());
             findings.checks.push(Check::at_most(name, lost as f64, 0.0));
+        }
+    }
+
+    /// Without a proxy a round trip crosses each line between the ends twice. Of more than a packet, the last one crosses
+    /// the second line alone.
+    fn judge_idle(&self, tallies: &[Tally], findings: &mut Findings) {
+        for (size, tally) in SIZES.iter().zip(tallies) {
+            let lines = if *size < PACKET { self.layout.lines_between() } else { self.layout.lines_between().min(1) };
+            if lines > 0 {
+                let of = format!("{}, {size} bytes, round trip", self.layout.name());
+                let least = tally.each(|d| d.min).into_iter().fold(f64::NAN, f64::min);
+                lines::judge_idle(&of, least, *size, &vec![RATE; 2 * lines], findings);
+            }
         }
     }
 
@@ -214,9 +240,7 @@ fn notes(layout: Layout) -> Vec<String> {
              being of the one that leads there",
             layout.name()
         ),
-        "Links are veth pairs without a rate, which take packets of 1500 bytes one by one: what grows with the size is the work \
-         of each packet at each node. The paper's had 10 Mbit/s."
-            .into(),
+        format!("All links are lines of {} Mbit/s, as the paper's: a frame takes its time on each, and packets have 1500 bytes.", RATE / 1_000_000),
         "With routers, the relay is on the first one. What a router adds is half of what a round trip takes longer than over one link \
          without any (Fig. 10); a switch, as in pushpull-2, costs about as much as a router here."
             .into(),

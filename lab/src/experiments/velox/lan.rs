@@ -3,12 +3,12 @@
 
 use super::{Testbed, stream};
 use crate::error::Result;
-use crate::experiments::{Experiment, Tally};
+use crate::experiments::{Experiment, Tally, lines};
 use crate::lab::Lab;
 use crate::prediction::{delay_us, plan, text};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{Distribution, median};
-use crate::topology::{Queue, Topology, Wire};
+use crate::topology::{Line, Topology};
 use qos::plan::Model;
 use std::time::Duration;
 use thalweg::stages::End;
@@ -22,8 +22,10 @@ const TOPIC: &str = "simulation";
 /// Bytes: those of V-50, a frame's, and a sample of several packets.
 const SIZES: [usize; 5] = [20, 300, 1024, 4096, 16384];
 const HZ: f64 = 200.0;
-/// The link behind the switch.
-const WIRE: Wire = Wire { rate: 100_000_000, limit: 100, queue: Queue::Fifo };
+/// Bytes of samples that surely fit in one packet.
+const PACKET: usize = 1400;
+/// Both links, in bit/s.
+const RATE: u64 = 100_000_000;
 
 impl Experiment for VeloxLan {
     fn name(&self) -> &'static str {
@@ -40,8 +42,7 @@ impl Experiment for VeloxLan {
             () if lab.options.quick => (5, 1000),
             () => (9, 5000),
         };
-        let topology = Topology::switch(lab, 2)?;
-        WIRE.install(topology.middle()?, &Topology::leads_to(2))?;
+        let mut topology = Topology::switch(lab, 2, &[1, 2].map(|host| Line::of(host, RATE)))?;
         let processor = linux::sched::read(0)?.affinity.first().copied().map(usize::from);
         let mut found = Vec::new();
         for (number, size) in SIZES.into_iter().enumerate() {
@@ -62,7 +63,9 @@ impl Experiment for VeloxLan {
             }
             found.push(one);
         }
-        judge(&found)
+        let mut findings = judge(&found)?;
+        lines::judge("all sizes", &topology.end_lines(), &mut findings);
+        Ok(findings)
     }
 }
 
@@ -106,6 +109,9 @@ fn judge(found: &[Found]) -> Result<Findings> {
         let factors = Factors::new().with("arm", "lan").with("payload_bytes", size).with("measured", super::CARRIER);
         let cell = one.tally.cell(factors, false);
         let figure = |of: fn(&Distribution) -> f64| cell.latency_us.as_ref().map_or(f64::NAN, of);
+        let on_both = if size < PACKET { 2 } else { 1 }; // of more than a packet, the last one crosses the second line alone
+        let of = format!("{size} bytes");
+        lines::judge_idle(&of, figure(|d| d.min), size, &vec![RATE; on_both], &mut findings);
         let (mean, max) = (figure(|d| d.mean), one.tally.without_stalls());
         table.row(size.to_string(), &[one.stage(0), one.stage(1), one.stage(2), model, mean, max, bound, bound / max]);
         findings.checks.push(Check::at_most(format!("{size} bytes: lost"), one.tally.lost() as f64, 0.0));

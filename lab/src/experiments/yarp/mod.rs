@@ -12,7 +12,7 @@
 mod outcome;
 mod testbed;
 
-use super::{Experiment, shuffled};
+use super::{Experiment, lines, shuffled};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
 use crate::load::{Load, Pattern, Protocol};
@@ -70,7 +70,9 @@ fn run(lab: &Lab, setup: &'static Setup) -> Result<Findings> {
             pair(lab, &mut testbed, &mut outcome, index, row, repetition)?;
         }
     }
-    Ok(outcome.findings(&amount, testbed.queues()))
+    let mut findings = outcome.findings(&amount, testbed.queues());
+    lines::judge("all rows", &testbed.end(), &mut findings);
+    Ok(findings)
 }
 
 /// One row in both arms; in every second repetition the other one first.

@@ -7,12 +7,13 @@
 use super::{Amount, Arm, RATE, Row, amount, impossible};
 use crate::error::Result;
 use crate::lab::Lab;
+use crate::link::LinkReport;
 use crate::load::{Generator, Offered, Sink};
 use crate::part::Place;
 use crate::results::Stalled;
 use crate::round_trips::{CARRIERS, Measure, PingPong, Priority, RoundTrip};
 use crate::stalls::{Monitor, Stalls};
-use crate::topology::{DEVICE, Namespace, Queue, Topology, Wire};
+use crate::topology::{DEVICE, Line, Namespace, Queue, Topology, Wire};
 use qos::priority::Changes;
 use std::time::Duration;
 
@@ -48,6 +49,11 @@ impl Testbed {
     /// The queues that were in use, as the kernel showed them.
     pub(super) fn queues(&self) -> Vec<String> {
         self.queues.clone()
+    }
+
+    /// Ends it, and says how its line was.
+    pub(super) fn end(mut self) -> Vec<LinkReport> {
+        self.topology.end_lines()
     }
 
     /// Makes the round trips of a row in one arm.
@@ -222,7 +228,9 @@ impl Setup {
     /// # Errors
     /// As [`Topology::link`].
     pub(super) fn build(&self, lab: &Lab) -> Result<Topology> {
-        if self.switched { Topology::switch(lab, 3) } else { Topology::link(lab) }
+        // The line's threads are beside the load's: the measured ends have their processor to themselves.
+        let line = |host| [Line::of(host, RATE).on(processors().1[0] as u16)];
+        if self.switched { Topology::switch(lab, 3, &line(self.hosts[2])) } else { Topology::link(lab, &line(1)) }
     }
 
     /// The namespace and interface at the start of the congested link.

@@ -1,4 +1,4 @@
-//! One direction of a wide-area link, pure: which frame leaves when, and whether any window had more than its rate, by the times that
+//! One direction of a link, pure: which frame leaves when, and whether any window had more than its rate, by the times that
 //! are handed in.
 
 use serde::{Deserialize, Serialize};
@@ -79,9 +79,9 @@ impl<F> Line<F> {
         Self { behaviour, dice, free_at: 0, last: 0, backlog: 0, waiting: BinaryHeap::new(), counts }
     }
 
-    /// From now on this share of the frames vanishes on the way, 0 to 1.
-    pub(super) fn lose(&mut self, share: f64) {
-        self.behaviour.loss = share;
+    /// Behaves otherwise from now on. A frame that is waiting keeps its time.
+    pub(super) fn behave(&mut self, behaviour: Behaviour) {
+        self.behaviour = behaviour;
     }
 
     /// A frame of `length` bytes comes in at `now` (nanoseconds, never less than before). Gives it back if it goes no further.
@@ -193,6 +193,12 @@ impl RateExcess {
     pub fn new(rate: Option<u64>) -> Self {
         let rate = rate.map_or(f64::INFINITY, |rate| rate as f64 / 8e9);
         Self { rate, beyond: 0.0, last: 0, most: 0.0 }
+    }
+
+    /// The rate from now on.
+    pub fn change_rate(&mut self, rate: Option<u64>) {
+        let most = self.most;
+        *self = Self { most, last: self.last, ..Self::new(rate) };
     }
 
     /// A frame left at this time.

@@ -1,5 +1,5 @@
-//! A wide-area link between two network namespaces, in user space over TAP: delay, jitter, loss, reordering, rate and
-//! queue. It needs only `/dev/net/tun` of the kernel, and reports how exact it was.
+//! A link between two network namespaces, in user space over TAP: rate, queue, delay, jitter, loss and reordering. It needs
+//! only `/dev/net/tun` of the kernel, and reports how exact it was.
 //!
 //! Each direction has a thread of its own, FIFO 50, that sleeps until shortly before a frame is due and then looks at the
 //! clock (at 10 ms delay and 1000 frames a second: late by 12 µs in the middle, 20 µs at p99; SCHED_OTHER 3 ms at p99).
@@ -13,19 +13,15 @@ mod line;
 
 pub use line::{Behaviour, Counts, RateExcess};
 
-use crate::error::{Error, Result};
-use crate::lab::Lab;
 use crate::statistics::Latencies;
-use crate::topology::Namespace;
 use line::Line;
 use linux::clock::monotonic_ns;
 use linux::tap::Tap;
 use qos::priority::{Policy, Scheduling};
 use serde::Serialize;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,16 +35,31 @@ pub struct End {
 }
 
 /// A running link. Dropping it ends it; the devices vanish with it.
-pub struct Wan {
+#[derive(Debug)]
+pub struct Link {
     stop: Arc<AtomicBool>,
-    loss: Arc<AtomicU64>, // the bits of a share, from when it is set on; NaN: as asked for
+    wanted: Vec<Arc<Wanted>>, // by direction
     directions: Vec<JoinHandle<LinkReport>>,
+}
+
+/// The behaviour that a direction takes on as soon as its thread looks.
+#[derive(Debug)]
+struct Wanted {
+    version: AtomicU64,
+    behaviour: Mutex<Behaviour>,
+}
+
+impl Wanted {
+    fn change(&self, change: impl FnOnce(&mut Behaviour)) {
+        change(&mut self.behaviour.lock().unwrap_or_else(|e| e.into_inner()));
+        self.version.fetch_add(1, Ordering::Release);
+    }
 }
 
 /// Measured behaviour of one direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkReport {
-    /// The behaviour that was asked for.
+    /// The last behaviour that was asked for.
     pub asked: Behaviour,
     /// Counts of frames.
     pub counts: Counts,
@@ -78,34 +89,48 @@ pub struct Lateness {
     pub max: f64,
 }
 
-impl Wan {
-    /// Connects `a` and `b`; `there` holds from `a` to `b`. The same seed gives the same losses and delays, frame by frame.
+impl Link {
+    /// Connects `a` and `b`; `there` holds from `a` to `b`. The same seed gives the same losses and delays, frame by frame. Its
+    /// threads run on `processor`, or anywhere.
     ///
     /// # Errors
     /// PermissionDenied without CAP_NET_ADMIN and CAP_SYS_ADMIN (to enter the namespaces); see [`Tap::open`].
-    pub fn start(a: &End, b: &End, there: Behaviour, back: Behaviour, seed: u64) -> io::Result<Self> {
+    pub fn start(
+        [a, b]: [&End; 2],
+        [there, back]: [Behaviour; 2],
+        processor: Option<u16>,
+        seed: u64,
+    ) -> io::Result<Self> {
         let open = |end: &End| {
             linux::namespace::Namespace::named(&end.namespace)?.run(|| Tap::open(&end.device))?.map(Arc::new)
         };
         let (a, b) = (open(a)?, open(b)?);
-        let loss = Arc::new(AtomicU64::new(f64::NAN.to_bits()));
-        let mut wan = Self { stop: Arc::default(), loss, directions: Vec::new() };
-        wan.direct(a.clone(), b.clone(), there, seed)?;
-        wan.direct(b, a, back, seed ^ u64::MAX)?;
-        Ok(wan)
+        let mut link = Self { stop: Arc::default(), wanted: Vec::new(), directions: Vec::new() };
+        link.direct(Direction::new(a.clone(), b.clone(), there, seed), processor)?;
+        link.direct(Direction::new(b, a, back, seed ^ u64::MAX), processor)?;
+        Ok(link)
     }
 
-    fn direct(&mut self, from: Arc<Tap>, to: Arc<Tap>, behaviour: Behaviour, seed: u64) -> io::Result<()> {
-        let (stop, loss) = (self.stop.clone(), self.loss.clone());
-        let body = move || Direction::new(from, to, behaviour, seed).run(&stop, &loss);
-        let thread = std::thread::Builder::new().name("wan".into()).spawn(body)?;
-        self.directions.push(thread);
+    fn direct(&mut self, direction: Direction, processor: Option<u16>) -> io::Result<()> {
+        let behaviour = Mutex::new(direction.behaviour);
+        let wanted = Arc::new(Wanted { version: AtomicU64::new(0), behaviour });
+        self.wanted.push(wanted.clone());
+        let stop = self.stop.clone();
+        let body = move || direction.run(&stop, &wanted, processor);
+        self.directions.push(std::thread::Builder::new().name("link".into()).spawn(body)?);
         Ok(())
     }
 
-    /// From now on this share of the frames vanishes in either direction, 0 to 1.
-    pub fn lose(&self, share: f64) {
-        self.loss.store(share.to_bits(), Ordering::Relaxed);
+    /// Changes the behaviour of both directions for frames that come in from now on.
+    pub fn change(&self, change: impl Fn(&mut Behaviour)) {
+        self.wanted.iter().for_each(|wanted| wanted.change(&change));
+    }
+
+    /// Changes the behaviour from `b` to `a` for frames that come in from now on.
+    pub fn change_back(&self, change: impl FnOnce(&mut Behaviour)) {
+        if let Some(back) = self.wanted.last() {
+            back.change(change);
+        }
     }
 
     /// Ends the link, and says how it was: from `a` to `b`, and back.
@@ -119,7 +144,7 @@ impl Wan {
     }
 }
 
-impl Drop for Wan {
+impl Drop for Link {
     fn drop(&mut self) {
         self.end();
     }
@@ -160,19 +185,32 @@ impl Direction {
         Self { from, to, behaviour, line, spare, lateness, stretch: Stretch::default(), busy: (0, 0), ahead, still: 0 }
     }
 
-    fn run(mut self, stop: &AtomicBool, loss: &AtomicU64) -> LinkReport {
+    fn run(mut self, stop: &AtomicBool, wanted: &Wanted, processor: Option<u16>) -> LinkReport {
         // Without the right to it the link still works, and its lateness tells.
-        let _ = linux::sched::set(0, &Scheduling::from(Policy::Fifo(PRIORITY)));
+        let _ = linux::sched::apply(
+            0,
+            Some(&Scheduling::from(Policy::Fifo(PRIORITY))),
+            processor.as_ref().map(std::slice::from_ref),
+        );
+        let mut seen = 0;
         while !stop.load(Ordering::Relaxed) {
-            let share = f64::from_bits(loss.load(Ordering::Relaxed));
-            if !share.is_nan() {
-                self.line.lose(share);
+            let version = wanted.version.load(Ordering::Acquire);
+            if version != seen {
+                seen = version;
+                self.behave(*wanted.behaviour.lock().unwrap_or_else(|e| e.into_inner()));
             }
             self.take();
             self.give();
             self.wait();
         }
         self.report()
+    }
+
+    /// Takes on another behaviour.
+    fn behave(&mut self, behaviour: Behaviour) {
+        self.behaviour = behaviour;
+        self.line.behave(behaviour);
+        self.ahead.change_rate(behaviour.rate);
     }
 
     /// The line's clock.
@@ -266,59 +304,6 @@ impl Lateness {
 
 /// Lateness that a line with a rate makes up for, in nanoseconds: a few late wake-ups.
 pub const SLACK: u64 = 250_000;
-
-/// Interface of either host.
-pub const DEVICE: &str = "wan0";
-
-/// Hosts 1 and 2, which are 10.98.0.1 and 10.98.0.2. They know each other's hardware address: no question for it is lost.
-pub struct Hosts {
-    wan: Option<Wan>, // before the hosts: it ends first
-    hosts: [Namespace; 2],
-}
-
-impl Hosts {
-    /// Makes and connects them; `there` holds from host 1 to host 2.
-    ///
-    /// # Errors
-    /// As [`Namespace::new`] and [`Wan::start`].
-    pub fn new(lab: &Lab, there: Behaviour, back: Behaviour) -> Result<Self> {
-        let hosts = [Namespace::new(lab, "a")?, Namespace::new(lab, "b")?];
-        let end = |n: usize| End { namespace: hosts[n].name().to_owned(), device: DEVICE.into() };
-        let wan = Wan::start(&end(0), &end(1), there, back, lab.options.seed)
-            .map_err(|e| Error::system("the wide-area link", &e, "run it as root, where there is /dev/net/tun"))?;
-        let hardware = |n: u8| format!("02:00:00:00:00:0{n}");
-        for (host, (me, other)) in hosts.iter().zip([(1, 2), (2, 1)]) {
-            host.ip(&["address", "add", &format!("{}/24", Self::address_of(me)), "dev", DEVICE])?;
-            host.ip(&["link", "set", DEVICE, "address", &hardware(me), "up"])?;
-            let (address, hardware) = (Self::address_of(other).to_string(), hardware(other));
-            host.ip(&["neighbor", "replace", &address, "lladdr", &hardware, "nud", "permanent", "dev", DEVICE])?;
-        }
-        Ok(Self { wan: Some(wan), hosts })
-    }
-
-    /// Host 1 or 2.
-    pub fn host(&self, n: u8) -> &Namespace {
-        &self.hosts[usize::from(n) - 1]
-    }
-
-    /// The address of host `n`.
-    pub fn address_of(n: u8) -> IpAddr {
-        Ipv4Addr::new(10, 98, 0, n).into()
-    }
-
-    /// From now on this percentage of the frames is lost in either direction, by the seed. A link may thus be better while programs
-    /// find each other than while they are measured.
-    pub fn lose(&self, percent: u8) {
-        if let Some(wan) = &self.wan {
-            wan.lose(f64::from(percent) / 100.0);
-        }
-    }
-
-    /// Ends the link, and says how it was: from host 1 to host 2, and back.
-    pub fn end(&mut self) -> Vec<LinkReport> {
-        self.wan.take().map(Wan::finish).unwrap_or_default()
-    }
-}
 
 /// Above measured programs (30), below the monitor of the machine's stalls (80).
 const PRIORITY: u8 = 50;

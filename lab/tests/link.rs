@@ -1,15 +1,16 @@
-//! The wide-area link between two namespaces: it has the requested properties, and leaves no leftovers.
+//! A link in user space between two namespaces: it has the requested properties, and leaves no leftovers.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
-use thalweg_lab::wan::{Behaviour, DEVICE, Hosts, LinkReport};
+use thalweg_lab::link::{Behaviour, LinkReport};
+use thalweg_lab::topology::{DEVICE, Line, Topology};
 use thalweg_lab::{Lab, Options, Program, Stop};
 
 const DELAY: Duration = Duration::from_millis(20);
 
 struct World {
-    hosts: Hosts,
+    hosts: Topology,
     _lab: Lab,
 }
 
@@ -17,14 +18,14 @@ struct World {
 fn world(test: &str, there: Behaviour, back: Behaviour) -> Option<World> {
     let options = Options { seed: 7, ..Options::default() };
     let lab = Lab::open(options, Stop::default(), Program::this(&[]).unwrap(), |_| {}).unwrap();
-    let hosts = Hosts::new(&lab, there, back);
+    let hosts = Topology::link(&lab, &[Line { from: there, to: back, ..Line::both(1, there) }]);
     let hosts = hosts.map_err(|why| println!("skipped: {test}: because {why}")).ok()?;
     Some(World { hosts, _lab: lab })
 }
 
 impl World {
     fn finish(&mut self) -> Vec<LinkReport> {
-        let reports = self.hosts.end();
+        let reports = self.hosts.end_lines();
         // A process that another test starts has the device open between fork and exec.
         let until = Instant::now() + Duration::from_secs(5);
         let is_left = |n: &u8| self.hosts.host(*n).ip(&["link", "show", "dev", DEVICE]).is_ok();
@@ -40,7 +41,7 @@ impl World {
 fn a_delay_is_kept_in_both_directions() {
     let behaviour = Behaviour { delay: DELAY, ..Behaviour::default() };
     let Some(mut world) = world("a_delay_is_kept_in_both_directions", behaviour, behaviour) else { return };
-    let listener = world.hosts.host(2).within(|| TcpListener::bind("10.98.0.2:0").unwrap()).unwrap();
+    let listener = world.hosts.host(2).within(|| TcpListener::bind("10.99.2.1:0").unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let began = Instant::now();
     let connected = world.hosts.host(1).within(|| TcpStream::connect(address).unwrap()).unwrap();
@@ -57,8 +58,8 @@ fn losses_are_those_of_the_seed_and_counted() {
     let Some(mut world) = world("losses_are_those_of_the_seed_and_counted", lossy, Behaviour::default()) else {
         return;
     };
-    let receiver = world.hosts.host(2).within(|| UdpSocket::bind("10.98.0.2:0").unwrap()).unwrap();
-    let sender = world.hosts.host(1).within(|| UdpSocket::bind("10.98.0.1:0").unwrap()).unwrap();
+    let receiver = world.hosts.host(2).within(|| UdpSocket::bind("10.99.2.1:0").unwrap()).unwrap();
+    let sender = world.hosts.host(1).within(|| UdpSocket::bind("10.99.1.1:0").unwrap()).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut came = 0;
     for number in 0..200_u32 {

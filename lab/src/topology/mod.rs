@@ -5,16 +5,19 @@
 //! (/16), and one each behind a router (/24). Routers in a row have 10.99.254.n and fd99:254::n on `on`. No packet comes
 //! from the kernel itself: no IPv6 autoconfiguration, no duplicate address detection, neighbours known from the start.
 //!
-//! A [`Wire`] is a link with one rate, one packet at a time, and a queue in front of it. A token bucket with room for two
-//! packets is the wire; the queue is its child, so that the first packet of the queue waits at most for the packet that is
-//! being sent and the one that the token bucket holds ready ([`linux::queueing::Wanted`]).
+//! A host's link may be a [`Line`] instead: a link in user space that takes each frame's time ([`crate::link`]). A [`Wire`] is
+//! the queue in front of it.
+
+mod namespace;
+mod wire;
 
 use crate::error::{Error, Result};
-use crate::iproute::{ip, tc};
+use crate::iproute::ip;
 use crate::lab::Lab;
-use linux::queueing::{Scheduler, Share, Wanted};
+use crate::link::{Behaviour, End, Link, LinkReport};
+pub use namespace::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+pub use wire::{FULL_PACKET, Queue, SHAPED, Wire};
 
 /// Interface of a host.
 pub const DEVICE: &str = "eth0";
@@ -32,9 +35,40 @@ pub enum Middle {
     Routers,
 }
 
+/// The links of these hosts are lines, one to each: from the host, and to it. The others are veth pairs, which take no time.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// The host, from 1; 0: the link between two routers. With [`Middle::Link`], 1 is the link.
+    pub host: u8,
+    /// From the host.
+    pub from: Behaviour,
+    /// To the host.
+    pub to: Behaviour,
+    /// The processor of its threads; `None`: any.
+    pub processor: Option<u16>,
+}
+
+impl Line {
+    /// A wire of this rate in both directions, in bit/s.
+    pub fn of(host: u8, rate: u64) -> Self {
+        Self::both(host, Behaviour { rate: Some(rate), ..Behaviour::default() })
+    }
+
+    /// This behaviour in both directions.
+    pub fn both(host: u8, behaviour: Behaviour) -> Self {
+        Self { host, from: behaviour, to: behaviour, processor: None }
+    }
+
+    /// Its threads run on this processor.
+    pub fn on(self, processor: u16) -> Self {
+        Self { processor: Some(processor), ..self }
+    }
+}
+
 /// Hosts and the switch or routers between them.
 #[derive(Debug)]
 pub struct Topology {
+    lines: Vec<(u8, Link)>, // before the hosts: they end first
     hosts: Vec<Namespace>,
     between: Vec<Namespace>,
 }
@@ -43,36 +77,36 @@ impl Topology {
     /// Two hosts with one link between them.
     ///
     /// # Errors
-    /// As [`ip`], and [`Error::Stopped`].
-    pub fn link(lab: &Lab) -> Result<Self> {
-        Self::new(lab, 2, Middle::Link)
+    /// As [`ip`], [`Link::start`], and [`Error::Stopped`].
+    pub fn link(lab: &Lab, lines: &[Line]) -> Result<Self> {
+        Self::new(lab, 2, Middle::Link, lines)
     }
 
     /// `count` hosts (1 … 250) around a switch.
     ///
     /// # Errors
     /// As [`Topology::link`].
-    pub fn switch(lab: &Lab, count: u8) -> Result<Self> {
-        Self::new(lab, count, Middle::Switch)
+    pub fn switch(lab: &Lab, count: u8, lines: &[Line]) -> Result<Self> {
+        Self::new(lab, count, Middle::Switch, lines)
     }
 
     /// `count` hosts (1 … 250) around a router, a network each.
     ///
     /// # Errors
     /// As [`Topology::link`].
-    pub fn router(lab: &Lab, count: u8) -> Result<Self> {
-        Self::new(lab, count, Middle::Router)
+    pub fn router(lab: &Lab, count: u8, lines: &[Line]) -> Result<Self> {
+        Self::new(lab, count, Middle::Router, lines)
     }
 
     /// Two hosts with two routers in a row between them.
     ///
     /// # Errors
     /// As [`Topology::link`].
-    pub fn routers(lab: &Lab) -> Result<Self> {
-        Self::new(lab, 2, Middle::Routers)
+    pub fn routers(lab: &Lab, lines: &[Line]) -> Result<Self> {
+        Self::new(lab, 2, Middle::Routers, lines)
     }
 
-    fn new(lab: &Lab, count: u8, middle: Middle) -> Result<Self> {
+    fn new(lab: &Lab, count: u8, middle: Middle, lines: &[Line]) -> Result<Self> {
         if !(1..=250).contains(&count) {
             return Err(Error::Usage(format!("{count} hosts: 1 to 250 are allowed")));
         }
@@ -83,14 +117,30 @@ impl Topology {
             Middle::Routers => &["r1", "r2"],
         };
         let between = between.iter().map(|name| Namespace::new(lab, name)).collect::<Result<_>>()?;
-        let topology = Self { hosts, between };
-        topology.connect(middle)?;
+        let mut topology = Self { lines: Vec::new(), hosts, between };
+        let cables = Cables { lines, seed: lab.options.seed };
+        topology.connect(middle, &cables)?;
         (1..=count).try_for_each(|host| topology.address(host, middle))?;
         topology.introduce()?;
         if middle == Middle::Routers {
-            topology.chain()?;
+            topology.chain(&cables)?;
         }
         Ok(topology)
+    }
+
+    /// Changes the lines of these hosts, for frames that come in from now on.
+    pub fn change(&self, host: u8, change: impl Fn(&mut Behaviour)) {
+        self.lines.iter().filter(|(at, _)| *at == host).for_each(|(_, link)| link.change(&change));
+    }
+
+    /// Changes the lines of these hosts in the direction to them, for frames that come in from now on.
+    pub fn change_to(&self, host: u8, change: impl Fn(&mut Behaviour)) {
+        self.lines.iter().filter(|(at, _)| *at == host).for_each(|(_, link)| link.change_back(&change));
+    }
+
+    /// Ends the lines, and says how they were: from each host and to it.
+    pub fn end_lines(&mut self) -> Vec<LinkReport> {
+        self.lines.drain(..).flat_map(|(_, link)| link.finish()).collect()
     }
 
     /// Host `n`, counted from 1.
@@ -141,11 +191,13 @@ impl Topology {
         (1..=u8::MAX).take(self.hosts.len())
     }
 
-    fn connect(&self, middle: Middle) -> Result {
+    fn connect(&mut self, middle: Middle, cables: &Cables<'_>) -> Result {
         let Ok(first) = self.middle() else {
             let (one, other) = (self.host(1), self.host(2));
-            pair(one, DEVICE, other, DEVICE)?;
-            return up(one, DEVICE).and_then(|()| up(other, DEVICE));
+            let line = cables.lay(1, (one, DEVICE), (other, DEVICE))?;
+            up(one, DEVICE).and_then(|()| up(other, DEVICE))?;
+            self.lines.extend(line);
+            return Ok(());
         };
         if middle == Middle::Switch {
             first.ip(&["link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
@@ -156,14 +208,16 @@ impl Topology {
                 router.set("net/ipv6/conf/all/forwarding", "1");
             }
         }
+        let mut lines = Vec::new();
         for n in self.numbers() {
             let (between, port) = (self.beside(n)?, Self::leads_to(n));
-            pair(self.host(n), DEVICE, between, &port)?;
+            lines.extend(cables.lay(n, (self.host(n), DEVICE), (between, &port))?);
             if middle == Middle::Switch {
                 between.ip(&["link", "set", &port, "master", "br0"])?;
             }
             up(self.host(n), DEVICE).and_then(|()| up(between, &port))?;
         }
+        self.lines.append(&mut lines);
         Ok(())
     }
 
@@ -203,9 +257,9 @@ impl Topology {
     }
 
     /// The link between two routers, and the ways over it.
-    fn chain(&self) -> Result {
+    fn chain(&mut self, cables: &Cables<'_>) -> Result {
         let routers = [self.beside(1)?, self.beside(2)?];
-        pair(routers[0], ONWARD, routers[1], ONWARD)?;
+        let line = cables.lay(0, (routers[0], ONWARD), (routers[1], ONWARD))?;
         routers.iter().try_for_each(|router| up(router, ONWARD))?;
         for (own, far) in [(1, 2), (2, 1)] {
             let (router, next) = (routers[own - 1], routers[far - 1]);
@@ -216,6 +270,7 @@ impl Topology {
             let addresses = [format!("10.99.254.{far}"), format!("fd99:254::{far}")];
             meet(router, ONWARD, &addresses, &hardware(next, ONWARD)?)?;
         }
+        self.lines.extend(line);
         Ok(())
     }
 
@@ -224,11 +279,35 @@ impl Topology {
     }
 }
 
-/// A veth pair. Packets leave one by one, as on a wire: a card's segmentation would put up to 64 KiB in front of others.
-fn pair(one: &Namespace, device: &str, other: &Namespace, peer: &str) -> Result {
-    let end = ["netns", other.name(), "gso_max_segs", "1"];
-    let pair = ["link", "add", device, "netns", one.name(), "gso_max_segs", "1", "type", "veth", "peer", "name", peer];
-    ip(&[&pair[..], &end[..]].concat()).map(drop)
+/// Lays the links of a topology.
+struct Cables<'a> {
+    lines: &'a [Line],
+    seed: u64,
+}
+
+impl Cables<'_> {
+    /// The link of this host, from one device to the other. Packets leave one by one, as on a wire: a card's segmentation would
+    /// put up to 64 KiB in front of others.
+    fn lay(
+        &self,
+        host: u8,
+        (one, device): (&Namespace, &str),
+        (other, peer): (&Namespace, &str),
+    ) -> Result<Option<(u8, Link)>> {
+        let Some(line) = self.lines.iter().find(|line| line.host == host) else {
+            let end = ["netns", other.name(), "gso_max_segs", "1"];
+            let pair =
+                ["link", "add", device, "netns", one.name(), "gso_max_segs", "1", "type", "veth", "peer", "name", peer];
+            return ip(&[&pair[..], &end[..]].concat()).map(|_| None);
+        };
+        let end = |at: &Namespace, device: &str| End { namespace: at.name().into(), device: device.into() };
+        let ends = [&end(one, device), &end(other, peer)];
+        let link = Link::start(ends, [line.from, line.to], line.processor, self.seed ^ u64::from(host))
+            .map_err(|e| Error::system("a link in user space", &e, "run it as root, where there is /dev/net/tun"))?;
+        one.ip(&["link", "set", device, "gso_max_segs", "1"])?;
+        other.ip(&["link", "set", peer, "gso_max_segs", "1"])?;
+        Ok(Some((host, link)))
+    }
 }
 
 fn up(namespace: &Namespace, device: &str) -> Result {
@@ -248,157 +327,7 @@ fn meet(namespace: &Namespace, device: &str, addresses: &[String], hardware: &st
     })
 }
 
-/// A network namespace. Removed when dropped, with everything in it.
-#[derive(Debug)]
-pub struct Namespace {
-    name: String,
-    journals: PathBuf,
-}
-
-impl Namespace {
-    /// Makes one with a loopback interface.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn new(lab: &Lab, what: &str) -> Result<Self> {
-        lab.stop.check()?;
-        let name = lab.name(what);
-        ip(&["netns", "add", &name])?;
-        let namespace = Self { name, journals: lab.folder().join("queues") };
-        for setting in ["all/accept_ra", "default/accept_ra", "default/accept_dad", "default/router_solicitations"] {
-            namespace.set(&format!("net/ipv6/conf/{setting}"), "0");
-        }
-        // The same everywhere: the default of a host's streams depends on its distribution. BBR, for one, holds a small
-        // channel back to four packets in flight every ten seconds, which is not to be measured here. Reno is in
-        // every kernel, and allowed in every namespace.
-        namespace.set("net/ipv4/tcp_congestion_control", "reno");
-        // The kernel's own multicast noise: addresses made from the hardware's are not needed.
-        namespace.set("net/ipv6/conf/default/addr_gen_mode", "1");
-        namespace.ip(&["link", "set", "lo", "up"])?;
-        Ok(namespace)
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Folder of the journals of installed queues.
-    pub(crate) fn journals(&self) -> &Path {
-        &self.journals
-    }
-
-    /// Runs `ip` in it.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn ip(&self, arguments: &[&str]) -> Result<String> {
-        ip(&[&["-n", &self.name], arguments].concat())
-    }
-
-    /// Runs `tc` in it.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn tc(&self, arguments: &[&str]) -> Result<String> {
-        tc(&[&["-n", &self.name], arguments].concat())
-    }
-
-    /// Sets a file of `/proc/sys`; a kernel without the file does not have the function, either.
-    fn set(&self, setting: &str, value: &str) {
-        let _ = self.within(|| std::fs::write(format!("/proc/sys/{setting}"), value));
-    }
-
-    /// Lets one processor take all packets that arrive at `device`, so that they come in the order in which they left, as
-    /// from a wire. (Without, whichever processor sent a packet takes it, and a busy one is overtaken.)
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn steer(&self, device: &str, processor: usize) -> Result {
-        // Groups of 32 bits, the highest first. Only processes of `ip netns exec` see the files of this namespace.
-        let mask = format!("{:x}{}", 1u64 << (processor % 32), ",00000000".repeat(processor / 32));
-        let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
-        let write = format!("echo {mask} > {file}");
-        ip(&["netns", "exec", &self.name, "sh", "-c", &write]).map(drop)
-    }
-
-    /// Applies these rules in it by `nft`.
-    ///
-    /// # Errors
-    /// As [`ip`].
-    pub fn nft(&self, rules: &str) -> Result<String> {
-        ip(&["netns", "exec", &self.name, "nft", rules])
-    }
-
-    /// Runs `body` in it, on a thread of its own.
-    ///
-    /// # Errors
-    /// [`Error::System`] when it cannot be entered.
-    pub fn within<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T> {
-        linux::namespace::Namespace::named(&self.name)
-            .and_then(|namespace| namespace.run(body))
-            .map_err(|e| Error::system(&self.name, &e, "run it as root"))
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = ip(&["netns", "delete", &self.name]);
-    }
-}
-
-/// The queue in front of the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
-    /// One queue for all (`pfifo`): marks have no effect.
-    Fifo,
-    /// Three strict bands by socket priority (`pfifo_fast`): on the sender's own host.
-    Bands,
-    /// Classes by DSCP (`htb` with filters), spare bandwidth to the highest first: anywhere on the path.
-    Classes,
-}
-
-/// A rate-limited link at one interface, in the direction out of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
-    /// Bits per second, Ethernet header included, preamble, checksum and gap not.
-    pub rate: u64,
-    /// Most packets that wait in each queue.
-    pub limit: u32,
-    /// The queue's discipline.
-    pub queue: Queue,
-}
-
-/// Largest packet with its Ethernet header, in bytes.
-pub const FULL_PACKET: u64 = 1514;
-
-impl Wire {
-    /// Time on the wire of `bytes` with their Ethernet header, in microseconds.
-    pub fn transmission_us(&self, bytes: u64) -> f64 {
-        bytes as f64 * 8e6 / self.rate as f64
-    }
-
-    /// Puts it at `device` in place of the former one in the namespace; packets that waited there are lost.
-    ///
-    /// # Errors
-    /// [`Error::System`] with the remedy.
-    pub fn install(&self, at: &Namespace, device: &str) -> Result {
-        let share = |percent| Share { rate: self.rate / 100 * percent, ceil: None, priority: None };
-        let scheduler = match self.queue {
-            Queue::Fifo => Scheduler::Fifo,
-            Queue::Bands => Scheduler::Strict,
-            Queue::Classes => Scheduler::Htb(SHARES.map(share)),
-        };
-        let wanted = Wanted { device: device.to_owned(), rate: self.rate, queue: self.limit, scheduler, map: None };
-        // Kept: it goes with the namespace.
-        let install = || linux::queueing::install(at.journals(), &[wanted])?.keep();
-        at.within(install)?.map_err(|refused| Error::System(refused.to_string()))
-    }
-}
-
 /// The bridge that joins the ports of a switch.
 const BRIDGE: &str = "br0";
 /// Interface of a router that leads to another one.
 const ONWARD: &str = "on";
-/// Guaranteed shares of low, normal, high and critical, in percent of the rate.
-const SHARES: [u64; 4] = [20, 45, 30, 5];

@@ -1,0 +1,94 @@
+//! Controls of the lines that an experiment is measured on: a frame takes at least its transmission time, and no window has more
+//! than the line's rate.
+
+use crate::link::{LinkReport, SLACK};
+use crate::results::{Check, Findings};
+use crate::topology::FULL_PACKET;
+
+/// Bytes of Ethernet, IPv4, UDP or TCP headers around a sample: at least so many, whatever the carrier.
+pub(super) const HEADERS: usize = 14 + 20 + 8;
+
+/// Checks the lines' own figures: at no time was one faster than its rate, but for two frames, the first of which was stamped
+/// late, and what a late thread makes up for.
+pub(super) fn judge(during: &str, reports: &[LinkReport], findings: &mut Findings) {
+    for rate in rates(reports) {
+        let of_rate = || reports.iter().filter(|report| report.asked.rate == Some(rate));
+        let ahead = of_rate().map(|report| report.ahead).max().unwrap_or(u64::MAX);
+        let name = format!(
+            "lines of {} Mbit/s, {during}: bytes beyond the rate in any window (two frames, and what a late thread makes up for)",
+            rate / 1_000_000
+        );
+        findings.checks.push(Check::at_most(name, ahead as f64, (2 * FULL_PACKET + slack(rate)) as f64));
+        let busy = of_rate().filter_map(|report| report.rate).fold(f64::NAN, f64::max) / 1e6;
+        let still: f64 = of_rate().map(|report| report.stood_still_ms).sum();
+        let late = of_rate().map(|report| report.lateness_us.p99).fold(0.0, f64::max);
+        let overflowed: u64 = of_rate().map(|report| report.counts.overflowed).sum();
+        findings.notes.push(format!(
+            "lines of {} Mbit/s, {during}: {busy:.2} Mbit/s while busy, a frame late by {late:.0} µs at p99, {overflowed} found the line's \
+             queue full, the lines stood still for {still:.1} ms",
+            rate / 1_000_000
+        ));
+    }
+}
+
+/// Checks that samples crossed lines that serialise: none was faster than the transmission of its bytes on each.
+pub(super) fn judge_idle(of: &str, least_us: f64, bytes: usize, lines: &[u64], findings: &mut Findings) {
+    let transmission = lines.iter().map(|rate| transmission_us(bytes, *rate)).sum();
+    let name = format!("{of}: the fastest, µs (limit: its transmission over {} lines)", lines.len());
+    findings.checks.push(Check::at_least(name, least_us, transmission));
+}
+
+/// Transmission of a sample with its headers, in µs. More than a packet holds has more headers, which are left out: the limit is
+/// the lower one.
+pub(super) fn transmission_us(bytes: usize, rate: u64) -> f64 {
+    (bytes + HEADERS).max(60) as f64 * 8e6 / rate as f64
+}
+
+fn slack(rate: u64) -> u64 {
+    (u128::from(SLACK) * u128::from(rate) / 8_000_000_000) as u64
+}
+
+fn rates(reports: &[LinkReport]) -> Vec<u64> {
+    let mut rates: Vec<u64> = reports.iter().filter_map(|report| report.asked.rate).collect();
+    rates.sort_unstable();
+    rates.dedup();
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{Behaviour, Counts, Lateness};
+
+    fn report(ahead: u64) -> LinkReport {
+        LinkReport {
+            asked: Behaviour { rate: Some(100_000_000), ..Behaviour::default() },
+            counts: Counts::default(),
+            loss_percent: 0.0,
+            rate: Some(99e6),
+            lateness_us: Lateness::default(),
+            ahead,
+            stood_still_ms: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_too_fast_fails() {
+        let allowed = 2 * FULL_PACKET + 3125;
+        for (ahead, pass) in [(allowed, true), (allowed + 1, false)] {
+            let mut findings = Findings::default();
+            judge("run", &[report(10), report(ahead)], &mut findings);
+            assert_eq!(findings.checks.iter().map(|check| check.pass).collect::<Vec<_>>(), [pass]);
+        }
+    }
+
+    #[test]
+    fn a_sample_that_took_no_time_on_the_line_fails() {
+        // 1024 B and 42 B of headers are 85.28 µs of 100 Mbit/s.
+        for (least, pass) in [(85.3, true), (85.2, false), (f64::NAN, false)] {
+            let mut findings = Findings::default();
+            judge_idle("1024 bytes", least, 1024, &[100_000_000], &mut findings);
+            assert_eq!(findings.checks[0].pass, pass, "{least}");
+        }
+    }
+}
