@@ -16,7 +16,7 @@ use super::{Experiment, lines, shuffled};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
 use crate::load::{Load, Pattern, Protocol};
-use crate::results::{Factors, Findings, Skipped};
+use crate::results::{Factors, Findings};
 use outcome::Outcome;
 use std::fmt;
 use std::time::Duration;
@@ -88,8 +88,8 @@ fn pair(lab: &Lab, testbed: &mut Testbed, outcome: &mut Outcome, index: usize, r
             Ok(run) => runs.push((arm, run)),
             Err(because) => {
                 let name = format!("{row}, {}, repetition {}", arm.name(), repetition + 1);
-                lab.tell(&format!("skipped: {name}: {because}"));
-                outcome.skip(Skipped { name, because });
+                lab.tell(&format!("dropped: {name}: {because}"));
+                outcome.drop(&name, &because);
                 return Ok(());
             }
         }

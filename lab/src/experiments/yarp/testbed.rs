@@ -145,9 +145,14 @@ impl Run {
         differs.then(|| format!("the load was {offered:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
     }
 
-    /// Round-trip times in µs of the samples that came back, without those that a stall hit.
+    /// Round-trip times in µs of the samples that came back.
     pub(super) fn times(&self) -> Vec<f64> {
-        self.came(false).collect()
+        self.all_times().collect()
+    }
+
+    /// The same without those that a stall hit.
+    pub(super) fn times_not_stalled(&self) -> impl Iterator<Item = f64> {
+        self.came(false)
     }
 
     /// Round trips that a stall hit.
