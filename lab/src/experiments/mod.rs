@@ -44,6 +44,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
     &[
         &yarp::YarpNic,
         &yarp::YarpSwitch,
+        &yarp::YarpAblation,
         &cpu_contention::CpuContention,
         &isolation::Isolation,
         &big_messages::BigMessages,
