@@ -203,7 +203,7 @@ fn notes() -> Vec<String> {
         "The publisher's processor time by multicast is not judged: what goes to several groups leaves at once, and a send right \
          after another costs a fraction of the first. In the paper it is High with the proxy at the publisher."
             .into(),
-        "A relay serves no groups: each of its subscribers has a channel of its own.".into(),
+        "The relay is measured by unicast in both tables, with a channel for each of its subscribers. (Relays serve groups, too.)".into(),
     ]
 }
 
