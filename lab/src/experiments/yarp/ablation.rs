@@ -54,7 +54,7 @@ impl Experiment for YarpAblation {
 }
 
 /// Programs that compute at ordinary priority on the processor of both ends.
-const HOGS: usize = 2;
+const HOGS: usize = 4;
 /// Without one of the three p99 is at least so many times that of all jointly.
 const WORSE: f64 = 3.0;
 /// A mark that no queue looks at changes p99 by less than this factor.
