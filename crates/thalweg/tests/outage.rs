@@ -222,9 +222,10 @@ fn behind_a_bad_link(carrier: &str) {
         Agent::start_by(&world, &format!("publisher topic=/a file={file} listen={}", at[0]), &hosts.in_a());
     let near =
         |i| Agent::start_by(&world, &format!("subscriber topic=/a name=/s{i} carriers={carrier}"), &hosts.in_a());
-    let mut near: Vec<Agent> = (0..7).map(near).collect();
     let part = format!("subscriber topic=/a name=/far carriers={carrier} file={file} listen={}", at[1]);
     let mut far = Agent::start_by(&world, &part, &hosts.in_b());
+    publisher.connected(1); // the far one is first: a publisher that waits for it has not yet sent to the others
+    let mut near: Vec<Agent> = (0..7).map(near).collect();
     publisher.connected(8);
     near.iter_mut().for_each(|s| s.connected(1));
     // Whether this is possible here is known before anything is measured.
