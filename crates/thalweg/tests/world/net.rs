@@ -207,6 +207,15 @@ impl TwoHosts {
         );
         run("ip", &["netns", "exec", &self.b, "nft", &rule])
     }
+
+    /// Takes back [`TwoHosts::impair`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn repair(&self) -> Result<(), String> {
+        run("tc", &["-n", &self.a, "qdisc", "delete", "dev", "veth", "root"])?;
+        run("ip", &["netns", "exec", &self.b, "nft", "delete table inet loss"])
+    }
 }
 
 impl Drop for TwoHosts {
