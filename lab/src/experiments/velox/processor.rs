@@ -44,8 +44,8 @@ impl Experiment for VeloxProcessor {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let by_rate: Vec<(f64, usize)> = RATES.iter().map(|hz| (*hz, SIZES[0])).collect();
-        let by_size: Vec<(f64, usize)> = SIZES.iter().map(|size| (AT, *size)).collect();
+        let by_rate = RATES.map(|hz| (hz, SIZES[0]));
+        let by_size = SIZES.map(|size| (AT, size));
         let mut topology = network(lab, 2)?;
         let rates = measure(lab, &topology, 0, &by_rate)?;
         let sizes = measure(lab, &topology, by_rate.len(), &by_size)?;
@@ -94,20 +94,25 @@ impl Found {
 }
 
 /// Measures all rates and sizes in turns, each with processes of its own.
-fn measure(lab: &Lab, topology: &Topology, number: usize, all: &[(f64, usize)]) -> Result<Vec<Found>> {
+fn measure<const N: usize>(
+    lab: &Lab,
+    topology: &Topology,
+    number: usize,
+    all: &[(f64, usize); N],
+) -> Result<[Found; N]> {
     let (repetitions, ms) = match () {
         () if lab.options.tiny => (1, 100),
         () if lab.options.quick => (6, 600),
         () => (12, 5000),
     };
     let processor = Vec::from_iter(first_processor()?);
-    let (mut testbeds, mut found) = (Vec::new(), Vec::new());
+    let mut found = all.map(|(hz, size)| Found { hz, size, ..Found::default() });
+    let mut testbeds = Vec::new();
     for (n, (hz, size)) in all.iter().enumerate() {
         let streams = [stream("/samples", *size, *hz)];
         let mut testbed = Testbed::across(lab, topology, number + n, &streams, 1, &processor)?;
         testbed.real_time(lab)?;
         testbeds.push(testbed);
-        found.push(Found { hz: *hz, size: *size, ..Found::default() });
     }
     for repetition in 0..repetitions {
         lab.tell(&format!("{} rates and sizes, repetition {} of {repetitions}", all.len(), repetition + 1));
@@ -135,14 +140,12 @@ fn judge(rates: &[Found; 5], sizes: &[Found; 4]) -> Findings {
             let name = format!("{who}: use with {} bytes / with {}", SIZES[at], SIZES[0]);
             findings.checks.push(Check::at_most(name, by_size(at), limit));
         }
-        if let Some(last) = rates.last() {
-            let grows = last.grows(end);
-            let name =
-                format!("{who}, {} samples/s: use at the end / at the beginning, or the other way round", last.hz);
-            findings.checks.push(Check::at_most(name, grows.max(1.0 / grows), CONSTANT));
-        }
+        let last = &rates[rates.len() - 1];
+        let grows = last.grows(end);
+        let name = format!("{who}, {} samples/s: use at the end / at the beginning, or the other way round", last.hz);
+        findings.checks.push(Check::at_most(name, grows.max(1.0 / grows), CONSTANT));
     }
-    for (by, found) in [("rate", rates), ("size", sizes)] {
+    for (by, found) in [("rate", &rates[..]), ("size", sizes)] {
         report(by, found, &mut findings);
     }
     findings.figure.title = "Processor time by rate and size of samples (mark: the paper's)".into();
