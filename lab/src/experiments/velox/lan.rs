@@ -231,6 +231,13 @@ fn judge(found: &[Found]) -> Result<Findings> {
         paths.row(size.to_string(), &[&[transmission], &figures(&bare)[..], &figures(&cell)[..]].concat());
         let Parts { send, receive, line } = one.parts(size);
         bounds.row(size.to_string(), &[send, receive, line, bound, raw, max, bound / max]);
+        if line == LINE_CAP {
+            let late = one.bare.without_stalls() - transmission;
+            findings.notes.push(format!(
+                "{of}: bare sockets themselves took up to {late:.0} µs beyond the transmission, the bound has {:.0}: a sample above it may be the machine's",
+                2.0 * line
+            ));
+        }
         let checks = &mut findings.checks;
         checks.push(Check::at_most(format!("{of}: lost"), one.tally.lost() as f64, 0.0));
         checks.push(Check::at_most(format!("{of}: lost of bare sockets"), one.bare.lost() as f64, 0.0));

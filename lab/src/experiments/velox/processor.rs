@@ -1,7 +1,7 @@
 //! `velox-cpu` (V-35, V-51, Fig. 14): processor time of publisher and subscriber by rate and size of samples, and as samples grow
 //! more.
 
-use super::{Testbed, first_processor, network, stream};
+use super::{RATE, Testbed, first_processor, least_us, network, stream};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
 use crate::lab::Lab;
@@ -18,6 +18,8 @@ const RATES: [f64; 5] = [500.0, 1000.0, 3000.0, 6000.0, 12_000.0];
 const SIZES: [usize; 4] = [64, 256, 1024, 8192];
 /// Packets of the largest size; the others fit in one.
 const PACKETS: f64 = 6.0;
+/// Bytes of a sample that surely cross both lines, one after the other.
+const PACKET: usize = 1400;
 /// The rate at which sizes are compared.
 const AT: f64 = 1000.0;
 /// From the least size to the greatest that fits in a packet, use may grow by this factor.
@@ -172,6 +174,7 @@ fn report(by: &str, found: &[Found], findings: &mut Findings) {
         findings.cells.push(one.tally.cell(factors.with("payload_bytes", one.size), false));
         let of = if by == "rate" { format!("{} Hz", one.hz) } else { format!("{} B", one.size) };
         findings.checks.push(Check::at_most(format!("{of}: lost"), one.tally.lost() as f64, 0.0));
+        lines::judge_idle(&of, least_us(&one.tally), one.size.min(PACKET), &[RATE; 2], findings);
         let name = format!("{of}: share of the rate that was reached");
         findings.checks.push(Check::at_least(name, one.rate() / one.hz, REACHED));
         table.row(one.hz.to_string(), &[one.size as f64, one.rate(), used[0], used[1], one.each_us(0), one.each_us(1)]);
@@ -206,7 +209,7 @@ mod tests {
     fn found(hz: f64, size: usize, reached: f64, each: fn(usize, usize) -> f64) -> Found {
         let mut one = Found { hz, size, ..Found::default() };
         for repetition in 0..3 {
-            one.tally.add(3, &[Timed { from_ns: 0, ns: 100_000 }; 3], &Stalls::default());
+            one.tally.add(3, &[Timed { from_ns: 0, ns: 300_000 }; 3], &Stalls::default());
             one.used.push([each(size, repetition) * hz * reached / 1e4; 2]);
             one.rates.push(hz * reached);
         }

@@ -4,7 +4,7 @@
 use super::station::{STATES, Station};
 use super::topics::TOPICS;
 use super::trace::{Run, Topic, Traced, Way};
-use super::{first_processor, network};
+use super::{RATE, first_processor, least_us, network};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
 use crate::lab::Lab;
@@ -134,8 +134,10 @@ impl Found {
 
 fn judge(found: &[Found; 4]) -> Findings {
     let mut findings = Findings { notes: notes(), ..Findings::default() };
+    let smallest = TOPICS.iter().map(|(_, size)| *size).min().unwrap_or(0);
     for one in found {
         judge_rate(one, &mut findings.checks);
+        lines::judge_idle(&format!("{} samples/s", one.hz), least_us(&one.tally), smallest, &[RATE; 2], &mut findings);
         let factors = Factors::new().with("arm", "network").with("hz", one.hz).with("measured", super::CARRIER);
         findings.cells.push(one.tally.cell(factors.with("topics", TOPICS.len()), false));
     }
@@ -234,6 +236,7 @@ fn whole(found: &[Found; 4]) -> Table {
         "samples/s",
         "T_appmid",
         "call of publish",
+        "λ · that, %",
         "network",
         "call of take",
         "M/M/1 sum",
@@ -247,8 +250,10 @@ fn whole(found: &[Found; 4]) -> Table {
         let mm1 = mm1_sum_us(one);
         let [publish, take] = [0, 1].map(|call| one.middle(|one| one.calls[call]));
         let appmid = one.middle(|one| one.appmid);
-        let table2 = appmid + 1e6 / one.station(0, |station| station.arrivals) + publish + network + take;
-        table.row(one.hz.to_string(), &[appmid, publish, network, take, mm1, table2, one.middle(|one| one.whole)]);
+        let arrivals = one.station(0, |station| station.arrivals);
+        let (computing, table2) = (arrivals * publish / 1e4, appmid + 1e6 / arrivals + publish + network + take);
+        let measured = one.middle(|one| one.whole);
+        table.row(one.hz.to_string(), &[appmid, publish, computing, network, take, mm1, table2, measured]);
     }
     table
 }

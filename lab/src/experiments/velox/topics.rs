@@ -2,7 +2,7 @@
 //! (T_appmid) and back (T_midapp), by number of topics and by size.
 
 use super::trace::{Run, Topic, Traced, Way};
-use super::{first_processor, network};
+use super::{RATE, first_processor, network};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines, shuffled};
 use crate::lab::Lab;
@@ -62,13 +62,17 @@ impl Experiment for VeloxTopics {
 
 /// Checks the shapes of Fig. 11 to 13.
 fn judge(by_number: &[Costs], by_size: &[Costs], findings: &mut Findings) {
-    let points: Vec<(f64, f64)> =
-        by_number.iter().enumerate().map(|(n, costs)| (n as f64 + 1.0, costs.midapp)).collect();
-    let line = LinearFit::through(&points);
-    let (a, b) = line.map_or((f64::NAN, f64::NAN), |line| (line.a, line.b));
-    let name = format!("T_midapp of n topics: share that the line {a:.2} + {b:.2}·n µs explains (paper: -0.7 + 8.5·n)");
-    findings.checks.push(Check::at_least(name, line.map_or(f64::NAN, |line| line.explained), LINEAR));
-    findings.checks.push(Check::at_least("T_midapp of each further topic, µs", b, 0.0));
+    let lines: [(&str, fn(&Costs) -> f64); 2] =
+        [("T_midapp", Costs::midapp), ("from reception until taken", Costs::received)];
+    for (what, of) in lines {
+        let points: Vec<(f64, f64)> = by_number.iter().zip(1..).map(|(costs, n)| (f64::from(n), of(costs))).collect();
+        let line = LinearFit::through(&points);
+        let (a, b) = line.map_or((f64::NAN, f64::NAN), |line| (line.a, line.b));
+        let name =
+            format!("{what}, of n topics: share that the line {a:.2} + {b:.2}·n µs explains (paper: -0.7 + 8.5·n)");
+        findings.checks.push(Check::at_least(name, line.map_or(f64::NAN, |line| line.explained), LINEAR));
+        findings.checks.push(Check::at_least(format!("{what}: of each further topic, µs"), b, 0.0));
+    }
     for (name, cost) in [("T_appmid", Costs::appmid as fn(&Costs) -> f64), ("T_midapp", Costs::midapp)] {
         let grows = by_size.last().map_or(f64::NAN, cost) / by_size.first().map_or(f64::NAN, cost);
         findings.checks.push(Check::at_most(format!("{name} of 300 bytes / of 20"), grows, HARDLY));
@@ -76,7 +80,7 @@ fn judge(by_number: &[Costs], by_size: &[Costs], findings: &mut Findings) {
     for (costs, number) in by_number.iter().zip(1..) {
         let name =
             format!("{number} topics: from reception until taken / T_appmid (most of the time is the subscriber's)");
-        findings.checks.push(Check::at_least(name, (costs.cache + costs.midapp) / costs.appmid, 1.0));
+        findings.checks.push(Check::at_least(name, costs.received() / costs.appmid, 1.0));
     }
 }
 
@@ -100,6 +104,11 @@ impl Costs {
 
     fn midapp(&self) -> f64 {
         self.midapp
+    }
+
+    /// From reception until the application has them.
+    fn received(&self) -> f64 {
+        self.cache + self.midapp
     }
 
     /// The costs of a run, with T_appmid of each topic.
@@ -161,8 +170,16 @@ fn measure(
             found.push(Costs::of(&run, topics.len(), appmid));
         }
     }
-    let heads =
-        [by, "T_appmid", "T_midapp", "wait in the cache", "network, one sample", "samples/s", "T_midapp in the paper"];
+    let heads = [
+        by,
+        "T_appmid",
+        "T_midapp",
+        "wait in the cache",
+        "network, one sample",
+        "samples/s",
+        "reception until taken",
+        "T_midapp in the paper",
+    ];
     let mut table = Table::new(format!("By {by}, µs: sums over the topics"), &heads);
     let mut panel = Panel { title: format!("by {by}"), groups: Vec::new() };
     let mut all = Vec::new();
@@ -175,16 +192,18 @@ fn measure(
         let bytes = topics.iter().map(|(_, size)| size).sum::<usize>();
         findings.cells.push(tally.cell(factors.with("payload_bytes", bytes), false));
         findings.checks.push(Check::at_most(format!("by {by}, {label}: lost"), tally.lost() as f64, 0.0));
+        let (least, smallest) = (super::least_us(tally), topics.iter().map(|(_, size)| *size).min().unwrap_or(0));
+        lines::judge_idle(&format!("by {by}, {label}"), least, smallest, &[RATE; 2], findings);
         let asked = HZ * topics.len() as f64;
         let name = format!("by {by}, {label}: share of {asked} samples/s that was reached");
         findings.checks.push(Check::at_least(name, costs.rate / asked, REACHED));
         let text = |value: f64| if value.is_finite() { format!("{value:.2}") } else { String::new() };
-        let values = [appmid, midapp, cache, costs.network, costs.rate, paper[1][n]].map(text);
+        let values = [appmid, midapp, cache, costs.network, costs.rate, costs.received(), paper[1][n]].map(text);
         table.rows.push(std::iter::once(label.clone()).chain(values).collect());
         let bars = [
             ("T_appmid", appmid, paper[0][n]),
             ("T_midapp", midapp, paper[1][n]),
-            ("wait in the cache", cache, f64::NAN),
+            ("from reception until taken", costs.received(), paper[1][n]),
         ];
         let bar = |(series, value, paper): (&str, f64, f64)| Bar {
             series: series.into(),
