@@ -11,7 +11,7 @@ mod lossy;
 pub mod many_nodes;
 mod pull_beside;
 mod pushpull;
-mod velox;
+pub(crate) mod velox;
 mod yarp;
 
 use crate::error::{Error, Result};
@@ -56,6 +56,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &pushpull::PushPullSizes(4),
         &pushpull::PushPullLoaded,
         &velox::VeloxTopics,
+        &velox::VeloxQueues,
         &velox::VeloxProcessor,
         &velox::VeloxLan,
         &velox::VeloxSubscribers,

@@ -194,6 +194,11 @@ impl Measured {
         self.of(end, stage).map_or(f64::NAN, |figures| figures.p50_us)
     }
 
+    /// Its longest time.
+    pub fn max_us(&self, end: End, stage: &str) -> f64 {
+        self.of(end, stage).map_or(f64::NAN, |figures| figures.max_us)
+    }
+
     fn of(&self, end: End, stage: &str) -> Option<&Figures> {
         self.ends.iter().filter(|report| report.end == end).find_map(|report| report.stages_us.get(stage))
     }

@@ -1,19 +1,28 @@
-//! Velox: the costs of topics, samples and subscribers (V-50 to V-53).
+//! Velox: the costs of topics, samples and subscribers (V-50 to V-53), between hosts behind a switch with lines of 100 Mbit/s.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `topics` | `velox-topics`: from the application to the middleware and back, by number of topics and size |
+//! | `queues` | `velox-queues`: λ, μ, ρ and the shares of time with n samples, from traces |
 //! | `processor` | `velox-cpu`: processor time by rate and size |
-//! | `lan` | `velox-lan`: two hosts: model, bound and measurement |
+//! | `lan` | `velox-lan`: two hosts: model, bound, bare sockets and measurement |
 //! | `subscribers` | `velox-subscribers`: one publisher, and 1, 2, 4 and 8 subscribers |
+//! | `trace` | roles that publish and take, with the stamps of each sample |
+//! | `station` | a queue's figures from its trace |
+//! | `bare` | roles of bare sockets: the same way without the middleware |
 
+mod bare;
 mod lan;
 mod processor;
+mod queues;
+mod station;
 mod subscribers;
 mod topics;
+mod trace;
 
 pub(super) use lan::VeloxLan;
 pub(super) use processor::VeloxProcessor;
+pub(super) use queues::VeloxQueues;
 pub(super) use subscribers::VeloxSubscribers;
 pub(super) use topics::VeloxTopics;
 
@@ -21,9 +30,9 @@ use crate::error::Result;
 use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::part::member::{Order, Report, Settings, Stream};
-use crate::part::{LONG, Measured, NodeSettings, Part, Place};
+use crate::part::{LONG, Measured, NodeSettings, Part, Place, Role};
 use crate::stalls::Monitor;
-use crate::topology::Topology;
+use crate::topology::{Line, Topology};
 use qos::Class;
 use qos::priority::{Change, Changes, Policy};
 use serde_json::Value;
@@ -33,6 +42,16 @@ use std::time::{Duration, Instant};
 /// Time for the last samples to arrive.
 const SETTLE: Duration = Duration::from_millis(100);
 const CARRIER: &str = "tcp";
+/// Each line, in bit/s.
+const RATE: u64 = 100_000_000;
+
+/// The roles of these experiments.
+pub(crate) const ROLES: &[(&str, Role)] = &[
+    (trace::PUBLISHER, trace::play_publisher),
+    (trace::SUBSCRIBER, trace::play_subscriber),
+    (bare::SENDER, bare::play_sender),
+    (bare::RECEIVER, bare::play_receiver),
+];
 
 /// A stream of this size and rate, reliable.
 fn stream(topic: &str, size: usize, hz: f64) -> Stream {
@@ -47,12 +66,30 @@ fn stream(topic: &str, size: usize, hz: f64) -> Stream {
     }
 }
 
+/// Hosts behind a switch, each with a line. The lines poll the clock shortly before a frame is due: on the last processor, away
+/// from the processes that are measured.
+fn network(lab: &Lab, hosts: u8) -> Result<Topology> {
+    let processor = linux::sched::read(0)?.affinity.last().copied();
+    let lines = (1..=hosts).map(|host| Line { processor, ..Line::of(host, RATE) });
+    Topology::switch(lab, hosts, &lines.collect::<Vec<_>>())
+}
+
+/// The fastest sample, in µs; NaN if none came.
+fn least_us(tally: &Tally) -> f64 {
+    tally.each(|d| d.min).into_iter().fold(f64::NAN, f64::min)
+}
+
+/// The scheduling of all threads that are measured, as a plan gives it.
+fn fifo() -> Changes {
+    Changes { sched: Change::Set(Policy::Fifo(30).into()), ..Changes::default() }
+}
+
 /// The processor on which all is measured.
 fn first_processor() -> Result<Option<usize>> {
     Ok(linux::sched::read(0)?.affinity.first().copied().map(usize::from))
 }
 
-/// One process that publishes streams, and others on the same host that subscribe to all of them.
+/// One process that publishes streams, and others, on a host each, that subscribe to all of them.
 struct Testbed {
     streams: Vec<Stream>,
     publisher: Part,
@@ -65,33 +102,36 @@ struct Used {
     publisher: f64,
     /// Each of them, on average.
     subscriber: f64,
+    /// Samples published per second.
+    rate: f64,
 }
 
 impl Testbed {
-    /// Starts and connects them, on these processors (none: all).
-    fn start(lab: &Lab, realm: &str, streams: &[Stream], subscribers: usize, processors: &[usize]) -> Result<Self> {
-        let at = |name: &str| (Place::here(processors), NodeSettings::local(name, realm));
-        let subscribers = (0..subscribers).map(|n| at(&format!("subscriber{n}"))).collect();
-        Self::of(lab, streams, at("publisher"), subscribers)
-    }
-
-    /// The publisher on the first host of a topology, a subscriber on the second. Testbeds with other numbers do not meet.
-    fn across(lab: &Lab, topology: &Topology, number: usize, streams: &[Stream], processors: &[usize]) -> Result<Self> {
-        let port = 7500 + 2 * number as u16;
-        let addresses = [1, 2].map(|host| SocketAddr::new(Topology::address_of(host), port + u16::from(host)));
+    /// The publisher on the first host of a topology, a subscriber on each of the next ones, on these processors (none: all).
+    /// Testbeds with other numbers do not meet.
+    fn across(
+        lab: &Lab,
+        topology: &Topology,
+        number: usize,
+        streams: &[Stream],
+        subscribers: u8,
+        processors: &[usize],
+    ) -> Result<Self> {
+        let port = 7500 + 16 * number as u16;
+        let listen = |host: u8| SocketAddr::new(Topology::address_of(host), port + u16::from(host));
+        let addresses: Vec<SocketAddr> = (1..=subscribers + 1).map(listen).collect();
         let at = |host: u8, name: &str| {
-            let listen = addresses[usize::from(host) - 1];
-            let node = NodeSettings::at(lab, name, &format!("across-{number}"), listen, &addresses)?;
+            let node = NodeSettings::at(lab, name, &format!("across-{number}"), listen(host), &addresses)?;
             Ok::<_, crate::Error>((Place::at(topology.host(host), processors), node))
         };
-        Self::of(lab, streams, at(1, "publisher")?, vec![at(2, "subscriber0")?])
+        let subscribers = (0..subscribers).map(|n| at(n + 2, &format!("subscriber{n}"))).collect::<Result<_>>()?;
+        Self::of(lab, streams, at(1, "publisher")?, subscribers)
     }
 
     /// Gives all threads of all processes a real-time priority, as a plan does.
     fn real_time(&mut self, lab: &Lab) -> Result {
-        let changes = Changes { sched: Change::Set(Policy::Fifo(30).into()), ..Changes::default() };
         let parts = std::iter::once(&mut self.publisher).chain(&mut self.subscribers);
-        let order = Order::Schedule { changes };
+        let order = Order::Schedule { changes: fifo() };
         parts.map(|part| part.ask::<Value>(lab, &order, LONG)).try_for_each(|answer| answer.map(drop))
     }
 
@@ -129,7 +169,8 @@ impl Testbed {
         let sent: u64 = published.streams.iter().map(|stream| stream.count).sum();
         tally.add(sent * self.subscribers.len() as u64, &samples, &monitor.finish());
         let share = |n: usize| (after[n] - before[n]) as f64 / took;
-        Ok(Used { publisher: share(0), subscriber: share(1) / self.subscribers.len() as f64 })
+        let rate = sent as f64 * 1e9 / took;
+        Ok(Used { publisher: share(0), subscriber: share(1) / self.subscribers.len() as f64, rate })
     }
 
     fn arrived(&mut self, lab: &Lab) -> Result<Vec<Report>> {
