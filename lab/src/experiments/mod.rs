@@ -9,6 +9,7 @@ mod isolation;
 mod lines;
 mod lossy;
 pub mod many_nodes;
+mod placement;
 mod pull_beside;
 mod pushpull;
 mod velox;
@@ -54,6 +55,8 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &pushpull::PushPullSizes(3),
         &pushpull::PushPullSizes(4),
         &pushpull::PushPullLoaded,
+        &placement::VBNS,
+        &placement::STAR,
         &velox::VeloxTopics,
         &velox::VeloxProcessor,
         &velox::VeloxLan,
