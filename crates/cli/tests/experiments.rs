@@ -268,3 +268,37 @@ fn hostile_reports_attempts_and_effects() {
     assert_eq!(tried.filter(|note| note.contains("tried {\"")).count(), 4);
     assert_eq!(document["tables"][0]["rows"].as_array().unwrap().len(), 4);
 }
+
+/// A row of a table, by its first text.
+fn row<'a>(document: &'a Value, table: usize, first: &str) -> Vec<&'a str> {
+    let rows = document["tables"][table]["rows"].as_array().unwrap();
+    let found = rows.iter().find(|row| row[0] == first).unwrap_or_else(|| panic!("no {first} in {rows:?}"));
+    found.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
+}
+
+#[test]
+fn placement_measures_every_place_on_the_vbns() {
+    let Some(document) = run("placement-vbns") else { return };
+    assert_eq!((cells_with(&document, "arm", "once a period"), cells_with(&document, "arm", "at once")), (7, 7));
+    // P-61: the paper's kL + (6 − k)L′ with L = 250 and L′ = 125 kbit/s.
+    assert_eq!(row(&document, 0, "n3")[2..5], ["1125.0", "1125.0", "9.00"]);
+    assert!(row(&document, 1, "n3").len() == 7 && row(&document, 1, "n3")[3].contains("(264.8)"));
+    // P-62, and without a place for less than 6 T.
+    for (deadline, place) in [("5.5", "none"), ("6.5", "san-diego"), ("9.5", "n3"), ("12.5", "cmu")] {
+        assert_eq!(row(&document, 2, deadline)[3], place);
+    }
+}
+
+#[test]
+fn placement_measures_every_place_of_the_star() {
+    let Some(document) = run("placement-star") else { return };
+    assert_eq!(cells_with(&document, "arm", "once a period"), 20);
+    // P-52 with f = 25/s and f′ = 12.5/s.
+    for (place, cost) in [("n1", "50.0"), ("n2", "150.0"), ("n3", "125.0"), ("n4", "125.0"), ("n5", "75.0")] {
+        assert_eq!(row(&document, 0, place)[2..4], [cost, cost]);
+    }
+    // P-53: half a period besides.
+    for (deadline, place) in [("2.5", "none"), ("3.5", "n5"), ("4.5", "n1")] {
+        assert_eq!(row(&document, 2, deadline)[3], place);
+    }
+}

@@ -9,6 +9,7 @@ mod isolation;
 mod lines;
 mod lossy;
 pub mod many_nodes;
+mod placement;
 mod pull_beside;
 mod pushpull;
 pub(crate) mod velox;
@@ -55,6 +56,8 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &pushpull::PushPullSizes(3),
         &pushpull::PushPullSizes(4),
         &pushpull::PushPullLoaded,
+        &placement::VBNS,
+        &placement::STAR,
         &velox::VeloxTopics,
         &velox::VeloxQueues,
         &velox::VeloxProcessor,

@@ -190,7 +190,9 @@ fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publis
     let name = format!("/{}{}", settings.node.name, stream.topic);
     let mut qos = Qos { class: stream.class, max_message: most(stream), ..Qos::default() };
     let priority = settings.profiled(&name, &stream.topic, Direction::Publisher, &mut qos)?;
-    Ok(node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority).open()?)
+    let builder = node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
+    let named = settings.node.names_carriers.then(|| stream.carrier.clone());
+    Ok(if let Some(carrier) = named { builder.carriers([carrier]) } else { builder }.open()?)
 }
 
 fn subscriber(node: &Node, settings: &Settings, stream: &Stream, report: &Shared) -> Result<Subscriber<Raw>> {

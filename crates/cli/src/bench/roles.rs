@@ -73,7 +73,7 @@ impl Hosts {
             return Ok(None);
         }
         let lab = Lab::open(lab::Options::default(), lab::Stop::default(), Program::this(&[])?, |_| {})?;
-        Ok(Some(Self { topology: Arc::new(Topology::link(&lab)?), _lab: lab }))
+        Ok(Some(Self { topology: Arc::new(Topology::link(&lab, &[])?), _lab: lab }))
     }
 
     fn host(&self, n: u8) -> Host {
