@@ -2,6 +2,7 @@
 
 use crate::statistics::rounded;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// The outcome of a check, or of a whole experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,13 +78,39 @@ impl Check {
         self.pass && self.raw.is_some_and(|raw| !holds(raw))
     }
 
-    /// Inconclusive where the value is less certain than the margin that the limit leaves. (A limit that grew with the noise would be
-    /// the easier the worse the machine is.)
+    /// Inconclusive where the value is less certain than the margin that the limit leaves, unless it is beyond the limit by more
+    /// than chance makes. (A limit that grew with the noise would be the easier the worse the machine is.) An uncertainty that is not
+    /// a number is not known.
     pub fn certain_within(self, uncertainty: f64, margin: f64) -> Self {
-        if uncertainty <= margin || self.value.is_none() {
+        let beyond = self.value.map_or(f64::NAN, |value| (value - self.limit).abs());
+        let fails_surely = self.verdict == Verdict::Fail && beyond > SURELY * uncertainty;
+        if uncertainty <= margin || fails_surely || self.value.is_none() {
             return self;
         }
+        if uncertainty.is_nan() {
+            return self.inconclusive("too few repetitions tell how certain it is");
+        }
         self.inconclusive(format!("the value is uncertain by {uncertainty:.3}, more than the margin of {margin:.3}"))
+    }
+
+    /// Judges the whole interval that holds the value with confidence: all of it keeps the limit, none of it does, or it is
+    /// inconclusive. `None`: there is no interval.
+    pub fn within(self, interval: Option<RangeInclusive<f64>>) -> Self {
+        let Some(interval) = interval else {
+            return if self.value.is_none() {
+                self
+            } else {
+                self.inconclusive("too few repetitions tell how certain it is")
+            };
+        };
+        let keeps = |value: f64| if self.relation == "<=" { value <= self.limit } else { value >= self.limit };
+        match [*interval.start(), *interval.end()].map(keeps) {
+            [true, true] | [false, false] => self,
+            _ => {
+                let (low, high, limit) = (interval.start(), interval.end(), self.limit);
+                self.inconclusive(format!("with 95 % confidence it is {low:.3} to {high:.3}, on both sides of {limit}"))
+            }
+        }
     }
 
     /// Inconclusive, for this reason.
@@ -91,6 +118,9 @@ impl Check {
         Self { pass: false, verdict: Verdict::Inconclusive, because: Some(because.into()), ..self }
     }
 }
+
+/// Beyond a limit by so many standard errors is no chance.
+const SURELY: f64 = 3.0;
 
 /// The verdict of all checks: none may fail, and there must be one.
 pub(super) fn of_all(checks: &[Check]) -> Verdict {
@@ -112,7 +142,24 @@ mod tests {
         assert_eq!(check(1.04).certain_within(0.01, 0.03).verdict, Verdict::Fail);
         assert_eq!(check(1.02).certain_within(0.04, 0.03).verdict, Verdict::Inconclusive);
         assert_eq!(check(1.04).certain_within(f64::NAN, 0.03).verdict, Verdict::Inconclusive);
+        assert_eq!(check(1.10).certain_within(0.04, 0.03).verdict, Verdict::Inconclusive, "by chance, perhaps");
+        assert_eq!(
+            check(1.20).certain_within(0.04, 0.03).verdict,
+            Verdict::Fail,
+            "noise does not hide a clear failure"
+        );
         assert_eq!(check(f64::NAN).certain_within(f64::NAN, 0.03).verdict, Verdict::Fail, "nothing was measured");
+    }
+
+    #[test]
+    fn an_interval_on_both_sides_of_the_limit_is_inconclusive() {
+        let check = |value| Check::at_most("ratio", value, 1.3);
+        assert_eq!(check(1.1).within(Some(1.0..=1.25)).verdict, Verdict::Pass);
+        assert_eq!(check(1.6).within(Some(1.4..=1.8)).verdict, Verdict::Fail);
+        assert_eq!(check(1.2).within(Some(1.0..=1.4)).verdict, Verdict::Inconclusive);
+        assert_eq!(check(1.2).within(None).verdict, Verdict::Inconclusive);
+        assert_eq!(check(f64::NAN).within(None).verdict, Verdict::Fail, "nothing was measured");
+        assert_eq!(Check::at_least("ratio", 2.0, 1.0).within(Some(0.9..=3.0)).verdict, Verdict::Inconclusive);
     }
 
     #[test]
