@@ -184,7 +184,7 @@ mod tests {
         let passes = |us: fn(f64) -> f64| judge("none", &points(&[0, 0], 0.01, |size, _| us(size)))[0].pass;
         assert!(passes(|size| 50.0 + size / 100.0) && passes(|size| 50.0 + size / 1000.0) && passes(|_| 50.0));
         assert!(!passes(|size| 60.0 - size / 1000.0), "it falls by 15 %");
-        let saw = |size: f64| if size.log2() as u32 % 2 == 0 { 50.0 } else { 80.0 };
+        let saw = |size: f64| if (size.log2() as u32).is_multiple_of(2) { 50.0 } else { 80.0 };
         assert!(!passes(saw));
     }
 
