@@ -14,7 +14,7 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
             "foo",
             "demo, pub, sub, pull, list, info, connect, disconnect, set, get, admin, qos, sched, hz, bw, delay, top",
         ),
-        ("bench foo", "latency, throughput, fanout, start, compare"),
+        ("bench foo", "latency, throughput, fanout, start, storm, crowd, resume, compare"),
         ("pub", "<TOPIC>"),
         ("pub a//b", "has an empty segment"),
         ("pub /a*", "only patterns may have"),
