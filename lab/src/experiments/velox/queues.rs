@@ -161,8 +161,8 @@ fn judge_rate(one: &Found, checks: &mut Vec<Check>) {
         let busy = one.station(at, Station::utilisation);
         let name = format!("{of}, {}: utilisation ρ", STATIONS[at]);
         checks.push(Check::at_most(name, busy, 0.99));
-        let models: [(_, fn(&Station) -> f64, _); 2] =
-            [("M/M/1", Station::mm1_us, FACTOR), ("M/G/1", Station::mg1_us, FACTOR_MG1)];
+        let models =
+            [("M/M/1", Station::mm1_us as fn(&Station) -> f64, FACTOR), ("M/G/1", Station::mg1_us, FACTOR_MG1)];
         for (model, sojourn_us, factor) in models {
             let ratio = one.station(at, |station| station.sojourn_us / sojourn_us(station));
             let name = format!("{of}, {}: measured mean sojourn / {model}'s, or the other way round", STATIONS[at]);

@@ -62,8 +62,7 @@ impl Experiment for VeloxTopics {
 
 /// Checks the shapes of Fig. 11 to 13.
 fn judge(by_number: &[Costs], by_size: &[Costs], findings: &mut Findings) {
-    let lines: [(&str, fn(&Costs) -> f64); 2] =
-        [("T_midapp", Costs::midapp), ("from reception until taken", Costs::received)];
+    let lines = [("T_midapp", Costs::midapp as fn(&Costs) -> f64), ("from reception until taken", Costs::received)];
     for (what, of) in lines {
         let points: Vec<(f64, f64)> = by_number.iter().zip(1..).map(|(costs, n)| (f64::from(n), of(costs))).collect();
         let line = LinearFit::through(&points);
