@@ -59,6 +59,8 @@ pub struct Options {
     pub profile: Option<PathBuf>,
     /// Text in the names of the attacks that an experiment of many is limited to.
     pub only: Option<String>,
+    /// Beginnings of the names of parts that may be skipped. Any other skipped part is a failure.
+    pub allow_skips: Vec<String>,
     /// Seed of everything random. The same seed gives the same order of runs and the same send times.
     pub seed: u64,
 }

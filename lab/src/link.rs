@@ -10,6 +10,7 @@
 //! its rate by no more than that and two frames, the first of which was stamped late. [`LinkReport`] has both as measured.
 
 mod line;
+mod periodic;
 
 pub use line::{Behaviour, Counts, RateExcess};
 
@@ -17,6 +18,7 @@ use crate::statistics::Latencies;
 use line::Line;
 use linux::clock::monotonic_ns;
 use linux::tap::Tap;
+use periodic::{Flow, Periodic};
 use qos::priority::{Policy, Scheduling};
 use serde::Serialize;
 use std::io;
@@ -39,6 +41,7 @@ pub struct End {
 pub struct Link {
     stop: Arc<AtomicBool>,
     wanted: Vec<Arc<Wanted>>, // by direction
+    datagrams: Vec<Arc<Datagrams>>,
     directions: Vec<JoinHandle<LinkReport>>,
 }
 
@@ -54,6 +57,13 @@ impl Wanted {
         change(&mut self.behaviour.lock().unwrap_or_else(|e| e.into_inner()));
         self.version.fetch_add(1, Ordering::Release);
     }
+}
+
+/// Whole datagrams that came in, with the bytes of their frames.
+#[derive(Debug, Default)]
+struct Datagrams {
+    frames: AtomicU64,
+    bytes: AtomicU64,
 }
 
 /// Measured behaviour of one direction.
@@ -105,7 +115,7 @@ impl Link {
             linux::namespace::Namespace::named(&end.namespace)?.run(|| Tap::open(&end.device))?.map(Arc::new)
         };
         let (a, b) = (open(a)?, open(b)?);
-        let mut link = Self { stop: Arc::default(), wanted: Vec::new(), directions: Vec::new() };
+        let mut link = Self { stop: Arc::default(), wanted: Vec::new(), datagrams: Vec::new(), directions: Vec::new() };
         link.direct(Direction::new(a.clone(), b.clone(), there, seed), processor)?;
         link.direct(Direction::new(b, a, back, seed ^ u64::MAX), processor)?;
         Ok(link)
@@ -115,6 +125,7 @@ impl Link {
         let behaviour = Mutex::new(direction.behaviour);
         let wanted = Arc::new(Wanted { version: AtomicU64::new(0), behaviour });
         self.wanted.push(wanted.clone());
+        self.datagrams.push(direction.datagrams.clone());
         let stop = self.stop.clone();
         let body = move || direction.run(&stop, &wanted, processor);
         self.directions.push(std::thread::Builder::new().name("link".into()).spawn(body)?);
@@ -131,6 +142,11 @@ impl Link {
         if let Some(back) = self.wanted.last() {
             back.change(change);
         }
+    }
+
+    /// UDP datagrams that came in so far, from `a` and from `b`: their number, and the bytes of their frames.
+    pub fn datagrams(&self) -> Vec<(u64, u64)> {
+        self.datagrams.iter().map(|d| (d.frames.load(Ordering::Relaxed), d.bytes.load(Ordering::Relaxed))).collect()
     }
 
     /// Ends the link, and says how it was: from `a` to `b`, and back.
@@ -169,6 +185,8 @@ struct Direction {
     to: Arc<Tap>,
     behaviour: Behaviour,
     line: Line<Frame>,
+    periodic: Periodic<Frame>,
+    datagrams: Arc<Datagrams>,
     spare: Vec<Frame>,
     lateness: Latencies,
     stretch: Stretch,
@@ -181,8 +199,9 @@ impl Direction {
     fn new(from: Arc<Tap>, to: Arc<Tap>, behaviour: Behaviour, seed: u64) -> Self {
         let lateness = Latencies::up_to(Duration::from_secs(60));
         let (line, spare) = (Line::new(behaviour, seed), Vec::new());
-        let ahead = RateExcess::new(behaviour.rate);
-        Self { from, to, behaviour, line, spare, lateness, stretch: Stretch::default(), busy: (0, 0), ahead, still: 0 }
+        let (ahead, periodic) = (RateExcess::new(behaviour.rate), Periodic::new());
+        let (datagrams, stretch, busy) = (Arc::default(), Stretch::default(), (0, 0));
+        Self { from, to, behaviour, line, periodic, datagrams, spare, lateness, stretch, busy, ahead, still: 0 }
     }
 
     fn run(mut self, stop: &AtomicBool, wanted: &Wanted, processor: Option<u16>) -> LinkReport {
@@ -211,6 +230,10 @@ impl Direction {
         self.behaviour = behaviour;
         self.line.behave(behaviour);
         self.ahead.change_rate(behaviour.rate);
+        if !behaviour.periodic {
+            let waiting: Vec<Frame> = self.periodic.release().collect();
+            waiting.into_iter().for_each(|frame| self.arrive(frame));
+        }
     }
 
     /// The line's clock.
@@ -233,8 +256,21 @@ impl Direction {
             let mut frame = self.spare.pop().unwrap_or_else(new);
             let Ok(Some(length)) = self.from.read(&mut frame.buffer) else { return self.spare.push(frame) };
             frame.length = length;
-            self.spare.extend(self.line.arrive(self.now(), length as u64, frame));
+            let flow = Flow::of(&frame.buffer[..length]);
+            if flow.is_some() {
+                self.datagrams.frames.fetch_add(1, Ordering::Relaxed);
+                self.datagrams.bytes.fetch_add(length as u64, Ordering::Relaxed);
+            }
+            let leaves = match flow.filter(|_| self.behaviour.periodic) {
+                Some(flow) => self.periodic.exchange(flow, frame),
+                None => Some(frame),
+            };
+            leaves.into_iter().for_each(|frame| self.arrive(frame));
         }
+    }
+
+    fn arrive(&mut self, frame: Frame) {
+        self.spare.extend(self.line.arrive(self.now(), frame.length as u64, frame));
     }
 
     fn give(&mut self) {

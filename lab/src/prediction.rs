@@ -19,14 +19,29 @@ impl Watch for Clock {
 /// # Errors
 /// [`Error::Failed`] for a contract that cannot be read or does not fit.
 pub(crate) fn plan(contract: &str, changes: &[FileChange], model: Model) -> Result<Plan> {
-    let wrong = |problem: String| Error::Failed(format!("the experiment's own contract: {problem}"));
-    let text = rewrite(contract, changes).map_err(|e| wrong(e.to_string()))?;
-    let contract = Contract::read(&text).map_err(|e| wrong(e.to_string()))?;
-    let plan = make(&contract, model, &mut Clock(Instant::now()));
+    let plan = answer(&changed(contract, changes)?, model);
     match plan.refusals.first() {
-        Some(refusal) => Err(wrong(format!("{} needs {} and has {}", refusal.what, refusal.needs, refusal.has))),
+        Some(refusal) => Err(wrong(&format!("{} needs {} and has {}", refusal.what, refusal.needs, refusal.has))),
         None => Ok(plan),
     }
+}
+
+/// The contract with some changes.
+///
+/// # Errors
+/// [`Error::Failed`] for one that cannot be read.
+pub(crate) fn changed(contract: &str, changes: &[FileChange]) -> Result<Contract> {
+    let text = rewrite(contract, changes).map_err(|e| wrong(&e.to_string()))?;
+    Contract::read(&text).map_err(|e| wrong(&e.to_string()))
+}
+
+/// The plan of a contract, by a model, or its refusals.
+pub(crate) fn answer(contract: &Contract, model: Model) -> Plan {
+    make(contract, model, &mut Clock(Instant::now()))
+}
+
+fn wrong(problem: &str) -> Error {
+    Error::Failed(format!("the experiment's own contract: {problem}"))
 }
 
 /// The largest delay of a topic's channels by a plan, in µs: a bound or, by other models, a mean. NaN: the plan gives none.

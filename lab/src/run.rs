@@ -1,11 +1,12 @@
 //! The entry to the laboratory: runs an experiment to its document, and plays the part of a process.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::experiments::{Experiment, hostile, many_nodes, velox};
 use crate::lab::Lab;
 use crate::part::{self, Role};
 use crate::results::{Document, Environment};
-use crate::{load, round_trips};
+use crate::{load, round_trips, stalls};
+use std::time::Duration;
 
 /// Runs an experiment to its end.
 ///
@@ -13,8 +14,12 @@ use crate::{load, round_trips};
 /// As [`Experiment::run`].
 pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
     let environment = Environment::read(lab.options.seed);
+    let watched = if lab.options.tiny { Duration::from_millis(50) } else { Duration::from_secs(3) };
+    let before = stalls::without(watched)
+        .map_err(|e| Error::system("a thread of SCHED_FIFO 80", &e, "run it as root, or with CAP_SYS_NICE"))?;
     let findings = experiment.run(lab)?;
-    Ok(Document::new(experiment.name(), environment, findings))
+    let rates = stalls::during(before);
+    Ok(Document::new(experiment.name(), environment, findings, rates, &lab.options.allow_skips))
 }
 
 /// Roles by name, in addition to [`part::ROLES`].

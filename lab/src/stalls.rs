@@ -1,18 +1,19 @@
-//! Stalls of the machine itself: times at which not even the highest-priority thread of a processor could run. A program under
-//! test cannot cause them (the host took the processor away, or the kernel kept interrupts off), so the samples that they hit
-//! are reported apart.
+//! Stalls: times at which not even the highest-priority thread of a processor could run. The host took the processor away, or the
+//! kernel let no thread in: interrupts were off, or, in a kernel without preemption, a long system call or soft interrupt went on. That
+//! may be the doing of the load under test, so stalls excuse a value only if they are as frequent without the experiment
+//! ([`Rates::attribution`]), and only a largest value: percentiles are of all samples.
 //!
 //! One thread per processor, FIFO 80, pinned, sleeps for a quarter of a millisecond at a time and notes when it wakes too late.
 //! A stall is bounded on both sides: it began after the thread last ran, and ended before it ran again. (At a period of one
 //! millisecond, a stall as long as that could begin and end between two looks.)
 
-use crate::results::Stalled;
+use crate::results::{Rates, Stalled};
 use linux::clock::monotonic_ns;
 use qos::priority::{Policy, Scheduling};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ impl Stalls {
         samples.into_iter().map(left).collect()
     }
 
-    /// Samples in µs that no stall hit, and the sum of the others.
+    /// Samples in µs of which no stall may be half or more, and the sum of the others.
     pub(crate) fn apart(&self, samples: &[Timed]) -> (Vec<f64>, Stalled) {
         let us = |sample: &Timed| sample.ns as f64 / 1000.0;
         let (hit, clean): (Vec<Timed>, Vec<Timed>) =
@@ -146,6 +147,29 @@ pub(crate) struct Monitor {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Stall>>>,
     cpus: Vec<u16>,
+    began_ns: u64,
+}
+
+/// Stalls that all monitors of this process have found, and the time that they watched, in ns summed over processors.
+static FOUND: AtomicU64 = AtomicU64::new(0);
+static WATCHED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Watches the processors for this long while nothing is measured. What monitors find from then on is [`during`] the experiment.
+///
+/// # Errors
+/// As [`Monitor::start`].
+pub(crate) fn without(time: Duration) -> io::Result<Rates> {
+    let monitor = Monitor::start()?;
+    std::thread::sleep(time);
+    monitor.finish();
+    let (idle, idle_s) = (FOUND.swap(0, Ordering::Relaxed), WATCHED_NS.swap(0, Ordering::Relaxed) as f64 / 1e9);
+    Ok(Rates { idle, idle_s, ..Rates::default() })
+}
+
+/// The same with what monitors have found since.
+pub(crate) fn during(before: Rates) -> Rates {
+    let (loaded, loaded_s) = (FOUND.load(Ordering::Relaxed), WATCHED_NS.load(Ordering::Relaxed) as f64 / 1e9);
+    Rates { loaded, loaded_s, ..before }
 }
 
 impl Monitor {
@@ -154,7 +178,8 @@ impl Monitor {
     /// # Errors
     /// The kernel's refusal: FIFO needs CAP_SYS_NICE.
     pub(crate) fn start() -> io::Result<Self> {
-        let mut monitor = Self { stop: Arc::default(), threads: Vec::new(), cpus: Vec::new() };
+        let began_ns = monotonic_ns();
+        let mut monitor = Self { stop: Arc::default(), threads: Vec::new(), cpus: Vec::new(), began_ns };
         for cpu in linux::sched::read(0)?.affinity {
             let stop = monitor.stop.clone();
             let (tell, told) = std::sync::mpsc::channel();
@@ -175,6 +200,9 @@ impl Monitor {
     /// Ends watching, and gives the stalls.
     pub(crate) fn finish(mut self) -> Stalls {
         let stalls = self.end();
+        let watched = (monotonic_ns() - self.began_ns) * self.cpus.len() as u64;
+        WATCHED_NS.fetch_add(watched, Ordering::Relaxed);
+        FOUND.fetch_add(stalls.len() as u64, Ordering::Relaxed);
         Stalls { stalls, cpus: std::mem::take(&mut self.cpus), threshold_ns: THRESHOLD }
     }
 

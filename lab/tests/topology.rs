@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_lab::part::{Part, Place};
-use thalweg_lab::topology::{Queue, Topology, Wire};
+use thalweg_lab::topology::{Edge, Graph, Queue, Topology, Wire};
 use thalweg_lab::{Error, Lab, Options, Program, Stop};
 use thalweg_lab::{iproute::ip, lab};
 
@@ -180,4 +180,44 @@ fn a_request_to_stop_is_obeyed() {
     let lab = Lab::open(Options::default(), Stop::by(asked), program, |_| {}).unwrap();
     assert!(matches!(Topology::link(&lab, &[]), Err(Error::Stopped)));
     assert!(matches!(lab.stop.sleep(LONG), Err(Error::Stopped)));
+}
+
+#[test]
+fn hosts_of_a_graph_forward_and_its_lines_count() {
+    if !can("hosts_of_a_graph_forward_and_its_lines_count") {
+        return;
+    }
+    let lab = open();
+    let edge = |a, b| Edge { between: [a, b], rate: 10_000_000 };
+    // A star, its hub is 3.
+    let graph = Graph::new(&lab, 4, &[edge(1, 3), edge(2, 3), edge(4, 3)], 0).unwrap();
+    let bound = |n: u8| {
+        let socket = graph.host(n).within(|| UdpSocket::bind((Topology::address_of(n), 0)).unwrap()).unwrap();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        socket
+    };
+    let (sender, receiver) = (bound(1), bound(4));
+    let to = receiver.local_addr().unwrap();
+    // 14 + 20 + 8 bytes around each.
+    sender.send_to(&[1; 58], to).unwrap();
+    assert_eq!(receiver.recv_from(&mut [0; 100]).unwrap(), (58, sender.local_addr().unwrap()));
+    let counts = graph.counts().unwrap();
+    let datagrams = |edge: usize, way: usize| (counts[edge][way].datagrams, counts[edge][way].bytes);
+    assert_eq!((datagrams(0, 0), datagrams(2, 1)), ((1, 100), (1, 100)));
+    // Nothing else, and no packet from the kernel itself.
+    let sent: u64 = counts.iter().flatten().map(|count| count.sent).sum();
+    assert_eq!(sent, 200, "{counts:?}");
+    // Once a period: each line sends a datagram on when the next one comes.
+    graph.change(|line| line.periodic = true);
+    for number in 2..=4 {
+        sender.send_to(&[number; 58], to).unwrap();
+    }
+    let mut got = [0; 100];
+    receiver.recv_from(&mut got).unwrap();
+    assert_eq!((got[0], graph.counts().unwrap()[2][1].datagrams), (2, 3));
+    graph.change(|line| line.periodic = false);
+    for number in [3, 4] {
+        receiver.recv_from(&mut got).unwrap();
+        assert_eq!(got[0], number);
+    }
 }

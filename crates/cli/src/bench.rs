@@ -27,6 +27,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         What::Throughput(options) => roles::throughput(options),
         What::Fanout(options) => roles::fanout(options),
         What::Start(options) => roles::start(options),
+        What::Storm(options) => roles::storm(options),
+        What::Crowd(options) => roles::crowd(options),
+        What::Resume(options) => roles::resume(options),
         What::Compare(options) => compare::run(options),
     };
     match outcome {
@@ -72,6 +75,15 @@ enum What {
     /// A node beside another one: how long it takes to open and to match, and the threads of many channels
     #[command(after_help = "Example: thalweg bench start --count 1000")]
     Start(Options),
+    /// Publish at 1 kHz while another process joins and leaves without a pause: the duration of each call
+    #[command(after_help = "Example: thalweg bench storm --carrier shm")]
+    Storm(Options),
+    /// A node for every ten ports, in two processes: how long it takes until each port has its channel
+    #[command(after_help = "Example: thalweg bench crowd --count 1000")]
+    Crowd(Options),
+    /// Two hosts (network namespaces, by root) whose link is down for --count seconds: how soon samples come afterwards
+    #[command(after_help = "Example: thalweg bench resume --carrier udp --count 10")]
+    Resume(Options),
     /// Thalweg against bare sockets and a bare futex ring, alternating, with a target for each row; exit 1 if one is missed
     #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json")]
     Compare(CompareOptions),
@@ -92,8 +104,8 @@ struct Options {
     /// Bytes per message, such as 64 or 1MiB
     #[arg(long, default_value = "64", value_parser = parse_size, allow_negative_numbers = true)]
     size: usize,
-    /// Messages (or round trips) that are measured [default: 20000; fanout 2000; throughput 500000]; channels of
-    /// start [default: 1000]
+    /// Messages (or round trips) that are measured [default: 20000; fanout 2000; storm 4000; throughput 500000]; channels of
+    /// start, ports of crowd [default: 1000]; seconds of resume [default: 10]
     #[arg(long)]
     count: Option<u64>,
     /// Messages before the measurement, as warm-up [default: a tenth]
@@ -120,6 +132,12 @@ struct Options {
     /// Measure the stages of every sample at both ends meanwhile (thalweg latency only)
     #[arg(long)]
     stages: bool,
+    /// The two ends on two hosts, network namespaces that find each other by Zenoh; needs root and iproute2 (start only)
+    #[arg(long)]
+    hosts: bool,
+    /// Namespace of this end
+    #[arg(long, hide = true)]
+    within: Option<String>,
     /// The processor this process runs on [default: the first one it may use]
     #[arg(long, value_name = "CPU", conflicts_with = "no_pin")]
     pin: Option<usize>,
@@ -265,6 +283,13 @@ impl From<io::Error> for Error {
             BrokenPipe | ConnectionRefused | ConnectionReset | TimedOut | UnexpectedEof => Error::Peer(text),
             _ => Error::System(text),
         }
+    }
+}
+
+impl From<lab::Error> for Error {
+    fn from(error: lab::Error) -> Self {
+        let text = error.to_string();
+        if error.exit_code() == 2 { Error::Usage(text) } else { Error::System(text) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 /// The result of a verb.
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
-/// A failure with its exit code (0 did it · 1 no · 2 bad usage or input · 3 the system refused).
+/// A failure with its exit code (0 did it · 1 no · 2 bad usage or input · 3 the system refused · 4 the machine was too noisy to tell).
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A check failed, or the answer is "no": exit 1. If the text is empty, it was printed already.
@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The system refused: exit 3.
     System(String),
+    /// The machine was too noisy to tell: exit 4.
+    Inconclusive(String),
     /// Standard output was closed by its reader: exit 0, without a message.
     ReaderGone,
 }
@@ -26,6 +28,7 @@ impl Failure {
             Failure::No(_) => 1,
             Failure::Usage(_) => 2,
             Failure::System(_) => 3,
+            Failure::Inconclusive(_) => 4,
         }
     }
 
@@ -36,6 +39,7 @@ impl Failure {
             Failure::No(text) => Failure::No(said(text)),
             Failure::Usage(text) => Failure::Usage(said(text)),
             Failure::System(text) => Failure::System(said(text)),
+            Failure::Inconclusive(text) => Failure::Inconclusive(said(text)),
             Failure::ReaderGone => Failure::ReaderGone,
         }
     }
@@ -44,7 +48,7 @@ impl Failure {
     pub(crate) fn text(&self) -> &str {
         match self {
             Failure::ReaderGone => "",
-            Failure::No(text) | Failure::Usage(text) | Failure::System(text) => text,
+            Failure::No(text) | Failure::Usage(text) | Failure::System(text) | Failure::Inconclusive(text) => text,
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};
 use crate::signals::Stop;
 use clap::{Args, Subcommand};
+use lab::results::Verdict;
 use lab::{Document, Lab, Options};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ pub(crate) const PART: &str = "lab-part";
 
 /// Run the experiments of the papers: topologies in network namespaces, loads, measurements, figures
 ///
-/// Needs root and iproute2. Exit 1 if a check failed.
+/// Needs root and iproute2. Exit 1 if a check failed, 4 if none failed and the machine was too noisy for some.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: thalweg lab run yarp-switch --quick --out results\n         thalweg lab report results"
@@ -63,6 +64,9 @@ struct RunArguments {
     /// Run only the attacks of hostile whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Parts that may be skipped where they cannot run, by the beginnings of their names: any other is a failure
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    allow_skips: Vec<String>,
     /// Seed of the order of runs and of send times
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -122,7 +126,9 @@ fn experiment(arguments: &RunArguments) -> Result {
     let experiment = lab::find(&arguments.name)?;
     let stop = lab::Stop::by(Stop::on_signals()?.flag());
     let RunArguments { quick, tiny, seed, .. } = *arguments;
-    let options = Options { quick, tiny, seed, only: arguments.only.clone(), profile: arguments.profile.clone() };
+    let (only, profile, allow_skips) =
+        (arguments.only.clone(), arguments.profile.clone(), arguments.allow_skips.clone());
+    let options = Options { quick, tiny, seed, only, profile, allow_skips };
     let program = lab::Program::this(&[PART])?;
     let document = lab::run(&Lab::open(options, stop, program, tell)?, experiment)?;
     if let Some(folder) = &arguments.out {
@@ -133,11 +139,23 @@ fn experiment(arguments: &RunArguments) -> Result {
 }
 
 fn verdict(document: &Document) -> Result {
-    let failed: Vec<&str> = document.checks.iter().filter(|c| !c.pass).map(|c| c.name.as_str()).collect();
-    match (document.pass, failed.as_slice()) {
-        (true, _) => Ok(()),
-        (false, []) => Err(Failure::No("nothing could be checked; see \"skipped\"".to_owned())),
-        (false, failed) => Err(Failure::No(format!("failed: {}", failed.join("; ")))),
+    let of = |verdict| {
+        let checks = document.checks.iter().filter(|check| check.verdict == verdict);
+        checks.map(|check| check.name.as_str()).collect::<Vec<_>>().join("; ")
+    };
+    let skipped: Vec<&str> = document.skipped.iter().map(|skipped| skipped.name.as_str()).collect();
+    match (document.verdict, of(Verdict::Fail)) {
+        (Verdict::Pass, _) => Ok(()),
+        (Verdict::Inconclusive, _) => {
+            Err(Failure::Inconclusive(format!("inconclusive: {}", of(Verdict::Inconclusive))))
+        }
+        (Verdict::Fail, failed) if !failed.is_empty() => Err(Failure::No(format!("failed: {failed}"))),
+        (Verdict::Fail, _) if document.checks.is_empty() => {
+            Err(Failure::No("nothing could be checked; see \"skipped\"".to_owned()))
+        }
+        (Verdict::Fail, _) => {
+            Err(Failure::No(format!("skipped: {}; --allow-skips NAME allows it", skipped.join("; "))))
+        }
     }
 }
 

@@ -187,6 +187,37 @@ fn rows_with_a_limit_of_their_own_are_measured_without_a_baseline() {
 }
 
 #[test]
+fn trials_of_whole_nodes_have_rows_without_a_baseline() {
+    let output = run("compare storm crowd --quick --json");
+    let result = document(&output);
+    assert!(output.status.success(), "{result}");
+    let rows = result["rows"].as_array().unwrap();
+    let units: Vec<_> = rows.iter().map(|row| row["unit"].as_str().unwrap()).collect();
+    assert_eq!(units, ["s", "µs", "µs"]);
+    for row in rows {
+        assert!(row["thalweg"]["median"].as_f64().unwrap() > 0.0 && row["baseline"].is_null(), "{row}");
+    }
+    let figures = document(&run("storm --carrier tcp --no-pin --count 300 --json"));
+    assert!(figures["joins"].as_u64().unwrap() >= 3 && figures["count"] == 300, "{figures}");
+}
+
+/// The ends find each other by Zenoh, each in a network namespace.
+#[cfg(feature = "zenoh")]
+#[test]
+fn an_outage_between_two_hosts_ends_and_is_timed() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: bench resume: because network namespaces need root");
+    }
+    let output = run("resume --count 2 --no-pin --json");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let figures = document(&output);
+    assert!(figures["resumed_ms"].as_f64().unwrap() > 0.0 && figures["down_s"] == 2.0, "{figures}");
+    let output = run("start --hosts --count 1 --json");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(document(&output)["matched_ms"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn wrong_use_is_exit_2_and_says_what_is_allowed() {
     for (arguments, wanted) in [
         ("latency --engine raw --carrier udp --size 1MiB", "65507"),
@@ -200,6 +231,8 @@ fn wrong_use_is_exit_2_and_says_what_is_allowed() {
         ("fanout --size 8", "at least 16"),
         ("compare tpc", "\"tpc\""),
         ("start --engine raw", "allowed: thalweg"),
+        ("storm --engine raw", "allowed: thalweg"),
+        ("crowd --carrier local", "allowed here: tcp, udp, shm"),
     ] {
         let output = run(arguments);
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -229,8 +229,8 @@ fn links_in_the_documents_lead_somewhere() {
 fn ids(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     words.filter(|word| match word.split_once('-') {
-        Some(("E", error)) => matches!(error.as_bytes(), [b'Y' | b'P' | b'V', b'1'..=b'9', ..]),
-        Some(("Y" | "P" | "V" | "YS" | "U" | "F", n)) => {
+        Some(("E", error)) => matches!(error.as_bytes(), [b'Y' | b'P' | b'V' | b'D', b'1'..=b'9', ..]),
+        Some(("Y" | "P" | "V" | "D" | "YS" | "U" | "F", n)) => {
             matches!(n.len(), 1..=2) && n.bytes().all(|b| b.is_ascii_digit())
         }
         _ => false,

@@ -1,4 +1,4 @@
-//! `thalweg verify` finds the link that differs from its contract: three hosts, two links of the lab, 5 ms injected
+//! `thalweg verify` finds the link that differs from its contract: three hosts, two links of the lab, 50 ms injected
 //! on one.
 #![allow(clippy::unwrap_used)]
 
@@ -9,19 +9,18 @@ use lab::{Lab, Options, Program, Stop};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
-use support::{Running, Testbed};
+use support::{Running, Testbed, mostly};
 
 /// Delay injected on the arm's link, in both directions.
-const INJECTED: Duration = Duration::from_millis(5);
-/// Number of attempts: a busy machine may make other channels late, too.
-const TRIES: u32 = 8;
+const INJECTED: Duration = Duration::from_millis(50);
 
 /// A channel: its topic, the hosts of its publisher and subscriber (0: base, 1: arm, 2: head), and its carrier.
 const CHANNELS: [(&str, usize, usize, &str); 4] =
     [("joints", 1, 0, "tcp"), ("commands", 0, 1, "udp"), ("gaze", 2, 0, "udp"), ("look", 0, 2, "tcp")];
 const HOSTS: [&str; 3] = ["base", "arm", "head"];
 
-/// Bounds of about 4 ms: less than the injected delay, and more than the wait of a real-time thread.
+/// Bounds of about 40 ms: less than the injected delay, and more than the waits of a busy machine (20 ms and more beside a
+/// build on both processors), so that four of five measurements are undisturbed.
 fn contract() -> String {
     let mut text = "[system]\nname = \"robot\"\n[placement]\ndelay = \"bound\"\n".to_owned();
     for host in HOSTS {
@@ -33,8 +32,8 @@ fn contract() -> String {
     for (topic, from, to, _) in CHANNELS {
         let (from, to) = (HOSTS[from], HOSTS[to]);
         text += &format!(
-            "[[topic]]\nname = \"{topic}\"\nsize = \"100 B\"\nrate = \"50 Hz\"\npublisher = \"{from}\"\ncpu_send = \"2 ms\"\n\
-             [[subscriber]]\ntopic = \"{topic}\"\nnode = \"{to}\"\nname = \"/{to}/{topic}\"\ncpu_receive = \"2 ms\"\n"
+            "[[topic]]\nname = \"{topic}\"\nsize = \"100 B\"\nrate = \"20 Hz\"\npublisher = \"{from}\"\ncpu_send = \"20 ms\"\n\
+             [[subscriber]]\ntopic = \"{topic}\"\nnode = \"{to}\"\nname = \"/{to}/{topic}\"\ncpu_receive = \"20 ms\"\n"
         );
     }
     text
@@ -104,7 +103,7 @@ impl Robot {
             let ends = [address(from, link, 7400 + 2 * number), address(to, link, 7401 + 2 * number)];
             nodes.extend(ends.iter().map(|address| format!("[[node]]\naddress = \"{address}\"\n")));
             let publish = format!(
-                "pub /{topic} --rate 50 --size 100 --port /{topic}/out --carrier {carrier} --listen {}",
+                "pub /{topic} --rate 20 --size 100 --port /{topic}/out --carrier {carrier} --listen {}",
                 ends[0]
             );
             let subscribe =
@@ -151,19 +150,21 @@ fn a_delay_injected_on_a_link_breaks_only_the_channels_that_cross_it() {
     let planned = robot.house.run(&format!("plan {} -o {}", contract_file.display(), plan.display()));
     assert_eq!(planned.code(), 0, "{:?} {}", planned.lines, planned.errors);
     let _running = robot.start();
-    let mut found = Value::Null;
-    for _ in 0..TRIES {
+    let measure = || {
         let verify = format!("verify {} --for 1 --json", plan.display());
         let done = Running::start(robot.command(0, &verify)).finish();
-        found = serde_json::from_str(done.lines.last().unwrap_or_else(|| panic!("{}", done.errors))).unwrap();
+        let line = done.lines.last().unwrap_or_else(|| panic!("{}", done.errors));
+        let found: Value = serde_json::from_str(line).unwrap();
         let channels = found["channels"].as_array().unwrap();
         let broken = with(channels, &["broken"]);
         assert!(broken.contains(&"joints") && broken.contains(&"commands"), "always later than promised: {found}");
+        (found, done.code())
+    };
+    let only_those = |(found, code): &(Value, i32)| {
+        let channels = found["channels"].as_array().unwrap();
         let late_on_the_wire = |channel: &Value| channel["verdict"] != "broken" || channel["stage"] == "wire";
-        if with(channels, &["kept", "at risk"]) == ["gaze", "look"] && channels.iter().all(late_on_the_wire) {
-            assert_eq!((done.code(), &found["suspects"]), (1, &serde_json::json!(["arm-lan"])), "{found}");
-            return;
-        }
-    }
-    panic!("{found}");
+        let judged = (*code, &found["suspects"]) == (1, &serde_json::json!(["arm-lan"]));
+        judged && with(channels, &["kept", "at risk"]) == ["gaze", "look"] && channels.iter().all(late_on_the_wire)
+    };
+    mostly(measure, only_those);
 }

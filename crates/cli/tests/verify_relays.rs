@@ -4,7 +4,8 @@
 
 use crate::support;
 use serde_json::{Value, json};
-use support::{Running, Testbed};
+use std::time::Instant;
+use support::{LONG, Running, Testbed, mostly};
 
 /// The proxy has to be between: it cannot be at either end. Bounds of about 100 ms, which a busy machine nearly
 /// always keeps.
@@ -47,9 +48,6 @@ delay = "bound"
 cpu_proxy = "30 ms"
 "#;
 
-/// Number of attempts: a busy machine may disturb a measurement.
-const TRIES: u32 = 8;
-
 /// A camera, a relay and a desk; frames are delayed on arrival.
 fn start(house: &Testbed, relay: &str, desk: &str) -> [Running; 3] {
     let parts = [
@@ -74,17 +72,11 @@ fn plan(house: &Testbed) -> String {
     plan.display().to_string()
 }
 
-/// Measures until the result fits.
-fn until(house: &Testbed, plan: &str, fits: impl Fn(&Value, i32) -> bool) -> Value {
-    let mut found = Value::Null;
-    for _ in 0..TRIES {
-        let done = house.run(&format!("verify {plan} --for 1 --json"));
-        found = serde_json::from_str(done.lines.last().unwrap_or_else(|| panic!("{}", done.errors))).unwrap();
-        if fits(&found, done.code()) {
-            return found;
-        }
-    }
-    panic!("{found}");
+/// A measurement and its exit code.
+fn verify(house: &Testbed, plan: &str) -> (Value, i32) {
+    let done = house.run(&format!("verify {plan} --for 1 --json"));
+    let found = serde_json::from_str(done.lines.last().unwrap_or_else(|| panic!("{}", done.errors))).unwrap();
+    (found, done.code())
 }
 
 #[test]
@@ -92,7 +84,8 @@ fn a_route_over_a_relay_keeps_the_bound_of_the_whole() {
     let house = Testbed::new();
     let plan = plan(&house);
     let [relay, _desk, _camera] = start(&house, "", "");
-    let found = until(&house, &plan, |found, code| code == 0 && found["channels"][0]["verdict"] == "kept");
+    let kept = |(found, code): &(Value, i32)| *code == 0 && found["channels"][0]["verdict"] == "kept";
+    let (found, _) = mostly(|| verify(&house, &plan), kept);
     let channel = &found["channels"][0];
     assert!(channel["relay_port"].as_str().unwrap().starts_with("/gate/proxy"), "{found}");
     assert_eq!(
@@ -110,7 +103,9 @@ fn a_route_over_a_relay_keeps_the_bound_of_the_whole() {
     assert!((sum - channel["worst_us"].as_f64().unwrap()).abs() < 1.0, "{found}");
     // Without its relay the route differs from the planned one.
     drop(relay);
-    let found = until(&house, &plan, |found, _| found["channels"][0]["now"] == "at risk");
+    let gone = Instant::now();
+    let mut looks = std::iter::from_fn(|| (gone.elapsed() < LONG).then(|| verify(&house, &plan).0));
+    let found = looks.find(|found| found["channels"][0]["now"] == "at risk").expect("the route is the same");
     let because = found["channels"][0]["because"].as_str().unwrap();
     assert!(because.contains("directly, not over relay gate as planned"), "{found}");
 }
@@ -124,10 +119,10 @@ fn a_delay_is_blamed_on_its_side_of_the_relay() {
         let house = Testbed::new();
         let plan = plan(&house);
         let _parts = start(&house, relay, desk);
-        let found = until(&house, &plan, |found, code| {
-            let channel = &found["channels"][0];
-            code == 1 && channel["stage"] == stage && found["suspects"] == json!([link])
-        });
+        let blamed = |(found, code): &(Value, i32)| {
+            *code == 1 && found["channels"][0]["stage"] == stage && found["suspects"] == json!([link])
+        };
+        let (found, _) = mostly(|| verify(&house, &plan), blamed);
         let channel = &found["channels"][0];
         assert!(channel["verdict"] == "broken" && channel["lateness_us"].as_f64().unwrap() > 200_000.0, "{found}");
     }

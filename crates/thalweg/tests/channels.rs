@@ -64,6 +64,34 @@ fn samples_arrive_over_shm() {
     arrives_over("shm");
 }
 
+/// One subscriber is fed over four carriers at once (Y-05): each publisher names its own.
+#[test]
+fn one_subscriber_receives_over_several_carriers_at_once() {
+    const SAMPLES: u64 = 200;
+    let here = node("several", "here");
+    let (tell, told) = mpsc::channel();
+    let qos = qos::Qos { reliability: qos::Reliability::BestEffort, ..qos::Qos::default() };
+    let builder = here.subscriber::<Raw>("/numbers").qos(qos).carriers(["local", "tcp", "udp", "shm"]);
+    let subscriber = builder.callback(move |sample| tell.send((sample.to_vec(), sample.info().seq)).unwrap()).unwrap();
+    let there = ["tcp", "udp", "shm"].map(|carrier| (carrier, node("several", carrier)));
+    let nodes = [("local", here.clone())].into_iter().chain(there);
+    let mut publishers: Vec<_> = nodes
+        .map(|(carrier, node)| (carrier, node.publisher::<Raw>("/numbers").carriers([carrier]).open().unwrap(), node))
+        .collect();
+    assert!(subscriber.wait_connected(4, LONG) && publishers.iter().all(|(_, port, _)| port.wait_connected(1, LONG)));
+    let mut carriers: Vec<String> = subscriber.channels().iter().map(|report| report.carrier.to_string()).collect();
+    carriers.sort();
+    assert_eq!(carriers, ["local", "shm", "tcp", "udp"]);
+    for seq in 1..=SAMPLES {
+        for (carrier, publisher, _) in &mut publishers {
+            assert_eq!(publisher.publish(carrier.as_bytes()).unwrap().seq, seq);
+        }
+        let mut came: Vec<_> = publishers.iter().map(|_| told.recv_timeout(LONG).unwrap()).collect();
+        came.sort();
+        assert_eq!(came, ["local", "shm", "tcp", "udp"].map(|carrier| (carrier.as_bytes().to_vec(), seq)));
+    }
+}
+
 #[test]
 fn a_server_answers_and_a_missing_one_is_named() {
     let (a, b) = (node("service", "a"), node("service", "b"));

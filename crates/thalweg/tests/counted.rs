@@ -18,6 +18,32 @@ fn pair(world: &World, carrier: &str, count: u32) -> (Agent, Vec<Agent>) {
     (publisher, subscribers)
 }
 
+/// Positive control of this file: an allocation, a wait for a lock and system calls are counted.
+#[test]
+fn what_is_there_is_counted() {
+    let _alone = world::alone();
+    let allocations = linux::allocations::count();
+    drop(std::hint::black_box(Box::new([0_u8; 64])));
+    assert_eq!(linux::allocations::count() - allocations, 1);
+    let (lock, waits) = (linux::lock::PiMutex::new(()), linux::lock::waits());
+    let held = lock.lock();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(lock.lock()));
+        assert!(world::eventually(world::LONG, || (linux::lock::waits() == waits + 1).then_some(())).is_some());
+        drop(held);
+    });
+    let world = World::new();
+    let mut publisher = Agent::start(&world, "publisher topic=/a");
+    let counting = match Strace::attach(number(&publisher.ask("status"), "thread") as i64) {
+        Ok(counting) => counting,
+        Err(why) => return skipped(why),
+    };
+    publisher.ask("publish count=300 hz=1000");
+    let calls = counting.finish();
+    let sleeps = sum(&calls, &["clock_nanosleep"]).0;
+    assert!((200..=300).contains(&sleeps), "a pause for each sample, but for those that are late: {calls:?}");
+}
+
 #[test]
 fn a_sample_allocates_nothing_and_waits_for_no_lock() {
     let _alone = world::alone();
@@ -38,8 +64,8 @@ fn a_sample_allocates_nothing_and_waits_for_no_lock() {
             for (subscriber, before) in subscribers.iter_mut().zip(before) {
                 subscriber.ask(&format!("until last={} ms=2000", number(&published, "last")));
                 let report = subscriber.ask("report");
-                // The number of arrivals is not judged: on a loaded machine keep-last may drop.
-                assert!(number(&report, "received") > 0.0, "{report}");
+                // On a loaded machine keep-last may drop, but not most of them.
+                assert!(number(&report, "received") >= 1000.0, "{report}");
                 assert_eq!(number(&report, "allocations"), 0.0, "{carrier}, {size} B: {report}");
                 assert_eq!(number(&subscriber.ask("status"), "waits"), before, "{carrier}, {size} B");
             }
@@ -151,8 +177,8 @@ fn a_pull_only_subscriber_costs_nothing_until_it_pulls() {
     let calls = counting.finish();
     let sends = sum(&calls, &["sendto", "sendmsg", "futex", "write", "writev", "epoll_ctl"]).0;
     assert_eq!((number(&published, "allocations"), number(&published, "waits")), (0.0, 0.0), "{published}");
-    // The answer to the question of this test is one line.
-    assert!(sends <= 4, "{calls:?}");
+    // The answer to the question of this test is one line, which is also counted.
+    assert!((1..=4).contains(&sends), "{calls:?}");
     assert_eq!(asks.pull(Query::Last(100), world::LONG).unwrap().count(), 64);
 }
 
@@ -186,7 +212,9 @@ fn a_sample_that_is_handed_over_costs_a_wake_up_and_allocates_nothing() {
         let (called, sent) = (calling.finish(), sending.finish());
         figure("counted", format!("{carrier}, handed over: publishing thread {called:?}; its own thread {sent:?}"));
         let wakes = sum(&called, &["futex"]).0;
-        assert!(wakes <= SAMPLES + 5 && sum(&called, &["sendto", "sendmsg"]).0 == 0, "{called:?}");
+        // A thread that is awake already is not woken.
+        assert!((SAMPLES / 2..=SAMPLES + 5).contains(&wakes), "{called:?}");
+        assert_eq!(sum(&called, &["sendto", "sendmsg"]).0, 0, "{called:?}");
         let sends = sum(&sent, &["sendto", "sendmsg"]).0;
         let (waits, at_once) = sum(&sent, &["futex"]);
         // Keep-last drops samples when a traced thread is late. On a stream, samples that wait meanwhile leave in one
@@ -228,13 +256,16 @@ fn one_system_call_per_sample_and_channel() {
             "counted",
             format!("{carrier}, {SAMPLES} samples to 2 channels: sender {sent:?}; receiving thread {received:?}"),
         );
-        // A traced thread of a loaded machine may fall behind by more than the queue holds: the number of arrivals is
-        // not judged.
-        assert!(number(&report, "received") > 0.0, "{report}");
+        // A traced thread of a loaded machine may fall behind by more than the queue holds, but not always.
+        let came = number(&report, "received") as u64;
+        assert!(came >= SAMPLES / 2, "{report}");
         let sends = sum(&sent, &["sendto", "sendmsg", "write", "futex"]).0;
         // Shared memory: one wake-up for all channels. Answers of the part itself are a few writes.
         let expected = if carrier == "shm" { SAMPLES } else { 2 * SAMPLES };
-        assert!(sends <= expected + 5, "{carrier}: {sends} calls to send, not {expected}: {sent:?}");
+        // A sample of shared memory wakes nobody who is awake; one that waits is sent by another thread.
+        let least = if carrier == "shm" { SAMPLES / 2 } else { number(&published, "sent") as u64 };
+        assert!(least >= SAMPLES / 2, "{published}");
+        assert!((least..=expected + 5).contains(&sends), "{carrier}: {sends} calls to send, not {expected}: {sent:?}");
         let quiet = ["sendto", "sendmsg", "write", "futex", "clock_nanosleep", "read", "restart_syscall"];
         let others: u64 = sent.iter().filter(|(name, _)| !quiet.contains(&name.as_str())).map(|(_, n)| n.0).sum();
         // On a busy machine a sample may have to wait. Then the thread that sends waiting samples starts, once.
@@ -242,7 +273,9 @@ fn one_system_call_per_sample_and_channel() {
         assert!(starts <= 1 && others <= 5 + 15 * starts, "{carrier}: other calls on the publishing thread: {sent:?}");
         let all: u64 = received.values().map(|n| n.0).sum();
         let ticks = 2 * number(&published, "took_ms") as u64 / 100 + 20;
-        assert!(all <= SAMPLES + ticks, "{carrier}: {all} calls for {SAMPLES} samples: {received:?}");
+        // On a stream two samples come in one receive when the thread was late.
+        let least = if carrier == "udp" { came } else { came / 2 };
+        assert!((least..=came + ticks).contains(&all), "{carrier}: {all} calls for {came} samples: {received:?}");
     }
 }
 
@@ -276,7 +309,9 @@ fn ten_thousand_samples_that_wait_leave_in_few_system_calls() {
     figure("counted", format!("{WAITING} samples of 64 B that waited: {calls:?}"));
     assert!(sent.is_some(), "{}", publisher.ask("status"));
     let all: u64 = calls.values().map(|n| n.0).sum();
-    assert!(all <= WAITING / 50, "{all} calls for {WAITING} samples that waited: {calls:?}");
+    // A call takes at most 1,024 pieces.
+    let few = WAITING / 1024..=WAITING / 50;
+    assert!(few.contains(&all), "{all} calls for {WAITING} samples that waited: {calls:?}");
 }
 
 /// Publishing in a loop makes few calls, and no sample waits longer than the loop lasts. A single sample is one call
@@ -350,6 +385,8 @@ fn datagrams_of_one_length_cost_few_calls_at_both_ends() {
             assert_eq!(came["ok"], true, "the last one is there: {came}");
             let sends: u64 = sent.iter().map(|calls| sum(calls, &["sendto", "sendmsg"]).0).sum();
             let receives = sum(&received, &["recvfrom", "recvmsg"]).0;
+            // The kernel takes and gives at most 64 datagrams of one length in a call.
+            assert!(sends >= datagrams / 64 && receives >= datagrams / 64, "not counted: {sent:?} {received:?}");
             sends <= datagrams / 8 && receives <= datagrams / 4
         });
         assert!(
@@ -393,6 +430,10 @@ fn makes_few_calls(publisher: &str, subscriber: &str, (every, few): (u64, u64)) 
         let published = publish().0;
         let calls = counting.finish();
         figure("counted", format!("{SAMPLES} samples of 64 B in a loop, every {every}th: {calls:?}, {published}"));
+        // A call takes at most 1 MiB; the samples that wait are another thread's.
+        let sends = sum(&calls, &["sendto", "sendmsg", "write"]).0;
+        let bytes = 64 * number(&published, "sent") as u64;
+        assert!(sends >= bytes >> 20, "{sends} calls cannot have sent {bytes} B: {calls:?} {published}");
         calls.values().map(|n| n.0).sum::<u64>() <= most
     });
     assert!(few_at_last, "more than {most} calls in each of {RUNS} runs");
@@ -428,7 +469,8 @@ fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
         };
         let before = number(&subscriber.ask("status")["channels"][0], "acknowledgements");
         let published = publisher.ask(&format!("publish count={SAMPLES} hz=500"));
-        subscriber.ask(&format!("until last={} ms=3000", number(&published, "last")));
+        let reached = subscriber.ask(&format!("until last={} ms=3000", number(&published, "last")));
+        assert_eq!(reached["ok"], true, "{reached}");
         let (sent, received) = (sending.finish(), receiving.finish());
         let acknowledged = number(&subscriber.ask("status")["channels"][0], "acknowledgements") - before;
         figure(
@@ -438,15 +480,20 @@ fn a_reliable_datagram_costs_one_system_call_and_few_acknowledgements() {
             ),
         );
         let sends = sum(&sent, &["sendto", "sendmsg", "write"]).0;
-        assert!(sends <= SAMPLES + SAMPLES / 50 + 5, "{carrier}: {sends} calls to send: {sent:?}");
+        let least = number(&published, "sent") as u64; // the others waited, and were sent by another thread
+        assert!(least >= SAMPLES / 2, "{published}");
+        let few = least..=SAMPLES + SAMPLES / 50 + 5;
+        assert!(few.contains(&sends), "{carrier}: {sends} calls to send: {sent:?}");
         // A traced send is so slow that its own acknowledgement may arrive, and wait for the lock, before it
         // returns.
         let waited_for = sum(&sent, &["futex"]).0;
         assert!(waited_for as f64 <= acknowledged + 5.0, "{carrier}: {waited_for} locks handed over: {sent:?}");
         assert!(
-            acknowledged <= SAMPLES as f64 / 4.0,
+            (1.0..=SAMPLES as f64 / 4.0).contains(&acknowledged),
             "{carrier}: {acknowledged} acknowledgements for {SAMPLES} samples"
         );
+        let receives = sum(&received, &["recvfrom", "recvmsg"]).0;
+        assert!(receives >= SAMPLES / 2, "{carrier}: the wrong thread was counted: {received:?}");
     }
 }
 

@@ -56,7 +56,7 @@ fn subscriber(world: &World, carrier: &str, number: u32) -> Agent {
 }
 
 fn publisher(world: &World, name: &str) -> Agent {
-    Agent::start(world, &format!("publisher topic=/a name={name}"))
+    Agent::start(world, &format!("publisher topic=/a name={name} queue=100000"))
 }
 
 fn subscriber_killed(carrier: &str) {
@@ -137,22 +137,19 @@ fn publisher_killed(carrier: &str) {
     assert_eq!(world.left_behind(), Vec::<String>::new());
 }
 
-/// The remaining subscriber missed only samples that its own channel's policy dropped: over reliable datagrams, those
-/// that the publisher counts as given up; over others, also those that the network lost.
+/// The remaining subscriber missed nothing: the publisher keeps all samples that wait. Best-effort datagrams may be lost in
+/// the network, which is the loopback interface here: few are.
 fn everything_came(publisher: &mut Agent, stays: &mut Agent, reliable: bool) {
     stays.ask("until last=1000 ms=2000");
     let report = stays.ask("report");
     let status = publisher.ask("status");
     let channel = status["channels"].as_array().unwrap().iter().find(|c| c["subscriber"] == "/s1").unwrap().clone();
     let own = stays.ask("status")["channels"][0].clone();
-    let datagrams = matches!(channel["carrier"].as_str(), Some("udp" | "mcast"));
-    let dropped = match datagrams {
-        true if reliable => number(&own, "skipped"),
-        true => number(&report, "missing"),
-        false => number(&channel, "lost"),
-    };
-    assert_eq!(number(&report, "received") + dropped, 1000.0, "{channel} {report}");
-    assert_eq!(number(&report, "again"), 0.0, "{report}");
+    let best_effort = matches!(channel["carrier"].as_str(), Some("udp" | "mcast")) && !reliable;
+    let least = if best_effort { 990.0 } else { 1000.0 };
+    assert!(number(&report, "received") >= least, "{channel} {report}");
+    let given_up = (number(&channel, "lost"), number(&own, "skipped"), number(&report, "again"));
+    assert_eq!(given_up, (0.0, 0.0, 0.0), "{channel} {own} {report}");
 }
 
 /// Asserts that there is no named memory, and no mapping of a dead process: mappings are anonymous and end with the last process.

@@ -7,6 +7,7 @@ mod channels;
 mod data_path;
 mod directory;
 mod examples;
+mod foreign;
 mod fuzz;
 mod late;
 mod limit;

@@ -9,6 +9,7 @@ use crate::world;
 use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
 use world::net::{A, B, TwoHosts};
+use world::pairs::{Delays, LOOSE, Pairs};
 use world::{LONG, World, figure, long, skipped};
 
 const CARRIERS: [&str; 3] = ["tcp", "udp", "mcast"];
@@ -71,7 +72,7 @@ fn resume_after(outage: &dyn Fn(&TwoHosts, bool) -> Result<(), String>) {
     let up = linux::clock::monotonic_ns();
     let published = publisher.answer();
     assert!(number(&published, "p99") < 20_000.0, "publish() waited during the outage: {published}");
-    let limit = if long() { 1.0 } else { 3.0 };
+    let limit = if long() { 1.0 } else { 3.0 }; // the target is 1 s after 10 s (`bench compare resume`)
     for (carrier, subscriber) in &mut subscribers {
         let last = number(&published, "last");
         let reached = subscriber.ask(&format!("until last={last} ms=5000"));
@@ -221,62 +222,64 @@ fn behind_a_bad_link(carrier: &str) {
         Agent::start_by(&world, &format!("publisher topic=/a file={file} listen={}", at[0]), &hosts.in_a());
     let near =
         |i| Agent::start_by(&world, &format!("subscriber topic=/a name=/s{i} carriers={carrier}"), &hosts.in_a());
-    let mut near: Vec<Agent> = (0..7).map(near).collect();
     let part = format!("subscriber topic=/a name=/far carriers={carrier} file={file} listen={}", at[1]);
     let mut far = Agent::start_by(&world, &part, &hosts.in_b());
+    publisher.connected(1); // the far one is first: a publisher that waits for it has not yet sent to the others
+    let mut near: Vec<Agent> = (0..7).map(near).collect();
     publisher.connected(8);
     near.iter_mut().for_each(|s| s.connected(1));
-    let mut run = |publisher: &mut Agent| {
-        let warm = number(&publisher.ask("publish count=100 size=512"), "last");
-        for subscriber in &mut near {
-            subscriber.ask(&format!("until last={warm} ms=1000"));
-            subscriber.ask("reset");
-        }
-        let lost = |status: &serde_json::Value| -> f64 {
-            let all = status["channels"].as_array().unwrap().iter();
-            all.filter(|c| c["subscriber"] != "/far").map(|c| number(c, "lost")).sum()
-        };
-        let before = lost(&publisher.ask("status"));
-        let published = publisher.ask("publish count=3000 size=512");
-        let dropped = lost(&publisher.ask("status")) - before;
-        let (mut got, mut p50, mut p99) = (0.0, Vec::new(), Vec::new());
-        for subscriber in &mut near {
-            subscriber.ask(&format!("until last={} ms=1000", number(&published, "last")));
-            let report = subscriber.ask("report");
-            assert_eq!(number(&report, "again"), 0.0, "{report}");
-            got += number(&report, "received");
-            p50.push(number(&report, "p50"));
-            p99.push(number(&report, "p99"));
-        }
-        assert!(
-            got + dropped >= 7.0 * 3000.0 * if carrier == "tcp" { 1.0 } else { 0.99 },
-            "{got} came, {dropped} were dropped"
-        );
-        (
-            world::median(p50),
-            world::median(p99),
-            number(&published, "p50"),
-            number(&published, "p99"),
-            number(&published, "max"),
-        )
-    };
-    let before = run(&mut publisher);
-    if let Err(why) = hosts.impair("1mbit", 30) {
+    // Whether this is possible here is known before anything is measured.
+    if let Err(why) = hosts.impair("1mbit", 30).and_then(|()| hosts.repair()) {
         return skipped(why);
     }
-    let behind = run(&mut publisher);
-    figure(
-        "bad link",
-        format!(
-            "{carrier}: of the other seven p50, p99, of publish() p50, p99, max (µs): {before:.1?} before, {behind:.1?} with one behind 1 Mbit/s and 30 % loss"
-        ),
-    );
-    assert!(behind.3 < before.3.max(100.0) * 10.0, "publish() takes longer: {behind:?}");
+    let mut bad = false;
+    let pairs = Pairs::measure(5, |impaired| {
+        match (std::mem::replace(&mut bad, impaired), impaired) {
+            (false, true) => hosts.impair("1mbit", 30).unwrap(),
+            (true, false) => {
+                hosts.repair().unwrap();
+                let last = number(&publisher.ask("publish count=1 size=512"), "last");
+                assert!(far.ask(&format!("until last={last} ms=10000"))["ok"] == true, "{}", far.ask("report"));
+            }
+            _ => {}
+        }
+        beside_the_far_one(&mut publisher, &mut near, carrier)
+    });
     let report = far.ask("report");
-    figure(
-        "bad link",
-        format!("{carrier}: the far one got {} of 6200, {} missing", report["received"], report["missing"]),
-    );
+    figure("bad link", format!("{carrier}: the far one got {}, {} missing", report["received"], report["missing"]));
     assert_eq!(number(&report, "again"), 0.0, "{report}");
-    assert!(number(&report, "received") > 3000.0, "nothing comes through at all: {report}");
+    assert!(number(&report, "received") > 2000.0, "nothing comes through at all: {report}");
+    assert!(number(&report, "missing") > 0.0, "the link was as good as any: {report}");
+    let late = pairs.beyond("bad link", carrier, LOOSE);
+    assert!(late.is_empty(), "while one is behind a bad link: {late:#?}");
+}
+
+/// One run: the delays of the seven. They have all samples but those that their own channels dropped.
+fn beside_the_far_one(publisher: &mut Agent, near: &mut [Agent], carrier: &str) -> Delays {
+    const SAMPLES: f64 = 400.0;
+    let warm = number(&publisher.ask("publish count=100 size=512"), "last");
+    for subscriber in near.iter_mut() {
+        subscriber.ask(&format!("until last={warm} ms=1000"));
+        subscriber.ask("reset");
+    }
+    let lost = |status: &serde_json::Value| -> f64 {
+        let all = status["channels"].as_array().unwrap().iter();
+        all.filter(|c| c["subscriber"] != "/far").map(|c| number(c, "lost")).sum()
+    };
+    let before = lost(&publisher.ask("status"));
+    let published = publisher.ask(&format!("publish count={SAMPLES} size=512"));
+    let dropped = lost(&publisher.ask("status")) - before;
+    let (mut got, mut p50, mut p99) = (0.0, Vec::new(), Vec::new());
+    for subscriber in near.iter_mut() {
+        subscriber.ask(&format!("until last={} ms=1000", number(&published, "last")));
+        let report = subscriber.ask("report");
+        assert_eq!(number(&report, "again"), 0.0, "{report}");
+        got += number(&report, "received");
+        p50.push(number(&report, "p50"));
+        p99.push(number(&report, "p99"));
+    }
+    let least = near.len() as f64 * SAMPLES * if carrier == "tcp" { 1.0 } else { 0.99 };
+    assert!(got + dropped >= least, "{got} came, {dropped} were dropped");
+    let [call_p50, call_p99] = ["p50", "p99"].map(|key| number(&published, key));
+    Delays { p50: world::median(p50), p99: world::median(p99), call_p50, call_p99 }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod changes;
+mod inversion;
 mod marks;
 mod pair;
 mod threads;

@@ -80,7 +80,8 @@ fn publish_until(publisher: &mut Publisher<Raw>, mut done: impl FnMut() -> bool)
     }
 }
 
-/// Two subscribers of one relay, each with its own scale, and one subscription of the relay to the source.
+/// Four subscribers of one relay, each with its own scale (P-72), one of which scales nothing (P-10), and one subscription of the
+/// relay to the source.
 fn is_transparent(carrier: &str) {
     let realm = format!("relay-{carrier}");
     let gate = relay(&realm, RelayLimits::default());
@@ -88,16 +89,17 @@ fn is_transparent(carrier: &str) {
     let offered =
         if matches!(carrier, "udp" | "mcast") { qos::Reliability::BestEffort } else { qos::Reliability::Reliable };
     let mut publisher = a.publisher::<Raw>("/numbers").named("/out").reliability(offered).open().unwrap();
-    let (third, third_told) = subscriber(&b, "/third", carrier, 3, at_relay());
-    let (tenth, tenth_told) = subscriber(&b, "/tenth", carrier, 10, at_relay());
-    eventually("both are served by the relay", || [&third, &tenth].iter().all(|port| place(port) == Some(at_relay())));
+    let scales = [1, 3, 5, 10];
+    let (ports, told): (Vec<_>, Vec<_>) =
+        scales.iter().map(|n| subscriber(&b, &format!("/every{n}"), carrier, *n, at_relay())).unzip();
+    eventually("all are served by the relay", || ports.iter().all(|port| place(port) == Some(at_relay())));
     assert_eq!(publisher.connected(), 1, "equal sources are merged");
     for _ in 0..60 {
         publisher.publish(&[7; 100]).unwrap();
         std::thread::sleep(Duration::from_micros(500));
     }
-    for (told, n) in [(third_told, 3), (tenth_told, 10)] {
-        for seq in (1..=60 / n).map(|k| k * n) {
+    for (told, n) in told.iter().zip(scales) {
+        for seq in (1..=60 / n).map(|k| u64::from(k * n)) {
             let info = told.recv_timeout(LONG).unwrap_or_else(|_| panic!("{seq} of every {n} over {carrier}"));
             assert_eq!((info.seq, info.node, info.same_clock), (seq, a.id(), true));
             let scaled = info.scaled.unwrap();
@@ -105,8 +107,8 @@ fn is_transparent(carrier: &str) {
         }
     }
     let load = || a.nodes().into_iter().find(|node| node.node == gate.id()).and_then(|node| node.relay);
-    eventually("the relay tells its load", || load().is_some_and(|load| load.proxies == 2 && load.samples_per_s > 0));
-    drop((third, tenth));
+    eventually("the relay tells its load", || load().is_some_and(|load| load.proxies == 4 && load.samples_per_s > 0));
+    drop(ports);
     eventually("the relay leaves a source that nobody takes", || publisher.connected() == 0);
 }
 
@@ -433,6 +435,10 @@ fn a_relay_keeps_samples_that_ports_want_kept_there() {
     eventually("the relay tells how many it keeps", || keeps().is_some_and(|load| load.keeps == 1));
     drop((publisher, a));
     assert_eq!(pulled(&port, Query::range(25..=27)), [25, 26, 27]);
+    // Neither end was there at the same time as the other one (Y-50).
+    let late = node("relay-keeps", "late");
+    let latecomer = kept_at_relay(&late, 10);
+    eventually("a latecomer gets them", || pulled(&latecomer, Query::Last(100)) == (21..=30).collect::<Vec<_>>());
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn parity_replaces_lost_datagrams() {
             }
         }
         println!("{carrier}: {whole} of {SAMPLES} whole");
-        assert!(whole > SAMPLES / 2, "{whole} of {SAMPLES}: {:?}", subscriber.channels());
+        assert!(whole >= SAMPLES - 3, "{whole} of {SAMPLES}: {:?}", subscriber.channels());
     }
 }
 

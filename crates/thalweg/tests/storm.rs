@@ -50,7 +50,7 @@ fn tell(who: &str, calm: &serde_json::Value, wild: &serde_json::Value, storm: &s
     );
 }
 
-/// The target is 50 µs at p99 on a quiet machine; here it only must not wait.
+/// The target is 50 µs at p99 on a quiet machine (`bench compare storm`); here it only must not wait.
 fn check(wild: &serde_json::Value) {
     assert_eq!(number(wild, "allocations"), 0.0, "publish() allocated: {wild}");
     assert!(number(wild, "p99") < 5000.0, "publish() waits: {wild}");

@@ -32,6 +32,8 @@ const RATE: u64 = 20_000_000;
 const NARROW: u64 = 2_000_000;
 /// All streams continue within this time after the link is back: TCP waits longer and longer between its attempts.
 const SOON: Duration = Duration::from_secs(10);
+/// Those by datagrams, within this one (F-14).
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// One kind of stream: name, bytes, hertz, class and carrier. The most important one first (P-15).
 struct Kind {
@@ -83,9 +85,9 @@ impl Experiment for Conference {
         topology.middle()?.ip(&["link", "set", &port, "down"])?;
         members.slices(lab, outage, &mut phases[2])?;
         topology.middle()?.ip(&["link", "set", &port, "up"])?;
-        let back_ns = monotonic_ns();
+        members.resumes();
         members.slices(lab, after, &mut phases[3])?;
-        let resumed = members.resumed(lab, back_ns)?;
+        let resumed = members.resumed(lab)?;
         let queues = topology.middle()?.tc(&["-s", "qdisc", "show", "dev", &port])?;
         let mut findings = judge(&phases, &resumed);
         findings.queues = queues.lines().map(str::to_owned).collect();
@@ -116,6 +118,9 @@ struct Members {
     parts: Vec<Part>,
     /// The streams that each host receives, in the order of its reports: the sending host and the kind.
     hears: Vec<Vec<(u8, usize)>>,
+    /// The time at which the link came back, and of the first arrival of each of those streams since, in ns.
+    back_ns: u64,
+    first_ns: Vec<Vec<Option<u64>>>,
 }
 
 /// The samples that arrived at [`CUT`] in one phase: a tally of each kind, and its rate in percent of the nominal one, slice by slice.
@@ -171,7 +176,8 @@ impl Members {
         let order = Order::Connected { count: usize::from(HOSTS) - 1 };
         parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &order, LONG).map(drop))?;
         parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &Order::Start { topic: None }, LONG).map(drop))?;
-        Ok(Self { parts, hears })
+        let first_ns = hears.iter().map(|heard: &Vec<(u8, usize)>| vec![None; heard.len()]).collect();
+        Ok(Self { parts, hears, back_ns: 0, first_ns })
     }
 
     /// Runs some slices of time, each shown as a line of the live table.
@@ -193,7 +199,24 @@ impl Members {
     }
 
     fn arrived(&mut self, lab: &Lab) -> Result<Vec<Report>> {
-        self.parts.iter_mut().map(|part| part.ask(lab, &Order::Arrived, LONG)).collect()
+        let ask = |part: &mut Part| part.ask(lab, &Order::Arrived, LONG);
+        let reports: Vec<Report> = self.parts.iter_mut().map(ask).collect::<Result<_>>()?;
+        let first = |report: &StreamReport| {
+            let arrivals = report.samples.iter().map(|sample| sample.from_ns + sample.ns);
+            arrivals.filter(|at| *at > self.back_ns).min()
+        };
+        for (known, report) in self.first_ns.iter_mut().zip(&reports) {
+            for (known, stream) in known.iter_mut().zip(&report.streams) {
+                *known = known.or_else(|| first(stream));
+            }
+        }
+        Ok(reports)
+    }
+
+    /// The link is back from now on.
+    fn resumes(&mut self) {
+        self.back_ns = monotonic_ns();
+        self.first_ns.iter_mut().flatten().for_each(|first| *first = None);
     }
 
     /// Adds a slice of the host whose link fails; gives its rates, in percent of the nominal ones.
@@ -214,25 +237,26 @@ impl Members {
         rates
     }
 
-    /// Waits until every stream has gone on since then, or too long; gives which have, by kind.
-    fn resumed(&mut self, lab: &Lab, since_ns: u64) -> Result<[f64; 5]> {
-        let until = std::time::Instant::now() + SOON;
-        loop {
-            let report = self.arrived(lab)?;
-            let mut all = [(0.0, 0.0); 5];
-            for (hears, report) in self.hears.iter().zip(&report) {
-                for ((_, kind), report) in hears.iter().zip(&report.streams) {
-                    all[*kind].0 += 1.0;
-                    all[*kind].1 += f64::from(u8::from(report.latest_ns > since_ns));
-                }
-            }
-            let shares = all.map(|(all, resumed)| resumed / all);
-            if shares.iter().all(|share| *share >= 1.0) || std::time::Instant::now() > until {
-                return Ok(shares);
-            }
+    /// Waits until every stream has gone on since the link came back, or too long; gives the time of the last one of each kind, in ms: infinite
+    /// where one did not.
+    fn resumed(&mut self, lab: &Lab) -> Result<[f64; 5]> {
+        while self.first_ns.iter().flatten().any(Option::is_none)
+            && monotonic_ns() < self.back_ns + SOON.as_nanos() as u64
+        {
             lab.stop.sleep(Duration::from_millis(100))?;
+            self.arrived(lab)?;
         }
+        let mut last = [0.0; 5];
+        for ((_, kind), first) in self.hears.iter().flatten().zip(self.first_ns.iter().flatten()) {
+            let after = first.map_or(f64::INFINITY, |at| (at - self.back_ns) as f64 / 1e6);
+            last[*kind] = f64::max(last[*kind], after);
+        }
+        Ok(last)
     }
+}
+
+fn resumes_within(kind: &Kind) -> Duration {
+    if kind.carrier == "tcp" { SOON } else { AT_ONCE }
 }
 
 fn row(label: &str, rates: &[f64; 5]) -> String {
@@ -259,9 +283,9 @@ fn judge(phases: &[Heard; 4], resumed: &[f64; 5]) -> Findings {
             findings.cells.push(tally.cell(factors, false));
         }
     }
-    for (kind, share) in KINDS.iter().zip(resumed) {
-        let name = format!("{}: share of the streams that went on after the outage", kind.name);
-        findings.checks.push(Check::at_least(name, *share, 1.0));
+    for (kind, ms) in KINDS.iter().zip(resumed) {
+        let name = format!("{}: the last stream that went on after the outage, ms after the link was back", kind.name);
+        findings.checks.push(Check::at_most(name, *ms, resumes_within(kind).as_secs_f64() * 1e3));
     }
     // The first slice begins with samples that the wide link had let in.
     let narrow = |kind: usize| median(&phases[1].rates.iter().skip(1).map(|rates| rates[kind]).collect::<Vec<_>>());

@@ -10,7 +10,7 @@ use crate::lab::Lab;
 use crate::link::Behaviour;
 use crate::part::stream::{self, Connected, Flow, Order, Published, Settings};
 use crate::part::{LONG, NodeSettings, Part, Place};
-use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
+use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
 use crate::stalls::Monitor;
 use crate::statistics::{Distribution, median_ratio};
 use crate::topology::{Line, Topology};
@@ -144,11 +144,7 @@ impl<'a> Testbed<'a> {
             let (carrier, name) = (self.carrier, trouble.name());
             lab.tell(&format!("{carrier}, {name}, repetition {} of {repetitions}", repetition + 1));
             self.run(lab, count, &mut sides[0])?;
-            if let Err(why) = self.impair(lab, trouble, true) {
-                let name = format!("{carrier}, {name}");
-                findings.skipped.push(Skipped { name, because: why.to_string() });
-                return Ok(Group { label: carrier.into(), bars: Vec::new() });
-            }
+            self.impair(lab, trouble, true)?;
             self.run(lab, count, &mut sides[1])?;
             self.impair(lab, trouble, false)?;
             let reached = self.catches_up(lab, trouble)?;

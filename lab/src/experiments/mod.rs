@@ -9,6 +9,7 @@ mod isolation;
 mod lines;
 mod lossy;
 pub mod many_nodes;
+mod placement;
 mod pull_beside;
 mod pushpull;
 pub(crate) mod velox;
@@ -44,6 +45,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
     &[
         &yarp::YarpNic,
         &yarp::YarpSwitch,
+        &yarp::YarpAblation,
         &cpu_contention::CpuContention,
         &isolation::Isolation,
         &big_messages::BigMessages,
@@ -54,6 +56,8 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &pushpull::PushPullSizes(3),
         &pushpull::PushPullSizes(4),
         &pushpull::PushPullLoaded,
+        &placement::VBNS,
+        &placement::STAR,
         &velox::VeloxTopics,
         &velox::VeloxQueues,
         &velox::VeloxProcessor,
@@ -89,10 +93,11 @@ pub fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
     order
 }
 
-/// One cell in the making: its repetitions so far, with samples hit by stalls of the machine apart.
+/// One cell in the making: its repetitions so far. Figures are of all samples; those that a stall of the machine hit are also told apart.
 #[derive(Debug, Default)]
 struct Tally {
     samples: Vec<f64>,
+    clean: Vec<f64>,
     stalled: Stalled,
     without_stalls: Option<f64>,
     sent: u64,
@@ -106,11 +111,13 @@ impl Tally {
     /// Adds a repetition: the numbers of samples and receivers, and the samples that arrived.
     fn add(&mut self, sent: u64, arrived: &[Timed], stalls: &Stalls) {
         let (clean, stalled) = stalls.apart(arrived);
-        let figures = Distribution::of(&clean);
+        let all: Vec<f64> = arrived.iter().map(|sample| sample.ns as f64 / 1000.0).collect();
+        let figures = Distribution::of(&all);
         let told = json!({"sent": sent, "received": arrived.len(), "us": figures, "stalled": stalled, "stalls": stalls.summary()});
         self.told.push(told);
         self.repetitions.push(figures);
-        self.samples.extend(clean);
+        self.samples.extend(all);
+        self.clean.extend(clean);
         let without = stalls.without_backlog(arrived).into_iter().map(|ns| ns as f64 / 1000.0);
         self.without_stalls = without.chain(self.without_stalls).reduce(f64::max);
         self.stalled.n += stalled.n;
@@ -141,6 +148,11 @@ impl Tally {
         if let Some(told) = self.told.last_mut() {
             told[name] = value.into();
         }
+    }
+
+    /// The largest time in µs; NaN if no sample arrived.
+    fn largest(&self) -> f64 {
+        self.samples.iter().copied().fold(f64::NAN, f64::max)
     }
 
     /// The largest time in µs, less stalls of the machine and their backlog; NaN if no sample arrived.
@@ -186,6 +198,7 @@ impl Tally {
             received: self.received,
             lost: self.lost(),
             stalled: Some(self.stalled),
+            without_stalled_us: Distribution::of(&self.clean),
             repetitions: self.told.clone(),
         }
     }

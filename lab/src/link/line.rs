@@ -23,12 +23,14 @@ pub struct Behaviour {
     pub rate: Option<u64>,
     /// Bytes that may wait for the line; a frame that does not fit is dropped.
     pub queue: u64,
+    /// The node at this end sends on once a period: a datagram waits for the next one of its flow.
+    pub periodic: bool,
 }
 
 impl Default for Behaviour {
     fn default() -> Self {
         let zero = Duration::ZERO;
-        Self { delay: zero, jitter: zero, loss: 0.0, reorder: 0.0, rate: None, queue: QUEUE }
+        Self { delay: zero, jitter: zero, loss: 0.0, reorder: 0.0, rate: None, queue: QUEUE, periodic: false }
     }
 }
 

@@ -95,8 +95,6 @@ pub struct StreamReport {
     pub count: u64,
     /// Publication time and latency of each sample (arrived).
     pub samples: Vec<Timed>,
-    /// Arrival of the latest sample, by CLOCK_MONOTONIC in nanoseconds; 0: none ever came (arrived).
-    pub latest_ns: u64,
 }
 
 impl Settings {
@@ -171,8 +169,7 @@ fn hold<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Takes all of it, and starts from zero.
 fn take(report: &Shared) -> StreamReport {
     let mut report = hold(report);
-    let empty =
-        StreamReport { samples: Vec::with_capacity(MOST), latest_ns: report.latest_ns, ..StreamReport::default() };
+    let empty = StreamReport { samples: Vec::with_capacity(MOST), ..StreamReport::default() };
     std::mem::replace(&mut *report, empty)
 }
 
@@ -193,7 +190,9 @@ fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publis
     let name = format!("/{}{}", settings.node.name, stream.topic);
     let mut qos = Qos { class: stream.class, max_message: most(stream), ..Qos::default() };
     let priority = settings.profiled(&name, &stream.topic, Direction::Publisher, &mut qos)?;
-    Ok(node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority).open()?)
+    let builder = node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
+    let named = settings.node.names_carriers.then(|| stream.carrier.clone());
+    Ok(if let Some(carrier) = named { builder.carriers([carrier]) } else { builder }.open()?)
 }
 
 fn subscriber(node: &Node, settings: &Settings, stream: &Stream, report: &Shared) -> Result<Subscriber<Raw>> {
@@ -213,7 +212,6 @@ impl StreamReport {
     fn note(&mut self, sample: &Sample<'_, Raw>) {
         let info = sample.info();
         self.count += 1;
-        self.latest_ns = info.received_ns;
         if self.samples.len() < self.samples.capacity() {
             self.samples.push(Timed { from_ns: info.source_ns, ns: info.received_ns.saturating_sub(info.source_ns) });
         }

@@ -115,6 +115,8 @@ pub struct NodeSettings {
     /// A node that must be known before it has ports: a proxy that is asked for before its relay is known begins at the
     /// publisher, and is moved only when samples flow.
     pub after: Option<String>,
+    /// Publishers of the role `member` name the carrier of each stream: relays then take the stream by that, too.
+    pub names_carriers: bool,
 }
 
 impl NodeSettings {

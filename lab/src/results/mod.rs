@@ -1,11 +1,15 @@
 //! The results of an experiment: cells, checks, figure, and what could not run. [`Document`] is what `lab run --json` prints; its
 //! keys are a contract.
 
+mod check;
+mod rates;
 mod report;
 mod svg;
 
 use crate::error::{Error, Result};
-use crate::statistics::{Distribution, rounded};
+use crate::statistics::Distribution;
+pub use check::{Check, Verdict};
+pub use rates::{Attribution, Rates};
 pub use report::{markdown, report};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,8 +29,15 @@ pub struct Document {
     pub cells: Vec<Cell>,
     /// Checks of the expected results.
     pub checks: Vec<Check>,
-    /// `true`: all checks passed.
+    /// `true`: the verdict is [`Verdict::Pass`].
     pub pass: bool,
+    /// [`Verdict::Pass`]: all checks passed, and nothing was skipped that is not allowed to be. [`Verdict::Inconclusive`]: none failed, but the machine
+    /// was too noisy for some.
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// How often the machine stood still, without the experiment and during it.
+    #[serde(default)]
+    pub stalls: Rates,
     /// Cells and checks that could not run.
     pub skipped: Vec<Skipped>,
     /// Notes for the reader: rates, patterns, selection of samples.
@@ -39,12 +50,26 @@ pub struct Document {
 }
 
 impl Document {
-    /// Makes the document of an experiment's findings. Passes if every check does, and there is at least one.
-    pub fn new(experiment: &str, environment: Environment, findings: Findings) -> Self {
-        let Findings { cells, checks, skipped, notes, figure, tables, queues } = findings;
-        let pass = !checks.is_empty() && checks.iter().all(|check| check.pass);
-        let environment = Environment { qdiscs: queues, ..environment };
-        Self { experiment: experiment.to_owned(), environment, cells, checks, pass, skipped, notes, figure, tables }
+    /// Makes the document of an experiment's findings. Stalls excuse a value only if the machine stood still as often without the experiment. What was
+    /// skipped is a failure, unless its name begins with one of `allowed`.
+    pub fn new(
+        experiment: &str,
+        environment: Environment,
+        findings: Findings,
+        stalls: Rates,
+        allowed: &[String],
+    ) -> Self {
+        let Findings { cells, mut checks, skipped, notes, figure, tables, queues } = findings;
+        if let Attribution::Unclear(because) = stalls.attribution() {
+            for check in checks.iter_mut().filter(|check| check.needs_excuse()) {
+                *check = check.clone().inconclusive(because.clone());
+            }
+        }
+        let is_allowed = |skipped: &Skipped| allowed.iter().any(|name| skipped.name.starts_with(name));
+        let verdict = if skipped.iter().all(is_allowed) { check::of_all(&checks) } else { Verdict::Fail };
+        let (pass, environment) = (verdict == Verdict::Pass, Environment { qdiscs: queues, ..environment });
+        let experiment = experiment.to_owned();
+        Self { experiment, environment, cells, checks, pass, verdict, stalls, skipped, notes, figure, tables }
     }
 }
 
@@ -124,9 +149,12 @@ pub struct Cell {
     pub received: u64,
     /// Samples that did not.
     pub lost: u64,
-    /// Samples during which the machine itself stood still; they are not among the others' figures.
+    /// Samples of which a stall of the machine may be half or more. They are among the others' figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled: Option<Stalled>,
+    /// The figures without those, to compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_stalled_us: Option<Distribution>,
     /// The same for each repetition, and further figures of it (load really offered, goodput).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repetitions: Vec<Value>,
@@ -166,44 +194,6 @@ impl Factors {
     /// Names and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.0.iter()
-    }
-}
-
-/// An expected result and the one found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// Name, with the factors.
-    pub name: String,
-    /// The value found; `None`: there was none.
-    pub value: Option<f64>,
-    /// The limit that it is compared with.
-    pub limit: f64,
-    /// The relation: `>=` or `<=`.
-    pub relation: String,
-    /// `true`: the relation holds.
-    pub pass: bool,
-}
-
-impl Check {
-    /// `value` must be at least `limit`. Not a number: no value was found, and the check fails.
-    pub fn at_least(name: impl Into<String>, value: f64, limit: f64) -> Self {
-        Self::new(name, value, limit, ">=", value >= limit)
-    }
-
-    /// `value` must be at most `limit`. Not a number: no value was found, and the check fails.
-    pub fn at_most(name: impl Into<String>, value: f64, limit: f64) -> Self {
-        Self::new(name, value, limit, "<=", value <= limit)
-    }
-
-    fn new(name: impl Into<String>, value: f64, limit: f64, relation: &str, pass: bool) -> Self {
-        let found = value.is_finite().then(|| rounded(value, 3));
-        Self {
-            name: name.into(),
-            value: found,
-            limit: if limit.is_finite() { rounded(limit, 3) } else { 0.0 },
-            relation: relation.into(),
-            pass: pass && found.is_some() && limit.is_finite(),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Results as tables: in Markdown, and all of a folder as one HTML page.
 
 use super::svg::{draw, escaped};
-use super::{Cell, Check, Document, refused};
+use super::{Cell, Check, Document, Rates, Verdict, refused};
 use crate::error::{Error, Result};
 use crate::statistics::Distribution;
 use serde_json::Value;
@@ -107,14 +107,18 @@ fn html_table(heads: &[String], rows: &[Vec<String>]) -> String {
 }
 
 /// Heads of a table of checks.
-pub(super) const CHECK_HEADS: [&str; 4] = ["check", "found", "wanted", ""];
+pub(super) const CHECK_HEADS: [&str; 5] = ["check", "found", "with stalls", "wanted", ""];
 /// The mark around important text.
 pub(super) const STRONG: &str = "**";
 
 /// The verdict, in words.
 pub(super) fn verdict(document: &Document) -> String {
     let passed = document.checks.iter().filter(|check| check.pass).count();
-    let word = if document.pass { "passed" } else { "failed" };
+    let word = match document.verdict {
+        Verdict::Pass => "passed",
+        Verdict::Fail => "failed",
+        Verdict::Inconclusive => "inconclusive",
+    };
     format!("{word} ({passed} of {} checks)", document.checks.len())
 }
 
@@ -128,6 +132,10 @@ pub(super) fn machine(document: &Document) -> Vec<String> {
         format!("{} processors; load before it began {}", here.cpus, load.join(" ")),
         format!("{}; {}; seed {}", here.clock, versions.join(", "), here.seed),
     ];
+    let Rates { idle, idle_s, loaded, loaded_s } = document.stalls;
+    lines.push(format!(
+        "stalls (SCHED_FIFO 80 more than 0.2 ms late): {idle} in {idle_s:.1} s of processors before it, {loaded} in {loaded_s:.1} s during it"
+    ));
     lines.extend(here.qdiscs.iter().map(|queue| format!("`{queue}`")));
     lines
 }
@@ -141,7 +149,9 @@ pub(super) fn cells(document: &Document) -> (Vec<String>, Vec<Vec<String>>) {
         }
     }
     let heads = factors.iter().map(|name| name.replace('_', " "));
-    let figures = ["n", "mean µs", "stdev", "p50", "p99", "p99.9", "max", "lost", "stalled"].map(String::from);
+    let figures =
+        ["n", "mean µs", "stdev", "p50", "p99", "p99.9", "max", "lost", "stalled", "p99 without", "max without"]
+            .map(String::from);
     let rows = document.cells.iter().map(|cell| {
         let set = factors.iter().map(|name| cell.factors.get(name).map_or(String::new(), plain));
         set.chain(figures_of(cell)).collect()
@@ -158,6 +168,10 @@ fn figures_of(cell: &Cell) -> Vec<String> {
         None => row.extend(std::iter::repeat_n(String::new(), 6)),
     }
     row.extend([cell.lost.to_string(), cell.stalled.map_or(String::new(), |stalled| stalled.n.to_string())]);
+    let without = |figure: fn(&Distribution) -> f64| {
+        cell.without_stalled_us.as_ref().map_or(String::new(), |found| format!("{:.1}", figure(found)))
+    };
+    row.extend([without(|d| d.p99), without(|d| d.max)]);
     row
 }
 
@@ -169,8 +183,14 @@ fn plain(value: &Value) -> String {
 pub(super) fn checks(document: &Document) -> Vec<Vec<String>> {
     let row = |check: &Check| {
         let found = check.value.map_or("nothing".to_owned(), |value| value.to_string());
-        let word = if check.pass { "pass" } else { "**FAIL**" };
-        vec![check.name.clone(), found, format!("{} {}", check.relation, check.limit), word.to_owned()]
+        let raw = check.raw.map_or(String::new(), |raw| raw.to_string());
+        let word = match (check.verdict, &check.because) {
+            (Verdict::Pass, _) if check.needs_excuse() => "pass, less stalls".to_owned(),
+            (Verdict::Pass, _) => "pass".to_owned(),
+            (Verdict::Fail, _) => "**FAIL**".to_owned(),
+            (Verdict::Inconclusive, because) => format!("inconclusive: {}", because.as_deref().unwrap_or_default()),
+        };
+        vec![check.name.clone(), found, raw, format!("{} {}", check.relation, check.limit), word]
     };
     document.checks.iter().map(row).collect()
 }

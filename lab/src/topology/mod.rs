@@ -6,8 +6,9 @@
 //! from the kernel itself: no IPv6 autoconfiguration, no duplicate address detection, neighbours known from the start.
 //!
 //! A host's link may be a [`Line`] instead: a link in user space that takes each frame's time ([`crate::link`]). A [`Wire`] is
-//! the queue in front of it.
+//! the queue in front of it. A [`Graph`] has lines only, between any of its hosts, which forward.
 
+mod graph;
 mod namespace;
 mod wire;
 
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::iproute::ip;
 use crate::lab::Lab;
 use crate::link::{Behaviour, End, Link, LinkReport};
+pub use graph::{Count, Edge, Graph};
 pub use namespace::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
 pub use wire::{FULL_PACKET, Queue, SHAPED, Wire};
@@ -300,14 +302,20 @@ impl Cables<'_> {
                 ["link", "add", device, "netns", one.name(), "gso_max_segs", "1", "type", "veth", "peer", "name", peer];
             return ip(&[&pair[..], &end[..]].concat()).map(|_| None);
         };
-        let end = |at: &Namespace, device: &str| End { namespace: at.name().into(), device: device.into() };
-        let ends = [&end(one, device), &end(other, peer)];
-        let link = Link::start(ends, [line.from, line.to], line.processor, self.seed ^ u64::from(host))
-            .map_err(|e| Error::system("a link in user space", &e, "run it as root, where there is /dev/net/tun"))?;
-        one.ip(&["link", "set", device, "gso_max_segs", "1"])?;
-        other.ip(&["link", "set", peer, "gso_max_segs", "1"])?;
+        let link = start([(one, device), (other, peer)], line, self.seed ^ u64::from(host))?;
         Ok(Some((host, link)))
     }
+}
+
+/// Starts a line between two devices, which it makes.
+fn start(ends: [(&Namespace, &str); 2], line: &Line, seed: u64) -> Result<Link> {
+    let [one, other] = ends.map(|(at, device)| End { namespace: at.name().into(), device: device.into() });
+    let link = Link::start([&one, &other], [line.from, line.to], line.processor, seed)
+        .map_err(|e| Error::system("a link in user space", &e, "run it as root, where there is /dev/net/tun"))?;
+    for (at, device) in ends {
+        at.ip(&["link", "set", device, "gso_max_segs", "1"])?;
+    }
+    Ok(link)
 }
 
 fn up(namespace: &Namespace, device: &str) -> Result {

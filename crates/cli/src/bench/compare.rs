@@ -5,7 +5,7 @@
 
 use super::roles::allowed_cpus;
 use super::targets::{Against, Job, ROWS, Row, short};
-use super::{CompareOptions, EngineName, Error, name_of, print};
+use super::{Carrier, CompareOptions, EngineName, Error, name_of, print};
 use crate::output::tell;
 use lab::statistics::{Spread, rounded};
 use serde::Serialize;
@@ -298,6 +298,7 @@ impl Verdict {
             Some(_) => {}
             None => verdict.error = Some("the measurement gave no such figure".to_owned()),
         }
+        verdict.error = verdict.error.or_else(|| lost(row, rounds));
         verdict
     }
 
@@ -347,6 +348,15 @@ impl Verdict {
             "row", "what", "rounds×n", "limit", "measured", "ratio [min–max]", "target"
         )
     }
+}
+
+/// Messages that did not come are in no latency and in no rate: more than the carrier may lose fails the row.
+fn lost(row: &Row, rounds: &[Round]) -> Option<String> {
+    let lost: u64 = rounds.iter().filter_map(|round| round.ours.pointer("/lost")?.as_u64()).sum();
+    let sent: u64 = rounds.iter().filter_map(|round| round.ours.pointer("/count")?.as_u64()).sum();
+    let may_lose = row.job.carrier == Carrier::Udp && !row.job.reliable;
+    let most = if may_lose { sent / 100 } else { 0 };
+    (lost > most).then(|| format!("{lost} of {sent} messages were lost"))
 }
 
 fn figure(row: &Row, round: &Round, theirs: bool) -> Option<f64> {
@@ -420,6 +430,18 @@ mod tests {
         let missed = Verdict::new(&ROWS[0], &rounds(&[22.0, 22.0], 10.0), false);
         assert_eq!((missed.pass, missed.missed_by_percent), (Some(false), Some(100.0)));
         assert!(missed.line().contains("MISSED by 100.0 %"), "{}", missed.line());
+    }
+
+    #[test]
+    fn lost_messages_fail_a_row() {
+        let verdict = |name: &str, lost: u64| {
+            let row = ROWS.iter().find(|row| row.name == name).unwrap();
+            let document = json!({"latency_us": {"p50": 1.0}, "count": 1000, "lost": lost});
+            Verdict::new(row, &[Round { ours: document.clone(), theirs: Some(document) }], false)
+        };
+        assert!(verdict("fanout-tcp", 0).good() && verdict("fanout-udp", 10).good());
+        assert!(!verdict("fanout-tcp", 1).good() && !verdict("fanout-udp", 11).good());
+        assert!(verdict("fanout-shm", 3).line().contains("failed: 3 of 1000 messages were lost"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A new engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
 
-mod thalweg;
+pub(super) mod thalweg;
 
 use super::figures::{Fanout, Latency, Meter, Start, Throughput};
 use super::{Carrier, EngineName, Error, name_of};
@@ -10,6 +10,9 @@ use crate::output::tell;
 use crate::session::Reach;
 use baseline::meeting::Meeting;
 use baseline::{Terms, fanout, latency, throughput};
+use lab::topology::Topology;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The work of one process. The passive roles (pong, receive, subscribe) use only `carrier` and the meeting: the
 /// other end tells them the terms.
@@ -33,9 +36,29 @@ pub(super) struct Settings {
     pub stages: bool,
     /// Addresses and realm of this end, if the other one is on another host.
     pub reach: Reach,
+    /// This end's host, if the two ends are on hosts of their own.
+    pub host: Option<Host>,
+    /// Both hosts, at the end that made them.
+    pub hosts: Option<Arc<Topology>>,
+}
+
+/// A host: a network namespace, and an address in it.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    /// Name of the namespace.
+    pub namespace: String,
+    /// Address that a node listens at.
+    pub listen: SocketAddr,
 }
 
 impl Settings {
+    /// Moves this process to its host. Only the main thread may call it: the namespace of a process is its main thread's. The
+    /// meeting has to be over, because names of sockets are those of a namespace.
+    pub(super) fn go_to_host(&self) -> Result<(), Error> {
+        let Some(host) = &self.host else { return Ok(()) };
+        Ok(linux::namespace::Namespace::named(&host.namespace)?.enter()?)
+    }
+
     /// The meeting place of the two ends of `mode`, for this engine and carrier.
     pub(super) fn meeting(&self, engine: &str, mode: &str) -> Meeting {
         let what = format!("{engine}-{mode}-{}", name_of(self.carrier));
@@ -88,7 +111,7 @@ pub(super) trait Engine {
     }
 }
 
-fn no_nodes(engine: &str) -> Error {
+pub(super) fn no_nodes(engine: &str) -> Error {
     Error::Usage(format!("engine \"{engine}\" has no nodes to start; allowed: thalweg"))
 }
 

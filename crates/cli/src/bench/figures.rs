@@ -161,6 +161,60 @@ impl Fanout {
     }
 }
 
+/// The document of `bench storm`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Storm {
+    engine: &'static str,
+    carrier: String,
+    size: usize,
+    count: u64,
+    joins: u64,
+    call_us: Percentiles,
+}
+
+impl Storm {
+    /// The document of the calls that `meter` counted during that many joins.
+    pub(super) fn new(settings: &Settings, joins: u64, meter: &Meter) -> Self {
+        let (carrier, size, count) = (name_of(settings.carrier), settings.terms.size, meter.latencies.count());
+        Self { engine: "thalweg", carrier, size, count, joins, call_us: (&meter.latencies).into() }
+    }
+}
+
+/// The document of `bench crowd`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Crowd {
+    engine: &'static str,
+    carrier: String,
+    nodes: u64,
+    ports: u64,
+    matched_s: f64,
+}
+
+impl Crowd {
+    /// The document of the time until all ports of all nodes had their channels.
+    pub(super) fn new(settings: &Settings, nodes: u64, took: Duration) -> Self {
+        let (carrier, ports) = (name_of(settings.carrier), settings.terms.count);
+        Self { engine: "thalweg", carrier, nodes, ports, matched_s: rounded(took.as_secs_f64(), 3) }
+    }
+}
+
+/// The document of `bench resume`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Resume {
+    engine: &'static str,
+    carrier: String,
+    down_s: f64,
+    resumed_ms: f64,
+}
+
+impl Resume {
+    /// The document of the time from the end of an outage to the first sample.
+    pub(super) fn new(settings: &Settings, down: Duration, resumed: Duration) -> Self {
+        let resumed_ms = rounded(resumed.as_secs_f64() * 1000.0, 3);
+        Self { engine: "thalweg", carrier: name_of(settings.carrier), down_s: down.as_secs_f64(), resumed_ms }
+    }
+}
+
 /// The document of `bench start`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Start {

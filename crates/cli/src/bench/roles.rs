@@ -1,10 +1,15 @@
 //! One process per role: pins itself, plays the role, and starts the other process for `--role both`.
 
-use super::engine::{Engine, Settings, select};
+use super::engine::thalweg::trials;
+use super::engine::{Engine, Host, Settings, select};
 use super::{Carrier, EngineName, Error, Options, Payload, Role, name_of, print};
+use crate::session::Reach;
 use baseline::Terms;
+use lab::topology::Topology;
+use lab::{Lab, Program};
 use serde::Serialize;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 /// `thalweg bench latency`.
 pub(super) fn latency(options: &Options) -> Result<bool, Error> {
@@ -27,6 +32,55 @@ pub(super) fn start(options: &Options) -> Result<bool, Error> {
     play(options, "start", 1_000, 1, |e, s| e.start(s), |e, s| e.stand_by(s))
 }
 
+/// `thalweg bench storm`.
+pub(super) fn storm(options: &Options) -> Result<bool, Error> {
+    of_nodes(options)?;
+    play(options, "storm", 4_000, 1, |_, s| trials::storm(s), |_, s| trials::join_and_leave(s))
+}
+
+/// `thalweg bench crowd`.
+pub(super) fn crowd(options: &Options) -> Result<bool, Error> {
+    of_nodes(options)?;
+    play(options, "crowd", 1_000, 1, |_, s| trials::crowd(s), |_, s| trials::other_half(s))
+}
+
+/// `thalweg bench resume`.
+pub(super) fn resume(options: &Options) -> Result<bool, Error> {
+    of_nodes(options)?;
+    let across = Options { hosts: true, ..options.clone() };
+    play(&across, "resume", 10, 1, |_, s| trials::resume(s), |_, s| trials::notice(s))
+}
+
+fn of_nodes(options: &Options) -> Result<(), Error> {
+    match (options.engine, options.carrier) {
+        (EngineName::Raw, _) => Err(super::engine::no_nodes("raw")),
+        (_, Carrier::Local | Carrier::Unix) => {
+            Err(Error::Usage(format!("carrier \"{}\": allowed here: tcp, udp, shm", name_of(options.carrier))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Two hosts for the two ends, and what keeps them.
+struct Hosts {
+    topology: Arc<Topology>,
+    _lab: Lab,
+}
+
+impl Hosts {
+    fn new(options: &Options) -> Result<Option<Self>, Error> {
+        if !options.hosts {
+            return Ok(None);
+        }
+        let lab = Lab::open(lab::Options::default(), lab::Stop::default(), Program::this(&[])?, |_| {})?;
+        Ok(Some(Self { topology: Arc::new(Topology::link(&lab, &[])?), _lab: lab }))
+    }
+
+    fn host(&self, n: u8) -> Host {
+        Host { namespace: self.topology.host(n).name().to_owned(), listen: (Topology::address_of(n), 0).into() }
+    }
+}
+
 fn play<F: Serialize>(
     options: &Options,
     mode: &str,
@@ -45,8 +99,12 @@ fn play<F: Serialize>(
         Role::Both => {
             let key = options.meet.clone().unwrap_or_else(|| std::process::id().to_string());
             let peer = options.pin_peer.or(pin);
-            let others =
-                (0..passive).map(|_| Other::start(options, mode, peer, &key)).collect::<Result<Vec<_>, _>>()?;
+            let hosts = Hosts::new(options)?;
+            let far = hosts.as_ref().map(|hosts| hosts.host(2));
+            let start = |_| Other::start(options, mode, peer, &key, far.as_ref());
+            let others = (0..passive).map(start).collect::<Result<Vec<_>, _>>()?;
+            settings.host = hosts.as_ref().map(|hosts| hosts.host(1));
+            settings.hosts = hosts.as_ref().map(|hosts| hosts.topology.clone());
             settings.key = Some(key);
             let figures = ping(engine.as_ref(), &settings)?;
             others.into_iter().try_for_each(Other::end)?;
@@ -71,25 +129,32 @@ fn settings(options: &Options, default_count: u64) -> Settings {
         terms,
         subscribers,
         key: options.meet.clone(),
-        reach: options.reach.clone(),
+        // Between hosts of this machine the two ends meet as on one.
+        reach: if options.within.is_some() { Reach::default() } else { options.reach.clone() },
         reliable: options.reliable,
         latency_budget: options.latency_budget,
         plain: options.plain,
         stages: options.stages,
+        host: options
+            .within
+            .clone()
+            .zip(options.reach.listen.first())
+            .map(|(namespace, listen)| Host { namespace, listen: *listen }),
+        hosts: None,
     }
 }
 
 /// Checks the reach: only the library finds another host, and the two ends are separate processes then.
 fn check_reach(options: &Options, mode: &str) -> Result<(), Error> {
-    if !options.reach.beyond() {
+    if !options.reach.beyond() || options.within.is_some() {
         return Ok(());
     }
     let refused = |what: &str| Err(Error::Usage(format!("--listen, --peer and --discovery {what}")));
     match (options.engine, options.role) {
         (EngineName::Raw, _) => refused("are for the engine \"thalweg\": the others stay on one host"),
         (_, Role::Both) => refused("need --role ping here and --role pong on the other host"),
-        _ if matches!(mode, "fanout" | "start") => {
-            refused("are for latency and throughput: fanout and start are on one host")
+        _ if !matches!(mode, "latency" | "throughput") => {
+            refused("are for latency and throughput: the others make their hosts themselves, or are on one")
         }
         _ if matches!(options.carrier, Carrier::Shm | Carrier::Local | Carrier::Unix) => {
             refused("are for the carriers tcp and udp: the others stay on one host")
@@ -123,7 +188,7 @@ pub(super) fn allowed_cpus() -> Result<Vec<usize>, Error> {
 struct Other(Option<Child>);
 
 impl Other {
-    fn start(options: &Options, mode: &str, pin: Option<usize>, key: &str) -> Result<Self, Error> {
+    fn start(options: &Options, mode: &str, pin: Option<usize>, key: &str, host: Option<&Host>) -> Result<Self, Error> {
         let mut command = Command::new("/proc/self/exe");
         command.args(["bench", mode, "--role", "pong", "--engine", &name_of(options.engine)]);
         command.args(["--carrier", &name_of(options.carrier), "--meet", key]);
@@ -138,6 +203,9 @@ impl Other {
         }
         if options.stages {
             command.arg("--stages");
+        }
+        if let Some(Host { namespace, listen }) = host {
+            command.args(["--within", namespace, "--listen", &listen.to_string()]);
         }
         match pin {
             Some(cpu) => command.args(["--pin", &cpu.to_string()]),

@@ -38,6 +38,8 @@ pub(super) struct Job {
     pub reliable: bool,
     /// The stages of every sample are measured.
     pub stages: bool,
+    /// Both ends stay on their processors.
+    pub pinned: bool,
     /// Further options, for the library only.
     pub further: &'static [&'static str],
 }
@@ -65,6 +67,12 @@ pub(super) enum Figure {
     Open,
     /// Time from the open node to its first channel in ms.
     Matched,
+    /// 99th percentile of a call of `publish` in µs.
+    CallP99,
+    /// Time until all ports of all nodes have their channels, in s.
+    All,
+    /// Time from the end of an outage to the first sample in ms.
+    Resumed,
 }
 
 impl Figure {
@@ -81,6 +89,9 @@ impl Figure {
             Figure::Threads => ("/threads", 1.0, "threads"),
             Figure::Open => ("/open_ms", 1.0, "ms"),
             Figure::Matched => ("/matched_ms", 1.0, "ms"),
+            Figure::CallP99 => ("/call_us/p99", 1.0, "µs"),
+            Figure::All => ("/matched_s", 1.0, "s"),
+            Figure::Resumed => ("/resumed_ms", 1.0, "ms"),
         }
     }
 }
@@ -109,6 +120,7 @@ const TCP: Job = latency(Carrier::Tcp, 64, 30_000);
 const SHM: Job = latency(Carrier::Shm, 64, 50_000);
 const SMALL: Job = latency(Carrier::Tcp, 64, 2_000);
 const START: Job = start(1);
+const HOSTS: Job = Job { further: &["--hosts"], ..START };
 const MIB: usize = 1 << 20;
 
 /// All rows.
@@ -211,6 +223,13 @@ pub(super) const ROWS: &[Row] = &[
     alone("threads", "threads of a node, 1,000 channels", start(1_000), Figure::Threads, 18.0),
     alone("start-open", "Node::open beside another node", START, Figure::Open, 5.0),
     alone("start-matched", "first channel after that", START, Figure::Matched, 20.0),
+    alone("hosts-memory", "peak memory of a node with Zenoh", HOSTS, Figure::Memory, 16.0),
+    alone("hosts-matched", "first channel between hosts, by Zenoh", HOSTS, Figure::Matched, 500.0),
+    alone("crowd", "1,000 ports, 100 nodes: all channels", trial("crowd", Carrier::Tcp, 1_000), Figure::All, 2.0),
+    alone("storm-tcp", "publish(), others join, tcp, p99", trial("storm", Carrier::Tcp, 4_000), Figure::CallP99, 50.0),
+    alone("storm-shm", "publish(), others join, shm, p99", trial("storm", Carrier::Shm, 4_000), Figure::CallP99, 50.0),
+    alone("resume-tcp", "first sample after 10 s down, tcp", trial("resume", Carrier::Tcp, 10), Figure::Resumed, 1e3),
+    alone("resume-udp", "first sample after 10 s down, udp", trial("resume", Carrier::Udp, 10), Figure::Resumed, 1e3),
 ];
 
 /// A row without a reference.
@@ -232,6 +251,7 @@ const fn latency(carrier: Carrier, size: usize, count: u64) -> Job {
         batched: false,
         reliable: false,
         stages: false,
+        pinned: true,
         further: &[],
     }
 }
@@ -246,6 +266,11 @@ const fn fanout(carrier: Carrier) -> Job {
 
 const fn start(channels: u64) -> Job {
     Job { mode: "start", ..latency(Carrier::Tcp, 64, channels) }
+}
+
+/// A trial of whole nodes: their threads run where the scheduler puts them.
+const fn trial(mode: &'static str, carrier: Carrier, count: u64) -> Job {
+    Job { mode, pinned: false, ..latency(carrier, 64, count) }
 }
 
 const fn with(job: Job, payload: Payload) -> Job {
@@ -264,8 +289,12 @@ impl Job {
         option("--size", self.size.to_string());
         option("--count", count.to_string());
         option("--warmup", (count / 10).to_string());
-        option("--pin", pins[0].to_string());
-        option("--pin-peer", pins[1].to_string());
+        if self.pinned {
+            option("--pin", pins[0].to_string());
+            option("--pin-peer", pins[1].to_string());
+        } else {
+            arguments.push("--no-pin".to_owned());
+        }
         if self.batched {
             arguments.push("--batched".to_owned());
         }

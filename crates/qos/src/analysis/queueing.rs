@@ -14,7 +14,8 @@
 pub(crate) struct Mm1 {
     /// λ: arrivals per second, above 0.
     pub arrivals: f64,
-    /// 1/μ: mean service time, seconds.
+    /// 1/μ: mean service time, seconds. (Velox's list of parameters calls μ the rate at which messages arrive at the subscriber,
+    /// and computes with it as the rate of service: E-V12.)
     pub service: f64,
 }
 
@@ -195,6 +196,8 @@ mod tests {
         assert!((VELOX.mean_in_system().unwrap() - 1.0 / 9.0).abs() < 1e-12);
         assert!((VELOX.sojourn().unwrap() * 1e6 - 9.259).abs() < 1e-3);
         assert!((VELOX.wait().unwrap() * 1e6 - 0.926).abs() < 1e-3);
+        // One message in the system, as T_pub = 1/λ has it, takes ρ = 1/2 (E-V3).
+        assert_eq!(Mm1 { arrivals: 1.0, service: 0.5 }.mean_in_system(), Some(1.0));
         assert_eq!(Mm1 { arrivals: 1.0, service: 1.0 }.sojourn(), None);
     }
 

@@ -82,6 +82,53 @@ fn links_are_checked_on_wire_bytes_in_every_model() {
     }
 }
 
+/// Velox, §3.3.4 and §3.3.5: flows of 500 kbit/s over the 1 Mbit/s between two domains (E-V15), from so many publishers to so many
+/// subscribers.
+fn between_domains(publishers: u32, subscribers: u32, transport: &str) -> Plan {
+    let mut text = format!(
+        r#"
+            system.name = "velox"
+            placement = {{ transport = "{transport}", delay = "bound" }}
+            [[node]]
+            name = "montperdu"
+            kind = "router"
+            [[node]]
+            name = "posets"
+            kind = "router"
+            [[link]]
+            name = "wan"
+            between = ["montperdu", "posets"]
+            rate = "1 Mbit/s"
+            overhead = "0 B"
+        "#
+    );
+    let mut host = |name: &str, router: &str| {
+        text += &format!("[[node]]\nname = \"{name}\"\n[[link]]\nbetween = [\"{name}\", \"{router}\"]\n");
+        text += "rate = \"100 Mbit/s\"\noverhead = \"0 B\"\n";
+    };
+    let [from, to] = [("p", publishers), ("s", subscribers)]
+        .map(|(kind, count)| (0..count).map(|n| format!("{kind}{n}")).collect::<Vec<_>>());
+    from.iter().for_each(|name| host(name, "montperdu"));
+    to.iter().for_each(|name| host(name, "posets"));
+    text += &format!("[[topic]]\nname = \"dds\"\nsize = \"1250 B\"\nrate = \"50 Hz\"\npublisher = {from:?}\n");
+    to.iter().for_each(|name| text += &format!("[[subscriber]]\ntopic = \"dds\"\nnode = \"{name}\"\n"));
+    planned(&text, Model::Bound)
+}
+
+#[test]
+fn eight_flows_of_velox_do_not_fit_its_link() {
+    let load = |plan: &Plan| plan.links.iter().find(|link| link.name == "wan").unwrap().load_bits_per_s;
+    assert!(between_domains(1, 1, "unicast").feasible);
+    for (publishers, subscribers, transport) in [(1, 8, "unicast"), (8, 1, "unicast"), (8, 1, "multicast")] {
+        let plan = between_domains(publishers, subscribers, transport);
+        assert_eq!((plan.feasible, load(&plan)), (false, 4e6), "{publishers} to {subscribers}, {transport}");
+        assert!(plan.refusals.iter().all(|refusal| refusal.what.starts_with("link wan")), "{:?}", plan.refusals);
+    }
+    // One copy for all subscribers fits.
+    let plan = between_domains(1, 8, "multicast");
+    assert_eq!((plan.feasible, load(&plan)), (true, 5e5));
+}
+
 #[test]
 fn a_mean_above_the_deadline_is_refused() {
     let plan = planned(&format!("{TABLE2}deadline = \"300 us\"\n"), Model::VeloxTable2);

@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_derived_priorities_are_the_measured_ones() {
-        // Checklist §1.1.4, measured with setsockopt(IP_TOS), getsockopt(SO_PRIORITY).
+        // Measured with setsockopt(IP_TOS) and getsockopt(SO_PRIORITY), on Linux 6.18.
         let table: [(&[u8], u32, u8); 4] = [
             (&[12, 20, 28, 36, 44], 6, 0),
             (&[0, 1, 8, 16, 24, 32, 40, 48, 56], 0, 1),

@@ -11,6 +11,7 @@ pub mod agent;
 pub mod capture;
 pub mod fake;
 pub mod net;
+pub mod pairs;
 pub mod roles;
 pub mod service;
 pub mod strace;

@@ -143,6 +143,19 @@ impl TwoHosts {
         [&self.a, &self.b].iter().try_for_each(|host| run("ip", &["netns", "exec", host, "nft", rule]))
     }
 
+    /// Makes the link drop all packets from and to the port of Zenoh, and those of its connections from other ports.
+    ///
+    /// # Errors
+    /// The reason why this is impossible here: no `nft`.
+    pub fn without_zenoh(&self, port: u16) -> Result<(), String> {
+        let rule = format!(
+            "add table inet naming; add chain inet naming in {{ type filter hook input priority 0; }}; \
+             add rule inet naming in iifname veth tcp dport {port} drop; \
+             add rule inet naming in iifname veth tcp sport {port} drop"
+        );
+        [&self.a, &self.b].iter().try_for_each(|host| run("ip", &["netns", "exec", host, "nft", &rule]))
+    }
+
     /// Removes the IPv4 addresses.
     pub fn v6_only(&self) {
         for host in [&self.a, &self.b] {
@@ -206,6 +219,15 @@ impl TwoHosts {
              add rule inet loss in iifname veth numgen random mod 100 < {loss} drop"
         );
         run("ip", &["netns", "exec", &self.b, "nft", &rule])
+    }
+
+    /// Takes back [`TwoHosts::impair`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn repair(&self) -> Result<(), String> {
+        run("tc", &["-n", &self.a, "qdisc", "delete", "dev", "veth", "root"])?;
+        run("ip", &["netns", "exec", &self.b, "nft", "delete table inet loss"])
     }
 }
 

@@ -127,7 +127,8 @@ impl Ports {
             let builder = if words.get("late").is_some() { builder.transient_local(LATE) } else { builder };
             let all = words.get("queue").map(|n| qos::Queue::KeepAll(n.parse().unwrap()));
             let builder = if let Some(all) = all { builder.queue(all) } else { builder };
-            let block = |limit: &str| qos::Queue::Block { limit: limit.parse().unwrap(), up_to_us: 1 };
+            let up_to_us = words.number("block_us", 1);
+            let block = |limit: &str| qos::Queue::Block { limit: limit.parse().unwrap(), up_to_us };
             let batch = words.get("batch").map(|ms| Duration::from_millis(ms.parse().unwrap()));
             let batch = batch.map(|within| thalweg::Batching { within, ..Default::default() });
             let builder = if let Some(batch) = batch { builder.batching(batch) } else { builder };

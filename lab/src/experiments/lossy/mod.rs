@@ -325,7 +325,7 @@ const WORSE: f64 = 1.5;
 /// Pictures that may be unacknowledged.
 const WAITING: u32 = 4;
 /// This share of the pictures comes at least.
-const WHOLE: f64 = 0.5;
+const WHOLE: f64 = 0.8;
 
 #[cfg(test)]
 mod tests {

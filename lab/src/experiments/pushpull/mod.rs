@@ -3,12 +3,14 @@
 //! | module | contents |
 //! |---|---|
 //! | `proxy` | `pushpull-proxy`: the cost of a proxy, by its place, and its stages (Table 4) |
+//! | `linear` | the shape of a curve over sizes |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
 //! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, levels of cost by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |
 //!
 //! Here is their [`Testbed`]: publisher, subscriber and relay, each in its place.
 
+mod linear;
 mod loaded;
 mod places;
 mod proxy;
@@ -75,6 +77,20 @@ impl Layout {
             Layout::Router => Some(Topology::router(lab, 2, &lines(&[1, 2]))?),
             Layout::TwoRouters => Some(Topology::routers(lab, &lines(&[0, 1, 2]))?),
         })
+    }
+
+    /// Lines of each leg of a round trip with the proxy at this place. A relay receives a sample whole before it sends it on.
+    fn legs(self, place: &str) -> Vec<usize> {
+        let back = self.lines_between();
+        let (to_relay, from_relay) = match self {
+            _ if place != AT_RELAY => return vec![back; 2],
+            Layout::Here => (0, 0),
+            Layout::Link => (0, 1),
+            Layout::OneNode | Layout::Router => (1, 1),
+            Layout::OneHop => (2, 2),
+            Layout::TwoRouters => (1, 2),
+        };
+        vec![to_relay, from_relay, back]
     }
 
     /// Lines between the ping and the pong.

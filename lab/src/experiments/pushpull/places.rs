@@ -132,8 +132,8 @@ impl Arm {
     }
 }
 
-/// Without a subscriber, whole, and each place by unicast and in groups. A relay serves no group: each of its subscribers has
-/// a channel of its own.
+/// Without a subscriber, whole, and each place by unicast and in groups, but for the relay: it serves its six by unicast, with a
+/// channel for each.
 fn arms() -> [Arm; 8] {
     let relay = || Place::Relay(RELAY.into());
     [

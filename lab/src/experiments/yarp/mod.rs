@@ -4,23 +4,27 @@
 //! | module | contents |
 //! |---|---|
 //! | [`testbed`] | the two set-ups: hosts, parts, the place of the queue; one run |
+//! | [`ablation`] | mark, queue and thread alone and jointly, beside load on link and processor |
 //! | [`outcome`] | the runs' results: cells, checks, the figure; the planner's bound beside them |
 //!
 //! A row is run in both arms one after the other, in turns first; pairs are compared, and the medians of their ratios are
 //! checked.
 
+mod ablation;
 mod outcome;
 mod testbed;
+
+pub(super) use ablation::YarpAblation;
 
 use super::{Experiment, lines, shuffled};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Options};
 use crate::load::{Load, Pattern, Protocol};
-use crate::results::{Factors, Findings, Skipped};
+use crate::results::{Factors, Findings};
 use outcome::Outcome;
 use std::fmt;
 use std::time::Duration;
-use testbed::{NIC, Run, SMALL, SWITCH, Setup, Testbed};
+use testbed::{NIC, Run, SMALL, SWITCH, Setup, Testbed, Treatment};
 use thalweg::carrier::Dice;
 
 /// Set-up (a): measured channel and load leave by the same card.
@@ -88,8 +92,8 @@ fn pair(lab: &Lab, testbed: &mut Testbed, outcome: &mut Outcome, index: usize, r
             Ok(run) => runs.push((arm, run)),
             Err(because) => {
                 let name = format!("{row}, {}, repetition {}", arm.name(), repetition + 1);
-                lab.tell(&format!("skipped: {name}: {because}"));
-                outcome.skip(Skipped { name, because });
+                lab.tell(&format!("dropped: {name}: {because}"));
+                outcome.drop(&name, &because);
                 return Ok(());
             }
         }
@@ -109,7 +113,7 @@ fn accepted(
 ) -> Result<std::result::Result<Run, String>> {
     let mut because = String::new();
     for attempt in 1..=ATTEMPTS {
-        let run = testbed.run(lab, row, arm, seed)?;
+        let run = testbed.run(lab, row, arm.treatment(), seed)?;
         if arm == Arm::Qos && run.lost() > 0 {
             lab.tell(&format!("lost with priority: {row}: round trips {:?}", run.missing()));
         }
@@ -141,9 +145,13 @@ impl Arm {
 
     /// As factors say it.
     const fn name(self) -> &'static str {
+        self.treatment().name
+    }
+
+    const fn treatment(self) -> Treatment {
         match self {
-            Arm::Normal => "normal",
-            Arm::Qos => "qos",
+            Arm::Normal => Treatment { name: "normal", queue: false, mark: false, thread: false },
+            Arm::Qos => Treatment { name: "qos", queue: true, mark: true, thread: true },
         }
     }
 }

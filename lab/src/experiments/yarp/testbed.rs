@@ -4,7 +4,7 @@
 //! that the sharing of processors makes no difference between them. The channels stay open through all runs; an arm changes
 //! their priority while they live.
 
-use super::{Amount, Arm, RATE, Row, amount, impossible};
+use super::{Amount, RATE, Row, amount, impossible};
 use crate::error::Result;
 use crate::lab::Lab;
 use crate::link::LinkReport;
@@ -25,7 +25,7 @@ pub(super) struct Testbed {
     sink: Sink,
     setup: &'static Setup,
     topology: Topology, // after the parts: they end first
-    arm: Option<Arm>,
+    treatment: Option<Treatment>,
     queues: Vec<String>,
 }
 
@@ -39,11 +39,14 @@ impl Testbed {
         let topology = setup.build(lab)?;
         let [ping, load, sinks] = setup.hosts;
         let (ours, theirs) = processors();
-        topology.host(sinks).steer(DEVICE, ours[0])?;
+        if setup.switched {
+            // The switch's work is not on the ends' processor, whose other programs would delay it.
+            topology.middle()?.steer(&Topology::leads_to(ping), theirs[0])?;
+        }
         let sink = Sink::new(lab, Place::at(topology.host(sinks), &theirs), Topology::address_of(sinks))?;
         let generator = Generator::new(lab, Place::at(topology.host(load), &theirs), sink.target)?;
         let ping_pong = PingPong::new(lab, &topology, [ping, sinks], &ours)?;
-        Ok(Self { ping_pong, generator, sink, setup, topology, arm: None, queues: Vec::new() })
+        Ok(Self { ping_pong, generator, sink, setup, topology, treatment: None, queues: Vec::new() })
     }
 
     /// The queues that were in use, as the kernel showed them.
@@ -56,9 +59,9 @@ impl Testbed {
         self.topology.end_lines()
     }
 
-    /// Makes the round trips of a row in one arm.
-    pub(super) fn run(&mut self, lab: &Lab, row: &Row, arm: Arm, seed: u64) -> Result<Run> {
-        self.become_arm(lab, arm)?;
+    /// Makes the round trips of a row with a treatment of its channels.
+    pub(super) fn run(&mut self, lab: &Lab, row: &Row, treatment: Treatment, seed: u64) -> Result<Run> {
+        self.treat(lab, treatment)?;
         let Amount { count, warmup, period, .. } = amount(&lab.options);
         let patience = Duration::from_millis(if row.measured.name() == "tcp" { 3000 } else { 250 });
         let route = row.measured.name().to_owned();
@@ -77,32 +80,51 @@ impl Testbed {
         Ok(Run { trips, offered, goodput: after.mbit_since(&before), stalls })
     }
 
-    /// Changes the queue and the channels to an arm, unless they are there already.
-    fn become_arm(&mut self, lab: &Lab, arm: Arm) -> Result {
-        if self.arm == Some(arm) {
+    /// Changes the queue and the channels, unless they are so already.
+    fn treat(&mut self, lab: &Lab, treatment: Treatment) -> Result {
+        if self.treatment == Some(treatment) {
             return Ok(());
         }
-        self.arm = None;
+        self.treatment = None;
         let (at, device) = self.setup.bottleneck(&self.topology)?;
-        let queue = if arm == Arm::Qos { self.setup.queue } else { Queue::Fifo };
+        let queue = if treatment.queue { self.setup.queue } else { Queue::Fifo };
         Wire { rate: RATE, limit: LIMIT, queue }.install(at, &device)?;
-        note(&mut self.queues, arm, at, &device)?;
-        let words = if arm == Arm::Qos { "class=high sched=fifo:30" } else { "class=default sched=default" };
-        let changes: Changes = words.parse().map_err(|_| impossible(words))?;
+        note(&mut self.queues, treatment.name, at, &device)?;
+        let (class, dscp) = if treatment.mark { ("high", 36) } else { ("default", 0) };
+        let (sched, wanted) = if treatment.thread { ("fifo:30", ("fifo", 30)) } else { ("default", ("other", 0)) };
+        let words = format!("class={class} sched={sched}");
+        let changes: Changes = words.parse().map_err(|_| impossible(&words))?;
         for carrier in CARRIERS {
             let priority = Priority { route: carrier.to_owned(), changes: changes.clone() };
             for end in self.ping_pong.set_priority(lab, &priority)? {
-                let wanted = if arm == Arm::Qos { ("fifo", 30, Some(36)) } else { ("other", 0, Some(0)) };
                 // An end without a thread of its own is served by one without a policy.
                 let policy = if end.policy.is_empty() { "other" } else { &end.policy };
-                if (policy, end.priority, end.dscp.map(u8::from)) != wanted {
+                if ((policy, end.priority), end.dscp.map(u8::from)) != (wanted, Some(dscp)) {
                     return Err(impossible(&format!("asked for {words}, and got {end:?}")));
                 }
             }
         }
-        self.arm = Some(arm);
+        self.treatment = Some(treatment);
         Ok(())
     }
+
+    /// The processor of the measured ends.
+    pub(super) fn processor() -> usize {
+        processors().0[0]
+    }
+}
+
+/// The means by which channels are prioritised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Treatment {
+    /// As factors say it.
+    pub name: &'static str,
+    /// The queue tells marks apart; otherwise there is one for all.
+    pub queue: bool,
+    /// Packets have the mark of class HIGH (AF42), otherwise none.
+    pub mark: bool,
+    /// The threads of both channels have SCHED_FIFO 30 at both ends, otherwise SCHED_OTHER.
+    pub thread: bool,
 }
 
 /// Processors of the measured channels, and of the load. One alone serves both.
@@ -111,12 +133,13 @@ fn processors() -> (Vec<usize>, Vec<usize>) {
     (vec![0], vec![last.min(1)])
 }
 
-fn note(queues: &mut Vec<String>, arm: Arm, at: &Namespace, device: &str) -> Result {
-    if queues.iter().any(|line| line.starts_with(arm.name())) {
+fn note(queues: &mut Vec<String>, name: &str, at: &Namespace, device: &str) -> Result {
+    let prefix = format!("{name}: ");
+    if queues.iter().any(|line| line.starts_with(&prefix)) {
         return Ok(());
     }
     let shown = at.tc(&["qdisc", "show", "dev", device])?;
-    queues.extend(shown.lines().map(|line| format!("{}: {}", arm.name(), line.trim())));
+    queues.extend(shown.lines().map(|line| format!("{prefix}{}", line.trim())));
     Ok(())
 }
 
@@ -145,9 +168,14 @@ impl Run {
         differs.then(|| format!("the load was {offered:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
     }
 
-    /// Round-trip times in µs of the samples that came back, without those that a stall hit.
+    /// Round-trip times in µs of the samples that came back.
     pub(super) fn times(&self) -> Vec<f64> {
-        self.came(false).collect()
+        self.all_times().collect()
+    }
+
+    /// The same without those that a stall hit.
+    pub(super) fn times_not_stalled(&self) -> impl Iterator<Item = f64> {
+        self.came(false)
     }
 
     /// Round trips that a stall hit.

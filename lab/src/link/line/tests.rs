@@ -78,6 +78,7 @@ fn behaviours() -> impl Strategy<Value = Behaviour> {
         reorder,
         rate,
         queue,
+        periodic: false,
     })
 }
 

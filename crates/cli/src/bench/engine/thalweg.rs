@@ -6,6 +6,7 @@
 
 mod latency;
 mod streams;
+pub(in crate::bench) mod trials;
 
 use super::{Engine, Settings, tell_alone};
 use crate::bench::figures::{Fanout, Latency, Start, Throughput};
@@ -145,6 +146,18 @@ impl Ports {
         Ok(Self { node: Node::with_settings(settings)?, carrier, size, reliable: false })
     }
 
+    /// Opens a node that listens at its host's address.
+    fn at_host(role: &str, realm: u64, terms: &Terms, settings: &Settings) -> Result<Self, Error> {
+        let listen = settings.host.iter().map(|host| host.listen).collect();
+        let node = Node::with_settings(thalweg::Settings {
+            name: format!("{role}-{}", std::process::id()),
+            realm: format!("bench-{realm}"),
+            listen,
+            ..thalweg::Settings::default()
+        })?;
+        Self::open(role, realm, settings.carrier, terms, Some(node))
+    }
+
     /// Retransmits lost samples if `reliable`.
     fn reliable(self, reliable: bool) -> Self {
         Self { reliable, ..self }
@@ -160,14 +173,18 @@ impl Ports {
     }
 
     fn publisher(&self, topic: &str) -> PublisherBuilder<Raw> {
-        let builder = self.node.publisher(topic).carriers([name_of(self.carrier)]);
+        let builder = self.node.publisher(topic).carriers([self.carrier()]);
         builder.queue(Queue::Block { limit: 16, up_to_us: 1_000_000 }).max_message(self.largest())
     }
 
     fn subscriber(&self, topic: &str) -> SubscriberBuilder<Raw> {
-        let builder = self.node.subscriber(topic).carriers([name_of(self.carrier)]).max_message(self.largest());
+        let builder = self.node.subscriber(topic).carriers([self.carrier()]).max_message(self.largest());
         let may_lose = self.carrier == Carrier::Udp && !self.reliable;
         if may_lose { builder.reliability(Reliability::BestEffort) } else { builder }
+    }
+
+    fn carrier(&self) -> String {
+        name_of(self.carrier)
     }
 
     fn largest(&self) -> u32 {
@@ -286,9 +303,10 @@ fn start(meeting: &Meeting, name: &'static str, settings: &Settings) -> Result<S
     let line = Line::join(meeting, "start", settings)?;
     tell(&line.control, terms)?;
     let [_ready] = hear_words(&line.control)?;
+    settings.go_to_host()?;
     let before = linux::thread::count();
     let opening = Instant::now();
-    let ports = Ports::open("second", std::process::id().into(), settings.carrier, terms, None)?;
+    let ports = Ports::at_host("second", std::process::id().into(), terms, settings)?;
     let open = opening.elapsed();
     let opened = Instant::now();
     let subscriber = |number: u64| ports.subscriber(&topic(number)).callback(|_| {});
@@ -312,8 +330,9 @@ fn stand_by(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     raise_open_files();
     let line = Line::host(meeting, "start", settings)?;
     let (terms, realm) = hear(&line.control, settings)?;
+    settings.go_to_host()?;
     let before = linux::thread::count();
-    let ports = Ports::open("first", realm, settings.carrier, &terms, None)?;
+    let ports = Ports::at_host("first", realm, &terms, settings)?;
     let open = |number: u64| ports.publisher(&topic(number)).open();
     let publishers: Vec<Publisher<Raw>> = (0..terms.count).map(open).collect::<Result<_, _>>()?;
     write_words(&line.control, &[PASSED])?;

@@ -369,6 +369,19 @@ mod tests {
         assert_eq!(stay(&local(&[load(1000, 300)], &[]), curve, 100), Err(Unbounded::Overload(1_200_000_000)));
     }
 
+    /// Velox, §3.3.2: 500 kbit/s in the class that has 30 % of 1 Mbit/s, beside 600 kbit/s of best effort (E-V14). Packets of 1250 bytes take
+    /// 10 ms, one is sent every 20 ms.
+    #[test]
+    fn a_share_of_30_percent_does_not_carry_half_of_the_link() {
+        let flow = local(&[load(20_000_000, 10_000_000)], &[]);
+        let share = |percent: u64| Service::Curve(RateLatency { rate: percent * 10_000_000, latency: 0 });
+        assert_eq!(stay(&flow, share(30), 10_000_000), Err(Unbounded::Overload(1_666_666_666)));
+        assert_eq!(stay(&flow, share(50), 10_000_000).map(|stay| stay.time), Ok(20_000_000));
+        // Sent before all others, it waits for one packet of theirs.
+        let first = Service::Strict { blocking: 10_000_000 };
+        assert_eq!(stay(&flow, first, 10_000_000).map(|stay| stay.time), Ok(20_000_000));
+    }
+
     /// Packets tick by tick until none waits, released as early and as densely as they may be; one of lower class was begun just
     /// before. `None`: some still wait after many ticks.
     fn simulated(own: &[Load], higher: &[Load], blocking: u64) -> Option<u64> {

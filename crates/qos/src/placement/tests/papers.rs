@@ -234,7 +234,9 @@ fn the_printed_objective_charges_a_node_that_does_not_exist_twice() {
     let all: Point = [1; 7];
     assert_eq!(objective(all, all[3] + all[6]), 12 * L, "E-P3: (a + d)·6L");
     assert_eq!(objective(all, all[3] - all[6]), 0, "(a − d)·6L");
-    // Corrected in that only, XYZ = 111 is the cheapest of all; so it is in the form before linearisation (E-P5).
+    // Corrected in that only, XYZ = 111 is the cheapest of all; so it is in the form before linearisation (E-P5). No node of the
+    // path is counted there, so its delay and its load of each link are 0, too: no row excludes it.
+    assert_eq!(nodes(all)[..7], [0; 7]);
     assert_eq!(cheapest(products, |point| point[3] - point[6]), (0, all));
     // With d = 0 the answer is node 0, at the publisher.
     assert_eq!(cheapest(|point| products(point) && point[6] == 0, |point| point[3] - point[6]), (6 * SCALED, [0; 7]));

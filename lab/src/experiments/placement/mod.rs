@@ -1,0 +1,93 @@
+//! The push-pull paper's examples of placement as running networks: `placement-vbns` (§2.4.2: seven hosts in a row, P-60, P-61) and
+//! `placement-star` (Appendix A: five hosts, P-50 … P-53).
+//!
+//! | module | contents |
+//! |---|---|
+//! | `example` | an example's contract, and the planner's figures for each place of the proxy |
+//! | `testbed` | the network of the contract, with publisher, subscribers and relays; the measurement of a place |
+//! | `judge`, `tables` | what was measured beside the planner's and the paper's figures |
+
+mod example;
+mod judge;
+mod tables;
+mod testbed;
+
+use super::{Experiment, shuffled};
+use crate::error::Result;
+use crate::lab::{Lab, Options};
+use crate::part::Hog;
+use crate::results::Findings;
+use example::{Example, PERIOD_MS, Sharing};
+use judge::Place;
+use std::time::Duration;
+use testbed::{Testbed, processors};
+use thalweg::carrier::Dice;
+
+/// The experiment on the path of the vBNS.
+pub(crate) const VBNS: Placement = Placement {
+    name: "placement-vbns",
+    about: "seven hosts in a row: traffic of each link and delay by the place of the proxy, and the best place (push-pull §2.4.2)",
+    example: Example {
+        contract: include_str!("../../../../examples/papers/vbns.toml"),
+        sharings: &[Sharing::Separate],
+        // kL + (6 − k)L′
+        printed: &[[0, 6], [1, 5], [2, 4], [3, 3], [4, 2], [5, 1], [6, 0]],
+    },
+};
+
+/// The experiment on the star.
+pub(crate) const STAR: Placement = Placement {
+    name: "placement-star",
+    about: "a star of five hosts: messages of each link and delay by the place of the proxy, and the best place (push-pull App. A)",
+    example: Example {
+        contract: include_str!("../../../../examples/papers/star.toml"),
+        sharings: &[Sharing::Separate, Sharing::Merged],
+        // 4f′, 4f + 4f′, 4f + 2f′, 4f + 2f′, 2f + 2f′
+        printed: &[[0, 4], [4, 4], [4, 2], [4, 2], [2, 2]],
+    },
+};
+
+/// An experiment on one example.
+pub(crate) struct Placement {
+    name: &'static str,
+    about: &'static str,
+    example: Example,
+}
+
+impl Experiment for Placement {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let mut places = self.example.places()?;
+        let mut testbed = Testbed::build(lab, &self.example, &mut places)?;
+        let _awake = Hog::Idle.start(lab, processors()?.0)?;
+        let (repetitions, time) = amount(&lab.options);
+        let mut dice = Dice::new(lab.options.seed);
+        for repetition in 0..repetitions {
+            lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
+            for place in shuffled(places.len(), &mut dice) {
+                testbed.run(lab, &mut places[place], time)?;
+            }
+        }
+        let reports = testbed.end();
+        let mut findings = judge::judge(&self.example, &places)?;
+        super::lines::judge("whole run", &reports, &mut findings);
+        Ok(findings)
+    }
+}
+
+/// Repetitions, and the time for which a place is published.
+fn amount(options: &Options) -> (usize, Duration) {
+    let (repetitions, periods) = match () {
+        () if options.tiny => (1, 40),
+        () if options.quick => (3, 75),
+        () => (5, 400),
+    };
+    (repetitions, Duration::from_millis(PERIOD_MS) * periods)
+}

@@ -1,0 +1,186 @@
+//! `yarp-ablation` (Y-02, Y-51, Fig. 1): a channel whose link and whose processor are both overloaded, with mark, queue and thread prioritised
+//! alone and jointly. The paper prioritises jointly; without one of the three the channel waits at one of the two points.
+
+use super::testbed::{Run, SMALL, SWITCH, Testbed, Treatment};
+use super::{BURST, Pattern, Protocol, Row, amount};
+use crate::error::Result;
+use crate::experiments::{Experiment, lines, shuffled};
+use crate::lab::Lab;
+use crate::part::Hog;
+use crate::results::{Bar, Cell, Check, Factors, Figure, Findings, Group, Panel, Stalled, Table};
+use crate::statistics::{Distribution, median};
+use serde_json::json;
+use thalweg::carrier::Dice;
+
+/// The experiment.
+pub(in crate::experiments) struct YarpAblation;
+
+impl Experiment for YarpAblation {
+    fn name(&self) -> &'static str {
+        "yarp-ablation"
+    }
+
+    fn about(&self) -> &'static str {
+        "mark, queue and thread alone and jointly, while link and processor are both overloaded"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        let mut testbed = Testbed::build(lab, &SWITCH)?;
+        let repetitions = amount(&lab.options).repetitions;
+        let row = Row {
+            measured: Protocol::Udp,
+            payload: SMALL,
+            percent: 120,
+            load: Protocol::Udp,
+            pattern: Pattern::Bursts(BURST),
+        };
+        let hogs = (0..HOGS).map(|_| Hog::Ordinary.start(lab, Testbed::processor())).collect::<Result<Vec<_>>>()?;
+        let mut runs: [Vec<Run>; TREATMENTS.len()] = Default::default();
+        let mut dice = Dice::new(lab.options.seed);
+        for repetition in 0..repetitions {
+            let seed = lab.options.seed ^ u64::from(repetition) << 32;
+            for index in shuffled(TREATMENTS.len(), &mut dice) {
+                let name = TREATMENTS[index].name;
+                lab.tell(&format!("repetition {} of {repetitions}, {name}", repetition + 1));
+                runs[index].push(testbed.run(lab, &row, TREATMENTS[index], seed)?);
+            }
+        }
+        drop(hogs);
+        let mut findings = judge(&runs);
+        findings.queues = testbed.queues();
+        lines::judge("all arms", &testbed.end(), &mut findings);
+        Ok(findings)
+    }
+}
+
+/// Programs that compute at ordinary priority on the processor of both ends.
+const HOGS: usize = 4;
+/// Without one of the three p99 is at least so many times that of all jointly.
+const WORSE: f64 = 3.0;
+/// A mark that no queue looks at changes p99 by less than this factor.
+const NOTHING: f64 = 2.0;
+
+const NONE: Treatment = Treatment { name: "normal", queue: false, mark: false, thread: false };
+const JOINTLY: Treatment = Treatment { name: "jointly", queue: true, mark: true, thread: true };
+/// The arms: none, one of the three, all but one, all.
+const TREATMENTS: [Treatment; 7] = [
+    NONE,
+    Treatment { name: "mark", mark: true, ..NONE },
+    Treatment { name: "queue", queue: true, ..NONE },
+    Treatment { name: "thread", thread: true, ..NONE },
+    Treatment { name: "mark+queue", thread: false, ..JOINTLY },
+    Treatment { name: "queue+thread", mark: false, ..JOINTLY },
+    JOINTLY,
+];
+
+fn judge(runs: &[Vec<Run>; TREATMENTS.len()]) -> Findings {
+    let mut findings = Findings { notes: notes(), ..Findings::default() };
+    let p99 = |name: &str| {
+        let index = TREATMENTS.iter().position(|treatment| treatment.name == name).unwrap_or(0);
+        median(&each(&runs[index], |d| d.p99))
+    };
+    let jointly = p99(JOINTLY.name);
+    for treatment in &TREATMENTS[..TREATMENTS.len() - 1] {
+        let name = format!("p99 with {} / jointly", treatment.name);
+        findings.checks.push(Check::at_least(name, p99(treatment.name) / jointly, WORSE));
+    }
+    let name = "p99 normal / with the mark alone, which no queue looks at";
+    findings.checks.push(Check::at_most(name, p99(NONE.name) / p99("mark"), NOTHING));
+    let lost = runs.last().filter(|runs| !runs.is_empty()).map_or(f64::NAN, |runs| sum(runs, Run::lost) as f64);
+    findings.checks.push(Check::at_most("lost jointly", lost, 0.0));
+    let mut table =
+        Table::new("Round trips in µs, medians over repetitions", &["arm", "mean", "stdev", "p50", "p99", "lost"]);
+    let mut bars = Vec::new();
+    for (treatment, runs) in TREATMENTS.iter().zip(runs) {
+        let of = |figure: fn(&Distribution) -> f64| median(&each(runs, figure));
+        let (mean, stdev, p99) = (of(|d| d.mean), of(|d| d.stdev), of(|d| d.p99));
+        table.row(treatment.name, &[mean, stdev, of(|d| d.p50), p99, sum(runs, Run::lost) as f64]);
+        bars.push(Bar { series: treatment.name.into(), value: mean, deviation: stdev, mark: Some(p99) });
+        findings.cells.extend(cell(treatment, runs));
+    }
+    findings.tables.push(table);
+    let groups =
+        vec![Group { label: String::new(), bars: bars.into_iter().filter(|bar| bar.value.is_finite()).collect() }];
+    findings.figure = Figure {
+        title: "Link at 120 %, processor with two other programs".into(),
+        axis: "round trip, µs, medians over repetitions".into(),
+        logarithmic: true,
+        panels: vec![Panel { title: String::new(), groups }],
+    };
+    findings
+}
+
+fn each(runs: &[Run], figure: impl Fn(&Distribution) -> f64) -> Vec<f64> {
+    runs.iter().map(|run| Distribution::of(&run.times()).as_ref().map_or(f64::NAN, &figure)).collect()
+}
+
+fn sum(runs: &[Run], count: impl Fn(&Run) -> u64) -> u64 {
+    runs.iter().map(count).sum()
+}
+
+fn cell(treatment: &Treatment, runs: &[Run]) -> Option<Cell> {
+    let times: Vec<f64> = runs.iter().flat_map(Run::times).collect();
+    let (sent, lost) = (sum(runs, |run| run.trips.len() as u64), sum(runs, Run::lost));
+    let stalled = runs
+        .iter()
+        .map(Run::stalled)
+        .fold(Stalled::default(), |all, one| Stalled { n: all.n + one.n, max: all.max.max(one.max) });
+    let factors = Factors::new().with("arm", treatment.name).with("measured", "udp").with("payload_bytes", SMALL);
+    let told = |run: &Run| json!({ "rtt_us": Distribution::of(&run.times()), "lost": run.lost(), "offered_mbit": run.offered.mbit() });
+    (sent > 0).then(|| Cell {
+        factors,
+        n: times.len() as u64,
+        rtt_us: Distribution::of(&times),
+        latency_us: None,
+        sent,
+        received: sent - lost,
+        lost,
+        stalled: Some(stalled),
+        without_stalled_us: Distribution::of(&runs.iter().flat_map(Run::times_not_stalled).collect::<Vec<_>>()),
+        repetitions: runs.iter().map(told).collect(),
+    })
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        format!(
+            "The set-up of yarp-switch with {SMALL} B by udp and a load of 120 % by udp in bursts of {BURST}; besides, {HOGS} programs compute at \
+             ordinary priority on the processor of both ends, so that both points of congestion of the paper's Fig. 1 are there."
+        ),
+        "mark: DSCP of class HIGH; queue: classes by DSCP instead of one queue; thread: SCHED_FIFO 30 at both ends of both channels.".into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Offered;
+    use crate::results::Verdict;
+    use crate::round_trips::RoundTrip;
+    use crate::stalls::Stalls;
+
+    /// Every arm but the last takes `without`, the last one `jointly`, in µs.
+    fn found(without: u64, jointly: u64, lost: bool) -> Vec<Check> {
+        let run = |us: u64, lost: bool| {
+            let came = RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) };
+            let trips = if lost { vec![came, RoundTrip { sent_ns: 0, took_ns: None }] } else { vec![came; 2] };
+            Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default() }
+        };
+        let runs = TREATMENTS
+            .map(|treatment| vec![if treatment == JOINTLY { run(jointly, lost) } else { run(without, false) }; 3]);
+        judge(&runs).checks
+    }
+
+    #[test]
+    fn a_part_that_makes_no_difference_fails() {
+        assert!(found(900, 300, false).iter().all(|check| check.verdict == Verdict::Pass));
+        let as_good = found(899, 300, false);
+        assert_eq!(as_good.iter().filter(|check| !check.pass).count(), TREATMENTS.len() - 1, "{as_good:#?}");
+        assert!(found(900, 300, true).iter().any(|check| !check.pass && check.name == "lost jointly"));
+    }
+
+    #[test]
+    fn nothing_measured_passes_nothing() {
+        assert!(judge(&Default::default()).checks.iter().all(|check| !check.pass));
+    }
+}
