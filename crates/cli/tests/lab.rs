@@ -45,7 +45,8 @@ fn assert_shape(document: &Value, name: &str) {
         assert!(factors["measured"].is_string() && factors["load"].is_string(), "{factors}");
         let count = |key: &str| cell[key].as_u64().unwrap_or_else(|| panic!("no {key} in {cell}"));
         assert_eq!(count("sent"), count("received") + count("lost"), "{cell}");
-        assert_eq!(count("n") + cell["stalled"]["n"].as_u64().unwrap(), count("received"), "{cell}");
+        assert_eq!(count("n"), count("received"), "{cell}");
+        assert!(cell["stalled"]["n"].as_u64().unwrap() <= count("n"), "{cell}");
         if count("n") > 0 {
             assert_distribution(&cell["rtt_us"]);
         }

@@ -26,6 +26,8 @@ const AT: f64 = 1000.0;
 const GROWS: f64 = 2.0;
 /// Least share of the variance between rates that a straight line must explain.
 const LINEAR: f64 = 0.9;
+/// At the highest rate a sample may cost this many times what it does at the lowest.
+const DEARER: f64 = 1.25;
 /// The least cost of a sample: a lower figure would be a wrong measurement.
 const LEAST_US: f64 = 0.5;
 /// Least share of a rate that must be reached.
@@ -127,22 +129,25 @@ fn measure<const N: usize>(
     Ok(found)
 }
 
-fn judge(rates: &[Found; 5], sizes: &[Found; 4]) -> Findings {
+fn judge(rates: &[Found; RATES.len()], sizes: &[Found; SIZES.len()]) -> Findings {
     let mut findings = Findings { notes: notes(), ..Findings::default() };
     for (end, who) in ENDS.into_iter().enumerate() {
-        let points: Vec<(f64, f64)> = rates.iter().map(|one| (one.rate(), one.used(end))).collect();
+        // At the highest rate a wake-up serves several samples: cheaper than a line says, and more so on a busy machine.
+        let [lower @ .., last] = rates;
+        let points: Vec<(f64, f64)> = lower.iter().map(|one| (one.rate(), one.used(end))).collect();
         let line = LinearFit::through(&points);
         let (a, b) = line.map_or((f64::NAN, f64::NAN), |line| (line.a, line.b * 1e4));
         let name = format!("{who}, by rate: share that the line {a:.1} % + {b:.1} µs per sample explains");
         findings.checks.push(Check::at_least(name, line.map_or(f64::NAN, |line| line.explained), LINEAR));
         findings.checks.push(Check::at_least(format!("{who}: what each sample costs, µs"), b, LEAST_US));
+        let name = format!("{who}, {} samples/s: what each costs / at the lowest rate", last.hz);
+        findings.checks.push(Check::at_most(name, last.each_us(end) / rates[0].each_us(end), DEARER));
         // Over a network each packet costs a wake-up of the receiver, unlike on the loopback, which has larger ones.
         let by_size = |at: usize| sizes[at].used(end) / sizes[0].used(end);
         for (at, limit) in [(SIZES.len() - 2, GROWS), (SIZES.len() - 1, PACKETS)] {
             let name = format!("{who}: use with {} bytes / with {}", SIZES[at], SIZES[0]);
             findings.checks.push(Check::at_most(name, by_size(at), limit));
         }
-        let last = &rates[rates.len() - 1];
         let grows = last.grows(end);
         let name = format!("{who}, {} samples/s: use at the end / at the beginning, or the other way round", last.hz);
         findings.checks.push(Check::at_most(name, grows.max(1.0 / grows), CONSTANT));
@@ -231,6 +236,10 @@ mod tests {
         assert_eq!(by_time.iter().filter(|name| name.contains("at the beginning")).count(), 2, "{by_time:?}");
         let slow = failed(0.8, |_, _| 8.0);
         assert_eq!(slow.len(), RATES.len() + SIZES.len(), "{slow:?}");
+        let dear = RATES.map(|hz| found(hz, SIZES[0], 1.0, if hz < 10_000.0 { |_, _| 8.0 } else { |_, _| 12.0 }));
+        let dear = judge(&dear, &SIZES.map(|size| found(AT, size, 1.0, |_, _| 8.0))).checks;
+        let dear: Vec<String> = dear.into_iter().filter(|check| !check.pass).map(|check| check.name).collect();
+        assert_eq!(dear.iter().filter(|name| name.contains("at the lowest rate")).count(), 2, "{dear:?}");
         let free = failed(1.0, |_, _| 0.1);
         assert_eq!(free.iter().filter(|name| name.contains("each sample costs")).count(), 2, "{free:?}");
     }
