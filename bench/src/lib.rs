@@ -107,6 +107,7 @@ pub(crate) fn peer_left() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linux::queueing::{Class, Scheduler, Share, Step, Wanted};
 
     #[test]
     fn terms_name_the_value_and_what_is_allowed() {
@@ -115,5 +116,20 @@ mod tests {
         assert!(Terms::new(64, 0, 0).check(Carrier::Tcp).is_err());
         let batched = Terms { batched: true, ..Terms::new(64, 1, 0) };
         assert!(batched.check(Carrier::Tcp).is_ok() && batched.check(Carrier::Shm).is_err());
+    }
+
+    /// The simulated bucket of a class is as deep as the installed one.
+    #[test]
+    fn htb_is_simulated_with_the_burst_that_is_installed() {
+        for rate in [100_000, 10_000_000, 250_000_000, 10_000_000_000] {
+            let share = Share { rate, ceil: None, priority: None };
+            let scheduler = Scheduler::Htb([share; 4]);
+            let steps = Wanted { device: "d".into(), rate: 4 * rate, queue: 1000, scheduler, map: None }.steps();
+            let bursts = steps.iter().filter_map(|step| match step {
+                Step::Class { is: Class::Htb(shares), .. } if shares.rate == rate => Some(shares.burst),
+                _ => None,
+            });
+            assert_eq!(bursts.collect::<Vec<_>>(), [qos::simulate::htb_burst(rate); 4], "{rate} bit/s");
+        }
     }
 }

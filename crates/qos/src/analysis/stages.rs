@@ -326,9 +326,13 @@ impl<'a> Way<'a> {
         if let Some(known) = self.shared.get(&key).filter(|_| shared) {
             return *known;
         }
+        let index = self.all.stages.len();
         self.all.stages.push(stage);
-        self.shared.insert(key, self.all.stages.len() - 1);
-        self.all.stages.len() - 1
+        // A subscriber's own copy is nobody else's: what goes to a proxy is sent beside it.
+        if shared {
+            self.shared.insert(key, index);
+        }
+        index
     }
 }
 

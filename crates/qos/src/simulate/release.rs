@@ -1,8 +1,9 @@
 //! Releases of samples: any that the contract allows, and those that hurt most.
 
 use super::Run;
-use crate::analysis::Arrivals;
-use crate::analysis::stages::{Stages, Step};
+use super::work::{Crossing, Task, Work, background};
+use crate::analysis::stages::Stages;
+use crate::system::{System, Topic};
 
 /// The pattern of publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +23,13 @@ pub enum Pattern {
     },
 }
 
-/// A stream's or a background's samples to come.
+/// A stream's or a background's samples to come, as the contract allows them: `burst` at once, then one each `period`, each late by
+/// up to `jitter` (ns).
 #[derive(Clone, Copy, Debug)]
 struct Source {
-    arrivals: Arrivals,
+    period: u64,
+    jitter: u64,
+    burst: u64,
     phase: u64,
     count: u64,
     previous: u64,
@@ -42,27 +46,29 @@ pub(super) struct Releases {
 }
 
 impl Releases {
-    pub(super) fn new(stages: &Stages, run: &Run) -> Self {
+    pub(super) fn new(system: &System, stages: &Stages, works: &[Work], run: &Run) -> Self {
         let mut chance = Chance(run.seed);
+        let topics: Vec<&Topic> = stages.streams.iter().map(|stream| &system.topics[stream.topic]).collect();
         let mut phases: Vec<u64> = match run.pattern {
-            Pattern::Synchronous => vec![0; stages.streams.len()],
-            Pattern::RandomPhases | Pattern::Late => {
-                stages.streams.iter().map(|stream| chance.below(stream.arrivals.period)).collect()
-            }
-            Pattern::Aimed { pair } => aim(stages, pair, &mut chance),
+            Pattern::Synchronous => vec![0; topics.len()],
+            Pattern::RandomPhases | Pattern::Late => topics.iter().map(|topic| chance.below(topic.period)).collect(),
+            Pattern::Aimed { pair } => aim(stages, works, pair, middle(&topics), &mut chance),
         };
         let first = phases.iter().copied().min().unwrap_or(0);
         phases.iter_mut().for_each(|phase| *phase -= first);
-        let source = |arrivals: Arrivals, phase| Source { arrivals, phase, count: 0, previous: 0 };
-        let streams = stages.streams.iter().zip(phases).map(|(stream, phase)| source(stream.arrivals, phase)).collect();
-        let met = if let Pattern::Aimed { pair } = run.pattern { meeting(stages, pair, first) } else { Vec::new() };
-        let mut background = |(queue, egress): (usize, &crate::analysis::stages::Egress)| {
-            let background = egress.background?;
-            let by_chance = || chance.below(background.arrivals.period);
-            let phase = met.iter().find(|(met, _)| *met == queue).map_or_else(by_chance, |(_, at)| *at);
-            Some(source(background.arrivals, phase))
+        let streams = topics.iter().zip(phases).map(|(topic, phase)| Source::of(topic, phase)).collect();
+        let met = match run.pattern {
+            Pattern::Aimed { pair } => meeting(stages, works, pair, middle(&topics).saturating_sub(first)),
+            _ => Vec::new(),
         };
-        let backgrounds = stages.egresses.iter().enumerate().map(&mut background).collect();
+        let mut background = |queue: usize| {
+            let (_, period) = background(system, queue)?;
+            let by_chance = || chance.below(period);
+            let phase = met.iter().find(|(met, _)| *met == queue).map_or_else(by_chance, |(_, at)| *at);
+            // Even, but at most one more than the rate gives.
+            Some(Source { period, jitter: 0, burst: 2, phase, count: 0, previous: 0 })
+        };
+        let backgrounds = (0..2 * system.links.len()).map(&mut background).collect();
         let aimed = match run.pattern {
             Pattern::Aimed { pair } => stages.pairs.get(pair).map(|pair| pair.stream),
             _ => None,
@@ -81,7 +87,7 @@ impl Releases {
 
     /// Publication time of the next sample of a stream, if within the run.
     pub(super) fn next(&mut self, stream: usize) -> Option<u64> {
-        let jitter = self.streams[stream].arrivals.jitter;
+        let jitter = self.streams[stream].jitter;
         let late = (self.run.pattern == Pattern::Late).then(|| self.chance.extreme(jitter));
         self.streams[stream].next(late).filter(|at| *at <= self.run.duration)
     }
@@ -101,12 +107,18 @@ impl Releases {
 }
 
 impl Source {
-    /// The next release: as early as it may be; or, with `late`, this much after its turn.
+    fn of(topic: &Topic, phase: u64) -> Self {
+        let Topic { period, jitter, burst, .. } = *topic;
+        Self { period, jitter, burst: u64::from(burst.max(1)), phase, count: 0, previous: 0 }
+    }
+
+    /// The next release. As early as it may be: the first ones are as late as they may be, all others are not late. With `late`, bursts
+    /// are as far apart as they are long, and a sample is this much after its turn.
     fn next(&mut self, late: Option<u64>) -> Option<u64> {
-        let Arrivals { period, jitter } = self.arrivals;
+        let Self { period, jitter, burst, count, .. } = *self;
         let at = match late {
-            Some(late) => period.saturating_mul(self.count).saturating_add(late.min(jitter)),
-            None => self.arrivals.distance(self.count),
+            Some(late) => period.saturating_mul(count / burst * burst).saturating_add(late.min(jitter)),
+            None => period.saturating_mul((count + 1).saturating_sub(burst)).max(jitter) - jitter,
         };
         self.previous = self.previous.max(at);
         self.count += 1;
@@ -114,11 +126,10 @@ impl Source {
     }
 }
 
-/// Phases with which others meet a pair's first sample.
-fn aim(stages: &Stages, pair: usize, chance: &mut Chance) -> Vec<u64> {
+/// Phases with which others meet a pair's first sample, which is published at `middle`.
+fn aim(stages: &Stages, works: &[Work], pair: usize, middle: u64, chance: &mut Chance) -> Vec<u64> {
     let Some(pair) = stages.pairs.get(pair) else { return vec![0; stages.streams.len()] };
-    let reach = reach(stages);
-    let middle = middle(stages);
+    let reach = reach(stages, works);
     let way: Vec<usize> = stages.path(pair).collect();
     let phase = |stream: usize, chance: &mut Chance| {
         if stream == pair.stream {
@@ -126,15 +137,15 @@ fn aim(stages: &Stages, pair: usize, chance: &mut Chance) -> Vec<u64> {
         }
         // Any place where the ways meet; the first one is as good as any other.
         let met =
-            stages.stages.iter().enumerate().filter(|(_, stage)| stage.stream == stream).flat_map(|(theirs, stage)| {
+            stages.stages.iter().enumerate().filter(|(_, stage)| stage.stream == stream).flat_map(|(theirs, _)| {
                 way.iter()
-                    .filter(move |ours| same_resource(&stages.stages[**ours].step, &stage.step))
+                    .filter(move |ours| same_resource(&works[**ours].task, &works[theirs].task))
                     .map(move |ours| (*ours, theirs))
             });
         let met: Vec<(usize, usize)> = met.collect();
         let Some((ours, theirs)) = chance.pick(&met) else { return middle };
         let at = middle.saturating_add(reach[ours]).saturating_sub(reach[theirs]);
-        match lower(&stages.stages[theirs].step, &stages.stages[ours].step) {
+        match lower(&works[theirs].task, &works[ours].task) {
             true => at.saturating_sub(1),
             false if chance.below(4) == 0 => {
                 at.saturating_add(chance.below(reach[ours].max(1))).saturating_sub(reach[ours] / 2)
@@ -146,48 +157,47 @@ fn aim(stages: &Stages, pair: usize, chance: &mut Chance) -> Vec<u64> {
 }
 
 /// Begin of the aimed stream: late enough for all others to be before it.
-fn middle(stages: &Stages) -> u64 {
-    stages.streams.iter().map(|stream| stream.arrivals.period).max().unwrap_or(0).saturating_mul(2)
+fn middle(topics: &[&Topic]) -> u64 {
+    topics.iter().map(|topic| topic.period).max().unwrap_or(0).saturating_mul(2)
 }
 
-/// Just before a pair's first sample comes to each queue, when all begins by `first` earlier.
-fn meeting(stages: &Stages, pair: usize, first: u64) -> Vec<(usize, u64)> {
-    let reach = reach(stages);
-    let begin = middle(stages).saturating_sub(first);
-    let at = |stage: usize| match stages.stages[stage].step {
-        Step::Cross { queue, .. } => Some((queue, begin.saturating_add(reach[stage]).saturating_sub(1))),
-        Step::Compute { .. } => None,
+/// Just before a pair's first sample, published at `begin`, comes to each queue.
+fn meeting(stages: &Stages, works: &[Work], pair: usize, begin: u64) -> Vec<(usize, u64)> {
+    let reach = reach(stages, works);
+    let at = |stage: usize| match works[stage].task {
+        Task::Cross(Crossing { queue, .. }) => Some((queue, begin.saturating_add(reach[stage]).saturating_sub(1))),
+        Task::Compute { .. } => None,
     };
     stages.pairs.get(pair).map(|pair| stages.path(pair).filter_map(at).collect()).unwrap_or_default()
 }
 
 /// Arrival times of a first sample at each stage without interference, ns after it was published.
-fn reach(stages: &Stages) -> Vec<u64> {
+fn reach(stages: &Stages, works: &[Work]) -> Vec<u64> {
     let mut reach: Vec<u64> = Vec::with_capacity(stages.stages.len());
-    for stage in &stages.stages {
+    for (stage, work) in stages.stages.iter().zip(works) {
         let before = stage.after.map_or(0, |after| {
-            let took = match stages.stages[after].step {
-                Step::Compute { execution, .. } => execution,
-                Step::Cross { queue, packets, .. } => packets.work().saturating_add(stages.egresses[queue].delay),
+            let took = match works[after].task {
+                Task::Compute { execution, .. } => execution,
+                Task::Cross(crossing) => crossing.work().saturating_add(crossing.delay),
             };
             reach[after].saturating_add(took)
         });
-        let forwarding = if let Step::Cross { forwarding, .. } = stage.step { forwarding } else { 0 };
+        let forwarding = if let Task::Cross(crossing) = work.task { crossing.forwarding } else { 0 };
         reach.push(before.saturating_add(forwarding));
     }
     reach
 }
 
-fn same_resource(a: &Step, b: &Step) -> bool {
+fn same_resource(a: &Task, b: &Task) -> bool {
     match (a, b) {
-        (Step::Cross { queue: a, .. }, Step::Cross { queue: b, .. }) => a == b,
-        (Step::Compute { processor: a, .. }, Step::Compute { processor: b, .. }) => a == b,
+        (Task::Cross(a), Task::Cross(b)) => a.queue == b.queue,
+        (Task::Compute { processor: a, .. }, Task::Compute { processor: b, .. }) => a == b,
         _ => false,
     }
 }
 
-fn lower(theirs: &Step, ours: &Step) -> bool {
-    matches!((theirs, ours), (Step::Cross { class: theirs, .. }, Step::Cross { class: ours, .. }) if theirs < ours)
+fn lower(theirs: &Task, ours: &Task) -> bool {
+    matches!((theirs, ours), (Task::Cross(theirs), Task::Cross(ours)) if theirs.class < ours.class)
 }
 
 /// SplitMix64 (Steele, Lea & Flood 2014): small, and the same everywhere.

@@ -1,24 +1,36 @@
 //! The resources of a run: a link's queue with its order of service, and a processor with threads by rank.
 
+use super::work::{Packet, background};
 use crate::Class;
-use crate::analysis::BILLION;
-use crate::analysis::link::{lag, quanta};
-use crate::analysis::stages::{Egress, Stages, Step};
-use crate::system::Scheduler;
+use crate::network::Direction;
+use crate::system::{Scheduler, System};
 use std::collections::{BTreeMap, VecDeque};
+
+/// A whole, in parts of which shares are counted.
+const BILLION: u128 = 1_000_000_000;
 
 /// Packets of one sample that are sent without anything in between.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacketTrain {
     pub stage: usize,
-    pub bytes: u64,
     pub sample: usize,
     pub packets: u64,
-    /// Time on the wire of each, ns; of the sample's last one `last`.
-    pub packet: u64,
-    pub last: u64,
+    /// Each packet; of the sample's last one `last`.
+    pub packet: Packet,
+    pub last: Packet,
     /// The sample's last packet is among them.
     pub ends: bool,
+}
+
+impl PacketTrain {
+    fn sum(&self, of: fn(&Packet) -> u64) -> u64 {
+        let last = if self.ends { of(&self.last) } else { of(&self.packet) };
+        of(&self.packet).saturating_mul(self.packets - 1).saturating_add(last)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sum(|packet| packet.bytes)
+    }
 }
 
 /// A parcel, or background traffic that takes this many ns.
@@ -32,8 +44,7 @@ impl Sending {
     pub(super) fn work(&self) -> u64 {
         match self {
             Sending::Background(work) => *work,
-            Sending::Declared(parcel) if parcel.ends => parcel.packet * (parcel.packets - 1) + parcel.last,
-            Sending::Declared(parcel) => parcel.packet * parcel.packets,
+            Sending::Declared(parcel) => parcel.sum(|packet| packet.time),
         }
     }
 }
@@ -41,10 +52,10 @@ impl Sending {
 /// Shares' state of one class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// `htb`: tokens, in billionths of a ns of work, and when they were counted.
+    /// `htb`: tokens, in ns at the class's rate, when they were counted, and the most that there can be.
     tokens: i128,
     counted: u64,
-    deficit: u64,
+    depth: i128,
     /// `hfsc`: time at which its share has served everything given by share; and the total given by share.
     clock: u64,
     virtual_time: u128,
@@ -53,58 +64,62 @@ struct Account {
 /// A queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    egress: Egress,
+    scheduler: Scheduler,
+    /// Share of each class, in parts per billion.
+    shares: [u64; 4],
+    /// Time on the wire of one unit of background traffic, ns.
+    unit: u64,
     waiting: [VecDeque<Sending>; 4],
     /// Bytes of samples that wait.
     pub bytes: u64,
     busy: bool,
-    unit: u64,
     accounts: [Account; 4],
-    /// `htb`: whose turn it is.
-    turn: usize,
 }
 
-/// The queues of all egresses, empty.
-pub(super) fn queues(stages: &Stages) -> Vec<Queue> {
-    let mut units: Vec<u64> =
-        stages.egresses.iter().map(|o| o.background.map_or(0, |background| background.work)).collect();
-    for stage in &stages.stages {
-        if let Step::Cross { queue, packets, .. } = stage.step {
-            units[queue] = units[queue].max(packets.unit);
+/// The queues of all links, two for each, empty.
+pub(super) fn queues(system: &System) -> Vec<Queue> {
+    let queue = |index: usize| {
+        let link = &system.links[Direction::at(index).link];
+        let shares =
+            link.shares.unwrap_or([0.25; 4]).map(|share| (share.clamp(0.0, 1.0) * BILLION as f64).round() as u64);
+        let account = |class: Class| {
+            let rate = u128::from(link.rate) * u128::from(shares[class as usize]) / BILLION;
+            let burst = u128::from(htb_burst(u64::try_from(rate).unwrap_or(u64::MAX))) * 8 * BILLION;
+            let depth = i128::try_from(burst.checked_div(rate).unwrap_or(0)).unwrap_or(i128::MAX);
+            Account { tokens: depth, depth, ..Account::default() }
+        };
+        Queue {
+            scheduler: link.scheduler,
+            shares,
+            unit: background(system, index).map_or(0, |(unit, _)| unit.time),
+            waiting: Default::default(),
+            bytes: 0,
+            busy: false,
+            accounts: Class::ALL.map(account),
         }
-    }
-    let queue = |(egress, unit): (&Egress, u64)| Queue {
-        egress: egress.clone(),
-        waiting: Default::default(),
-        bytes: 0,
-        busy: false,
-        unit,
-        accounts: Class::ALL.map(|class| Account { tokens: depth(egress, class, unit), ..Account::default() }),
-        turn: 0,
     };
-    stages.egresses.iter().zip(units).map(queue).collect()
+    (0..2 * system.links.len()).map(queue).collect()
 }
 
-/// Depth of a class's bucket: it does not overflow while the class waits for its turn.
-fn depth(egress: &Egress, class: Class, unit: u64) -> i128 {
-    i128::from(lag(&egress.shares, class, unit).saturating_add(unit)) * BILLION as i128
+/// Bytes that an HTB class with a rate of so many bit/s may send at once, as the queues are installed (crate `linux`, `queueing`):
+/// 250 µs of its rate, at least 3200. A test of the crate `thalweg-baseline`, which knows both, holds the two together.
+pub fn htb_burst(rate: u64) -> u32 {
+    u32::try_from(rate / 32_000).unwrap_or(u32::MAX).max(3200)
 }
 
 impl Queue {
     pub(super) fn push(&mut self, now: u64, class: Class, parcel: PacketTrain) {
-        self.bytes += parcel.bytes;
+        self.bytes += parcel.bytes();
         self.enqueue(now, class, Sending::Declared(parcel));
     }
 
     /// One unit of background traffic arrives.
     pub(super) fn background(&mut self, now: u64) {
-        if let Some(background) = self.egress.background {
-            self.enqueue(now, Class::Normal, Sending::Background(background.work));
-        }
+        self.enqueue(now, Class::Normal, Sending::Background(self.unit));
     }
 
     fn enqueue(&mut self, now: u64, class: Class, what: Sending) {
-        let class = if self.egress.scheduler == Scheduler::Fifo { 0 } else { class as usize };
+        let class = if self.scheduler == Scheduler::Fifo { 0 } else { class as usize };
         if self.waiting[class].is_empty() {
             let least = (0..4).filter(|c| !self.waiting[*c].is_empty()).map(|c| self.accounts[c].virtual_time).min();
             let account = &mut self.accounts[class];
@@ -124,51 +139,33 @@ impl Queue {
         if self.busy {
             return None;
         }
-        let class = match self.egress.scheduler {
+        let class = match self.scheduler {
             Scheduler::Fifo | Scheduler::Strict => (0..4).rev().find(|class| !self.waiting[*class].is_empty())?,
             Scheduler::Htb => self.by_bucket(now)?,
             Scheduler::Hfsc => self.by_curve(now)?,
         };
         self.busy = true;
         let first = self.waiting[class].pop_front();
-        if self.waiting[class].is_empty() {
-            self.accounts[class].deficit = 0;
-        }
         if let Some(Sending::Declared(parcel)) = first {
-            self.bytes -= parcel.bytes;
+            self.bytes -= parcel.bytes();
         }
         first
     }
 
-    /// Deficit round robin among the classes with tokens, else among all, for the spare rate.
+    /// The highest class that has tokens, else the highest, which borrows: as Linux does it with one priority for each class, below a
+    /// class that is faster than the wire. What is borrowed costs no tokens (`htb_charge_class`).
     fn by_bucket(&mut self, now: u64) -> Option<usize> {
-        for class in Class::ALL {
-            let (share, depth) = (self.egress.shares[class as usize], depth(&self.egress, class, self.unit));
-            let account = &mut self.accounts[class as usize];
-            account.tokens = (account.tokens + i128::from(now - account.counted) * i128::from(share)).min(depth);
+        for account in &mut self.accounts {
+            account.tokens = (account.tokens + i128::from(now - account.counted)).min(account.depth);
             account.counted = now;
         }
-        let waits = |class: usize| !self.waiting[class].is_empty();
-        let green = (0..4).any(|class| waits(class) && self.accounts[class].tokens > 0);
-        let quanta = quanta(&self.egress.shares, self.unit);
-        let takes_part: Vec<bool> = (0..4).map(|c| waits(c) && (!green || self.accounts[c].tokens > 0)).collect();
-        takes_part.iter().any(|yes| *yes).then_some(())?;
-        loop {
-            let class = self.turn;
-            let work = self.waiting[class].front().map_or(0, Sending::work);
-            if takes_part[class] && self.accounts[class].deficit >= work {
-                self.accounts[class].deficit -= work;
-                if green {
-                    self.accounts[class].tokens -= i128::from(work) * BILLION as i128;
-                }
-                return Some(class);
-            }
-            self.turn = (self.turn + 1) % 4;
-            if takes_part[self.turn] {
-                let quantum = quanta[self.turn].max(1);
-                self.accounts[self.turn].deficit = self.accounts[self.turn].deficit.saturating_add(quantum);
-            }
-        }
+        let waits = |class: &usize| !self.waiting[*class].is_empty();
+        let green = |class: &usize| self.shares[*class] > 0 && self.accounts[*class].tokens >= 0;
+        let Some(class) = (0..4).rev().filter(waits).find(green) else { return (0..4).rev().find(waits) };
+        let work = self.waiting[class].front().map_or(0, Sending::work);
+        let cost = u128::from(work) * BILLION / u128::from(self.shares[class]);
+        self.accounts[class].tokens -= i128::try_from(cost).unwrap_or(i128::MAX);
+        Some(class)
     }
 
     /// The class with the earliest deadline among those behind their shares; else the one that got least by share.
@@ -177,19 +174,19 @@ impl Queue {
         let due = |class: usize| {
             let work = self.waiting[class].front().map_or(0, Sending::work);
             let time = (u128::from(work) * BILLION)
-                .checked_div(u128::from(self.egress.shares[class]))
+                .checked_div(u128::from(self.shares[class]))
                 .unwrap_or(u128::from(u64::MAX));
             self.accounts[class].clock.saturating_add(u64::try_from(time).unwrap_or(u64::MAX))
         };
         let behind =
-            waits.iter().copied().filter(|class| self.accounts[*class].clock <= now && self.egress.shares[*class] > 0);
+            waits.iter().copied().filter(|class| self.accounts[*class].clock <= now && self.shares[*class] > 0);
         let first = behind.min_by_key(|class| due(*class));
         let class = first.or_else(|| waits.iter().copied().min_by_key(|class| self.accounts[*class].virtual_time))?;
         let work = self.waiting[class].front().map_or(0, Sending::work);
         if first.is_some() {
             self.accounts[class].clock = due(class);
         }
-        let share = u128::from(self.egress.shares[class].max(1));
+        let share = u128::from(self.shares[class].max(1));
         self.accounts[class].virtual_time += u128::from(work) * BILLION / share;
         Some(class)
     }

@@ -65,6 +65,16 @@ pub struct Term {
     pub source: &'static str,
 }
 
+impl Term {
+    /// What lower classes or a share's latency cost.
+    pub fn blocks(&self) -> bool {
+        [BLOCKING, LATENCY].contains(&self.what)
+    }
+}
+
+const BLOCKING: &str = "blocking by what is being sent";
+const LATENCY: &str = "latency of the class's share";
+
 /// The bound of a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -166,16 +176,9 @@ impl Terms {
 fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
     match scheduler {
         Scheduler::Fifo => ("blocking", "none"),
-        Scheduler::Strict => {
-            ("blocking by what is being sent", "the largest unit of a lower class (Davis et al. 2007)")
-        }
-        Scheduler::Htb => (
-            "latency of the class's share",
-            "its turn in the round, its bucket empty (Boyer, Stea & Sofack 2012, theorem 1)",
-        ),
-        Scheduler::Hfsc => {
-            ("latency of the class's share", "one unit of the largest (Stoica, Zhang & Ng 1997, theorem 2)")
-        }
+        Scheduler::Strict => (BLOCKING, "the largest unit of a lower class (Davis et al. 2007)"),
+        Scheduler::Htb => (LATENCY, "its turn in the round, its bucket empty (Boyer, Stea & Sofack 2012, theorem 1)"),
+        Scheduler::Hfsc => (LATENCY, "one unit of the largest (Stoica, Zhang & Ng 1997, theorem 2)"),
     }
 }
 

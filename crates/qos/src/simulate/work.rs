@@ -1,0 +1,205 @@
+//! The work of each stage on a sample, from the contract: execution times, packets with their times on the wire, and the samples that
+//! pass.
+//!
+//! The analysis computes these quantities for itself. If the two shared them, a wrong number of packets or a forgotten header would be
+//! in the bound and in the simulation, and would not show. Of [`Stages`] a run takes only the plan's decisions: the order of
+//! the stages, and the queue, class, processor and rank of each.
+
+use std::collections::HashMap;
+
+use crate::Class;
+use crate::analysis::stages::{Role, Stages, Step};
+use crate::network::Direction;
+use crate::system::{Link, NodeKind, Proxies, System, Transport};
+
+/// Most bytes that a host or router hands to its device at once (generic segmentation offload). A switch forwards frame by frame.
+const OFFLOAD: u64 = 65_536;
+
+/// A packet on a wire.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Packet {
+    /// With its overhead.
+    pub bytes: u64,
+    /// Time on the wire, ns.
+    pub time: u64,
+}
+
+/// A sample on a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crossing {
+    pub queue: usize,
+    pub class: Class,
+    /// Number of packets; all but the last are `full`.
+    pub count: u64,
+    pub full: Packet,
+    pub last: Packet,
+    /// Number of packets that the device takes at once where the way begins; 1 where single packets come from another link.
+    pub at_once: u64,
+    /// The samples come whole, from a thread or the application.
+    pub begins: bool,
+    /// Processing of a packet at the node that forwards it, ns.
+    pub forwarding: u64,
+    /// Propagation, ns.
+    pub delay: u64,
+}
+
+impl Crossing {
+    /// Time on the wire of all packets, ns.
+    pub(super) fn work(&self) -> u64 {
+        self.full.time.saturating_mul(self.count - 1).saturating_add(self.last.time)
+    }
+}
+
+/// What happens to a sample at a stage.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Task {
+    Compute { processor: usize, rank: u32, execution: u64 },
+    Cross(Crossing),
+}
+
+/// A stage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// Of the stream's samples every so-maniest passes.
+    pub every: u64,
+    pub task: Task,
+}
+
+/// A part of a pair's way without threads: it begins where samples are taken apart, and ends where they are put together.
+struct Leg {
+    stages: Vec<usize>,
+    /// Bytes of a sample.
+    size: u64,
+    every: u64,
+    /// One copy serves all subscribers behind it.
+    shared: bool,
+}
+
+/// The work of all stages.
+pub(super) fn works(system: &System, stages: &Stages) -> Vec<Work> {
+    let begins = |index: usize| {
+        let before = stages.stages[index].after.map(|after| stages.stages[after].step);
+        !matches!(before, Some(Step::Cross { .. }))
+    };
+    let mut every = vec![1; stages.stages.len()];
+    let mut sample = vec![(0, 1); stages.stages.len()];
+    let legs: Vec<(usize, Leg)> = (0..stages.pairs.len())
+        .flat_map(|pair| legs(system, stages, pair, &mut every).map(move |leg| (stages.pairs[pair].stream, leg)))
+        .collect();
+    let widths = |leg: &Leg| leg.stages.iter().filter_map(|stage| Some(link(system, stages, *stage)?.mtu.max(1))).min();
+    let start = |leg: &Leg| node(system, stages, leg.stages[0]);
+    let mut narrowest: HashMap<(usize, usize), u64> = HashMap::new();
+    for (stream, leg) in &legs {
+        let least = narrowest.entry((*stream, start(leg))).or_insert(u64::MAX);
+        *least = (*least).min(widths(leg).unwrap_or(u64::MAX));
+    }
+    for (stream, leg) in &legs {
+        // What goes to many is taken apart for the narrowest link that any copy crosses.
+        let mtu = if leg.shared { narrowest[&(*stream, start(leg))] } else { widths(leg).unwrap_or(u64::MAX) };
+        leg.stages.iter().for_each(|stage| (sample[*stage], every[*stage]) = ((leg.size, mtu), leg.every));
+    }
+    let work = |index: usize| {
+        let task = match stages.stages[index].step {
+            Step::Compute { processor, rank, role, .. } => {
+                Task::Compute { processor, rank, execution: execution(system, stages, index, role) }
+            }
+            Step::Cross { queue, class, .. } => {
+                let (size, mtu) = sample[index];
+                Task::Cross(crossing(system, queue, class, size, mtu, begins(index)))
+            }
+        };
+        Work { every: every[index], task }
+    };
+    (0..stages.stages.len()).map(work).collect()
+}
+
+fn execution(system: &System, stages: &Stages, stage: usize, role: Role) -> u64 {
+    match role {
+        Role::Send => system.topics[stages.streams[stages.stages[stage].stream].topic].cpu_send,
+        Role::Proxy => system.placement.cpu_proxy,
+        Role::Receive(subscriber) => system.subscribers[subscriber].cpu_receive,
+    }
+}
+
+/// The legs of a pair: to its proxy, if there is one, and to the subscriber. A proxy gets every sample, and scales; what is behind it
+/// gets those that are wanted.
+fn legs(system: &System, stages: &Stages, pair: usize, every: &mut [u64]) -> impl Iterator<Item = Leg> + use<> {
+    let pair = &stages.pairs[pair];
+    let wanted = &system.subscribers[pair.subscriber];
+    let size = system.topics[wanted.topic].size;
+    let multicast = system.placement.transport == Transport::Multicast;
+    let merged = multicast || system.placement.proxies == Proxies::Merged;
+    let mut way: Vec<usize> = stages.path(pair).collect();
+    way.reverse();
+    let leg = |size, every, shared| Leg { stages: Vec::new(), size, every, shared };
+    let mut legs = vec![leg(size, 1, if pair.proxy.is_some() { merged } else { multicast })];
+    for stage in way {
+        let now = legs.len() - 1;
+        match stages.stages[stage].step {
+            Step::Cross { .. } => legs[now].stages.push(stage),
+            Step::Compute { role: Role::Proxy, .. } => {
+                every[stage] = 1;
+                legs.push(leg(wanted.scaled_size.unwrap_or(size), u64::from(wanted.scale.max(1)), multicast));
+            }
+            Step::Compute { .. } => every[stage] = legs[now].every,
+        }
+    }
+    legs.into_iter().filter(|leg| !leg.stages.is_empty())
+}
+
+fn link<'a>(system: &'a System, stages: &Stages, stage: usize) -> Option<&'a Link> {
+    let Step::Cross { queue, .. } = stages.stages[stage].step else { return None };
+    system.links.get(Direction::at(queue).link)
+}
+
+/// The node at which a stage happens.
+fn node(system: &System, stages: &Stages, stage: usize) -> usize {
+    match stages.stages[stage].step {
+        Step::Cross { queue, .. } => Direction::at(queue).ends(system)[0],
+        Step::Compute { processor, .. } => stages.processors[processor],
+    }
+}
+
+fn crossing(system: &System, queue: usize, class: Class, size: u64, mtu: u64, begins: bool) -> Crossing {
+    let link = &system.links[Direction::at(queue).link];
+    // A sample without bytes is a packet, too.
+    let full = size.saturating_sub(1) / mtu;
+    Crossing {
+        queue,
+        class,
+        count: full + 1,
+        full: packet(link, mtu),
+        last: packet(link, size - full * mtu),
+        at_once: if begins { at_once(system, queue, mtu) } else { 1 },
+        begins,
+        forwarding: if begins { 0 } else { link.forwarding },
+        delay: link.delay,
+    }
+}
+
+fn at_once(system: &System, queue: usize, mtu: u64) -> u64 {
+    match system.nodes[Direction::at(queue).ends(system)[0]].kind {
+        NodeKind::Switch => 1,
+        NodeKind::Host | NodeKind::Router => (OFFLOAD / mtu).max(1),
+    }
+}
+
+fn packet(link: &Link, payload: u64) -> Packet {
+    let bytes = payload.saturating_add(link.overhead);
+    let time = (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(link.rate.max(1)));
+    let time = link.transmission.unwrap_or(u64::try_from(time).unwrap_or(u64::MAX));
+    Packet { bytes, time: time.max(1) }
+}
+
+/// Undeclared traffic of a queue: a unit of what the device takes at once, and the time from one to the next, ns. It is no more than
+/// declared: the time is rounded up.
+pub(super) fn background(system: &System, queue: usize) -> Option<(Packet, u64)> {
+    let link = &system.links[Direction::at(queue).link];
+    let mtu = link.mtu.max(1);
+    let size = mtu * at_once(system, queue, mtu);
+    let whole = crossing(system, queue, Class::Normal, size, mtu, true);
+    let bytes = whole.full.bytes.saturating_mul(whole.count);
+    let period = (u128::from(bytes) * 8_000_000_000 + u128::from(link.background)).saturating_sub(1);
+    let period = period.checked_div(u128::from(link.background))?;
+    Some((Packet { bytes, time: whole.work() }, u64::try_from(period).unwrap_or(u64::MAX).max(1)))
+}
