@@ -68,6 +68,16 @@ fn cpu_contention_compares_policies_on_the_same_processors() {
 }
 
 #[test]
+fn each_part_of_a_priority_is_taken_away_in_turn() {
+    let Some(document) = run("yarp-ablation") else { return };
+    for arm in ["normal", "mark", "queue", "thread", "mark+queue", "queue+thread", "jointly"] {
+        assert_eq!(cells_with(&document, "arm", arm), 1, "{arm}");
+    }
+    let checks = document["checks"].as_array().unwrap();
+    assert_eq!(checks.iter().filter(|check| check["name"].as_str().unwrap().starts_with("p99 with ")).count(), 6);
+}
+
+#[test]
 fn isolation_impairs_one_subscriber_on_every_network_carrier() {
     let Some(document) = run("isolation") else { return };
     let skipped = document["skipped"].as_array().unwrap().len();
