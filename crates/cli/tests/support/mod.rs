@@ -141,7 +141,8 @@ impl Running {
     /// Waits for its end.
     pub fn finish(mut self) -> Done {
         self.input = None;
-        let lines = std::iter::from_fn(|| self.lines.recv_timeout(LONG).ok()).collect();
+        // Nothing comes before the end of an experiment, which takes its time on a busy machine.
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(4 * LONG).ok()).collect();
         let errors: Vec<String> = std::iter::from_fn(|| self.errors.recv_timeout(LONG).ok()).collect();
         Done { status: self.child.wait().unwrap(), lines, errors: errors.join("\n") }
     }
