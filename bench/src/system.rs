@@ -169,8 +169,8 @@ pub struct Binding {
     pub used: usize,
     /// Would be overloaded, in either direction, if each group had the place that is best for it alone: these limits change the answer.
     pub overloaded: usize,
-    /// Carry at least 95 % of their rate in the answer, in either direction. (Flows are whole: hardly any is full to the bit.)
-    pub full: usize,
+    /// Have a price in the proof of the answer's bound, in either direction; `None`: its solver has no prices.
+    pub priced: Option<usize>,
 }
 
 /// The links of a placed system that bind.
@@ -178,13 +178,16 @@ pub fn binding(system: &System, outcome: &Outcome) -> Binding {
     let mut free = system.clone();
     free.links.iter_mut().for_each(|link| link.rate = u64::MAX >> 12);
     let best = places(&free, &Network::new(&free), Vec::new());
-    let count = |loads: &[f64], part: f64| {
-        let above =
-            |(at, link): &(usize, &Link)| loads[2 * at..2 * at + 2].iter().any(|load| *load > part * link.rate as f64);
-        system.links.iter().enumerate().filter(above).count()
-    };
     if outcome.loads.is_empty() {
         return Binding::default();
     }
-    Binding { used: count(&outcome.loads, 0.0), overloaded: count(&best.loads, 1.0), full: count(&outcome.loads, 0.95) }
+    let either = |amounts: &[f64], least: &dyn Fn(&Link) -> f64| {
+        let above = |(amounts, link): &(&[f64], &Link)| amounts.iter().any(|amount| *amount > least(link));
+        amounts.chunks(2).zip(&system.links).filter(above).count()
+    };
+    Binding {
+        used: either(&outcome.loads, &|_| 0.0),
+        overloaded: either(&best.loads, &|link| link.rate as f64),
+        priced: Some(&outcome.prices).filter(|prices| !prices.is_empty()).map(|prices| either(prices, &|_| 0.0)),
+    }
 }

@@ -135,6 +135,9 @@ pub struct Outcome {
     pub solver: &'static str,
     /// Bit/s on the wire in each direction ([`Direction::index`]), without undeclared traffic.
     pub loads: Vec<f64>,
+    /// The price of a bit/s in each direction with which the bound was proved, in the objective's unit; empty if that took none. The
+    /// limits with a price are those that make the answer dearer.
+    pub prices: Vec<f64>,
     /// Samples per second that each node's proxies take.
     pub proxied: Vec<f64>,
     /// Processors that each node uses.
@@ -211,10 +214,11 @@ fn large(problem: &Problem, places: Vec<Vec<usize>>, effort: &Effort, watch: &mu
         Ok(places) => places,
         Err(stuck) => return infeasible(vec![conflict::crowded_out(&problem.groups[stuck])], "decomposition"),
     };
-    let found = decomposition::solve(problem, places, effort, watch);
-    match found.layout {
-        Some(layout) => placed(problem, &layout, Some(found.bound), "decomposition"),
-        None => Outcome { bound: Some(found.bound), ..unknown("decomposition") },
+    let decomposition::Found { layout, bound, prices } = decomposition::solve(problem, places, effort, watch);
+    let [prices, ..] = problem.apart(prices);
+    match layout {
+        Some(layout) => Outcome { prices, ..placed(problem, &layout, Some(bound), "decomposition") },
+        None => Outcome { bound: Some(bound), prices, ..unknown("decomposition") },
     }
 }
 
@@ -275,6 +279,7 @@ fn placed(problem: &Problem, layout: &Layout, bound: Option<f64>, solver: &'stat
         bound: if optimal { Some(value) } else { bound },
         solver,
         loads,
+        prices: Vec::new(),
         proxied,
         processors,
         conflicts: Vec::new(),
@@ -293,6 +298,7 @@ fn unknown(solver: &'static str) -> Outcome {
         bound: None,
         solver,
         loads: Vec::new(),
+        prices: Vec::new(),
         proxied: Vec::new(),
         processors: Vec::new(),
         conflicts: Vec::new(),

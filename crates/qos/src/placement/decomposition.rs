@@ -23,10 +23,11 @@ const MOST: usize = 4000;
 /// Rounds that brought less than a thousandth of the gap, after which no improvement is expected.
 const STALLED: u32 = 40;
 
-/// The result: a placement, if any, and the bound.
+/// The result: a placement, if any, and the bound with its prices.
 pub(super) struct Found {
     pub layout: Option<Layout>,
     pub bound: f64,
+    pub prices: Vec<f64>,
 }
 
 /// The prices' way up.
@@ -46,7 +47,7 @@ pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, w
     // Without prices each group chooses its best place; if that fits, it is the answer.
     let free = Layout::of(problem, &ascent.best.nodes);
     if free.keeps_all(problem) && free.value(problem) <= ascent.best.bound * (1.0 + 1e-9) {
-        return Found { layout: Some(free), bound: ascent.best.bound };
+        return Found { layout: Some(free), bound: ascent.best.bound, prices: ascent.best_prices };
     }
     let mut search: Option<Search> = None;
     let (mut step, mut stalled, mut last_gap) = (0, 0, f64::INFINITY);
@@ -74,7 +75,8 @@ pub(super) fn solve(problem: &Problem, places: Vec<Vec<u32>>, effort: &Effort, w
         last_gap = gap.min(last_gap);
         let patience = if value.is_some() { STALLED } else { 2 * STALLED };
         if gap <= effort.gap || watch.elapsed() >= effort.time || stalled >= patience {
-            let found = Found { layout: search.best.take().map(|best| best.1), bound: ascent.best.bound };
+            let layout = search.best.take().map(|best| best.1);
+            let found = Found { layout, bound: ascent.best.bound, prices: ascent.best_prices.clone() };
             return if gap > effort.gap { finish(problem, &mut bound, &ascent, found, effort, watch) } else { found };
         }
     }
@@ -105,7 +107,7 @@ fn finish(
     match exact::solve(problem, &choices, Some(known), None, left) {
         exact::Found::Placed { layout, proved } => {
             let bound = if proved { layout.value(problem) } else { found.bound };
-            Found { layout: Some(layout), bound }
+            Found { layout: Some(layout), bound, ..found }
         }
         exact::Found::Infeasible | exact::Found::Nothing => found,
     }
