@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::iproute::ip;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,13 +49,40 @@ impl Stop {
     }
 }
 
+/// The numbers of cells, repetitions and samples of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    /// Shape without meaning: the least samples and repetitions that fill a document, for tests.
+    Tiny,
+    /// Seconds: only the checks that this size can hold are judged.
+    Ci,
+    /// Minutes: fewer cells and repetitions.
+    Quick,
+    /// Tens of minutes: the cells of the paper.
+    #[default]
+    Whole,
+}
+
+/// A feature that a run can leave out. Its checks must fail then (docs/lab.md, "Checks that can fail").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Feature {
+    /// Marks of packets: a channel of a priority sends unmarked ones.
+    Marks,
+    /// Policies of threads: a channel of a priority has ordinary ones.
+    Threads,
+    /// Thinning by proxies: they pass every sample on.
+    Proxies,
+}
+
 /// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Fewer cells and repetitions: minutes instead of tens of them.
-    pub quick: bool,
-    /// Shape without meaning: the least samples and repetitions that fill a document, for tests.
-    pub tiny: bool,
+    /// The numbers of cells, repetitions and samples.
+    pub size: Size,
+    /// A feature that is left out, to see which checks find that.
+    pub without: Option<Feature>,
     /// Policies and priorities of the ports of `rt-conference`, in place of its own.
     pub profile: Option<PathBuf>,
     /// Text in the names of the attacks that an experiment of many is limited to.

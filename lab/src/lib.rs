@@ -40,6 +40,6 @@ pub mod topology;
 
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments, find};
-pub use lab::{Lab, Options, Program, Stop};
+pub use lab::{Feature, Lab, Options, Program, Size, Stop};
 pub use results::{Cell, Check, Document, Factors, Findings, Skipped};
 pub use run::{play, run};

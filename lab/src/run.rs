@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::experiments::{Experiment, hostile, many_nodes, velox};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::{self, Role};
 use crate::results::{Document, Environment};
 use crate::{load, round_trips, stalls};
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// As [`Experiment::run`].
 pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
     let environment = Environment::read(lab.options.seed);
-    let watched = if lab.options.tiny { Duration::from_millis(50) } else { Duration::from_secs(3) };
+    let watched = if lab.options.size == Size::Tiny { Duration::from_millis(50) } else { Duration::from_secs(3) };
     let before = stalls::without(watched)
         .map_err(|e| Error::system("a thread of SCHED_FIFO 80", &e, "run it as root, or with CAP_SYS_NICE"))?;
     let findings = experiment.run(lab)?;
     let rates = stalls::during(before);
-    Ok(Document::new(experiment.name(), environment, findings, rates, &lab.options.allow_skips))
+    Ok(Document::new(experiment.name(), environment, findings, rates, &lab.options))
 }
 
 /// Roles by name, in addition to [`part::ROLES`].

@@ -1,11 +1,13 @@
 //! `thalweg lab`: the experiments of the papers, in network namespaces of their own.
 
+mod all;
+
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};
 use crate::signals::Stop;
 use clap::{Args, Subcommand};
 use lab::results::Verdict;
-use lab::{Document, Lab, Options};
+use lab::{Document, Experiment, Feature, Lab, Options, Size};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -33,28 +35,24 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Run one
+    /// Run one, or all
     Run(RunArguments),
     /// One HTML page of all results in a folder
     Report(ReportArguments),
 }
 
-/// Run an experiment
+/// Run an experiment, or `all`
 ///
-/// Namespaces and processes are removed at its end, also on Ctrl-C; those of a killed run, by the next one.
+/// Of `all`, each that does not pass at --ci runs twice more, and the verdict of most runs counts. Namespaces and processes are removed at its end, also on Ctrl-C; those of a killed run, by the next one.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg lab run yarp-switch --quick\n         thalweg lab run yarp-nic --json --out results"
+    after_help = "Example: thalweg lab run yarp-switch --quick\n         thalweg lab run all --quick --out results"
 )]
 struct RunArguments {
-    /// Name of the experiment (see `thalweg lab list`)
+    /// Name of the experiment (see `thalweg lab list`), or all
     name: String,
-    /// Fewer cells and repetitions: minutes instead of tens of them
-    #[arg(long)]
-    quick: bool,
-    /// Only the shape of the results: too few samples to mean anything
-    #[arg(long, hide = true)]
-    tiny: bool,
+    #[command(flatten)]
+    size: SizeArguments,
     /// Also write NAME.json, NAME.svg and NAME.md into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -64,6 +62,12 @@ struct RunArguments {
     /// Run only the attacks of hostile whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Leave out a feature, to see which checks find that: marks, threads, proxies
+    #[arg(long, value_name = "FEATURE", hide = true, value_parser = feature)]
+    without: Option<Feature>,
+    /// Of all: run each so many times, and print the margins of every check
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
     /// Parts that may be skipped where they cannot run, by the beginnings of their names: any other is a failure
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     allow_skips: Vec<String>,
@@ -73,6 +77,36 @@ struct RunArguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// Number of samples.
+#[derive(Args, Clone, Copy, Debug)]
+#[group(multiple = false)]
+struct SizeArguments {
+    /// Fewer cells and repetitions: minutes instead of tens of them
+    #[arg(long)]
+    quick: bool,
+    /// Seconds, with only the checks that so few samples can hold
+    #[arg(long)]
+    ci: bool,
+    /// Only the shape of the results: too few samples to mean anything
+    #[arg(long, hide = true)]
+    tiny: bool,
+}
+
+impl SizeArguments {
+    fn size(self) -> Size {
+        match self {
+            Self { tiny: true, .. } => Size::Tiny,
+            Self { ci: true, .. } => Size::Ci,
+            Self { quick: true, .. } => Size::Quick,
+            Self { .. } => Size::Whole,
+        }
+    }
+}
+
+fn feature(name: &str) -> std::result::Result<Feature, String> {
+    serde_json::from_value(name.into()).map_err(|_| "there are marks, threads, proxies".to_owned())
 }
 
 /// One HTML page of all results in a folder
@@ -123,19 +157,27 @@ fn list(json: bool) -> Result {
 }
 
 fn experiment(arguments: &RunArguments) -> Result {
-    let experiment = lab::find(&arguments.name)?;
     let stop = lab::Stop::by(Stop::on_signals()?.flag());
-    let RunArguments { quick, tiny, seed, .. } = *arguments;
+    if arguments.name == "all" {
+        return all::run(arguments, &stop);
+    }
+    let document = document(arguments, &stop, lab::find(&arguments.name)?)?;
+    Output { json: arguments.json }.result(&document, || lab::results::markdown(&document))?;
+    verdict(&document)
+}
+
+/// Runs one, and writes its results where that is asked for.
+fn document(arguments: &RunArguments, stop: &lab::Stop, experiment: &dyn Experiment) -> Result<Document> {
+    let RunArguments { size, seed, without, .. } = *arguments;
     let (only, profile, allow_skips) =
         (arguments.only.clone(), arguments.profile.clone(), arguments.allow_skips.clone());
-    let options = Options { quick, tiny, seed, only, profile, allow_skips };
+    let options = Options { size: size.size(), without, seed, only, profile, allow_skips };
     let program = lab::Program::this(&[PART])?;
-    let document = lab::run(&Lab::open(options, stop, program, tell)?, experiment)?;
+    let document = lab::run(&Lab::open(options, stop.clone(), program, tell)?, experiment)?;
     if let Some(folder) = &arguments.out {
         lab::results::write(&document, folder)?;
     }
-    Output { json: arguments.json }.result(&document, || lab::results::markdown(&document))?;
-    verdict(&document)
+    Ok(document)
 }
 
 fn verdict(document: &Document) -> Result {

@@ -8,7 +8,7 @@
 use super::{Experiment, Tally, lines};
 use crate::error::{Error, Result};
 use crate::iproute::ip;
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::stream::{self, Arrived, Flow, Settings};
 use crate::part::{NodeSettings, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
@@ -46,7 +46,11 @@ impl Experiment for BigMessages {
         let mut topology = Topology::link(lab, &[Line::of(1, RATE)])?;
         let mut testbed = Testbed::start(lab, &topology)?;
         let ring = ring(&topology);
-        let repetitions = if lab.options.tiny { 1 } else { 5 - 2 * usize::from(lab.options.quick) };
+        let repetitions = match lab.options.size {
+            Size::Tiny => 1,
+            Size::Ci | Size::Quick => 3,
+            Size::Whole => 5,
+        };
         let mut sides: Vec<Side> = ARMS.iter().map(|_| Side::default()).collect();
         for repetition in 0..repetitions {
             for turn in 0..ARMS.len() {
@@ -100,12 +104,10 @@ impl<'a> Testbed<'a> {
 
     fn run(&mut self, lab: &Lab, arm: Arm, side: &mut Side) -> Result {
         self.prepare(lab, arm)?;
-        let (warm, count) = if lab.options.tiny {
-            (10, 50)
-        } else if lab.options.quick {
-            (300, 1500)
-        } else {
-            (500, 4000)
+        let (warm, count) = match lab.options.size {
+            Size::Tiny => (10, 50),
+            Size::Ci | Size::Quick => (300, 1500),
+            Size::Whole => (500, 4000),
         };
         let (small, big) = (&mut self.small[arm.carrier as usize], &mut self.big);
         if arm.bulk {

@@ -5,7 +5,7 @@
 
 use super::{Experiment, Tally, lines};
 use crate::error::{Error, Result};
-use crate::lab::{Lab, Options};
+use crate::lab::{Lab, Options, Size};
 use crate::part::member::{Order, Report, Settings, Stream, StreamReport};
 use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
@@ -106,10 +106,10 @@ struct Phases {
 }
 
 fn phases(options: &Options) -> Phases {
-    match () {
-        () if options.tiny => Phases { before: 1, narrow: 1, outage: 1, after: 1 },
-        () if options.quick => Phases { before: 5, narrow: 5, outage: 3, after: 7 },
-        () => Phases { before: 30, narrow: 30, outage: 10, after: 30 },
+    match options.size {
+        Size::Tiny => Phases { before: 1, narrow: 1, outage: 1, after: 1 },
+        Size::Ci | Size::Quick => Phases { before: 5, narrow: 5, outage: 3, after: 7 },
+        Size::Whole => Phases { before: 30, narrow: 30, outage: 10, after: 30 },
     }
 }
 
@@ -182,7 +182,7 @@ impl Members {
 
     /// Runs some slices of time, each shown as a line of the live table.
     fn slices(&mut self, lab: &Lab, count: u32, heard: &mut Heard) -> Result {
-        let slice = if lab.options.tiny { Duration::from_millis(400) } else { Duration::from_secs(1) };
+        let slice = if lab.options.size == Size::Tiny { Duration::from_millis(400) } else { Duration::from_secs(1) };
         if heard.rates.is_empty() {
             self.arrived(lab)?;
         }

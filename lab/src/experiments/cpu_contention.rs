@@ -8,7 +8,7 @@
 
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::round_trips::{Measure, PingPong, Priority};
@@ -46,11 +46,11 @@ impl Experiment for CpuContention {
         let cpus: Vec<usize> = linux::sched::read(0)?.affinity.into_iter().map(usize::from).collect();
         let first = *cpus.first().ok_or_else(|| Error::System("no processor may be used".into()))?;
         let mut findings = Findings { notes: notes(first, &cpus), ..Findings::default() };
-        let repetitions = if lab.options.tiny { 1 } else { 5 };
+        let repetitions = if lab.options.size == Size::Tiny { 1 } else { 5 };
         let pinned = Pairs::start(lab, "pinned", &[OTHER, FIFO], &[first])?;
         compare(lab, pinned, &HOGS, repetitions, &[first], &mut findings)?;
         let free = Pairs::start(lab, "free", &[OTHER, FIFO, DEADLINE], &[])?;
-        let hogs = if lab.options.quick || lab.options.tiny { &HOGS[2..] } else { &HOGS[..] };
+        let hogs = if lab.options.size < Size::Whole { &HOGS[2..] } else { &HOGS[..] };
         compare(lab, free, hogs, repetitions, &cpus, &mut findings)?;
         Ok(findings)
     }
@@ -106,7 +106,7 @@ impl Pair {
     /// One run.
     fn run(&mut self, lab: &Lab, tally: &mut Tally) -> Result {
         let Ok(ping_pong) = &mut self.ping_pong else { return Ok(()) };
-        let count = if lab.options.tiny { 30 } else { 500 };
+        let count = if lab.options.size == Size::Tiny { 30 } else { 500 };
         let (period, patience) = (Duration::from_secs_f64(1.0 / HZ), Duration::from_secs(1));
         let seed = lab.options.seed + tally.repetitions.len() as u64;
         let measure = Measure { route: CARRIER.into(), payload: PAYLOAD, count, warmup: 20, period, patience, seed };

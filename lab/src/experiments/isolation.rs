@@ -6,7 +6,7 @@
 
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::link::Behaviour;
 use crate::part::stream::{self, Connected, Flow, Order, Published, Settings};
 use crate::part::{LONG, NodeSettings, Part, Place};
@@ -133,10 +133,10 @@ impl<'a> Testbed<'a> {
 
     /// Runs pairs, and compares them.
     fn compare(&mut self, lab: &Lab, trouble: Trouble, findings: &mut Findings) -> Result<Group> {
-        let (repetitions, count) = match () {
-            () if lab.options.tiny => (1, 100),
-            () if lab.options.quick => (7, 600),
-            () => (9, 3000),
+        let (repetitions, count) = match lab.options.size {
+            Size::Tiny => (1, 100),
+            Size::Ci | Size::Quick => (7, 600),
+            Size::Whole => (9, 3000),
         };
         let mut sides = [Side::default(), Side::default()];
         self.run(lab, 200, &mut Side::default())?;

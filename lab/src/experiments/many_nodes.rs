@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::experiments::Experiment;
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::{NodeSettings, Orders, Part, Place};
 use crate::results::{Bar, Check, Figure, Findings, Group, Panel, Table};
 use crate::statistics::median;
@@ -69,10 +69,10 @@ impl Experiment for ManyNodes {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let (all, tries) = match () {
-            () if lab.options.tiny => (40, 1),
-            () if lab.options.quick => (1000, 1),
-            () => (1000, 5),
+        let (all, tries) = match lab.options.size {
+            Size::Tiny => (40, 1),
+            Size::Ci | Size::Quick => (1000, 1),
+            Size::Whole => (1000, 5),
         };
         let outcomes = (0..tries).map(|number| one(lab, number, all)).collect::<Result<Vec<_>>>()?;
         Ok(findings(all, &outcomes))

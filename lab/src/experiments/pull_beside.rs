@@ -7,7 +7,7 @@
 
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::pull::{self, Pulled};
 use crate::part::stream::{self, Flow, Settings};
 use crate::part::{LONG, NodeSettings, Part, Place};
@@ -115,10 +115,10 @@ impl Testbed {
 
     /// Runs in threes, until there are enough and enough was pulled.
     fn compare(&mut self, lab: &Lab, findings: &mut Findings) -> Result<Group> {
-        let (threes, count, wanted) = match () {
-            () if lab.options.tiny => (1, 100, 1),
-            () if lab.options.quick => (5, 1000, PULLED / 10),
-            () => (7, 3000, PULLED),
+        let (threes, count, wanted) = match lab.options.size {
+            Size::Tiny => (1, 100, 1),
+            Size::Ci | Size::Quick => (5, 1000, PULLED / 10),
+            Size::Whole => (7, 3000, PULLED),
         };
         let mut arms =
             [Arm::new("alone", None), Arm::new("beside", Some(false)), Arm::new("beside-unlimited", Some(true))];

@@ -1,5 +1,6 @@
 //! Expected results, and verdicts.
 
+use crate::lab::Size;
 use crate::statistics::rounded;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -36,6 +37,9 @@ pub struct Check {
     /// The value with stalls of the machine, where `value` is less them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<f64>,
+    /// The smallest size of a run whose samples are enough to judge it.
+    #[serde(skip)]
+    pub needs: Size,
     /// The reason of an inconclusive verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
@@ -63,8 +67,14 @@ impl Check {
             pass,
             verdict: if pass { Verdict::Pass } else { Verdict::Fail },
             raw: None,
+            needs: Size::Ci,
             because: None,
         }
+    }
+
+    /// Judged from this size of a run on: a smaller one has too few samples to tell.
+    pub fn judged_from(self, needs: Size) -> Self {
+        Self { needs, ..self }
     }
 
     /// The value is less stalls of the machine; with them it is `raw`.

@@ -7,6 +7,7 @@ mod report;
 mod svg;
 
 use crate::error::{Error, Result};
+use crate::lab::{Feature, Options, Size};
 use crate::statistics::Distribution;
 pub use check::{Check, Verdict};
 pub use rates::{Attribution, Rates};
@@ -23,6 +24,12 @@ pub use svg::draw;
 pub struct Document {
     /// Its name.
     pub experiment: String,
+    /// The size of the run.
+    #[serde(default)]
+    pub size: Size,
+    /// The feature that was left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without: Option<Feature>,
     /// The machine it ran on.
     pub environment: Environment,
     /// Measured cells.
@@ -51,26 +58,50 @@ pub struct Document {
 
 impl Document {
     /// Makes the document of an experiment's findings. Stalls excuse a value only if the machine stood still as often without the experiment. What was
-    /// skipped is a failure, unless its name begins with one of `allowed`.
+    /// skipped is a failure, unless the options allow it by name. Checks that need a longer run are named in a note.
     pub fn new(
         experiment: &str,
         environment: Environment,
         findings: Findings,
         stalls: Rates,
-        allowed: &[String],
+        options: &Options,
     ) -> Self {
-        let Findings { cells, mut checks, skipped, notes, figure, tables, queues } = findings;
+        let Findings { cells, mut checks, skipped, mut notes, figure, tables, queues } = findings;
+        if options.size == Size::Ci {
+            notes.extend(not_judged(&mut checks));
+        }
         if let Attribution::Unclear(because) = stalls.attribution() {
             for check in checks.iter_mut().filter(|check| check.needs_excuse()) {
                 *check = check.clone().inconclusive(because.clone());
             }
         }
-        let is_allowed = |skipped: &Skipped| allowed.iter().any(|name| skipped.name.starts_with(name));
+        let is_allowed = |skipped: &Skipped| options.allow_skips.iter().any(|name| skipped.name.starts_with(name));
         let verdict = if skipped.iter().all(is_allowed) { check::of_all(&checks) } else { Verdict::Fail };
         let (pass, environment) = (verdict == Verdict::Pass, Environment { qdiscs: queues, ..environment });
-        let experiment = experiment.to_owned();
-        Self { experiment, environment, cells, checks, pass, verdict, stalls, skipped, notes, figure, tables }
+        let (experiment, size, without) = (experiment.to_owned(), options.size, options.without);
+        Self {
+            experiment,
+            size,
+            without,
+            environment,
+            cells,
+            checks,
+            pass,
+            verdict,
+            stalls,
+            skipped,
+            notes,
+            figure,
+            tables,
+        }
     }
+}
+
+/// Takes out the checks that need a longer run; a note with their names, if there are any.
+fn not_judged(checks: &mut Vec<Check>) -> Option<String> {
+    let longer: Vec<Check> = checks.extract_if(.., |check| check.needs > Size::Ci).collect();
+    let names: Vec<&str> = longer.iter().map(|check| check.name.as_str()).collect();
+    (!names.is_empty()).then(|| format!("Not judged by so few samples: {}.", names.join("; ")))
 }
 
 /// The machine an experiment ran on, as far as it matters for the figures.

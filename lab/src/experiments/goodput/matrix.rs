@@ -3,7 +3,7 @@
 use super::{Load, Path, Rate, Saturating, Totals};
 use crate::error::Result;
 use crate::experiments::{lines, shuffled};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::results::{Bar, Cell, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::median;
 use qos::Class;
@@ -42,14 +42,14 @@ struct Place {
 }
 
 pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
-    let (trips, times, repetitions): (&[u64], _, _) = match () {
-        () if lab.options.tiny => (&[0], [20, 100], 1),
-        () if lab.options.quick => (&[0, 50], [500, 1000], 1),
-        () => (&[0, 10, 50], [2000, 5000], 3),
+    let (trips, times, repetitions): (&[u64], _, _) = match lab.options.size {
+        Size::Tiny => (&[0], [20, 100], 1),
+        Size::Ci | Size::Quick => (&[0, 50], [500, 1000], 1),
+        Size::Whole => (&[0, 10, 50], [2000, 5000], 3),
     };
     let [start, measured] = times.map(Duration::from_millis);
     let times = Times { start, measured };
-    let losses = if lab.options.tiny { &LOSSES[..1] } else { &LOSSES[..] };
+    let losses = if lab.options.size == Size::Tiny { &LOSSES[..1] } else { &LOSSES[..] };
     let line = |trip: &u64| Place { name: format!("{trip} ms"), trip_ms: Some(*trip), losses };
     let mut places: Vec<Place> = trips.iter().map(line).collect();
     places.push(Place { name: "loopback".into(), trip_ms: None, losses: &LOSSES[..1] });

@@ -13,7 +13,7 @@ mod sharing;
 
 use super::{Experiment, lines};
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::link::{Behaviour, LinkReport};
 use crate::part::stream::{Connected, Counts, Flow, Order, Published, Settings};
 use crate::part::{LONG, NodeSettings, Place};
@@ -168,7 +168,7 @@ fn control(lab: &Lab, findings: &mut Findings) -> Result {
     from.connect(to.local_addr()?)?;
     let full = [0; (FRAME - HEADERS) as usize];
     let mut table = Table::new("One way over the idle line, µs", &["frame", "transmission", "least", "p50", "p99"]);
-    let count = if lab.options.tiny { 5 } else { IDLE };
+    let count = if lab.options.size == Size::Tiny { 5 } else { IDLE };
     for bytes in [128, FRAME] {
         let trips = idle(lab, &from, &to, &full[..(bytes - HEADERS) as usize], count)?;
         let transmission = bytes as f64 * 8e6 / RATE as f64;

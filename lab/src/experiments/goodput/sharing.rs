@@ -4,7 +4,7 @@
 use super::{BUFFER, Load, Path, RATE, Saturating, Totals};
 use crate::error::{Error, Result};
 use crate::experiments::{Tally, lines};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::results::{Bar, Cell, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{median, median_ratio};
 use crate::topology::{DEVICE, Queue, SHAPED, Wire};
@@ -14,10 +14,10 @@ use serde_json::json;
 use std::time::Duration;
 
 pub(super) fn fairness(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
-    let (trips, times, repetitions): (&[u64], _, _) = match () {
-        () if lab.options.tiny => (&[0], [50, 100], 1),
-        () if lab.options.quick => (&[10], [2000, 6000], 1),
-        () => (&[0, 10, 50], [5000, 25_000], 3),
+    let (trips, times, repetitions): (&[u64], _, _) = match lab.options.size {
+        Size::Tiny => (&[0], [50, 100], 1),
+        Size::Ci | Size::Quick => (&[10], [2000, 6000], 1),
+        Size::Whole => (&[0, 10, 50], [5000, 25_000], 3),
     };
     let [start, measured] = times.map(Duration::from_millis);
     let mut table = Table::new("Flows that share the line: Mbit/s", &["round trip", "flows", "each", "Jain's index"]);
@@ -117,10 +117,10 @@ impl Way {
 }
 
 pub(super) fn small(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
-    let (pairs, count) = match () {
-        () if lab.options.tiny => (1, 30),
-        () if lab.options.quick => (3, 1000),
-        () => (9, 5000),
+    let (pairs, count) = match lab.options.size {
+        Size::Tiny => (1, 30),
+        Size::Ci | Size::Quick => (3, 1000),
+        Size::Whole => (9, 5000),
     };
     let mut table = Table::new("64 B at 1 kHz: µs", &["", "alone p50", "p99", "beside p50", "p99", "p99 / alone"]);
     let mut bars = Vec::new();

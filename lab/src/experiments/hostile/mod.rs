@@ -23,7 +23,7 @@ pub mod zenoh;
 
 use super::Experiment;
 use crate::error::Result;
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::stream::{Order, Settings};
 use crate::part::{NodeSettings, Part, Place};
 use crate::results::{Figure, Findings, Panel, Skipped, Table};
@@ -137,10 +137,10 @@ impl Experiment for Hostile {
         let mut table = Table::new("Attempts, and the effect on the pair", &effect::HEADS);
         let mut groups = Vec::new();
         let mut testbed: Option<(Testbed, Recording)> = None;
-        let some = lab.options.quick || lab.options.tiny;
+        let some = lab.options.size < Size::Whole;
         let only = lab.options.only.as_deref();
         let chosen = |attack: &&Attack| only.map_or(attack.quick || !some, |only| attack.name.contains(only));
-        let most = if lab.options.tiny { 4 } else { usize::MAX };
+        let most = if lab.options.size == Size::Tiny { 4 } else { usize::MAX };
         for attack in ATTACKS.iter().filter(chosen).take(most) {
             lab.tell(attack.name);
             let fits = |(there, _): &(Testbed, _)| there.is_between_hosts() == attack.between_hosts;
@@ -196,10 +196,10 @@ pub struct Times {
 
 impl Times {
     fn of(lab: &Lab) -> Self {
-        match () {
-            () if lab.options.tiny => Self { alone: 200, attacked: 400, tries: 1 },
-            () if lab.options.quick => Self { alone: 600, attacked: 1200, tries: 3 },
-            () => Self { alone: 1000, attacked: 3000, tries: 2 },
+        match lab.options.size {
+            Size::Tiny => Self { alone: 200, attacked: 400, tries: 1 },
+            Size::Ci | Size::Quick => Self { alone: 600, attacked: 1200, tries: 3 },
+            Size::Whole => Self { alone: 1000, attacked: 3000, tries: 2 },
         }
     }
 }

@@ -11,7 +11,7 @@ pub(super) use outages::Outages;
 
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::link::Behaviour;
 use crate::part::stream::{Arrived, Flow, Settings};
 use crate::part::{NodeSettings, Place};
@@ -138,10 +138,10 @@ struct Deliveries {
 }
 
 fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
-    let count = match () {
-        () if lab.options.tiny => 60,
-        () if lab.options.quick => 1000,
-        () => 6000,
+    let count = match lab.options.size {
+        Size::Tiny => 60,
+        Size::Ci | Size::Quick => 1000,
+        Size::Whole => 6000,
     };
     let mut table = Table::new(
         format!("{LOSS} % loss each way, {HZ} Hz, ms"),
@@ -229,10 +229,10 @@ fn deliveries(arrived: &Arrived, stalls: &Stalls) -> Deliveries {
 }
 
 fn frames(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
-    let (pairs, count) = match () {
-        () if lab.options.tiny => (1, 30),
-        () if lab.options.quick => (5, 250),
-        () => (9, 1000),
+    let (pairs, count) = match lab.options.size {
+        Size::Tiny => (1, 30),
+        Size::Ci | Size::Quick => (5, 250),
+        Size::Whole => (9, 1000),
     };
     let hosts = hosts(lab)?;
     hosts.change(1, |line| line.rate = Some(RATE));

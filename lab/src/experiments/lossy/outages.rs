@@ -3,7 +3,7 @@
 use super::{DELAY, PATIENCE, Stream, hosts, only, open};
 use crate::error::Result;
 use crate::experiments::Experiment;
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::stream::Arrived;
 use crate::results::{Bar, Check, Figure, Findings, Group, Panel, Table};
 use crate::stalls::Timed;
@@ -46,10 +46,10 @@ impl Experiment for Outages {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let (outages, tries): (&[f64], usize) = match () {
-            () if lab.options.tiny => (&[0.1], 1),
-            () if lab.options.quick => (&[0.1, 0.5, 1.5], 3),
-            () => (&[0.1, 0.3, 0.5, 1.5, 5.0, 30.0], 5),
+        let (outages, tries): (&[f64], usize) = match lab.options.size {
+            Size::Tiny => (&[0.1], 1),
+            Size::Ci | Size::Quick => (&[0.1, 0.5, 1.5], 3),
+            Size::Whole => (&[0.1, 0.3, 0.5, 1.5, 5.0, 30.0], 5),
         };
         let mut findings = Findings { notes: notes(), ..Findings::default() };
         let heads =

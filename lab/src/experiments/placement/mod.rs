@@ -14,7 +14,7 @@ mod testbed;
 
 use super::{Experiment, shuffled};
 use crate::error::Result;
-use crate::lab::{Lab, Options};
+use crate::lab::{Lab, Options, Size};
 use crate::part::Hog;
 use crate::results::Findings;
 use example::{Example, PERIOD_MS, Sharing};
@@ -84,10 +84,10 @@ impl Experiment for Placement {
 
 /// Repetitions, and the time for which a place is published.
 fn amount(options: &Options) -> (usize, Duration) {
-    let (repetitions, periods) = match () {
-        () if options.tiny => (1, 40),
-        () if options.quick => (3, 75),
-        () => (5, 400),
+    let (repetitions, periods) = match options.size {
+        Size::Tiny => (1, 40),
+        Size::Ci | Size::Quick => (3, 75),
+        Size::Whole => (5, 400),
     };
     (repetitions, Duration::from_millis(PERIOD_MS) * periods)
 }

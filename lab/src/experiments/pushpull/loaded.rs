@@ -4,7 +4,7 @@
 use super::{AT_RELAY, Amount, Layout, NEARLY_ALL, PLACES, Testbed, processors, quotients};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
-use crate::lab::{Lab, Options};
+use crate::lab::{Lab, Options, Size};
 use crate::load::{Generator, Load, Pattern, Protocol, Sink};
 use crate::part::{Hog, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
@@ -54,10 +54,10 @@ impl Experiment for PushPullLoaded {
 const ARMS: [&str; 2] = ["alone", "loaded"];
 
 fn amount(options: &Options) -> (usize, Amount) {
-    let (repetitions, count) = match () {
-        () if options.tiny => (1, 5),
-        () if options.quick => (3, 60),
-        () => (7, 300),
+    let (repetitions, count) = match options.size {
+        Size::Tiny => (1, 5),
+        Size::Ci | Size::Quick => (3, 60),
+        Size::Whole => (7, 300),
     };
     (repetitions, Amount { count, warmup: 5, period: Duration::from_millis(4), patience: Duration::from_secs(3) })
 }

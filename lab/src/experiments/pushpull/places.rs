@@ -4,7 +4,7 @@
 use super::{processors, tables};
 use crate::error::{Error, Result};
 use crate::experiments::{Experiment, Tally, shuffled};
-use crate::lab::{Lab, Options};
+use crate::lab::{Lab, Options, Size};
 use crate::part::member::{Order, Report, Settings, Stream};
 use crate::part::{self, Hog, LONG, NodeSettings, Part};
 use crate::results::Findings;
@@ -62,10 +62,10 @@ impl Experiment for PushPullPlaces {
 }
 
 fn amount(options: &Options) -> (usize, Duration) {
-    let (repetitions, ms) = match () {
-        () if options.tiny => (1, 100),
-        () if options.quick => (9, 300),
-        () => (15, 2000),
+    let (repetitions, ms) = match options.size {
+        Size::Tiny => (1, 100),
+        Size::Ci | Size::Quick => (9, 300),
+        Size::Whole => (15, 2000),
     };
     (repetitions, Duration::from_millis(ms))
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, shuffled};
-use crate::lab::{Lab, Options};
+use crate::lab::{Lab, Options, Size};
 use crate::part::{AWAKE, Measured};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{median, uncertainty};
@@ -55,10 +55,10 @@ impl Experiment for PushPullProxy {
 }
 
 fn amount(options: &Options) -> (usize, Amount) {
-    let (repetitions, count) = match () {
-        () if options.tiny => (1, 20),
-        () if options.quick => (25, 80), // many short ones: a machine that others use changes from second to second
-        () => (51, 400),
+    let (repetitions, count) = match options.size {
+        Size::Tiny => (1, 20),
+        Size::Ci | Size::Quick => (25, 80), // many short ones: a machine that others use changes from second to second
+        Size::Whole => (51, 400),
     };
     (repetitions, Amount { count, warmup: 20, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
 }

@@ -6,7 +6,7 @@ use super::linear::{self, LINEAR, Point};
 use super::{AT_RELAY, Amount, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed, quotients};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines, shuffled};
-use crate::lab::{Lab, Options};
+use crate::lab::{Lab, Options, Size};
 use crate::link::LinkReport;
 use crate::part::AWAKE;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
@@ -86,10 +86,10 @@ impl PushPullSizes {
 }
 
 fn amount(options: &Options) -> (usize, Amount) {
-    let (repetitions, count) = match () {
-        () if options.tiny => (1, 5),
-        () if options.quick => (15, 25), // processes differ more than round trips of the same ones
-        () => (9, 500),
+    let (repetitions, count) = match options.size {
+        Size::Tiny => (1, 5),
+        Size::Ci | Size::Quick => (15, 25), // processes differ more than round trips of the same ones
+        Size::Whole => (9, 500),
     };
     (repetitions, Amount { count, warmup: 10, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
 }

@@ -5,7 +5,7 @@ use super::bare::Bare;
 use super::{RATE, Testbed, first_processor, network, stream};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::link::SLACK;
 use crate::part::Measured;
 use crate::prediction::{delay_us, plan, text};
@@ -47,10 +47,10 @@ impl Experiment for VeloxLan {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let (repetitions, ms) = match () {
-            () if lab.options.tiny => (1, 100),
-            () if lab.options.quick => (5, 1000),
-            () => (9, 5000),
+        let (repetitions, ms) = match lab.options.size {
+            Size::Tiny => (1, 100),
+            Size::Ci | Size::Quick => (5, 1000),
+            Size::Whole => (9, 5000),
         };
         let mut topology = network(lab, 2)?;
         let processor = Vec::from_iter(first_processor()?);

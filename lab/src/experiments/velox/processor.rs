@@ -4,7 +4,7 @@
 use super::{RATE, Testbed, first_processor, least_us, network, stream};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median};
 use crate::topology::Topology;
@@ -104,10 +104,10 @@ fn measure<const N: usize>(
     number: usize,
     all: &[(f64, usize); N],
 ) -> Result<[Found; N]> {
-    let (repetitions, ms) = match () {
-        () if lab.options.tiny => (1, 100),
-        () if lab.options.quick => (8, 600),
-        () => (12, 5000),
+    let (repetitions, ms) = match lab.options.size {
+        Size::Tiny => (1, 100),
+        Size::Ci | Size::Quick => (8, 600),
+        Size::Whole => (12, 5000),
     };
     let processor = Vec::from_iter(first_processor()?);
     let mut found = all.map(|(hz, size)| Found { hz, size, ..Found::default() });

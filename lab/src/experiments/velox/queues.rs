@@ -7,7 +7,7 @@ use super::trace::{Run, Topic, Traced, Way};
 use super::{RATE, first_processor, least_us, network};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::stalls::{Monitor, Timed};
 use crate::statistics::median;
@@ -47,10 +47,10 @@ impl Experiment for VeloxQueues {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let (repetitions, ms) = match () {
-            () if lab.options.tiny => (1, 100),
-            () if lab.options.quick => (7, 400),
-            () => (30, 2000),
+        let (repetitions, ms) = match lab.options.size {
+            Size::Tiny => (1, 100),
+            Size::Ci | Size::Quick => (7, 400),
+            Size::Whole => (30, 2000),
         };
         let mut topology = network(lab, 2)?;
         let topics: Vec<Topic> = TOPICS.iter().map(|(topic, size)| ((*topic).to_owned(), *size)).collect();

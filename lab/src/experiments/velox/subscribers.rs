@@ -4,7 +4,7 @@
 use super::{RATE, Testbed, first_processor, least_us, network, stream};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{LinearFit, median};
 use std::time::Duration;
@@ -32,10 +32,10 @@ impl Experiment for VeloxSubscribers {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let (repetitions, ms) = match () {
-            () if lab.options.tiny => (1, 100),
-            () if lab.options.quick => (7, 500),
-            () => (15, 5000),
+        let (repetitions, ms) = match lab.options.size {
+            Size::Tiny => (1, 100),
+            Size::Ci | Size::Quick => (7, 500),
+            Size::Whole => (15, 5000),
         };
         let processor = Vec::from_iter(first_processor()?);
         let mut topology = network(lab, 1 + SUBSCRIBERS[SUBSCRIBERS.len() - 1] as u8)?;

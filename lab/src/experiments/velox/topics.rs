@@ -5,7 +5,7 @@ use super::trace::{Run, Topic, Traced, Way};
 use super::{RATE, first_processor, network};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines, shuffled};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::{AWAKE, Hog};
 use crate::results::{Bar, Check, Factors, Findings, Group, Panel, Table};
 use crate::stalls::{Monitor, Timed};
@@ -142,10 +142,10 @@ fn measure(
     sets: Vec<(String, Vec<Topic>)>,
     findings: &mut Findings,
 ) -> Result<Vec<Costs>> {
-    let (repetitions, ms) = match () {
-        () if lab.options.tiny => (1, 100),
-        () if lab.options.quick => (21, 200),
-        () => (60, 500),
+    let (repetitions, ms) = match lab.options.size {
+        Size::Tiny => (1, 100),
+        Size::Ci | Size::Quick => (21, 200),
+        Size::Whole => (60, 500),
     };
     let processor = Vec::from_iter(first_processor()?);
     let _awake = processor.first().map(|processor| Hog::Idle.start(lab, *processor)).transpose()?;

@@ -18,7 +18,7 @@ pub(super) use ablation::YarpAblation;
 
 use super::{Experiment, lines, shuffled};
 use crate::error::{Error, Result};
-use crate::lab::{Lab, Options};
+use crate::lab::{Lab, Options, Size};
 use crate::load::{Load, Pattern, Protocol};
 use crate::results::{Factors, Findings};
 use outcome::Outcome;
@@ -219,10 +219,10 @@ struct Amount {
 /// For these options.
 fn amount(options: &Options) -> Amount {
     let period = Duration::from_millis(3);
-    match (options.tiny, options.quick) {
-        (true, _) => Amount { repetitions: 1, count: 25, warmup: 5, period },
-        (false, true) => Amount { repetitions: 5, count: 500, warmup: 75, period },
-        (false, false) => Amount { repetitions: 5, count: 1000, warmup: 75, period },
+    match options.size {
+        Size::Tiny => Amount { repetitions: 1, count: 25, warmup: 5, period },
+        Size::Ci | Size::Quick => Amount { repetitions: 5, count: 500, warmup: 75, period },
+        Size::Whole => Amount { repetitions: 5, count: 1000, warmup: 75, period },
     }
 }
 
@@ -231,11 +231,11 @@ fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
     use Protocol::{Tcp, Udp};
     let row = |measured, percent, load, pattern| Row { measured, payload: setup.payload, percent, load, pattern };
     let over = |percent, measured, load| row(measured, percent, load, above(load));
-    if options.tiny {
+    if options.size == Size::Tiny {
         return vec![row(Udp, 0, Udp, Pattern::Random(MESSAGE)), over(120, Udp, Udp)];
     }
     let mut rows: Vec<Row> = [Udp, Tcp].map(|measured| row(measured, 0, Udp, Pattern::Random(MESSAGE))).into();
-    if options.quick {
+    if options.size < Size::Whole {
         rows.extend([Udp, Tcp].map(|p| row(p, 70, p, Pattern::Random(MESSAGE))));
         rows.extend([Udp, Tcp].map(|p| over(120, p, p)));
     } else {
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn quick_takes_less_than_five_minutes() {
-        let options = Options { quick: true, ..Options::default() };
+        let options = Options { size: Size::Quick, ..Options::default() };
         let amount = amount(&options);
         assert!(amount.repetitions >= 3 && amount.count >= 500);
         let run = amount.period * (amount.count + amount.warmup) + Duration::from_millis(900);
