@@ -139,10 +139,15 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Done {
-        self.input = None;
+    pub fn finish(self) -> Done {
         // Nothing comes before the end of an experiment, which takes its time on a busy machine.
-        let lines = std::iter::from_fn(|| self.lines.recv_timeout(4 * LONG).ok()).collect();
+        self.finish_within(4 * LONG)
+    }
+
+    /// Waits for its end, at most so long between two lines.
+    pub fn finish_within(mut self, patience: Duration) -> Done {
+        self.input = None;
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(patience).ok()).collect();
         let errors: Vec<String> = std::iter::from_fn(|| self.errors.recv_timeout(LONG).ok()).collect();
         Done { status: self.child.wait().unwrap(), lines, errors: errors.join("\n") }
     }
