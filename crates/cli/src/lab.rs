@@ -53,7 +53,7 @@ struct RunArguments {
     name: String,
     #[command(flatten)]
     size: SizeArguments,
-    /// Also write NAME.json, NAME.svg and NAME.md into this folder
+    /// Also write NAME.json, NAME.svg, NAME.md and, with all samples, NAME.csv into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Policies and priorities of the ports of rt-conference, as TOML or a DDS XML profile (docs/qos.md)

@@ -16,7 +16,7 @@ mod simulate;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};
 use clap::Args;
-use qos::contract::{Contract, check};
+use qos::contract::{Contract, check, hints};
 use qos::placement::Watch;
 use qos::plan::{Change, FileChange, Model, Plan, differences, make, rewrite};
 use qos::verification::{Measured, measured};
@@ -222,10 +222,13 @@ fn replace(file: &Path, text: &str) -> Result {
 }
 
 fn lint(output: Output, file: &Path, contract: &Contract) -> Result {
-    let findings = check(contract);
-    output.result(&json!({ "ok": findings.is_empty(), "findings": findings }), || {
+    let (findings, hints) = (check(contract), hints(contract));
+    output.result(&json!({ "ok": findings.is_empty(), "findings": findings, "hints": hints }), || {
         let said = |f: &qos::contract::Finding| format!("{}:{}: {}: {}", file.display(), f.line, f.what, f.because);
-        let lines: Vec<String> = findings.iter().map(said).collect();
+        let hint = |h: &qos::contract::Hint| {
+            format!("{}:{}: hint: topics {}: {}", file.display(), h.line, h.topics.join(", "), h.because)
+        };
+        let lines: Vec<String> = findings.iter().map(said).chain(hints.iter().map(hint)).collect();
         if lines.is_empty() { format!("{}: nothing found", file.display()) } else { lines.join("\n") }
     })?;
     if findings.is_empty() { Ok(()) } else { Err(Failure::No(String::new())) }

@@ -92,6 +92,9 @@ fn a_run_has_the_promised_shape_and_leaves_nothing() {
         assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), document);
         assert!(std::fs::read_to_string(out.join(format!("{name}.svg"))).unwrap().starts_with("<svg"));
         assert!(std::fs::read_to_string(out.join(format!("{name}.md"))).unwrap().contains("p99"));
+        let samples = std::fs::read_to_string(out.join(format!("{name}.csv"))).unwrap();
+        let count = document["cells"].as_array().unwrap().iter().map(|cell| cell["n"].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(samples.lines().filter(|line| line.starts_with(char::is_numeric)).count() as u64, count);
     }
     let report = house.run(&format!("lab report {} --json", out.display())).json();
     assert_eq!(report["results"], serde_json::json!(["yarp-nic", "yarp-switch"]));

@@ -8,16 +8,19 @@
 //! | `file` | the file as it is written: tables, lines, names |
 //! | `value` | values and their ranges |
 //! | `read` | from the file to [`System`] |
+//! | `merging` | topics that would cost less as one |
 //!
-//! [`check`] finds likely mistakes in a readable contract.
+//! [`check`] finds likely mistakes in a readable contract, and [`hints`] what would cost less.
 
 mod file;
+mod merging;
 mod read;
 mod value;
 
 use crate::network::{Direction, Network, packets, wire_bytes};
 use crate::quantity::{show_share, show_time};
 use crate::system::{Link, Node, PlacementDelay, Subscriber, System, Topic};
+pub use merging::{Hint, hints};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -200,6 +200,7 @@ impl Tally {
             stalled: Some(self.stalled),
             without_stalled_us: Distribution::of(&self.clean),
             repetitions: self.told.clone(),
+            samples: self.samples.clone(),
         }
     }
 

@@ -15,6 +15,7 @@ pub use report::{markdown, report};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 pub use svg::draw;
@@ -189,6 +190,9 @@ pub struct Cell {
     /// The same for each repetition, and further figures of it (load really offered, goodput).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repetitions: Vec<Value>,
+    /// All samples in microseconds, in the order of repetitions. [`write()`] puts them into `NAME.csv`.
+    #[serde(skip)]
+    pub samples: Vec<f64>,
 }
 
 /// Samples that were hit by a stall of the machine.
@@ -261,7 +265,7 @@ pub struct Skipped {
     pub because: String,
 }
 
-/// Writes `NAME.json`, `NAME.svg` and `NAME.md` into a folder, which is made if need be.
+/// Writes `NAME.json`, `NAME.svg`, `NAME.md` and, with all samples, `NAME.csv` into a folder, which is made if need be.
 ///
 /// # Errors
 /// [`Error::System`] with the path.
@@ -270,11 +274,31 @@ pub fn write(document: &Document, folder: &Path) -> Result {
     let json = serde_json::to_string_pretty(document).map_err(std::io::Error::from)?;
     let name = &document.experiment;
     let markdown = format!("{}\n![{name}]({name}.svg)\n", markdown(document));
-    for (extension, text) in [("json", json), ("md", markdown), ("svg", svg::draw(&document.figure))] {
+    let files =
+        [("json", json), ("md", markdown), ("svg", svg::draw(&document.figure)), ("csv", samples(&document.cells))];
+    for (extension, text) in files.into_iter().filter(|(_, text)| !text.is_empty()) {
         let path = folder.join(format!("{name}.{extension}"));
         fs::write(&path, text).map_err(|e| refused(&path, &e))?;
     }
     Ok(())
+}
+
+/// The number of its cell and the time in µs of each sample. The cells' factors stand above, as comments. Empty without samples.
+fn samples(cells: &[Cell]) -> String {
+    let mut text = String::new();
+    for (number, cell) in cells.iter().enumerate().filter(|(_, cell)| !cell.samples.is_empty()) {
+        let factors: Vec<String> = cell.factors.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let _ = writeln!(text, "# cell {number}: {}", factors.join(" "));
+    }
+    if !text.is_empty() {
+        text.push_str("cell,us\n");
+    }
+    for (number, cell) in cells.iter().enumerate() {
+        cell.samples.iter().for_each(|us| {
+            let _ = writeln!(text, "{number},{us}");
+        });
+    }
+    text
 }
 
 fn refused(path: &Path, error: &std::io::Error) -> Error {
@@ -329,6 +353,18 @@ pub struct Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_written_below_the_factors_of_their_cells() {
+        let cell = |arm: &str, samples: &[f64]| Cell {
+            factors: Factors::new().with("arm", arm),
+            samples: samples.to_vec(),
+            ..Cell::default()
+        };
+        let text = samples(&[cell("normal", &[1.5, 2.0]), cell("none", &[]), cell("qos", &[0.25])]);
+        assert_eq!(text, "# cell 0: arm=\"normal\"\n# cell 2: arm=\"qos\"\ncell,us\n0,1.5\n0,2\n2,0.25\n");
+        assert_eq!(samples(&[cell("none", &[])]), "");
+    }
 
     #[test]
     fn the_machine_is_described() {

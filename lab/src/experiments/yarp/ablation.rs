@@ -138,6 +138,7 @@ fn cell(treatment: &Treatment, runs: &[Run]) -> Option<Cell> {
         stalled: Some(stalled),
         without_stalled_us: Distribution::of(&runs.iter().flat_map(Run::times_not_stalled).collect::<Vec<_>>()),
         repetitions: runs.iter().map(told).collect(),
+        samples: times,
     })
 }
 

@@ -185,6 +185,7 @@ fn cell(row: &Row, arm: Arm, runs: &[Vec<Run>; 2]) -> Cell {
         stalled: Some(stalled),
         without_stalled_us: Distribution::of(&runs.iter().flat_map(Run::times_not_stalled).collect::<Vec<_>>()),
         repetitions: runs.iter().map(|run| repetition(row, run)).collect(),
+        samples: times,
     }
 }
 
