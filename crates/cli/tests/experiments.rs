@@ -206,6 +206,13 @@ fn a_conference_takes_a_profile_and_says_what_is_wrong_with_it() {
 }
 
 #[test]
+fn lines_are_never_faster_than_their_rate() {
+    let Some(document) = run("line-rates") else { return };
+    assert_eq!(passed(&document, "bytes beyond the rate").len(), 7);
+    assert_eq!(document["tables"][0]["rows"].as_array().unwrap().len(), 7);
+}
+
+#[test]
 fn a_link_that_loses_delivers_whole_samples_and_pictures() {
     let Some(document) = run("lossy-link") else { return };
     assert_eq!((cells_with(&document, "arm", "silence"), cells_with(&document, "stream", "pictures")), (2, 1));

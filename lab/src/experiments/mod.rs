@@ -6,6 +6,7 @@ mod cpu_contention;
 mod goodput;
 pub mod hostile;
 mod isolation;
+mod line_rates;
 mod lines;
 mod lossy;
 pub mod many_nodes;
@@ -43,6 +44,7 @@ pub trait Experiment: Sync {
 /// All experiments.
 pub fn experiments() -> &'static [&'static dyn Experiment] {
     &[
+        &line_rates::LineRates,
         &yarp::YarpNic,
         &yarp::YarpSwitch,
         &yarp::YarpAblation,

@@ -65,7 +65,9 @@ fn part(document: &Document) -> String {
     let name = escaped(&document.experiment);
     let mut text = format!("<h2 id=\"{name}\">{name}: {}</h2>\n{}", verdict(document), draw(&document.figure));
     let (heads, rows) = cells(document);
-    text.push_str(&html_table(&heads, &rows));
+    if !rows.is_empty() {
+        text.push_str(&html_table(&heads, &rows));
+    }
     text.push_str("<h3>Checks</h3>\n");
     text.push_str(&html_table(&CHECK_HEADS.map(String::from), &checks(document)));
     for shown in &document.tables {
@@ -199,8 +201,10 @@ pub(super) fn checks(document: &Document) -> Vec<Vec<String>> {
 pub fn markdown(document: &Document) -> String {
     let mut text = format!("# {}: {}\n\n", document.experiment, verdict(document));
     let (heads, rows) = cells(document);
-    text.push_str(&markdown_table(&heads, &rows));
-    text.push_str("\n## Checks\n\n");
+    if !rows.is_empty() {
+        let _ = writeln!(text, "{}", markdown_table(&heads, &rows));
+    }
+    text.push_str("## Checks\n\n");
     text.push_str(&markdown_table(&CHECK_HEADS.map(String::from), &checks(document)));
     for shown in &document.tables {
         let _ = write!(text, "\n## {}\n\n{}", shown.title, markdown_table(&shown.heads, &shown.rows));
