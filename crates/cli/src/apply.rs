@@ -18,7 +18,7 @@ use channels::TakenBack;
 use clap::Args;
 use host_file::{Channel, HostFile};
 use linux::queueing::{
-    self, Counted, Outcome, Placement, QueueError, Reason, Restored, Scheduler, Wanted, counted, read,
+    self, Adjusted, Counted, Outcome, Placement, QueueError, Reason, Restored, Scheduler, Wanted, Way, counted, read,
 };
 use qos::Class;
 use qos::plan::{self, Plan};
@@ -74,13 +74,26 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     }
     let directory = directory();
     let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
-    let installed = queueing::install(&directory, &wanted).map_err(|e| in_file(arguments, &file, e))?;
-    installed.restored.iter().for_each(|restored| tell(&format!("earlier queues taken away: {restored}")));
+    let there = queueing::installed(&directory).ok().flatten().is_some_and(|present| !present.devices.is_empty());
+    let (installed, adjusted) = queueing::adjust(&directory, &wanted).map_err(|e| in_file(arguments, &file, e))?;
+    installed.restored.iter().for_each(|restored| tell(&format!("not in the file any more: {restored}")));
+    if there {
+        adjusted.iter().for_each(|one| tell(&way_text(one)));
+    }
     let rows = wanted.iter().map(prove).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
     let set = |session| channels::apply(session, &file.channels, &directory).map(channels::Applied::keep);
     let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
     show(arguments, &rows, &ends)
+}
+
+/// A device whose queues were ours before.
+fn way_text(Adjusted { device, way }: &Adjusted) -> String {
+    match way {
+        Way::InPlace(changes) if changes.is_empty() => format!("{device}: has these queues already"),
+        Way::InPlace(changes) => format!("{device}: changed in place, {} changes, no packet lost", changes.len()),
+        Way::Anew => format!("{device}: made anew, packets that waited are lost"),
+    }
 }
 
 /// `true` if `thalweg plan` wrote the file: it then names its contract.

@@ -101,11 +101,17 @@ fn queues_are_applied_proved_and_restored() {
     assert_eq!((&classes[0]["class"], &classes[0]["place"]), (&"critical".into(), &"class 7a2:10".into()));
     assert!(classes.iter().all(|class| class["proved"] == "counted"), "{classes:?}");
     assert!(host.queues().contains("htb 7a2:20 parent 7a2:1"), "{}", host.queues());
+    let (code, _, errors) = host.thalweg(&format!("apply {htb}"));
+    assert!(code == 0 && errors.contains("wire: has these queues already"), "{errors}");
+    let other = SHARES.replace("30 %", "35 %").replace("45 %", "40 %");
+    let other = host.file(&device(&format!("scheduler = \"htb\"\n{other}")));
+    let (code, _, errors) = host.thalweg(&format!("apply {other}"));
+    assert!(code == 0 && errors.contains("wire: changed in place, 2 changes"), "{errors}");
     let strict = host.file(&device(""));
     let (code, said, errors) = host.thalweg(&format!("apply {strict}"));
     assert_eq!(code, 0, "{errors}");
     assert!(said.contains("band") && said.contains("counted"), "{said}");
-    assert!(errors.contains("earlier queues taken away"), "{errors}");
+    assert!(errors.contains("wire: made anew"), "{errors}");
     let (code, said, _) = host.thalweg("restore");
     assert_eq!((code, said.trim()), (0, "wire: as before"));
     assert_eq!(host.queues(), before);

@@ -10,9 +10,11 @@
 //! | `counted` | the real place of a marked packet, by the queues' counters |
 //! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
 //! | `install`, `journal` | complete installation or none, with the former queues on disk first; and restoring them |
+//! | `adjust` | changing installed queues in place |
 //!
 //! All of it concerns the network namespace of the calling thread ([`crate::namespace`]).
 
+mod adjust;
 mod counted;
 mod devices;
 mod discipline;
@@ -24,6 +26,7 @@ mod placement;
 mod tree;
 mod wanted;
 
+pub use adjust::{Adjusted, Way, adjust};
 pub use counted::{Counted, counted};
 pub use devices::{Largest, egress, egress_super_packet};
 pub use discipline::{Class, Curve, DEFAULT_MAP, Discipline, Shares};

@@ -2,7 +2,7 @@
 
 use super::journal::{self, Before, Journal, Store};
 use super::tree::Queues;
-use super::wanted::{OURS, OURS_MAPPED, Wanted};
+use super::wanted::{OURS, OURS_MAPPED, Step, Wanted};
 use super::{QueueError, Reason, devices, map};
 use crate::clock;
 use crate::netlink::Socket;
@@ -63,7 +63,7 @@ pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueEr
     let earlier = store.load()?.map(Earlier::of).transpose()?;
     let restored = earlier.as_ref().map_or(Ok(Vec::new()), |earlier| restore_all(&store, &earlier.journal))?;
     match install_all(&store, wanted) {
-        Ok(()) => Ok(Installed { directory: directory.to_owned(), kept: false, restored }),
+        Ok(()) => Ok(Installed::of(directory, restored)),
         Err(mut error) => {
             if let Err(second) = earlier.map_or(Ok(()), |earlier| earlier.again(&store)) {
                 error.remedy = format!("{}; what was installed before is lost, too: {second}", error.remedy);
@@ -73,7 +73,7 @@ pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueEr
     }
 }
 
-fn install_all(store: &Store, wanted: &[Wanted]) -> Result<(), QueueError> {
+pub(super) fn install_all(store: &Store, wanted: &[Wanted]) -> Result<(), QueueError> {
     let before: Vec<Queues> = wanted.iter().map(|w| Queues::read(&w.device)).collect::<Result<_, _>>()?;
     let maps: Vec<_> = wanted.iter().filter_map(Wanted::priority_map).collect();
     let journal = Journal {
@@ -93,14 +93,14 @@ fn install_all(store: &Store, wanted: &[Wanted]) -> Result<(), QueueError> {
 }
 
 /// An earlier installation, restored if the next one fails.
-struct Earlier {
-    journal: Journal,
+pub(super) struct Earlier {
+    pub(super) journal: Journal,
     installed: Vec<Before>,
 }
 
 impl Earlier {
     /// The installation of a journal; refused if another process holds it and still runs.
-    fn of(journal: Journal) -> Result<Self, QueueError> {
+    pub(super) fn of(journal: Journal) -> Result<Self, QueueError> {
         if let Some(holder) = journal.holder.filter(|h| journal::is_alive(*h) && Some(*h) != journal::this_process()) {
             return Err(QueueError {
                 what: format!("process {} holds the queues of this network namespace", holder.0),
@@ -112,7 +112,7 @@ impl Earlier {
         Ok(Self { installed: installed.collect(), journal })
     }
 
-    fn again(self, store: &Store) -> Result<(), QueueError> {
+    pub(super) fn again(self, store: &Store) -> Result<(), QueueError> {
         store.save(&self.journal)?;
         let mut socket = Socket::open()?;
         for device in &self.installed {
@@ -171,6 +171,10 @@ pub fn recover(directory: &Path) -> Result<Vec<Restored>, QueueError> {
 }
 
 impl Installed {
+    pub(super) fn of(directory: &Path, restored: Vec<Restored>) -> Self {
+        Self { directory: directory.to_owned(), kept: false, restored }
+    }
+
     /// Leaves the queues until [`restore`].
     ///
     /// # Errors
@@ -195,14 +199,19 @@ impl Drop for Installed {
     }
 }
 
-fn install_one(wanted: &Wanted, index: u32) -> Result<(), QueueError> {
+pub(super) fn install_one(wanted: &Wanted, index: u32) -> Result<(), QueueError> {
     let (mut socket, steps) = (Socket::open()?, wanted.steps());
     steps.iter().try_for_each(|step| step.take(&mut socket, &wanted.device, index))?;
-    let found = Queues::read(&wanted.device)?;
+    proved(&steps, &wanted.device)
+}
+
+/// Reads the queues back: the steps must be done.
+pub(super) fn proved(steps: &[Step], device: &str) -> Result<(), QueueError> {
+    let found = Queues::read(device)?;
     match steps.iter().find(|step| !step.is_done(&found)) {
         None => Ok(()),
         Some(step) => Err(QueueError {
-            what: step.command(&wanted.device),
+            what: step.command(device),
             reason: Reason::Differs("the kernel took it, but shows something else".to_owned()),
             remedy: "`tc -d qdisc show` and `tc -d class show` say what".to_owned(),
         }),
@@ -216,7 +225,7 @@ fn restore_all(store: &Store, journal: &Journal) -> Result<Vec<Restored>, QueueE
     Ok(restored)
 }
 
-fn restore_one(before: &Before) -> Result<Restored, QueueError> {
+pub(super) fn restore_one(before: &Before) -> Result<Restored, QueueError> {
     let told = |outcome| Ok(Restored { device: before.device.clone(), outcome });
     let mut socket = Socket::open()?;
     // Another device may have got the name since.

@@ -33,7 +33,7 @@ pub(crate) struct Journal {
 }
 
 /// A device before we touched it.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Before {
     pub device: String,
     pub index: u32,

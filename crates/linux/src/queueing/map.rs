@@ -98,10 +98,24 @@ pub(crate) fn install(tables: &[(String, String)]) -> Result<(), QueueError> {
     tables.iter().try_for_each(|(_, script)| nft(script))
 }
 
+/// Installs tables in place of earlier ones, each family at once: no packet meets no table.
+pub(crate) fn replace(earlier: &[(String, String)], tables: &[(String, String)]) -> Result<(), QueueError> {
+    let of = |family: &str| {
+        tables.iter().filter(|(of, _)| of == family).map(|(_, script)| script.as_str()).collect::<String>()
+    };
+    let mut families: Vec<&str> = earlier.iter().chain(tables).map(|(family, _)| family.as_str()).collect();
+    families.sort_unstable();
+    families.dedup();
+    families.into_iter().try_for_each(|family| nft(&format!("{}{}", removal(family), of(family))))
+}
+
 /// Removes our table from these families, whether it is there or not.
 pub(crate) fn remove(tables: &[(String, String)]) -> Result<(), QueueError> {
-    let script = |family: &str| format!("table {family} {TABLE} {{ }}\ndelete table {family} {TABLE}\n");
-    tables.iter().try_for_each(|(family, _)| nft(&script(family)))
+    tables.iter().try_for_each(|(family, _)| nft(&removal(family)))
+}
+
+fn removal(family: &str) -> String {
+    format!("table {family} {TABLE} {{ }}\ndelete table {family} {TABLE}\n")
 }
 
 fn nft(script: &str) -> Result<(), QueueError> {

@@ -112,6 +112,11 @@ impl Said {
         self.message(index, 0x8000)
     }
 
+    /// Its name without its contents, by which the kernel deletes it.
+    pub(crate) fn named(&self) -> Self {
+        Self { options: None, sizes: None, ..self.clone() }
+    }
+
     fn message(&self, index: u32, mark: u16) -> Vec<u8> {
         let mut request = vec![0; 4];
         request.extend(words([index, self.handle, self.parent, self.info]));

@@ -273,7 +273,7 @@ impl Step {
     }
 
     /// The message that does it.
-    fn message(&self) -> Option<(u16, Said)> {
+    pub(crate) fn message(&self) -> Option<(u16, Said)> {
         let said = |parent: Handle, handle: Handle, info, name: &str, options| Said {
             parent: parent.0,
             handle: handle.0,

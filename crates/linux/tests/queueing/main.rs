@@ -1,6 +1,7 @@
 //! Queues for real: in network namespaces, against `tc`, with packets.
 #![allow(clippy::unwrap_used)] // all of this is test
 
+mod adjusting;
 mod counters;
 mod elsewhere;
 mod packets;

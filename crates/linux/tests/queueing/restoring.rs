@@ -39,23 +39,23 @@ const FORMER: [&[&str]; 7] = [
     ],
 ];
 
-fn wanted(scheduler: Scheduler) -> Wanted {
+pub fn wanted(scheduler: Scheduler) -> Wanted {
     Wanted { device: "veth".to_owned(), rate: 100_000_000, queue: 100, scheduler, map: None }
 }
 
-fn shares() -> Scheduler {
+pub fn shares() -> Scheduler {
     let share = |percent: u64| Share { rate: percent * 1_000_000, ceil: None, priority: None };
     Scheduler::Htb([20, 45, 30, 5].map(share))
 }
 
 /// A directory for journals, gone with the test.
-struct Journals(PathBuf);
+pub struct Journals(pub PathBuf);
 
 impl Journals {
-    fn new(test: &str) -> Self {
+    pub fn new(test: &str) -> Self {
         Self(std::env::temp_dir().join(format!("thalweg-queueing-{}-{test}", std::process::id())))
     }
-    fn are_gone(&self) -> bool {
+    pub fn are_gone(&self) -> bool {
         let files = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
         files.filter(|f| f.path().extension().is_some_and(|e| e == "json")).count() == 0
     }
@@ -73,7 +73,7 @@ fn veth(test: &str) -> Option<[Host; 2]> {
     Some([a, b])
 }
 
-fn as_before() -> Vec<Restored> {
+pub fn as_before() -> Vec<Restored> {
     vec![Restored { device: "veth".to_owned(), outcome: Outcome::AsBefore }]
 }
 
