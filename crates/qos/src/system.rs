@@ -201,9 +201,9 @@ pub enum Transport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlacementDelay {
     /// One period per transmitting node (P-20, P-21).
-    #[default]
     Paper,
     /// The analysis' own bound.
+    #[default]
     Bound,
 }
 

@@ -115,6 +115,21 @@ fn between_domains(publishers: u32, subscribers: u32, transport: &str) -> Plan {
     planned(&text, Model::Bound)
 }
 
+/// 100 Hz with a deadline of 7 ms over two links, a period each by the paper's rule.
+#[test]
+fn the_papers_period_per_node_binds_only_where_it_is_asked_for() {
+    let text = |placement: &str| {
+        format!(
+            "system.name = \"arm\"\n{placement}\n[[node]]\nname = \"a\"\n[[node]]\nname = \"s\"\nkind = \"switch\"\n[[node]]\nname = \"b\"\n\
+             [[link]]\nbetween = [\"a\", \"s\"]\nrate = \"100 Mbit/s\"\n[[link]]\nbetween = [\"s\", \"b\"]\nrate = \"100 Mbit/s\"\n\
+             [[topic]]\nname = \"joints\"\nsize = \"200 B\"\nrate = \"100 Hz\"\npublisher = \"a\"\n\
+             [[subscriber]]\ntopic = \"joints\"\nnode = \"b\"\ndeadline = \"7 ms\"\n"
+        )
+    };
+    assert!(planned(&text(""), Model::Bound).feasible);
+    assert!(!planned(&text("placement.delay = \"paper\""), Model::Bound).feasible);
+}
+
 #[test]
 fn eight_flows_of_velox_do_not_fit_its_link() {
     let load = |plan: &Plan| plan.links.iter().find(|link| link.name == "wan").unwrap().load_bits_per_s;
