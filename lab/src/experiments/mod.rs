@@ -101,7 +101,7 @@ struct Tally {
     samples: Vec<f64>,
     clean: Vec<f64>,
     stalled: Stalled,
-    without_stalls: Option<f64>,
+    less_stalls: Vec<f64>,
     sent: u64,
     received: u64,
     /// Figures of each repetition; a repetition without received samples has none.
@@ -120,8 +120,7 @@ impl Tally {
         self.repetitions.push(figures);
         self.samples.extend(all);
         self.clean.extend(clean);
-        let without = stalls.without_backlog(arrived).into_iter().map(|ns| ns as f64 / 1000.0);
-        self.without_stalls = without.chain(self.without_stalls).reduce(f64::max);
+        self.less_stalls.extend(stalls.without_backlog(arrived).into_iter().map(|ns| ns as f64 / 1000.0));
         self.stalled.n += stalled.n;
         self.stalled.max = self.stalled.max.max(stalled.max);
         self.sent += sent;
@@ -159,7 +158,14 @@ impl Tally {
 
     /// The largest time in µs, less stalls of the machine and their backlog; NaN if no sample arrived.
     fn without_stalls(&self) -> f64 {
-        self.without_stalls.unwrap_or(f64::NAN)
+        self.less_stalls.iter().copied().fold(f64::NAN, f64::max)
+    }
+
+    /// Samples that took longer than this, in µs, and those of them that stalls of the machine excuse.
+    fn beyond(&self, limit_us: f64) -> (u64, u64) {
+        let [late, unexcused] =
+            [&self.samples, &self.less_stalls].map(|all| all.iter().filter(|us| **us > limit_us).count() as u64);
+        (late, late - unexcused)
     }
 
     /// Samples that were to arrive.
@@ -238,5 +244,6 @@ mod tests {
         assert_eq!((cell.n, cell.sent, cell.received, cell.lost, cell.repetitions.len()), (6, 8, 6, 2, 2));
         assert_eq!(other.pairs(&one, |d| d.p50), [(20.0, 10.0), (40.0, 20.0)]);
         assert!(cell.latency_us.is_none() && cell.rtt_us.is_some());
+        assert_eq!([9.0, 15.0, 20.0].map(|limit| one.beyond(limit)), [(6, 0), (3, 0), (0, 0)]);
     }
 }

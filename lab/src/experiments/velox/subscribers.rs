@@ -34,7 +34,8 @@ impl Experiment for VeloxSubscribers {
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let (repetitions, ms) = match lab.options.size {
             Size::Tiny => (1, 100),
-            Size::Ci | Size::Quick => (7, 500),
+            Size::Ci => (2, 250),
+            Size::Quick => (7, 500),
             Size::Whole => (15, 5000),
         };
         let processor = Vec::from_iter(first_processor()?);
@@ -108,7 +109,6 @@ fn judge(tallies: &[Tally; 4]) -> Findings {
     let name =
         format!("latency of n subscribers: share that the line {a:.1} + {b:.1}·n µs explains (paper: 300 + 140·n)");
     findings.checks.push(Check::at_least(name, line.map_or(f64::NAN, |line| line.explained), LINEAR));
-    findings.checks.push(Check::at_least("what each further subscriber adds, µs", b, 0.0));
     findings.tables.push(table);
     findings.figure = Figure {
         title: "One publisher and n subscribers (mark: the paper's)".into(),
@@ -148,7 +148,6 @@ mod tests {
         assert!(failed([400.0, 1000.0, 900.0, 1400.0]).iter().any(|name| name == "S(2), limit 1"));
         let fast = failed([400.0, 300.0, 200.0, 45.0]);
         assert!(fast.iter().any(|name| name == "S(8), limit 1/8"), "{fast:?}");
-        assert!(fast.iter().any(|name| name.contains("further subscriber")), "{fast:?}");
         let jumps = failed([400.0, 700.0, 450.0, 1000.0]);
         assert!(jumps.iter().any(|name| name.contains("explains")), "{jumps:?}");
     }
