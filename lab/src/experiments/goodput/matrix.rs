@@ -39,29 +39,40 @@ struct Place {
     name: String,
     trip_ms: Option<u64>,
     losses: &'static [u8],
+    sizes: &'static [usize],
+}
+
+/// The paths of a run of this size. The small one has those whose expected ratios are far from the ones that are measured.
+fn places(size: Size) -> Vec<Place> {
+    let line = |trip: u64, losses, sizes| Place { name: format!("{trip} ms"), trip_ms: Some(trip), losses, sizes };
+    let loopback = Place { name: "loopback".into(), trip_ms: None, losses: &LOSSES[..1], sizes: &SIZES };
+    let lines = match size {
+        Size::Ci => return vec![line(0, &LOSSES[..1], &SIZES[1..2]), line(50, &LOSSES[2..3], &SIZES[1..2])],
+        Size::Tiny => vec![line(0, &LOSSES[..1], &SIZES)],
+        Size::Quick => [0, 50].map(|trip| line(trip, &LOSSES, &SIZES)).into(),
+        Size::Whole => [0, 10, 50].map(|trip| line(trip, &LOSSES, &SIZES)).into(),
+    };
+    lines.into_iter().chain([loopback]).collect()
 }
 
 pub(super) fn run(lab: &Lab, findings: &mut Findings) -> Result<Vec<Panel>> {
-    let (trips, times, repetitions): (&[u64], _, _) = match lab.options.size {
-        Size::Tiny => (&[0], [20, 100], 1),
-        Size::Ci | Size::Quick => (&[0, 50], [500, 1000], 1),
-        Size::Whole => (&[0, 10, 50], [2000, 5000], 3),
+    let (times, repetitions) = match lab.options.size {
+        Size::Tiny => ([20, 100], 1),
+        Size::Ci => ([300, 600], 1),
+        Size::Quick => ([500, 1000], 1),
+        Size::Whole => ([2000, 5000], 3),
     };
     let [start, measured] = times.map(Duration::from_millis);
     let times = Times { start, measured };
-    let losses = if lab.options.size == Size::Tiny { &LOSSES[..1] } else { &LOSSES[..] };
-    let line = |trip: &u64| Place { name: format!("{trip} ms"), trip_ms: Some(*trip), losses };
-    let mut places: Vec<Place> = trips.iter().map(line).collect();
-    places.push(Place { name: "loopback".into(), trip_ms: None, losses: &LOSSES[..1] });
     let mut dice = Dice::new(lab.options.seed);
     let mut lost = Totals::default();
     let mut panels = Vec::new();
-    for place in &places {
+    for place in &places(lab.options.size) {
         let path = place.trip_ms.map_or_else(|| Path::loopback(lab), |trip| Path::line(lab, trip))?;
-        let mut cells = vec![Found::default(); place.losses.len() * SIZES.len()];
+        let mut cells = vec![Found::default(); place.losses.len() * place.sizes.len()];
         for repetition in 1..=repetitions {
             for cell in shuffled(cells.len(), &mut dice) {
-                let (loss, size) = (place.losses[cell / SIZES.len()], SIZES[cell % SIZES.len()]);
+                let (loss, size) = (place.losses[cell / place.sizes.len()], place.sizes[cell % place.sizes.len()]);
                 for carrier in shuffled(CARRIERS.len(), &mut dice) {
                     one(lab, &path, (carrier, loss, size), &times, &mut cells[cell])?;
                 }
@@ -136,7 +147,7 @@ fn tell(place: &Place, cells: &[Found], lost: &mut Totals, findings: &mut Findin
         Table::new(format!("Goodput, {}: Mbit/s", place.name), &["loss, message", "udp", "tcp", "udp / tcp", "wanted"]);
     let mut groups = Vec::new();
     for (index, found) in cells.iter().enumerate() {
-        let (loss, size) = (place.losses[index / SIZES.len()], SIZES[index % SIZES.len()]);
+        let (loss, size) = (place.losses[index / place.sizes.len()], place.sizes[index % place.sizes.len()]);
         let [udp, tcp] = found.mbit();
         let wanted = target(place, loss);
         table.rows.push(vec![

@@ -42,7 +42,7 @@ impl Experiment for Goodput {
         let mut findings = Findings { notes: notes(), ..Findings::default() };
         control(lab, &mut findings)?;
         let mut panels = matrix::run(lab, &mut findings)?;
-        panels.push(sharing::fairness(lab, &mut findings)?);
+        panels.extend(sharing::fairness(lab, &mut findings)?);
         panels.push(sharing::small(lab, &mut findings)?);
         findings.figure = Figure {
             title: "Reliable udp and tcp, saturated".into(),
@@ -168,7 +168,11 @@ fn control(lab: &Lab, findings: &mut Findings) -> Result {
     from.connect(to.local_addr()?)?;
     let full = [0; (FRAME - HEADERS) as usize];
     let mut table = Table::new("One way over the idle line, µs", &["frame", "transmission", "least", "p50", "p99"]);
-    let count = if lab.options.size == Size::Tiny { 5 } else { IDLE };
+    let count = match lab.options.size {
+        Size::Tiny => 5,
+        Size::Ci => IDLE / 4,
+        Size::Quick | Size::Whole => IDLE,
+    };
     for bytes in [128, FRAME] {
         let trips = idle(lab, &from, &to, &full[..(bytes - HEADERS) as usize], count)?;
         let transmission = bytes as f64 * 8e6 / RATE as f64;

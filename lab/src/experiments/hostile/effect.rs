@@ -10,7 +10,7 @@ use super::recorded::Recording;
 use super::{Attack, Times};
 use crate::error::Result;
 use crate::experiments::Tally;
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::part::{Orders, Part, Place};
 use crate::results::{Check, Factors, Findings, Group, Table};
 use crate::stalls::Monitor;
@@ -206,7 +206,7 @@ impl Effect {
             Check::at_most(label("nodes that no longer answer"), self.silent.len() as f64, 0.0),
             Check::at_most(label("threads that died"), self.died.len() as f64, 0.0),
         ];
-        let p99 = Check::at_most(label("p99 of the worst carrier, ratio"), self.ratio(), P99);
+        let p99 = Check::at_most(label("p99 of the worst carrier, ratio"), self.ratio(), P99).judged_from(Size::Quick);
         checks.push(if self.is_stalled() { p99.inconclusive("the machine itself stood still too often") } else { p99 });
         let failed: Vec<String> = checks.iter().filter(|check| !check.pass).map(|check| check.name.clone()).collect();
         findings.checks.extend(checks);

@@ -45,8 +45,8 @@ pub struct Attack {
     pub name: &'static str,
     /// The listener or carrier by which it comes.
     pub by: &'static str,
-    /// `true` if it is a part of `--quick`.
-    pub quick: bool,
+    /// The smallest size of a run that it is a part of.
+    pub from: Size,
     /// `true` if it works against any listener: then a bystander gets as much.
     pub one_way: bool,
     /// `true` if it needs other hosts, reached by Zenoh.
@@ -55,70 +55,65 @@ pub struct Attack {
     pub run: fn(&mut Attacker) -> io::Result<()>,
 }
 
-const fn attack(name: &'static str, by: &'static str, quick: bool, run: fn(&mut Attacker) -> io::Result<()>) -> Attack {
-    Attack { name, by, quick, one_way: false, between_hosts: false, run }
+const fn attack(name: &'static str, by: &'static str, from: Size, run: fn(&mut Attacker) -> io::Result<()>) -> Attack {
+    Attack { name, by, from, one_way: false, between_hosts: false, run }
 }
 
-const fn one_way(
-    name: &'static str,
-    by: &'static str,
-    quick: bool,
-    run: fn(&mut Attacker) -> io::Result<()>,
-) -> Attack {
-    Attack { one_way: true, ..attack(name, by, quick, run) }
+const fn one_way(name: &'static str, by: &'static str, from: Size, run: fn(&mut Attacker) -> io::Result<()>) -> Attack {
+    Attack { one_way: true, ..attack(name, by, from, run) }
 }
 
-const fn between_hosts(name: &'static str, quick: bool, run: fn(&mut Attacker) -> io::Result<()>) -> Attack {
-    Attack { between_hosts: true, ..attack(name, "Zenoh", quick, run) }
+const fn between_hosts(name: &'static str, from: Size, run: fn(&mut Attacker) -> io::Result<()>) -> Attack {
+    Attack { between_hosts: true, ..attack(name, "Zenoh", from, run) }
 }
 
 /// All attacks.
 pub const ATTACKS: &[Attack] = &[
     // The control: the effect of the measurement without an attack.
-    attack("nothing", "none", true, floods::nothing),
-    one_way("recorded-tcp", "tcp", true, recorded::tcp),
-    one_way("recorded-unix", "unix", false, recorded::unix),
-    attack("recorded-datagrams", "udp, mcast", true, recorded::datagrams),
-    one_way("extremes-openings-tcp", "tcp", true, extremes::openings_tcp),
-    one_way("extremes-openings-unix", "unix", false, extremes::openings_unix),
-    one_way("extremes-control", "control link", true, extremes::control),
-    attack("extremes-frames", "tcp, udp", false, extremes::frames),
-    attack("extremes-feedback", "udp", false, extremes::feedback),
-    one_way("flood-connections-tcp", "tcp", true, floods::connections_tcp),
-    one_way("flood-connections-unix", "unix", false, floods::connections_unix),
-    attack("flood-handshakes", "tcp, unix", false, floods::handshakes),
-    one_way("flood-documents", "control link", true, floods::documents),
-    one_way("flood-calls", "control link", true, floods::calls),
-    attack("flood-pulls", "pull", false, floods::pulls),
-    one_way("flood-heartbeats", "heartbeat", false, floods::heartbeats),
-    one_way("flood-unfinished", "control link", true, floods::unfinished),
-    attack("flood-datagrams", "mcast, udp", false, floods::datagrams),
-    one_way("slow-bytes-tcp", "tcp", true, floods::slow_bytes_tcp),
-    one_way("slow-bytes-unix", "unix", false, floods::slow_bytes_unix),
-    attack("slow-channels", "tcp", false, floods::unread_channels),
-    one_way("slow-calls", "control link", false, floods::unread_calls),
-    attack("slow-pulls", "pull", false, floods::unread_pulls),
-    attack("lies-publisher-answers", "tcp, udp, mcast, shm", false, publisher::answers),
-    attack("lies-publisher-relayed", "tcp", true, publisher::relayed),
-    attack("lies-publisher-stamps", "udp", false, publisher::stamps),
-    attack("lies-publisher-jumps", "tcp, udp", false, publisher::jumps_of_its_own),
-    attack("lies-publisher-multicast", "mcast", true, publisher::forged_multicast),
-    attack("lies-publisher-shm", "shm", false, publisher::shared_memory),
-    attack("lies-subscriber-channels", "tcp", true, lies::many_channels),
-    attack("lies-subscriber-names", "tcp", false, lies::many_names),
-    attack("lies-subscriber-pictures", "tcp", false, lies::many_pictures),
-    attack("lies-subscriber-filters", "tcp", false, lies::many_filters),
-    attack("lies-subscriber-repeats", "udp, mcast", false, lies::many_repeats),
-    attack("lies-relay", "tcp", false, lies::relay),
-    attack("lies-node-type", "tcp", true, node::type_bomb),
-    attack("lies-node-elsewhere", "control link", false, node::elsewhere),
-    one_way("lies-node-another", "control link", true, node::another),
-    attack("lies-node-names", "control link", false, node::names),
-    attack("lies-node-administers", "control link", true, node::administers),
-    attack("lies-node-in-its-place", "tcp", false, node::in_its_place),
-    between_hosts("zenoh-silent", true, zenoh::silent),
-    between_hosts("zenoh-handshakes", false, zenoh::handshakes),
-    between_hosts("zenoh-changed", false, zenoh::changed),
+    attack("nothing", "none", Size::Quick, floods::nothing),
+    one_way("recorded-tcp", "tcp", Size::Ci, recorded::tcp),
+    one_way("recorded-unix", "unix", Size::Whole, recorded::unix),
+    attack("recorded-datagrams", "udp, mcast", Size::Quick, recorded::datagrams),
+    one_way("extremes-openings-tcp", "tcp", Size::Quick, extremes::openings_tcp),
+    one_way("extremes-openings-unix", "unix", Size::Whole, extremes::openings_unix),
+    one_way("extremes-control", "control link", Size::Quick, extremes::control),
+    attack("extremes-frames", "tcp, udp", Size::Whole, extremes::frames),
+    attack("extremes-feedback", "udp", Size::Whole, extremes::feedback),
+    one_way("flood-connections-tcp", "tcp", Size::Ci, floods::connections_tcp),
+    one_way("flood-connections-unix", "unix", Size::Whole, floods::connections_unix),
+    attack("flood-handshakes", "tcp, unix", Size::Whole, floods::handshakes),
+    one_way("flood-documents", "control link", Size::Quick, floods::documents),
+    one_way("flood-calls", "control link", Size::Quick, floods::calls),
+    attack("flood-pulls", "pull", Size::Whole, floods::pulls),
+    one_way("flood-heartbeats", "heartbeat", Size::Whole, floods::heartbeats),
+    one_way("flood-unfinished", "control link", Size::Quick, floods::unfinished),
+    attack("flood-datagrams", "mcast, udp", Size::Whole, floods::datagrams),
+    one_way("slow-bytes-tcp", "tcp", Size::Quick, floods::slow_bytes_tcp),
+    one_way("slow-bytes-unix", "unix", Size::Whole, floods::slow_bytes_unix),
+    attack("slow-channels", "tcp", Size::Whole, floods::unread_channels),
+    one_way("slow-calls", "control link", Size::Whole, floods::unread_calls),
+    attack("slow-pulls", "pull", Size::Whole, floods::unread_pulls),
+    attack("lies-publisher-answers", "tcp, udp, mcast, shm", Size::Whole, publisher::answers),
+    attack("lies-publisher-relayed", "tcp", Size::Quick, publisher::relayed),
+    attack("lies-publisher-stamps", "udp", Size::Whole, publisher::stamps),
+    attack("lies-publisher-jumps", "tcp, udp", Size::Whole, publisher::jumps_of_its_own),
+    attack("lies-publisher-multicast", "mcast", Size::Quick, publisher::forged_multicast),
+    attack("lies-publisher-shm", "shm", Size::Whole, publisher::shared_memory),
+    attack("lies-subscriber-channels", "tcp", Size::Quick, lies::many_channels),
+    attack("lies-subscriber-names", "tcp", Size::Whole, lies::many_names),
+    attack("lies-subscriber-pictures", "tcp", Size::Whole, lies::many_pictures),
+    attack("lies-subscriber-filters", "tcp", Size::Whole, lies::many_filters),
+    attack("lies-subscriber-repeats", "udp, mcast", Size::Whole, lies::many_repeats),
+    attack("lies-relay", "tcp", Size::Whole, lies::relay),
+    attack("lies-node-type", "tcp", Size::Quick, node::type_bomb),
+    attack("lies-node-elsewhere", "control link", Size::Whole, node::elsewhere),
+    one_way("lies-node-another", "control link", Size::Quick, node::another),
+    attack("lies-node-names", "control link", Size::Whole, node::names),
+    attack("lies-node-administers", "control link", Size::Quick, node::administers),
+    attack("lies-node-in-its-place", "tcp", Size::Whole, node::in_its_place),
+    between_hosts("zenoh-silent", Size::Quick, zenoh::silent),
+    between_hosts("zenoh-handshakes", Size::Whole, zenoh::handshakes),
+    between_hosts("zenoh-changed", Size::Whole, zenoh::changed),
 ];
 
 impl Experiment for Hostile {
@@ -137,9 +132,9 @@ impl Experiment for Hostile {
         let mut table = Table::new("Attempts, and the effect on the pair", &effect::HEADS);
         let mut groups = Vec::new();
         let mut testbed: Option<(Testbed, Recording)> = None;
-        let some = lab.options.size < Size::Whole;
+        let size = if lab.options.size == Size::Tiny { Size::Quick } else { lab.options.size };
         let only = lab.options.only.as_deref();
-        let chosen = |attack: &&Attack| only.map_or(attack.quick || !some, |only| attack.name.contains(only));
+        let chosen = |attack: &&Attack| only.map_or(attack.from <= size, |only| attack.name.contains(only));
         let most = if lab.options.size == Size::Tiny { 4 } else { usize::MAX };
         for attack in ATTACKS.iter().filter(chosen).take(most) {
             lab.tell(attack.name);
@@ -198,7 +193,8 @@ impl Times {
     fn of(lab: &Lab) -> Self {
         match lab.options.size {
             Size::Tiny => Self { alone: 200, attacked: 400, tries: 1 },
-            Size::Ci | Size::Quick => Self { alone: 600, attacked: 1200, tries: 3 },
+            Size::Ci => Self { alone: 300, attacked: 600, tries: 1 },
+            Size::Quick => Self { alone: 600, attacked: 1200, tries: 3 },
             Size::Whole => Self { alone: 1000, attacked: 3000, tries: 2 },
         }
     }

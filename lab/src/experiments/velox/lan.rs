@@ -49,7 +49,7 @@ impl Experiment for VeloxLan {
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let (sizes, repetitions, ms) = match lab.options.size {
             Size::Tiny => (&SIZES[..], 1, 100),
-            Size::Ci => (&[20, 1024, 16384][..], 2, 300),
+            Size::Ci => (&[20, 1024, 16384][..], 2, 250),
             Size::Quick => (&SIZES[..], 5, 1000),
             Size::Whole => (&SIZES[..], 9, 5000),
         };

@@ -34,7 +34,7 @@ impl Experiment for VeloxSubscribers {
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let (repetitions, ms) = match lab.options.size {
             Size::Tiny => (1, 100),
-            Size::Ci => (2, 250),
+            Size::Ci => (2, 200),
             Size::Quick => (7, 500),
             Size::Whole => (15, 5000),
         };
