@@ -188,6 +188,7 @@ fn measurements_of_two_hosts_stand_beside_their_bound() {
 fn a_conference_goes_on_after_an_outage() {
     let Some(document) = run("rt-conference") else { return };
     assert_eq!(passed(&document, "went on after the outage").len(), 5);
+    assert_eq!(passed(&document, "in all phases: lost").len(), 2);
     for phase in ["before", "narrow", "outage", "after"] {
         assert_eq!(cells_with(&document, "arm", phase), 5, "{phase}");
     }

@@ -9,7 +9,7 @@ use crate::lab::{Lab, Options, Size};
 use crate::part::member::{Order, Report, Settings, Stream, StreamReport};
 use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
-use crate::stalls::{Monitor, Stalls};
+use crate::stalls::{Monitor, Stalls, Timed};
 use crate::statistics::{Distribution, median};
 use crate::topology::{Line, Queue, Topology, Wire};
 use linux::clock::monotonic_ns;
@@ -88,6 +88,8 @@ impl Experiment for Conference {
         members.resumes();
         members.slices(lab, after, &mut phases[3])?;
         let resumed = members.resumed(lab)?;
+        members.finish(lab)?;
+        let phases = phases.map(|heard| members.account(heard));
         let queues = topology.middle()?.tc(&["-s", "qdisc", "show", "dev", &port])?;
         let mut findings = judge(&phases, &resumed);
         findings.queues = queues.lines().map(str::to_owned).collect();
@@ -121,18 +123,37 @@ struct Members {
     /// The time at which the link came back, and of the first arrival of each of those streams since, in ns.
     back_ns: u64,
     first_ns: Vec<Vec<Option<u64>>>,
+    /// The samples that arrived at [`CUT`] of each of its streams, with their numbers.
+    came: Vec<Vec<(u64, Timed)>>,
 }
 
-/// The samples that arrived at [`CUT`] in one phase: a tally of each kind, and its rate in percent of the nominal one, slice by slice.
+/// One phase at [`CUT`], slice by slice: the rate of what arrived in percent of the nominal one, by kind, and the samples that
+/// each stream had published before and after it.
 struct Heard {
+    name: &'static str,
+    rates: Vec<[f64; 5]>,
+    published: Vec<Vec<u64>>,
+    stalls: Vec<Stalls>,
+}
+
+impl Heard {
+    fn new(name: &'static str) -> Self {
+        Self { name, rates: Vec::new(), published: Vec::new(), stalls: Vec::new() }
+    }
+}
+
+/// The samples of each kind that were published for [`CUT`] in one phase, and those of them that arrived, then or later.
+struct Account {
     name: &'static str,
     tallies: [Tally; 5],
     rates: Vec<[f64; 5]>,
 }
 
-impl Heard {
-    fn new(name: &'static str) -> Self {
-        Self { name, tallies: KINDS.map(|_| Tally::default()), rates: Vec::new() }
+impl Account {
+    /// In percent; NaN if nothing was published.
+    fn share(&self, kind: usize) -> f64 {
+        let tally = &self.tallies[kind];
+        (tally.sent() - tally.lost()) as f64 * 100.0 / tally.sent() as f64
     }
 }
 
@@ -177,23 +198,26 @@ impl Members {
         parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &order, LONG).map(drop))?;
         parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &Order::Start { topic: None }, LONG).map(drop))?;
         let first_ns = hears.iter().map(|heard: &Vec<(u8, usize)>| vec![None; heard.len()]).collect();
-        Ok(Self { parts, hears, back_ns: 0, first_ns })
+        let came = hears[usize::from(CUT) - 1].iter().map(|_| Vec::new()).collect();
+        Ok(Self { parts, hears, back_ns: 0, first_ns, came })
     }
 
     /// Runs some slices of time, each shown as a line of the live table.
     fn slices(&mut self, lab: &Lab, count: u32, heard: &mut Heard) -> Result {
         let slice = if lab.options.size == Size::Tiny { Duration::from_millis(400) } else { Duration::from_secs(1) };
-        if heard.rates.is_empty() {
-            self.arrived(lab)?;
-        }
+        self.arrived(lab)?;
+        heard.published.push(self.published(lab)?);
         for number in 1..=count {
             let monitor = Monitor::start()?;
             let began = monotonic_ns();
             lab.stop.sleep(slice)?;
             let report = self.arrived(lab)?;
             let seconds = (monotonic_ns() - began) as f64 / 1e9;
-            let rates = self.add(&report, seconds, &monitor.finish(), heard);
+            let rates = self.rates(&report, seconds);
             lab.tell(&row(&format!("{} {number}", heard.name), &rates));
+            heard.rates.push(rates);
+            heard.stalls.push(monitor.finish());
+            heard.published.push(self.published(lab)?);
         }
         Ok(())
     }
@@ -210,7 +234,60 @@ impl Members {
                 *known = known.or_else(|| first(stream));
             }
         }
+        for (came, StreamReport { numbers, samples, .. }) in
+            self.came.iter_mut().zip(&reports[usize::from(CUT) - 1].streams)
+        {
+            came.extend(numbers.iter().copied().zip(samples.iter().copied()));
+        }
         Ok(reports)
+    }
+
+    /// The samples that each stream of [`CUT`] has published so far.
+    fn published(&mut self, lab: &Lab) -> Result<Vec<u64>> {
+        let ask = |part: &mut Part| part.ask::<Report>(lab, &Order::Published, LONG);
+        let reports = self.parts.iter_mut().map(ask).collect::<Result<Vec<_>>>()?;
+        let of = |(host, kind): &(u8, usize)| reports[usize::from(*host) - 1].streams[*kind].count;
+        Ok(self.hears[usize::from(CUT) - 1].iter().map(of).collect())
+    }
+
+    /// Publishes no more, and waits for what streams still repeat.
+    fn finish(&mut self, lab: &Lab) -> Result {
+        self.parts.iter_mut().try_for_each(|part| part.ask::<Report>(lab, &Order::Stop, LONG).map(drop))?;
+        let (published, until) = (self.published(lab)?, monotonic_ns() + SOON.as_nanos() as u64);
+        let all = |members: &Self| {
+            let streams = members.hears[usize::from(CUT) - 1].iter().zip(&members.came).zip(&published);
+            streams
+                .into_iter()
+                .filter(|(((_, kind), _), _)| KINDS[*kind].carrier == "tcp")
+                .all(|((_, came), published)| came.last().is_some_and(|(number, _)| number >= published))
+        };
+        lab.stop.sleep(REST)?;
+        self.arrived(lab)?;
+        while !all(self) && monotonic_ns() < until {
+            lab.stop.sleep(REST)?;
+            self.arrived(lab)?;
+        }
+        Ok(())
+    }
+
+    /// What was published for [`CUT`] in a phase, and what came of it.
+    fn account(&self, heard: Heard) -> Account {
+        let mut tallies = KINDS.map(|_| Tally::default());
+        for (bounds, stalls) in heard.published.windows(2).zip(&heard.stalls) {
+            for (kind, tally) in tallies.iter_mut().enumerate() {
+                let (mut wanted, mut samples) = (0, Vec::new());
+                let streams = self.hears[usize::from(CUT) - 1].iter().enumerate();
+                for (n, _) in streams.filter(|(_, (_, found))| *found == kind) {
+                    let (before, after, every) = (bounds[0][n], bounds[1][n], u64::from(every(CUT, kind)));
+                    // A proxy takes the samples whose numbers are multiples.
+                    wanted += after / every - before / every;
+                    let of_slice = self.came[n].iter().filter(|(number, _)| (before + 1..=after).contains(number));
+                    samples.extend(of_slice.map(|(_, sample)| *sample));
+                }
+                tally.add(wanted, &samples, stalls);
+            }
+        }
+        Account { name: heard.name, tallies, rates: heard.rates }
     }
 
     /// The link is back from now on.
@@ -219,21 +296,14 @@ impl Members {
         self.first_ns.iter_mut().flatten().for_each(|first| *first = None);
     }
 
-    /// Adds a slice of the host whose link fails; gives its rates, in percent of the nominal ones.
-    fn add(&self, report: &[Report], seconds: f64, stalls: &Stalls, heard: &mut Heard) -> [f64; 5] {
+    /// What came in a slice at the host whose link fails, in percent of the nominal rates.
+    fn rates(&self, report: &[Report], seconds: f64) -> [f64; 5] {
         let mut rates = [0.0; 5];
         let host = usize::from(CUT) - 1;
-        for (kind, (wanted, tally)) in KINDS.iter().zip(&mut heard.tallies).enumerate() {
-            let mut samples = Vec::new();
-            let of_kind = self.hears[host].iter().zip(&report[host].streams).filter(|((_, found), _)| *found == kind);
-            for (_, StreamReport { count, samples: found, .. }) in of_kind {
-                samples.extend_from_slice(found);
-                let most = seconds * wanted.hz * f64::from(HOSTS - 1) / f64::from(every(CUT, kind));
-                rates[kind] += *count as f64 / most * 100.0;
-            }
-            tally.add(samples.len() as u64, &samples, stalls);
+        for ((_, kind), stream) in self.hears[host].iter().zip(&report[host].streams) {
+            let most = seconds * KINDS[*kind].hz * f64::from(HOSTS - 1) / f64::from(every(CUT, *kind));
+            rates[*kind] += stream.count as f64 / most * 100.0;
         }
-        heard.rates.push(rates);
         rates
     }
 
@@ -267,13 +337,15 @@ fn row(label: &str, rates: &[f64; 5]) -> String {
     text
 }
 
-/// Least share, in percent, of the streams above video on the narrow link. The rest is on its way when a slice ends.
+/// Time for samples on their way.
+const REST: Duration = Duration::from_millis(500);
+/// Least share, in percent, of the streams above video on the narrow link. The rest is on its way when the link goes down.
 const COMES: f64 = 95.0;
 /// Its p99 is at most this, in µs: a packet on the wire and one held ready in front of it take 6 ms each, to and fro.
 const SOON_US: f64 = 50_000.0;
 
 /// Cells, checks, figure and table.
-fn judge(phases: &[Heard; 4], resumed: &[f64; 5]) -> Findings {
+fn judge(phases: &[Account; 4], resumed: &[f64; 5]) -> Findings {
     let mut findings = Findings { notes: notes(), ..Findings::default() };
     for heard in phases {
         for (kind, tally) in KINDS.iter().zip(&heard.tallies) {
@@ -287,28 +359,38 @@ fn judge(phases: &[Heard; 4], resumed: &[f64; 5]) -> Findings {
         let name = format!("{}: the last stream that went on after the outage, ms after the link was back", kind.name);
         findings.checks.push(Check::at_most(name, *ms, resumes_within(kind).as_secs_f64() * 1e3));
     }
-    // The first slice begins with samples that the wide link had let in.
-    let narrow = |kind: usize| median(&phases[1].rates.iter().skip(1).map(|rates| rates[kind]).collect::<Vec<_>>());
+    let narrow = |kind: usize| phases[1].share(kind);
     for (kind, name) in [(0, "audio"), (1, "game")] {
         let p99 = median(&phases[1].tallies[kind].each(|d| d.p99));
         findings.checks.extend([
-            Check::at_least(format!("{name} over the narrow link: share of what is wanted, %"), narrow(kind), COMES),
+            Check::at_least(
+                format!("{name} over the narrow link: share of what was published, %"),
+                narrow(kind),
+                COMES,
+            ),
             Check::at_most(format!("{name} over the narrow link: p99, µs"), p99, SOON_US),
         ]);
     }
     findings.checks.push(Check::at_most(
-        "video over the narrow link gives way: share of what is wanted, %",
+        "video over the narrow link gives way: share of what was published, %",
         narrow(2),
         COMES,
     ));
-    findings.tables.push(table(phases));
+    for (n, kind) in KINDS.iter().enumerate() {
+        let lost = |phases: &[Account]| phases.iter().map(|phase| phase.tallies[n].lost()).sum::<u64>() as f64;
+        findings.checks.push(Check::at_most(format!("{} before: lost", kind.name), lost(&phases[..1]), 0.0));
+        if kind.carrier == "tcp" {
+            findings.checks.push(Check::at_most(format!("{} in all phases: lost", kind.name), lost(phases), 0.0));
+        }
+    }
+    findings.tables.extend([table(phases), counts(phases)]);
     let bar = |kind: &Kind, rate: f64| Bar { series: kind.name.into(), value: rate, ..Bar::default() };
-    let group = |heard: &Heard, n: usize, rates: &[f64; 5]| Group {
+    let group = |heard: &Account, n: usize, rates: &[f64; 5]| Group {
         label: format!("{} {}", heard.name, n + 1),
         bars: KINDS.iter().zip(rates).map(|(kind, rate)| bar(kind, *rate)).collect(),
     };
     let groups =
-        |heard: &Heard| heard.rates.iter().enumerate().map(|(n, rates)| group(heard, n, rates)).collect::<Vec<_>>();
+        |heard: &Account| heard.rates.iter().enumerate().map(|(n, rates)| group(heard, n, rates)).collect::<Vec<_>>();
     let panel = |heard| Panel { title: String::new(), groups: groups(heard) };
     findings.figure = Figure {
         title: format!("What host {CUT} receives, second by second: its link fails and comes back"),
@@ -319,11 +401,26 @@ fn judge(phases: &[Heard; 4], resumed: &[f64; 5]) -> Findings {
     findings
 }
 
+/// Samples by stream and phase.
+fn counts(phases: &[Account; 4]) -> Table {
+    let heads = ["", "before", "narrow", "outage", "after"];
+    let mut table =
+        Table::new("Samples that came / were published for the third host, by the phase of publication", &heads);
+    for (n, kind) in KINDS.iter().enumerate() {
+        let of = |phase: &Account| {
+            let tally = &phase.tallies[n];
+            format!("{} / {}", tally.sent() - tally.lost(), tally.sent())
+        };
+        table.rows.push(std::iter::once(kind.name.to_owned()).chain(phases.iter().map(of)).collect());
+    }
+    table
+}
+
 /// Latencies by stream and phase.
-fn table(phases: &[Heard; 4]) -> Table {
+fn table(phases: &[Account; 4]) -> Table {
     let mut table = Table::new("Latency p50 / p99 in ms", &["", "before", "narrow", "outage", "after"]);
     for (n, kind) in KINDS.iter().enumerate() {
-        let of = |heard: &Heard| {
+        let of = |heard: &Account| {
             let middle = |figure: fn(&Distribution) -> f64| {
                 let all: Vec<f64> = heard.tallies[n].each(figure).into_iter().filter(|us| us.is_finite()).collect();
                 median(&all) / 1000.0
@@ -348,7 +445,51 @@ fn notes() -> Vec<String> {
             RATE / 1_000_000
         ),
         format!("narrow: the switch's port to the third host has {} Mbit/s, less than it wants.", NARROW / 1_000_000),
-        "outage: the switch's port to the third host is down. Cells are of the third host, and count what arrived: what was sent meanwhile is nobody's loss. Streams by tcp repeat it afterwards, at once.".into(),
+        "outage: the switch's port to the third host is down. Streams by tcp repeat afterwards what was published meanwhile.".into(),
+        "Cells are of the third host: what the publishers say that they published for it in each phase, of video every 5th picture, and what of that came, then or later.".into(),
     ]);
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 samples of each kind in each phase, of which these came.
+    fn accounts(came: impl Fn(usize, usize) -> usize) -> [Account; 4] {
+        [0, 1, 2, 3].map(|phase| {
+            let tallies = [0, 1, 2, 3, 4].map(|kind| {
+                let mut tally = Tally::default();
+                tally.add(100, &vec![Timed { from_ns: 0, ns: 5_000_000 }; came(phase, kind)], &Stalls::default());
+                tally
+            });
+            Account { name: "phase", tallies, rates: Vec::new() }
+        })
+    }
+
+    fn failed(came: impl Fn(usize, usize) -> usize) -> Vec<String> {
+        let failed = judge(&accounts(came), &[100.0; 5]).checks.into_iter().filter(|check| !check.pass);
+        failed.map(|check| check.name).collect()
+    }
+
+    /// Video gives way on the narrow link, and datagrams are lost in the outage.
+    fn as_expected(phase: usize, kind: usize) -> usize {
+        match (phase, KINDS[kind].name, KINDS[kind].carrier) {
+            (1, "video", _) => 30,
+            (2, _, "udp") => 0,
+            _ => 100,
+        }
+    }
+
+    #[test]
+    fn what_was_published_must_come_where_it_can() {
+        assert_eq!(failed(as_expected), Vec::<String>::new());
+        let before = failed(|phase, kind| as_expected(phase, kind) - usize::from(phase == 0 && kind == 2));
+        assert_eq!(before, ["video before: lost"]);
+        let narrow = failed(|phase, kind| if phase == 1 { 90 } else { as_expected(phase, kind) });
+        assert_eq!(narrow.iter().filter(|name| name.contains("over the narrow link: share")).count(), 2, "{narrow:?}");
+        let outage = failed(|phase, kind| if phase == 2 { 0 } else { as_expected(phase, kind) });
+        assert_eq!(outage, ["whiteboard in all phases: lost", "chat in all phases: lost"]);
+        assert!(failed(|_, _| 100).iter().any(|name| name.contains("gives way")));
+    }
 }

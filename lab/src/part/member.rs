@@ -72,6 +72,8 @@ pub enum Order {
     },
     /// Publishes no more: [`Report`], in the order in which it was started.
     Stop,
+    /// Reports the samples that were published so far: [`Report`], in the order of the settings.
+    Published,
     /// Reports the arrivals since the last report: [`Report`].
     Arrived,
     /// Reports the times of a topic's stages since the last report: [`Measured`].
@@ -95,6 +97,8 @@ pub struct StreamReport {
     pub count: u64,
     /// Publication time and latency of each sample (arrived).
     pub samples: Vec<Timed>,
+    /// The sequence number of each (arrived).
+    pub numbers: Vec<u64>,
 }
 
 impl Settings {
@@ -119,7 +123,7 @@ pub(super) fn member(mut orders: Orders) -> Result {
     let reports: Vec<Shared> = settings.subscribes.iter().map(|_| Shared::default()).collect();
     let subscribe = |(stream, report): (&Stream, &Shared)| subscriber(&node, &settings, stream, report);
     let subscribers = settings.subscribes.iter().zip(&reports).map(subscribe).collect::<Result<Vec<_>>>()?;
-    let ports: Vec<_> = ports.into_iter().map(|port| Arc::new(Mutex::new(port))).collect();
+    let ports: Vec<Counted> = ports.into_iter().map(Counted::from).collect();
     let mut running: Vec<Running> = Vec::new();
     orders.say(&json!({"node": node.id()}))?;
     while let Some(order) = orders.wait::<Order>()? {
@@ -127,7 +131,7 @@ pub(super) fn member(mut orders: Orders) -> Result {
             Order::Connected { count } => {
                 let placed =
                     || settings.subscribes.iter().zip(&subscribers).all(|(stream, port)| is_placed(stream, port));
-                let all = || ports.iter().all(|port| hold(port).connected() >= count) && placed();
+                let all = || ports.iter().all(|port| hold(&port.port).connected() >= count) && placed();
                 if !node.wait_until(PATIENCE, all) {
                     let found: Vec<_> = subscribers.iter().flat_map(Subscriber::channels).collect();
                     return Err(Error::Failed(format!(
@@ -137,7 +141,7 @@ pub(super) fn member(mut orders: Orders) -> Result {
                 orders.say(&json!({}))?;
             }
             Order::Schedule { changes } => {
-                let published = ports.first().map(|port| hold(port).name().to_owned());
+                let published = ports.first().map(|port| hold(&port.port).name().to_owned());
                 let port = published.or(subscribers.first().map(|subscriber| subscriber.name().to_owned()));
                 port.map(|port| node.set_priority(&port, &port, &changes)).transpose()?;
                 orders.say(&json!({}))?;
@@ -145,13 +149,18 @@ pub(super) fn member(mut orders: Orders) -> Result {
             Order::Start { topic } => {
                 let wanted = |stream: &Stream| topic.as_ref().is_none_or(|topic| *topic == stream.topic);
                 let wanted = ports.iter().zip(&settings.publishes).filter(|(_, stream)| wanted(stream));
-                let start = |(port, stream): (&Arc<_>, &Stream)| Running::start(Arc::clone(port), stream.clone());
+                let start = |(port, stream): (&Counted, &Stream)| Running::start(port.clone(), stream.clone());
                 running.extend(wanted.map(start).collect::<Result<Vec<_>>>()?);
                 orders.say(&json!({}))?;
             }
             Order::Stop => {
                 let streams = running.drain(..).map(Running::finish).collect::<Result<_>>()?;
                 orders.say(&Report { streams })?;
+            }
+            Order::Published => {
+                let published =
+                    |port: &Counted| StreamReport { count: port.count.load(Relaxed), ..StreamReport::default() };
+                orders.say(&Report { streams: ports.iter().map(published).collect() })?;
             }
             Order::Arrived => orders.say(&Report { streams: reports.iter().map(take).collect() })?,
             Order::Stages { topic } => orders.say(&Measured::take(&node, &topic)?)?,
@@ -169,7 +178,7 @@ fn hold<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Takes all of it, and starts from zero.
 fn take(report: &Shared) -> StreamReport {
     let mut report = hold(report);
-    let empty = StreamReport { samples: Vec::with_capacity(MOST), ..StreamReport::default() };
+    let empty = StreamReport { count: 0, samples: Vec::with_capacity(MOST), numbers: Vec::with_capacity(MOST) };
     std::mem::replace(&mut *report, empty)
 }
 
@@ -197,6 +206,7 @@ fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publis
 
 fn subscriber(node: &Node, settings: &Settings, stream: &Stream, report: &Shared) -> Result<Subscriber<Raw>> {
     hold(report).samples.reserve(MOST);
+    hold(report).numbers.reserve(MOST);
     let note = report.clone();
     let name = format!("/{}/in{}", settings.node.name, stream.topic);
     let mut qos = Qos { max_message: most(stream), ..Qos::default() };
@@ -213,31 +223,46 @@ impl StreamReport {
         let info = sample.info();
         self.count += 1;
         if self.samples.len() < self.samples.capacity() {
+            self.numbers.push(info.seq);
             self.samples.push(Timed { from_ns: info.source_ns, ns: info.received_ns.saturating_sub(info.source_ns) });
         }
+    }
+}
+
+/// A port, and the number of samples that it published.
+#[derive(Clone)]
+struct Counted {
+    port: Arc<Mutex<Publisher<Raw>>>,
+    count: Arc<AtomicU64>,
+}
+
+impl From<Publisher<Raw>> for Counted {
+    fn from(port: Publisher<Raw>) -> Self {
+        Self { port: Arc::new(Mutex::new(port)), count: Arc::default() }
     }
 }
 
 /// A stream that is published.
 struct Running {
     stop: Arc<AtomicBool>,
-    count: Arc<AtomicU64>,
+    port: Counted,
+    before: u64,
     thread: JoinHandle<Result>,
 }
 
 impl Running {
-    fn start(port: Arc<Mutex<Publisher<Raw>>>, stream: Stream) -> Result<Self> {
-        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (asked, counted) = (stop.clone(), count.clone());
-        let body = move || publish(&mut hold(&port), &stream, &asked, &counted);
+    fn start(port: Counted, stream: Stream) -> Result<Self> {
+        let (stop, before) = (Arc::new(AtomicBool::new(false)), port.count.load(Relaxed));
+        let (asked, counted) = (stop.clone(), port.clone());
+        let body = move || publish(&mut hold(&counted.port), &stream, &asked, &counted.count);
         let thread = std::thread::Builder::new().name("publish".into()).spawn(body)?;
-        Ok(Self { stop, count, thread })
+        Ok(Self { stop, port, before, thread })
     }
 
     fn finish(self) -> Result<StreamReport> {
         self.stop.store(true, Relaxed);
         self.thread.join().unwrap_or_else(|_| Err(Error::Failed("a publishing thread failed".into())))?;
-        Ok(StreamReport { count: self.count.load(Relaxed), ..StreamReport::default() })
+        Ok(StreamReport { count: self.port.count.load(Relaxed) - self.before, ..StreamReport::default() })
     }
 }
 
