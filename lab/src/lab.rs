@@ -134,7 +134,7 @@ impl Lab {
     pub fn open(options: Options, stop: Stop, program: Program, tell: impl Fn(&str) + Sync + 'static) -> Result<Self> {
         sweep();
         let mark = Mark::of_this_process()?;
-        let folder = std::env::temp_dir().join(mark.name("run"));
+        let folder = temporary().join(mark.name("run"));
         std::fs::create_dir(&folder)
             .map_err(|e| Error::system(&folder.display().to_string(), &e, "set TMPDIR to a folder you may write to"))?;
         Ok(Self { options, stop, program, mark, folder, tell: Box::new(tell) })
@@ -160,6 +160,13 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The folder of the runs' folders: TMPDIR, else in memory. ext4 looks past each file that was removed in the last half minute when it
+/// makes one: the 500 nodes of a run opened in 0.4 s, and in 2.4 s once three such runs were over.
+fn temporary() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if std::env::var_os("TMPDIR").is_none() && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
 const PREFIX: &str = "thalweg-lab";
@@ -210,7 +217,7 @@ fn left_over_in(folder: &Path) -> Vec<String> {
 pub fn sweep() -> usize {
     let namespaces = left_over_in(Path::new(linux::namespace::FOLDER));
     let gone = namespaces.iter().filter(|name| ip(&["netns", "delete", name]).is_ok()).count();
-    let temporary = std::env::temp_dir();
+    let temporary = temporary();
     let folders = left_over_in(&temporary);
     gone + folders.iter().filter(|name| fs::remove_dir_all(temporary.join(name)).is_ok()).count()
 }

@@ -17,7 +17,7 @@ fn refused(done: &Done) -> Option<String> {
 /// Namespaces and folders of the lab run of this process.
 fn left_by(process: u32) -> Vec<String> {
     let mark = format!("thalweg-lab-{process}-");
-    let folders = [Path::new("/run/netns").to_owned(), std::env::temp_dir()];
+    let folders = [Path::new("/run/netns").to_owned(), Path::new("/dev/shm").to_owned(), std::env::temp_dir()];
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten()).flatten();
     entries.filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with(&mark)).collect()
 }
