@@ -264,9 +264,10 @@ fn take(mut ports: Vec<Subscriber<Raw>>, stop: &AtomicBool, taken: &Mutex<Taken>
     let mut set = WaitSet::new();
     while !stop.load(Relaxed) {
         let all: Vec<&dyn Waitable> = ports.iter().map(|port| port as &dyn Waitable).collect();
-        set.wait(&all, LOOK);
+        let ready = set.wait(&all, LOOK);
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        for (topic, port) in ports.iter_mut().enumerate() {
+        // A port that has nothing is not asked: that would delay the samples of the ports behind it.
+        for (topic, (port, _)) in ports.iter_mut().zip(ready).enumerate().filter(|(_, (_, ready))| **ready) {
             let mut asked = monotonic_ns();
             while let Some(sample) = port.take() {
                 let (now, info) = (monotonic_ns(), sample.info());
