@@ -164,7 +164,7 @@ fn pushpull_under_load_reports_the_ratio() {
 
 #[test]
 fn velox_measures_the_cost_of_topics_samples_and_subscribers() {
-    for (experiment, cells) in [("velox-topics", 10), ("velox-queues", 4), ("velox-cpu", 9), ("velox-subscribers", 4)] {
+    for (experiment, cells) in [("velox-topics", 11), ("velox-queues", 4), ("velox-cpu", 9), ("velox-subscribers", 4)] {
         let Some(document) = run(experiment) else { return };
         assert_eq!(document["cells"].as_array().unwrap().len(), cells, "{experiment}");
         passed(&document, "lost");

@@ -50,7 +50,10 @@ impl Experiment for VeloxTopics {
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let mut findings = Findings { notes: notes(), ..Findings::default() };
         let ends = |count: usize| if lab.options.size == Size::Ci { vec![0, count - 1] } else { (0..count).collect() };
-        let numbers = ends(TOPICS.len()).into_iter().map(Set::of_topics).collect();
+        let mut numbers: Vec<Set> = ends(TOPICS.len()).into_iter().map(Set::of_topics).collect();
+        if lab.options.size != Size::Ci {
+            numbers.push(Set::all_as_slow());
+        }
         let sizes = ends(SIZES.len()).into_iter().map(Set::of_size).collect();
         let mut topology = network(lab, 2)?;
         let by_number = measure(lab, &topology, "topics", numbers, &mut findings)?;
@@ -65,6 +68,8 @@ impl Experiment for VeloxTopics {
 struct Set {
     label: String,
     topics: Vec<Topic>,
+    /// Samples per second of all of them together.
+    hz: f64,
     /// T_appmid and T_midapp in the paper, in µs.
     paper: [f64; 2],
 }
@@ -73,7 +78,14 @@ impl Set {
     /// The first topics, up to this index.
     fn of_topics(last: usize) -> Self {
         let topics = TOPICS[..=last].iter().map(|(topic, size)| ((*topic).to_owned(), *size)).collect();
-        Self { label: (last + 1).to_string(), topics, paper: [PAPER_APPMID[last], PAPER_TOPICS[last]] }
+        let hz = HZ * (last + 1) as f64;
+        Self { label: (last + 1).to_string(), topics, hz, paper: [PAPER_APPMID[last], PAPER_TOPICS[last]] }
+    }
+
+    /// All topics, with as many samples together as one has alone.
+    fn all_as_slow() -> Self {
+        let all = Self::of_topics(TOPICS.len() - 1);
+        Self { label: format!("{}, {HZ} Hz together", all.label), hz: HZ, paper: [f64::NAN; 2], ..all }
     }
 
     /// One topic of the size with this index.
@@ -82,6 +94,7 @@ impl Set {
         Self {
             label: format!("{size} B"),
             topics: vec![("/one".to_owned(), size)],
+            hz: HZ,
             paper: [f64::NAN, PAPER_SIZES[index]],
         }
     }
@@ -90,6 +103,8 @@ impl Set {
 /// The costs of a set, repetition by repetition.
 struct Found {
     topics: usize,
+    /// Samples per second that were asked for.
+    hz: f64,
     costs: Vec<Costs>,
 }
 
@@ -108,20 +123,18 @@ impl Found {
 /// Checks the shapes of Fig. 11 to 13.
 fn judge(by_number: &[Found], by_size: &[Found], findings: &mut Findings) {
     let midapp = ("T_midapp", Costs::midapp as fn(&Costs) -> f64);
-    if let [one, .., most] = by_number {
-        for (what, of) in [midapp, ("from reception until taken", Costs::received)] {
-            let (many, alone) = (format!("each of {} topics", most.topics), "one alone".to_owned());
-            let (many, alone) = ((many, most.each(of)), (alone, one.each(of)));
-            for ((over, values), (under, others)) in [(&many, &alone), (&alone, &many)] {
-                let mut dice = Dice::new(1);
-                let interval = quotient_interval(values, others, |n| dice.below(n as u64) as usize);
-                let check = Check::at_most(format!("{what}: {over} / {under}"), median(values) / median(others), EACH);
-                findings.checks.push(check.within(interval).judged_from(Size::Quick));
-            }
-        }
+    let received = ("from reception until taken", Costs::received as fn(&Costs) -> f64);
+    let most = by_number.iter().map(|found| found.topics).max().unwrap_or(1);
+    let at = |topics: usize, hz: f64| by_number.iter().find(|found| found.topics == topics && found.hz == hz);
+    // The taking thread waits for the processor where the samples of several topics meet, the more so the more there are. So the way
+    // from reception is compared at the rate of one topic.
+    for ((what, of), hz) in [(midapp, HZ * most as f64), (received, HZ)] {
+        let both = at(most, hz).zip(at(1, HZ));
+        findings.checks.extend(both.into_iter().flat_map(|(many, one)| alike(what, of, many, one)));
     }
-    for (what, of) in [midapp, ("from reception until taken", Costs::received)] {
-        let points: Vec<(f64, f64)> = by_number.iter().map(|found| (found.topics as f64, found.middle(of))).collect();
+    for (what, of) in [midapp, received] {
+        let sets = by_number.iter().filter(|found| found.hz == HZ * found.topics as f64);
+        let points: Vec<(f64, f64)> = sets.map(|found| (found.topics as f64, found.middle(of))).collect();
         findings.notes.extend(LinearFit::through(&points).map(|LinearFit { a, b, explained }| {
             format!("{what}, of n topics: {a:.2} + {b:.2}·n µs, which explains {explained:.3} (paper: -0.7 + 8.5·n)")
         }));
@@ -134,12 +147,26 @@ fn judge(by_number: &[Found], by_size: &[Found], findings: &mut Findings) {
     }
     for found in by_number {
         let name = format!(
-            "{} topics: from reception until taken / T_appmid (most of the time is the subscriber's)",
-            found.topics
+            "{} topics, {} Hz: from reception until taken / T_appmid (most of the time is the subscriber's)",
+            found.topics, found.hz
         );
         let quotient = found.middle(Costs::received) / found.middle(Costs::appmid);
         findings.checks.push(Check::at_least(name, quotient, 1.0));
     }
+}
+
+/// Checks that each of several topics costs as much as one alone, at their rates.
+fn alike(what: &str, of: fn(&Costs) -> f64, many: &Found, one: &Found) -> [Check; 2] {
+    let (many, one) = (
+        (format!("each of {} topics, {} Hz", many.topics, many.hz), many.each(of)),
+        (format!("one alone, {} Hz", one.hz), one.each(of)),
+    );
+    [(&many, &one), (&one, &many)].map(|((over, values), (under, others))| {
+        let mut dice = Dice::new(1);
+        let interval = quotient_interval(values, others, |n| dice.below(n as u64) as usize);
+        let check = Check::at_most(format!("{what}: {over} / {under}"), median(values) / median(others), EACH);
+        check.within(interval).judged_from(Size::Quick)
+    })
 }
 
 /// Sums over all topics, in µs.
@@ -204,13 +231,15 @@ fn measure(lab: &Lab, topology: &Topology, by: &str, sets: Vec<Set>, findings: &
     let processor = Vec::from_iter(first_processor()?);
     let _awake = processor.first().map(|processor| Hog::Idle.start(lab, *processor)).transpose()?;
     let mut dice = Dice::new(lab.options.seed);
-    let mut measured: Vec<(Tally, Found)> =
-        sets.iter().map(|set| (Tally::default(), Found { topics: set.topics.len(), costs: Vec::new() })).collect();
+    let mut measured: Vec<(Tally, Found)> = sets
+        .iter()
+        .map(|set| (Tally::default(), Found { topics: set.topics.len(), hz: set.hz, costs: Vec::new() }))
+        .collect();
     for repetition in 0..repetitions {
         lab.tell(&format!("by {by}, repetition {} of {repetitions}", repetition + 1));
         for index in shuffled(sets.len(), &mut dice) {
             let topics = &sets[index].topics;
-            let (hz, seed) = (HZ * topics.len() as f64, lab.options.seed ^ repetition as u64);
+            let (hz, seed) = (sets[index].hz, lab.options.seed ^ repetition as u64);
             let mut traced = Traced::new(lab, topology, repetition * sets.len() + index, topics, &processor)?;
             traced.run(lab, hz, Duration::from_millis(ms / 4), seed)?;
             traced.stages(lab)?; // from nothing
@@ -236,7 +265,7 @@ fn measure(lab: &Lab, topology: &Topology, by: &str, sets: Vec<Set>, findings: &
     ];
     let mut table = Table::new(format!("By {by}, µs: sums over the topics"), &heads);
     let mut panel = Panel { title: format!("by {by}"), groups: Vec::new() };
-    for (Set { label, topics, paper }, (tally, found)) in sets.into_iter().zip(&measured) {
+    for (Set { label, topics, hz: asked, paper }, (tally, found)) in sets.into_iter().zip(&measured) {
         let middle = |of: fn(&Costs) -> f64| found.middle(of);
         let (appmid, midapp, cache) = (middle(|c| c.appmid), middle(|c| c.midapp), middle(|c| c.cache));
         let (network, rate, received) = (middle(|c| c.network), middle(|c| c.rate), middle(Costs::received));
@@ -246,7 +275,6 @@ fn measure(lab: &Lab, topology: &Topology, by: &str, sets: Vec<Set>, findings: &
         findings.checks.push(Check::at_most(format!("by {by}, {label}: lost"), tally.lost() as f64, 0.0));
         let (least, smallest) = (super::least_us(tally), topics.iter().map(|(_, size)| *size).min().unwrap_or(0));
         lines::judge_idle(&format!("by {by}, {label}"), least, smallest, &[RATE; 2], findings);
-        let asked = HZ * topics.len() as f64;
         let name = format!("by {by}, {label}: share of {asked} samples/s that was reached");
         findings.checks.push(Check::at_least(name, rate / asked, REACHED));
         let text = |value: f64| if value.is_finite() { format!("{value:.2}") } else { String::new() };
@@ -299,11 +327,13 @@ mod tests {
     /// Repetitions that differ by a tenth.
     fn found(topics: usize, midapp: f64) -> Found {
         let costs = |off| Costs { appmid: 1.0, midapp: midapp * off, cache: 0.0, network: 50.0, rate: 12_000.0 };
-        Found { topics, costs: [0.95, 0.98, 1.0, 1.02, 1.05].map(costs).to_vec() }
+        Found { topics, hz: HZ * topics as f64, costs: [0.95, 0.98, 1.0, 1.02, 1.05].map(costs).to_vec() }
     }
 
+    /// Five topics cost as much whatever their rate.
     fn by_number(us: [f64; 5]) -> Vec<Found> {
-        us.iter().zip(1..).map(|(us, topics)| found(topics, *us)).collect()
+        let as_slow = Found { hz: HZ, ..found(5, us[4]) };
+        us.iter().zip(1..).map(|(us, topics)| found(topics, *us)).chain([as_slow]).collect()
     }
 
     fn by_size(us: [f64; 5]) -> Vec<Found> {
@@ -320,26 +350,38 @@ mod tests {
     fn the_papers_figures_pass_and_others_fail() {
         let failed = |numbers: &[Found], sizes: &[Found]| judged(numbers, sizes, Verdict::Fail);
         let (paper, sizes) = (by_number(PAPER_TOPICS), by_size([6.0, 7.0, 8.0, 9.0, 9.0]));
-        assert_eq!(judged(&paper, &sizes, Verdict::Pass).len(), 11);
+        assert_eq!(judged(&paper, &sizes, Verdict::Pass).len(), 12);
         // A further topic is dearer than the first one, or costs nothing.
-        for (last, name) in [(63.0, "each of 5 topics / one alone"), (9.0, "one alone / each of 5 topics")] {
+        for (last, over) in [(63.0, ": each of 5 topics"), (9.0, ": one alone")] {
             let uneven = failed(&by_number([9.0, 18.0, 27.0, 36.0, last]), &sizes);
-            assert!(uneven.len() == 2 && uneven.iter().all(|found| found.ends_with(name)), "{uneven:?}");
+            assert!(uneven.len() == 2 && uneven.iter().all(|found| found.contains(over)), "{uneven:?}");
         }
+        // They wait where their samples meet, at the higher rate only.
+        let mut busy = by_number([9.0, 18.0, 27.0, 36.0, 45.0]);
+        busy[4].costs.iter_mut().for_each(|costs| costs.cache = 20.0);
+        assert_eq!(failed(&busy, &sizes), Vec::<String>::new());
+        busy[5].costs.iter_mut().for_each(|costs| costs.cache = 20.0);
+        let slow = failed(&busy, &sizes);
+        assert_eq!(slow, ["from reception until taken: each of 5 topics, 2400 Hz / one alone, 2400 Hz"]);
         let steep = failed(&paper, &by_size([6.0, 7.0, 8.0, 9.0, 10.0]));
         assert_eq!(steep, ["T_midapp of 300 bytes / of 20"]);
         let instant = failed(&by_number([0.1, 0.2, 0.3, 0.4, 0.5]), &sizes);
-        assert_eq!(instant.len(), 5, "{instant:?}");
+        assert_eq!(instant.len(), 6, "{instant:?}");
     }
 
     #[test]
     fn noise_that_hides_the_quotient_is_inconclusive_and_nothing_measured_fails() {
         let mut noisy = by_number(PAPER_TOPICS);
-        noisy[4].costs.iter_mut().zip([0.5, 0.7, 1.0, 1.4, 2.0]).for_each(|(costs, off)| costs.midapp *= off);
+        for found in &mut noisy[4..] {
+            found.costs.iter_mut().zip([0.5, 0.7, 1.0, 1.4, 2.0]).for_each(|(costs, off)| costs.midapp *= off);
+        }
         let sizes = by_size([6.0; 5]);
         assert_eq!(judged(&noisy, &sizes, Verdict::Inconclusive).len(), 4);
-        let nothing = |count: usize| (1..=count).map(|topics| Found { topics, costs: Vec::new() }).collect::<Vec<_>>();
-        assert_eq!(judged(&nothing(5), &nothing(5), Verdict::Fail).len(), 11);
+        let nothing = |mut found: Vec<Found>| {
+            found.iter_mut().for_each(|found| found.costs.clear());
+            found
+        };
+        assert_eq!(judged(&nothing(by_number([1.0; 5])), &nothing(by_size([1.0; 5])), Verdict::Fail).len(), 12);
     }
 
     #[test]
