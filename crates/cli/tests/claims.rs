@@ -30,7 +30,7 @@ fn run(arguments: &str) -> Option<(Value, i32)> {
 /// All experiments take some minutes.
 const HOURS: std::time::Duration = std::time::Duration::from_secs(2 * 3600);
 
-fn texts<'a>(list: &'a Value) -> impl Iterator<Item = &'a str> {
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().unwrap().iter().filter_map(Value::as_str)
 }
 
