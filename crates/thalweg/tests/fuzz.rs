@@ -1,7 +1,7 @@
 //! The bodies of all fuzz targets under the stable compiler: the stored corpus (`fuzz/seeds`), then random bytes, and
 //! examples with random changes, for THALWEG_FUZZ_SECONDS each (default 2). Coverage is not followed, unlike in
-//! cargo-fuzz, so it finds shallow bugs and earlier ones. The numbers come from a fixed seed, so a failure repeats;
-//! it prints the input in hexadecimal.
+//! cargo-fuzz, so it finds shallow bugs and earlier ones. The numbers come from THALWEG_SEED (default 0; `./test` sets it
+//! by commit): a failure prints it, and the input in hexadecimal.
 
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -63,6 +63,10 @@ fn stored(name: &str) -> Vec<(String, Vec<u8>)> {
     all
 }
 
+/// The fewest inputs of a body, 100/s. On a busy machine they may take [`PATIENCE`] times as long as they should.
+const LEAST: u64 = if cfg!(debug_assertions) { 20 } else { 200 };
+const PATIENCE: f64 = 20.0;
+
 fn run(name: &str) {
     let seconds = std::env::var("THALWEG_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2.0);
     let (_, body, mut examples) = all().into_iter().find(|(n, ..)| *n == name).expect("a body of this name");
@@ -72,23 +76,28 @@ fn run(name: &str) {
     }
     let replayed = stored.len();
     examples.extend(stored.into_iter().map(|(_, input)| input));
-    let mut random = Random(name.len() as u64);
+    let seed = qos::testing::seed();
+    // Each body has its own numbers.
+    let mut random = Random(name.bytes().fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())));
     let mut inputs: u64 = 0;
     examples.iter().for_each(|example| body(example));
-    let until = Instant::now() + Duration::from_secs_f64(seconds);
-    // At least one: beside other tests the examples alone took longer than the time there was for all.
-    while inputs == 0 || Instant::now() < until {
+    let began = Instant::now();
+    let after = |seconds: f64| began.elapsed() >= Duration::from_secs_f64(seconds);
+    while !after(seconds) || inputs < LEAST {
+        let late = after(seconds.max(2.0) * PATIENCE);
+        assert!(!late, "{name}: {inputs} inputs in {:?}, {LEAST} are needed", began.elapsed());
         let input = match random.below(4) {
             0 => random.bytes(600),
             _ => changed(&examples[random.below(examples.len())], &mut random),
         };
         if catch_unwind(|| body(&input)).is_err() {
             let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
-            panic!("{name} fails after {inputs} inputs with these {} bytes: {hex}", input.len());
+            panic!("{name} fails after {inputs} inputs of THALWEG_SEED={seed} with these {} bytes: {hex}", input.len());
         }
         inputs += 1;
     }
-    println!("{name}: {replayed} stored and {inputs} other inputs");
+    let rate = inputs as f64 / began.elapsed().as_secs_f64();
+    println!("{name}: {replayed} stored and {inputs} other inputs, {rate:.0}/s, THALWEG_SEED={seed}");
 }
 
 #[test]

@@ -22,15 +22,39 @@ use delay::{Bounds, Delay, delay};
 use offers::offers;
 use std::borrow::Cow;
 
+/// Most steps of one plan's analyses, and of those of all plans that are tried for offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Steps of the plan itself, and at most as many of each that is tried.
+    pub plan: u64,
+    /// Steps of all that are tried together. 0: no offers.
+    pub offers: u64,
+}
+
+impl Work {
+    /// As much as a system of this size may take.
+    pub fn of(system: &System) -> Self {
+        Self { plan: Steps::of(system).left(), offers: OFFERS }
+    }
+}
+
+/// Steps of all plans that are tried for offers: a second.
+const OFFERS: u64 = 100_000_000;
+
 /// Plans a contract: places its proxies, and computes each channel's delay by a model.
 ///
 /// In every model, no link may carry more than its rate, in bytes on the wire. If not everything fits the plan gives
 /// the reason, and shows the result with every proxy at its publisher.
 pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
-    let mut plan = compute(&contract.system, model, &Steps::of(&contract.system), Effort::default(), watch);
+    make_within(contract, model, Work::of(&contract.system), watch)
+}
+
+/// The same with less work: bounds and offers that it does not suffice for are missing.
+pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
+    let mut plan = compute(&contract.system, model, &Steps::new(work.plan), Effort::default(), watch);
     plan.contract.hash = format!("{:016x}", contract.hash);
     if !plan.feasible {
-        let offers = offers(&contract.system, &plan, model, watch);
+        let offers = offers(&contract.system, &plan, model, work, watch);
         plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
     }
     plan

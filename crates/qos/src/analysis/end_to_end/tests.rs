@@ -138,7 +138,8 @@ fn downstream_finds_what_round_by_round_finds() {
             pairs += 1;
             same += u32::from(found.ns == expected.ns);
             match (found.ns, expected.ns) {
-                // The input of lines is known to a percent, and an excess of that size in an early round remains.
+                // The input of lines is known to a percent, and an excess of that size in an early round remains. Round by round, an
+                // excess of any size may remain (1.7 % with seed 124): a lower one is a fixed point as well, and so a bound.
                 (Ok(found), Ok(expected)) => {
                     assert!(found <= expected + expected / 100, "seed {seed}: {found} {expected}")
                 }

@@ -1,6 +1,6 @@
 //! Offers: changes of a contract with which it fits, each tried by a new plan.
 
-use super::compute;
+use super::{Work, compute};
 use crate::Class;
 use crate::analysis::{Steps, channels};
 use crate::network::Network;
@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// Most plans that are tried.
 const TRIALS: u32 = 200;
-/// Steps of all these plans together: a second.
-const STEPS: u64 = 100_000_000;
 /// Steps for one place of one channel's proxy.
 const PLACE: u64 = 100;
 /// Most subscribers that are asked to give way, the least important first.
@@ -26,9 +24,10 @@ const SCALE: u32 = 64;
 
 /// Changes with which the contract fits, the nearest to the request first. Classes and sharing cost nothing. Then follow reductions of
 /// rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
-pub(super) fn offers(system: &System, plan: &Plan, model: Model, watch: &mut dyn Watch) -> Vec<Offer> {
+pub(super) fn offers(system: &System, plan: &Plan, model: Model, work: Work, watch: &mut dyn Watch) -> Vec<Offer> {
     let parties = Parties::of(system, plan);
-    let mut search = Search { system, model, watch, trials: TRIALS, steps: Steps::new(STEPS), found: Vec::new() };
+    let steps = Steps::new(work.offers);
+    let mut search = Search { system, model, watch, trials: TRIALS, most: work.plan, steps, found: Vec::new() };
     search.classes(&parties);
     search.sharing();
     for index in parties.giving.iter().take(GIVING) {
@@ -123,6 +122,8 @@ struct Search<'a> {
     model: Model,
     watch: &'a mut dyn Watch,
     trials: u32,
+    /// Most steps of one trial.
+    most: u64,
     steps: Steps,
     /// The offers with their costs to those concerned.
     found: Vec<(f64, Offer)>,
@@ -136,7 +137,7 @@ impl Search<'_> {
         }
         self.trials -= 1;
         // It has as many steps, and as much time, as it will have when it is planned for itself.
-        let steps = Steps::of(&tried);
+        let steps = Steps::new(Steps::of(&tried).left().min(self.most));
         let had = steps.left();
         let began = self.watch.elapsed();
         let effort = Effort { explain: false, ..Effort::default() };
