@@ -8,7 +8,7 @@ use crate::experiments::lines;
 use crate::lab::Size;
 use crate::load::{Pattern, Protocol};
 use crate::results::{Bar, Cell, Check, Figure, Findings, Group, Panel, Stalled, Table};
-use crate::statistics::{Distribution, median, median_ratio};
+use crate::statistics::{Distribution, median, median_ratio, uncertainty};
 use crate::topology::FULL_PACKET;
 use serde_json::json;
 
@@ -55,15 +55,58 @@ impl<'a> Outcome<'a> {
         self.least_pairs = LEAST_PAIRS.min(amount.repetitions as usize);
         let both = self.rows.iter().zip(&self.runs);
         let cells: Vec<Cell> = both.flat_map(|(row, runs)| Arm::BOTH.map(|arm| cell(row, arm, runs))).collect();
-        let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();
+        let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).chain(self.alike()).collect();
         let promised =
             |index: usize| self.promised(index).map(|bound| bound::bar(bound, &self.runs[index][Arm::Qos as usize]));
         let figure = figure(self.setup, self.rows, &cells, &promised);
         let of_bound = |bound: &Bound| [bound.parts(), bound::table(bound.us, self.setup, self.rows, &self.runs)];
-        let tables = self.bound.iter().flat_map(of_bound).chain([self.overloads()]).collect();
+        let tables =
+            self.bound.iter().flat_map(of_bound).chain([self.overloads()]).chain(self.protocols_table()).collect();
         let cells = cells.into_iter().filter(|cell| cell.sent > 0).collect();
         let notes = notes(self.setup, amount).into_iter().chain(self.dropped).collect();
         Findings { cells, checks, notes, figure, queues, tables, ..Findings::default() }
+    }
+
+    /// Rows that differ only in the measured protocol, by index: udp, tcp.
+    fn protocols(&self) -> Vec<(usize, usize)> {
+        let find = |wanted: &Row| self.rows.iter().position(|row| row == wanted);
+        let udp = |(index, row): (usize, &Row)| {
+            let tcp = find(&Row { measured: Protocol::Tcp, ..row.clone() })?;
+            (row.measured == Protocol::Udp && row.percent > 0).then_some((index, tcp))
+        };
+        self.rows.iter().enumerate().filter_map(udp).collect()
+    }
+
+    /// p50 by tcp / by udp of an arm, repetition by repetition.
+    fn tcp_to_udp(&self, (udp, tcp): (usize, usize), arm: Arm) -> Vec<f64> {
+        let p50 = |row: usize| {
+            let runs = self.runs[row][arm as usize].iter();
+            runs.map(|run| Distribution::of(&run.times()).map_or(f64::NAN, |d| d.p50)).collect::<Vec<_>>()
+        };
+        p50(tcp).iter().zip(p50(udp)).map(|(tcp, udp)| tcp / udp).collect()
+    }
+
+    /// With priority, round trips differ little by protocol (Y-46).
+    fn alike(&self) -> Vec<Check> {
+        let check = |rows: (usize, usize)| {
+            let found = self.tcp_to_udp(rows, Arm::Qos);
+            let ratio = median(&found);
+            let name = format!("p50 qos by tcp / by udp, or the other way round: {}", beside(&self.rows[rows.0]));
+            Check::at_most(name, ratio.max(1.0 / ratio), ALIKE).certain_within(uncertainty(&found), ALIKE - 1.0)
+        };
+        self.protocols().into_iter().map(check).collect()
+    }
+
+    /// The same in both arms. The paper has TCP's round trips below UDP's without priority (Y-54).
+    fn protocols_table(&self) -> Option<Table> {
+        let heads = ["load", "normal", "qos"];
+        let mut table = Table::new("Round trips by tcp / by udp beside the same load, medians of p50", &heads);
+        for rows in self.protocols() {
+            let ratios = Arm::BOTH.map(|arm| median(&self.tcp_to_udp(rows, arm)));
+            let text = |ratio: f64| if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() };
+            table.rows.push([beside(&self.rows[rows.0])].into_iter().chain(ratios.map(text)).collect());
+        }
+        (!table.rows.is_empty()).then_some(table)
     }
 
     /// The bound of a row; `None` if the contract does not cover it.
@@ -158,6 +201,11 @@ impl<'a> Outcome<'a> {
         let name = format!("p99 qos (limit: 2.5 x without load + one packet{words}): {row}");
         Check::at_most(name, pairs.with_priority(|d| d.p99), idle + time_us(FULL_PACKET as usize) + own)
     }
+}
+
+/// A row without its protocol.
+fn beside(row: &Row) -> String {
+    format!("{} B beside {} % by {} ({})", row.payload, row.percent, row.load.name(), row.pattern.name())
 }
 
 /// Transmission of a large sample there and back over the line, with its headers, in µs; a small one's is left out.
@@ -316,6 +364,8 @@ fn bar(arm: Arm, cell: &Cell) -> Option<Bar> {
 
 /// By so much p99 is better with priority in an overload.
 const MUCH_BETTER: f64 = 20.0;
+/// With priority, the protocols' round trips differ by this factor at most.
+const ALIKE: f64 = 1.5;
 /// Pairs of a row that tell something.
 const LEAST_PAIRS: usize = 3;
 /// In an overload by datagrams, small samples with priority are so much faster in the middle: those without wait for a full queue of
@@ -397,6 +447,29 @@ mod tests {
             );
             assert!(held.len() > 5 && !held.iter().any(|check| check.name.contains("120 %")), "{held:#?}");
         }
+    }
+
+    #[test]
+    fn protocols_that_differ_with_priority_fail_and_without_it_are_told() {
+        let rows = rows(&NIC, &Options::default());
+        let judged = |tcp_us: [u64; 3]| {
+            let mut outcome = Outcome::new(&NIC, &rows);
+            for (index, row) in rows.iter().enumerate() {
+                for tcp_us in tcp_us {
+                    let us = if row.measured == Protocol::Tcp { tcp_us } else { 100 };
+                    outcome.add(index, Arm::Normal, run(&[9000, 9000], 0));
+                    outcome.add(index, Arm::Qos, run(&[us, us], 0));
+                }
+            }
+            let found = outcome.findings(&amount(&Options::default()), Vec::new());
+            let alike = found.checks.iter().filter(|check| check.name.starts_with("p50 qos by tcp"));
+            let table = &found.tables.last().unwrap().rows;
+            assert!(table.len() >= 8 && table.iter().all(|row| row[1] == "1.00" && !row[2].is_empty()), "{table:?}");
+            alike.map(|check| check.verdict).collect::<Vec<_>>()
+        };
+        assert!(judged([120, 120, 120]).iter().all(|verdict| *verdict == Verdict::Pass));
+        assert!(judged([60, 61, 62]).iter().all(|verdict| *verdict == Verdict::Fail));
+        assert!(judged([20, 110, 600]).iter().all(|verdict| *verdict == Verdict::Inconclusive));
     }
 
     #[test]
