@@ -37,7 +37,7 @@ impl Bound {
     pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run>, line: &[LinkReport]) -> Result<Self> {
         let all: Vec<Computed> = runs.filter_map(|run| run.computed).collect();
         let longest = |of: fn(&Computed) -> f64| largest(all.iter().map(of)).min(CAP);
-        let late = largest(line.iter().map(|report| report.lateness_us.max)).min(SLACK as f64 / 1e3);
+        let late = line.iter().map(|report| report.lateness_us.max).fold(0.0, f64::max).min(SLACK as f64 / 1e3);
         let changes = [
             time("topic", "there", "cpu_send", longest(|c| c.send[0])),
             time("topic", "back", "cpu_send", longest(|c| c.send[1])),
