@@ -16,8 +16,10 @@ use qos::plan::{FileChange, Model, Plan};
 pub(super) struct Bound {
     /// In µs.
     pub us: f64,
-    declared: Plan,
-    measured: Plan,
+    /// The plan by declared times.
+    pub declared: Plan,
+    /// The plan by measured ones.
+    pub measured: Plan,
 }
 
 /// The longest times of both channels' ends, in µs: there, back.
