@@ -8,7 +8,7 @@
 
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
-use crate::lab::{Lab, Size};
+use crate::lab::{Feature, Lab, Size};
 use crate::part::Hog;
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel, Skipped};
 use crate::round_trips::{Measure, PingPong, Priority};
@@ -46,11 +46,20 @@ impl Experiment for CpuContention {
         let cpus: Vec<usize> = linux::sched::read(0)?.affinity.into_iter().map(usize::from).collect();
         let first = *cpus.first().ok_or_else(|| Error::System("no processor may be used".into()))?;
         let mut findings = Findings { notes: notes(first, &cpus), ..Findings::default() };
-        let repetitions = if lab.options.size == Size::Tiny { 1 } else { 5 };
+        let size = lab.options.size;
+        let repetitions = match size {
+            Size::Tiny => 1,
+            Size::Ci => 3,
+            Size::Quick | Size::Whole => 5,
+        };
         let pinned = Pairs::start(lab, "pinned", &[OTHER, FIFO], &[first])?;
-        compare(lab, pinned, &HOGS, repetitions, &[first], &mut findings)?;
+        let hogs = if size == Size::Ci { &HOGS[2..] } else { &HOGS[..] };
+        compare(lab, pinned, hogs, repetitions, &[first], &mut findings)?;
+        if size == Size::Ci {
+            return Ok(findings);
+        }
         let free = Pairs::start(lab, "free", &[OTHER, FIFO, DEADLINE], &[])?;
-        let hogs = if lab.options.size < Size::Whole { &HOGS[2..] } else { &HOGS[..] };
+        let hogs = if size < Size::Whole { &HOGS[2..] } else { &HOGS[..] };
         compare(lab, free, hogs, repetitions, &cpus, &mut findings)?;
         Ok(findings)
     }
@@ -93,7 +102,8 @@ impl Pair {
     fn start(lab: &Lab, name: &str, arm: Arm, cpus: &[usize]) -> Result<Self> {
         let realm = format!("{name}-{}", arm.0.replace(':', "-"));
         let mut ping_pong = PingPong::on_this_host(lab, &realm, cpus)?;
-        let changes = arm.1.parse().map_err(|e| Error::Usage(format!("{e}")))?;
+        let words = if lab.options.without == Some(Feature::Threads) { OTHER.1 } else { arm.1 };
+        let changes = words.parse().map_err(|e| Error::Usage(format!("{e}")))?;
         let ping_pong = match ping_pong.set_priority(lab, &Priority { route: CARRIER.into(), changes }) {
             Ok(_) => Ok(ping_pong),
             // A reservation is admitted or not: other programs may have theirs.
@@ -106,7 +116,11 @@ impl Pair {
     /// One run.
     fn run(&mut self, lab: &Lab, tally: &mut Tally) -> Result {
         let Ok(ping_pong) = &mut self.ping_pong else { return Ok(()) };
-        let count = if lab.options.size == Size::Tiny { 30 } else { 500 };
+        let count = match lab.options.size {
+            Size::Tiny => 30,
+            Size::Ci => 300,
+            Size::Quick | Size::Whole => 500,
+        };
         let (period, patience) = (Duration::from_secs_f64(1.0 / HZ), Duration::from_secs(1));
         let seed = lab.options.seed + tally.repetitions.len() as u64;
         let measure = Measure { route: CARRIER.into(), payload: PAYLOAD, count, warmup: 20, period, patience, seed };

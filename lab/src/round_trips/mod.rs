@@ -119,12 +119,13 @@ impl PingPong {
         Ok(self.ping.ask::<ping::RoundTrips>(lab, &ping::Order::Measure(measure.clone()), time)?.trips)
     }
 
-    /// Times of the stages of a route's forward channel at the ping's and at the pong's end, since the last call.
+    /// Times of the stages of a route's channel from `from` (`ping`: the forward one), at the ping's and at the pong's end, since
+    /// the last call.
     ///
     /// # Errors
     /// As [`Part::hear`].
-    pub(crate) fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
-        let order = ping::Order::Stages(route.to_owned());
+    pub(crate) fn stages(&mut self, lab: &Lab, route: &str, from: &str) -> Result<[Measured; 2]> {
+        let order = ping::Order::Stages { route: route.to_owned(), from: from.to_owned() };
         Ok([self.ping.ask(lab, &order, PATIENCE)?, self.pong.ask(lab, &order, PATIENCE)?])
     }
 }

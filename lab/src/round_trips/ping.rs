@@ -24,8 +24,12 @@ pub(crate) const ROLE: &str = "ping";
 pub(super) enum Order {
     Priority(Priority),
     Measure(Measure),
-    /// Reports the times of the stages of a route's forward channel since the last report, and starts from zero.
-    Stages(String),
+    /// Reports the times of the stages of a route's channel from this end (`ping`: the forward one) since the last report, and starts
+    /// from zero.
+    Stages {
+        route: String,
+        from: String,
+    },
 }
 
 /// Round trips to be made.
@@ -84,7 +88,7 @@ pub(crate) fn play(mut orders: Orders) -> Result {
                 let ping = ping.ok_or_else(|| Error::Usage(format!("route {:?}", measure.route)))?;
                 orders.say(&RoundTrips { trips: ping.measure(&measure)? })?;
             }
-            Order::Stages(route) => orders.say(&ends.stages(&route)?)?,
+            Order::Stages { route, from } => orders.say(&ends.stages(&route, &from)?)?,
         }
     }
     Ok(())
@@ -260,7 +264,7 @@ pub(crate) fn play_pong(mut orders: Orders) -> Result {
         match order {
             Order::Priority(priority) => orders.say(&ends.set_priority(&priority)?)?,
             Order::Measure(_) => return Err(Error::Usage("pongs measure nothing".into())),
-            Order::Stages(route) => orders.say(&ends.stages(&route)?)?,
+            Order::Stages { route, from } => orders.say(&ends.stages(&route, &from)?)?,
         }
     }
     Ok(())

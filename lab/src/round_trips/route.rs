@@ -202,9 +202,9 @@ impl Ends {
         Ok(Priorities { ends: ["ping", "pong"].into_iter().map(set).collect::<Result<_>>()? })
     }
 
-    /// Times of the stages of a route's forward channel at this end, since the last call.
-    pub(super) fn stages(&self, route: &str) -> Result<Measured> {
-        Measured::take(&self.node, &topic(route, "ping"))
+    /// Times of the stages, at this end, of the route's channel that leads from `from`, since the last call.
+    pub(super) fn stages(&self, route: &str, from: &str) -> Result<Measured> {
+        Measured::take(&self.node, &topic(route, from))
     }
 }
 

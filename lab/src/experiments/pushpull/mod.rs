@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::link::LinkReport;
 use crate::part::{Hog, LONG, Measured, NodeSettings, Part, Place};
-use crate::round_trips::{FORWARD, Hop, Measure, PingPong, Route};
+use crate::round_trips::{FORWARD, Hop, Measure, PING, PingPong, Route};
 use crate::stalls::Monitor;
 use crate::topology::{Line, Namespace, Topology};
 use serde_json::Value;
@@ -233,7 +233,7 @@ impl Testbed {
 
     /// Times of the stages of a route's forward channel since the last call: at the ping and at the pong.
     fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
-        self.ping_pong.stages(lab, route)
+        self.ping_pong.stages(lab, route, PING)
     }
 
     /// Processor time that the relay has used so far, in nanoseconds.

@@ -1,15 +1,15 @@
 //! The results of the runs: cells, checks and the figure, and the planner's bound beside the round trips measured with
 //! priority.
 
+use super::bound::{self, Bound};
 use super::testbed::{Run, SMALL, Setup};
 use super::{Amount, Arm, RATE, Row};
-use crate::error::Result;
-use crate::load::Pattern;
-use crate::prediction::{delay_us, plan};
+use crate::experiments::lines;
+use crate::lab::Size;
+use crate::load::{Pattern, Protocol};
 use crate::results::{Bar, Cell, Check, Figure, Findings, Group, Panel, Stalled, Table};
-use crate::statistics::{Distribution, median, median_ratio};
+use crate::statistics::{Distribution, median, median_ratio, uncertainty};
 use crate::topology::FULL_PACKET;
-use qos::plan::Model;
 use serde_json::json;
 
 /// All runs of a set-up.
@@ -20,7 +20,7 @@ pub(super) struct Outcome<'a> {
     runs: Vec<[Vec<Run>; 2]>, // of each row: normal, qos; pairs have the same index
     dropped: Vec<String>,     // pairs that could not be run, with the reason
     least_pairs: usize,       // fewer of a row tell nothing
-    bound: Option<f64>,       // of a round trip with priority, µs
+    bound: Option<Bound>,     // of a round trip with priority
 }
 
 impl<'a> Outcome<'a> {
@@ -29,9 +29,15 @@ impl<'a> Outcome<'a> {
         Self { setup, rows, runs, dropped: Vec::new(), least_pairs: LEAST_PAIRS, bound: None }
     }
 
-    /// Sets the planner's bound of a round trip with priority, in µs.
-    pub(super) fn promise(&mut self, bound_us: f64) {
-        self.bound = Some(bound_us);
+    /// Sets the planner's bound of a round trip with priority.
+    pub(super) fn promise(&mut self, bound: Bound) {
+        self.bound = Some(bound);
+    }
+
+    /// Runs with priority that a bound covers.
+    pub(super) fn covered(&self) -> impl Iterator<Item = &Run> {
+        let both = self.rows.iter().zip(&self.runs).filter(|(row, _)| bound::is_covered(self.setup, row));
+        both.flat_map(|(_, runs)| &runs[Arm::Qos as usize])
     }
 
     /// Adds a run of the row with this index; its pair is added, too.
@@ -49,27 +55,71 @@ impl<'a> Outcome<'a> {
         self.least_pairs = LEAST_PAIRS.min(amount.repetitions as usize);
         let both = self.rows.iter().zip(&self.runs);
         let cells: Vec<Cell> = both.flat_map(|(row, runs)| Arm::BOTH.map(|arm| cell(row, arm, runs))).collect();
-        let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).collect();
+        let checks = (0..self.rows.len()).flat_map(|index| self.checks(index)).chain(self.alike()).collect();
         let promised =
-            |index: usize| self.promised(index).map(|bound| bound_bar(bound, &self.runs[index][Arm::Qos as usize]));
+            |index: usize| self.promised(index).map(|bound| bound::bar(bound, &self.runs[index][Arm::Qos as usize]));
         let figure = figure(self.setup, self.rows, &cells, &promised);
+        let of_bound = |bound: &Bound| [bound.parts(), bound::table(bound.us, self.setup, self.rows, &self.runs)];
         let tables =
-            self.bound.map(|bound| bound_table(bound, self.setup, self.rows, &self.runs)).into_iter().collect();
+            self.bound.iter().flat_map(of_bound).chain([self.overloads()]).chain(self.protocols_table()).collect();
         let cells = cells.into_iter().filter(|cell| cell.sent > 0).collect();
         let notes = notes(self.setup, amount).into_iter().chain(self.dropped).collect();
         Findings { cells, checks, notes, figure, queues, tables, ..Findings::default() }
     }
 
+    /// Rows that differ only in the measured protocol, by index: udp, tcp.
+    fn protocols(&self) -> Vec<(usize, usize)> {
+        let find = |wanted: &Row| self.rows.iter().position(|row| row == wanted);
+        let udp = |(index, row): (usize, &Row)| {
+            let tcp = find(&Row { measured: Protocol::Tcp, ..row.clone() })?;
+            (row.measured == Protocol::Udp && row.percent > 0).then_some((index, tcp))
+        };
+        self.rows.iter().enumerate().filter_map(udp).collect()
+    }
+
+    /// p50 by tcp / by udp of an arm, repetition by repetition.
+    fn tcp_to_udp(&self, (udp, tcp): (usize, usize), arm: Arm) -> Vec<f64> {
+        let p50 = |row: usize| {
+            let runs = self.runs[row][arm as usize].iter();
+            runs.map(|run| Distribution::of(&run.times()).map_or(f64::NAN, |d| d.p50)).collect::<Vec<_>>()
+        };
+        p50(tcp).iter().zip(p50(udp)).map(|(tcp, udp)| tcp / udp).collect()
+    }
+
+    /// With priority, round trips differ little by protocol (Y-46).
+    fn alike(&self) -> Vec<Check> {
+        let check = |rows: (usize, usize)| {
+            let found = self.tcp_to_udp(rows, Arm::Qos);
+            let ratio = median(&found);
+            let name = format!("p50 qos by tcp / by udp, or the other way round: {}", beside(&self.rows[rows.0]));
+            Check::at_most(name, ratio.max(1.0 / ratio), ALIKE).certain_within(uncertainty(&found), ALIKE - 1.0)
+        };
+        self.protocols().into_iter().map(check).collect()
+    }
+
+    /// The same in both arms. The paper has TCP's round trips below UDP's without priority (Y-54).
+    fn protocols_table(&self) -> Option<Table> {
+        let heads = ["load", "normal", "qos"];
+        let mut table = Table::new("Round trips by tcp / by udp beside the same load, medians of p50", &heads);
+        for rows in self.protocols() {
+            let ratios = Arm::BOTH.map(|arm| median(&self.tcp_to_udp(rows, arm)));
+            let text = |ratio: f64| if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() };
+            table.rows.push([beside(&self.rows[rows.0])].into_iter().chain(ratios.map(text)).collect());
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+
     /// The bound of a row; `None` if the contract does not cover it.
     fn promised(&self, index: usize) -> Option<f64> {
-        self.bound.filter(|_| is_covered(self.setup, &self.rows[index]))
+        let bound = self.bound.as_ref().filter(|_| bound::is_covered(self.setup, &self.rows[index]));
+        bound.map(|bound| bound.us)
     }
 
     /// The checks of a row.
     fn checks(&self, index: usize) -> Vec<Check> {
         let promised = self
             .promised(index)
-            .map(|bound| bound_check(bound, &self.rows[index], &self.runs[index][Arm::Qos as usize]));
+            .map(|bound| bound::check(bound, &self.rows[index], &self.runs[index][Arm::Qos as usize]));
         let pairs = self.runs[index].iter().map(Vec::len).min().unwrap_or(0);
         let enough = |check: Check| match pairs {
             0 => check,
@@ -103,8 +153,42 @@ impl<'a> Outcome<'a> {
                 [mean, spread, steady(), lost()].into_iter().chain(bursts).collect()
             }
             (95, _) => vec![better(10.0), steady(), lost()],
-            _ => vec![better(20.0), steady(), lost(), self.against_no_load(row, &pairs)],
+            _ => {
+                let usual = Check::at_least(named("p50 normal / qos"), pairs.ratio(|d| d.p50), USUAL);
+                let usual = (row.load == Protocol::Udp && row.payload == SMALL).then_some(usual);
+                [
+                    self.much_better(row, &pairs).judged_from(Size::Quick),
+                    steady(),
+                    lost(),
+                    self.against_no_load(row, &pairs),
+                ]
+                .into_iter()
+                .chain(usual)
+                .collect()
+            }
         }
+    }
+
+    /// In an overload p99 with priority is 20 times better. That is asked of small samples; of a large one, what it takes beyond its own
+    /// transmission, which no priority shortens, is compared.
+    fn much_better(&self, row: &Row, pairs: &Pairs) -> Check {
+        let own = own_us(self.setup, row);
+        let beyond = if own > 0.0 { " beyond transmission" } else { "" };
+        Check::at_least(format!("p99{beyond} normal / qos: {row}"), pairs.ratio(|d| d.p99 - own), MUCH_BETTER)
+    }
+
+    /// Overloads: p99 of both arms, their ratio, and the ratio of what is beyond a large sample's own transmission.
+    fn overloads(&self) -> Table {
+        let heads =
+            ["load of 120 %, p99 in µs", "normal", "qos", "normal / qos", "transmission", "beyond it, normal / qos"];
+        let mut table = Table::new("Overload", &heads);
+        for (row, runs) in self.rows.iter().zip(&self.runs).filter(|(row, _)| row.percent > 100) {
+            let (pairs, own) = (Pairs::of(runs), own_us(self.setup, row));
+            let [normal, qos] = [pairs.without_priority(|d| d.p99), pairs.with_priority(|d| d.p99)];
+            let ratios = [0.0, own].map(|own| pairs.ratio(|d| d.p99 - own));
+            table.row(row.to_string(), &[normal, qos, ratios[0], own, ratios[1]]);
+        }
+        table
     }
 
     /// With priority, an overload costs at most one full packet that is being sent, and some of the rest. A sample that is
@@ -117,6 +201,16 @@ impl<'a> Outcome<'a> {
         let name = format!("p99 qos (limit: 2.5 x without load + one packet{words}): {row}");
         Check::at_most(name, pairs.with_priority(|d| d.p99), idle + time_us(FULL_PACKET as usize) + own)
     }
+}
+
+/// A row without its protocol.
+fn beside(row: &Row) -> String {
+    format!("{} B beside {} % by {} ({})", row.payload, row.percent, row.load.name(), row.pattern.name())
+}
+
+/// Transmission of a large sample there and back over the line, with its headers, in µs; a small one's is left out.
+fn own_us(setup: &Setup, row: &Row) -> f64 {
+    if row.payload > SMALL && setup.switched { 2.0 * lines::transmission_us(row.payload, RATE) } else { 0.0 }
 }
 
 /// Time on the congested link, in microseconds.
@@ -145,6 +239,10 @@ impl Pairs {
     /// Median of qos / normal.
     fn inverse(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
         median_ratio(&self.pairs.iter().map(|(n, q)| (figure(q), figure(n))).collect::<Vec<_>>())
+    }
+
+    fn without_priority(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
+        median(&self.pairs.iter().map(|(n, _)| figure(n)).collect::<Vec<_>>())
     }
 
     fn with_priority(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
@@ -265,73 +363,17 @@ fn bar(arm: Arm, cell: &Cell) -> Option<Bar> {
     (!times.is_empty()).then(|| Bar { series: arm.name().into(), value, deviation, mark: Some(p99) })
 }
 
-/// The latest that a round trip ends by the plan, in µs: both channels' bounds.
-pub(super) fn round_trip_us() -> Result<f64> {
-    let plan = plan(CONTRACT, &[], Model::Bound)?;
-    Ok(delay_us(&plan, "there") + delay_us(&plan, "back"))
-}
-
-/// `true` if the contract covers a row: its payload, and no more than its load.
-fn is_covered(setup: &Setup, row: &Row) -> bool {
-    row.payload == setup.payload && row.percent <= LOAD
-}
-
-/// The largest of some round trips. Not a number: there is none.
-fn largest(us: impl Iterator<Item = f64>) -> f64 {
-    us.fold(f64::NAN, f64::max)
-}
-
-/// Checks that no round trip takes longer than promised, apart from stalls of the machine. One that does not come back is later
-/// than any bound.
-fn bound_check(bound: f64, row: &Row, runs: &[Run]) -> Check {
-    let late = |us: f64| if runs.iter().any(|run| run.lost() > 0) { f64::INFINITY } else { us };
-    let taken = late(largest(runs.iter().flat_map(Run::without_stalls)));
-    let name = format!("max qos, without stalls of the machine (limit: the plan's bound): {row}");
-    Check::at_most(name, taken, bound).less_stalls(late(largest(runs.iter().flat_map(Run::all_times))))
-}
-
-/// A bar as high as the bound, with the largest round trip as its mark.
-fn bound_bar(bound: f64, runs: &[Run]) -> Bar {
-    Bar {
-        series: "bound, and the largest".into(),
-        value: bound,
-        deviation: 0.0,
-        mark: Some(largest(runs.iter().flat_map(Run::without_stalls))).filter(|us| us.is_finite()),
-    }
-}
-
-/// Measurements against the bound, row by row: every later round trip, too.
-fn bound_table(bound: f64, setup: &Setup, rows: &[Row], runs: &[[Vec<Run>; 2]]) -> Table {
-    let heads = [
-        "with priority, µs",
-        "bound",
-        "largest",
-        "without stalls",
-        "bound / that",
-        "round trips",
-        "later than the bound",
-        "without stalls",
-    ];
-    let mut table = Table::new("Measured against bound (examples/yarp-switch.toml)", &heads);
-    for (row, runs) in rows.iter().zip(runs).filter(|(row, _)| is_covered(setup, row)) {
-        let runs = &runs[Arm::Qos as usize];
-        let all: Vec<f64> = runs.iter().flat_map(Run::all_times).collect();
-        let taken: Vec<f64> = runs.iter().flat_map(Run::without_stalls).collect();
-        let [most, least] = [&all, &taken].map(|us| largest(us.iter().copied()));
-        let [later, unexplained] = [&all, &taken].map(|us| us.iter().filter(|us| **us > bound).count() as f64);
-        table.row(row.to_string(), &[bound, most, least, bound / least, all.len() as f64, later, unexplained]);
-    }
-    table
-}
-
+/// By so much p99 is better with priority in an overload.
+const MUCH_BETTER: f64 = 20.0;
+/// With priority, the protocols' round trips differ by this factor at most.
+const ALIKE: f64 = 1.5;
 /// Pairs of a row that tell something.
 const LEAST_PAIRS: usize = 3;
+/// In an overload by datagrams, small samples with priority are so much faster in the middle: those without wait for a full queue of
+/// 100 packets, 12 ms. Unlike p99, a hundred samples tell it.
+const USUAL: f64 = 10.0;
 /// At 20 % load a channel with priority may be worse by this share.
 const LIGHT: f64 = 0.1;
-/// The set-up as a contract.
-const CONTRACT: &str = include_str!("../../../../examples/yarp-switch.toml");
-/// Percent of the link's rate that its load has: the promise holds up to there.
-const LOAD: u32 = 70;
 
 #[cfg(test)]
 mod tests {
@@ -347,7 +389,7 @@ mod tests {
     fn run(took_us: &[u64], lost: usize) -> Run {
         let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) });
         let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None }, lost)).collect();
-        Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default() }
+        Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default(), computed: None }
     }
 
     /// Every row with these times in µs, normal and qos, without load and with.
@@ -357,7 +399,7 @@ mod tests {
         for (index, row) in rows.iter().enumerate() {
             let times = if row.percent == 0 { [idle, idle] } else { [normal, qos] };
             for _ in 0..3 {
-                outcome.add(index, Arm::Normal, run(&[100, times[0]], 1));
+                outcome.add(index, Arm::Normal, run(&[times[0] / 5, times[0]], 1));
                 outcome.add(index, Arm::Qos, run(&[60, times[1]], lost));
             }
         }
@@ -379,6 +421,7 @@ mod tests {
             assert!(failed > 0, "{name} passes");
         };
         fails(findings(100, 5000, 300, 0), "p99 normal / qos"); // 16 times better, not 20
+        fails(findings(100, 2900, 300, 0), "p50 normal / qos"); // 580 / 60 µs
         fails(findings(100, 10_000, 300, 1), "lost qos");
         fails(findings(70, 10_000, 300, 0), "p99 qos (limit"); // 175 + 121 µs
         fails(findings(100, 200, 300, 0), "mean qos / normal:");
@@ -392,7 +435,7 @@ mod tests {
         let rows = rows(&SWITCH, &Options::default());
         for (us, expected) in [(1300, true), (1400, false)] {
             let mut outcome = Outcome::new(&SWITCH, &rows);
-            outcome.promise(1329.0);
+            outcome.promise(Bound { us: 1329.0, ..Bound::default() });
             (0..3 * rows.len()).for_each(|index| {
                 outcome.add(index / 3, Arm::Normal, run(&[100, 9000], 0));
                 outcome.add(index / 3, Arm::Qos, run(&[60, us], 0));
@@ -400,12 +443,34 @@ mod tests {
             let found = outcome.findings(&amount(&Options::default()), Vec::new());
             let held: Vec<_> = found.checks.iter().filter(|check| check.name.starts_with("max qos")).collect();
             assert!(
-                held.len() == found.tables[0].rows.len() && held.iter().all(|check| check.pass == expected),
+                held.len() == found.tables[1].rows.len() && held.iter().all(|check| check.pass == expected),
                 "{held:#?}"
             );
             assert!(held.len() > 5 && !held.iter().any(|check| check.name.contains("120 %")), "{held:#?}");
         }
-        assert!(round_trip_us().unwrap() > 235.0, "two packets on a link of 100 Mbit/s at least");
+    }
+
+    #[test]
+    fn protocols_that_differ_with_priority_fail_and_without_it_are_told() {
+        let rows = rows(&NIC, &Options::default());
+        let judged = |tcp_us: [u64; 3]| {
+            let mut outcome = Outcome::new(&NIC, &rows);
+            for (index, row) in rows.iter().enumerate() {
+                for tcp_us in tcp_us {
+                    let us = if row.measured == Protocol::Tcp { tcp_us } else { 100 };
+                    outcome.add(index, Arm::Normal, run(&[9000, 9000], 0));
+                    outcome.add(index, Arm::Qos, run(&[us, us], 0));
+                }
+            }
+            let found = outcome.findings(&amount(&Options::default()), Vec::new());
+            let alike = found.checks.iter().filter(|check| check.name.starts_with("p50 qos by tcp"));
+            let table = &found.tables.last().unwrap().rows;
+            assert!(table.len() >= 8 && table.iter().all(|row| row[1] == "1.00" && !row[2].is_empty()), "{table:?}");
+            alike.map(|check| check.verdict).collect::<Vec<_>>()
+        };
+        assert!(judged([120, 120, 120]).iter().all(|verdict| *verdict == Verdict::Pass));
+        assert!(judged([60, 61, 62]).iter().all(|verdict| *verdict == Verdict::Fail));
+        assert!(judged([20, 110, 600]).iter().all(|verdict| *verdict == Verdict::Inconclusive));
     }
 
     #[test]
@@ -418,13 +483,6 @@ mod tests {
         });
         let found = outcome.findings(&amount(&Options::default()), Vec::new());
         assert!(found.checks.iter().all(|check| check.verdict == Verdict::Inconclusive), "{:#?}", found.checks);
-    }
-
-    #[test]
-    fn a_round_trip_that_does_not_come_back_is_later_than_any_bound() {
-        let row = &rows(&SWITCH, &Options::default())[0];
-        assert!(bound_check(1329.0, row, &[run(&[100], 0)]).pass);
-        assert_eq!(bound_check(1329.0, row, &[run(&[100], 1)]).verdict, Verdict::Fail);
     }
 
     #[test]

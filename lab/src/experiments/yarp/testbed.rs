@@ -4,18 +4,20 @@
 //! that the sharing of processors makes no difference between them. The channels stay open through all runs; an arm changes
 //! their priority while they live.
 
+use super::bound::Computed;
 use super::{Amount, RATE, Row, amount, impossible};
 use crate::error::Result;
-use crate::lab::Lab;
+use crate::lab::{Feature, Lab};
 use crate::link::LinkReport;
 use crate::load::{Generator, Offered, Sink};
-use crate::part::Place;
+use crate::part::{Measured, Place};
 use crate::results::Stalled;
-use crate::round_trips::{CARRIERS, Measure, PingPong, Priority, RoundTrip};
+use crate::round_trips::{CARRIERS, Measure, PING, PONG, PingPong, Priority, RoundTrip};
 use crate::stalls::{Monitor, Stalls};
 use crate::topology::{DEVICE, Line, Namespace, Queue, Topology, Wire};
 use qos::priority::Changes;
 use std::time::Duration;
+use thalweg::stages::End;
 
 /// The testbed of a set-up.
 #[derive(Debug)]
@@ -71,17 +73,38 @@ impl Testbed {
             self.generator.start(lab, load)?;
             lab.stop.sleep(RAMP)?;
         }
+        let computes = self.setup.switched && treatment.thread;
+        if computes {
+            self.computed(lab, row)?; // from nothing
+        }
         let monitor = Monitor::start()?;
         let before = self.sink.count(lab)?;
         let trips = self.ping_pong.measure(lab, &measure)?;
         let after = self.sink.count(lab)?;
         let stalls = monitor.finish();
         let offered = if load.is_some() { self.generator.stop(lab)? } else { Offered::default() };
-        Ok(Run { trips, offered, goodput: after.mbit_since(&before), stalls })
+        let computed = if computes { Some(self.computed(lab, row)?) } else { None };
+        Ok(Run { trips, offered, goodput: after.mbit_since(&before), stalls, computed })
+    }
+
+    /// The longest times of both channels' ends since the last call.
+    fn computed(&mut self, lab: &Lab, row: &Row) -> Result<Computed> {
+        let mut computed = Computed::default();
+        for (way, from) in [PING, PONG].into_iter().enumerate() {
+            let [ping, pong] = self.ping_pong.stages(lab, row.measured.name(), from)?;
+            let (source, target) = if from == PING { (ping, pong) } else { (pong, ping) };
+            let sum = |of: &Measured, end, stages: &[&str]| {
+                stages.iter().map(|stage| of.max_us(end, stage)).filter(|us| us.is_finite()).sum()
+            };
+            computed.send[way] = sum(&source, End::Publisher, &["publish", "queue", "send"]);
+            computed.receive[way] = sum(&target, End::Subscriber, &["receive", "decode"]);
+        }
+        Ok(computed)
     }
 
     /// Changes the queue and the channels, unless they are so already.
     fn treat(&mut self, lab: &Lab, treatment: Treatment) -> Result {
+        let treatment = treatment.without(lab.options.without);
         if self.treatment == Some(treatment) {
             return Ok(());
         }
@@ -127,6 +150,17 @@ pub(super) struct Treatment {
     pub thread: bool,
 }
 
+impl Treatment {
+    /// The same, but for a feature that the run leaves out.
+    fn without(self, feature: Option<Feature>) -> Self {
+        match feature {
+            Some(Feature::Marks) => Self { mark: false, ..self },
+            Some(Feature::Threads) => Self { thread: false, ..self },
+            Some(Feature::Proxies) | None => self,
+        }
+    }
+}
+
 /// Processors of the measured channels, and of the load. One alone serves both.
 fn processors() -> (Vec<usize>, Vec<usize>) {
     let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
@@ -154,6 +188,8 @@ pub(super) struct Run {
     pub goodput: f64,
     /// Stalls of the machine meanwhile.
     pub stalls: Stalls,
+    /// The longest times of the channels' ends; `None`: not measured.
+    pub computed: Option<Computed>,
 }
 
 /// Largest deviation of a load from the stated one, in Mbit/s: a part of the link's rate.
