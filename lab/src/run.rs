@@ -14,7 +14,11 @@ use std::time::Duration;
 /// As [`Experiment::run`].
 pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
     let environment = Environment::read(lab.options.seed);
-    let watched = if lab.options.size == Size::Tiny { Duration::from_millis(50) } else { Duration::from_secs(3) };
+    let watched = Duration::from_millis(match lab.options.size {
+        Size::Tiny => 50,
+        Size::Ci => 1000,
+        Size::Quick | Size::Whole => 3000,
+    });
     let before = stalls::without(watched)
         .map_err(|e| Error::system("a thread of SCHED_FIFO 80", &e, "run it as root, or with CAP_SYS_NICE"))?;
     let findings = experiment.run(lab)?;
