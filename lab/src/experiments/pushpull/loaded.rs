@@ -56,7 +56,7 @@ const ARMS: [&str; 2] = ["alone", "loaded"];
 fn amount(options: &Options) -> (usize, Amount) {
     let (repetitions, count) = match options.size {
         Size::Tiny => (1, 5),
-        Size::Ci => (1, 12),
+        Size::Ci => (1, 8),
         Size::Quick => (3, 60),
         Size::Whole => (7, 300),
     };

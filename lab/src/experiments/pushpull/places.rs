@@ -64,7 +64,7 @@ impl Experiment for PushPullPlaces {
 fn amount(options: &Options) -> (usize, Duration) {
     let (repetitions, ms) = match options.size {
         Size::Tiny => (1, 100),
-        Size::Ci => (3, 150),
+        Size::Ci => (5, 120),
         Size::Quick => (9, 300),
         Size::Whole => (15, 2000),
     };

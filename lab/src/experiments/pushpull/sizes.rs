@@ -91,7 +91,7 @@ impl PushPullSizes {
 fn amount(options: &Options) -> (usize, Amount) {
     let (repetitions, count) = match options.size {
         Size::Tiny => (1, 5),
-        Size::Ci => (4, 12),
+        Size::Ci => (3, 12),
         Size::Quick => (15, 25), // processes differ more than round trips of the same ones
         Size::Whole => (9, 500),
     };
