@@ -148,6 +148,14 @@ pub struct Subscriber {
     pub importance: i64,
 }
 
+impl Subscriber {
+    /// Ratio of published samples to those that go to its proxy. The stream that a node makes pictures of is thinned at the publisher;
+    /// any other goes to the proxy whole.
+    pub fn scale_before_proxy(&self) -> u32 {
+        if self.picture.is_some() { self.scale.max(1) } else { 1 }
+    }
+}
+
 /// Sharing of proxies between subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proxies {

@@ -157,6 +157,29 @@ fn smaller_messages_have_a_group_of_their_own() {
     }
 }
 
+/// Ports that name udp alone: pictures are made and sent all the same, at the publisher and at the subscriber.
+#[test]
+fn pictures_go_by_the_carrier_that_the_ports_name() {
+    let open = |name| {
+        let scalers = Scalers::default().with("/numbers", || Cut);
+        Node::with_settings(Settings { scalers, ..settings("named", name) }).unwrap()
+    };
+    let (a, b) = (open("a"), open("b"));
+    let offered = a.publisher::<Raw>("/numbers").reliability(qos::Reliability::BestEffort).carriers(["udp"]);
+    let mut publisher = offered.open().unwrap();
+    for place in [Place::Publisher, Place::Subscriber] {
+        let (tell, told) = channel();
+        let builder = b.subscriber::<Raw>("/numbers").reliability(qos::Reliability::BestEffort).carriers(["udp"]);
+        let tell = move |sample: Sample<'_, Raw>| {
+            let _ = tell.send(sample.len());
+        };
+        let port = builder.picture(10, 1).proxy(place.clone()).callback(tell).unwrap();
+        assert!(port.wait_connected(1, LONG), "at the {place}");
+        publisher.publish(&[7; 100]).unwrap();
+        assert_eq!(told.recv_timeout(LONG), Ok(10), "at the {place}");
+    }
+}
+
 /// Each size costs a thread and its work for every sample: 300 of them left 343 Hz of 1 kHz.
 #[test]
 fn pictures_of_one_publisher_are_bounded() {

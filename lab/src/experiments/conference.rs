@@ -14,6 +14,7 @@ use crate::statistics::{Distribution, median};
 use crate::topology::{Line, Queue, Topology, Wire};
 use linux::clock::monotonic_ns;
 use qos::Class;
+use qos::priority::{Policy, Scheduling};
 use serde_json::Value;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -35,21 +36,24 @@ const SOON: Duration = Duration::from_secs(10);
 /// Those by datagrams, within this one (F-14).
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// One kind of stream: name, bytes, hertz, class and carrier. The most important one first (P-15).
+/// One kind of stream: name, bytes, hertz, class, carrier and priority of threads. The most important one first (P-15); white-board and chat
+/// share the lowest class, and differ in their threads.
 struct Kind {
     name: &'static str,
     size: usize,
     hz: f64,
     class: Class,
     carrier: &'static str,
+    /// Priority of its threads at both ends, SCHED_FIFO: the publishing one, and those of the channel.
+    fifo: u8,
 }
 
 const KINDS: [Kind; 5] = [
-    Kind { name: "audio", size: 160, hz: 50.0, class: Class::Critical, carrier: "udp" },
-    Kind { name: "game", size: 64, hz: 30.0, class: Class::High, carrier: "udp" },
-    Kind { name: "video", size: 30_000, hz: 25.0, class: Class::Normal, carrier: "udp" },
-    Kind { name: "whiteboard", size: 500, hz: 5.0, class: Class::Low, carrier: "tcp" },
-    Kind { name: "chat", size: 100, hz: 2.0, class: Class::Low, carrier: "tcp" },
+    Kind { name: "audio", size: 160, hz: 50.0, class: Class::Critical, carrier: "udp", fifo: 50 },
+    Kind { name: "game", size: 64, hz: 30.0, class: Class::High, carrier: "udp", fifo: 40 },
+    Kind { name: "video", size: 30_000, hz: 25.0, class: Class::Normal, carrier: "udp", fifo: 30 },
+    Kind { name: "whiteboard", size: 500, hz: 5.0, class: Class::Low, carrier: "tcp", fifo: 20 },
+    Kind { name: "chat", size: 100, hz: 2.0, class: Class::Low, carrier: "tcp", fifo: 10 },
 ];
 
 /// Ratio of published pictures to those that each host takes.
@@ -110,7 +114,8 @@ struct Phases {
 fn phases(options: &Options) -> Phases {
     match options.size {
         Size::Tiny => Phases { before: 1, narrow: 1, outage: 1, after: 1 },
-        Size::Ci | Size::Quick => Phases { before: 5, narrow: 5, outage: 3, after: 7 },
+        Size::Ci => Phases { before: 1, narrow: 3, outage: 1, after: 1 },
+        Size::Quick => Phases { before: 5, narrow: 5, outage: 3, after: 7 },
         Size::Whole => Phases { before: 30, narrow: 30, outage: 10, after: 30 },
     }
 }
@@ -158,7 +163,7 @@ impl Account {
 }
 
 fn stream(host: u8, kind: &Kind, every: u32) -> Stream {
-    let Kind { name, size, hz, class, carrier } = *kind;
+    let Kind { name, size, hz, class, carrier, fifo } = *kind;
     Stream {
         topic: format!("/h{host}/{name}"),
         size,
@@ -167,6 +172,7 @@ fn stream(host: u8, kind: &Kind, every: u32) -> Stream {
         every,
         place: qos::Place::Publisher,
         carrier: carrier.into(),
+        sched: Some(Scheduling { policy: Policy::Fifo(fifo), nice: 0 }),
     }
 }
 
@@ -196,7 +202,9 @@ impl Members {
         parts.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
         let order = Order::Connected { count: usize::from(HOSTS) - 1 };
         parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &order, LONG).map(drop))?;
-        parts.iter_mut().try_for_each(|part| part.ask::<Value>(lab, &Order::Start { topic: None }, LONG).map(drop))?;
+        parts
+            .iter_mut()
+            .try_for_each(|part| part.ask::<Value>(lab, &Order::Start { topic: None, count: None }, LONG).map(drop))?;
         let first_ns = hears.iter().map(|heard: &Vec<(u8, usize)>| vec![None; heard.len()]).collect();
         let came = hears[usize::from(CUT) - 1].iter().map(|_| Vec::new()).collect();
         Ok(Self { parts, hears, back_ns: 0, first_ns, came })
@@ -435,7 +443,10 @@ fn table(phases: &[Account; 4]) -> Table {
 
 fn notes() -> Vec<String> {
     let kinds = KINDS.iter().map(|kind| {
-        format!("{}: {} B at {} Hz, class {}, {}", kind.name, kind.size, kind.hz, kind.class, kind.carrier)
+        format!(
+            "{}: {} B at {} Hz, class {}, {}, threads fifo:{} at both ends",
+            kind.name, kind.size, kind.hz, kind.class, kind.carrier, kind.fifo
+        )
     });
     let mut notes: Vec<String> = kinds.collect();
     notes.extend([

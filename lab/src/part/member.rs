@@ -1,9 +1,10 @@
 //! The role `member`: one node that publishes some streams and subscribes to others, each at its own rate and of its own class.
 
-use super::{Measured, NodeSettings, Orders, PATIENCE};
+use super::{ALL_BUT_ONE_OF, Measured, NodeSettings, Orders, PATIENCE};
 use crate::error::{Error, Result};
+use crate::lab::Feature;
 use crate::stalls::Timed;
-use qos::priority::{Changes, PrioritySettings};
+use qos::priority::{Changes, PrioritySettings, Scheduling};
 use qos::{Class, Place, Qos, Reliability};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -48,6 +49,8 @@ pub struct Stream {
     pub place: Place,
     /// Its carrier.
     pub carrier: String,
+    /// Scheduling of its threads at either end: the one that publishes, and those of the channel. Default: the ordinary one.
+    pub sched: Option<Scheduling>,
 }
 
 /// Orders; each is answered.
@@ -69,6 +72,9 @@ pub enum Order {
     Start {
         /// The stream of this topic; `None`: every stream.
         topic: Option<String>,
+        /// Samples after which a stream ends by itself.
+        #[serde(default)]
+        count: Option<u64>,
     },
     /// Publishes no more: [`Report`], in the order in which it was started.
     Stop,
@@ -102,12 +108,13 @@ pub struct StreamReport {
 }
 
 impl Settings {
-    /// Applies the profile to a port.
-    fn profiled(&self, name: &str, topic: &str, end: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
+    /// Applies the profile to a stream's port.
+    fn profiled(&self, name: &str, stream: &Stream, end: Direction, qos: &mut Qos) -> Result<PrioritySettings> {
         let profile = self.profile.as_deref().map(Profile::read).transpose();
         let profile = profile.map_err(|wrong| Error::Usage(wrong.to_string()))?.unwrap_or_default();
-        profile.policies(name, topic, end, qos);
-        Ok(profile.settings(name, topic, end))
+        profile.policies(name, &stream.topic, end, qos);
+        let own = PrioritySettings { sched: stream.sched, ..PrioritySettings::default() };
+        Ok(profile.settings(name, &stream.topic, end).or(&own))
     }
 }
 
@@ -146,10 +153,10 @@ pub(super) fn member(mut orders: Orders) -> Result {
                 port.map(|port| node.set_priority(&port, &port, &changes)).transpose()?;
                 orders.say(&json!({}))?;
             }
-            Order::Start { topic } => {
+            Order::Start { topic, count } => {
                 let wanted = |stream: &Stream| topic.as_ref().is_none_or(|topic| *topic == stream.topic);
                 let wanted = ports.iter().zip(&settings.publishes).filter(|(_, stream)| wanted(stream));
-                let start = |(port, stream): (&Counted, &Stream)| Running::start(port.clone(), stream.clone());
+                let start = |(port, stream): (&Counted, &Stream)| Running::start(port.clone(), stream.clone(), count);
                 running.extend(wanted.map(start).collect::<Result<Vec<_>>>()?);
                 orders.say(&json!({}))?;
             }
@@ -198,7 +205,7 @@ fn most(stream: &Stream) -> u32 {
 fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publisher<Raw>> {
     let name = format!("/{}{}", settings.node.name, stream.topic);
     let mut qos = Qos { class: stream.class, max_message: most(stream), ..Qos::default() };
-    let priority = settings.profiled(&name, &stream.topic, Direction::Publisher, &mut qos)?;
+    let priority = settings.profiled(&name, stream, Direction::Publisher, &mut qos)?;
     let builder = node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
     let named = settings.node.names_carriers.then(|| stream.carrier.clone());
     Ok(if let Some(carrier) = named { builder.carriers([carrier]) } else { builder }.open()?)
@@ -212,9 +219,12 @@ fn subscriber(node: &Node, settings: &Settings, stream: &Stream, report: &Shared
     let mut qos = Qos { max_message: most(stream), ..Qos::default() };
     // Streams are repeated until they are whole; datagrams need not be.
     qos.reliability = if stream.carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
-    let priority = settings.profiled(&name, &stream.topic, Direction::Subscriber, &mut qos)?;
+    let priority = settings.profiled(&name, stream, Direction::Subscriber, &mut qos)?;
     let builder = node.subscriber::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
-    let builder = builder.every(stream.every).proxy(stream.place.clone()).carriers([stream.carrier.clone()]);
+    let passes_all = settings.node.without == Some(Feature::Proxies) && stream.every > 1;
+    let builder =
+        if passes_all { builder.rate(ALL_BUT_ONE_OF - 1, ALL_BUT_ONE_OF) } else { builder.every(stream.every) };
+    let builder = builder.proxy(stream.place.clone()).carriers([stream.carrier.clone()]);
     Ok(builder.callback(move |sample| hold(&note).note(&sample))?)
 }
 
@@ -251,10 +261,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(port: Counted, stream: Stream) -> Result<Self> {
+    fn start(port: Counted, stream: Stream, most: Option<u64>) -> Result<Self> {
         let (stop, before) = (Arc::new(AtomicBool::new(false)), port.count.load(Relaxed));
         let (asked, counted) = (stop.clone(), port.clone());
-        let body = move || publish(&mut hold(&counted.port), &stream, &asked, &counted.count);
+        let most = most.unwrap_or(u64::MAX);
+        let body = move || publish(&mut hold(&counted.port), &stream, most, &asked, &counted.count);
         let thread = std::thread::Builder::new().name("publish".into()).spawn(body)?;
         Ok(Self { stop, port, before, thread })
     }
@@ -267,10 +278,14 @@ impl Running {
 }
 
 /// Publishes at even intervals, and catches up when late.
-fn publish(port: &mut Publisher<Raw>, stream: &Stream, stop: &AtomicBool, count: &AtomicU64) -> Result {
+fn publish(port: &mut Publisher<Raw>, stream: &Stream, most: u64, stop: &AtomicBool, count: &AtomicU64) -> Result {
+    if let Some(sched) = &stream.sched {
+        linux::sched::set(0, sched)
+            .map_err(|e| Error::System(format!("the thread that publishes {}: {e}", stream.topic)))?;
+    }
     let message = vec![0x5a; stream.size];
     let start = Instant::now();
-    for number in 0_u64.. {
+    for number in 0..most {
         let due = start + Duration::from_secs_f64(number as f64 / stream.hz);
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         if stop.load(Relaxed) {

@@ -20,7 +20,7 @@ pub mod stream;
 pub use process::{Orders, Part, Place};
 
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Feature, Lab};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -35,6 +35,9 @@ use thalweg::{DiscoverySource, Network, Node, RelayLimits, Settings};
 
 /// Longest wait of an experiment for a part.
 pub const LONG: Duration = Duration::from_secs(40);
+/// Ratio of a proxy that costs as much as any but drops almost no samples: it passes all but one of this many. (A proxy that
+/// passes all samples is never made at the publisher or the subscriber.)
+pub(crate) const ALL_BUT_ONE_OF: u32 = 1 << 24;
 
 /// A role: takes its settings and orders, and ends when they do.
 pub type Role = fn(Orders) -> Result;
@@ -117,6 +120,8 @@ pub struct NodeSettings {
     pub after: Option<String>,
     /// Publishers of the role `member` name the carrier of each stream: relays then take the stream by that, too.
     pub names_carriers: bool,
+    /// A feature that is left out.
+    pub without: Option<Feature>,
 }
 
 impl NodeSettings {
@@ -133,7 +138,12 @@ impl NodeSettings {
         let file = lab.folder().join(format!("{realm}.toml"));
         let text: String = all.iter().map(|address| format!("[[node]]\naddress = \"{address}\"\n")).collect();
         std::fs::write(&file, text)?;
-        Ok(Self { listen: vec![listen], addresses: Some(file), ..Self::local(name, realm) })
+        Ok(Self {
+            listen: vec![listen],
+            addresses: Some(file),
+            without: lab.options.without,
+            ..Self::local(name, realm)
+        })
     }
 
     /// Opens no ports before it knows the node of this name.

@@ -2,7 +2,7 @@
 //! forwards messages by bare sockets: the least that any relay costs.
 
 use crate::error::{Error, Result};
-use crate::part::{Measured, NodeSettings, Orders};
+use crate::part::{ALL_BUT_ONE_OF, Measured, NodeSettings, Orders};
 use qos::priority::Changes;
 use qos::{Place, Queue, Reliability};
 use serde::{Deserialize, Serialize};
@@ -324,9 +324,6 @@ impl Messages {
     }
 }
 
-/// Ratio of a proxy that costs as much as any but drops almost no samples: it passes all but one of this many. (A proxy that
-/// passes all samples is never made at the publisher or the subscriber.)
-const ALL_BUT_ONE_OF: u32 = 1 << 24;
 /// Samples that may wait at the sender: more than are sent while a stream repeats a lost segment.
 const WAITING: u32 = 1024;
 const CONNECT: Duration = Duration::from_secs(25);

@@ -186,7 +186,10 @@ impl Topology {
         // In hundredths of a second: every two seconds, answered within one; a report that was lost is soon made up for.
         let asks = ["mcast_igmp_version", "3", "mcast_query_interval", "200", "mcast_query_response_interval", "100"];
         let begins = ["mcast_startup_query_interval", "50", "mcast_querier", "1", "mcast_snooping", "1"];
-        self.middle()?.ip(&[&["link", "set", BRIDGE, "type", "bridge"], &asks[..], &begins[..]].concat()).map(drop)
+        // A bridge that begins to ask floods groups for its interval of responses at that time: 10 s, were it not set before.
+        let set =
+            |what: &[&str]| self.middle()?.ip(&[&["link", "set", BRIDGE, "type", "bridge"], what].concat()).map(drop);
+        set(&asks).and_then(|()| set(&begins))
     }
 
     fn numbers(&self) -> impl Iterator<Item = u8> {

@@ -269,29 +269,28 @@ impl<'a> Way<'a> {
         let multicast = self.system.placement.transport == Transport::Multicast;
         let merged = multicast || self.system.placement.proxies == Proxies::Merged;
         let mut front = Front { after: None, every: 1, size: topic.size };
-        front = self.compute(front, stream.publisher, topic.cpu_send, Role::Send, true);
+        front = self.compute(front, 1, stream.publisher, topic.cpu_send, Role::Send, true);
         let mut from = stream.publisher;
         if let Some(node) = proxy {
-            let Some(to_proxy) = self.travel(front, from, node, merged) else { return };
+            let fed = u64::from(wanted.scale_before_proxy());
+            let Some(to_proxy) = self.travel(Front { every: fed, ..front }, from, node, merged) else { return };
             let scaled =
                 Front { every: u64::from(wanted.scale), size: wanted.scaled_size.unwrap_or(topic.size), ..to_proxy };
-            front = self.compute(scaled, node, self.system.placement.cpu_proxy, Role::Proxy, merged);
+            front = self.compute(scaled, fed, node, self.system.placement.cpu_proxy, Role::Proxy, merged);
             from = node;
         }
         let Some(front) = self.travel(front, from, wanted.node, multicast) else { return };
-        let front = self.compute(front, wanted.node, wanted.cpu_receive, Role::Receive(subscriber), false);
+        let front = self.compute(front, front.every, wanted.node, wanted.cpu_receive, Role::Receive(subscriber), false);
         let every = u64::from(wanted.scale).max(1);
         self.all.pairs.push(Pair { stream: self.stream, subscriber, last: front.after, every, proxy });
     }
 
-    /// A thread computes `execution` for each sample that comes, before any are left out. A proxy is a thread even if that takes no
+    /// A thread computes `execution` for each sample that comes, every `every`-th one, before more are left out. A proxy is a thread even if that takes no
     /// time: it needs the whole sample, and waits for its turn.
-    fn compute(&mut self, front: Front, node: usize, execution: u64, role: Role, shared: bool) -> Front {
+    fn compute(&mut self, front: Front, every: u64, node: usize, execution: u64, role: Role, shared: bool) -> Front {
         if execution == 0 && role != Role::Proxy {
             return front;
         }
-        let every = front.after.map_or(1, |after| self.all.stages[after].every);
-        let every = if role == Role::Proxy { every } else { front.every };
         // Processor and rank are assigned when all threads are known; until then the node stands for the processor.
         let step = Step::Compute { processor: node, rank: 0, execution, role };
         let after = self.stage(front, Stage { stream: self.stream, after: front.after, every, step }, node, shared);

@@ -84,8 +84,7 @@ impl<'a> Bound<'a> {
         let mut roots: HashMap<(usize, bool), usize> = HashMap::new();
         for (group, places) in problem.groups.iter().zip(&self.places) {
             let mut legs: HashMap<usize, f64> = HashMap::new();
-            let (rate, size) = problem.published(group);
-            let mut ways = vec![((group.publisher, true), size, rate * problem.feeds(group) as f64)];
+            let mut ways = vec![((group.publisher, true), problem.published(group).1, problem.fed(group))];
             ways.extend(group.subscribers.iter().map(|who| {
                 ((problem.system.subscribers[*who].node, false), problem.request(*who).size, problem.wanted(*who))
             }));
@@ -206,7 +205,7 @@ impl<'a> Bound<'a> {
             let sum = &self.sums[*sum];
             places.iter().zip(paid.iter_mut()).for_each(|(node, paid)| *paid += load * sum[*node as usize]);
         }
-        let handled = problem.published(of).0 * problem.feeds(of) as f64;
+        let handled = problem.fed(of);
         for (node, paid) in places.iter().map(|node| *node as usize).zip(paid) {
             let scales = problem.scales_at(of, node);
             *paid += if self.work {

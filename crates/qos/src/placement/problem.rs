@@ -30,6 +30,26 @@ pub(super) struct Request {
     picture: Option<[u32; 2]>,
 }
 
+/// Equal flows from a publisher to a proxy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Feed {
+    /// Every n-th sample.
+    scale: u32,
+    /// Samples per second of one.
+    rate: f64,
+    count: u32,
+    /// Execution time (ns) to receive one sample of all of them.
+    receive: u64,
+}
+
+impl Feed {
+    /// A subscriber of it: with a flow of its own, or one for all.
+    fn add(&mut self, receive: u64, each: bool) {
+        self.count = if each { self.count + 1 } else { 1 };
+        self.receive = if each { self.receive.saturating_add(receive) } else { self.receive.max(receive) };
+    }
+}
+
 /// A stream that a link carries once for all groups that need it (multicast).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Stream {
@@ -115,10 +135,34 @@ impl<'a> Problem<'a> {
         self.system.placement.transport == Transport::Multicast
     }
 
-    /// Flows on the way from the publisher to the proxy: the paper counts one for each subscriber.
-    pub(super) fn feeds(&self, group: &Group) -> usize {
-        let each = !self.multicast() && self.system.placement.proxies != Proxies::Merged;
-        if each { group.subscribers.len() } else { 1 }
+    /// `true` if each subscriber has a flow of its own on the way from the publisher to the proxy, as the paper counts.
+    fn feeds_each(&self) -> bool {
+        !self.multicast() && self.system.placement.proxies != Proxies::Merged
+    }
+
+    /// Samples per second on the way from the publisher to the proxy, over all flows there.
+    pub(super) fn fed(&self, group: &Group) -> f64 {
+        self.feeds(group).map(|feed| feed.rate * f64::from(feed.count)).sum()
+    }
+
+    /// The flows from the publisher to the proxy: those of the whole stream, and those that are thinned for pictures.
+    fn feeds(&self, group: &Group) -> impl Iterator<Item = Feed> {
+        let (mut whole, mut thinned) =
+            (Feed { scale: 1, rate: self.published(group).0, ..Feed::default() }, Vec::new());
+        for subscriber in group.subscribers.iter().map(|who| &self.system.subscribers[*who]) {
+            let scale = subscriber.scale_before_proxy();
+            let feed = match thinned.iter_mut().find(|feed: &&mut Feed| feed.scale == scale) {
+                _ if scale == 1 => &mut whole,
+                Some(feed) => feed,
+                None => {
+                    thinned.push(Feed { scale, rate: whole.rate / f64::from(scale), ..Feed::default() });
+                    let last = thinned.len() - 1;
+                    &mut thinned[last]
+                }
+            };
+            feed.add(subscriber.cpu_receive, self.feeds_each());
+        }
+        std::iter::once(whole).chain(thinned).filter(|feed| feed.count > 0)
     }
 
     /// Samples per second that a publisher sends, and their bytes.
@@ -154,7 +198,7 @@ impl<'a> Problem<'a> {
         may && !self.excluded.contains(&(group.topic, group.publisher, node))
     }
 
-    /// End-to-end delay of each subscriber, ns: δ = d_pub·T + d_sub·T' (P-21); `None`: there is no way.
+    /// End-to-end delay of each subscriber, ns: δ = d_pub·T + d_sub·T' (P-21), T' on all of the way to pictures; `None`: there is no way.
     pub(super) fn delays(&self, group: &Group, node: usize) -> Option<Vec<f64>> {
         let before = f64::from(self.network.from(group.publisher).hops[node]?);
         let delay = |subscriber: &usize| {
@@ -168,7 +212,8 @@ impl<'a> Problem<'a> {
     pub(super) fn delay(&self, subscriber: usize, before: f64, after: f64) -> f64 {
         let subscriber = &self.system.subscribers[subscriber];
         let period = (1e9 / self.system.topics[subscriber.topic].rate).min(u64::MAX as f64);
-        before * period + after * period * f64::from(subscriber.scale.max(1))
+        before * period * f64::from(subscriber.scale_before_proxy())
+            + after * period * f64::from(subscriber.scale.max(1))
     }
 
     /// `true` if that delay is within the subscriber's deadline: δ ≤ Δ (the paper's Appendix A prints the reverse, E-P1).
@@ -210,8 +255,7 @@ impl<'a> Problem<'a> {
     }
 
     fn unicast_choice(&self, group: &Group, made: &mut Choice) {
-        let (rate, size) = self.published(group);
-        made.travel(self, group.publisher, made.node, size, rate * self.feeds(group) as f64);
+        made.travel(self, group.publisher, made.node, self.published(group).1, self.fed(group));
         for subscriber in &group.subscribers {
             let (to, size) = (self.system.subscribers[*subscriber].node, self.request(*subscriber).size);
             made.travel(self, made.node, to, size, self.wanted(*subscriber));
@@ -224,8 +268,8 @@ impl<'a> Problem<'a> {
     fn unicast_work(&self, group: &Group, made: &mut Choice) {
         let cpu_send = self.system.topics[group.topic].cpu_send;
         if made.node != group.publisher {
-            made.work(self, group.publisher, self.published(group).0 * self.feeds(group) as f64, cpu_send);
-            self.receive_feed(group, made);
+            made.work(self, group.publisher, self.fed(group), cpu_send);
+            self.receive_feeds(group, made);
         }
         for subscriber in &group.subscribers {
             let (wanted, to) = (self.wanted(*subscriber), &self.system.subscribers[*subscriber]);
@@ -239,7 +283,7 @@ impl<'a> Problem<'a> {
     /// Scaling at the proxy.
     fn proxy_work(&self, group: &Group, made: &mut Choice) {
         if self.scales_at(group, made.node) {
-            let handled = self.published(group).0 * self.feeds(group) as f64;
+            let handled = self.fed(group);
             made.uses.push((self.proxies_of(made.node), handled));
             made.work(self, made.node, handled, self.system.placement.cpu_proxy);
         }
@@ -262,8 +306,7 @@ impl<'a> Problem<'a> {
                 at = tree.up[next];
             }
         };
-        let (rate, size) = self.published(group);
-        go(self.network.from(group.publisher), size, rate * self.feeds(group) as f64);
+        go(self.network.from(group.publisher), self.published(group).1, self.fed(group));
         for subscriber in &group.subscribers {
             let tree = self.network.towards(self.system.subscribers[*subscriber].node);
             go(tree, self.request(*subscriber).size, self.wanted(*subscriber));
@@ -272,13 +315,12 @@ impl<'a> Problem<'a> {
 
     /// The value of a place of a group (unicast), from the numbers of hops alone.
     pub(super) fn value_at(&self, group: &Group, node: usize) -> f64 {
-        let (rate, size) = self.published(group);
         let mut cost = Cost::default();
         let mut count = |hops: Option<u32>, rate: f64, size: u64| {
             let messages = f64::from(hops.unwrap_or(0)) * rate;
             cost.add(&Cost { messages_per_s: messages, bits_per_s: messages * size as f64 * 8.0, cpu: 0.0 }, 1.0);
         };
-        count(self.network.from(group.publisher).hops[node], rate * self.feeds(group) as f64, size);
+        count(self.network.from(group.publisher).hops[node], self.fed(group), self.published(group).1);
         for subscriber in &group.subscribers {
             let hops = self.network.hops(node, self.system.subscribers[*subscriber].node);
             count(hops, self.wanted(*subscriber), self.request(*subscriber).size);
@@ -289,12 +331,9 @@ impl<'a> Problem<'a> {
         self.value(&cost)
     }
 
-    /// The proxy's node receives all that is published, once for each feed.
-    fn receive_feed(&self, group: &Group, made: &mut Choice) {
-        let costs = group.subscribers.iter().map(|who| self.system.subscribers[*who].cpu_receive);
-        let all: u64 =
-            if self.feeds(group) == 1 { costs.max().unwrap_or(0) } else { costs.fold(0, u64::saturating_add) };
-        made.work(self, made.node, self.published(group).0, all);
+    /// The proxy's node receives every flow from the publisher.
+    fn receive_feeds(&self, group: &Group, made: &mut Choice) {
+        self.feeds(group).for_each(|feed| made.work(self, made.node, feed.rate, feed.receive));
     }
 
     /// Each stream goes once over each link, for this group and for others that need the same stream (P-31).
@@ -302,9 +341,13 @@ impl<'a> Problem<'a> {
         let node = made.node;
         let (topic, publisher) = (group.topic, group.publisher);
         if node != publisher {
-            let feed = Stream { topic, publisher, scaled: None };
-            made.share(self, feed, publisher, node);
-            self.receive_feed(group, made);
+            let size = self.published(group).1;
+            for Feed { scale, .. } in self.feeds(group) {
+                let thinned = (publisher, Request { scale, size, picture: None });
+                let feed = Stream { topic, publisher, scaled: (scale > 1).then_some(thinned) };
+                made.share(self, feed, publisher, node);
+            }
+            self.receive_feeds(group, made);
         }
         for subscriber in &group.subscribers {
             let to = &self.system.subscribers[*subscriber];

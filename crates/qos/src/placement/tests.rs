@@ -273,6 +273,27 @@ fn equal_requests_share_a_feed_when_merged() {
     assert_eq!(outcome(&system).placed.len(), 2, "another picture is another request");
 }
 
+/// The stream that a relay makes pictures of is thinned at the publisher (`messages_are_made_smaller_at_each_place`).
+#[test]
+fn pictures_are_made_of_no_more_samples_than_are_wanted() {
+    let mut system = fork();
+    system.subscribers[0].picture = Some([320, 240]);
+    // To node 2, 100 Hz of the one and 10 Hz of the other, and from there 10 and 20 Hz.
+    let all = costs(&system);
+    assert_eq!(all[2].messages_per_s, 2.0 * (100.0 + 10.0) + 30.0);
+    let (send, receive, scale) = (10e-6, 20e-6, 1e-6);
+    near(all[2].cpu, 110.0 * (send + receive + scale) + 30.0 * (send + receive));
+    let graph = Network::new(&system);
+    let problem = Problem::new(&system, &graph);
+    let choice = problem.choice(&problem.groups[0], 2);
+    assert!(choice.uses.contains(&(problem.proxies_of(2), 110.0)), "{:?}", choice.uses);
+    assert_eq!(problem.value_at(&problem.groups[0], 2), problem.value(&choice.cost));
+    // Every node on the way waits for the next sample that comes there: 10 periods, and 1 for the whole stream.
+    assert_eq!(problem.delays(&problem.groups[0], 2), Some(vec![30.0 * 1e7, (2.0 + 5.0) * 1e7]));
+    system.placement.transport = Transport::Multicast;
+    assert_eq!(costs(&system)[2].messages_per_s, 2.0 * (100.0 + 10.0) + 30.0);
+}
+
 #[test]
 fn a_proxy_leaves_a_node_that_may_not_host_it_or_can_take_no_more() {
     let mut system = fork();

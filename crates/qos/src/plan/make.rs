@@ -364,7 +364,8 @@ fn loads(system: &System, paths: &[Path]) -> Vec<f64> {
     let mut loads = vec![0.0; 2 * system.links.len()];
     for path in paths {
         for (at, hop) in path.hops.iter().enumerate() {
-            let scale = if at < path.before { 1.0 } else { f64::from(path.subscriber.scale) };
+            let Subscriber { scale, .. } = path.subscriber;
+            let scale = f64::from(if at < path.before { path.subscriber.scale_before_proxy() } else { *scale });
             let link = &system.links[hop.direction.link];
             loads[hop.direction.index()] += wire_load(link, hop.size, path.topic.rate / scale);
         }

@@ -121,8 +121,8 @@ fn execution(system: &System, stages: &Stages, stage: usize, role: Role) -> u64 
     }
 }
 
-/// The legs of a pair: to its proxy, if there is one, and to the subscriber. A proxy gets every sample, and scales; what is behind it
-/// gets those that are wanted.
+/// The legs of a pair: to its proxy, if there is one, and to the subscriber. A proxy gets every sample, or those that are wanted if it makes
+/// pictures of them, and scales; what is behind it gets those that are wanted.
 fn legs(system: &System, stages: &Stages, pair: usize, every: &mut [u64]) -> impl Iterator<Item = Leg> + use<> {
     let pair = &stages.pairs[pair];
     let wanted = &system.subscribers[pair.subscriber];
@@ -132,15 +132,17 @@ fn legs(system: &System, stages: &Stages, pair: usize, every: &mut [u64]) -> imp
     let mut way: Vec<usize> = stages.path(pair).collect();
     way.reverse();
     let leg = |size, every, shared| Leg { stages: Vec::new(), size, every, shared };
-    let mut legs = vec![leg(size, 1, if pair.proxy.is_some() { merged } else { multicast })];
+    let fed = if pair.proxy.is_some() { u64::from(wanted.scale_before_proxy()) } else { 1 };
+    let mut legs = vec![leg(size, fed, if pair.proxy.is_some() { merged } else { multicast })];
     for stage in way {
         let now = legs.len() - 1;
         match stages.stages[stage].step {
             Step::Cross { .. } => legs[now].stages.push(stage),
             Step::Compute { role: Role::Proxy, .. } => {
-                every[stage] = 1;
+                every[stage] = fed;
                 legs.push(leg(wanted.scaled_size.unwrap_or(size), u64::from(wanted.scale.max(1)), multicast));
             }
+            Step::Compute { role: Role::Send, .. } => every[stage] = 1,
             Step::Compute { .. } => every[stage] = legs[now].every,
         }
     }

@@ -1,7 +1,7 @@
 //! An example's contract, and the planner's figures for each place of the proxy.
 
 use super::Place;
-use super::judge::Predicted;
+use super::judge::{Found, Predicted};
 use crate::error::{Error, Result};
 use crate::prediction::{answer, changed, text};
 use qos::contract::Contract;
@@ -22,6 +22,8 @@ pub(super) struct Example {
     pub sharings: &'static [Sharing],
     /// For each node: how many times L (or f) and L′ (or f′) the paper prints as the cost of a proxy there.
     pub printed: &'static [[u32; 2]],
+    /// The nodes that are enough for a short run: the proxy goes nowhere else.
+    pub few: &'static [usize],
 }
 
 /// Streams of several subscribers on the way to a proxy.
@@ -46,16 +48,16 @@ impl Sharing {
 impl Example {
     /// The system of the contract, in the lab's time.
     pub(super) fn system(&self) -> Result<System> {
-        Ok(self.contract(Sharing::Separate, None, UNLIMITED_US)?.system)
+        Ok(self.contract(Sharing::Separate, ANY, UNLIMITED_US)?.system)
     }
 
-    /// Every place of the proxy, with the plan's figures.
-    pub(super) fn places(&self) -> Result<Vec<Place>> {
+    /// Every place of the proxy, or those at these nodes, with the plan's figures.
+    pub(super) fn places(&self, at: Option<&[usize]>) -> Result<Vec<Place>> {
         let system = self.system()?;
         let mut places = Vec::new();
         for sharing in self.sharings {
-            for node in 0..system.nodes.len() {
-                let plan = answer(&self.contract(*sharing, Some(node), UNLIMITED_US)?, Model::PaperHop);
+            for node in (0..system.nodes.len()).filter(|node| at.is_none_or(|at| at.contains(node))) {
+                let plan = answer(&self.contract(*sharing, &|other| other == node, UNLIMITED_US)?, Model::PaperHop);
                 let predicted = predicted(&system, &plan)?;
                 places.push(Place::new(*sharing, node, &system.nodes[node].name, predicted));
             }
@@ -63,26 +65,31 @@ impl Example {
         Ok(places)
     }
 
-    /// The planner's choice for a deadline, by the paper's model; `None`: no place is in time.
-    pub(super) fn choice(&self, sharing: Sharing, deadline_us: u64) -> Result<Option<String>> {
-        let plan = answer(&self.contract(sharing, None, deadline_us)?, Model::PaperHop);
+    /// The planner's choice among these places for a deadline, by the paper's model; `None`: no place is in time.
+    pub(super) fn choice(&self, sharing: Sharing, among: &[&Found], deadline_us: u64) -> Result<Option<String>> {
+        let plan = answer(&self.contract(sharing, &is_among(among), deadline_us)?, Model::PaperHop);
         Ok(plan.placement.first().map(|proxy| proxy.node.clone()))
     }
 
     /// The planner's choice for a deadline where nodes pass samples on at once, by its own bounds.
-    pub(super) fn choice_at_once(&self, sharing: Sharing, deadline_us: u64) -> Result<Option<String>> {
-        let mut changes = self.changes(sharing, None, deadline_us)?;
+    pub(super) fn choice_at_once(
+        &self,
+        sharing: Sharing,
+        among: &[&Found],
+        deadline_us: u64,
+    ) -> Result<Option<String>> {
+        let mut changes = self.changes(sharing, &is_among(among), deadline_us)?;
         changes.push(text("placement", "", "delay", "bound"));
         let plan = answer(&changed(self.contract, &changes)?, Model::Bound);
         Ok(plan.placement.first().map(|proxy| proxy.node.clone()))
     }
 
-    fn contract(&self, sharing: Sharing, only: Option<usize>, deadline_us: u64) -> Result<Contract> {
-        changed(self.contract, &self.changes(sharing, only, deadline_us)?)
+    fn contract(&self, sharing: Sharing, may: &dyn Fn(usize) -> bool, deadline_us: u64) -> Result<Contract> {
+        changed(self.contract, &self.changes(sharing, may, deadline_us)?)
     }
 
-    /// The lab's rates and times; the proxy at `only`.
-    fn changes(&self, sharing: Sharing, only: Option<usize>, deadline_us: u64) -> Result<Vec<FileChange>> {
+    /// The lab's rates and times; the proxy at a node where it may be.
+    fn changes(&self, sharing: Sharing, may: &dyn Fn(usize) -> bool, deadline_us: u64) -> Result<Vec<FileChange>> {
         let System { nodes, links, topics, subscribers, .. } = changed(self.contract, &[])?.system;
         let mut changes = vec![text("placement", "", "proxies", sharing.key())];
         for link in &links {
@@ -99,7 +106,7 @@ impl Example {
             let size = topics[subscriber.topic].size;
             changes.push(text("subscriber", &subscriber.name, "scaled_size", &format!("{size} B")));
         }
-        for (_, node) in nodes.iter().enumerate().filter(|(node, _)| only.is_some_and(|only| only != *node)) {
+        for (_, node) in nodes.iter().enumerate().filter(|(node, _)| !may(*node)) {
             let (table, key, value) = ("node".into(), "proxy".into(), "false".into());
             changes.push(FileChange { table, name: node.name.clone(), key, value });
         }
@@ -120,6 +127,14 @@ fn predicted(system: &System, plan: &Plan) -> Result<Predicted> {
     let loads = |link| Ok([load(link, [0, 1])?, load(link, [1, 0])?]);
     let links = system.links.iter().map(loads).collect::<Result<_>>()?;
     Ok(Predicted { links, messages_per_s: proxy.cost.messages_per_s, bits_per_s: proxy.cost.bits_per_s, delays_us })
+}
+
+const ANY: &dyn Fn(usize) -> bool = &|_| true;
+
+/// Is one of these places at a node?
+fn is_among(found: &[&Found]) -> impl Fn(usize) -> bool {
+    let nodes: Vec<usize> = found.iter().map(|found| found.place.node).collect();
+    move |node| nodes.contains(&node)
 }
 
 /// A deadline that every place keeps.

@@ -225,7 +225,7 @@ fn judge_place(system: &System, found: &Found, findings: &mut Findings) {
 /// Total costs as the paper prints them.
 fn judge_printed(example: &Example, system: &System, found: &[&Found], findings: &mut Findings) {
     let printed = printed(example, system);
-    for (found, printed) in found.iter().zip(printed) {
+    for (found, printed) in found.iter().map(|found| (found, printed[found.place.node])) {
         let name =
             format!("proxy at {}: all links' traffic / the paper's cost, distance from 1 in %", found.place.label());
         findings.checks.push(Check::at_most(name, (found.total / printed - 1.0).abs() * 100.0, TOTAL));
@@ -242,11 +242,11 @@ pub(super) fn printed(example: &Example, system: &System) -> Vec<f64> {
 /// on at once.
 fn judge_choices(example: &Example, sharing: Sharing, found: &[&Found], findings: &mut Findings) -> Result {
     for deadline in deadlines(found) {
-        let planned = example.choice(sharing, (deadline * T) as u64)?;
+        let planned = example.choice(sharing, found, (deadline * T) as u64)?;
         let name = format!("{}, deadline {deadline} T", sharing.key());
         findings.checks.push(judge_choice(&name, found, PERIODIC, deadline * T, planned.as_deref()));
     }
-    let planned = example.choice_at_once(sharing, T as u64)?;
+    let planned = example.choice_at_once(sharing, found, T as u64)?;
     let name = format!("{}, nodes that send on at once, deadline 1 T", sharing.key());
     findings.checks.push(judge_choice(&name, found, AT_ONCE, T, planned.as_deref()));
     Ok(())

@@ -17,9 +17,8 @@ use crate::error::Result;
 use crate::lab::{Lab, Options, Size};
 use crate::part::Hog;
 use crate::results::Findings;
-use example::{Example, PERIOD_MS, Sharing};
+use example::{Example, Sharing};
 use judge::Place;
-use std::time::Duration;
 use testbed::{Testbed, processors};
 use thalweg::carrier::Dice;
 
@@ -32,6 +31,7 @@ pub(crate) const VBNS: Placement = Placement {
         sharings: &[Sharing::Separate],
         // kL + (6 − k)L′
         printed: &[[0, 6], [1, 5], [2, 4], [3, 3], [4, 2], [5, 1], [6, 0]],
+        few: &[0, 3, 6],
     },
 };
 
@@ -44,6 +44,7 @@ pub(crate) const STAR: Placement = Placement {
         sharings: &[Sharing::Separate, Sharing::Merged],
         // 4f′, 4f + 4f′, 4f + 2f′, 4f + 2f′, 2f + 2f′
         printed: &[[0, 4], [4, 4], [4, 2], [4, 2], [2, 2]],
+        few: &[0, 2, 4],
     },
 };
 
@@ -64,15 +65,16 @@ impl Experiment for Placement {
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
-        let mut places = self.example.places()?;
+        let few = if lab.options.size == Size::Ci { Some(self.example.few) } else { None };
+        let mut places = self.example.places(few)?;
         let mut testbed = Testbed::build(lab, &self.example, &mut places)?;
         let _awake = Hog::Idle.start(lab, processors()?.0)?;
-        let (repetitions, time) = amount(&lab.options);
+        let (repetitions, samples) = amount(&lab.options);
         let mut dice = Dice::new(lab.options.seed);
         for repetition in 0..repetitions {
             lab.tell(&format!("repetition {} of {repetitions}", repetition + 1));
             for place in shuffled(places.len(), &mut dice) {
-                testbed.run(lab, &mut places[place], time)?;
+                testbed.run(lab, &mut places[place], samples)?;
             }
         }
         let reports = testbed.end();
@@ -82,12 +84,12 @@ impl Experiment for Placement {
     }
 }
 
-/// Repetitions, and the time for which a place is published.
-fn amount(options: &Options) -> (usize, Duration) {
-    let (repetitions, periods) = match options.size {
+/// Repetitions, and the samples published for a place: an even number, of which every second one is half.
+fn amount(options: &Options) -> (usize, u32) {
+    match options.size {
         Size::Tiny => (1, 40),
-        Size::Ci | Size::Quick => (3, 75),
+        Size::Ci => (1, 20),
+        Size::Quick => (3, 76),
         Size::Whole => (5, 400),
-    };
-    (repetitions, Duration::from_millis(PERIOD_MS) * periods)
+    }
 }

@@ -93,9 +93,14 @@ fn choices(example: &Example, sharing: Sharing, found: &[&Found]) -> Table {
     for deadline in deadlines(found) {
         let late = found.iter().copied().filter(|found| found.earliest_us() >= deadline * T);
         let as_printed = name(late.min_by(|a, b| a.total.total_cmp(&b.total)));
-        table.rows.push(row(deadline, PERIODIC, planned(example.choice(sharing, (deadline * T) as u64)), as_printed));
+        table.rows.push(row(
+            deadline,
+            PERIODIC,
+            planned(example.choice(sharing, found, (deadline * T) as u64)),
+            as_printed,
+        ));
     }
-    let mut at_once = row(1.0, AT_ONCE, planned(example.choice_at_once(sharing, T as u64)), String::new());
+    let mut at_once = row(1.0, AT_ONCE, planned(example.choice_at_once(sharing, found, T as u64)), String::new());
     at_once[0] = "1, nodes that send on at once".into();
     table.rows.push(at_once);
     table

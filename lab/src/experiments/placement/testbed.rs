@@ -58,7 +58,7 @@ impl Testbed {
 
     /// A proxy whose relay was not ready begins at the publisher, and moves while samples flow.
     fn connect(&mut self, lab: &Lab, places: &mut [Place]) -> Result {
-        self.publisher.ask::<Value>(lab, &Order::Start { topic: None }, LONG)?;
+        self.publisher.ask::<Value>(lab, &Order::Start { topic: None, count: None }, LONG)?;
         for subscriber in &mut self.subscribers {
             subscriber.ask::<Value>(lab, &Order::Connected { count: 0 }, LONG)?;
         }
@@ -67,18 +67,18 @@ impl Testbed {
         Ok(())
     }
 
-    /// Publishes one place's stream for this long, with nodes that send on once a period, and a quarter as long with nodes that do at once.
-    pub(super) fn run(&mut self, lab: &Lab, place: &mut Place, time: Duration) -> Result {
+    /// Publishes so many samples for one place, with nodes that send on once a period, and a quarter as many with nodes that do at once.
+    pub(super) fn run(&mut self, lab: &Lab, place: &mut Place, samples: u32) -> Result {
         let before = self.graph.counts()?;
         let began = monotonic_ns();
-        let count = self.publish(lab, place, time, true)?;
+        let count = self.publish(lab, place, samples, true)?;
         let after = self.graph.counts()?;
         place.traffic.push(Traffic {
             published_s: count as f64 * PERIOD_MS as f64 / 1e3,
             window_s: (monotonic_ns() - began) as f64 / 1e9,
             links: difference(&after, &before),
         });
-        self.publish(lab, place, time / 4, false).map(drop)
+        self.publish(lab, place, samples / 4, false).map(drop)
     }
 
     /// Ends it, and says how its lines were.
@@ -86,12 +86,13 @@ impl Testbed {
         self.graph.end_lines()
     }
 
-    fn publish(&mut self, lab: &Lab, place: &mut Place, time: Duration, periodic: bool) -> Result<u64> {
+    fn publish(&mut self, lab: &Lab, place: &mut Place, samples: u32, periodic: bool) -> Result<u64> {
         self.arrived(lab)?;
         self.graph.change(|line| line.periodic = periodic);
         let monitor = Monitor::start()?;
-        self.publisher.ask::<Value>(lab, &Order::Start { topic: Some(place.topic()) }, LONG)?;
-        lab.stop.sleep(time)?;
+        let start = Order::Start { topic: Some(place.topic()), count: Some(samples.into()) };
+        self.publisher.ask::<Value>(lab, &start, LONG)?;
+        lab.stop.sleep(Duration::from_millis(PERIOD_MS) * samples)?;
         // The last ones wait for others that do not come: they arrive when the nodes send on at once, and have no delay to speak of.
         let last = monotonic_ns() - if periodic { self.longest_ns(place) } else { 0 };
         let report: Report = self.publisher.ask(lab, &Order::Stop, LONG)?;
@@ -147,7 +148,7 @@ impl Crew {
             let every = system.subscribers[subscriber].scale;
             let (topic, place) = (place.topic(), at(system, place, subscriber));
             let (size, hz) = (system.topics[0].size as usize, 1e3 / PERIOD_MS as f64);
-            Stream { topic, size, hz, class: Class::Normal, every, place, carrier: "udp".into() }
+            Stream { topic, size, hz, class: Class::Normal, every, place, carrier: "udp".into(), sched: None }
         };
         let mut workers = Vec::new();
         for place in places {

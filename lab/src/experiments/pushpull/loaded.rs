@@ -57,7 +57,8 @@ const ARMS: [&str; 2] = ["alone", "loaded"];
 fn amount(options: &Options) -> (usize, Amount) {
     let (repetitions, count) = match options.size {
         Size::Tiny => (1, 5),
-        Size::Ci | Size::Quick => (3, 60),
+        Size::Ci => (1, 8),
+        Size::Quick => (3, 60),
         Size::Whole => (7, 300),
     };
     (repetitions, Amount { count, warmup: 5, period: Duration::from_millis(4), patience: Duration::from_secs(3) })

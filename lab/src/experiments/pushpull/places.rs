@@ -64,7 +64,8 @@ impl Experiment for PushPullPlaces {
 fn amount(options: &Options) -> (usize, Duration) {
     let (repetitions, ms) = match options.size {
         Size::Tiny => (1, 100),
-        Size::Ci | Size::Quick => (9, 300),
+        Size::Ci => (5, 120),
+        Size::Quick => (9, 300),
         Size::Whole => (15, 2000),
     };
     (repetitions, Duration::from_millis(ms))
@@ -77,7 +78,7 @@ pub(super) struct Arm {
     /// The subscribers' ratios of published samples to wanted ones.
     pub every: &'static [u32],
     pub place: Place,
-    carrier: &'static str,
+    pub carrier: &'static str,
     published: u64,
     /// Costs of each published sample, by repetition.
     costs: Vec<[Cost; 3]>,
@@ -123,7 +124,7 @@ impl Arm {
 
     fn stream(&self, every: u32) -> Stream {
         let (topic, place, carrier) = (self.topic(), self.place.clone(), self.carrier.into());
-        Stream { topic, size: SIZE, hz: HZ, class: Class::Normal, every, place, carrier }
+        Stream { topic, size: SIZE, hz: HZ, class: Class::Normal, every, place, carrier, sched: None }
     }
 
     /// Deliveries to all subscribers of the first `samples` samples.
@@ -132,8 +133,7 @@ impl Arm {
     }
 }
 
-/// Without a subscriber, whole, and each place by unicast and in groups, but for the relay: it serves its six by unicast, with a
-/// channel for each.
+/// Without a subscriber, whole, and each place by unicast and in groups.
 fn arms() -> [Arm; 8] {
     let relay = || Place::Relay(RELAY.into());
     [
@@ -142,7 +142,7 @@ fn arms() -> [Arm; 8] {
         Arm::new("one-relay", &[ONE], relay(), "udp"),
         Arm::new("one-publisher", &[ONE], Place::Publisher, "udp"),
         Arm::new("one-subscriber", &[ONE], Place::Subscriber, "udp"),
-        Arm::new("many-relay", &MANY, relay(), "udp"),
+        Arm::new("many-relay", &MANY, relay(), "mcast"),
         Arm::new("many-publisher", &MANY, Place::Publisher, "mcast"),
         Arm::new("many-subscriber", &MANY, Place::Subscriber, "mcast"),
     ]
@@ -182,7 +182,7 @@ impl Testbed {
         // A proxy whose relay was not ready begins at the publisher, and moves while samples flow.
         let relayed = || arms.iter().filter(|arm| matches!(arm.place, Place::Relay(_)));
         for arm in relayed() {
-            publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()) }, LONG)?;
+            publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()), count: None }, LONG)?;
         }
         for subscriber in &mut subscribers {
             subscriber.ask::<Value>(lab, &Order::Connected { count: 0 }, LONG)?;
@@ -201,7 +201,7 @@ impl Testbed {
         self.arrived(lab)?;
         let monitor = Monitor::start()?;
         let before = self.used()?;
-        self.publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()) }, LONG)?;
+        self.publisher.ask::<Value>(lab, &Order::Start { topic: Some(arm.topic()), count: None }, LONG)?;
         lab.stop.sleep(time)?;
         let published: Report = self.publisher.ask(lab, &Order::Stop, LONG)?;
         lab.stop.sleep(SETTLE)?;

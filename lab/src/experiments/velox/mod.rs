@@ -56,6 +56,7 @@ pub(crate) const ROLES: &[(&str, Role)] = &[
 /// A stream of this size and rate, reliable.
 fn stream(topic: &str, size: usize, hz: f64) -> Stream {
     Stream {
+        sched: None,
         topic: topic.into(),
         size,
         hz,
@@ -158,7 +159,7 @@ impl Testbed {
         self.arrived(lab)?;
         let monitor = Monitor::start()?;
         let (began, before) = (Instant::now(), self.processor_ns()?);
-        self.publisher.ask::<Value>(lab, &Order::Start { topic: None }, LONG)?;
+        self.publisher.ask::<Value>(lab, &Order::Start { topic: None, count: None }, LONG)?;
         lab.stop.sleep(time)?;
         let published: Report = self.publisher.ask(lab, &Order::Stop, LONG)?;
         let (after, took) = (self.processor_ns()?, began.elapsed().as_nanos() as f64);

@@ -192,7 +192,8 @@ fn because(system: &System, term: &end_to_end::Term) -> String {
 
 /// P-20 and P-21.
 fn paper_hop(system: &System, path: &Path) -> Delay {
-    let (period, scaled) = (path.topic.period, path.scaled_period());
+    let scaled = path.scaled_period();
+    let period = path.topic.period.saturating_mul(u64::from(path.subscriber.scale_before_proxy()));
     let each = |(at, hop): (usize, &super::Hop)| {
         let from = &system.nodes[hop.direction.ends(system)[0]].name;
         let (time, which) = if at < path.before { (period, "T") } else { (scaled, "T'") };

@@ -109,7 +109,7 @@ fn candidates(
     let same_process = here.pid == there.pid && same_host;
     let reliable = is_reliable(&publisher.qos, &subscriber.qos);
     // If neither an administrator nor a port named a carrier, a reliable channel gets only carriers that are lossless by themselves.
-    let auto = only.is_none() && [publisher, subscriber].iter().all(|port| port.carriers == Name::BUILT_IN);
+    let auto = only.is_none() && ![publisher, subscriber].into_iter().any(names_carriers);
     let addresses = reachable(there, same_host);
     let allowed = |carrier: &Name| only.is_some() || [publisher, subscriber].iter().all(|p| named(p, carrier));
     let mut found = Vec::new();
@@ -130,10 +130,19 @@ fn named(port: &PortInfo, carrier: &Name) -> bool {
     port.carriers.contains(carrier)
 }
 
+/// `true` if a port left no choice to `auto`. The port by which a node takes a stream that it hosts leaves out `local`: that names none.
+fn names_carriers(port: &PortInfo) -> bool {
+    !but_local(&port.carriers).eq(but_local(&Name::BUILT_IN))
+}
+
+fn but_local(names: &[Name]) -> impl Iterator<Item = &Name> {
+    names.iter().filter(|name| **name != Name::Local)
+}
+
 /// Carriers in the order to try: an administrator's, else the subscriber's, else the publisher's. A port that named none left the choice to
 /// `auto`, which takes udp only if losses are allowed (see above), and never mcast.
 fn order(publisher: &PortInfo, subscriber: &PortInfo, only: Option<&Name>) -> Vec<Name> {
-    let own = [subscriber, publisher].into_iter().find(|port| port.carriers != Name::BUILT_IN);
+    let own = [subscriber, publisher].into_iter().find(|port| names_carriers(port));
     match (only, own) {
         (Some(only), _) => vec![only.clone()],
         (None, Some(port)) => port.carriers.clone(),
@@ -157,6 +166,7 @@ fn reachable(there: &Document, same_host: bool) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::host::upstream;
 
     #[test]
     fn a_port_that_names_carriers_gets_them_in_its_order_and_auto_never_takes_mcast() {
@@ -177,6 +187,13 @@ mod tests {
         assert_eq!(tried(all.clone(), all.clone()), ["shm", "udp", "tcp"]);
         let mine = ["tcp", "mcast", "shm"].map(Name::from).to_vec();
         assert_eq!(tried(all.clone(), mine.clone()), ["tcp", "mcast", "shm"]);
-        assert_eq!(tried(mine, all), ["tcp", "mcast", "shm"]);
+        assert_eq!(tried(mine.clone(), all.clone()), ["tcp", "mcast", "shm"]);
+        let hosted = |carriers: Vec<Name>| upstream(&port(carriers), "/proxy".into(), None).carriers;
+        assert_eq!(
+            tried(all.clone(), hosted(all)),
+            ["shm", "udp", "tcp"],
+            "a relay takes datagrams where losses are allowed"
+        );
+        assert_eq!(tried(mine.clone(), hosted(mine)), ["tcp", "mcast", "shm"]);
     }
 }

@@ -8,7 +8,7 @@ const SECONDS: f64 = 10.0;
 
 /// All places as the model has them, and 5 ms besides.
 fn measured(example: &Example) -> Vec<Place> {
-    let mut places = example.places().unwrap();
+    let mut places = example.places(None).unwrap();
     let system = example.system().unwrap();
     let wire = (system.topics[0].size + OVERHEAD) as f64 * 8.0;
     for place in &mut places {
@@ -106,7 +106,7 @@ fn losses_and_missing_samples_fail() {
 fn the_papers_costs_are_the_plans() {
     for example in [&VBNS.example, &STAR.example] {
         let system = example.system().unwrap();
-        let places = example.places().unwrap();
+        let places = example.places(None).unwrap();
         for (place, printed) in places.iter().zip(printed(example, &system)) {
             let Predicted { messages_per_s, bits_per_s, .. } = place.predicted;
             let planned = if system.placement.objective == Objective::Messages { messages_per_s } else { bits_per_s };
