@@ -274,8 +274,11 @@ mod tests {
         }
     }
 
+    /// Spoils what an analysis is given.
+    type Spoil = fn(&mut Stages);
+
     /// Errors of a planner, each of which makes some bound too small.
-    const ERRORS: [(&str, fn(&mut Stages)); 9] = [
+    const ERRORS: [(&str, Spoil); 9] = [
         ("no blocking", |stages| packets(stages, |packets| packets.unit = 0)),
         ("a packet too few", |stages| packets(stages, |packets| packets.count = (packets.count - 1).max(1))),
         ("headers forgotten", |stages| packets(stages, |packets| packets.last -= packets.last / 20)),
