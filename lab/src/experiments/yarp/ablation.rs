@@ -1,4 +1,4 @@
-//! `yarp-ablation` (Y-02, Y-51, Fig. 1): a channel whose link and whose processor are both overloaded, with mark, queue and thread prioritised
+//! `yarp-ablation` (Y-02, §2.2 and §2.3): a channel whose link and whose processor are both overloaded, with mark, queue and thread prioritised
 //! alone and jointly. The paper prioritises jointly; without one of the three the channel waits at one of the two points.
 
 use super::testbed::{Run, SMALL, SWITCH, Testbed, Treatment};
@@ -98,7 +98,9 @@ fn judge(runs: &[Vec<Run>; TREATMENTS.len()]) -> Findings {
         } else {
             Check::at_least(format!("p99 with {without} / jointly"), p99(without) / jointly, WORSE)
         };
-        findings.checks.push(if index < ALL_BUT_ONE { check.judged_from(Size::Quick) } else { check });
+        // Of ten runs of the ci size, jitter was less than twice in one.
+        let longer = index < ALL_BUT_ONE || treatment.mark && treatment.queue;
+        findings.checks.push(if longer { check.judged_from(Size::Quick) } else { check });
     }
     let name = "p99 normal / with the mark alone, which no queue looks at";
     findings.checks.push(Check::at_most(name, p99(NONE.name) / p99("mark"), NOTHING).judged_from(Size::Quick));
@@ -169,7 +171,7 @@ fn notes() -> Vec<String> {
     vec![
         format!(
             "The set-up of yarp-switch with {SMALL} B by udp and a load of 120 % by udp in bursts of {BURST}; besides, {HOGS} programs compute at \
-             ordinary priority on the processor of both ends, so that both points of congestion of the paper's Fig. 1 are there."
+             ordinary priority on the processor of both ends, so that network (§2.3) and processor (§2.2) are both overloaded."
         ),
         "mark: DSCP of class HIGH; queue: classes by DSCP instead of one queue; thread: SCHED_FIFO 30 at both ends of both channels.".into(),
     ]
