@@ -1,6 +1,7 @@
 //! The shape of round trips by size (P-41 … P-45): they grow along a straight line in the time that their frames take, and what a
 //! relay adds beyond its lines is a constant.
 
+use crate::lab::Size;
 use crate::results::Check;
 use crate::statistics::{LinearFit, median, uncertainty};
 
@@ -77,7 +78,8 @@ fn grows(of: &str, points: &[Point]) -> Check {
          (wanted: at most {HARDLY}, and no fall); the better of both, relative to what is wanted",
         line.b * 1024.0
     );
-    Check::at_least(name, (explained / LINEAR).max(hardly), 1.0)
+    // Without lines, a few samples differ by more than the sizes do: 1.43 times in one of three runs of the ci size.
+    Check::at_least(name, (explained / LINEAR).max(hardly), 1.0).judged_from(Size::Quick)
 }
 
 fn follows_the_lines(of: &str, points: &[Point]) -> [Check; 2] {
