@@ -74,7 +74,7 @@ fn each_part_of_a_priority_is_taken_away_in_turn() {
         assert_eq!(cells_with(&document, "arm", arm), 1, "{arm}");
     }
     let checks = document["checks"].as_array().unwrap();
-    assert_eq!(checks.iter().filter(|check| check["name"].as_str().unwrap().starts_with("p99 with ")).count(), 6);
+    assert_eq!(checks.iter().filter(|check| check["name"].as_str().unwrap().ends_with(" / jointly")).count(), 6);
 }
 
 #[test]

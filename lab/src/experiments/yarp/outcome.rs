@@ -86,7 +86,7 @@ impl<'a> Outcome<'a> {
         p50(tcp).iter().zip(p50(udp)).map(|(tcp, udp)| tcp / udp).collect()
     }
 
-    /// With priority, round trips differ little by protocol (Y-46).
+    /// With priority, round trips differ little by protocol.
     fn alike(&self) -> Vec<Check> {
         let check = |rows: (usize, usize)| {
             let found = self.tcp_to_udp(rows, Arm::Qos);
