@@ -17,7 +17,7 @@ const BROKEN: [(&str, &str); 6] = [
     ("proxies", "placement-star"),
 ];
 
-/// Runs of `lab run`: its document, and its exit code; `None` where it cannot run at all, with the reason printed.
+/// Runs `lab run`: its document, and its exit code; `None` where it cannot run at all, with the reason printed.
 fn run(arguments: &str) -> Option<(Value, i32)> {
     let testbed = Testbed::new();
     let done = testbed.start(&format!("lab run {arguments} --json")).finish_within(HOURS);
@@ -42,7 +42,7 @@ fn each_claim_holds() {
     let experiments = document["experiments"].as_array().unwrap();
     for runs in experiments {
         let verdicts = texts(&runs["runs"]).collect::<Vec<_>>().join(" ");
-        println!("{}: {verdicts}, {} s", runs["experiment"].as_str().unwrap(), runs["seconds"]);
+        println!("{}: {verdicts}, {:.0} s", runs["experiment"].as_str().unwrap(), runs["seconds"].as_f64().unwrap());
         texts(&runs["wrong"]).for_each(|wrong| println!("  {wrong}"));
     }
     let of = |verdict: &str| -> Vec<&Value> {
