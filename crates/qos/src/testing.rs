@@ -59,19 +59,22 @@ const EVENTS: u64 = 2_000_000;
 /// # Errors
 /// The channel that exceeded its bound, or the queue that exceeded its room; or a simulation ended early, so that nothing is known.
 pub fn compare(seed: u64, tries: u64) -> Result<Compared, String> {
-    compare_spoilt(seed, tries, |_| ())
+    compare_spoilt(&sketch(seed), seed, tries, |_| ())
 }
 
-/// The same with an analysis that gets the contract wrong: the simulation must find it out.
-fn compare_spoilt(seed: u64, tries: u64, spoil: fn(&mut Stages)) -> Result<Compared, String> {
-    let Sketch { system, classes, places } = sketch(seed);
-    let stages = Stages::new(&system, &Network::new(&system), &places, &classes);
+/// Spoils what an analysis is given.
+type Spoil = fn(&mut Stages);
+
+/// The same for any system, with an analysis that gets the contract wrong: the simulation must find it out.
+fn compare_spoilt(sketch: &Sketch, seed: u64, tries: u64, spoil: Spoil) -> Result<Compared, String> {
+    let Sketch { system, classes, places } = sketch;
+    let stages = Stages::new(system, &Network::new(system), places, classes);
     let mut spoilt = stages.clone();
     spoil(&mut spoilt);
-    let analysis = analyse(&system, &spoilt, &Steps::of(&system));
+    let analysis = analyse(system, &spoilt, &Steps::of(system));
     let longest = system.topics.iter().map(|topic| topic.period + topic.jitter).max().unwrap_or(0);
     let run = Run { pattern: Pattern::Synchronous, seed, duration: 4 * longest, events: EVENTS };
-    let seen = worst(&system, &stages, &run, tries);
+    let seen = worst(system, &stages, &run, tries);
     if seen.cut {
         return Err(format!("seed {seed}: a simulation has more than {EVENTS} events"));
     }
@@ -85,7 +88,7 @@ fn compare_spoilt(seed: u64, tries: u64, spoil: fn(&mut Stages)) -> Result<Compa
         keeps(ns, bound, seen.max).map_err(|wrong| format!("seed {seed}, {pair:?}: {wrong}"))?;
         if seen.max > 0 {
             let blocking = bound.terms.iter().filter(|term| term.blocks()).map(|term| term.ns).sum();
-            let (shares, contended) = (shares(&system, &stages, pair), contended(&stages, pair));
+            let (shares, contended) = (shares(system, &stages, pair), contended(&stages, pair));
             compared.held.push(Held { bound: ns, blocking, seen: seen.max, shares, contended });
         }
     }
@@ -274,12 +277,12 @@ mod tests {
         }
     }
 
-    /// Spoils what an analysis is given.
-    type Spoil = fn(&mut Stages);
+    /// A planner that takes a packet of a lower class to be out of the way at once.
+    const NO_BLOCKING: Spoil = |stages| packets(stages, |packets| packets.unit = 0);
 
     /// Errors of a planner, each of which makes some bound too small.
     const ERRORS: [(&str, Spoil); 9] = [
-        ("no blocking", |stages| packets(stages, |packets| packets.unit = 0)),
+        ("no blocking", NO_BLOCKING),
         ("a packet too few", |stages| packets(stages, |packets| packets.count = (packets.count - 1).max(1))),
         ("headers forgotten", |stages| packets(stages, |packets| packets.last -= packets.last / 20)),
         ("no propagation", |stages| stages.egresses.iter_mut().for_each(|egress| egress.delay = 0)),
@@ -302,14 +305,34 @@ mod tests {
         }),
     ];
 
+    /// The simulation of a system shows the error, and nothing else is wrong with it.
+    fn finds_out(seed: u64, tries: u64, spoil: Spoil) -> bool {
+        compare_spoilt(&sketch(seed), seed, tries, spoil).is_err() && compare(seed, tries).is_ok()
+    }
+
+    fn first() -> u64 {
+        seed() % (1 << 40)
+    }
+
     /// The simulation does not share these quantities with the analysis.
     #[test]
     fn each_error_of_a_planner_is_found_out() {
-        let first = seed() % (1 << 40);
+        let first = first();
         for (error, spoil) in ERRORS {
-            let found = (first..first + 300).position(|seed| compare_spoilt(seed, 1, spoil).is_err());
+            let found = (first..first + 300).position(|seed| finds_out(seed, 1, spoil));
             println!("{error}: found out by system {found:?} from seed {first}");
             assert!(found.is_some(), "{error}: found out by none of 300 systems from seed {first}");
         }
+    }
+
+    /// The gate of the bounds: with blocking left out the comparison is red, and not by luck.
+    #[test]
+    fn a_planner_without_blocking_is_found_out_by_many_systems() {
+        let blocks = |seed: &u64| compare(*seed, 2).is_ok_and(|all| all.held.iter().any(|held| held.blocking > 0));
+        let systems = if cfg!(debug_assertions) { 120 } else { 300 };
+        let blocked: Vec<u64> = (first()..first() + systems).filter(blocks).collect();
+        let found = blocked.iter().filter(|seed| finds_out(**seed, 2, NO_BLOCKING)).count();
+        println!("without blocking: {found} of {} systems that have any break a bound", blocked.len());
+        assert!(found * 12 > blocked.len() && blocked.len() > 30, "{found} of {}", blocked.len());
     }
 }
