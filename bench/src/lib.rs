@@ -129,7 +129,7 @@ mod tests {
                 Step::Class { is: Class::Htb(shares), .. } if shares.rate == rate => Some(shares.burst),
                 _ => None,
             });
-            assert_eq!(bursts.collect::<Vec<_>>(), [qos::simulate::htb_burst(rate); 4], "{rate} bit/s");
+            assert_eq!(bursts.collect::<Vec<_>>(), [qos::analysis::stages::htb_burst(rate); 4], "{rate} bit/s");
         }
     }
 }

@@ -26,7 +26,6 @@ use crate::system::System;
 pub(crate) use release::Chance;
 pub use release::Pattern;
 use release::Releases;
-pub use resources::htb_burst;
 use resources::{PacketTrain, Processor, Queue, Sending, queues};
 use work::{Crossing, Task, Work, works};
 

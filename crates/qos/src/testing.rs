@@ -267,7 +267,10 @@ fn judge(channel: &Channel, feasible: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Class;
     use crate::analysis::stages::Packets;
+    use crate::simulate::simulate;
+    use crate::system::{Link, Node, Subscriber, Topic};
 
     fn packets(stages: &mut Stages, change: fn(&mut Packets)) {
         for stage in &mut stages.stages {
@@ -334,5 +337,57 @@ mod tests {
         let found = blocked.iter().filter(|seed| finds_out(**seed, 2, NO_BLOCKING)).count();
         println!("without blocking: {found} of {} systems that have any break a bound", blocked.len());
         assert!(found * 12 > blocked.len() && blocked.len() > 30, "{found} of {}", blocked.len());
+    }
+
+    /// Hosts 0 and 1, 100 Mbit/s between them by `htb`, and a topic of each class from the lowest on: bytes, period in us, samples at once.
+    fn by_htb(shares: [f64; 4], topics: [(u64, u64, u32); 4]) -> Sketch {
+        let node = |name: &str| Node { name: name.into(), cpus: 1, ..Node::default() };
+        let (rate, scheduler, shares) = (100_000_000, Scheduler::Htb, Some(shares));
+        let link = Link { between: [0, 1], rate, mtu: 1500, scheduler, shares, ..Link::default() };
+        let topic = |(name, (size, us, burst)): (&str, (u64, u64, u32))| Topic {
+            name: name.into(),
+            size,
+            period: 1000 * us,
+            burst,
+            publishers: vec![0],
+            ..Topic::default()
+        };
+        let system = System {
+            nodes: vec![node("a"), node("b")],
+            links: vec![link],
+            topics: ["low", "normal", "high", "critical"].into_iter().zip(topics).map(topic).collect(),
+            subscribers: (0..4).map(|topic| Subscriber { topic, node: 1, scale: 1, ..Subscriber::default() }).collect(),
+            ..System::default()
+        };
+        Sketch { system, classes: Class::ALL.to_vec(), places: Vec::new() }
+    }
+
+    /// The higher classes send small packets until their full buckets are empty: 3200 bytes each, and what comes meanwhile. Normal ones are
+    /// more than fits, so that only its share is left to the lowest. A round robin would serve it within 0.3 ms.
+    #[test]
+    fn a_class_of_htb_waits_for_the_full_buckets_of_higher_ones() {
+        let sketch = by_htb([0.25; 4], [(100, 50_000, 1), (100, 7, 100), (100, 5000, 100), (100, 5000, 100)]);
+        let compared = compare_spoilt(&sketch, 0, 2, |_| ()).unwrap();
+        assert_eq!(compared.unbounded, 1, "the normal class");
+        let lowest = compared.held[0];
+        assert!(lowest.seen > 1_500_000 && lowest.ratio() < 2.0, "{lowest:?}");
+    }
+
+    /// Low samples need 95 % of their share. Higher ones come six at once, no more than their shares, and normal ones without end. Meanwhile
+    /// the low bucket, 3200 bytes, is full and loses tokens: low ones wait the longer, the longer it lasts. So they have no bound.
+    #[test]
+    fn a_share_is_no_guarantee_if_its_bucket_is_shallow() {
+        let shares = [0.2, 0.4, 0.2, 0.2];
+        let sketch = by_htb(shares, [(1500, 630, 1), (1500, 90, 1), (1500, 610, 6), (1500, 610, 6)]);
+        let compared = compare_spoilt(&sketch, 0, 1, |_| ()).unwrap();
+        assert_eq!((compared.unbounded, compared.held.len()), (2, 2), "{compared:?}");
+        let late = |ms: u64| {
+            let Sketch { system, classes, places } = &sketch;
+            let stages = Stages::new(system, &Network::new(system), places, classes);
+            let run = Run { pattern: Pattern::Late, seed: 1, duration: ms * 1_000_000, events: EVENTS };
+            simulate(system, &stages, &run).pairs[0].max
+        };
+        let (short, long) = (late(100), late(400));
+        assert!(long > 3 * short, "{short} {long}");
     }
 }

@@ -21,7 +21,7 @@ const STEPS: [(&str, &str); 14] = [
     ),
     (
         "latency of the class's share",
-        "until the scheduler comes to this class (htb: Boyer, Stea & Sofack 2012, theorem 1; hfsc: Stoica, Zhang & Ng 1997, theorem 2)",
+        "until the scheduler comes to this class (htb: its bucket empty, those of higher classes full, Le Boudec & Thiran 2001, §6.2.1; hfsc: Stoica, Zhang & Ng 1997, theorem 2)",
     ),
     (
         "waiting for higher classes",

@@ -10,7 +10,7 @@
 //! | thread | response time in the level-i busy period with jitter | P-24; Lehoczky 1990; Audsley et al. 1993 |
 //! | queue, strict | busy period of non-pre-emptive packets, blocked by the largest lower unit | Davis et al. 2007 |
 //! | queue, first come first served | horizontal deviation of all that comes | Le Boudec & Thiran 2001, theorem 1.4.2 |
-//! | queue, `htb` | deficit round robin's service curve, and the bucket of each class | Boyer, Stea & Sofack 2012 |
+//! | queue, `htb` | what the buckets of higher classes leave, and the class's own | Linux's `sch_htb.c`; Le Boudec & Thiran 2001, §6.2.1 |
 //! | queue, `hfsc` | share of the rate, later by the largest unit | Stoica, Zhang & Ng 1997, theorem 2 |
 //! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
 //! | arrivals over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |

@@ -2,6 +2,7 @@
 
 use super::work::{Packet, background};
 use crate::Class;
+use crate::analysis::stages::htb_burst;
 use crate::network::Direction;
 use crate::system::{Scheduler, System};
 use std::collections::{BTreeMap, VecDeque};
@@ -99,12 +100,6 @@ pub(super) fn queues(system: &System) -> Vec<Queue> {
         }
     };
     (0..2 * system.links.len()).map(queue).collect()
-}
-
-/// Bytes that an HTB class with a rate of so many bit/s may send at once, as the queues are installed (crate `linux`, `queueing`):
-/// 250 µs of its rate, at least 3200. A test of the crate `thalweg-baseline`, which knows both, holds the two together.
-pub fn htb_burst(rate: u64) -> u32 {
-    u32::try_from(rate / 32_000).unwrap_or(u32::MAX).max(3200)
 }
 
 impl Queue {

@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 
 use crate::Class;
-use crate::analysis::stages::{Role, Stages, Step};
+use crate::analysis::stages::{Role, Stages, Step, htb_burst};
 use crate::network::Direction;
-use crate::system::{Link, NodeKind, Proxies, System, Transport};
+use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
 
 /// Most bytes that a host or router hands to its device at once (generic segmentation offload). A switch forwards frame by frame.
 const OFFLOAD: u64 = 65_536;
@@ -180,9 +180,15 @@ fn crossing(system: &System, queue: usize, class: Class, size: u64, mtu: u64, be
 }
 
 fn at_once(system: &System, queue: usize, mtu: u64) -> u64 {
+    let link = &system.links[Direction::at(queue).link];
+    // Shares stand above a token bucket, which takes apart what is larger than its burst.
+    let taken = match link.scheduler {
+        Scheduler::Htb | Scheduler::Hfsc => OFFLOAD.min(u64::from(htb_burst(link.rate))),
+        Scheduler::Fifo | Scheduler::Strict => OFFLOAD,
+    };
     match system.nodes[Direction::at(queue).ends(system)[0]].kind {
         NodeKind::Switch => 1,
-        NodeKind::Host | NodeKind::Router => (OFFLOAD / mtu).max(1),
+        NodeKind::Host | NodeKind::Router => (taken / mtu).max(1),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::{Because, Iteration, QueueBound, Room, Where, load, why_not};
 use crate::Class;
-use crate::analysis::link::lag;
 use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
 use crate::analysis::link::{Bucket, RateLatency};
 use crate::analysis::stages::{Egress, Packets, Stages, Step};
@@ -169,15 +168,15 @@ impl<'a> Coming<'a> {
     }
 
     fn stay(&mut self, egress: &Egress, class: Class) -> Result<Stay, Because> {
-        let unit = self.units.iter().copied().max().unwrap_or(0);
         match egress.scheduler {
             Scheduler::Fifo => self.served(egress, class, |_, _| true, |_, _| false, Service::Strict { blocking: 0 }),
             Scheduler::Strict => {
                 let blocking = self.units[..class as usize].iter().copied().max().unwrap_or(0);
                 self.served(egress, class, |a, b| a == b, |a, b| a > b, Service::Strict { blocking })
             }
-            Scheduler::Htb => self.shared(egress, class, htb(egress, class, unit)),
+            Scheduler::Htb => self.shared(egress, class, htb(egress, class, &self.units)),
             Scheduler::Hfsc => {
+                let unit = self.units.iter().copied().max().unwrap_or(0);
                 self.shared(egress, class, RateLatency { rate: egress.shares[class as usize], latency: unit })
             }
         }
@@ -256,16 +255,29 @@ fn common_line(members: &[&Member]) -> Option<Bucket> {
     Some(Bucket { burst: line.within(forwarding), ..line })
 }
 
-/// The service that a class of `htb` is guaranteed. Classes whose buckets are not empty are served before the others, in deficit round robin with
-/// quanta in proportion to their shares, the least of them `unit`, the largest packet. Then a class lags its share by at most
-/// Σ over others (Qⱼ + unit) + unit · (F − Q) ÷ Q of the link's time, F = Σ Q (Boyer, Stea & Sofack 2012, theorem 1), and by one
-/// unit that is being sent. Its bucket is deep enough not to overflow in that time; so at worst it begins a bucket and a unit short.
-fn htb(egress: &Egress, class: Class, unit: u64) -> RateLatency {
-    let own = egress.shares[class as usize];
-    let lag = lag(&egress.shares, class, unit);
-    let short = u128::from(2 * lag.min(u64::MAX / 4)) + u128::from(unit) * 2;
-    let latency = (short * BILLION).checked_div(u128::from(own)).unwrap_or(u128::from(u64::MAX));
-    RateLatency { rate: own, latency: u64::try_from(latency).unwrap_or(u64::MAX).saturating_add(1) }
+/// The service that a class of `htb` is guaranteed, with the largest unit of each class (0: nothing of it comes), as the queues are installed:
+/// a bucket and a priority of its own for each class, below a class that is faster than the wire. Linux (`net/sched/sch_htb.c`) sends the highest
+/// class whose bucket is not in debt, else the highest, which borrows (`htb_dequeue`); a packet in its own right may leave a debt, a
+/// borrowed one costs nothing (`htb_charge_class`). No round robin: that is for classes of one priority.
+///
+/// In ns on the wire: s is the share of the class, B its bucket, U its largest unit; H, Bⱼ and Uⱼ those of the higher classes, H summed; W the largest
+/// of all units. In t ns a class sends at most Bⱼ + Uⱼ + sⱼ·t in its own right (token bucket; Le Boudec & Thiran 2001, §1.2.2).
+/// - A class that waits without debt follows one unit that is being sent and higher classes in their own right. So it waits at most
+///   D = (W + Σ (Bⱼ + Uⱼ)) ÷ (1 − H): the service left by leaky buckets of higher priority (ibid., §6.2.1).
+/// - From one debt to the next it sends s times that time, less the tokens that its full bucket did not take, at most s·D − B.
+///   It did not take any only if it was full, so that the class sends at least B. Its rate is s if B ≥ s·D, else s·B ÷ (s·D) = B ÷ D.
+/// - When it begins to wait it is at most U in debt, which is paid in U ÷ s. So the latency is D + U ÷ s.
+fn htb(egress: &Egress, class: Class, units: &[u64; 4]) -> RateLatency {
+    let part = |amount: u128, of: u128| (amount * BILLION).checked_div(of).unwrap_or(u128::from(u64::MAX));
+    let (index, share) = (class as usize, |class: usize| u128::from(egress.shares[class]));
+    let higher = || (index + 1..4).filter(|class| units[*class] > 0);
+    let bursts: u128 = higher().map(|class| u128::from(egress.buckets[class]) + u128::from(units[class]) + 2).sum();
+    let left = BILLION.saturating_sub(higher().map(|class| share(class) + 1).sum());
+    let waits = part(u128::from(units.iter().copied().max().unwrap_or(0)) + bursts, left) + 1;
+    let rate = part(u128::from(egress.buckets[index].saturating_sub(2)), waits).min(share(index));
+    let latency = waits + part(u128::from(units[index]), share(index)) + 1;
+    let whole = |amount| u64::try_from(amount).unwrap_or(u64::MAX);
+    RateLatency { rate: whole(rate), latency: whole(latency) }
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
     match scheduler {
         Scheduler::Fifo => ("blocking", "none"),
         Scheduler::Strict => (BLOCKING, "the largest unit of a lower class (Davis et al. 2007)"),
-        Scheduler::Htb => (LATENCY, "its turn in the round, its bucket empty (Boyer, Stea & Sofack 2012, theorem 1)"),
+        Scheduler::Htb => (LATENCY, "its bucket empty, those of higher classes full (Le Boudec & Thiran 2001, §6.2.1)"),
         Scheduler::Hfsc => (LATENCY, "one unit of the largest (Stoica, Zhang & Ng 1997, theorem 2)"),
     }
 }
