@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p thalweg-baseline --example extremes [SYSTEMS [SEED]]`; without arguments 10,000 systems
 //! from seed 0, some minutes. Prints the time of the slowest; exit code 1 if a plan broke a promise
-//! (`qos::testing::planner` defines the promises).
+//! (`qos::testing::planner_at_length` defines the promises).
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use qos::plan::Model;
-use qos::testing::planner;
+use qos::testing::planner_at_length;
 
 /// Number of the slowest systems shown at the end, and the time from which on one is shown at once.
 const SHOWN: usize = 5;
@@ -45,10 +45,7 @@ fn main() -> ExitCode {
 
 /// The planning time of a seed's system by the model that is its turn, and `true` if all promises held.
 fn planned(seed: u64) -> (Duration, bool) {
-    // The model goes by the number of bytes.
-    let mut bytes = seed.to_le_bytes().to_vec();
-    bytes.resize(8 + seed as usize % Model::ALL.len(), 0);
     let began = Instant::now();
-    let held = catch_unwind(|| planner(&bytes)).is_ok();
+    let held = catch_unwind(|| planner_at_length(seed, Model::ALL[seed as usize % Model::ALL.len()])).is_ok();
     (began.elapsed(), held)
 }
