@@ -4,13 +4,12 @@
 //! |---|---|---|
 //! | token bucket, bands, limits | changed (`tc qdisc change`) | another discipline: the device's queues are made anew |
 //! | classes | added, changed, deleted one by one | |
-//! | filters | added before others are deleted | |
+//! | filters | those of a preference are made anew if they differ: their order counts; meanwhile packets are of class normal | |
 
 use super::discipline::Discipline;
-use super::filter::Question;
-use super::install::{self, Installed};
+use super::install::{self, Earlier, Installed, Restored};
 use super::journal::{self, Before, Journal, Store};
-use super::tree::{CLASS, FILTER, Handle, Queues, Said};
+use super::tree::{CLASS, FILTER, Handle, Node, Queues, Said};
 use super::wanted::{Step, Wanted};
 use super::{QueueError, map};
 use crate::clock;
@@ -38,26 +37,24 @@ pub struct Adjusted {
 
 /// Makes these the installed queues, all or none, and reads them back. Where queues of Thalweg are installed already, they are changed in
 /// place; devices that are not named any more get their former queues back. The journal keeps the queues from before the first
-/// installation. After an error, everything is as before the call, but devices that had been changed have their queues made anew.
+/// installation. After an error, everything is as before the call; only a device that had been changed then has its queues made anew.
 ///
 /// # Errors
 /// As [`super::install`].
 pub fn adjust(directory: &Path, wanted: &[Wanted]) -> Result<(Installed, Vec<Adjusted>), QueueError> {
     let store = Store::open(directory)?;
-    let earlier = store.load()?.map(install::Earlier::of).transpose()?;
-    let Some(earlier) = earlier else {
+    let Some(earlier) = store.load()?.map(Earlier::of).transpose()? else {
         install::install_all(&store, wanted)?;
         let anew = |w: &Wanted| Adjusted { device: w.device.clone(), way: Way::Anew };
         return Ok((Installed::of(directory, Vec::new()), wanted.iter().map(anew).collect()));
     };
-    match changed(&store, &earlier.journal, wanted) {
-        Ok(adjusted) => {
-            let gone = earlier.journal.devices.iter().filter(|before| !is_named(&before.device, wanted));
-            let restored = gone.map(install::restore_one).collect::<Result<_, _>>()?;
-            Ok((Installed::of(directory, restored), adjusted))
-        }
+    let devices = wanted.iter().map(|wanted| Device::of(wanted, &earlier)).collect::<Result<Vec<_>, _>>()?;
+    let maps: Vec<_> = wanted.iter().filter_map(Wanted::priority_map).collect();
+    let tables = map::tables(&maps);
+    match carry_out(&store, &earlier.journal, &devices, &tables) {
+        Ok((adjusted, restored)) => Ok((Installed::of(directory, restored), adjusted)),
         Err(mut error) => {
-            if let Err(second) = earlier.again(&store) {
+            if let Err(second) = undo(&store, earlier, &devices, &tables) {
                 error.remedy = format!("{}; what was installed before is lost, too: {second}", error.remedy);
             }
             Err(error)
@@ -65,49 +62,93 @@ pub fn adjust(directory: &Path, wanted: &[Wanted]) -> Result<(Installed, Vec<Adj
     }
 }
 
-fn is_named(device: &str, wanted: &[Wanted]) -> bool {
-    wanted.iter().any(|one| one.device == device)
+/// A wanted device as it is found.
+struct Device<'a> {
+    wanted: &'a Wanted,
+    found: Queues,
+    /// Its queues before ours.
+    before: Before,
+    /// Ours are not on it: none, those of another program, or the device is another one of the same name.
+    is_new: bool,
 }
 
-/// Carries out all changes. The journal is written first, and names the devices of both.
-fn changed(store: &Store, earlier: &Journal, wanted: &[Wanted]) -> Result<Vec<Adjusted>, QueueError> {
-    let found: Vec<Queues> = wanted.iter().map(|w| Queues::read(&w.device)).collect::<Result<_, _>>()?;
-    let is_new = |queues: &&Queues| earlier.devices.iter().all(|before| before.device != queues.device);
-    let maps: Vec<_> = wanted.iter().filter_map(Wanted::priority_map).collect();
+impl<'a> Device<'a> {
+    fn of(wanted: &'a Wanted, earlier: &Earlier) -> Result<Self, QueueError> {
+        let found = Queues::read(&wanted.device)?;
+        let known = earlier.journal.devices.iter().find(|before| is_on(before, &found));
+        let (before, is_new) = known.map_or_else(|| (Before::of(&found), true), |before| (before.clone(), false));
+        Ok(Self { wanted, found, before, is_new })
+    }
+
+    fn adjust(&self) -> Result<Adjusted, QueueError> {
+        let device = self.wanted.device.clone();
+        let steps = self.wanted.steps();
+        let Some(changes) = changes(&steps, &self.found).filter(|_| !self.is_new) else {
+            install::restore_one(&self.before)?;
+            install::install_one(self.wanted, self.found.index)?;
+            return Ok(Adjusted { device, way: Way::Anew });
+        };
+        let mut socket = Socket::open()?;
+        changes.iter().try_for_each(|change| change.carry_out(&mut socket, &device, self.found.index))?;
+        match changes_left(&steps, &device)? {
+            None => Ok(Adjusted { way: Way::InPlace(changes.iter().map(|c| c.command(&device)).collect()), device }),
+            Some(left) => Err(install::differs(left)),
+        }
+    }
+}
+
+/// `true` if the journal has what was on this very device before our queues, which still are there.
+fn is_on(before: &Before, found: &Queues) -> bool {
+    (&before.device, before.index) == (&found.device, found.index) && install::is_ours(found)
+}
+
+/// The command of the first change that would still be made.
+fn changes_left(steps: &[Step], device: &str) -> Result<Option<String>, QueueError> {
+    let left = changes(steps, &Queues::read(device)?);
+    Ok(match left.as_deref() {
+        Some([]) => None,
+        Some([first, ..]) => Some(first.command(device)),
+        None => Some(steps[0].command(device)),
+    })
+}
+
+/// Carries out all changes. Until they are done, the journal names the devices and tables from before and from now.
+fn carry_out(
+    store: &Store,
+    earlier: &Journal,
+    devices: &[Device],
+    tables: &[(String, String)],
+) -> Result<(Vec<Adjusted>, Vec<Restored>), QueueError> {
+    let new = devices.iter().filter(|device| device.is_new).map(|device| device.before.clone());
+    let is_named = |before: &&Before| devices.iter().any(|device| !device.is_new && device.before == **before);
     let mut journal = Journal {
         boot: clock::boot_id(),
         holder: journal::this_process(),
-        devices: earlier.devices.iter().cloned().chain(found.iter().filter(is_new).map(Before::of)).collect(),
-        tables: map::tables(&maps),
+        devices: new.chain(earlier.devices.iter().cloned()).collect(),
+        tables: [tables, &earlier.tables].concat(),
     };
     store.save(&journal)?;
-    let pairs = wanted.iter().zip(&found);
-    let adjusted = pairs.map(|(wanted, found)| one(wanted, found, earlier)).collect::<Result<_, _>>();
-    let adjusted = adjusted.and_then(|adjusted| map::replace(&earlier.tables, &journal.tables).map(|()| adjusted));
-    let adjusted = adjusted.inspect_err(|_| {
-        // The others are made as they were by the caller. A refusal here is told by the next `restore`: the journal names the device.
-        journal.devices.iter().skip(earlier.devices.len()).for_each(|before| drop(install::restore_one(before)));
-    })?;
-    journal.devices.retain(|before| is_named(&before.device, wanted));
+    let adjusted = devices.iter().map(Device::adjust).collect::<Result<_, _>>()?;
+    map::replace(&earlier.tables, tables)?;
+    let gone = earlier.devices.iter().filter(|before| !is_named(before) && !is_new(devices, before));
+    let restored = gone.map(install::restore_one).collect::<Result<_, _>>()?;
+    journal.devices = devices.iter().map(|device| device.before.clone()).collect();
+    journal.tables = tables.to_vec();
     store.save(&journal)?;
-    Ok(adjusted)
+    Ok((adjusted, restored))
 }
 
-/// One device.
-fn one(wanted: &Wanted, found: &Queues, earlier: &Journal) -> Result<Adjusted, QueueError> {
-    let device = wanted.device.clone();
-    let steps = wanted.steps();
-    let Some(changes) = changes(&steps, found) else {
-        if let Some(before) = earlier.devices.iter().find(|before| before.device == device) {
-            install::restore_one(before)?;
-        }
-        install::install_one(wanted, found.index)?;
-        return Ok(Adjusted { device, way: Way::Anew });
-    };
-    let mut socket = Socket::open()?;
-    changes.iter().try_for_each(|change| change.carry_out(&mut socket, &device, found.index))?;
-    install::proved(&steps, &device)?;
-    Ok(Adjusted { way: Way::InPlace(changes.iter().map(|change| change.command(&device)).collect()), device })
+/// `true` if the device that the journal names is wanted, but ours were not on it any more: there is nothing to restore.
+fn is_new(devices: &[Device], before: &Before) -> bool {
+    devices.iter().any(|device| device.is_new && device.found.device == before.device)
+}
+
+/// Makes all as it was before.
+fn undo(store: &Store, earlier: Earlier, devices: &[Device], tables: &[(String, String)]) -> Result<(), QueueError> {
+    let new = devices.iter().filter(|device| device.is_new);
+    new.map(|device| install::restore_one(&device.before)).collect::<Result<Vec<_>, _>>()?;
+    map::remove(tables)?;
+    earlier.again(store)
 }
 
 /// One change in place.
@@ -120,110 +161,87 @@ enum Change {
 
 impl Change {
     fn carry_out(&self, socket: &mut Socket, device: &str, index: u32) -> Result<(), QueueError> {
-        let answer = match self {
-            Change::Add(step) => match step.message() {
-                Some((kind, said)) => socket.ask(kind, CREATE, &said.request(index))?,
-                None => return step.take(socket, device, index),
-            },
-            Change::Alter(step) => match step.message() {
-                Some((kind, said)) => socket.ask(kind, 0, &said.request(index))?,
-                None => return step.take(socket, device, index),
-            },
-            Change::Delete(kind, said) => socket.ask(kind + 1, 0, &said.request(index))?,
+        let (kind, flags, said) = match self {
+            Change::Delete(kind, said) => (kind + 1, 0, said.clone()),
+            Change::Add(step) | Change::Alter(step) => {
+                let Some((kind, said)) = step.message() else { return step.take(socket, device, index) };
+                (kind, if matches!(self, Change::Add(_)) { CREATE } else { 0 }, said)
+            }
         };
+        let answer = socket.ask(kind, flags, &said.request(index))?;
         answer.map(drop).map_err(|refusal| QueueError::refused(self.command(device), refusal))
     }
 
     fn command(&self, device: &str) -> String {
         match self {
-            Change::Add(step) => step.command(device).replacen(" replace ", " add ", 1),
+            Change::Add(step) => step.command(device),
             Change::Alter(step) => {
                 step.command(device).replacen(" replace ", " change ", 1).replacen(" add ", " change ", 1)
             }
-            Change::Delete(kind, said) => {
-                let (handle, parent) = (Handle(said.handle), Handle(said.parent));
-                match *kind {
-                    CLASS => format!("tc class del dev {device} classid {handle}"),
-                    _ => format!("tc filter del dev {device} parent {parent} pref {}", said.info >> 16),
-                }
+            Change::Delete(CLASS, said) => format!("tc class del dev {device} classid {}", Handle(said.handle)),
+            Change::Delete(_, said) => {
+                format!("tc filter del dev {device} parent {} pref {}", Handle(said.parent), said.info >> 16)
             }
         }
     }
 }
 
-/// The changes from the queues that are there to these steps: additions and alterations in the order of the steps, then
-/// deletions, filters first. `None`: a discipline would have to be another one.
+/// The changes from the queues that are there to these steps: filters that differ are deleted, then comes the rest in the order of the
+/// steps, then classes are deleted. `None`: a discipline would have to be another one.
 fn changes(steps: &[Step], found: &Queues) -> Option<Vec<Change>> {
-    let mut changes = Vec::new();
+    let differing = differing_filters(steps, found);
+    let is_deleted = |parent: Handle, preference: u16| {
+        differing.iter().any(|said| (Handle(said.parent), said.info >> 16) == (parent, preference.into()))
+    };
+    let mut changes: Vec<Change> = differing.iter().map(|said| Change::Delete(FILTER, said.clone())).collect();
     let mut rate_changed = false;
     for step in steps {
-        let change = match step {
-            Step::Discipline { parent, handle, is } => match there(found, *parent, *handle) {
-                There::Same(there) if there.name() == is.name() => {
-                    // A token bucket that is changed sets the limit of a fifo below it, too.
-                    let anew = rate_changed && matches!(is, Discipline::Pfifo { .. });
-                    let alter = anew || !step.is_done(found);
-                    rate_changed |= alter && matches!(is, Discipline::Tbf { .. });
-                    alter.then(|| Change::Alter(step.clone()))
+        let is_done = step.is_done(found);
+        let alter = |needed: bool| needed.then(|| Change::Alter(step.clone()));
+        let add = |needed: bool| needed.then(|| Change::Add(step.clone()));
+        changes.extend(match step {
+            Step::Discipline { parent, handle, is } => {
+                match found.disciplines.iter().find(|d| d.parent == *parent && d.handle.0 != 0) {
+                    Some(there) if there.handle == *handle && there.is.name() == is.name() => {
+                        // A token bucket that is changed sets the limit of a fifo below it, too.
+                        let needed = !is_done || rate_changed && matches!(is, Discipline::Pfifo { .. });
+                        rate_changed |= needed && matches!(is, Discipline::Tbf { .. });
+                        alter(needed)
+                    }
+                    None if *parent != Handle::ROOT => add(true),
+                    _ => return None,
                 }
-                There::Nothing if *parent != Handle::ROOT => Some(Change::Add(step.clone())),
-                _ => return None,
-            },
-            Step::Class { handle, .. } if found.class(*handle).is_some() => {
-                (!step.is_done(found)).then(|| Change::Alter(step.clone()))
             }
-            Step::Length(_) => (!step.is_done(found)).then(|| Change::Alter(step.clone())),
-            Step::Class { .. } => Some(Change::Add(step.clone())),
-            Step::Filter { .. } => (!step.is_done(found)).then(|| Change::Add(step.clone())),
-        };
-        changes.extend(change);
+            Step::Class { handle, .. } if found.class(*handle).is_none() => add(true),
+            Step::Class { .. } | Step::Length(_) => alter(!is_done),
+            Step::Filter { parent, is } => add(!is_done || is_deleted(*parent, is.preference)),
+        });
     }
-    changes.extend(deletions(steps, found));
+    changes.extend(unwanted_classes(steps, found).into_iter().map(|class| Change::Delete(CLASS, class)));
     Some(changes)
 }
 
-/// The discipline at a place.
-enum There<'a> {
-    Same(&'a Discipline),
-    Another,
-    Nothing,
-}
-
-fn there(found: &Queues, parent: Handle, handle: Handle) -> There<'_> {
-    match found.disciplines.iter().find(|d| d.parent == parent && d.handle.0 != 0) {
-        Some(d) if d.handle == handle => There::Same(&d.is),
-        Some(_) => There::Another,
-        None => There::Nothing,
-    }
-}
-
-/// Whatever is there and not among the steps: filters, then classes, each with the queue below it.
-fn deletions(steps: &[Step], found: &Queues) -> Vec<Change> {
-    let mut deletions = unwanted_filters(steps, found);
-    deletions.extend(unwanted_classes(steps, found).into_iter().map(|class| Change::Delete(CLASS, class)));
-    deletions
-}
-
-fn unwanted_filters(steps: &[Step], found: &Queues) -> Vec<Change> {
-    let wanted =
-        || steps.iter().filter_map(|s| if let Step::Filter { parent, is } = s { Some((*parent, is)) } else { None });
-    let mut unwanted = Vec::new();
-    for filter in found.filters.iter().filter(|filter| filter.is.question != Question::Table) {
-        if wanted().any(|one| one == (filter.parent, &filter.is)) {
-            continue;
-        }
-        let beside = wanted().any(|(parent, is)| (parent, is.preference) == (filter.parent, filter.is.preference));
-        // Without a filter beside it, its table goes, too.
-        let handle = if beside { filter.said.handle } else { 0 };
-        let delete = Change::Delete(FILTER, Said { handle, ..filter.said.clone() }.named());
-        if !unwanted.contains(&delete) {
-            unwanted.push(delete);
+/// A message for each preference whose filters are others than the steps', or in another order: the first that matches decides.
+fn differing_filters(steps: &[Step], found: &Queues) -> Vec<Said> {
+    let mut differing: Vec<Said> = Vec::new();
+    for Node { parent, is, said, .. } in &found.filters {
+        let wanted = steps.iter().filter_map(|step| match step {
+            Step::Filter { parent: at, is: wanted } if (at, wanted.preference) == (parent, is.preference) => {
+                Some(wanted)
+            }
+            _ => None,
+        });
+        let there = found.filters_on(*parent).into_iter().filter(|filter| filter.preference == is.preference);
+        // Without a number, it names all filters of the preference, and their table.
+        let all = Said { handle: 0, ..said.named() };
+        if !wanted.eq(there) && !differing.contains(&all) {
+            differing.push(all);
         }
     }
-    unwanted
+    differing
 }
 
-/// Children before their parents.
+/// Classes that are there and not among the steps, children before their parents; each takes the queue below it with it.
 fn unwanted_classes(steps: &[Step], found: &Queues) -> Vec<Said> {
     let wanted: HashSet<Handle> =
         steps.iter().filter_map(|s| if let Step::Class { handle, .. } = s { Some(*handle) } else { None }).collect();

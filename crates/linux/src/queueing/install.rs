@@ -2,7 +2,7 @@
 
 use super::journal::{self, Before, Journal, Store};
 use super::tree::Queues;
-use super::wanted::{OURS, OURS_MAPPED, Step, Wanted};
+use super::wanted::{OURS, OURS_MAPPED, Wanted};
 use super::{QueueError, Reason, devices, map};
 use crate::clock;
 use crate::netlink::Socket;
@@ -116,7 +116,11 @@ impl Earlier {
         store.save(&self.journal)?;
         let mut socket = Socket::open()?;
         for device in &self.installed {
-            journal::replay(&mut socket, device, &Queues::read(&device.device)?)?;
+            let now = Queues::read(&device.device)?;
+            // What is as it was keeps its packets.
+            if journal::difference(device, &now).is_some() {
+                journal::replay(&mut socket, device, &now)?;
+            }
         }
         map::install(&self.journal.tables)
     }
@@ -202,20 +206,25 @@ impl Drop for Installed {
 pub(super) fn install_one(wanted: &Wanted, index: u32) -> Result<(), QueueError> {
     let (mut socket, steps) = (Socket::open()?, wanted.steps());
     steps.iter().try_for_each(|step| step.take(&mut socket, &wanted.device, index))?;
-    proved(&steps, &wanted.device)
-}
-
-/// Reads the queues back: the steps must be done.
-pub(super) fn proved(steps: &[Step], device: &str) -> Result<(), QueueError> {
-    let found = Queues::read(device)?;
+    let found = Queues::read(&wanted.device)?;
     match steps.iter().find(|step| !step.is_done(&found)) {
         None => Ok(()),
-        Some(step) => Err(QueueError {
-            what: step.command(device),
-            reason: Reason::Differs("the kernel took it, but shows something else".to_owned()),
-            remedy: "`tc -d qdisc show` and `tc -d class show` say what".to_owned(),
-        }),
+        Some(step) => Err(differs(step.command(&wanted.device))),
     }
+}
+
+/// The queues were read back, and this command would still change them.
+pub(super) fn differs(command: String) -> QueueError {
+    QueueError {
+        what: command,
+        reason: Reason::Differs("the kernel took it, but shows something else".to_owned()),
+        remedy: "`tc -d qdisc show` and `tc -d class show` say what".to_owned(),
+    }
+}
+
+/// `true` if Thalweg made the first discipline.
+pub(super) fn is_ours(queues: &Queues) -> bool {
+    queues.root().is_some_and(|root| [OURS, OURS_MAPPED].contains(&root.handle.major()))
 }
 
 fn restore_all(store: &Store, journal: &Journal) -> Result<Vec<Restored>, QueueError> {
@@ -234,11 +243,10 @@ pub(super) fn restore_one(before: &Before) -> Result<Restored, QueueError> {
         _ => return told(Outcome::Vanished),
     }
     let found = Queues::read(&before.device)?;
-    let ours = found.root().is_some_and(|root| [OURS, OURS_MAPPED].contains(&root.handle.major()));
     if journal::difference(before, &found).is_none() {
         return told(Outcome::AsBefore);
     }
-    if !ours && found.root().map(|root| root.handle.0) != before.root_handle() {
+    if !is_ours(&found) && found.root().map(|root| root.handle.0) != before.root_handle() {
         return told(Outcome::Replaced);
     }
     let refused = journal::replay(&mut socket, before, &found)?;

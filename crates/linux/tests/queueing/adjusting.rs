@@ -74,13 +74,48 @@ fn classes_and_filters_of_others_below_ours_go_and_missing_ones_come() {
     a.run("tc class add dev veth parent 7a2:1 classid 7a2:77 htb rate 1mbit quantum 1600");
     a.run("tc filter add dev veth parent 7a2: protocol ip pref 9 u32 match ip dport 7000 0xffff flowid 7a2:77");
     a.run("tc filter del dev veth parent 7a2: protocol ipv6 pref 2");
+    // The first of IPv4: were it added last, AF would come before EF and take its packets.
+    a.run("tc filter del dev veth parent 7a2: protocol ip pref 1 handle 800::800 u32");
     let adjusted =
         a.inside(|| adjust(&journals.0, &wanted).map(|(installed, adjusted)| (installed.keep(), adjusted).1)).unwrap();
     let told = in_place(&adjusted);
     assert!(told.iter().any(|c| c == "tc class del dev veth classid 7a2:77"), "{told:?}");
     assert!(told.iter().any(|c| c == "tc filter del dev veth parent 7a2: pref 9"), "{told:?}");
-    assert_eq!(told.iter().filter(|c| c.contains("filter add")).count(), 9, "{told:?}");
+    assert_eq!(told.iter().filter(|c| c.contains("filter add")).count(), 18, "{told:?}");
     assert_eq!(a.queues("veth").replace(char::is_numeric, ""), ours);
+}
+
+#[test]
+fn a_wrong_request_touches_nothing_and_another_device_of_the_name_is_restored_to_its_own_queues() {
+    let journals = Journals::new("renewed");
+    let Some([a, b]) =
+        pair("a_wrong_request_touches_nothing_and_another_device_of_the_name_is_restored_to_its_own_queues")
+    else {
+        return;
+    };
+    cable(&a, "second", &b, "second");
+    let second = Wanted { device: "second".to_owned(), ..wanted(shares()) };
+    let apply = |all: &[Wanted]| {
+        a.inside(|| adjust(&journals.0, all).map(|(installed, adjusted)| (installed.keep().unwrap(), adjusted).1))
+    };
+    apply(&[wanted(shares()), second.clone()]).unwrap();
+    let sender = a.inside(|| marked("10.99.0.2:9".parse().unwrap(), 0, None));
+    sender.send(&[0; 100]).unwrap();
+    let counted = a.queues("veth");
+    let absent = Wanted { device: "eth9".to_owned(), ..wanted(shares()) };
+    assert!(apply(&[slow([20, 45, 30, 5]), absent]).is_err());
+    // The kernel refuses a rate of 0; what has not been changed is not made anew, so its counters go on.
+    assert!(apply(&[wanted(shares()), Wanted { rate: 0, ..second.clone() }]).is_err());
+    assert_eq!(a.queues("veth"), counted);
+    a.run("ip link del second");
+    cable(&a, "second", &b, "second");
+    a.run("tc qdisc add dev second root handle 5: pfifo limit 77");
+    let own = a.queues("second");
+    let adjusted = apply(&[wanted(shares()), second]).unwrap();
+    assert_eq!(adjusted[1], Adjusted { device: "second".to_owned(), way: Way::Anew });
+    let restored = a.inside(|| restore(&journals.0)).unwrap();
+    assert!(restored.iter().all(|one| one.outcome == Outcome::AsBefore) && restored.len() == 2, "{restored:?}");
+    assert_eq!((a.queues("second"), journals.are_gone()), (own, true));
 }
 
 #[test]
