@@ -1,6 +1,7 @@
 //! Topics that would cost less as one (Velox, §3.2.5: the cost of a topic hardly depends on its size, and grows with the number of topics).
 
 use super::Contract;
+use crate::Class;
 use crate::network::{Network, packets, wire_bytes};
 use crate::system::{Link, System, Topic};
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub struct Hint {
 pub fn hints(contract: &Contract) -> Vec<Hint> {
     let system = &contract.system;
     let network = Network::new(system);
-    let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut alike: BTreeMap<Way, Vec<usize>> = BTreeMap::new();
     for (index, topic) in system.topics.iter().enumerate() {
         if let Some(way) = way(system, index, topic) {
             alike.entry(way).or_default().push(index);
@@ -36,9 +37,12 @@ pub fn hints(contract: &Contract) -> Vec<Hint> {
     found
 }
 
-/// All that topics must have in common to be sent as one: ends, times, class, and requests. `None`: nobody wants it, or somebody wants
-/// its samples changed.
-fn way(system: &System, index: usize, topic: &Topic) -> Option<String> {
+/// All that topics must have in common to be sent as one: publishers, period, jitter, burst, class; and node, scale and deadline of each
+/// subscriber.
+type Way<'a> = (&'a [usize], [u64; 2], u32, Option<Class>, BTreeSet<(usize, u32, Option<u64>)>);
+
+/// `None`: nobody wants it, or somebody wants its samples changed.
+fn way<'a>(system: &System, index: usize, topic: &'a Topic) -> Option<Way<'a>> {
     let mut wanted = BTreeSet::new();
     for subscriber in system.subscribers.iter().filter(|subscriber| subscriber.topic == index) {
         if subscriber.picture.is_some() || subscriber.scaled_size.is_some() {
@@ -47,7 +51,7 @@ fn way(system: &System, index: usize, topic: &Topic) -> Option<String> {
         wanted.insert((subscriber.node, subscriber.scale, subscriber.deadline));
     }
     let Topic { publishers, period, jitter, burst, class, .. } = topic;
-    (!wanted.is_empty()).then(|| format!("{publishers:?} {period} {jitter} {burst} {class:?} {wanted:?}"))
+    (!wanted.is_empty()).then_some((&publishers[..], [*period, *jitter], *burst, *class, wanted))
 }
 
 fn hint(contract: &Contract, network: &Network, topics: &[usize]) -> Option<Hint> {

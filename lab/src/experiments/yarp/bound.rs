@@ -146,19 +146,10 @@ const LOAD: u32 = 70;
 #[cfg(test)]
 mod tests {
     use super::super::rows;
-    use super::super::testbed::SWITCH;
+    use super::super::testbed::{SWITCH, run};
     use super::*;
     use crate::lab::Options;
-    use crate::load::Offered;
     use crate::results::Verdict;
-    use crate::round_trips::RoundTrip;
-    use crate::stalls::Stalls;
-
-    fn run(took_us: &[u64], lost: usize) -> Run {
-        let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) });
-        let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None }, lost)).collect();
-        Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default(), computed: None }
-    }
 
     fn bound(us: f64) -> f64 {
         let computed = Some(Computed { send: [us; 2], receive: [us; 2] });

@@ -379,20 +379,11 @@ const LIGHT: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
-    use super::super::testbed::{NIC, SWITCH};
+    use super::super::testbed::{NIC, SWITCH, run};
     use super::super::{amount, rows};
     use super::*;
     use crate::lab::Options;
-    use crate::load::Offered;
     use crate::results::Verdict;
-    use crate::round_trips::RoundTrip;
-    use crate::stalls::Stalls;
-
-    fn run(took_us: &[u64], lost: usize) -> Run {
-        let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) });
-        let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None }, lost)).collect();
-        Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default(), computed: None }
-    }
 
     /// Every row with these times in µs, normal and qos, without load and with.
     fn findings(idle: u64, normal: u64, qos: u64, lost: usize) -> Findings {

@@ -308,3 +308,11 @@ impl Setup {
         Ok((topology.host(self.hosts[0]), DEVICE.to_owned()))
     }
 }
+
+/// A run for tests: round trips of these times in µs, and lost ones.
+#[cfg(test)]
+pub(super) fn run(took_us: &[u64], lost: usize) -> Run {
+    let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) });
+    let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None }, lost)).collect();
+    Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default(), computed: None }
+}
