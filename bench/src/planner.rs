@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use qos::analysis::Steps;
 use qos::analysis::end_to_end::analyse;
-use qos::analysis::stages::{Place, Stages};
+use qos::analysis::stages::{Classes, Place, Stages};
 use qos::contract::Contract;
 use qos::network::Network;
 use qos::placement::{Effort, Outcome, Progress, Status, Watch, admit, place};
@@ -91,7 +91,7 @@ fn analysed(system: &System, network: &Network, outcome: &Outcome) -> (Duration,
     };
     let places: Vec<Place> = outcome.placed.iter().flat_map(of).collect();
     let began = Instant::now();
-    let stages = Stages::new(system, network, &places, &[]);
+    let stages = Stages::new(system, network, &places, &Classes::stated(system));
     let analysis = analyse(system, &stages, &Steps::of(system));
     let took = began.elapsed();
     (took, analysis.pairs.iter().filter(|pair| pair.ns.is_ok()).count())

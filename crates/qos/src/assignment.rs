@@ -1,29 +1,30 @@
-//! Assignment of priorities to threads, of classes to topics and of shares to links (Y-17).
+//! Assignment of priorities to threads, of classes to channels and of shares to links (Y-01, Y-17).
 //!
-//! No topic gets a higher class than it needs. If not all topics fit, the least important ones give way.
+//! No channel gets a higher class than it needs: two subscribers of a topic may have different ones. If not all fit, the least
+//! important ones give way.
 //!
-//! A link has few bands, so the choice of classes is Audsley's assignment with few levels (Audsley 2001): all topics begin
-//! at the lowest class. A topic that misses a deadline there goes one class up, which only delays those that stay. So a
-//! raised topic needs its class in every assignment that keeps all deadlines, and the result is the lowest of these
-//! assignments. (A raised stream also becomes less bursty for the links behind. If another stream can go down again
+//! A link has few bands, so the choice of classes is Audsley's assignment with few levels (Audsley 2001): all channels begin
+//! at the lowest class. A channel that misses its deadline there goes one class up, which only delays those that stay. So a
+//! raised channel needs its class in every assignment that keeps all deadlines, and the result is the lowest of these
+//! assignments. (A raised channel's samples also come less bursty to the links behind. If another channel can go down again
 //! for that, a last pass finds it.)
 
 use crate::Class;
 use crate::analysis::cpu::{Work, response};
 use crate::analysis::end_to_end::{Analysis, Room, analyse};
-use crate::analysis::stages::{Pair, Place, RANKS, Stages, Step};
+use crate::analysis::stages::{Classes, Pair, Place, RANKS, Stages, Step, Stream};
 use crate::analysis::{Arrivals, BILLION, Steps};
 use crate::network::{Direction, Network};
 use crate::system::{Scheduler, System};
 
-/// Topics up to this number are tried one class lower at the end.
+/// Ways up to this number are tried one class lower at the end.
 const LOWERED: usize = 32;
 
 /// An assignment and the bounds that follow from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
-    /// The class of each topic: DSCP and socket priority follow from it.
-    pub classes: Vec<Class>,
+    /// The class of each channel: DSCP and socket priority follow from it.
+    pub classes: Classes,
     /// The stages with the ranks of threads ([`fifo_priority`]), of the admitted subscribers.
     pub stages: Stages,
     /// Their bounds.
@@ -34,8 +35,8 @@ pub struct Assignment {
     pub fits: bool,
 }
 
-/// Assigns classes and ranks. Topics with a class of their own keep it; the others begin with normal, the default. Topics without any
-/// deadline go to low only if that does not fit. Subscribers give way only with `give_way`: the least important of a late one and
+/// Assigns classes and ranks. Channels of topics with a class of their own keep it; the others begin with normal, the default. Those
+/// without a deadline go to low only if that does not fit. Subscribers give way only with `give_way`: the least important of a late one and
 /// those that share a link or processor with it, of equal ones the last of the file. After `steps` the state reached is the
 /// answer.
 pub fn assign(system: &System, network: &Network, places: &[Place], give_way: bool, steps: &Steps) -> Assignment {
@@ -65,18 +66,19 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Classes to begin with; topics without any deadline have `bulk`.
-    fn start(&self, bulk: Class) -> Vec<Class> {
-        let timed = |topic: usize| {
-            let mut wanted = self.system.subscribers.iter().enumerate().filter(|(i, _)| !self.gave_way.contains(i));
-            wanted.any(|(_, subscriber)| subscriber.topic == topic && subscriber.deadline.is_some())
-        };
-        let class = |topic: usize| if timed(topic) { Class::Normal } else { bulk };
-        let topics = self.system.topics.iter().enumerate();
-        topics.map(|(index, topic)| topic.class.unwrap_or_else(|| class(index))).collect()
+    /// Classes to begin with; channels without a deadline have `bulk`.
+    fn start(&self, bulk: Class) -> Classes {
+        let topics = &self.system.topics;
+        let mut classes = Classes::new(self.system, |topic| topics[topic].class.unwrap_or(bulk));
+        for (index, subscriber) in self.system.subscribers.iter().enumerate() {
+            let topic = &topics[subscriber.topic];
+            let timed = subscriber.deadline.is_some() && topic.class.is_none() && !self.gave_way.contains(&index);
+            topic.publishers.iter().filter(|_| timed).for_each(|from| classes.set(*from, index, Class::Normal));
+        }
+        classes
     }
 
-    fn analysed(&self, classes: Vec<Class>) -> Assignment {
+    fn analysed(&self, classes: Classes) -> Assignment {
         let admitted = |subscriber: usize| !self.gave_way.contains(&subscriber);
         let mut stages = Stages::admitting(self.system, self.network, self.places, &classes, &admitted);
         let analysis = ranked(self.system, &mut stages, self.steps);
@@ -84,18 +86,20 @@ impl Search<'_> {
         Assignment { classes, stages, analysis, gave_way: self.gave_way.clone(), fits }
     }
 
-    /// Raises the late topics, one class at a time, until none is late or none can be raised.
-    fn raise(&self, mut classes: Vec<Class>) -> Assignment {
+    /// Raises the late channels, one class at a time, until none is late or none can be raised.
+    fn raise(&self, mut classes: Classes) -> Assignment {
         loop {
             let found = self.analysed(classes.clone());
             let mut raised = false;
             for pair in late(self.system, &found.stages, &found.analysis) {
-                let topic = found.stages.streams[found.stages.pairs[pair].stream].topic;
-                let free = self.system.topics[topic].class.is_none() && found.classes[topic] == classes[topic];
-                if free && told_apart(&found.stages, pair) {
-                    let next = Class::ALL.into_iter().find(|class| *class > classes[topic]);
-                    raised |= next.is_some();
-                    classes[topic] = next.unwrap_or(classes[topic]);
+                let Pair { stream, subscriber, .. } = found.stages.pairs[pair];
+                let Stream { topic, publisher, .. } = found.stages.streams[stream];
+                let now = found.classes.of(publisher, subscriber);
+                let free = self.system.topics[topic].class.is_none() && classes.of(publisher, subscriber) == now;
+                let next = Class::ALL.into_iter().find(|class| *class > now);
+                if let Some(next) = next.filter(|_| free && told_apart(&found.stages, pair)) {
+                    classes.set(publisher, subscriber, next);
+                    raised = true;
                 }
             }
             if !raised || self.steps.left() == 0 {
@@ -104,19 +108,21 @@ impl Search<'_> {
         }
     }
 
-    /// Tries every raised topic one class lower, as long as all fits.
+    /// Tries every raised way one class lower, as long as all fits.
     fn lower(&self, mut found: Assignment, bulk: Class) -> Assignment {
         let start = self.start(bulk);
-        if !found.fits || start.len() > LOWERED {
+        let ways = start.ways();
+        if !found.fits || ways.len() > LOWERED {
             return found;
         }
-        for (topic, least) in start.into_iter().enumerate() {
-            while let Some(lower) = Class::ALL.into_iter().rev().find(|class| *class < found.classes[topic]) {
-                if self.steps.left() == 0 || found.classes[topic] <= least {
-                    break;
-                }
+        for (publisher, subscriber) in ways {
+            let least = start.of(publisher, subscriber);
+            loop {
+                let now = found.classes.of(publisher, subscriber);
+                let lower = Class::ALL.into_iter().rev().find(|class| *class < now);
+                let Some(lower) = lower.filter(|_| now > least && self.steps.left() > 0) else { break };
                 let mut classes = found.classes.clone();
-                classes[topic] = lower;
+                classes.set(publisher, subscriber, lower);
                 match self.analysed(classes) {
                     fits if fits.fits => found = fits,
                     _ => break,

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::analysis::Steps;
-use crate::analysis::stages::{Place, Stages};
+use crate::analysis::stages::{Classes, Place, Stages};
 use crate::assignment::ranked;
 use crate::network::Network;
 use crate::plan::Plan;
@@ -109,21 +109,19 @@ pub fn worst(system: &System, stages: &Stages, run: &Run, tries: u64) -> Seen {
 /// for a channel that the contract does not have. Threads are ranked as by the planner.
 pub fn planned(system: &System, plan: &Plan) -> (Stages, Vec<Option<usize>>) {
     let nodes: HashMap<&str, usize> = system.nodes.iter().enumerate().map(|(i, n)| (n.name.as_str(), i)).collect();
-    let topics: HashMap<&str, usize> = system.topics.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
     let ports: HashMap<&str, usize> =
         system.subscribers.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
-    let mut classes: Vec<_> = system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
+    let mut classes = Classes::stated(system);
     let mut places = Vec::new();
     let mut keys = Vec::new();
     for channel in &plan.channels {
-        let topic = topics.get(channel.topic.as_str()).copied();
         let publisher = nodes.get(channel.publisher.as_str()).copied();
         let subscriber = ports.get(channel.subscriber.as_str()).copied();
-        let (Some(topic), Some(publisher), Some(subscriber)) = (topic, publisher, subscriber) else {
+        let (Some(publisher), Some(subscriber)) = (publisher, subscriber) else {
             keys.push(None);
             continue;
         };
-        classes[topic] = channel.class;
+        classes.set(publisher, subscriber, channel.class);
         let proxy = channel.proxy.as_deref().and_then(|proxy| nodes.get(proxy));
         places.extend(proxy.map(|node| Place { publisher, subscriber, node: *node }));
         keys.push(Some((publisher, subscriber)));

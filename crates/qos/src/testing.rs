@@ -277,7 +277,7 @@ fn judge(channel: &Channel, feasible: bool) {
 mod tests {
     use super::*;
     use crate::Class;
-    use crate::analysis::stages::Packets;
+    use crate::analysis::stages::{Classes, Packets};
     use crate::simulate::simulate;
     use crate::system::{Link, Node, Subscriber, Topic};
 
@@ -368,7 +368,8 @@ mod tests {
             subscribers: (0..4).map(|topic| Subscriber { topic, node: 1, scale: 1, ..Subscriber::default() }).collect(),
             ..System::default()
         };
-        Sketch { system, classes: Class::ALL.to_vec(), places: Vec::new() }
+        let classes = Classes::new(&system, |topic| Class::ALL[topic]);
+        Sketch { system, classes, places: Vec::new() }
     }
 
     /// The higher classes send small packets until their full buckets are empty: 3200 bytes each, and what comes meanwhile. Normal ones are

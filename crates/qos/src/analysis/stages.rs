@@ -3,12 +3,15 @@
 //! A stage begins when the one before it is done with a sample. The stages of a publisher's topic form a tree with the
 //! subscribers at its leaves. Analysis and simulation read the same tree, so that they describe the same system.
 
+mod classes;
+
 use std::collections::HashMap;
 
 use super::{Arrivals, BILLION};
 use crate::Class;
 use crate::network::{Direction, Network};
 use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
+pub use classes::Classes;
 
 /// Most bytes that the device of a host takes at once: TCP's largest super-packet (`gso_max_size`; see
 /// [`crate::blocking`]). Switches forward frame by frame.
@@ -179,13 +182,13 @@ pub struct Stages {
 type Shared = (usize, Option<usize>, u64, u64, usize);
 
 impl Stages {
-    /// The stages of `system` with the class of each topic from `classes`, and proxies at `places`; a subscriber
+    /// The stages of `system` with the class of each channel from `classes`, and proxies at `places`; a subscriber
     /// without one gets all samples and picks its own. Pairs without a route have no stages (the network's
     /// `disconnected` lists them).
     ///
     /// Threads are spread over a node's processors by load and ranked by the shortest deadline that they serve (deadline
     /// monotonic); [`crate::assignment`] may rank them again.
-    pub fn new(system: &System, network: &Network, places: &[Place], classes: &[Class]) -> Self {
+    pub fn new(system: &System, network: &Network, places: &[Place], classes: &Classes) -> Self {
         Self::admitting(system, network, places, classes, &|_| true)
     }
 
@@ -194,7 +197,7 @@ impl Stages {
         system: &System,
         network: &Network,
         places: &[Place],
-        classes: &[Class],
+        classes: &Classes,
         admitted: &dyn Fn(usize) -> bool,
     ) -> Self {
         let mut all = Self { egresses: egresses(system), ..Self::default() };
@@ -206,11 +209,14 @@ impl Stages {
             for publisher in &topic.publishers {
                 let arrivals = Arrivals::bursty(topic.period, topic.jitter, topic.burst);
                 all.streams.push(Stream { topic: index, publisher: *publisher, arrivals, burst: topic.burst });
-                let mut way = Way::new(&mut all, system, network, classes.get(index).copied().unwrap_or_default());
+                let mut way = Way::new(&mut all, system, network);
                 let to = wanted[index].iter().map(|to| (*to, places.get(&(*publisher, *to)).copied()));
                 let to: Vec<(usize, Option<usize>)> = to.collect();
                 to.iter().for_each(|(subscriber, proxy)| way.narrow(*publisher, *subscriber, *proxy));
-                to.iter().for_each(|(subscriber, proxy)| way.lead(*subscriber, *proxy));
+                for (subscriber, proxy) in to {
+                    way.class = classes.of(*publisher, subscriber);
+                    way.lead(subscriber, proxy);
+                }
             }
         }
         place_threads(&mut all, system);
@@ -234,6 +240,7 @@ struct Way<'a> {
     all: &'a mut Stages,
     system: &'a System,
     network: &'a Network,
+    /// That of the channel which is led.
     class: Class,
     stream: usize,
     shared: HashMap<Shared, usize>,
@@ -250,9 +257,9 @@ struct Front {
 }
 
 impl<'a> Way<'a> {
-    fn new(all: &'a mut Stages, system: &'a System, network: &'a Network, class: Class) -> Self {
+    fn new(all: &'a mut Stages, system: &'a System, network: &'a Network) -> Self {
         let stream = all.streams.len() - 1;
-        Self { all, system, network, class, stream, shared: HashMap::new(), mtus: HashMap::new() }
+        Self { all, system, network, class: Class::default(), stream, shared: HashMap::new(), mtus: HashMap::new() }
     }
 
     fn narrow(&mut self, publisher: usize, subscriber: usize, proxy: Option<usize>) {
@@ -474,7 +481,7 @@ mod tests {
             ..System::default()
         };
         let places = [0, 1].map(|subscriber| Place { publisher: 0, subscriber, node: 1 });
-        Stages::new(&system, &Network::new(&system), &places, &[])
+        Stages::new(&system, &Network::new(&system), &places, &Classes::stated(&system))
     }
 
     #[test]

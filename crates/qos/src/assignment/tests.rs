@@ -2,10 +2,10 @@ use super::*;
 use crate::Class;
 use crate::analysis::cpu::{Work, response};
 use crate::analysis::end_to_end::analyse;
-use crate::analysis::stages::Stages;
+use crate::analysis::stages::{Classes, Stages};
 use crate::analysis::{Arrivals, Steps};
 use crate::network::{Direction, Network};
-use crate::system::{Link, Node, NodeKind, Scheduler, Subscriber, System, Topic};
+use crate::system::{Link, Node, NodeKind, Scheduler, Subscriber, System, Topic, Transport};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use std::cell::Cell;
@@ -106,13 +106,18 @@ proptest! {
         }
         prop_assert_eq!(found.fits, least.is_some());
         if let Some(least) = least {
-            prop_assert_eq!(found.classes, least);
+            prop_assert_eq!(by_topic(&system, &found.classes), least);
         }
     }
 }
 
+/// Of systems with one subscriber to each topic, in their order, and all publishers at node 0.
+fn by_topic(system: &System, classes: &Classes) -> Vec<Class> {
+    (0..system.topics.len()).map(|topic| classes.of(0, topic)).collect()
+}
+
 fn keeps(system: &System, network: &Network, classes: &[Class]) -> bool {
-    let stages = Stages::new(system, network, &[], classes);
+    let stages = Stages::new(system, network, &[], &Classes::new(system, |topic| classes[topic]));
     let analysis = analyse(system, &stages, &Steps::of(system));
     let kept = |(pair, bound): (&crate::analysis::stages::Pair, &crate::analysis::end_to_end::Bound)| {
         bound.ns.is_ok_and(|ns| system.subscribers[pair.subscriber].deadline.is_none_or(|deadline| ns <= deadline))
@@ -147,7 +152,7 @@ fn the_least_important_gives_way() {
     let refused = assign(&system, &network, &[], false, &Steps::of(&system));
     assert!(!refused.fits && refused.gave_way.is_empty());
     let found = assign(&system, &network, &[], true, &Steps::of(&system));
-    assert_eq!((found.fits, found.gave_way.as_slice(), found.classes[1]), (true, &[0][..], Class::Normal));
+    assert_eq!((found.fits, found.gave_way.as_slice(), found.classes.of(0, 1)), (true, &[0][..], Class::Normal));
     system.subscribers[1].importance = 1;
     assert_eq!(
         assign(&system, &network, &[], true, &Steps::of(&system)).gave_way,
@@ -162,7 +167,7 @@ fn a_class_is_raised_only_where_it_counts_and_a_fixed_one_never() {
     let topics = [(10, 10, 100), (1, 10, 7)];
     let classes = |system: &System| {
         let found = assign(system, &Network::new(system), &[], false, &Steps::of(system));
-        (found.fits, found.classes)
+        (found.fits, by_topic(system, &found.classes))
     };
     // On a host that sends super-packets the lower sample is one unit: it cannot be passed.
     let mut system = one_link(&topics, Scheduler::Strict);
@@ -179,6 +184,41 @@ fn a_class_is_raised_only_where_it_counts_and_a_fixed_one_never() {
     system.subscribers[0].deadline = None;
     system.topics[1].class = Some(Class::Normal);
     assert_eq!(classes(&system), (true, vec![Class::Low, Class::Normal]));
+}
+
+/// A topic that a controller wants within 0.7 ms and a logger within half a second (Y-01).
+fn controller_and_logger() -> System {
+    let mut system = one_link(&[(10, 10, 100), (1, 10, 7)], Scheduler::Strict);
+    system.nodes[0].kind = NodeKind::Switch;
+    let logger = Subscriber { deadline: Some(500_000_000), ..system.subscribers[1].clone() };
+    system.subscribers.push(logger);
+    system
+}
+
+#[test]
+fn a_class_is_that_of_a_channel_not_of_its_topic() {
+    let mut system = controller_and_logger();
+    let classes = |system: &System| {
+        let found = assign(system, &Network::new(system), &[], false, &Steps::of(system));
+        (found.fits, [0, 1, 2].map(|subscriber| found.classes.of(0, subscriber)))
+    };
+    assert_eq!(classes(&system), (true, [Class::Normal, Class::High, Class::Normal]));
+    // A group has one way.
+    system.placement.transport = Transport::Multicast;
+    assert_eq!(classes(&system), (true, [Class::Normal, Class::High, Class::High]));
+}
+
+#[test]
+fn a_class_that_all_subscribers_of_a_topic_have_costs_what_others_need() {
+    // Two loggers of five packets every millisecond: with the controller's class they leave the third topic no time.
+    let mut system = one_link(&[(1, 1, 3), (1, 1, 6)], Scheduler::Strict);
+    system.nodes[0].kind = NodeKind::Switch;
+    let logger = Subscriber { deadline: Some(500_000_000), ..system.subscribers[0].clone() };
+    system.subscribers.extend(vec![logger; 4]);
+    let fits = |system: &System| assign(system, &Network::new(system), &[], false, &Steps::of(system)).fits;
+    assert!(fits(&system));
+    system.topics[0].class = Some(Class::High);
+    assert!(!fits(&system), "five samples of 100 us each, before one that has 600");
 }
 
 #[test]

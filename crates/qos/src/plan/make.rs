@@ -14,6 +14,7 @@ use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::Where;
+use crate::analysis::stages::Classes;
 use crate::contract::Contract;
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
@@ -64,15 +65,14 @@ pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dy
 fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: &mut dyn Watch) -> Plan {
     let network = Network::new(system);
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
-    let stated = || system.topics.iter().map(|topic| topic.class.unwrap_or_default()).collect();
-    let classes: Vec<Class> = bounds.as_ref().map_or_else(stated, Bounds::classes);
+    let classes = bounds.as_ref().map_or_else(|| Classes::stated(system), Bounds::classes);
     let paths = paths(system, &network, &placed);
     let channel = |path: &Path| {
         let (topic, publisher, subscriber) = (path.subscriber.topic, path.publisher, path.index);
         let [sched_publisher, sched] =
             bounds.as_ref().map(|bounds| bounds.scheduling(topic, publisher, subscriber)).unwrap_or_default();
         let delay = delay(system, path, model, &bounds);
-        Channel { sched, sched_publisher, ..channel(system, path, classes[topic], delay) }
+        Channel { sched, sched_publisher, ..channel(system, path, classes.of(publisher, subscriber), delay) }
     };
     let channels: Vec<Channel> = paths.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);

@@ -1,7 +1,7 @@
 //! Small systems of any kind, a function of their seed.
 
 use crate::Class;
-use crate::analysis::stages::Place;
+use crate::analysis::stages::{Classes, Place};
 use crate::simulate::Chance;
 use crate::system::{
     Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
@@ -13,8 +13,8 @@ use crate::system::{
 pub struct Sketch {
     /// Two to seven nodes in a tree or a ring, up to eight topics; loads from light to too much.
     pub system: System,
-    /// The class of each topic.
-    pub classes: Vec<Class>,
+    /// The class of each channel: in three of four systems that of its topic.
+    pub classes: Classes,
     /// Places of proxies.
     pub places: Vec<Place>,
 }
@@ -24,10 +24,10 @@ pub fn sketch(seed: u64) -> Sketch {
     let mut pencil = Pencil { chance: Chance(seed), system: System { name: "random".into(), ..System::default() } };
     pencil.nodes();
     pencil.links();
-    let (mut classes, mut places) = (Vec::new(), Vec::new());
+    let (mut of_topics, mut places) = (Vec::new(), Vec::new());
     for _ in 0..1 + pencil.one_of(&[0, 1, 2, 3, 4, 5, 6, 7]) {
         pencil.topic();
-        classes.push(Class::ALL[pencil.one_of(&[0, 1, 1, 2, 3]) as usize]);
+        of_topics.push(Class::ALL[pencil.one_of(&[0, 1, 1, 2, 3]) as usize]);
         for _ in 0..1 + pencil.one_of(&[0, 0, 1, 2]) {
             places.extend(pencil.subscriber());
         }
@@ -38,7 +38,13 @@ pub fn sketch(seed: u64) -> Sketch {
         cpu_proxy: pencil.one_of(&[0, 20_000]),
         ..Placement::default()
     };
-    Sketch { system: pencil.system, classes, places }
+    let Pencil { mut chance, system } = pencil;
+    let mut classes = Classes::new(&system, |topic| of_topics[topic]);
+    if seed % 4 == 1 {
+        let class = |chance: &mut Chance| Class::ALL[chance.below(4) as usize];
+        classes.ways().iter().for_each(|(from, to)| classes.set(*from, *to, class(&mut chance)));
+    }
+    Sketch { system, classes, places }
 }
 
 /// The longest time that a contract may state, ns.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Class;
+use crate::analysis::stages::Classes;
 use crate::network::Network;
 use crate::system::{Link, Node, NodeKind, Scheduler, Subscriber, Topic};
 use crate::testing::{Sketch, sketch};
@@ -38,7 +39,8 @@ fn wanted(system: &mut System, size: u64, period: u64) {
 }
 
 fn bounds(system: &System, classes: &[Class]) -> (Stages, Analysis) {
-    let stages = Stages::new(system, &Network::new(system), &[], classes);
+    let classes = Classes::new(system, |topic| classes.get(topic).copied().unwrap_or_default());
+    let stages = Stages::new(system, &Network::new(system), &[], &classes);
     let analysis = analyse(system, &stages, &Steps::of(system));
     (stages, analysis)
 }
@@ -155,7 +157,7 @@ fn downstream_finds_what_round_by_round_finds() {
 fn without_steps_there_are_no_bounds() {
     let mut system = switched(Scheduler::Strict);
     wanted(&mut system, 125, 1_000_000);
-    let stages = Stages::new(&system, &Network::new(&system), &[], &[]);
+    let stages = Stages::new(&system, &Network::new(&system), &[], &Classes::stated(&system));
     let few = analyse(&system, &stages, &Steps::new(3));
     assert!(matches!(few.pairs[0].ns, Err(Because::TooLong(_))), "{few:?}");
 }

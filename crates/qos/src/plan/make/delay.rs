@@ -1,11 +1,10 @@
 //! The delay of a channel by a model: bounds of processors and links together, or the closed forms of the papers.
 
 use super::{Path, scales, transmission};
-use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
-use crate::analysis::stages::{Pair, Place, Role, Step};
+use crate::analysis::stages::{Classes, Pair, Place, Role, Step};
 use crate::assignment::{Assignment, assign, fifo_priority};
 use crate::network::Network;
 use crate::placement::Placed;
@@ -84,8 +83,8 @@ impl Bounds {
         Some(Self { system, assignment, threads, pairs, model })
     }
 
-    /// The class of each topic.
-    pub(super) fn classes(&self) -> Vec<Class> {
+    /// The class of each channel.
+    pub(super) fn classes(&self) -> Classes {
         self.assignment.classes.clone()
     }
 
