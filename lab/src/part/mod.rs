@@ -223,6 +223,16 @@ fn ask(node: &Node, request: &Request) -> Result<Vec<StagesReport>> {
     }
 }
 
+/// The processor of the measured parts, and the one of loads and lines: the same if there is only one.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn processors() -> Result<(usize, usize)> {
+    let all = linux::sched::read(0)?.affinity;
+    let first = all.first().ok_or_else(|| Error::System("no processor may be used".into()))?;
+    Ok((usize::from(*first), usize::from(*all.get(1).unwrap_or(first))))
+}
+
 /// The note on a processor that is kept awake.
 pub const AWAKE: &str = "A process of policy SCHED_IDLE keeps the processor awake.";
 

@@ -15,11 +15,11 @@ mod testbed;
 use super::{Experiment, shuffled};
 use crate::error::Result;
 use crate::lab::{Lab, Options, Size};
-use crate::part::Hog;
+use crate::part::{Hog, processors};
 use crate::results::Findings;
 use example::{Example, Sharing};
 use judge::Place;
-use testbed::{Testbed, processors};
+use testbed::Testbed;
 use thalweg::carrier::Dice;
 
 /// The experiment on the path of the vBNS.

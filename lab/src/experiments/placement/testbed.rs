@@ -2,12 +2,12 @@
 
 use super::example::{Example, PERIOD_MS, RATE, Sharing};
 use super::judge::{Place, Traffic};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiments::Tally;
 use crate::lab::Lab;
 use crate::link::LinkReport;
 use crate::part::member::{Order, Report, Settings, Stream};
-use crate::part::{self, LONG, NodeSettings, Part};
+use crate::part::{self, LONG, NodeSettings, Part, processors};
 use crate::stalls::Monitor;
 use crate::topology::{Count, Edge, Graph, Topology};
 use linux::clock::monotonic_ns;
@@ -209,13 +209,6 @@ fn difference(after: &[[Count; 2]], before: &[[Count; 2]]) -> Vec<[Count; 2]> {
         datagrams: a.datagrams - b.datagrams,
     };
     after.iter().zip(before).map(|(a, b)| [of(&a[0], &b[0]), of(&a[1], &b[1])]).collect()
-}
-
-/// The processor of the processes, and the one of the lines: the same if there is only one.
-pub(super) fn processors() -> Result<(usize, usize)> {
-    let all = linux::sched::read(0)?.affinity;
-    let first = all.first().ok_or_else(|| Error::System("no processor may be used".into()))?;
-    Ok((usize::from(*first), usize::from(*all.get(1).unwrap_or(first))))
 }
 
 /// Time for the last samples to arrive.

@@ -26,7 +26,7 @@ use super::{Tally, shuffled};
 use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::link::LinkReport;
-use crate::part::{Hog, LONG, Measured, NodeSettings, Part, Place};
+use crate::part::{Hog, LONG, Measured, NodeSettings, Part, Place, processors};
 use crate::round_trips::{FORWARD, Hop, Measure, PING, PingPong, Route};
 use crate::stalls::Monitor;
 use crate::topology::{Line, Namespace, Topology};
@@ -239,15 +239,6 @@ impl Testbed {
     /// Processor time that the relay has used so far, in nanoseconds.
     fn relay_ns(&self) -> Result<u64> {
         self.relay.processor_ns()
-    }
-}
-
-/// The processor of the measured parts, and the one of loads: the same if there is only one.
-fn processors() -> Result<(usize, usize)> {
-    let all = linux::sched::read(0)?.affinity;
-    match (all.first(), all.get(1)) {
-        (Some(one), other) => Ok((usize::from(*one), usize::from(*other.unwrap_or(one)))),
-        (None, _) => Err(Error::System("no processor may be used".into())),
     }
 }
 

@@ -129,11 +129,10 @@ impl Found {
         self.bare.without_stalls() - transmission_us(self.size)
     }
 
-    /// The longest execution times, and the most that bare sockets took beyond the transmission, half on each line.
-    fn parts(&self) -> Parts {
+    /// The longest execution times, and the lateness of each line.
+    fn parts(&self, line: f64) -> Parts {
         let longest = |at: usize| self.stages.iter().map(|stages| stages.longest[at]).fold(f64::NAN, f64::max);
-        let beyond = self.bare_beyond();
-        Parts { send: longest(0).min(CAP), receive: longest(1).min(CAP), line: (beyond / 2.0).clamp(0.0, LINE_CAP) }
+        Parts { send: longest(0).min(CAP), receive: longest(1).min(CAP), line }
     }
 
     /// The mean of the planner's queueing model for a sample of this size.
@@ -148,8 +147,8 @@ impl Found {
     }
 
     /// The planner's bound, with measured execution times and lines as late as bare sockets found them; NaN: nothing was measured.
-    fn bound(&self) -> Result<f64> {
-        let Parts { send, receive, line } = self.parts();
+    fn bound(&self, line: f64) -> Result<f64> {
+        let Parts { send, receive, line } = self.parts(line);
         if !(send + receive + line).is_finite() {
             return Ok(f64::NAN);
         }
@@ -194,6 +193,13 @@ fn transmission_us(size: usize) -> f64 {
     first_line + if packets > 1 { full } else { last }
 }
 
+/// Lateness of each line, in µs: half of the most that bare sockets of any size took beyond the transmission. Of one size alone they are
+/// as many as the samples that are judged: the larger of two such extremes is that of the samples half the time.
+fn lateness(found: &[Found]) -> f64 {
+    let beyond = found.iter().map(Found::bare_beyond).fold(f64::NAN, f64::max);
+    (beyond / 2.0).clamp(0.0, LINE_CAP)
+}
+
 /// Bytes of a fragment of a datagram.
 const PAYLOAD: usize = 1480;
 
@@ -232,8 +238,9 @@ fn judge(found: &[Found]) -> Result<Findings> {
         ["bytes", "samples", "above the bound", "excused by stalls", "not excused", "bare sockets above their part"];
     let mut late = Table::new("Samples above the bound", &heads);
     let mut groups = Vec::new();
+    let line = lateness(found);
     for one in found {
-        let (size, model, bound) = (one.size, one.model()?, one.bound()?);
+        let (size, model, bound) = (one.size, one.model()?, one.bound(line)?);
         let cell = |tally: &Tally, arm: &str, measured: &str| {
             let factors = Factors::new().with("arm", arm).with("payload_bytes", size).with("measured", measured);
             tally.cell(factors, false)
@@ -253,7 +260,7 @@ fn judge(found: &[Found]) -> Result<Findings> {
         let (raw, max) = (one.tally.largest(), one.tally.without_stalls());
         means.row(size.to_string(), &[one.stage(0), one.stage(1), one.stage(2), model, expected, mean, p50, p99]);
         paths.row(size.to_string(), &[&[transmission], &figures(&bare)[..], &figures(&cell)[..]].concat());
-        let Parts { send, receive, line } = one.parts();
+        let Parts { send, receive, line } = one.parts(line);
         bounds.row(size.to_string(), &[send, receive, line, bound, raw, max, bound / max]);
         let (above, excused) = one.tally.beyond(bound);
         let (bare_above, bare_excused) = one.bare.beyond(transmission + 2.0 * LINE_CAP);
@@ -318,7 +325,7 @@ fn notes() -> Vec<String> {
         format!("{HZ} Hz by tcp from one host to another behind a switch, 100 Mbit/s each; threads FIFO 30 as planned, both processes on one processor, the lines on another; latency from publish to the receiving thread"),
         "model: M/M/1 (V-22, V-33) with T_appmid, 1/μ and T_midapp as measured; it knows no threads that wake up, the lines' among them".into(),
         "bare sockets: datagrams of the same size at the same rate over the same lines, in turns with the measurement; one thread of FIFO 30 sends, another one receives. Their overhead is their mean less the transmission over both lines".into(),
-        format!("bound: examples/velox-lan.toml with the longest measured execution times instead of the declared ones, and with each line late by half of the most that bare sockets took beyond the transmission (without stalls of the machine); at most {CAP} µs of computing at either end and {LINE_CAP} µs on each line. The largest is compared less what stalls of the machine, and what they had left waiting, may have taken of it"),
+        format!("bound: examples/velox-lan.toml with the longest measured execution times instead of the declared ones, and with each line late by half of the most that bare sockets of any size took beyond the transmission (without stalls of the machine); at most {CAP} µs of computing at either end and {LINE_CAP} µs on each line. The largest is compared less what stalls of the machine, and what they had left waiting, may have taken of it"),
     ]
 }
 
@@ -360,10 +367,10 @@ mod tests {
     #[test]
     fn the_bound_does_not_grow_with_noise_beyond_the_cap() {
         let mut found = found(|_| 100.0);
-        let before = found[2].bound().unwrap();
+        let before = found[2].bound(lateness(&found)).unwrap();
         found[2].stages[0].longest = [1e6, 1e6];
         found[2].bare.add(1, &[Timed { from_ns: 0, ns: 1_000_000_000 }], &Stalls::default());
-        let after = found[2].bound().unwrap();
+        let after = found[2].bound(lateness(&found)).unwrap();
         assert!(after > before && after < transmission_us(1024) + 2.0 * (CAP + LINE_CAP) + 20.0, "{before} {after}");
         // Bare sockets were that late: the machine was.
         let checks = judge(&found).unwrap().checks;
