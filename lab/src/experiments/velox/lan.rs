@@ -31,7 +31,8 @@ const PACKET: usize = 1400;
 /// Measured execution times are at most this in the bound, in µs: the declared ones of `examples/velox-lan.toml`. The bound does
 /// not grow with the noise of a run.
 const CAP: f64 = 200.0;
-/// The same of what bare sockets take on each line beyond the transmission: a line whose thread is later than that stands still.
+/// Lateness of each line in the bound, in µs: a line whose thread is later than that stands still. The lateness that a judged sample met was
+/// not measured. That of bare sockets is a maximum over other samples, which the judged ones exceed as often as not.
 const LINE_CAP: f64 = SLACK as f64 / 1e3;
 /// The measured mean and the expected one may differ by this factor, either way. The call of `send` is in both parts of the
 /// expected one, and TCP's work in neither.
@@ -114,8 +115,6 @@ impl Times {
 struct Parts {
     send: f64,
     receive: f64,
-    /// On each line.
-    line: f64,
 }
 
 impl Found {
@@ -129,10 +128,10 @@ impl Found {
         self.bare.without_stalls() - transmission_us(self.size)
     }
 
-    /// The longest execution times, and the lateness of each line.
-    fn parts(&self, line: f64) -> Parts {
+    /// The longest execution times of the judged samples.
+    fn parts(&self) -> Parts {
         let longest = |at: usize| self.stages.iter().map(|stages| stages.longest[at]).fold(f64::NAN, f64::max);
-        Parts { send: longest(0).min(CAP), receive: longest(1).min(CAP), line }
+        Parts { send: longest(0).min(CAP), receive: longest(1).min(CAP) }
     }
 
     /// The mean of the planner's queueing model for a sample of this size.
@@ -146,9 +145,9 @@ impl Found {
         plan(CONTRACT, &changes, Model::Mm1).map(|plan| delay_us(&plan, TOPIC))
     }
 
-    /// The planner's bound, with measured execution times and lines as late as bare sockets found them; NaN: nothing was measured.
+    /// The planner's bound, with measured execution times and lines that are so late, in µs; NaN: nothing was measured.
     fn bound(&self, line: f64) -> Result<f64> {
-        let Parts { send, receive, line } = self.parts(line);
+        let Parts { send, receive } = self.parts();
         if !(send + receive + line).is_finite() {
             return Ok(f64::NAN);
         }
@@ -166,11 +165,10 @@ impl Found {
 }
 
 impl Found {
-    /// Inconclusive where bare sockets themselves were later than the bound's part for the lines: the machine was, whatever the
-    /// samples took.
+    /// A bound that was exceeded is inconclusive where bare sockets themselves were later than its part for the lines: the machine was.
     fn judge_bound(&self, check: Check) -> Check {
         let (late, most) = (self.bare_beyond(), 2.0 * LINE_CAP);
-        if late <= most || late.is_nan() {
+        if check.pass || late <= most || late.is_nan() {
             return check;
         }
         check.inconclusive(format!(
@@ -193,8 +191,7 @@ fn transmission_us(size: usize) -> f64 {
     first_line + if packets > 1 { full } else { last }
 }
 
-/// Lateness of each line, in µs: half of the most that bare sockets of any size took beyond the transmission. Of one size alone they are
-/// as many as the samples that are judged: the larger of two such extremes is that of the samples half the time.
+/// Lateness of each line as bare sockets found it, in µs: half of the most that those of any size took beyond the transmission.
 fn lateness(found: &[Found]) -> f64 {
     let beyond = found.iter().map(Found::bare_beyond).fold(f64::NAN, f64::max);
     (beyond / 2.0).clamp(0.0, LINE_CAP)
@@ -227,20 +224,29 @@ fn judge(found: &[Found]) -> Result<Findings> {
         "bytes",
         "sending",
         "receiving",
-        "each line beyond transmission",
+        "each line",
         "bound",
         "largest",
         "without stalls",
         "bound / that",
+        "each line by bare sockets",
+        "bound with that",
     ];
     let mut bounds = Table::new("The bound and its measured parts, in µs", &heads);
-    let heads =
-        ["bytes", "samples", "above the bound", "excused by stalls", "not excused", "bare sockets above their part"];
+    let heads = [
+        "bytes",
+        "samples",
+        "above the bound",
+        "excused by stalls",
+        "not excused",
+        "bare sockets above their part",
+        "not excused, lines by bare sockets",
+    ];
     let mut late = Table::new("Samples above the bound", &heads);
     let mut groups = Vec::new();
     let line = lateness(found);
     for one in found {
-        let (size, model, bound) = (one.size, one.model()?, one.bound(line)?);
+        let (size, model, bound) = (one.size, one.model()?, one.bound(LINE_CAP)?);
         let cell = |tally: &Tally, arm: &str, measured: &str| {
             let factors = Factors::new().with("arm", arm).with("payload_bytes", size).with("measured", measured);
             tally.cell(factors, false)
@@ -260,11 +266,12 @@ fn judge(found: &[Found]) -> Result<Findings> {
         let (raw, max) = (one.tally.largest(), one.tally.without_stalls());
         means.row(size.to_string(), &[one.stage(0), one.stage(1), one.stage(2), model, expected, mean, p50, p99]);
         paths.row(size.to_string(), &[&[transmission], &figures(&bare)[..], &figures(&cell)[..]].concat());
-        let Parts { send, receive, line } = one.parts(line);
-        bounds.row(size.to_string(), &[send, receive, line, bound, raw, max, bound / max]);
+        let (Parts { send, receive }, narrow) = (one.parts(), one.bound(line)?);
+        bounds.row(size.to_string(), &[send, receive, LINE_CAP, bound, raw, max, bound / max, line, narrow]);
         let (above, excused) = one.tally.beyond(bound);
         let (bare_above, bare_excused) = one.bare.beyond(transmission + 2.0 * LINE_CAP);
-        let counts = [cell.received, above, excused, above - excused, bare_above - bare_excused];
+        let (beyond, of_stalls) = one.tally.beyond(narrow);
+        let counts = [cell.received, above, excused, above - excused, bare_above - bare_excused, beyond - of_stalls];
         late.rows
             .push(std::iter::once(size).map(|size| size.to_string()).chain(counts.map(|n| n.to_string())).collect());
         let checks = &mut findings.checks;
@@ -325,7 +332,7 @@ fn notes() -> Vec<String> {
         format!("{HZ} Hz by tcp from one host to another behind a switch, 100 Mbit/s each; threads FIFO 30 as planned, both processes on one processor, the lines on another; latency from publish to the receiving thread"),
         "model: M/M/1 (V-22, V-33) with T_appmid, 1/μ and T_midapp as measured; it knows no threads that wake up, the lines' among them".into(),
         "bare sockets: datagrams of the same size at the same rate over the same lines, in turns with the measurement; one thread of FIFO 30 sends, another one receives. Their overhead is their mean less the transmission over both lines".into(),
-        format!("bound: examples/velox-lan.toml with the longest measured execution times instead of the declared ones, and with each line late by half of the most that bare sockets of any size took beyond the transmission (without stalls of the machine); at most {CAP} µs of computing at either end and {LINE_CAP} µs on each line. The largest is compared less what stalls of the machine, and what they had left waiting, may have taken of it"),
+        format!("bound: examples/velox-lan.toml with the longest execution times of the judged samples instead of the declared ones, at most {CAP} µs at either end, and with each line late by {LINE_CAP} µs. \"By bare sockets\": with each line late by half of the most that bare sockets of any size took beyond the transmission, without stalls; a figure, not judged. The largest is compared less what stalls of the machine, and what they had left waiting, may have taken of it"),
     ]
 }
 
@@ -356,23 +363,25 @@ mod tests {
     #[test]
     fn latencies_near_the_bare_path_pass_and_above_the_bound_or_off_the_model_fail() {
         assert_eq!(failed(&found(|size| transmission_us(size) + 80.0)), Vec::<String>::new());
-        let late = failed(&found(|size| transmission_us(size) + 300.0));
+        let late = failed(&found(|size| transmission_us(size) + 800.0));
         assert_eq!(late.iter().filter(|name| name.contains("largest latency")).count(), SIZES.len(), "{late:?}");
-        let table = &judge(&found(|size| transmission_us(size) + 300.0)).unwrap().tables[3];
-        assert_eq!(table.rows[0], ["20", "3", "3", "0", "3", "0"]);
+        let table = &judge(&found(|size| transmission_us(size) + 800.0)).unwrap().tables[3];
+        assert_eq!(table.rows[0], ["20", "3", "3", "0", "3", "0", "3"]);
         let off = failed(&found(|_| 4000.0));
         assert_eq!(off.iter().filter(|name| name.contains("other way round")).count(), SIZES.len(), "{off:?}");
     }
 
     #[test]
     fn the_bound_does_not_grow_with_noise_beyond_the_cap() {
-        let mut found = found(|_| 100.0);
-        let before = found[2].bound(lateness(&found)).unwrap();
+        let mut found = found(|size| transmission_us(size) + 80.0);
+        let before = found[2].bound(LINE_CAP).unwrap();
         found[2].stages[0].longest = [1e6, 1e6];
         found[2].bare.add(1, &[Timed { from_ns: 0, ns: 1_000_000_000 }], &Stalls::default());
-        let after = found[2].bound(lateness(&found)).unwrap();
+        let after = found[2].bound(LINE_CAP).unwrap();
         assert!(after > before && after < transmission_us(1024) + 2.0 * (CAP + LINE_CAP) + 20.0, "{before} {after}");
-        // Bare sockets were that late: the machine was.
+        // A bound that is kept is kept. One that is not: bare sockets were that late, so the machine was.
+        assert!(failed(&found).iter().all(|name| !name.contains("largest latency")), "{:?}", failed(&found));
+        found[2].tally.add(1, &[Timed { from_ns: 0, ns: 5_000_000 }], &Stalls::default());
         let checks = judge(&found).unwrap().checks;
         let unclear: Vec<&str> =
             checks.iter().filter(|c| c.verdict == Verdict::Inconclusive).map(|c| c.name.as_str()).collect();
