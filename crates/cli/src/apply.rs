@@ -4,10 +4,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`host_file`] | the file: queues and channels of one host |
+//! | [`planned`] | the queues of a plan for one of its hosts |
 //! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
 
 pub(crate) mod channels;
 pub(crate) mod host_file;
+mod planned;
 
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
@@ -34,7 +36,7 @@ use thalweg::proxy::ProxyChanges;
 /// Install the queues, set the channels' priorities and place the proxies that a file or a plan describes, and prove what is effective
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg apply host.toml --dry-run\n         thalweg apply plan.toml\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n  proxy = \"relay:gate\"\n\nA plan of `thalweg plan -o`: classes, threads and proxies of its channels, by topic, subscriber's port and publisher's node.\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
+    after_help = "Example: thalweg apply host.toml --dry-run\n         thalweg apply plan.toml\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n  proxy = \"relay:gate\"\n\nA plan of `thalweg plan -o`: the queues of this host, where its contract names devices, and classes, threads and proxies of its channels, by topic, subscriber's port and publisher's node.\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
 )]
 pub(crate) struct ApplyArguments {
     /// A TOML file of your own, or a plan
@@ -43,6 +45,12 @@ pub(crate) struct ApplyArguments {
     /// Print the commands that would do the same, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// The node of the plan that this host is [default: the one of this host's name]
+    #[arg(long, value_name = "NODE")]
+    host: Option<String>,
+    /// Of a plan, only the queues of this host: on a router or switch, or before the programs have started
+    #[arg(long)]
+    queues: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -59,7 +67,10 @@ pub(crate) struct RestoreArguments {
 pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let prio = has_prio();
     let (file, mut session) = match is_plan(&arguments.file) {
-        true => of_plan(arguments)?,
+        true => of_plan(arguments, prio.unwrap_or(false))?,
+        false if arguments.host.is_some() || arguments.queues => {
+            return Err(Failure::Usage("--host and --queues: only with a plan of `thalweg plan -o`".to_owned()));
+        }
         false => (HostFile::read(&arguments.file, prio.unwrap_or(false)).map_err(Failure::Usage)?, None),
     };
     if arguments.dry_run {
@@ -102,8 +113,8 @@ fn is_plan(file: &Path) -> bool {
     table.is_some_and(|table| table.contains_key("contract"))
 }
 
-/// The settings of a plan for the running channels, and the node that reaches them.
-fn of_plan(arguments: &ApplyArguments) -> Result<(HostFile, Option<Session>)> {
+/// The queues of a plan for this host, its settings for the running channels, and the node that reaches them.
+fn of_plan(arguments: &ApplyArguments, prio: bool) -> Result<(HostFile, Option<Session>)> {
     let plan = read_plan(&arguments.file)?;
     if !plan.feasible {
         let file = arguments.file.display();
@@ -111,9 +122,14 @@ fn of_plan(arguments: &ApplyArguments) -> Result<(HostFile, Option<Session>)> {
             "{file}: the plan does not fit (`thalweg plan` says why): nothing is applied"
         )));
     }
+    let devices = planned::queues(&plan, arguments.host.as_deref(), prio)?;
+    let devices = devices.into_iter().map(|wanted| (0, wanted)).collect();
+    if arguments.queues {
+        return Ok((HostFile { devices, channels: Vec::new() }, None));
+    }
     let mut session = arguments.common.open("apply")?;
     let channels = planned(&plan, &session.settled())?;
-    Ok((HostFile { devices: Vec::new(), channels }, Some(session)))
+    Ok((HostFile { devices, channels }, Some(session)))
 }
 
 /// The node that reaches the channels, if there are any. Their ports are looked up before anything is changed.
@@ -225,8 +241,11 @@ fn failure(error: QueueError) -> Failure {
 /// Turns a missing device into a fault of the file.
 fn in_file(arguments: &ApplyArguments, file: &HostFile, error: QueueError) -> Failure {
     let Reason::NoDevice(name) = &error.reason else { return failure(error) };
-    let at = file.devices.iter().find(|(_, wanted)| wanted.device == *name).map_or(0, |(line, _)| *line);
-    Failure::Usage(format!("{}:{at}: name = {name:?}: {error}", arguments.file.display()))
+    let shown = arguments.file.display();
+    match file.devices.iter().find(|(line, wanted)| *line > 0 && wanted.device == *name) {
+        Some((at, _)) => Failure::Usage(format!("{shown}:{at}: name = {name:?}: {error}")),
+        None => Failure::Usage(format!("{shown}: {error}: the contract's `devices` names it")),
+    }
 }
 
 /// The settings of each channel of the plan, found by topic, subscriber's port and publisher's node.

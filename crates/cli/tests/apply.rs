@@ -253,6 +253,86 @@ fn settings_of_a_stopped_program_stay_in_the_journal() {
     assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
 }
 
+/// A host and another one, 20 Mbit/s between them; the first one's device has the queues. The logger needs no class, the controller one.
+const ENFORCED: &str = r#"
+[[node]]
+name = "here"
+
+[[node]]
+name = "there"
+
+[[link]]
+name = "lan"
+between = ["here", "there"]
+rate = "20 Mbit/s"
+scheduler = "htb"
+devices = { here = "wire" }
+
+[[topic]]
+name = "state"
+size = "200 B"
+rate = "100 Hz"
+publisher = "here"
+
+[[topic]]
+name = "bulk"
+size = "12 KiB"
+rate = "50 Hz"
+publisher = "here"
+
+[[subscriber]]
+topic = "state"
+node = "there"
+name = "/controller"
+deadline = "4 ms"
+
+[[subscriber]]
+topic = "bulk"
+node = "there"
+name = "/recorder"
+deadline = "100 ms"
+"#;
+
+#[test]
+fn the_queues_of_a_plan_are_installed_and_restored() {
+    let Some(host) = Host::new("the_queues_of_a_plan_are_installed_and_restored") else { return };
+    let before = host.queues();
+    let (contract, plan) = (host.house.path("enforced.toml"), host.house.path("plan.toml"));
+    std::fs::write(&contract, ENFORCED).unwrap();
+    let (contract, plan) = (contract.display(), plan.display());
+    let (code, said, errors) = host.thalweg(&format!("plan {contract} -o {plan} --json"));
+    assert_eq!(code, 0, "{said}{errors}");
+    let planned = json(&said);
+    assert_eq!(planned["links"][0]["device"], "wire");
+    let shares: Vec<f64> = planned["links"][0]["shares"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{shares:?}");
+    let (code, said, errors) = host.thalweg(&format!("apply {plan} --host here --queues"));
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.contains("counted") && !said.contains("no:"), "{said}");
+    let queues = host.queues();
+    assert!(queues.contains("rate 20Mbit") && queues.contains("limit 100p"), "{queues}");
+    for (class, share) in [("7a2:40", shares[0]), ("7a2:30", shares[1]), ("7a2:20", shares[2]), ("7a2:10", shares[3])] {
+        let line = queues.lines().find(|line| line.contains(&format!("class htb {class} "))).unwrap();
+        let rate = line.split_once("rate ").and_then(|(_, rest)| rest.split_once("bit")).unwrap().0;
+        let (number, unit) = match rate.strip_suffix('K') {
+            Some(number) => (number, 1e3),
+            None => (rate.trim_end_matches('M'), if rate.ends_with('M') { 1e6 } else { 1.0 }),
+        };
+        let rate = number.parse::<f64>().unwrap() * unit;
+        assert!((rate / (20e6 * share) - 1.0).abs() < 0.02, "{line}: share {share}");
+    }
+    // Another host of the plan has nothing to install; one that it does not have is refused.
+    assert_eq!(host.thalweg(&format!("apply {plan} --host there --queues")).0, 0);
+    assert_eq!(host.queues(), before, "what the file does not name any more gets its former queues back");
+    let (code, _, errors) = host.thalweg(&format!("apply {plan} --host nowhere --queues"));
+    assert!(code == 2 && errors.contains("here, there"), "{errors}");
+    assert_eq!(host.thalweg(&format!("apply {plan} --host here --queues")).0, 0);
+    let (code, said, _) = host.thalweg("restore");
+    assert_eq!((code, said.trim(), host.queues()), (0, "wire: as before", before));
+    let file = host.file(&device(""));
+    assert_eq!(host.thalweg(&format!("apply {file} --queues")).0, 2, "a file of one's own is for one host");
+}
+
 /// The proxy cannot be at either end: the plan puts it at the node between, where a relay of that name runs.
 const CONTRACT: &str = r#"
 [[node]]

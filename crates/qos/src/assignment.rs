@@ -1,4 +1,4 @@
-//! Assignment of priorities to threads, of classes to channels and of shares to links (Y-01, Y-17).
+//! Assignment of priorities to threads and of classes to channels (Y-01, Y-17).
 //!
 //! No channel gets a higher class than it needs: two subscribers of a topic may have different ones. If not all fit, the least
 //! important ones give way.
@@ -13,7 +13,7 @@ use crate::Class;
 use crate::analysis::cpu::{Work, response};
 use crate::analysis::end_to_end::{Analysis, Room, analyse};
 use crate::analysis::stages::{Classes, Pair, Place, RANKS, Stages, Step, Stream};
-use crate::analysis::{Arrivals, BILLION, Steps};
+use crate::analysis::{Arrivals, Steps};
 use crate::network::{Direction, Network};
 use crate::system::{Scheduler, System};
 
@@ -250,19 +250,6 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
         }
     }
     left
-}
-
-/// Shares of the classes of a link's direction in the order of [`Class::ALL`], 0…1, for `htb` and `hfsc` if the
-/// contract names none: the load of each class, and the spare capacity in the same proportion. Background belongs to
-/// class normal. A class without load gets no share. `None` if the load exceeds the link's rate.
-pub fn shares(stages: &Stages, analysis: &Analysis, direction: Direction) -> Option<[f64; 4]> {
-    let queue = direction.index();
-    let background =
-        stages.egresses[queue].background.map_or(0, |background| background.arrivals.load(background.work));
-    let mut loads = analysis.queues[queue].map(|bound| u128::from(bound.load));
-    loads[Class::Normal as usize] += background;
-    let sum: u128 = loads.iter().sum();
-    (sum > 0 && sum <= BILLION).then(|| loads.map(|load| load as f64 / sum as f64))
 }
 
 /// Room that a class's queue needs for all declared traffic: at least one packet; `None` without a bound. (Background

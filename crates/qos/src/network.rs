@@ -32,6 +32,11 @@ impl Direction {
         let [first, second] = system.links[self.link].between;
         if self.reversed { [second, first] } else { [first, second] }
     }
+
+    /// The device that sends, if the plan's queue is installed there.
+    pub fn device(self, system: &System) -> Option<&str> {
+        system.links[self.link].devices[usize::from(self.reversed)].as_deref()
+    }
 }
 
 /// The routes between one node, the root, and every other.

@@ -24,7 +24,7 @@ pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
-use crate::system::Objective;
+use crate::system::{NodeKind, Objective};
 use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -203,6 +203,15 @@ pub struct Link {
     /// Bytes that may wait in its queue, if the model bounds them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog_bytes: Option<f64>,
+    /// The network device of the node that sends, for `thalweg apply` to install the queue on; `None`: the contract names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Packets that each class's queue must hold (with `device`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_packets: Option<u32>,
+    /// Shares of low, normal, high and critical, 0…1 (`htb`, `hfsc`, in models with bounds).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<[f64; 4]>,
 }
 
 /// A node.
@@ -210,6 +219,9 @@ pub struct Link {
 pub struct Node {
     /// Its name.
     pub name: String,
+    /// Its kind: host, router or switch.
+    #[serde(default)]
+    pub kind: NodeKind,
     /// Its processors.
     pub cpus: u32,
     /// Processors that sending, receiving and scaling use.

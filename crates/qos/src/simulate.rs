@@ -215,7 +215,7 @@ impl<'a> World<'a> {
             order: 0,
             samples: Vec::new(),
             processors: stages.processors.iter().map(|_| Processor::default()).collect(),
-            queues: queues(system),
+            queues: queues(system, stages),
             behind: vec![Vec::new(); stages.stages.len()],
             begin: vec![Vec::new(); stages.streams.len()],
             ends: vec![Vec::new(); stages.stages.len()],

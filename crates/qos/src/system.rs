@@ -25,7 +25,8 @@ pub struct System {
 }
 
 /// The kind of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NodeKind {
     /// Runs programs.
     #[default]
@@ -88,8 +89,10 @@ pub struct Link {
     pub overhead: u64,
     /// Order of service.
     pub scheduler: Scheduler,
-    /// Share of each class in the order of [`Class::ALL`], 0…1 (`htb`, `hfsc`).
+    /// Share of each class in the order of [`Class::ALL`], 0…1 (`htb`, `hfsc`); `None`: by the declared load.
     pub shares: Option<[f64; 4]>,
+    /// The network device of each end, in the order of `between`, if the plan's queue is installed there.
+    pub devices: [Option<String>; 2],
     /// Undeclared best-effort traffic, bit/s.
     pub background: u64,
 }

@@ -253,7 +253,7 @@ fn delays(entry: &Device) -> Result<PerClass<Option<u32>>, Wrong> {
 }
 
 /// Service curves: the share in the long run. A delay adds a first slope that sends a full packet within it.
-fn services(
+pub(super) fn services(
     shares: &PerClass<u64>,
     ceilings: &PerClass<Option<u64>>,
     delays: &PerClass<Option<u32>>,

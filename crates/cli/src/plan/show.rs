@@ -128,6 +128,7 @@ fn links(plan: &Plan) -> String {
         };
         let over = if link.utilisation > 1.0 { " OVER" } else { "" };
         let backlog = link.backlog_bytes.map(|bytes| format!(", {bytes:.0} B")).unwrap_or_default();
+        let on = link.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
         vec![
             link.name.clone(),
             link.from.clone(),
@@ -136,7 +137,7 @@ fn links(plan: &Plan) -> String {
             show_bit_rate(link.rate_bits_per_s),
             background,
             format!("{:.1} %{over}", link.utilisation * 100.0),
-            format!("{}{backlog}", link.scheduler),
+            format!("{}{on}{backlog}", link.scheduler),
         ]
     };
     section("links, headers included", &headers, used.map(row).collect())

@@ -180,7 +180,7 @@ impl<'a> Iteration<'a> {
         let Transit { latest, stay, .. } = self.transits[stage];
         let delay = match self.stages.stages[stage].step {
             Step::Compute { .. } => 0,
-            Step::Cross { queue, .. } => self.stages.egresses[queue].delay,
+            Step::Cross { queue, .. } => self.stages.egresses[queue].delay + self.stages.egresses[queue].ahead,
         };
         latest?.checked_add(stay?.time)?.checked_add(delay)
     }

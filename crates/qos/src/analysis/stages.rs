@@ -159,6 +159,9 @@ pub struct Egress {
     pub buckets: [u64; 4],
     /// Propagation, ns.
     pub delay: u64,
+    /// Time on the wire of what the token bucket of an installed queue hands its device at once, ns: a packet waits there for what went
+    /// before it, of any class. 0: no queue is installed.
+    pub ahead: u64,
     /// Undeclared traffic.
     pub background: Option<Background>,
 }
@@ -220,7 +223,27 @@ impl Stages {
             }
         }
         place_threads(&mut all, system);
+        all.share_out(system);
         all
+    }
+
+    /// Shares of links that the contract states none for.
+    fn share_out(&mut self, system: &System) {
+        let mut loads = vec![[0; 4]; self.egresses.len()];
+        for stage in &self.stages {
+            if let Step::Cross { queue, class, packets, .. } = stage.step {
+                loads[queue][class as usize] += self.arrivals(stage).load(packets.work());
+            }
+        }
+        for (egress, mut loads) in self.egresses.iter_mut().zip(loads) {
+            let link = &system.links[egress.direction.link];
+            if link.shares.is_none() {
+                let background = egress.background.map_or(0, |all| all.arrivals.load(all.work));
+                loads[Class::Normal as usize] += background;
+                egress.shares = by_load(loads);
+                egress.buckets = egress.shares.map(|share| bucket(link.rate, share));
+            }
+        }
     }
 
     /// Arrivals at a stage if the stages before it take no time.
@@ -318,7 +341,7 @@ impl<'a> Way<'a> {
             let step = Step::Cross {
                 queue: direction.index(),
                 class: self.class,
-                packets: packets(link, kind, front.size, mtu),
+                packets: packets(link, kind, front.size, mtu, direction.device(self.system).is_some()),
                 forwarding: if hop == 0 { 0 } else { link.forwarding },
             };
             let stage = Stage { stream: self.stream, after: front.after, every: front.every, step };
@@ -344,21 +367,34 @@ impl<'a> Way<'a> {
     }
 }
 
-fn packets(link: &Link, kind: NodeKind, size: u64, mtu: u64) -> Packets {
+/// Parts per billion of a link for each class: one percent, and the rest in proportion to these loads. A class that nobody declared
+/// anything for is not starved.
+fn by_load(loads: [u128; 4]) -> [u64; 4] {
+    const LEAST: u128 = BILLION / 100;
+    let sum: u128 = loads.iter().sum();
+    let part = |load: u128| ((BILLION - 4 * LEAST) * load).checked_div(sum).unwrap_or(BILLION / 4 - LEAST);
+    loads.map(|load| u64::try_from(LEAST + part(load)).unwrap_or(0))
+}
+
+fn packets(link: &Link, kind: NodeKind, size: u64, mtu: u64, installed: bool) -> Packets {
     let count = size.div_ceil(mtu).max(1);
     let rest = size.saturating_sub(mtu.saturating_mul(count - 1));
     let (full, last) =
         (on_wire(link, mtu.saturating_add(link.overhead)), on_wire(link, rest.saturating_add(link.overhead)));
     let first = if count > 1 { full } else { last };
-    let at_once = if kind == NodeKind::Switch { 1 } else { (largest(link) / mtu).max(1) };
+    let at_once = if kind == NodeKind::Switch { 1 } else { (largest(link, installed) / mtu).max(1) };
     let bytes = size.saturating_add(count.saturating_mul(link.overhead));
     Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes }
 }
 
 /// Time of a packet on the wire, ns, rounded up, at least 1.
 fn on_wire(link: &Link, bytes: u64) -> u64 {
-    let time = (u128::from(bytes) * 8 * BILLION).div_ceil(u128::from(link.rate.max(1)));
-    link.transmission.unwrap_or(u64::try_from(time).unwrap_or(u64::MAX)).max(1)
+    link.transmission.unwrap_or(wire_ns(link.rate, bytes)).max(1)
+}
+
+/// Time of so many bytes at a rate in bit/s, ns, rounded up.
+fn wire_ns(rate: u64, bytes: u64) -> u64 {
+    u64::try_from((u128::from(bytes) * 8 * BILLION).div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
 }
 
 fn egresses(system: &System) -> Vec<Egress> {
@@ -368,9 +404,11 @@ fn egresses(system: &System) -> Vec<Egress> {
         let kind = system.nodes[direction.ends(system)[0]].kind;
         // Rounded down: a share is a promise.
         let shares = link.shares.unwrap_or([0.25; 4]).map(|share| (share.clamp(0.0, 1.0) * BILLION as f64) as u64);
-        let (scheduler, background) = (link.scheduler, background(link, kind));
+        let installed = direction.device(system).is_some();
+        let (scheduler, background) = (link.scheduler, background(link, kind, installed));
         let buckets = shares.map(|share| bucket(link.rate, share));
-        Egress { direction, scheduler, shares, buckets, delay: link.delay, background }
+        let ahead = if installed { wire_ns(link.rate, htb_burst(link.rate).into()) } else { 0 };
+        Egress { direction, scheduler, shares, buckets, delay: link.delay, ahead, background }
     })
     .collect()
 }
@@ -389,19 +427,20 @@ fn bucket(rate: u64, share: u64) -> u64 {
     u64::try_from((bits * u128::from(share)).div_ceil(own)).unwrap_or(u64::MAX)
 }
 
-/// Most bytes that the device takes at once. The token bucket below shares takes apart what is larger than its burst (`tbf_enqueue`).
-fn largest(link: &Link) -> u64 {
+/// Most bytes that the device takes at once. The token bucket of an installed queue, and the one below shares, takes apart what is larger
+/// than its burst (`tbf_enqueue`).
+fn largest(link: &Link, installed: bool) -> u64 {
     match link.scheduler {
-        Scheduler::Fifo | Scheduler::Strict => SUPER_PACKET,
-        Scheduler::Htb | Scheduler::Hfsc => SUPER_PACKET.min(htb_burst(link.rate).into()),
+        Scheduler::Fifo | Scheduler::Strict if !installed => SUPER_PACKET,
+        _ => SUPER_PACKET.min(htb_burst(link.rate).into()),
     }
 }
 
 /// Background traffic comes in units of the largest size: as many full packets as a host's or router's device takes at once, else one.
-fn background(link: &Link, kind: NodeKind) -> Option<Background> {
+fn background(link: &Link, kind: NodeKind, installed: bool) -> Option<Background> {
     let mtu = link.mtu.max(1);
-    let size = if kind == NodeKind::Switch { mtu } else { (largest(link) / mtu).max(1) * mtu };
-    let work = packets(link, kind, size, mtu).work();
+    let size = if kind == NodeKind::Switch { mtu } else { (largest(link, installed) / mtu).max(1) * mtu };
+    let work = packets(link, kind, size, mtu, installed).work();
     let bits = u128::from(size.saturating_add(size.div_ceil(mtu).saturating_mul(link.overhead))) * 8;
     let period = (bits * BILLION).checked_div(u128::from(link.background))?;
     let arrivals = Arrivals::bursty(u64::try_from(period).unwrap_or(u64::MAX).max(1), 0, 2);

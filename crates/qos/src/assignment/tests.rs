@@ -239,8 +239,9 @@ fn shares_and_queues_follow_from_what_is_sent() {
     system.topics[1].class = Some(Class::High);
     let found = assign(&system, &Network::new(&system), &[], false, &Steps::of(&system));
     let there = Direction { link: 0, reversed: false };
-    assert_eq!(shares(&found.stages, &found.analysis, there), Some([0.0, 0.25, 0.75, 0.0]));
-    assert_eq!(shares(&found.stages, &found.analysis, Direction { link: 0, reversed: true }), None);
+    // One percent each, and of the rest 1 : 3.
+    assert_eq!(found.stages.egresses[0].shares, [10_000_000, 250_000_000, 730_000_000, 10_000_000]);
+    assert_eq!(found.stages.egresses[1].shares, [250_000_000; 4]);
     assert_eq!(
         queue_limit(&found.analysis, there, Class::High).map(|room| (room.bytes, room.packets)),
         Some((3750, 3))

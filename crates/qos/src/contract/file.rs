@@ -2,7 +2,7 @@
 
 use super::value::{Entry, Value, Wrong, wrong};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use toml::Spanned;
 
@@ -52,6 +52,7 @@ pub(super) struct Link {
     pub scheduler: Entry,
     pub shares: Option<Spanned<Shares>>,
     pub background: Entry,
+    pub devices: Option<Spanned<BTreeMap<String, Spanned<Value>>>>,
 }
 
 #[derive(Deserialize)]

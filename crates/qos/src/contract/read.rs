@@ -51,6 +51,7 @@ fn system(file: &File, starts: &Starts) -> Result<System, Wrong> {
     let mut link_names = Names::new("link", starts);
     let link = |table| link(table, &names, &nodes, &mut link_names);
     let links = file.link.iter().map(link).collect::<Result<Vec<_>, _>>()?;
+    devices_once(&file.link, &links, &nodes)?;
     let mut topic_names = Names::new("topic", starts);
     let topic = |table| topic(table, &names, &links, &mut topic_names);
     let topics = file.topic.iter().map(topic).collect::<Result<Vec<_>, _>>()?;
@@ -110,9 +111,53 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
         mtu: value::bytes("mtu", &entry.mtu, 32..=65_536)?.unwrap_or(1500),
         overhead: value::bytes("overhead", &entry.overhead, 0..=65_536)?.unwrap_or(66),
         scheduler,
-        shares: shares(entry.shares.as_ref(), scheduler, at)?,
+        shares: shares(entry.shares.as_ref(), scheduler)?,
         background: value::bit_rate("background", &entry.background, 0)?.unwrap_or(0),
+        devices: devices(entry, between, all)?,
     })
+}
+
+/// The network devices of both ends.
+fn devices(entry: &file::Link, between: [usize; 2], nodes: &[Node]) -> Result<[Option<String>; 2], Wrong> {
+    const ALLOWED: &str = "a network device's name, 1 to 15 letters, digits or _ - . @ :";
+    let mut found = [None, None];
+    let Some(given) = &entry.devices else { return Ok(found) };
+    for (node, value) in given.get_ref() {
+        let ends = between.map(|end| nodes[end].name.as_str());
+        let Some(end) = ends.iter().position(|end| end == node) else {
+            let problem =
+                format!("devices: {node:?} is no end of this link: allowed are {:?} and {:?}", ends[0], ends[1]);
+            return Err((value.span(), problem));
+        };
+        match value.get_ref() {
+            Value::Text(name) if is_device(name) => found[end] = Some(name.clone()),
+            _ => return wrong(node, value, ALLOWED),
+        }
+    }
+    Ok(found)
+}
+
+/// A name that the kernel takes (IFNAMSIZ), without characters that have a meaning for `tc` or `nft`.
+fn is_device(name: &str) -> bool {
+    (1..16).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c))
+}
+
+/// Each device of a node belongs to one link.
+fn devices_once(tables: &[Spanned<file::Link>], links: &[Link], nodes: &[Node]) -> Result<(), Wrong> {
+    let mut known = HashMap::new();
+    for (table, link) in tables.iter().zip(links) {
+        for (node, device) in link.between.iter().zip(&link.devices) {
+            let Some(device) = device else { continue };
+            if let Some(other) = known.insert((*node, device), &link.name) {
+                let node = &nodes[*node].name;
+                let problem = format!(
+                    "devices: {device} of {node:?} is that of link {other:?}: allowed is one link for each device"
+                );
+                return Err((table.span(), problem));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn between(entry: &file::Link, at: &Range<usize>, nodes: &Names<'_>) -> Result<[usize; 2], Wrong> {
@@ -124,16 +169,9 @@ fn between(entry: &file::Link, at: &Range<usize>, nodes: &Names<'_>) -> Result<[
     if ends[0] == ends[1] { wrong("between", value, ALLOWED) } else { Ok(ends) }
 }
 
-fn shares(
-    given: Option<&Spanned<file::Shares>>,
-    scheduler: Scheduler,
-    at: &Range<usize>,
-) -> Result<Option<[f64; 4]>, Wrong> {
-    const EXAMPLE: &str = "{ critical = \"5 %\", high = \"30 %\", normal = \"45 %\", low = \"20 %\" }";
+fn shares(given: Option<&Spanned<file::Shares>>, scheduler: Scheduler) -> Result<Option<[f64; 4]>, Wrong> {
     let shared = matches!(scheduler, Scheduler::Htb | Scheduler::Hfsc);
-    let Some(given) = given else {
-        return if shared { needed(None, at, "shares", EXAMPLE) } else { Ok(None) };
-    };
+    let Some(given) = given else { return Ok(None) };
     if !shared {
         return Err((given.span(), "shares: only with scheduler = \"htb\" or \"hfsc\"".to_owned()));
     }

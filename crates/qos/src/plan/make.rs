@@ -19,7 +19,7 @@ use crate::contract::Contract;
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};
-use delay::{Bounds, Delay, delay};
+use delay::{Bounds, Delay, Queue, delay};
 use offers::offers;
 use std::borrow::Cow;
 
@@ -79,7 +79,7 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     refusals.extend(refusal::of_channels(&channels, model));
     let feasible = refusals.is_empty() && (!found.placed.is_empty() || system.subscribers.is_empty());
     let loads = if found.loads.is_empty() { loads(system, &paths) } else { found.loads.clone() };
-    let backlogs = bounds.as_ref().map(Bounds::backlogs).unwrap_or_default();
+    let queues = bounds.as_ref().map(Bounds::queues).unwrap_or_default();
     Plan {
         contract: For { name: system.name.clone(), hash: String::new() },
         feasible,
@@ -87,7 +87,7 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
         objective: Some(system.placement.objective),
         objective_value: found.value.filter(|_| feasible),
         channels,
-        links: links(system, &loads, &backlogs),
+        links: links(system, &loads, &queues),
         nodes: nodes(system, &found),
         placement: found.placed.iter().map(|placed| proxy(system, placed)).collect(),
         refusals,
@@ -228,11 +228,13 @@ fn until(terms: &[Term], direction: &str) -> Option<f64> {
     Some(terms[..first].iter().map(|term| term.us).sum())
 }
 
-fn links(system: &System, loads: &[f64], backlogs: &[Option<f64>]) -> Vec<Link> {
+fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Link> {
     let direction = |index: usize| {
         let direction = Direction::at(index);
         let (link, [from, to]) = (&system.links[direction.link], direction.ends(system));
         let load = loads.get(index).copied().unwrap_or(0.0);
+        let queue = queues.get(index).copied().unwrap_or_default();
+        let device = direction.device(system).map(str::to_owned);
         let scheduler = match link.scheduler {
             Scheduler::Fifo => "fifo",
             Scheduler::Strict => "strict",
@@ -248,7 +250,10 @@ fn links(system: &System, loads: &[f64], backlogs: &[Option<f64>]) -> Vec<Link> 
             background_bits_per_s: link.background as f64,
             utilisation: (load + link.background as f64) / link.rate as f64,
             scheduler: scheduler.to_owned(),
-            backlog_bytes: backlogs.get(index).copied().flatten(),
+            backlog_bytes: queue.bytes,
+            queue_packets: queue.packets.filter(|_| device.is_some()),
+            shares: queue.shares,
+            device,
         }
     };
     (0..2 * system.links.len()).map(direction).collect()
@@ -257,6 +262,7 @@ fn links(system: &System, loads: &[f64], backlogs: &[Option<f64>]) -> Vec<Link> 
 fn nodes(system: &System, found: &Outcome) -> Vec<Node> {
     let node = |(index, node): (usize, &system::Node)| Node {
         name: node.name.clone(),
+        kind: node.kind,
         cpus: node.cpus,
         cpus_used: found.processors.get(index).copied().unwrap_or(0.0),
         proxied_per_s: found.proxied.get(index).copied().unwrap_or(0.0),

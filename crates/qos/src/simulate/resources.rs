@@ -2,7 +2,7 @@
 
 use super::work::{Packet, background};
 use crate::Class;
-use crate::analysis::stages::htb_burst;
+use crate::analysis::stages::{Stages, htb_burst};
 use crate::network::Direction;
 use crate::system::{Scheduler, System};
 use std::collections::{BTreeMap, VecDeque};
@@ -78,11 +78,11 @@ pub(super) struct Queue {
 }
 
 /// The queues of all links, two for each, empty.
-pub(super) fn queues(system: &System) -> Vec<Queue> {
+pub(super) fn queues(system: &System, stages: &Stages) -> Vec<Queue> {
     let queue = |index: usize| {
         let link = &system.links[Direction::at(index).link];
-        let shares =
-            link.shares.unwrap_or([0.25; 4]).map(|share| (share.clamp(0.0, 1.0) * BILLION as f64).round() as u64);
+        let stated = |shares: [f64; 4]| shares.map(|share| (share.clamp(0.0, 1.0) * BILLION as f64).round() as u64);
+        let shares = link.shares.map_or(stages.egresses[index].shares, stated);
         let account = |class: Class| {
             let rate = u128::from(link.rate) * u128::from(shares[class as usize]) / BILLION;
             let burst = u128::from(htb_burst(u64::try_from(rate).unwrap_or(u64::MAX))) * 8 * BILLION;

@@ -181,10 +181,10 @@ fn crossing(system: &System, queue: usize, class: Class, size: u64, mtu: u64, be
 
 fn at_once(system: &System, queue: usize, mtu: u64) -> u64 {
     let link = &system.links[Direction::at(queue).link];
-    // Shares stand above a token bucket, which takes apart what is larger than its burst.
+    // Shares, and all queues of ours, stand above a token bucket, which takes apart what is larger than its burst.
     let taken = match link.scheduler {
-        Scheduler::Htb | Scheduler::Hfsc => OFFLOAD.min(u64::from(htb_burst(link.rate))),
-        Scheduler::Fifo | Scheduler::Strict => OFFLOAD,
+        Scheduler::Fifo | Scheduler::Strict if Direction::at(queue).device(system).is_none() => OFFLOAD,
+        _ => OFFLOAD.min(u64::from(htb_burst(link.rate))),
     };
     match system.nodes[Direction::at(queue).ends(system)[0]].kind {
         NodeKind::Switch => 1,

@@ -38,8 +38,12 @@ pub fn sketch(seed: u64) -> Sketch {
         cpu_proxy: pencil.one_of(&[0, 20_000]),
         ..Placement::default()
     };
-    let Pencil { mut chance, system } = pencil;
+    let Pencil { mut chance, mut system } = pencil;
     let mut classes = Classes::new(&system, |topic| of_topics[topic]);
+    if seed % 4 == 2 {
+        let installed = |link: &mut Link| link.devices = [Some("eth0".into()), Some("eth1".into())];
+        system.links.iter_mut().for_each(installed);
+    }
     if seed % 4 == 1 {
         let class = |chance: &mut Chance| Class::ALL[chance.below(4) as usize];
         classes.ways().iter().for_each(|(from, to)| classes.set(*from, *to, class(&mut chance)));

@@ -169,6 +169,7 @@ impl Terms {
         let before = "what came before it (Le Boudec & Thiran 2001, theorem 1.4.2)";
         self.add(at, "waiting in the class's queue", unblocked - own - higher, before);
         self.add(at, "transmission", own, "bytes on the wire / rate");
+        self.add(at, "in the device", egress.ahead, "what the token bucket hands it at once, of any class (sch_tbf.c)");
         self.add(at, "propagation", egress.delay, "declared");
     }
 }

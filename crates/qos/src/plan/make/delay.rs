@@ -1,11 +1,12 @@
 //! The delay of a channel by a model: bounds of processors and links together, or the closed forms of the papers.
 
 use super::{Path, scales, transmission};
+use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
-use crate::analysis::stages::{Classes, Pair, Place, Role, Step};
-use crate::assignment::{Assignment, assign, fifo_priority};
+use crate::analysis::stages::{Classes, Egress, Pair, Place, Role, Step};
+use crate::assignment::{Assignment, assign, fifo_priority, queue_limit};
 use crate::network::Network;
 use crate::placement::Placed;
 use crate::plan::{Model, Term};
@@ -126,14 +127,35 @@ impl Bounds {
         }
     }
 
-    /// Bytes that wait at most in each direction of each link; `None`: no bound.
-    pub(super) fn backlogs(&self) -> Vec<Option<f64>> {
-        let bytes = |classes: &[end_to_end::QueueBound; 4]| {
-            let used = classes.iter().filter(|class| class.streams > 0);
-            used.map(|class| class.room.map(|room| room.bytes as f64)).sum::<Option<f64>>().map(|bytes| bytes + 0.0)
+    /// The queue of each direction of each link.
+    pub(super) fn queues(&self) -> Vec<Queue> {
+        let (stages, analysis) = (&self.assignment.stages, &self.assignment.analysis);
+        let queue = |(egress, classes): (&Egress, &[end_to_end::QueueBound; 4])| {
+            let used = || classes.iter().filter(|class| class.streams > 0);
+            let bytes = used().map(|class| class.room.map(|room| room.bytes as f64)).sum::<Option<f64>>();
+            let limit = |class| queue_limit(analysis, egress.direction, class).map(|room| room.packets);
+            let longest = Class::ALL.into_iter().map(limit).try_fold(0, |most, packets| Some(u64::max(most, packets?)));
+            let shared = matches!(egress.scheduler, Scheduler::Htb | Scheduler::Hfsc);
+            Queue {
+                // An empty sum is -0.
+                bytes: bytes.map(|bytes| bytes + 0.0),
+                packets: longest.map(|packets| u32::try_from(packets).unwrap_or(u32::MAX)),
+                shares: shared.then(|| egress.shares.map(|share| share as f64 / 1e9)),
+            }
         };
-        self.assignment.analysis.queues.iter().map(bytes).collect()
+        stages.egresses.iter().zip(&analysis.queues).map(queue).collect()
     }
+}
+
+/// The queue of one direction of a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Queue {
+    /// Bytes that wait at most; `None`: no bound.
+    pub bytes: Option<f64>,
+    /// Packets of one class that wait at most.
+    pub packets: Option<u32>,
+    /// Share of each class, 0…1.
+    pub shares: Option<[f64; 4]>,
 }
 
 /// The place of each subscriber's proxy; none if nothing is scaled.
