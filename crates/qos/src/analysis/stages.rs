@@ -367,12 +367,19 @@ impl<'a> Way<'a> {
     }
 }
 
-/// Parts per billion of a link for each class: one percent, and the rest in proportion to these loads. A class that nobody declared
-/// anything for is not starved.
+/// Parts per billion of a link for each class: its load, one percent besides, and of what is left as much as each other class that is
+/// used. (In proportion to its load alone, a class with few small samples would wait long for its next token.) More load than the link
+/// carries is scaled down.
 fn by_load(loads: [u128; 4]) -> [u64; 4] {
     const LEAST: u128 = BILLION / 100;
-    let sum: u128 = loads.iter().sum();
-    let part = |load: u128| ((BILLION - 4 * LEAST) * load).checked_div(sum).unwrap_or(BILLION / 4 - LEAST);
+    let (free, sum) = (BILLION - 4 * LEAST, loads.iter().sum::<u128>());
+    let used = loads.iter().filter(|load| **load > 0).count() as u128;
+    let part = |load: u128| match used {
+        0 => free / 4,
+        _ if sum > free => free * load / sum,
+        _ if load == 0 => 0,
+        _ => load + (free - sum) / used,
+    };
     loads.map(|load| u64::try_from(LEAST + part(load)).unwrap_or(0))
 }
 
@@ -521,6 +528,14 @@ mod tests {
         };
         let places = [0, 1].map(|subscriber| Place { publisher: 0, subscriber, node: 1 });
         Stages::new(&system, &Network::new(&system), &places, &Classes::stated(&system))
+    }
+
+    #[test]
+    fn a_class_has_its_load_and_a_part_of_what_is_left() {
+        let percent = |loads: [u128; 4]| by_load(loads.map(|load| load * 10_000_000)).map(|share| share / 10_000_000);
+        assert_eq!(percent([0, 26, 0, 2]), [1, 61, 1, 37]);
+        assert_eq!(percent([0; 4]), [25; 4]);
+        assert_eq!(percent([0, 96, 0, 96]), [1, 49, 1, 49], "too much");
     }
 
     #[test]

@@ -239,8 +239,8 @@ fn shares_and_queues_follow_from_what_is_sent() {
     system.topics[1].class = Some(Class::High);
     let found = assign(&system, &Network::new(&system), &[], false, &Steps::of(&system));
     let there = Direction { link: 0, reversed: false };
-    // One percent each, and of the rest 1 : 3.
-    assert_eq!(found.stages.egresses[0].shares, [10_000_000, 250_000_000, 730_000_000, 10_000_000]);
+    // 10 % of load and 30 %, one percent besides, and of the remaining 56 % half each.
+    assert_eq!(found.stages.egresses[0].shares, [10_000_000, 390_000_000, 590_000_000, 10_000_000]);
     assert_eq!(found.stages.egresses[1].shares, [250_000_000; 4]);
     assert_eq!(
         queue_limit(&found.analysis, there, Class::High).map(|room| (room.bytes, room.packets)),
