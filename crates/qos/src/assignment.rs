@@ -9,6 +9,7 @@
 //! for that, a last pass finds it.)
 
 use crate::Class;
+use crate::analysis::chain;
 use crate::analysis::cpu::{Work, response};
 use crate::analysis::end_to_end::{Analysis, Room, analyse};
 use crate::analysis::stages::{Pair, Place, RANKS, Stages, Step};
@@ -152,13 +153,17 @@ pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
     analyse(system, stages, steps)
 }
 
-/// Pairs that miss their deadline, or have a deadline and no bound of their delay.
+/// Pairs that miss their deadline, or have a deadline and no bound of their delay; and those of chains for which that is so.
 fn late(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<usize> {
     let is_late = |pair: &usize| {
         let deadline = system.subscribers[stages.pairs[*pair].subscriber].deadline;
         deadline.is_some_and(|deadline| analysis.pairs[*pair].ns.map_or(true, |ns| ns > deadline))
     };
-    (0..stages.pairs.len()).filter(is_late).collect()
+    let mut late: Vec<usize> = (0..stages.pairs.len()).filter(is_late).collect();
+    late.extend(chain::late(system, stages, analysis));
+    late.sort_unstable();
+    late.dedup();
+    late
 }
 
 /// A class makes a difference somewhere on a pair's way.
@@ -232,7 +237,7 @@ pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &S
     changed
 }
 
-/// The time that the deadlines of its pairs leave each stage, ns: the deadline less the bound of all other stages.
+/// The time that the deadlines of its pairs and chains leave each stage, ns: the deadline less the bound of all other stages.
 fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
     let mut left = vec![u64::MAX; stages.stages.len()];
     for (pair, bound) in stages.pairs.iter().zip(&analysis.pairs) {
@@ -240,6 +245,14 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
         for stage in stages.path(pair) {
             let own = analysis.stages[stage].stay.unwrap_or(0);
             let others = bound.ns.map_or(0, |ns| ns.saturating_sub(own));
+            left[stage] = left[stage].min(deadline.saturating_sub(others));
+        }
+    }
+    for (index, pairs) in chain::pairs(system, stages).into_iter().enumerate() {
+        let Some(deadline) = system.chains[index].deadline else { continue };
+        let whole = chain::bound(system, index, &pairs, analysis).unwrap_or(0);
+        for stage in pairs.iter().flatten().flat_map(|pair| stages.path(&stages.pairs[*pair])) {
+            let others = whole.saturating_sub(analysis.stages[stage].stay.unwrap_or(0));
             left[stage] = left[stage].min(deadline.saturating_sub(others));
         }
     }

@@ -4,7 +4,7 @@ use crate::Class;
 use crate::analysis::stages::Place;
 use crate::simulate::Chance;
 use crate::system::{
-    Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
+    Chain, ChainPart, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
     Transport,
 };
 
@@ -92,6 +92,38 @@ fn strain_topic(topic: &mut Topic, how: u64, large: bool) {
         6 if large => topic.size = 1 << 30,
         _ => {}
     }
+}
+
+/// The sketch of a seed with a chain over some of its topics, published by callbacks or sampled; its topics' publishers and rates are changed
+/// for that. `None`: it has but one topic.
+pub fn chained(seed: u64) -> Option<Sketch> {
+    let mut sketch = sketch(seed);
+    let system = &mut sketch.system;
+    let mut chance = Chance(seed ^ 0x6368_6169_6e73);
+    let mut left: Vec<usize> = (0..system.topics.len()).collect();
+    let most = 2 + chance.below(3) as usize;
+    let mut parts: Vec<ChainPart> = Vec::new();
+    while parts.len() < most && !left.is_empty() {
+        let topic = left.swap_remove(chance.below(left.len() as u64) as usize);
+        let wanted: Vec<usize> = (0..system.subscribers.len()).filter(|i| system.subscribers[*i].topic == topic).collect();
+        let subscriber = wanted[chance.below(wanted.len() as u64) as usize];
+        let sampled = !parts.is_empty() && chance.below(2) == 0;
+        let before = parts.last().map(|part: &ChainPart| system.subscribers[part.subscriber].clone());
+        let publisher = before.as_ref().map_or(system.topics[topic].publishers[0], |before| before.node);
+        system.topics[topic].publishers = vec![publisher];
+        if let Some(before) = before.filter(|_| !sampled) {
+            let period = system.topics[before.topic].period * u64::from(before.scale);
+            (system.topics[topic].period, system.topics[topic].rate) = (period, 1e9 / period as f64);
+        }
+        parts.push(ChainPart { publisher, subscriber, sampled });
+    }
+    // A proxy of a publisher that is none any more.
+    let topics = &system.topics;
+    let subscribers = &system.subscribers;
+    sketch.places.retain(|place| topics[subscribers[place.subscriber].topic].publishers.contains(&place.publisher));
+    let several = parts.len() > 1;
+    system.chains = vec![Chain { name: "chain".into(), parts, deadline: None }];
+    several.then_some(sketch)
 }
 
 struct Pencil {
