@@ -68,9 +68,10 @@ struct Search<'a> {
 impl Search<'_> {
     /// Classes to begin with; topics without any deadline have `bulk`.
     fn start(&self, bulk: Class) -> Vec<Class> {
+        let deadlines = self.system.deadlines();
         let timed = |topic: usize| {
             let mut wanted = self.system.subscribers.iter().enumerate().filter(|(i, _)| !self.gave_way.contains(i));
-            wanted.any(|(_, subscriber)| subscriber.topic == topic && subscriber.deadline.is_some())
+            wanted.any(|(index, subscriber)| subscriber.topic == topic && deadlines[index].is_some())
         };
         let class = |topic: usize| if timed(topic) { Class::Normal } else { bulk };
         let topics = self.system.topics.iter().enumerate();

@@ -185,6 +185,18 @@ impl System {
     pub fn topic_of(&self, part: &ChainPart) -> &Topic {
         &self.topics[self.subscribers[part.subscriber].topic]
     }
+
+    /// The shortest deadline that concerns each subscriber, ns: its own, and those of the chains that it is part of.
+    pub fn deadlines(&self) -> Vec<Option<u64>> {
+        let mut shortest: Vec<Option<u64>> = self.subscribers.iter().map(|subscriber| subscriber.deadline).collect();
+        for chain in &self.chains {
+            for part in &chain.parts {
+                let own = &mut shortest[part.subscriber];
+                *own = own.iter().copied().chain(chain.deadline).min();
+            }
+        }
+        shortest
+    }
 }
 
 /// Sharing of proxies between subscribers.

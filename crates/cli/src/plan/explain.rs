@@ -2,7 +2,7 @@
 
 use super::show;
 use crate::output::table;
-use qos::plan::{Channel, Plan, Term};
+use qos::plan::{Chain, Channel, Plan, Term};
 use qos::show_time;
 
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
@@ -50,6 +50,7 @@ pub(super) fn text(plan: &Plan) -> String {
     parts.extend(overview(plan));
     parts.extend(legend(plan));
     parts.extend(plan.channels.iter().map(channel));
+    parts.extend(plan.chains.iter().map(chain));
     parts.join("\n\n")
 }
 
@@ -146,6 +147,38 @@ fn channel(channel: &Channel) -> String {
     let sides: Vec<(&str, char)> =
         std::iter::once(("", '<')).chain(used.iter().map(|at| ("", if *at < 2 { '>' } else { '<' }))).collect();
     format!("{head}\n{}", body(&sides, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// A chain: the waits and bounds that it is the sum of.
+fn chain(chain: &Chain) -> String {
+    let time = |us: f64| format!("{us:.3} us");
+    let cells = |us: Option<f64>, what: String, how: String| {
+        vec!["  ".to_owned(), us.map_or("no limit".to_owned(), time), what, how]
+    };
+    let mut rows = Vec::new();
+    for part in &chain.parts {
+        let wait = "burst · period + jitter if sampled, and a period for each sample that is left out";
+        if part.wait_us > 0.0 {
+            rows.push(cells(Some(part.wait_us), format!("until {} is published", part.topic), wait.to_owned()));
+        }
+        let way = format!("{}: {} → {}", part.topic, part.publisher, part.subscriber);
+        rows.push(cells(part.bound_us, way, "as above".to_owned()));
+    }
+    let rest = match (chain.bound_us, chain.deadline_us) {
+        (_, None) => "no deadline".to_owned(),
+        (Some(bound), Some(deadline)) if bound <= deadline * (1.0 + 1e-9) => {
+            format!("deadline {}: {} to spare", show_time(deadline), show_time((deadline - bound).max(0.0)))
+        }
+        (Some(bound), Some(deadline)) => {
+            format!("deadline {}: LATE by {}", show_time(deadline), show_time(bound - deadline))
+        }
+        (None, Some(deadline)) => format!("deadline {}", show_time(deadline)),
+    };
+    rows.push(cells(chain.bound_us, "= bound".to_owned(), rest));
+    let sides = [("", '<'), ("", '>'), ("", '<'), ("", '<')];
+    let head =
+        "from the first publish to the end of the last callback, the sum of the parts (Davare et al. 2007, eq. 4)";
+    format!("chain {}: {head}\n{}", chain.name, body(&sides, &rows))
 }
 
 fn scaled(channel: &Channel) -> String {

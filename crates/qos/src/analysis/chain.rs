@@ -77,13 +77,14 @@ pub struct Unsteady {
     pub topic: usize,
     /// The subscriber (index) whose callback publishes it.
     pub cause: usize,
-    /// The jitter that it needs, ns: that of its cause, and between the earliest and the latest end of the callback.
-    pub needs: u64,
+    /// The jitter that it needs, ns: that of its cause, and the time between the earliest and the latest end of the callback. `None`: that
+    /// end has no bound.
+    pub needs: Option<u64>,
     /// The jitter that it states, ns.
     pub has: u64,
 }
 
-/// Topics that are published by callbacks, and come less evenly than stated. Those of which the cause has no bound are not among them.
+/// Topics that are published by callbacks, and come less evenly than stated.
 pub fn unsteady(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<Unsteady> {
     let mut found: Vec<Unsteady> = Vec::new();
     for (chain, pairs) in system.chains.iter().zip(pairs(system, stages)) {
@@ -92,13 +93,13 @@ pub fn unsteady(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<Un
             let (Some(before), Some(after)) = (pairs[0], pairs[1]) else { continue };
             let topic = system.subscribers[parts[1].subscriber].topic;
             let jitter = |pair: usize| stages.streams[stages.pairs[pair].stream].arrivals.jitter;
-            let Ok(latest) = analysis.pairs[before].ns else { continue };
-            let spread = latest.saturating_sub(analysis.pairs[before].least);
+            let spread = analysis.pairs[before].ns.map(|latest| latest.saturating_sub(analysis.pairs[before].least));
             // Bursts are jitter, too: what is missing has to be stated besides them.
-            let missing = jitter(before).saturating_add(spread).saturating_sub(jitter(after));
-            if missing > 0 && found.iter().all(|known| known.topic != topic) {
+            let missing = spread.map(|spread| jitter(before).saturating_add(spread).saturating_sub(jitter(after)));
+            if missing != Ok(0) && found.iter().all(|known| known.topic != topic) {
                 let has = system.topics[topic].jitter;
-                found.push(Unsteady { topic, cause: parts[0].subscriber, needs: has.saturating_add(missing), has });
+                let needs = missing.ok().map(|missing| has.saturating_add(missing));
+                found.push(Unsteady { topic, cause: parts[0].subscriber, needs, has });
             }
         }
     }

@@ -189,13 +189,19 @@ impl Reader<'_> {
             if (comes - output.rate).abs() > comes * 1e-6 {
                 return Err(format!(
                     "topics: {:?} has a rate of {}, but is published for each sample of {:?} that {} gets, at {}: allowed is that rate, or {sampled}",
-                    output.name, hertz(output.rate), input.name, from.name, hertz(comes)
+                    output.name,
+                    hertz(output.rate),
+                    input.name,
+                    from.name,
+                    hertz(comes)
                 ));
             }
             if input.publishers.len() > 1 {
                 return Err(format!(
                     "topics: {:?} has {} publishers, and {:?} is published for each sample of them all: allowed is a topic for each publisher, or {sampled}",
-                    input.name, input.publishers.len(), output.name
+                    input.name,
+                    input.publishers.len(),
+                    output.name
                 ));
             }
         }
@@ -203,7 +209,7 @@ impl Reader<'_> {
     }
 
     /// Notes the subscriber whose callback publishes a topic. Two of them would be two publishers, and a circle would never rest.
-    fn note<'c>(&self, chain: &Chain, causes: &mut HashMap<usize, (usize, String)>) -> Result<(), String> {
+    fn note(&self, chain: &Chain, causes: &mut HashMap<usize, (usize, String)>) -> Result<(), String> {
         for (before, part) in chain.parts.iter().zip(&chain.parts[1..]).filter(|(_, part)| !part.sampled) {
             let (cause, topic) = (before.subscriber, self.subscribers[part.subscriber].topic);
             let name = &self.topics[topic].name;
@@ -252,3 +258,6 @@ pub(super) fn check(contract: &Contract) -> Vec<Finding> {
     };
     contract.system.chains.iter().zip(&contract.lines.chains).flat_map(found).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,7 +74,9 @@ impl Chains {
                 Some(inputs) => {
                     // All of these wait since the last publication. The sample is made of the last one, and is late by the first one.
                     let there = inputs.partition_point(|(there, _)| *there < now);
-                    inputs.drain(..there).map(|(_, since)| since).next()
+                    let first = inputs.drain(..there).map(|(_, since)| since).next();
+                    // A clock that has not begun yet publishes nothing.
+                    first.filter(|_| number > 0)
                 }
                 None => of.and_then(|of| self.since.remove(&(of, *at))),
             };

@@ -4,8 +4,8 @@ use crate::Class;
 use crate::analysis::stages::Place;
 use crate::simulate::Chance;
 use crate::system::{
-    Chain, ChainPart, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
-    Transport,
+    Chain, ChainPart, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber,
+    System, Topic, Transport,
 };
 
 /// A system, and the decisions of a plan: any decision has its bounds.
@@ -47,8 +47,9 @@ const DAY: u64 = 86_400_000_000_000;
 /// The system of a seed with some quantities at the limits of a contract: samples that are too large, or links that
 /// are too slow, never both (no link may take longer than a day for a sample).
 pub fn extreme(seed: u64) -> System {
-    let mut system = sketch(seed).system;
     let mut chance = Chance(!seed);
+    let with_chain = if Chance(seed.rotate_left(32)).below(4) == 0 { chained(seed) } else { None };
+    let mut system = with_chain.unwrap_or_else(|| sketch(seed)).system;
     let large = chance.below(2) == 0;
     system.links.iter_mut().for_each(|link| strain_link(link, chance.below(10), large));
     system.topics.iter_mut().for_each(|topic| strain_topic(topic, chance.below(12), large));
@@ -60,6 +61,9 @@ pub fn extreme(seed: u64) -> System {
             3 => subscriber.cpu_receive = DAY,
             _ => {}
         }
+    }
+    for chain in &mut system.chains {
+        chain.deadline = [Some(1), Some(100_000_000), Some(DAY), None][chance.below(4) as usize];
     }
     let objectives = [Objective::Messages, Objective::Bandwidth, Objective::Cpu, Objective::Weighted];
     system.placement.objective = objectives[chance.below(4) as usize];
@@ -105,7 +109,8 @@ pub fn chained(seed: u64) -> Option<Sketch> {
     let mut parts: Vec<ChainPart> = Vec::new();
     while parts.len() < most && !left.is_empty() {
         let topic = left.swap_remove(chance.below(left.len() as u64) as usize);
-        let wanted: Vec<usize> = (0..system.subscribers.len()).filter(|i| system.subscribers[*i].topic == topic).collect();
+        let wanted: Vec<usize> =
+            (0..system.subscribers.len()).filter(|i| system.subscribers[*i].topic == topic).collect();
         let subscriber = wanted[chance.below(wanted.len() as u64) as usize];
         let sampled = !parts.is_empty() && chance.below(2) == 0;
         let before = parts.last().map(|part: &ChainPart| system.subscribers[part.subscriber].clone());

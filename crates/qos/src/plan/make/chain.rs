@@ -20,7 +20,8 @@ pub(super) fn chains(system: &System, paths: &[Path], channels: &[Channel]) -> V
         bound_us: bounds.get(&(part.publisher, part.subscriber)).copied().flatten(),
     };
     let chain = |chain: &system::Chain| {
-        let parts: Vec<ChainPart> = chain.parts.iter().enumerate().map(|(index, one)| part(chain, index, one)).collect();
+        let parts: Vec<ChainPart> =
+            chain.parts.iter().enumerate().map(|(index, one)| part(chain, index, one)).collect();
         Chain {
             name: chain.name.clone(),
             bound_us: parts.iter().map(|part| part.bound_us.map(|us| us + part.wait_us)).sum(),
@@ -67,7 +68,7 @@ pub(super) fn of_unsteady(system: &System, found: &Unsteady) -> Refusal {
     let topic = &system.topics[found.topic].name;
     Refusal {
         what: format!("jitter of topic {topic:?}"),
-        needs: time(found.needs),
+        needs: found.needs.map_or("more than any time".to_owned(), time),
         has: time(found.has),
         because: format!(
             "the callback of {} publishes it, whose ends vary by so much: every bound beside it counts on the stated jitter",

@@ -195,7 +195,7 @@ impl Search<'_> {
             }
             for Unsteady { topic, needs, .. } in &missing {
                 base.retain(|edit| !matches!(edit, Edit::Jitter(known, _) if known == topic));
-                base.push(Edit::Jitter(*topic, rounded_up(*needs as f64)));
+                base.push(Edit::Jitter(*topic, rounded_up((*needs)? as f64)));
             }
             let (plan, more) = self.tried(&base)?;
             if more.is_empty() {
