@@ -193,6 +193,10 @@ node = "c"
 scale = 2
 deadline = "90 ms"
 cpu_receive = "1 ms"
+[[chain]]
+name = "c"
+topics = ["t"]
+deadline = "90 ms"
 [placement]
 delay = "bound"
 "#;

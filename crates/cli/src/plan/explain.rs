@@ -177,7 +177,7 @@ fn chain(chain: &Chain) -> String {
     rows.push(cells(chain.bound_us, "= bound".to_owned(), rest));
     let sides = [("", '<'), ("", '>'), ("", '<'), ("", '<')];
     let head =
-        "from the first publish to the end of the last callback, the sum of the parts (Davare et al. 2007, eq. 4)";
+        "from the first publish to the end of the last callback, the sum of the parts (Davare et al. 2007)";
     format!("chain {}: {head}\n{}", chain.name, body(&sides, &rows))
 }
 

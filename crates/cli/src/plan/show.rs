@@ -30,16 +30,16 @@ pub(super) fn verdict(plan: &Plan) -> String {
         let reasons = if times == 1 { "1 reason".to_owned() } else { format!("{times} reasons") };
         return format!("{name} does NOT fit (model {}): {reasons}", plan.model);
     }
-    let deadlines = match with_deadline {
-        0 => "no channel has a deadline".to_owned(),
-        n => format!("{n} of {} channels have a deadline, and {kind} keep it", plan.channels.len()),
+    // A mean is no promise for a chain.
+    let chains = plan.chains.iter().filter(|chain| chain.deadline_us.is_some() && !plan.model.is_mean()).count();
+    let counted = [(with_deadline, plan.channels.len(), "channels"), (chains, plan.chains.len(), "chains")];
+    let counted = counted.into_iter().filter(|(with, ..)| *with > 0);
+    let counted: Vec<String> = counted.map(|(with, of, what)| format!("{with} of {of} {what}")).collect();
+    let deadlines = match counted.as_slice() {
+        [] => "no channel has a deadline".to_owned(),
+        counted => format!("{} have a deadline, and {kind} keep it", counted.join(" and ")),
     };
-    let chains = match plan.chains.iter().filter(|chain| chain.deadline_us.is_some()).count() {
-        0 => String::new(),
-        _ if plan.model.is_mean() => "; chains are not judged".to_owned(),
-        n => format!(", {n} of {} chains too", plan.chains.len()),
-    };
-    format!("{name} fits (model {}): {deadlines}{chains}", plan.model)
+    format!("{name} fits (model {}): {deadlines}", plan.model)
 }
 
 /// The reasons of a refusal, and the changes that would help.

@@ -9,9 +9,9 @@
 //!
 //! and with scale n of a subscriber behind the first part n − 1 periods more (then with the jitter in any case): the sample may be one that is left out.
 //!
-//! (Davare et al. 2007, eq. 4: Σ (Tᵢ + Rᵢ) over sampled tasks; Tindell & Clark 1994 for event-driven ones.) It is counted from the call of
+//! (Davare et al. 2007: the response times of all, and the period of each sampled one; Tindell & Clark 1994 for event-driven ones.) It is counted from the call of
 //! `publish` until the end of the last topic's callback for the first sample that was made of this one *or of a later one* (of Feiertag et
-//! al. 2008, §3 the first-to-first delay without the wait for the first sample itself).
+//! al. 2008 the first-to-first delay without the wait for the first sample itself).
 //!
 //! A topic that callbacks publish comes as unevenly as their ends: [`unsteady`] has those of which the contract states less jitter than
 //! that. All other bounds rest on the stated one.
