@@ -8,7 +8,7 @@ use crate::network::Network;
 use crate::placement::{self, Candidate, Effort, Watch};
 use crate::plan::{Chain, Channel, FileChange, Model, Offer, Plan};
 use crate::quantity::{show_bytes, show_time};
-use crate::system::{ChainPart, PlacementDelay, Proxies, System, Transport};
+use crate::system::{self, ChainPart, PlacementDelay, Proxies, System, Transport};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -328,13 +328,15 @@ impl Search<'_> {
     /// The least important ones left out, as few as it takes.
     fn leaving_out(&mut self, parties: &Parties) {
         let mut out = Vec::new();
-        let parts: HashSet<usize> =
-            self.system.chains.iter().flat_map(|chain| &chain.parts).map(|part| part.subscriber).collect();
-        for index in parties.giving.iter().filter(|index| !parts.contains(index)).take(4 * GIVING) {
+        for index in parties.giving.iter().take(4 * GIVING) {
             out.push(*index);
-            let edits: Vec<Edit> = out.iter().map(|index| Edit::Without(*index)).collect();
+            let cut = |chain: &system::Chain| chain.parts.iter().any(|part| out.contains(&part.subscriber));
+            let chains = self.system.chains.iter().enumerate().filter(|(_, chain)| cut(chain));
+            let (chains, mut names): (Vec<Edit>, Vec<String>) =
+                chains.map(|(index, chain)| (Edit::WithoutChain(index), format!("chain {:?}", chain.name))).unzip();
+            let edits: Vec<Edit> = out.iter().map(|index| Edit::Without(*index)).chain(chains).collect();
             if self.fits(&edits) {
-                let names: Vec<&str> = out.iter().map(|index| self.system.subscribers[*index].name.as_str()).collect();
+                names.splice(0..0, out.iter().map(|index| self.system.subscribers[*index].name.clone()));
                 let cost = 1e9 + out.len() as f64;
                 self.offer(cost, format!("without {}", names.join(", ")), &edits);
                 return;
@@ -362,8 +364,10 @@ enum Edit {
     ChainDeadline(usize, u64),
     /// A topic's jitter, ns.
     Jitter(usize, u64),
-    /// A subscriber goes. None that is part of a chain does.
+    /// A subscriber goes, with its chains.
     Without(usize),
+    /// A chain goes.
+    WithoutChain(usize),
     /// A topic's class.
     Class(usize, Class),
     /// A node may host proxies.
@@ -382,6 +386,8 @@ impl Edit {
         let gone = |index: usize| edits.contains(&Edit::Without(index));
         let mut index = 0..;
         changed.subscribers.retain(|_| !index.next().is_some_and(gone));
+        let mut index = 0..;
+        changed.chains.retain(|_| !index.next().is_some_and(|index| edits.contains(&Edit::WithoutChain(index))));
         let before = |index: usize| (0..index).filter(|other| gone(*other)).count();
         let parts = changed.chains.iter_mut().flat_map(|chain| &mut chain.parts);
         parts.for_each(|part| part.subscriber -= before(part.subscriber));
@@ -400,7 +406,7 @@ impl Edit {
             Edit::Merged => system.placement.proxies = Proxies::Merged,
             Edit::Multicast => system.placement.transport = Transport::Multicast,
             // Removals change indices, so they go last.
-            Edit::Without(_) => {}
+            Edit::Without(_) | Edit::WithoutChain(_) => {}
         }
     }
 
@@ -422,6 +428,7 @@ impl Edit {
             Edit::ChainDeadline(index, ns) => of("chain", &system.chains[*index].name, "deadline", quoted_time(*ns)),
             Edit::Jitter(topic, ns) => of("topic", &system.topics[*topic].name, "jitter", quoted_time(*ns)),
             Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
+            Edit::WithoutChain(index) => of("chain", &system.chains[*index].name, "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
             Edit::Proxy(node) => of("node", &system.nodes[*node].name, "proxy", "true".to_owned()),
             Edit::Merged => of("placement", "", "proxies", "\"merged\"".to_owned()),
