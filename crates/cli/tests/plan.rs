@@ -296,3 +296,42 @@ fn likely_mistakes_and_errors_are_named_with_their_line() {
         assert!(done.errors.contains(says), "{arguments}: {}", done.errors);
     }
 }
+
+#[test]
+fn a_chain_over_topics_is_shown_simulated_and_refused() {
+    let house = Testbed::new();
+    let robot = example("robot.toml");
+    let plan = house.run(&format!("plan {robot} --simulate 500ms --json")).json();
+    let chain = &plan["chains"][0];
+    assert_eq!((&chain["name"], &chain["deadline_us"]), (&"steer".into(), &50_000.0.into()));
+    let parts = chain["parts"].as_array().unwrap();
+    let us = |part: &Value| part["wait_us"].as_f64().unwrap() + part["bound_us"].as_f64().unwrap();
+    let (sum, bound) = (parts.iter().map(us).sum::<f64>(), chain["bound_us"].as_f64().unwrap());
+    assert!((sum - bound).abs() < 1e-6 && parts[1]["wait_us"] == 5000.0 && parts[1]["sampled"] == true, "{chain}");
+    let seen = &plan["simulation"]["chains"][0];
+    assert!(seen["holds"] == true && seen["max_us"].as_f64().unwrap() > bound / 2.0, "{seen}");
+    let text = house.run(&format!("plan {robot}")).lines;
+    assert!(text[0].contains(" and 1 of 1 chains have a deadline"), "{}", text[0]);
+    let row = text.iter().find(|line| line.starts_with("steer ")).unwrap();
+    assert!(row.contains("+ wait 5 ms + commands "), "{row}");
+    let explained = house.run(&format!("plan {robot} --explain")).lines;
+    let mut terms = explained.iter().skip_while(|line| !line.starts_with("chain steer")).skip(1);
+    let ns: Vec<i64> = terms.by_ref().map_while(|line| shown_ns(line)).collect();
+    assert_eq!((ns.len(), ns[..3].iter().sum::<i64>()), (4, ns[3]), "{explained:?}");
+
+    let own = "sampled = [\"commands\"]\ndeadline = \"50 ms\"";
+    let late = changed(&house, "robot.toml", own, "sampled = [\"commands\"]\ndeadline = \"8 ms\"");
+    let done = house.run(&format!("plan {late} --json"));
+    let refusal = &serde_json::from_str::<Value>(&done.lines[0]).unwrap()["refusals"][0];
+    assert_eq!(
+        (done.code(), &refusal["what"], &refusal["has"]),
+        (1, &"deadline of chain \"steer\"".into(), &"8 ms".into())
+    );
+    let most = "most of it the wait for the next sample of \"commands\" (5 ms)";
+    assert!(refusal["because"].as_str().unwrap().contains(most), "{refusal}");
+    let offers = refusal["offers"].as_array().unwrap();
+    assert!(offers.iter().any(|offer| offer["changes"][0]["table"] == "chain"), "{refusal}");
+    let unfit = changed(&house, "robot.toml", own, "deadline = \"50 ms\"");
+    let done = house.run(&format!("plan {unfit}"));
+    assert!(done.code() == 2 && done.errors.contains("or sampled = [\"commands\"]"), "{}", done.errors);
+}

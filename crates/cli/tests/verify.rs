@@ -112,6 +112,32 @@ fn promises_are_kept_or_broken_and_the_rest_is_reported() {
     drop(joints);
 }
 
+/// No sample carries its cause: a chain is as late as the latest of its parts together, at most.
+#[test]
+fn a_chain_is_verified_by_its_parts() {
+    let house = Testbed::new();
+    let (contract, plan) = (house.path("system.toml"), house.path("plan.toml").display().to_string());
+    let chain = "[[topic]]\nname = \"moves\"\nsize = \"100 B\"\nrate = \"20 Hz\"\npublisher = \"base\"\ncpu_send = \"10 ms\"\n\
+        [[subscriber]]\ntopic = \"moves\"\nnode = \"arm\"\nname = \"/base/moves\"\ncpu_receive = \"10 ms\"\n\
+        [[chain]]\nname = \"react\"\ntopics = [\"joints\", \"moves\"]\nsampled = [\"moves\"]\ndeadline = \"1 s\"\n";
+    std::fs::write(&contract, CONTRACT.replace("[placement]", &format!("{chain}[placement]"))).unwrap();
+    let planned = house.run(&format!("plan {} -o {plan}", contract.display()));
+    assert_eq!(planned.code(), 0, "{:?} {}", planned.lines, planned.errors);
+    let _joints = pair(&house, "joints", "tcp", "");
+    let alone = document(&house.run(&format!("verify {plan} --for 0.5 --json")))["chains"][0].clone();
+    assert_eq!((&alone["verdict"], &alone["because"]), (&json!("unknown"), &json!("a part was not measured")));
+    let _moves = pair(&house, "moves", "tcp", "");
+    let expected = json!({"joints": "kept", "moves": "kept", "gaze": "unknown"});
+    let found = document(&verdicts_are(&house, &format!("{plan} --for 1"), &expected));
+    let chain = &found["chains"][0];
+    let worst = |part: usize| chain["parts"][part]["worst_us"].as_f64().unwrap();
+    let sum = worst(0) + worst(1) + 50_000.0;
+    assert_eq!((&chain["verdict"], &chain["parts"][1]["wait_us"]), (&json!("kept"), &json!(50_000.0)), "{chain}");
+    assert!((chain["at_most_us"].as_f64().unwrap() - sum).abs() < 0.01, "{chain}");
+    let text = house.run(&format!("verify {plan} --for 0.5")).lines.join("\n");
+    assert!(text.contains("chains, by their parts") && text.contains("\nreact "), "{text}");
+}
+
 #[test]
 fn measured_values_are_written_back_into_the_contract() {
     let (house, plan) = planned();

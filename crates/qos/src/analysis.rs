@@ -6,11 +6,13 @@
 //! | `link` | packets in a link's queue: network calculus |
 //! | `queueing` | means of the papers: queues, periods per hop |
 //! | `stages` | a contract with routes, places and priorities as a tree of stages |
+//! | `chain` | bounds of chains over several topics |
 //! | `end_to_end` | bounds of whole ways: the holistic iteration over all stages |
 //!
 //! [`Arrivals`] count the events of any interval. [`Steps`] limit the computation of an answer. All times are whole
 //! nanoseconds and are rounded so that a bound stays one: demand up, supply down.
 
+pub mod chain;
 pub mod cpu;
 pub mod end_to_end;
 pub(crate) mod link;

@@ -10,6 +10,7 @@
 //! for that, a last pass finds it.)
 
 use crate::Class;
+use crate::analysis::chain;
 use crate::analysis::cpu::{Work, response};
 use crate::analysis::end_to_end::{Analysis, Room, analyse};
 use crate::analysis::stages::{Classes, Pair, Place, RANKS, Stages, Step, Stream};
@@ -66,13 +67,13 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Classes to begin with; channels without a deadline have `bulk`.
+    /// Classes to begin with; channels without a deadline, of their own or by a chain, have `bulk`.
     fn start(&self, bulk: Class) -> Classes {
         let topics = &self.system.topics;
         let mut classes = Classes::new(self.system, |topic| topics[topic].class.unwrap_or(bulk));
-        for (index, subscriber) in self.system.subscribers.iter().enumerate() {
-            let topic = &topics[subscriber.topic];
-            let timed = subscriber.deadline.is_some() && topic.class.is_none() && !self.gave_way.contains(&index);
+        for (index, deadline) in self.system.deadlines().into_iter().enumerate() {
+            let topic = &topics[self.system.subscribers[index].topic];
+            let timed = deadline.is_some() && topic.class.is_none() && !self.gave_way.contains(&index);
             topic.publishers.iter().filter(|_| timed).for_each(|from| classes.set(*from, index, Class::Normal));
         }
         classes
@@ -158,13 +159,17 @@ pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
     analyse(system, stages, steps)
 }
 
-/// Pairs that miss their deadline, or have a deadline and no bound of their delay.
+/// Pairs that miss their deadline, or have a deadline and no bound of their delay; and those of chains for which that is so.
 fn late(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<usize> {
     let is_late = |pair: &usize| {
         let deadline = system.subscribers[stages.pairs[*pair].subscriber].deadline;
         deadline.is_some_and(|deadline| analysis.pairs[*pair].ns.map_or(true, |ns| ns > deadline))
     };
-    (0..stages.pairs.len()).filter(is_late).collect()
+    let mut late: Vec<usize> = (0..stages.pairs.len()).filter(is_late).collect();
+    late.extend(chain::late(system, stages, analysis));
+    late.sort_unstable();
+    late.dedup();
+    late
 }
 
 /// A class makes a difference somewhere on a pair's way.
@@ -238,7 +243,7 @@ pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &S
     changed
 }
 
-/// The time that the deadlines of its pairs leave each stage, ns: the deadline less the bound of all other stages.
+/// The time that the deadlines of its pairs and chains leave each stage, ns: the deadline less the bound of all other stages.
 fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
     let mut left = vec![u64::MAX; stages.stages.len()];
     for (pair, bound) in stages.pairs.iter().zip(&analysis.pairs) {
@@ -246,6 +251,14 @@ fn left(system: &System, stages: &Stages, analysis: &Analysis) -> Vec<u64> {
         for stage in stages.path(pair) {
             let own = analysis.stages[stage].stay.unwrap_or(0);
             let others = bound.ns.map_or(0, |ns| ns.saturating_sub(own));
+            left[stage] = left[stage].min(deadline.saturating_sub(others));
+        }
+    }
+    for (index, pairs) in chain::pairs(system, stages).into_iter().enumerate() {
+        let Some(deadline) = system.chains[index].deadline else { continue };
+        let whole = chain::bound(system, index, &pairs, analysis).unwrap_or(0);
+        for stage in pairs.iter().flatten().flat_map(|pair| stages.path(&stages.pairs[*pair])) {
+            let others = whole.saturating_sub(analysis.stages[stage].stay.unwrap_or(0));
             left[stage] = left[stage].min(deadline.saturating_sub(others));
         }
     }

@@ -8,10 +8,12 @@
 //! | `file` | the file as it is written: tables, lines, names |
 //! | `value` | values and their ranges |
 //! | `read` | from the file to [`System`] |
+//! | `chain` | its chains: the channels that they go over |
 //! | `merging` | topics that would cost less as one |
 //!
 //! [`check`] finds likely mistakes in a readable contract, and [`hints`] what would cost less.
 
+mod chain;
 mod file;
 mod merging;
 mod read;
@@ -47,6 +49,8 @@ pub struct Lines {
     pub topics: Vec<usize>,
     /// Lines of `[[subscriber]]`.
     pub subscribers: Vec<usize>,
+    /// Lines of `[[chain]]`.
+    pub chains: Vec<usize>,
 }
 
 /// An error in a contract file.
@@ -101,6 +105,7 @@ pub fn check(contract: &Contract) -> Vec<Finding> {
     findings.extend(unused(contract, &network));
     findings.extend(names(contract));
     findings.extend(topics(contract));
+    findings.extend(chain::check(contract));
     for (index, subscriber) in contract.system.subscribers.iter().enumerate() {
         let because = requests(&contract.system, subscriber, &network);
         findings.extend(because.into_iter().map(|because| Finding {

@@ -46,6 +46,9 @@ pub struct Plan {
     /// Each publisher with each of its subscribers.
     #[serde(default)]
     pub channels: Vec<Channel>,
+    /// Each chain over several topics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chains: Vec<Chain>,
     /// Each direction of each link.
     #[serde(default)]
     pub links: Vec<Link>,
@@ -157,6 +160,47 @@ impl Channel {
     pub fn legs(&self) -> [&[String]; 2] {
         let (before, after) = self.route.split_at(self.hops_to_proxy.min(self.route.len()));
         [before, after]
+    }
+}
+
+/// A chain over several topics, with the sum of its parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Chain {
+    /// Its name.
+    pub name: String,
+    /// The latest end of the last callback, counted from the first `publish`, µs: the sum of its parts' waits and bounds. `None`: a part
+    /// has no bound, or the model gives means.
+    pub bound_us: Option<f64>,
+    /// The latest that it may end, µs.
+    pub deadline_us: Option<f64>,
+    /// Its channels, in order.
+    pub parts: Vec<ChainPart>,
+}
+
+/// A channel of a chain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChainPart {
+    /// The topic.
+    pub topic: String,
+    /// The publisher's node.
+    pub publisher: String,
+    /// The subscriber's port.
+    pub subscriber: String,
+    /// Published on a clock of its own; else by the callback of the part before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sampled: bool,
+    /// The longest from the end of the callback before until a sample is published that the subscriber gets, µs; 0 unless it is sampled, or
+    /// the subscriber gets only some of its samples.
+    #[serde(default)]
+    pub wait_us: f64,
+    /// The bound of the channel, µs.
+    pub bound_us: Option<f64>,
+}
+
+impl ChainPart {
+    /// `true` for the plan's channel that it is.
+    pub fn is(&self, channel: &Channel) -> bool {
+        (&self.topic, &self.publisher, &self.subscriber) == (&channel.topic, &channel.publisher, &channel.subscriber)
     }
 }
 

@@ -5,10 +5,12 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `chains` | chains over several topics: which sample was made of which |
 //! | `release` | releases of samples, by pattern |
 //! | `resources` | a queue with its order of service; threads by rank, pre-emptive |
 //! | `work` | packets, times and samples of each stage, from the contract and not from the analysis |
 
+mod chains;
 mod release;
 mod resources;
 mod work;
@@ -22,6 +24,7 @@ use crate::assignment::ranked;
 use crate::network::Network;
 use crate::plan::Plan;
 use crate::system::System;
+use chains::Chains;
 #[cfg(feature = "placement")]
 pub(crate) use release::Chance;
 pub use release::Pattern;
@@ -58,6 +61,9 @@ pub struct PairSeen {
 pub struct Seen {
     /// In the order of [`Stages::pairs`].
     pub pairs: Vec<PairSeen>,
+    /// Of each of [`System::chains`]: from the publication of a first sample to the end of the last callback for a sample that was made of it,
+    /// or of a later one.
+    pub chains: Vec<PairSeen>,
     /// Most bytes that each queue held, in the order of [`Stages::egresses`], without background.
     pub queues: Vec<u64>,
     /// Events that happened.
@@ -66,12 +72,22 @@ pub struct Seen {
     pub cut: bool,
 }
 
+impl PairSeen {
+    /// One more, which took so long.
+    fn note(&mut self, took: u64) {
+        let (count, max, sum) = (self.count + 1, self.max.max(took), self.sum + u128::from(took));
+        *self = Self { count, max, sum };
+    }
+}
+
 impl Seen {
     /// Takes in another run: counts add, maxima are the larger.
     pub fn and(mut self, other: &Seen) -> Seen {
         self.pairs.resize(other.pairs.len(), PairSeen::default());
+        self.chains.resize(other.chains.len(), PairSeen::default());
         self.queues.resize(other.queues.len(), 0);
-        for (ours, theirs) in self.pairs.iter_mut().zip(&other.pairs) {
+        let pairs = self.pairs.iter_mut().zip(&other.pairs).chain(self.chains.iter_mut().zip(&other.chains));
+        for (ours, theirs) in pairs {
             let (count, max, sum) = (ours.count + theirs.count, ours.max.max(theirs.max), ours.sum + theirs.sum);
             *ours = PairSeen { count, max, sum };
         }
@@ -151,6 +167,8 @@ enum Event {
     Background { queue: usize },
     /// A stream publishes.
     Publish { stream: usize },
+    /// A callback publishes a stream's next sample, which it made of this one.
+    Make { stream: usize, of: usize },
     /// A packet, or with `last` a whole sample, is at a stage.
     Arrive { stage: usize, sample: usize, last: bool },
     /// A thread's work is done, unless it was interrupted.
@@ -167,7 +185,7 @@ impl Event {
             // Finished work stays finished, even if more urgent work comes just then.
             Event::Computed { .. } => 0,
             Event::Background { .. } => 1,
-            Event::Publish { .. } | Event::Arrive { .. } => 2,
+            Event::Publish { .. } | Event::Make { .. } | Event::Arrive { .. } => 2,
             Event::Free { .. } => 3,
             Event::Begin { .. } => 4,
         }
@@ -200,6 +218,7 @@ struct World<'a> {
     /// Pairs that end with each stage, and pairs of each stream without stages.
     ends: Vec<Vec<usize>>,
     at_once: Vec<Vec<usize>>,
+    chains: Chains,
     seen: Seen,
 }
 
@@ -220,6 +239,7 @@ impl<'a> World<'a> {
             begin: vec![Vec::new(); stages.streams.len()],
             ends: vec![Vec::new(); stages.stages.len()],
             at_once: vec![Vec::new(); stages.streams.len()],
+            chains: Chains::new(system, stages),
             seen: Seen::default(),
         };
         for (index, stage) in stages.stages.iter().enumerate() {
@@ -235,12 +255,14 @@ impl<'a> World<'a> {
             }
         }
         world.seen.pairs.resize(stages.pairs.len(), PairSeen::default());
+        world.seen.chains.resize(system.chains.len(), PairSeen::default());
         world.seen.queues.resize(stages.egresses.len(), 0);
         world
     }
 
     fn begin(&mut self) {
-        for stream in 0..self.stages.streams.len() {
+        let clocked: Vec<usize> = (0..self.stages.streams.len()).filter(|stream| !self.chains.makes(*stream)).collect();
+        for stream in clocked {
             self.publish_next(stream);
         }
         for queue in 0..self.queues.len() {
@@ -253,7 +275,7 @@ impl<'a> World<'a> {
     fn later(&mut self, at: u64, event: Event) {
         self.order += 1;
         let stream = match event {
-            Event::Publish { stream } => Some(stream),
+            Event::Publish { stream } | Event::Make { stream, .. } => Some(stream),
             Event::Arrive { stage, .. } => Some(self.stages.stages[stage].stream),
             _ => None,
         };
@@ -269,7 +291,14 @@ impl<'a> World<'a> {
 
     fn happens(&mut self, now: u64, event: Event) {
         match event {
-            Event::Publish { stream } => self.publish(now, stream),
+            Event::Publish { stream } => {
+                self.publish(now, stream, self.releases.count(stream) - 1, None);
+                self.publish_next(stream);
+            }
+            Event::Make { stream, of } => {
+                let number = self.chains.next(stream);
+                self.publish(now, stream, number, Some(of));
+            }
             Event::Arrive { stage, sample, last } => self.arrive(now, stage, sample, last),
             Event::Computed { processor, token } => {
                 if let Some((stage, sample)) = self.processors[processor].done(now, token) {
@@ -292,10 +321,10 @@ impl<'a> World<'a> {
         }
     }
 
-    fn publish(&mut self, now: u64, stream: usize) {
-        let number = self.releases.count(stream) - 1;
+    fn publish(&mut self, now: u64, stream: usize, number: u64, of: Option<usize>) {
         let (sample, stages) = (self.samples.len(), self.stages);
         self.samples.push(Sample { stream, number, published: now });
+        self.chains.published(now, stream, (sample, number), of);
         let at = now.saturating_add(self.system.topics[stages.streams[stream].topic].hand_in);
         for stage in self.begin[stream].clone() {
             self.later(at, Event::Arrive { stage, sample, last: true });
@@ -303,7 +332,6 @@ impl<'a> World<'a> {
         for pair in self.at_once[stream].clone() {
             self.deliver(at, pair, sample);
         }
-        self.publish_next(stream);
     }
 
     fn arrive(&mut self, now: u64, stage: usize, sample: usize, last: bool) {
@@ -375,9 +403,14 @@ impl<'a> World<'a> {
         let wanted = &self.system.subscribers[self.stages.pairs[pair].subscriber];
         if number.is_multiple_of(u64::from(wanted.scale.max(1))) {
             let hand_out = self.system.topics[self.stages.streams[stream].topic].hand_out;
-            let took = at.saturating_add(hand_out).saturating_sub(published);
-            let seen = &mut self.seen.pairs[pair];
-            *seen = PairSeen { count: seen.count + 1, max: seen.max.max(took), sum: seen.sum + u128::from(took) };
+            let at = at.saturating_add(hand_out);
+            self.seen.pairs[pair].note(at.saturating_sub(published));
+            for (chain, since) in self.chains.ended(at, pair, sample, published) {
+                self.seen.chains[chain].note(at.saturating_sub(since));
+            }
+            if let Some(stream) = self.chains.made_by(pair) {
+                self.later(at, Event::Make { stream, of: sample });
+            }
         }
     }
 }

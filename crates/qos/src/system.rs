@@ -20,6 +20,8 @@ pub struct System {
     pub topics: Vec<Topic>,
     /// Subscribers.
     pub subscribers: Vec<Subscriber>,
+    /// Chains over several topics.
+    pub chains: Vec<Chain>,
     /// Rules and objective for the placement of proxies.
     pub placement: Placement,
 }
@@ -156,6 +158,47 @@ impl Subscriber {
     /// any other goes to the proxy whole.
     pub fn scale_before_proxy(&self) -> u32 {
         if self.picture.is_some() { self.scale.max(1) } else { 1 }
+    }
+}
+
+/// A chain: a sample of its first topic, the sample that a node makes of it, and so on to the subscriber of the last topic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chain {
+    /// Its name, unique among chains.
+    pub name: String,
+    /// Its channels in order, at least one; each begins at the node at which the one before it ends.
+    pub parts: Vec<ChainPart>,
+    /// The latest end of the last callback, counted from the first `publish`, ns.
+    pub deadline: Option<u64>,
+}
+
+/// A channel of a chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChainPart {
+    /// The publisher's node (index).
+    pub publisher: usize,
+    /// The subscriber (index), and with it the topic.
+    pub subscriber: usize,
+    /// `true`: published on a clock of its own, with what came last; `false`: by the callback of the part before. `false` for the first part.
+    pub sampled: bool,
+}
+
+impl System {
+    /// The topic of a chain's part.
+    pub fn topic_of(&self, part: &ChainPart) -> &Topic {
+        &self.topics[self.subscribers[part.subscriber].topic]
+    }
+
+    /// The shortest deadline that concerns each subscriber, ns: its own, and those of the chains that it is part of.
+    pub fn deadlines(&self) -> Vec<Option<u64>> {
+        let mut shortest: Vec<Option<u64>> = self.subscribers.iter().map(|subscriber| subscriber.deadline).collect();
+        for chain in &self.chains {
+            for part in &chain.parts {
+                let own = &mut shortest[part.subscriber];
+                *own = own.iter().copied().chain(chain.deadline).min();
+            }
+        }
+        shortest
     }
 }
 

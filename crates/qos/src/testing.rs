@@ -2,9 +2,11 @@
 //! a planner for any of them. [`compare`] compares bounds with simulations of the worst patterns of release; [`contract`] and
 //! [`planner`] are bodies of fuzz targets, which take any bytes and panic when a promise is broken.
 
+mod chains;
 mod systems;
 
-pub use systems::{Sketch, extreme, sketch};
+pub use chains::{Followed, follow};
+pub use systems::{Sketch, chained, extreme, sketch};
 
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
@@ -191,6 +193,10 @@ node = "c"
 scale = 2
 deadline = "90 ms"
 cpu_receive = "1 ms"
+[[chain]]
+name = "c"
+topics = ["t"]
+deadline = "90 ms"
 [placement]
 delay = "bound"
 "#;

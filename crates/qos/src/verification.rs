@@ -4,16 +4,19 @@
 //! | module | contents |
 //! |---|---|
 //! | [`agent`] | decisions about values that leave the contract (feature `placement`: it plans) |
+//! | `chain` | chains over several topics, by their parts |
 //! | `find` | the live channel of each planned one; links that all late channels cross, and no other |
 //! | `judge` | the verdict: kept, at risk, broken, or unknown; those of the looks, one by one |
 //! | `measured` | changes that make a contract agree with the measurements |
 
 #[cfg(feature = "placement")]
 pub mod agent;
+mod chain;
 mod find;
 mod judge;
 mod measured;
 
+pub use chain::ChainFound;
 pub use find::{Found, Leg, Live, Over, Route, find, suspects};
 pub use judge::{AT_RISK, History, Judged, Looks};
 pub use measured::{Measured, measured};

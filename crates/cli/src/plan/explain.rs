@@ -2,11 +2,15 @@
 
 use super::show;
 use crate::output::table;
-use qos::plan::{Channel, Plan, Term};
+use qos::plan::{Chain, Channel, Plan, Term};
 use qos::show_time;
 
+/// The steps of a chain.
+const CHANNEL: &str = "a channel, as above";
+const WAIT: &str = "until it is published";
+
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
-const STEPS: [(&str, &str); 14] = [
+const STEPS: [(&str, &str); 16] = [
     ("from the application to the middleware", "declared (hand_in)"),
     (
         "waiting for more urgent threads",
@@ -39,6 +43,11 @@ const STEPS: [(&str, &str); 14] = [
     ("rounding", "very long analyses go in coarse steps at the end, always up"),
     ("receiving", "the subscriber's thread computes: cpu_receive"),
     ("from the middleware to the application", "declared (hand_out)"),
+    (CHANNEL, "a part of a chain: the bound of a channel"),
+    (
+        WAIT,
+        "a sampled topic of a chain: burst · period + jitter; and a period for each sample that the subscriber leaves out (Davare et al. 2007)",
+    ),
 ];
 
 /// Every channel, term by term.
@@ -50,6 +59,7 @@ pub(super) fn text(plan: &Plan) -> String {
     parts.extend(overview(plan));
     parts.extend(legend(plan));
     parts.extend(plan.channels.iter().map(channel));
+    parts.extend(plan.chains.iter().map(chain));
     parts.join("\n\n")
 }
 
@@ -99,7 +109,11 @@ fn overview(plan: &Plan) -> Option<String> {
 fn legend(plan: &Plan) -> Option<String> {
     let terms = || plan.channels.iter().flat_map(|channel| &channel.derivation);
     let occurs = |step: &str| terms().any(|term| place_and_step(term).is_some_and(|(_, what)| what == step));
-    let found: Vec<_> = STEPS.into_iter().filter(|(step, _)| occurs(step)).collect();
+    let parts = || plan.chains.iter().flat_map(|chain| &chain.parts);
+    let in_chain = |step: &str| {
+        (step == CHANNEL && parts().next().is_some()) || (step == WAIT && parts().any(|part| part.wait_us > 0.0))
+    };
+    let found: Vec<_> = STEPS.into_iter().filter(|(step, _)| occurs(step) || in_chain(step)).collect();
     let rows: Vec<Vec<String>> =
         found.iter().map(|(step, meaning)| vec![String::new(), (*step).to_owned(), (*meaning).to_owned()]).collect();
     (!rows.is_empty()).then(|| format!("steps\n{}", body(&[("", '<'), ("", '<'), ("", '<')], &rows)))
@@ -146,6 +160,36 @@ fn channel(channel: &Channel) -> String {
     let sides: Vec<(&str, char)> =
         std::iter::once(("", '<')).chain(used.iter().map(|at| ("", if *at < 2 { '>' } else { '<' }))).collect();
     format!("{head}\n{}", body(&sides, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// A chain: the waits and bounds that it is the sum of.
+fn chain(chain: &Chain) -> String {
+    let time = |us: f64| format!("{us:.3} us");
+    let cells = |us: Option<f64>, what: String, how: String| {
+        vec!["  ".to_owned(), us.map_or("no limit".to_owned(), time), what, how]
+    };
+    let mut rows = Vec::new();
+    for part in &chain.parts {
+        if part.wait_us > 0.0 {
+            rows.push(cells(Some(part.wait_us), part.topic.clone(), WAIT.to_owned()));
+        }
+        let way = format!("{}: {} → {}", part.topic, part.publisher, part.subscriber);
+        rows.push(cells(part.bound_us, way, CHANNEL.to_owned()));
+    }
+    let rest = match (chain.bound_us, chain.deadline_us) {
+        (_, None) => "no deadline".to_owned(),
+        (Some(bound), Some(deadline)) if bound <= deadline * (1.0 + 1e-9) => {
+            format!("deadline {}: {} to spare", show_time(deadline), show_time((deadline - bound).max(0.0)))
+        }
+        (Some(bound), Some(deadline)) => {
+            format!("deadline {}: LATE by {}", show_time(deadline), show_time(bound - deadline))
+        }
+        (None, Some(deadline)) => format!("deadline {}", show_time(deadline)),
+    };
+    rows.push(cells(chain.bound_us, "= bound".to_owned(), rest));
+    let sides = [("", '<'), ("", '>'), ("", '<'), ("", '<')];
+    let head = "from the first publish to the end of the last callback, the sum of the parts";
+    format!("chain {}: {head}\n{}", chain.name, body(&sides, &rows))
 }
 
 fn scaled(channel: &Channel) -> String {

@@ -1,7 +1,7 @@
 //! A plan as tables.
 
 use crate::output::table;
-use qos::plan::{Channel, FileChange, Plan, Refusal};
+use qos::plan::{Chain, ChainPart, Channel, FileChange, Plan, Refusal};
 use qos::{show_bit_rate, show_time};
 
 /// The whole plan, for people.
@@ -11,6 +11,7 @@ pub(super) fn text(plan: &Plan) -> String {
         parts.push(refusals(plan));
     }
     parts.push(channels(plan));
+    parts.push(chains(plan));
     parts.push(links(plan));
     if plan.channels.iter().any(|channel| channel.proxy.is_some()) && !plan.placement.is_empty() {
         parts.push(proxies(plan));
@@ -29,9 +30,14 @@ pub(super) fn verdict(plan: &Plan) -> String {
         let reasons = if times == 1 { "1 reason".to_owned() } else { format!("{times} reasons") };
         return format!("{name} does NOT fit (model {}): {reasons}", plan.model);
     }
-    let deadlines = match with_deadline {
-        0 => "no channel has a deadline".to_owned(),
-        n => format!("{n} of {} channels have a deadline, and {kind} keep it", plan.channels.len()),
+    // A mean is no promise for a chain.
+    let chains = plan.chains.iter().filter(|chain| chain.deadline_us.is_some() && !plan.model.is_mean()).count();
+    let counted = [(with_deadline, plan.channels.len(), "channels"), (chains, plan.chains.len(), "chains")];
+    let counted = counted.into_iter().filter(|(with, ..)| *with > 0);
+    let counted: Vec<String> = counted.map(|(with, of, what)| format!("{with} of {of} {what}")).collect();
+    let deadlines = match counted.as_slice() {
+        [] => "no channel has a deadline".to_owned(),
+        counted => format!("{} have a deadline, and {kind} keep it", counted.join(" and ")),
     };
     format!("{name} fits (model {}): {deadlines}", plan.model)
 }
@@ -107,6 +113,31 @@ fn channels(plan: &Plan) -> String {
         ]
     };
     section("channels", &headers, plan.channels.iter().map(row).collect())
+}
+
+/// Each chain with its parts, which add up.
+fn chains(plan: &Plan) -> String {
+    let headers = [("chain", '<'), ("bound", '>'), ("deadline", '>'), ("used", '>'), ("parts", '<')];
+    let row = |chain: &Chain| {
+        let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
+        let used = chain.bound_us.zip(chain.deadline_us).map(|(bound, deadline)| bound / deadline * 100.0);
+        let used = match used {
+            Some(percent) if percent > 100.0 => format!("{percent:.0} % LATE"),
+            Some(percent) => format!("{percent:.0} %"),
+            None if chain.deadline_us.is_some() && !plan.model.is_mean() => "NO LIMIT".to_owned(),
+            None => "-".to_owned(),
+        };
+        let parts = chain.parts.iter().map(in_chain).collect::<Vec<_>>().join(" + ");
+        vec![chain.name.clone(), time(chain.bound_us), time(chain.deadline_us), used, parts]
+    };
+    section("chains", &headers, plan.chains.iter().map(row).collect())
+}
+
+/// A chain's part, after the wait for it.
+fn in_chain(part: &ChainPart) -> String {
+    let wait = if part.wait_us > 0.0 { format!("wait {} + ", show_time(part.wait_us)) } else { String::new() };
+    let bound = part.bound_us.map_or("no limit".to_owned(), show_time);
+    format!("{wait}{} {bound}", part.topic)
 }
 
 fn links(plan: &Plan) -> String {

@@ -2,9 +2,9 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::table;
-use qos::plan::{Model, Plan};
+use qos::plan::{Chain, Model, Plan};
 use qos::show_time;
-use qos::simulate::{Pattern, Run, Seen, planned, simulate, worst};
+use qos::simulate::{PairSeen, Pattern, Run, Seen, planned, simulate, worst};
 use qos::system::System;
 use serde::Serialize;
 use std::time::Duration;
@@ -22,11 +22,24 @@ pub(super) struct Simulation {
     seconds: f64,
     /// A run reached the limit of events and ended early.
     cut: bool,
-    /// Channels with a sample later than the bound.
+    /// Channels and chains with a sample later than the bound.
     broken: usize,
     /// Median of bound ÷ largest delay.
     tightness: Option<f64>,
     channels: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    chains: Vec<ChainRow>,
+}
+
+/// A chain.
+#[derive(Debug, Serialize)]
+struct ChainRow {
+    name: String,
+    samples: u64,
+    mean_us: Option<f64>,
+    max_us: Option<f64>,
+    bound_us: Option<f64>,
+    holds: bool,
 }
 
 /// A channel.
@@ -62,32 +75,66 @@ pub(super) fn run(system: &System, plan: &Plan, duration: Duration, seed: u64) -
         seen = seen.and(&worst(system, &stages, &aimed, 4));
     }
     let rows: Vec<Row> = plan.channels.iter().zip(pairs).map(|(channel, pair)| row(channel, pair, &seen)).collect();
+    let chains: Vec<ChainRow> = plan.chains.iter().map(|chain| chain_row(system, chain, &seen)).collect();
     let mut ratios: Vec<f64> = rows.iter().filter_map(|row| Some(row.bound_us? / row.max_us?)).collect();
     ratios.sort_by(f64::total_cmp);
     Ok(Simulation {
         seed,
         seconds: duration as f64 / 1e9,
         cut,
-        broken: rows.iter().filter(|row| !row.holds).count(),
+        broken: rows
+            .iter()
+            .map(|row| row.holds)
+            .chain(chains.iter().map(|row| row.holds))
+            .filter(|holds| !holds)
+            .count(),
         tightness: ratios.get(ratios.len() / 2).copied(),
         channels: rows,
+        chains,
     })
 }
 
 fn row(channel: &qos::plan::Channel, pair: Option<usize>, seen: &Seen) -> Row {
     let seen = pair.and_then(|pair| seen.pairs.get(pair)).copied().filter(|seen| seen.count > 0);
-    let max_us = seen.map(|seen| seen.max as f64 / 1e3);
+    let [mean_us, max_us] = mean_and_max(seen);
     Row {
         topic: channel.topic.clone(),
         publisher: channel.publisher.clone(),
         subscriber: channel.subscriber.clone(),
         samples: seen.map_or(0, |seen| seen.count),
-        mean_us: seen.map(|seen| seen.sum as f64 / seen.count as f64 / 1e3),
+        mean_us,
         max_us,
         bound_us: channel.bound_us,
-        // A billionth is allowed for rounding in the sum of a bound's terms in µs.
-        holds: max_us.zip(channel.bound_us).is_none_or(|(max, bound)| max <= bound * (1.0 + 1e-9)),
+        holds: holds(max_us, channel.bound_us),
     }
+}
+
+fn chain_row(system: &System, chain: &Chain, seen: &Seen) -> ChainRow {
+    let index = system.chains.iter().position(|one| one.name == chain.name);
+    let seen = index.and_then(|index| seen.chains.get(index)).copied().filter(|seen| seen.count > 0);
+    let [mean_us, max_us] = mean_and_max(seen);
+    ChainRow {
+        name: chain.name.clone(),
+        samples: seen.map_or(0, |seen| seen.count),
+        mean_us,
+        max_us,
+        bound_us: chain.bound_us,
+        holds: holds(max_us, chain.bound_us),
+    }
+}
+
+fn mean_and_max(seen: Option<PairSeen>) -> [Option<f64>; 2] {
+    [seen.map(|seen| seen.sum as f64 / seen.count as f64 / 1e3), seen.map(|seen| seen.max as f64 / 1e3)]
+}
+
+/// A billionth is allowed for rounding in the sum of a bound's terms in µs.
+fn holds(max_us: Option<f64>, bound_us: Option<f64>) -> bool {
+    max_us.zip(bound_us).is_none_or(|(max, bound)| max <= bound * (1.0 + 1e-9))
+}
+
+fn ratio(bound_us: Option<f64>, max_us: Option<f64>, holds: bool) -> String {
+    let ratio = bound_us.zip(max_us).map(|(bound, max)| format!("{:.2}", bound / max));
+    if holds { ratio.unwrap_or("-".to_owned()) } else { "BROKEN".to_owned() }
 }
 
 impl Simulation {
@@ -95,8 +142,7 @@ impl Simulation {
     pub(super) fn text(&self) -> String {
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
         let row = |row: &Row| {
-            let ratio = row.bound_us.zip(row.max_us).map(|(bound, max)| format!("{:.2}", bound / max));
-            let ratio = if row.holds { ratio.unwrap_or("-".to_owned()) } else { "BROKEN".to_owned() };
+            let ratio = ratio(row.bound_us, row.max_us, row.holds);
             let names = [row.topic.clone(), row.publisher.clone(), row.subscriber.clone(), row.samples.to_string()];
             names.into_iter().chain([time(row.mean_us), time(row.max_us), time(row.bound_us), ratio]).collect()
         };
@@ -117,7 +163,26 @@ impl Simulation {
             n => format!("{n} bounds do NOT hold: please report it"),
         };
         let head = format!("simulated {} s, seed {}{cut}: {verdict}", self.seconds, self.seed);
-        format!("{head}\n\n{}", table(&headers, &rows))
+        let chains = if self.chains.is_empty() { String::new() } else { format!("\n\n{}", self.chains_text()) };
+        format!("{head}\n\n{}{chains}", table(&headers, &rows))
+    }
+
+    fn chains_text(&self) -> String {
+        let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
+        let row = |row: &ChainRow| {
+            let ratio = ratio(row.bound_us, row.max_us, row.holds);
+            let times = [time(row.mean_us), time(row.max_us), time(row.bound_us), ratio];
+            [row.name.clone(), row.samples.to_string()].into_iter().chain(times).collect()
+        };
+        let headers = [
+            ("chain", '<'),
+            ("samples", '>'),
+            ("mean", '>'),
+            ("worst seen", '>'),
+            ("bound", '>'),
+            ("bound / seen", '>'),
+        ];
+        table(&headers, &self.chains.iter().map(row).collect::<Vec<_>>())
     }
 
     /// Exit code 1 if a bound is broken.

@@ -3,9 +3,9 @@
 use super::gather::{Gatherer, Running};
 use crate::output::table;
 use lab::statistics::rounded;
-use qos::plan::For;
+use qos::plan::{Chain, ChainPart, For};
 use qos::show_time;
-use qos::verification::{Cost, Judged, Leg, Live, Looks, Verdict, suspects};
+use qos::verification::{ChainFound, Cost, Judged, Leg, Live, Looks, Verdict, suspects};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub(super) struct Document<'a> {
     plan: &'a For,
     seconds: f64,
     channels: Vec<Row<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    chains: Vec<ChainRow<'a>>,
     /// Links that every late channel crosses and no other one.
     suspects: Vec<String>,
     /// Running channels that are in no plan.
@@ -84,6 +86,62 @@ impl When {
     }
 }
 
+/// A chain of the plan, judged by its parts.
+#[derive(Serialize)]
+struct ChainRow<'a> {
+    name: &'a str,
+    verdict: Verdict,
+    because: String,
+    /// Sum of the parts' `wait_us` and `worst_us` with their uncertainty: no sample was later, and perhaps none so late.
+    at_most_us: Option<f64>,
+    bound_us: Option<f64>,
+    deadline_us: Option<f64>,
+    parts: Vec<PartRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct PartRow<'a> {
+    topic: &'a str,
+    publisher: &'a str,
+    subscriber: &'a str,
+    verdict: Verdict,
+    worst_us: Option<f64>,
+    /// As the plan states it; not measured.
+    wait_us: f64,
+}
+
+impl<'a> ChainRow<'a> {
+    fn of(gatherer: &'a Gatherer<'_>, chain: &'a Chain, rows: &[Row]) -> Self {
+        let ChainFound { judged, at_most_us, channels } = gatherer.verification.chain(gatherer.plan, chain);
+        let part = |(part, channel): (&'a ChainPart, &Option<usize>)| {
+            let row = channel.and_then(|channel| rows.get(channel));
+            PartRow {
+                topic: &part.topic,
+                publisher: &part.publisher,
+                subscriber: &part.subscriber,
+                verdict: row.map(|row| row.verdict).unwrap_or_default(),
+                worst_us: row.and_then(|row| row.worst_us),
+                wait_us: part.wait_us,
+            }
+        };
+        Self {
+            name: &chain.name,
+            verdict: judged.verdict,
+            because: judged.because,
+            at_most_us: at_most_us.map(|us| rounded(us, 3)),
+            bound_us: chain.bound_us,
+            deadline_us: chain.deadline_us,
+            parts: chain.parts.iter().zip(&channels).map(part).collect(),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
+        let bound = time(self.bound_us.or(self.deadline_us));
+        vec![self.name.to_owned(), self.verdict.to_string(), time(self.at_most_us), bound, self.because.clone()]
+    }
+}
+
 #[derive(Serialize)]
 struct Unplanned<'a> {
     topic: &'a str,
@@ -99,6 +157,9 @@ impl<'a> Document<'a> {
         let legs: Vec<Leg> = (0..channels.len()).flat_map(|index| legs(gatherer, index, &channels[index])).collect();
         let unplanned =
             |live: &'a Live| Unplanned { topic: &live.topic, publisher: &live.publisher, subscriber: &live.subscriber };
+        let chains: Vec<ChainRow> =
+            gatherer.plan.chains.iter().map(|chain| ChainRow::of(gatherer, chain, &channels)).collect();
+        let broken = chains.iter().any(|chain| chain.verdict == Verdict::Broken);
         let any = |verdict| channels.iter().any(|row| row.verdict == verdict);
         Self {
             plan: &gatherer.plan.contract,
@@ -106,8 +167,9 @@ impl<'a> Document<'a> {
             suspects: suspects(gatherer.plan, &legs),
             unplanned: gatherer.unplanned.iter().map(unplanned).collect(),
             silent: &gatherer.silent,
-            pass: !any(Verdict::Broken) && (any(Verdict::Kept) || any(Verdict::AtRisk)),
+            pass: !any(Verdict::Broken) && !broken && (any(Verdict::Kept) || any(Verdict::AtRisk)),
             channels,
+            chains,
         }
     }
 
@@ -135,6 +197,12 @@ impl<'a> Document<'a> {
         ];
         let rows: Vec<_> = self.channels.iter().map(Row::cells).collect();
         let mut parts = vec![self.verdict(), table(&headers, &rows)];
+        if !self.chains.is_empty() {
+            let headers = [("chain", '<'), ("verdict", '<'), ("at most", '>'), ("bound", '>'), ("because", '<')];
+            let rows: Vec<_> = self.chains.iter().map(ChainRow::cells).collect();
+            let how = "chains, by their parts: the latest of each added up, and the stated waits (samples do not carry their cause)";
+            parts.push(format!("{how}\n{}", table(&headers, &rows)));
+        }
         if !self.suspects.is_empty() {
             parts.push(format!("every late channel, and no other, crosses {}", self.suspects.join(", ")));
         }

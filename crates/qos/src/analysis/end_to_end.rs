@@ -276,21 +276,25 @@ fn earliest(system: &System, stages: &Stages) -> Vec<Transit> {
     for stage in &stages.stages {
         let hand_in = system.topics[stages.streams[stage.stream].topic].hand_in;
         let here = stage.after.map_or(Transit { latest: Some(hand_in), ..Transit::default() }, |after| {
-            let (before, step) = (transits[after], stages.stages[after].step);
-            let (first, last) = match step {
-                Step::Compute { .. } => (before.last, before.last),
-                Step::Cross { queue, packets, .. } => {
-                    let last =
-                        before.last.saturating_add(packets.last).max(before.first.saturating_add(packets.work()));
-                    let delay = stages.egresses[queue].delay;
-                    (before.first.saturating_add(packets.first()).saturating_add(delay), last.saturating_add(delay))
-                }
-            };
+            let (first, last) = leaves(stages, after, &transits[after]);
             Transit { first, last, latest: Some(last), stay: None }
         });
         transits.push(here);
     }
     transits
+}
+
+/// The earliest time at which the first and the last packet leave a stage.
+fn leaves(stages: &Stages, stage: usize, transit: &Transit) -> (u64, u64) {
+    let Transit { first, last, .. } = *transit;
+    match stages.stages[stage].step {
+        Step::Compute { .. } => (last, last),
+        Step::Cross { queue, packets, .. } => {
+            let delay = stages.egresses[queue].delay;
+            let last = last.saturating_add(packets.last).max(first.saturating_add(packets.work()));
+            (first.saturating_add(packets.first()).saturating_add(delay), last.saturating_add(delay))
+        }
+    }
 }
 
 /// Load of these arrivals with `work` ns each, in parts per billion; all of it at most.

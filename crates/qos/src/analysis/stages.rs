@@ -490,11 +490,12 @@ fn place_threads(all: &mut Stages, system: &System) {
     }
 }
 
-/// The shortest deadline of the pairs whose way leads over each stage.
+/// The shortest deadline of the pairs, and of their chains, whose way leads over each stage.
 fn deadlines(all: &Stages, system: &System) -> Vec<u64> {
+    let of = system.deadlines();
     let mut shortest = vec![u64::MAX; all.stages.len()];
     for pair in &all.pairs {
-        let deadline = system.subscribers[pair.subscriber].deadline.unwrap_or(u64::MAX);
+        let deadline = of[pair.subscriber].unwrap_or(u64::MAX);
         all.path(pair).for_each(|stage| shortest[stage] = shortest[stage].min(deadline));
     }
     shortest

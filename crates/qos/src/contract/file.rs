@@ -18,6 +18,8 @@ pub(super) struct File {
     pub topic: Vec<Spanned<Topic>>,
     #[serde(default)]
     pub subscriber: Vec<Spanned<Subscriber>>,
+    #[serde(default)]
+    pub chain: Vec<Spanned<Chain>>,
     pub placement: Option<Placement>,
 }
 
@@ -94,6 +96,17 @@ pub(super) struct Subscriber {
     pub deadline: Entry,
     pub cpu_receive: Entry,
     pub importance: Entry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Chain {
+    pub name: Entry,
+    pub topics: Entry,
+    pub publisher: Entry,
+    pub subscribers: Entry,
+    pub sampled: Entry,
+    pub deadline: Entry,
 }
 
 #[derive(Default, Deserialize)]

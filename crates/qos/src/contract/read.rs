@@ -1,5 +1,6 @@
 //! From a contract file's text to a [`System`].
 
+use super::chain;
 use super::file::{self, File, Names, Starts, place, unreadable};
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, Lines};
@@ -33,6 +34,7 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
         links: lines(&file.link, line),
         topics: lines(&file.topic, line),
         subscribers: lines(&file.subscriber, line),
+        chains: lines(&file.chain, line),
     };
     Ok(Contract { system, lines, hash: super::hash(text) })
 }
@@ -42,8 +44,9 @@ fn system(file: &File, starts: &Starts) -> Result<System, Wrong> {
     at_most(&file.link, "link")?;
     at_most(&file.topic, "topic")?;
     at_most(&file.subscriber, "subscriber")?;
+    at_most(&file.chain, "chain")?;
     if file.node.is_empty() {
-        let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]] and [placement]";
+        let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]], [[chain]] and [placement]";
         return Err((0..0, format!("no [[node]]: a contract has the tables {tables}")));
     }
     let mut names = Names::new("node", starts);
@@ -65,9 +68,11 @@ fn system(file: &File, starts: &Starts) -> Result<System, Wrong> {
         unnamed: HashMap::new(),
     };
     let subscribers = file.subscriber.iter().map(|table| readers.read(table)).collect::<Result<Vec<_>, _>>()?;
+    let named = chain::Named { nodes: &names, topics: &topic_names, subscribers: &readers.names };
+    let chains = chain::chains(&file.chain, &named, starts, &nodes, &topics, &subscribers)?;
     let name = file.system.as_ref().map_or(Ok(None), |system| value::name("name", &system.name))?;
     let placement = placement(file.placement.as_ref().unwrap_or(&file::Placement::default()))?;
-    Ok(System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, placement })
+    Ok(System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, chains, placement })
 }
 
 fn at_most<T>(tables: &[Spanned<T>], kind: &str) -> Result<(), Wrong> {

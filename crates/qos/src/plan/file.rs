@@ -1,6 +1,6 @@
 //! The plan file: the same plan always gives the same text. Its errors, and the differences between two plans.
 
-use super::{Channel, Link, Node, Plan, Proxy};
+use super::{Chain, ChainPart, Channel, Link, Node, Plan, Proxy};
 use crate::contract::ContractError;
 use crate::quantity::{show_bit_rate, show_time};
 use serde::Serialize;
@@ -122,6 +122,7 @@ pub fn differences(old: &Plan, new: &Plan) -> Vec<Change> {
     );
     let channels = |plan: &Plan| plan.channels.iter().map(|one| (channel_name(one), channel(one))).collect();
     compare(&mut changes, channels(old), channels(new));
+    compare(&mut changes, chains(old), chains(new));
     compare(&mut changes, links(old), links(new));
     // Without a placement the load of the nodes is unknown.
     if !old.placement.is_empty() && !new.placement.is_empty() {
@@ -182,6 +183,16 @@ fn channel(channel: &Channel) -> Values {
         ("bound", time(channel.bound_us)),
         ("deadline", time(channel.deadline_us)),
     ]
+}
+
+fn chains(plan: &Plan) -> Parts {
+    let time = |us: Option<f64>| us.map_or("none".to_owned(), show_time);
+    let topic = |part: &ChainPart| part.topic.clone() + if part.sampled { " (sampled)" } else { "" };
+    let values = |chain: &Chain| {
+        let topics = chain.parts.iter().map(topic).collect::<Vec<_>>().join(" → ");
+        vec![("topics", topics), ("bound", time(chain.bound_us)), ("deadline", time(chain.deadline_us))]
+    };
+    plan.chains.iter().map(|chain| (format!("chain {}", chain.name), values(chain))).collect()
 }
 
 fn links(plan: &Plan) -> Parts {

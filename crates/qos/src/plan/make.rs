@@ -3,9 +3,11 @@
 //! | module | contents |
 //! |---|---|
 //! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
+//! | `chain` | chains over several topics: sums of channels |
 //! | `refusal` | reasons why not all fits |
 //! | `offers` | changes of the contract with which it fits, tried |
 
+mod chain;
 mod delay;
 mod offers;
 mod refusal;
@@ -13,6 +15,7 @@ mod refusal;
 use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
 use crate::Class;
 use crate::analysis::Steps;
+use crate::analysis::chain::Unsteady;
 use crate::analysis::end_to_end::Where;
 use crate::analysis::stages::Classes;
 use crate::contract::Contract;
@@ -52,17 +55,25 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
 
 /// The same with less work: bounds and offers that it does not suffice for are missing.
 pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
-    let mut plan = compute(&contract.system, model, &Steps::new(work.plan), Effort::default(), watch);
+    let steps = Steps::new(work.plan);
+    let (mut plan, unsteady) = compute(&contract.system, model, &steps, Effort::default(), watch);
     plan.contract.hash = format!("{:016x}", contract.hash);
     if !plan.feasible {
-        let offers = offers(&contract.system, &plan, model, work, watch);
+        let offers = offers(&contract.system, &plan, &unsteady, work, watch);
         plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
     }
     plan
 }
 
-/// The plan of a system, without offers, with these steps for its analyses and this effort for each of its placements.
-fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: &mut dyn Watch) -> Plan {
+/// The plan of a system, without offers, with these steps for its analyses and this effort for each of its placements; and the topics that
+/// come less evenly than the contract states.
+fn compute(
+    system: &System,
+    model: Model,
+    steps: &Steps,
+    effort: Effort,
+    watch: &mut dyn Watch,
+) -> (Plan, Vec<Unsteady>) {
     let network = Network::new(system);
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
     let classes = bounds.as_ref().map_or_else(|| Classes::stated(system), Bounds::classes);
@@ -77,22 +88,28 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     let channels: Vec<Channel> = paths.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);
     refusals.extend(refusal::of_channels(&channels, model));
+    let chains = chain::chains(system, &paths, &channels);
+    refusals.extend(chains.iter().filter_map(|chain| chain::of_chain(chain, model)));
+    let unsteady = bounds.as_ref().filter(|_| model == Model::Bound).map(Bounds::unsteady).unwrap_or_default();
+    refusals.extend(unsteady.iter().map(|topic| chain::of_unsteady(system, topic)));
     let feasible = refusals.is_empty() && (!found.placed.is_empty() || system.subscribers.is_empty());
     let loads = if found.loads.is_empty() { loads(system, &paths) } else { found.loads.clone() };
     let queues = bounds.as_ref().map(Bounds::queues).unwrap_or_default();
-    Plan {
+    let plan = Plan {
         contract: For { name: system.name.clone(), hash: String::new() },
         feasible,
         model,
         objective: Some(system.placement.objective),
         objective_value: found.value.filter(|_| feasible),
         channels,
+        chains,
         links: links(system, &loads, &queues),
         nodes: nodes(system, &found),
         placement: found.placed.iter().map(|placed| proxy(system, placed)).collect(),
         refusals,
         solver: solver(&found, watch),
-    }
+    };
+    (plan, unsteady)
 }
 
 /// Places, and the analysis of them.

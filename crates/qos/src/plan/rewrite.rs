@@ -40,6 +40,7 @@ fn place(system: &System, change: &FileChange) -> Result<usize, PlanError> {
         "node" => system.nodes.iter().position(|node| node.name == *name),
         "link" => system.links.iter().position(|link| link.name == *name),
         "topic" => system.topics.iter().position(|topic| topic.name == *name),
+        "chain" => system.chains.iter().position(|chain| chain.name == *name),
         "subscriber" => system.subscribers.iter().position(|subscriber| subscriber.name == *name),
         _ => None,
     };

@@ -268,3 +268,142 @@ fn quantities_at_the_edge_of_what_may_be_stated_have_a_plan() {
         crate::testing::planner(&[&seed.to_le_bytes()[..], &vec![0; seed as usize % 8]].concat());
     }
 }
+
+/// A camera, a detector and brakes. The detector's callback publishes objects, a clock of its own publishes brake.
+const BRAKE: &str = r#"
+[[node]]
+name = "camera"
+[[node]]
+name = "detector"
+cpus = 4
+[[node]]
+name = "brakes"
+[[link]]
+between = ["camera", "detector"]
+rate = "100 Mbit/s"
+scheduler = "strict"
+[[link]]
+between = ["detector", "brakes"]
+rate = "100 Mbit/s"
+scheduler = "strict"
+[[topic]]
+name = "images"
+size = "8 KiB"
+rate = "20 Hz"
+publisher = "camera"
+[[topic]]
+name = "objects"
+size = "1 KiB"
+rate = "20 Hz"
+jitter = "25 ms"
+publisher = "detector"
+[[topic]]
+name = "brake"
+size = "32 B"
+period = "10 ms"
+publisher = "detector"
+[[topic]]
+name = "log"
+size = "200 KiB"
+rate = "10 Hz"
+publisher = "detector"
+class = "normal"
+[[subscriber]]
+topic = "images"
+node = "detector"
+name = "/detector"
+cpu_receive = "20 ms"
+[[subscriber]]
+topic = "objects"
+node = "detector"
+name = "/planner"
+cpu_receive = "5 ms"
+[[subscriber]]
+topic = "brake"
+node = "brakes"
+name = "/brakes"
+[[subscriber]]
+topic = "log"
+node = "brakes"
+name = "/log"
+[[chain]]
+name = "brake"
+topics = ["images", "objects", "brake"]
+sampled = ["brake"]
+deadline = "80 ms"
+"#;
+
+fn changed(from: &str, to: &str) -> String {
+    assert!(BRAKE.contains(from), "{from}");
+    BRAKE.replace(from, to)
+}
+
+#[test]
+fn a_chain_is_the_sum_of_its_channels_and_waits() {
+    let plan = planned(BRAKE, Model::Bound);
+    assert!(plan.feasible, "{:?}", plan.refusals);
+    let chain = &plan.chains[0];
+    let topics: Vec<&str> = chain.parts.iter().map(|part| part.topic.as_str()).collect();
+    assert_eq!((chain.deadline_us, &topics[..]), (Some(80_000.0), &["images", "objects", "brake"][..]));
+    let waits: Vec<f64> = chain.parts.iter().map(|part| part.wait_us).collect();
+    assert_eq!((waits, chain.parts[2].sampled), (vec![0.0, 0.0, 10_000.0], true));
+    let bound = |topic: &str| plan.channels.iter().find(|channel| channel.topic == topic).unwrap().bound_us.unwrap();
+    near(chain.bound_us, bound("images") + bound("objects") + 10_000.0 + bound("brake"));
+    assert_eq!(Plan::from_text(&plan.to_text()).unwrap().chains, plan.chains);
+    let longer = planned(&changed("period = \"10 ms\"", "period = \"20 ms\""), Model::Bound);
+    assert!(differences(&plan, &longer).iter().any(|change| change.what == "chain brake" && change.key == "bound"));
+    for model in [Model::Nc, Model::Rta] {
+        assert!(planned(BRAKE, model).chains[0].bound_us.unwrap() <= chain.bound_us.unwrap(), "{model}");
+    }
+    let mean = planned(BRAKE, Model::Mm1);
+    assert!(mean.chains[0].bound_us.is_none() && mean.refusals.is_empty(), "means judge no chain");
+}
+
+/// Without the chain nobody needs the topic of the brakes before the log.
+#[test]
+fn the_deadline_of_a_chain_counts_for_classes() {
+    let class =
+        |text: &str| planned(text, Model::Bound).channels.iter().find(|one| one.topic == "brake").unwrap().class;
+    let (without, _) = BRAKE.split_once("[[chain]]").unwrap();
+    let tight = changed("deadline = \"80 ms\"", "deadline = \"48 ms\"");
+    assert_eq!((class(without), class(BRAKE), class(&tight)), (Class::Normal, Class::Normal, Class::High));
+    assert!(planned(&tight, Model::Bound).feasible);
+}
+
+#[test]
+fn a_late_chain_is_refused_with_its_largest_part_and_an_offer() {
+    let late = changed("deadline = \"80 ms\"", "deadline = \"20 ms\"");
+    let plan = planned(&late, Model::Bound);
+    let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
+    assert_eq!((refusal.what.as_str(), refusal.has.as_str()), ("deadline of chain \"brake\"", "20 ms"));
+    assert!(refusal.because.contains("most of it \"images\" to /detector (2"), "{refusal:?}");
+    let offer = refusal.offers.iter().find(|offer| offer.changes[0].table == "chain").unwrap();
+    let mended = planned(&rewrite(&late, &offer.changes).unwrap(), Model::Bound);
+    assert!(mended.feasible && offer.what.starts_with("deadline "), "{offer:?}");
+}
+
+/// The bounds of all channels beside objects rest on its jitter, which is that of its callback.
+#[test]
+fn a_topic_of_callbacks_states_their_jitter_or_is_refused() {
+    let steady = changed("jitter = \"25 ms\"\n", "");
+    let plan = planned(&steady, Model::Bound);
+    let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
+    assert_eq!((refusal.what.as_str(), refusal.has.as_str()), ("jitter of topic \"objects\"", "0 ns"));
+    assert!(refusal.needs.ends_with("ms") && refusal.because.contains("the callback of /detector"), "{refusal:?}");
+    let [offer] = refusal.offers.as_slice() else { panic!("{:?}", refusal.offers) };
+    let mended = planned(&rewrite(&steady, &offer.changes).unwrap(), Model::Bound);
+    assert!(mended.feasible && offer.what.starts_with("jitter 2"), "{offer:?}");
+    // A callback without a bound has no jitter that could be stated.
+    let busy = changed("cpu_receive = \"20 ms\"", "cpu_receive = \"60 ms\"");
+    let refusals = planned(&busy, Model::Bound).refusals;
+    assert!(
+        refusals.iter().any(|one| one.what.starts_with("jitter") && one.needs == "more than any time"),
+        "{refusals:?}"
+    );
+    // Both at once: the offer has both changes.
+    let both = steady.replace("deadline = \"80 ms\"", "deadline = \"20 ms\"");
+    let plan = planned(&both, Model::Bound);
+    let offer = &plan.refusals[0].offers[0];
+    assert_eq!(offer.changes.len(), 2, "{offer:?}");
+    assert!(planned(&rewrite(&both, &offer.changes).unwrap(), Model::Bound).feasible);
+}

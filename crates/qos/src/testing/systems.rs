@@ -4,8 +4,8 @@ use crate::Class;
 use crate::analysis::stages::{Classes, Place};
 use crate::simulate::Chance;
 use crate::system::{
-    Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
-    Transport,
+    Chain, ChainPart, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber,
+    System, Topic, Transport,
 };
 
 /// A system, and the decisions of a plan: any decision has its bounds.
@@ -57,8 +57,9 @@ const DAY: u64 = 86_400_000_000_000;
 /// The system of a seed with some quantities at the limits of a contract: samples that are too large, or links that
 /// are too slow, never both (no link may take longer than a day for a sample).
 pub fn extreme(seed: u64) -> System {
-    let mut system = sketch(seed).system;
     let mut chance = Chance(!seed);
+    let with_chain = if Chance(seed.rotate_left(32)).below(4) == 0 { chained(seed) } else { None };
+    let mut system = with_chain.unwrap_or_else(|| sketch(seed)).system;
     let large = chance.below(2) == 0;
     system.links.iter_mut().for_each(|link| strain_link(link, chance.below(10), large));
     system.topics.iter_mut().for_each(|topic| strain_topic(topic, chance.below(12), large));
@@ -70,6 +71,9 @@ pub fn extreme(seed: u64) -> System {
             3 => subscriber.cpu_receive = DAY,
             _ => {}
         }
+    }
+    for chain in &mut system.chains {
+        chain.deadline = [Some(1), Some(100_000_000), Some(DAY), None][chance.below(4) as usize];
     }
     let objectives = [Objective::Messages, Objective::Bandwidth, Objective::Cpu, Objective::Weighted];
     system.placement.objective = objectives[chance.below(4) as usize];
@@ -102,6 +106,39 @@ fn strain_topic(topic: &mut Topic, how: u64, large: bool) {
         6 if large => topic.size = 1 << 30,
         _ => {}
     }
+}
+
+/// The sketch of a seed with a chain over some of its topics, published by callbacks or sampled; its topics' publishers and rates are changed
+/// for that. `None`: it has but one topic.
+pub fn chained(seed: u64) -> Option<Sketch> {
+    let mut sketch = sketch(seed);
+    let system = &mut sketch.system;
+    let mut chance = Chance(seed ^ 0x6368_6169_6e73);
+    let mut left: Vec<usize> = (0..system.topics.len()).collect();
+    let most = 2 + chance.below(3) as usize;
+    let mut parts: Vec<ChainPart> = Vec::new();
+    while parts.len() < most && !left.is_empty() {
+        let topic = left.swap_remove(chance.below(left.len() as u64) as usize);
+        let wanted: Vec<usize> =
+            (0..system.subscribers.len()).filter(|i| system.subscribers[*i].topic == topic).collect();
+        let subscriber = wanted[chance.below(wanted.len() as u64) as usize];
+        let sampled = !parts.is_empty() && chance.below(2) == 0;
+        let before = parts.last().map(|part: &ChainPart| system.subscribers[part.subscriber].clone());
+        let publisher = before.as_ref().map_or(system.topics[topic].publishers[0], |before| before.node);
+        system.topics[topic].publishers = vec![publisher];
+        if let Some(before) = before.filter(|_| !sampled) {
+            let period = system.topics[before.topic].period * u64::from(before.scale);
+            (system.topics[topic].period, system.topics[topic].rate) = (period, 1e9 / period as f64);
+        }
+        parts.push(ChainPart { publisher, subscriber, sampled });
+    }
+    // A proxy of a publisher that is none any more.
+    let topics = &system.topics;
+    let subscribers = &system.subscribers;
+    sketch.places.retain(|place| topics[subscribers[place.subscriber].topic].publishers.contains(&place.publisher));
+    let several = parts.len() > 1;
+    system.chains = vec![Chain { name: "chain".into(), parts, deadline: None }];
+    several.then_some(sketch)
 }
 
 struct Pencil {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::plan::{Chain, ChainPart};
 use proptest::prelude::*;
 
 fn promised(latest_us: f64, rate_hz: f64) -> Plan {
@@ -414,4 +415,55 @@ proptest! {
         }
         let _ = verification.judged(0);
     }
+}
+
+/// A chain of two channels with 1 ms each, and a wait of 0.5 ms.
+fn chained() -> Plan {
+    let topic = |name: &str| Channel { topic: name.into(), ..promised(1000.0, 100.0).channels.remove(0) };
+    let part = |name: &str, wait_us| ChainPart { topic: name.into(), wait_us, ..ChainPart::default() };
+    let parts = vec![part("images", 0.0), part("brake", 500.0)];
+    let chain = Chain { name: "brake".into(), bound_us: Some(2500.0), deadline_us: None, parts };
+    Plan { channels: vec![topic("images"), topic("brake")], chains: vec![chain], ..Plan::default() }
+}
+
+#[test]
+fn a_chain_is_judged_by_its_parts() {
+    let plan = chained();
+    let vague = Window { worst: worst(500.0, 100.0), ..window(500.0, 0.0) };
+    let lossy = Window { lost: 1, ..window(100.0, 0.0) };
+    for (windows, expected, most, says) in [
+        ([Some(window(800.0, 0.0)), Some(window(800.0, 0.0))], "kept", Some(2100.0), ""),
+        ([Some(vague), Some(window(800.0, 0.0))], "kept", Some(1900.0), ""),
+        (
+            [Some(window(899.0, 0.0)), Some(window(890.0, 0.0))],
+            "at risk",
+            Some(2289.0),
+            "at most 2.289 ms of 2.5 ms promised, if the latest of all parts met",
+        ),
+        // Later than the sum, but perhaps no chain was.
+        (
+            [Some(window(1900.0, 0.0)), Some(window(800.0, 0.0))],
+            "at risk",
+            Some(3200.0),
+            "images is broken (1.9 ms of 1 ms promised",
+        ),
+        (
+            [Some(window(100.0, 0.0)), Some(window(2600.0, 0.0))],
+            "broken",
+            Some(3200.0),
+            "brake alone took 2.6 ms of 2.5 ms promised for the chain",
+        ),
+        ([Some(lossy), Some(window(100.0, 0.0))], "at risk", Some(700.0), "images is broken (1 of 101 samples lost"),
+        ([Some(window(100.0, 0.0)), None], "unknown", None, "a part was not measured"),
+    ] {
+        let mut verification = Verification::new(&plan);
+        for (index, window) in windows.iter().enumerate() {
+            window.iter().for_each(|window| drop(verification.measured(index, second(1), window)));
+        }
+        let found = verification.chain(&plan, &plan.chains[0]);
+        assert_eq!((found.judged.verdict.name(), found.at_most_us), (expected, most), "{found:?}");
+        assert!(found.judged.because.contains(says) && found.judged.because.is_empty() == says.is_empty(), "{found:?}");
+    }
+    let promised = Chain { bound_us: None, ..plan.chains[0].clone() };
+    assert_eq!(Verification::new(&plan).chain(&plan, &promised).judged.verdict, Verdict::Unknown);
 }

@@ -80,6 +80,8 @@ const LATENCY: &str = "latency of the class's share";
 pub struct Bound {
     /// The longest time from publication to the subscriber's application, ns; or the reason why it is unknown.
     pub ns: Result<u64, Because>,
+    /// The shortest, ns: nothing is in the way, and all that is not packets on a wire takes no time.
+    pub least: u64,
     /// The terms in the order of the path; their sum is the bound. Up to the first stage without a bound.
     pub terms: Vec<Term>,
 }
@@ -113,18 +115,19 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
     let mut terms = Terms { list: Vec::new(), until: 0 };
     let publisher = Where::Node(stream.publisher);
     terms.add(publisher, "from the application to the middleware", topic.hand_in, "declared (hand_in, T_appmid)");
+    let least = pair.last.map_or(0, |last| super::leaves(iteration.stages, last, &iteration.transits[last]).1);
     let mut way: Vec<usize> = iteration.stages.path(pair).collect();
     way.reverse();
     for stage in way {
         let (Some(latest), Some(stay)) = (iteration.transits[stage].latest, iteration.transits[stage].stay) else {
             let because = iteration.because[stage].unwrap_or(Because::TooLong(iteration.place(stage)));
-            return Bound { ns: Err(because), terms: terms.list };
+            return Bound { ns: Err(because), least, terms: terms.list };
         };
         terms.stage(iteration, stage, latest, stay);
     }
     let node = Where::Node(system.subscribers[pair.subscriber].node);
     terms.add(node, "from the middleware to the application", topic.hand_out, "declared (hand_out, T_midapp)");
-    Bound { ns: Ok(terms.until), terms: terms.list }
+    Bound { ns: Ok(terms.until), least, terms: terms.list }
 }
 
 struct Terms {

@@ -3,6 +3,7 @@
 use super::{Path, scales, transmission};
 use crate::Class;
 use crate::analysis::Steps;
+use crate::analysis::chain::{Unsteady, unsteady};
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
 use crate::analysis::stages::{Classes, Egress, Pair, Place, Role, Step};
@@ -109,7 +110,7 @@ impl Bounds {
 
     /// The bound of a channel, and its terms.
     pub(super) fn of(&self, topic: usize, publisher: usize, subscriber: usize) -> Delay {
-        let Some(Bound { ns, terms }) =
+        let Some(Bound { ns, terms, .. }) =
             self.pairs.get(&(topic, publisher, subscriber)).and_then(|pair| self.assignment.analysis.pairs.get(*pair))
         else {
             return Delay::default();
@@ -125,6 +126,11 @@ impl Bounds {
                 Delay { terms, also, ..Delay::default() }
             }
         }
+    }
+
+    /// Topics that callbacks publish less evenly than the contract states.
+    pub(super) fn unsteady(&self) -> Vec<Unsteady> {
+        unsteady(&self.system, &self.assignment.stages, &self.assignment.analysis)
     }
 
     /// The queue of each direction of each link.

@@ -2,17 +2,20 @@
 
 use super::{Work, compute};
 use crate::Class;
+use crate::analysis::chain::Unsteady;
 use crate::analysis::{Steps, channels};
 use crate::network::Network;
 use crate::placement::{self, Candidate, Effort, Watch};
-use crate::plan::{Channel, FileChange, Model, Offer, Plan};
+use crate::plan::{Chain, Channel, FileChange, Model, Offer, Plan};
 use crate::quantity::{show_bytes, show_time};
-use crate::system::{PlacementDelay, Proxies, System, Transport};
+use crate::system::{self, ChainPart, PlacementDelay, Proxies, System, Transport};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Most plans that are tried.
 const TRIALS: u32 = 200;
+/// Most rounds in which jitter is stated again.
+const JITTERS: u32 = 8;
 /// Steps for one place of one channel's proxy.
 const PLACE: u64 = 100;
 /// Most subscribers that are asked to give way, the least important first.
@@ -24,10 +27,22 @@ const SCALE: u32 = 64;
 
 /// Changes with which the contract fits, the nearest to the request first. Classes and sharing cost nothing. Then follow reductions of
 /// rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
-pub(super) fn offers(system: &System, plan: &Plan, model: Model, work: Work, watch: &mut dyn Watch) -> Vec<Offer> {
-    let parties = Parties::of(system, plan);
+pub(super) fn offers(
+    system: &System,
+    plan: &Plan,
+    unsteady: &[Unsteady],
+    work: Work,
+    watch: &mut dyn Watch,
+) -> Vec<Offer> {
     let steps = Steps::new(work.offers);
-    let mut search = Search { system, model, watch, trials: TRIALS, most: work.plan, steps, found: Vec::new() };
+    let (model, trials, most) = (plan.model, TRIALS, work.plan);
+    let (base, found) = (Vec::new(), Vec::new());
+    let mut search = Search { system, model, watch, trials, most, steps, base, found };
+    let steady = search.jitters(unsteady);
+    if !search.found.is_empty() {
+        return search.found.into_iter().map(|(_, offer)| offer).collect();
+    }
+    let parties = Parties::of(system, steady.as_ref().unwrap_or(plan));
     search.classes(&parties);
     search.sharing();
     for index in parties.giving.iter().take(GIVING) {
@@ -46,6 +61,8 @@ struct Parties {
     late: Vec<(usize, Option<f64>)>,
     /// Subscribers that share a full link or a link with a late one, the least important first, then the greediest.
     giving: Vec<usize>,
+    /// Late chains with their bounds in ns, if there are any.
+    chains: Vec<(usize, Option<f64>)>,
 }
 
 impl Parties {
@@ -69,14 +86,26 @@ impl Parties {
         let full = plan.links.iter().enumerate().filter(|(_, link)| link.utilisation > 1.0).map(|(index, _)| index);
         let mut narrow: HashSet<usize> = full.collect();
         late.iter().for_each(|(index, _)| narrow.extend(crossed(*index)));
+        let chains = late_chains(plan);
+        let parts = chains.iter().flat_map(|(chain, _)| &system.chains[*chain].parts);
+        parts.for_each(|part| narrow.extend(crossed(part.subscriber)));
         let mut giving: Vec<usize> =
             (0..system.subscribers.len()).filter(|index| !narrow.is_disjoint(&crossed(*index))).collect();
         giving.sort_by(|a, b| {
             let importance = |index: usize| system.subscribers[index].importance;
             importance(*a).cmp(&importance(*b)).then(load(system, *b).total_cmp(&load(system, *a)))
         });
-        Self { late, giving }
+        Self { late, giving, chains }
     }
+}
+
+/// Chains that end later than they may, with their bounds in ns.
+fn late_chains(plan: &Plan) -> Vec<(usize, Option<f64>)> {
+    let late = |(index, chain): (usize, &Chain)| {
+        let (deadline, bound) = (chain.deadline_us?, chain.bound_us);
+        bound.is_none_or(|us| us > deadline).then_some((index, bound.map(|us| us * 1e3)))
+    };
+    plan.chains.iter().enumerate().filter(|_| !plan.model.is_mean()).filter_map(late).collect()
 }
 
 /// Payload bit/s that a subscriber gets.
@@ -125,15 +154,23 @@ struct Search<'a> {
     /// Most steps of one trial.
     most: u64,
     steps: Steps,
+    /// Changes that each offer needs besides its own.
+    base: Vec<Edit>,
     /// The offers with their costs to those concerned.
     found: Vec<(f64, Offer)>,
 }
 
 impl Search<'_> {
     fn fits(&mut self, edits: &[Edit]) -> bool {
-        let tried = Edit::all(edits, self.system);
+        self.tried(edits).is_some_and(|(plan, _)| plan.feasible)
+    }
+
+    /// The plan with these changes; `None`: no more are tried.
+    fn tried(&mut self, edits: &[Edit]) -> Option<(Plan, Vec<Unsteady>)> {
+        let edits: Vec<Edit> = self.base.iter().chain(edits).cloned().collect();
+        let tried = Edit::all(&edits, self.system);
         if self.trials == 0 || !self.steps.take(PLACE * tried.nodes.len() as u64 * channels(&tried)) {
-            return false;
+            return None;
         }
         self.trials -= 1;
         // It has as many steps, and as much time, as it will have when it is planned for itself.
@@ -142,13 +179,42 @@ impl Search<'_> {
         let began = self.watch.elapsed();
         let effort = Effort { explain: false, ..Effort::default() };
         let watch = &mut Since { watch: &mut *self.watch, began };
-        let feasible = compute(&tried, self.model, &steps, effort, watch).feasible;
+        let plan = compute(&tried, self.model, &steps, effort, watch);
         self.steps.take(had - steps.left());
-        feasible
+        Some(plan)
+    }
+
+    /// States as much jitter as the topics of callbacks have, again until nothing changes, because it makes others later. Gives the plan with
+    /// that, if it ends.
+    fn jitters(&mut self, unsteady: &[Unsteady]) -> Option<Plan> {
+        let mut missing = unsteady.to_vec();
+        let mut base: Vec<Edit> = Vec::new();
+        for _ in 0..JITTERS {
+            if missing.is_empty() {
+                return None;
+            }
+            for Unsteady { topic, needs, .. } in &missing {
+                base.retain(|edit| !matches!(edit, Edit::Jitter(known, _) if known == topic));
+                base.push(Edit::Jitter(*topic, rounded_up((*needs)? as f64)));
+            }
+            let (plan, more) = self.tried(&base)?;
+            if more.is_empty() {
+                if plan.feasible {
+                    let words: Vec<String> = base.iter().map(|edit| edit.words(self.system)).collect();
+                    self.offer(0.0, words.join(", "), &base);
+                }
+                self.base = base;
+                return Some(plan);
+            }
+            missing = more;
+        }
+        None
     }
 
     fn offer(&mut self, cost: f64, what: String, edits: &[Edit]) {
-        let changes = edits.iter().map(|edit| edit.change(self.system)).collect();
+        let besides = self.base.iter().map(|edit| format!(", {}", edit.words(self.system)));
+        let what = std::iter::once(what).chain(besides).collect();
+        let changes = edits.iter().chain(&self.base).map(|edit| edit.change(self.system)).collect();
         self.found.push((cost, Offer { what, changes }));
     }
 
@@ -162,6 +228,8 @@ impl Search<'_> {
     fn classes(&mut self, parties: &Parties) {
         let mut topics: Vec<usize> =
             parties.late.iter().map(|(index, _)| self.system.subscribers[*index].topic).collect();
+        let parts = parties.chains.iter().flat_map(|(chain, _)| &self.system.chains[*chain].parts);
+        topics.extend(parts.map(|part| self.system.subscribers[part.subscriber].topic));
         topics.dedup();
         for topic in topics.into_iter().take(GIVING) {
             let name = &self.system.topics[topic].name;
@@ -195,6 +263,11 @@ impl Search<'_> {
 
     /// The smallest scale that makes room.
     fn scale(&mut self, index: usize) {
+        // What its callback publishes would come at another rate.
+        let causes = |parts: &[ChainPart]| parts[0].subscriber == index && !parts[1].sampled;
+        if self.system.chains.iter().any(|chain| chain.parts.windows(2).any(causes)) {
+            return;
+        }
         let subscriber = &self.system.subscribers[index];
         let (now, name) = (subscriber.scale, subscriber.name.clone());
         let factors =
@@ -240,6 +313,12 @@ impl Search<'_> {
             cost = cost.max(self.cost(*index, longer as f64 / deadline as f64 - 1.0));
             edits.push(Edit::Deadline(*index, longer));
         }
+        for (index, bound) in &parties.chains {
+            let Some(deadline) = self.system.chains[*index].deadline else { continue };
+            let Some(longer) = bound.map(rounded_up) else { return };
+            cost = cost.max(longer as f64 / deadline as f64);
+            edits.push(Edit::ChainDeadline(*index, longer));
+        }
         if !edits.is_empty() && self.fits(&edits) {
             let words: Vec<String> = edits.iter().map(|edit| edit.words(self.system)).collect();
             self.offer(cost, words.join(", "), &edits);
@@ -251,9 +330,13 @@ impl Search<'_> {
         let mut out = Vec::new();
         for index in parties.giving.iter().take(4 * GIVING) {
             out.push(*index);
-            let edits: Vec<Edit> = out.iter().map(|index| Edit::Without(*index)).collect();
+            let cut = |chain: &system::Chain| chain.parts.iter().any(|part| out.contains(&part.subscriber));
+            let chains = self.system.chains.iter().enumerate().filter(|(_, chain)| cut(chain));
+            let (chains, mut names): (Vec<Edit>, Vec<String>) =
+                chains.map(|(index, chain)| (Edit::WithoutChain(index), format!("chain {:?}", chain.name))).unzip();
+            let edits: Vec<Edit> = out.iter().map(|index| Edit::Without(*index)).chain(chains).collect();
             if self.fits(&edits) {
-                let names: Vec<&str> = out.iter().map(|index| self.system.subscribers[*index].name.as_str()).collect();
+                names.splice(0..0, out.iter().map(|index| self.system.subscribers[*index].name.clone()));
                 let cost = 1e9 + out.len() as f64;
                 self.offer(cost, format!("without {}", names.join(", ")), &edits);
                 return;
@@ -277,8 +360,14 @@ enum Edit {
     Size(usize, u64),
     /// A subscriber's samples may come so late, ns.
     Deadline(usize, u64),
-    /// A subscriber goes.
+    /// A chain may end so late, ns.
+    ChainDeadline(usize, u64),
+    /// A topic's jitter, ns.
+    Jitter(usize, u64),
+    /// A subscriber goes, with its chains.
     Without(usize),
+    /// A chain goes.
+    WithoutChain(usize),
     /// A topic's class.
     Class(usize, Class),
     /// A node may host proxies.
@@ -297,6 +386,11 @@ impl Edit {
         let gone = |index: usize| edits.contains(&Edit::Without(index));
         let mut index = 0..;
         changed.subscribers.retain(|_| !index.next().is_some_and(gone));
+        let mut index = 0..;
+        changed.chains.retain(|_| !index.next().is_some_and(|index| edits.contains(&Edit::WithoutChain(index))));
+        let before = |index: usize| (0..index).filter(|other| gone(*other)).count();
+        let parts = changed.chains.iter_mut().flat_map(|chain| &mut chain.parts);
+        parts.for_each(|part| part.subscriber -= before(part.subscriber));
         changed
     }
 
@@ -305,12 +399,14 @@ impl Edit {
             Edit::Scale(index, scale) => system.subscribers[*index].scale = *scale,
             Edit::Size(index, size) => system.subscribers[*index].scaled_size = Some(*size),
             Edit::Deadline(index, ns) => system.subscribers[*index].deadline = Some(*ns),
+            Edit::ChainDeadline(index, ns) => system.chains[*index].deadline = Some(*ns),
+            Edit::Jitter(topic, ns) => system.topics[*topic].jitter = *ns,
             Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
             Edit::Proxy(node) => system.nodes[*node].proxy = true,
             Edit::Merged => system.placement.proxies = Proxies::Merged,
             Edit::Multicast => system.placement.transport = Transport::Multicast,
             // Removals change indices, so they go last.
-            Edit::Without(_) => {}
+            Edit::Without(_) | Edit::WithoutChain(_) => {}
         }
     }
 
@@ -329,7 +425,10 @@ impl Edit {
                 of("subscriber", subscriber(index), "scaled_size", format!("{:?}", show_bytes(*size)))
             }
             Edit::Deadline(index, ns) => of("subscriber", subscriber(index), "deadline", quoted_time(*ns)),
+            Edit::ChainDeadline(index, ns) => of("chain", &system.chains[*index].name, "deadline", quoted_time(*ns)),
+            Edit::Jitter(topic, ns) => of("topic", &system.topics[*topic].name, "jitter", quoted_time(*ns)),
             Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
+            Edit::WithoutChain(index) => of("chain", &system.chains[*index].name, "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
             Edit::Proxy(node) => of("node", &system.nodes[*node].name, "proxy", "true".to_owned()),
             Edit::Merged => of("placement", "", "proxies", "\"merged\"".to_owned()),
