@@ -85,13 +85,17 @@ fn measure(lab: &Lab, layout: Layout, dice: &mut Dice) -> Result<Vec<Tally>> {
 /// The components of each place, measured apart: measuring has a cost of its own.
 fn components(lab: &Lab, testbed: &mut Testbed) -> Result<Vec<RoundTrips>> {
     let (_, amount) = amount(&lab.options);
-    let amount = Amount { count: amount.count * 4, ..amount };
+    let first = Amount { count: amount.warmup, warmup: 0, ..amount };
+    let amount = Amount { count: amount.count * 4, warmup: 0, ..amount };
     let mut found: Vec<RoundTrips> = Vec::new();
     for place in PLACES {
+        // Stages and round trips are of the same samples, once the kernel stamps packets.
+        testbed.stages(lab, place)?;
+        testbed.run(lab, place, PAYLOAD, first, &mut Tally::default())?;
         testbed.stages(lab, place)?;
         let (before, mut tally) = (testbed.relay_ns()?, Tally::default());
         testbed.run(lab, place, PAYLOAD, amount, &mut tally)?;
-        let used = (testbed.relay_ns()? - before) as f64 / 1e3 / f64::from(amount.count + amount.warmup);
+        let used = (testbed.relay_ns()? - before) as f64 / 1e3 / f64::from(amount.count);
         let mut trips = RoundTrips::of(place, &testbed.stages(lab, place)?, median(&tally.each(|d| d.mean)));
         if let (AT_RELAY, Some(direct)) = (place, found.first()) {
             trips.there = trips.there.over_relay(&direct.there, used);
