@@ -6,6 +6,7 @@
 //! | `components` | Table 4: a round trip's time by component |
 //! | `linear` | the shape of a curve over sizes |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
+//! | `routers` | small samples over a router, and what one adds |
 //! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, levels of cost by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |
 //!
@@ -16,6 +17,7 @@ mod linear;
 mod loaded;
 mod places;
 mod proxy;
+mod routers;
 mod sizes;
 mod tables;
 
