@@ -128,6 +128,12 @@ fn pushpull_proxy_measures_every_place_beside_bare_sockets() {
         assert_eq!(cells_with(&document, "proxy", proxy), 2, "{proxy}");
     }
     assert_eq!(passed(&document, "lost").len(), 12);
+    let sums = document["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|c| c["name"].as_str().unwrap().contains("sum of components"));
+    assert_eq!(sums.count(), 8);
     let tables = document["tables"].as_array().unwrap();
     assert_eq!(tables.len(), 2);
     let relay = tables[0]["rows"].as_array().unwrap().iter().find(|row| row[0] == "relay").unwrap();
@@ -137,13 +143,13 @@ fn pushpull_proxy_measures_every_place_beside_bare_sockets() {
 #[test]
 fn pushpull_places_reproduces_tables_1_and_2() {
     let Some(document) = run("pushpull-places") else { return };
-    assert_eq!((cells_with(&document, "measured", "unicast"), cells_with(&document, "measured", "multicast")), (4, 3));
+    assert_eq!((cells_with(&document, "measured", "unicast"), cells_with(&document, "measured", "multicast")), (4, 6));
     // The traffic that leaves a host is the same for few samples.
     let checks = document["checks"].as_array().unwrap();
     let traffic = checks.iter().find(|check| check["name"].as_str().unwrap().contains("traffic for it")).unwrap();
     assert!(traffic["value"].as_f64() <= traffic["limit"].as_f64() && traffic["verdict"] != "fail", "{traffic}");
     let tables = document["tables"].as_array().unwrap();
-    assert!(tables.len() == 2 && tables.iter().all(|table| table["rows"].as_array().unwrap().len() == 7), "{tables:?}");
+    assert!(tables.len() == 3 && tables.iter().all(|table| table["rows"].as_array().unwrap().len() == 7), "{tables:?}");
 }
 
 #[test]
@@ -189,6 +195,8 @@ fn a_conference_goes_on_after_an_outage() {
     let Some(document) = run("rt-conference") else { return };
     assert_eq!(passed(&document, "went on after the outage").len(), 5);
     assert_eq!(passed(&document, "in all phases: lost").len(), 2);
+    assert_eq!(passed(&document, "share of the pictures that are").len(), 3);
+    assert_eq!(passed(&document, "threads with another scheduling").len(), 5);
     for phase in ["before", "narrow", "outage", "after"] {
         assert_eq!(cells_with(&document, "arm", phase), 5, "{phase}");
     }

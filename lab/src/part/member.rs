@@ -1,22 +1,26 @@
 //! The role `member`: one node that publishes some streams and subscribes to others, each at its own rate and of its own class.
 
-use super::{ALL_BUT_ONE_OF, Measured, NodeSettings, Orders, PATIENCE};
+mod publication;
+
+use super::threads::{Thread, Threads};
+use super::{ALL_BUT_ONE_OF, Measured, NodeSettings, Orders, PATIENCE, picture};
 use crate::error::{Error, Result};
 use crate::lab::Feature;
 use crate::stalls::Timed;
+use publication::{Counted, Running};
 use qos::priority::{Changes, PrioritySettings, Scheduling};
-use qos::{Class, Place, Qos, Reliability};
+use qos::{Class, Place, Qos, Reliability, Scale};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use thalweg::ChannelReport;
 use thalweg::codec::Raw;
 use thalweg::control::Direction;
 use thalweg::profile::Profile;
+use thalweg::proxy::Picture;
 use thalweg::{Node, Publisher, Sample, Subscriber};
 
 /// Settings of the role.
@@ -43,14 +47,23 @@ pub struct Stream {
     pub hz: f64,
     /// Its class, offered by the publisher.
     pub class: Class,
-    /// Ratio of published samples to wanted ones (subscriber).
-    pub every: u32,
-    /// Place of the proxy that drops the others (subscriber).
+    /// The samples that are wanted (subscriber).
+    pub scale: Scale,
+    /// Each sample is a picture of this size (publisher); or one that is at most as large is wanted (subscriber).
+    pub picture: Option<Picture>,
+    /// Place of the proxy that drops the others, and makes pictures smaller (subscriber).
     pub place: Place,
     /// Its carrier.
     pub carrier: String,
     /// Scheduling of its threads at either end: the one that publishes, and those of the channel. Default: the ordinary one.
     pub sched: Option<Scheduling>,
+}
+
+impl Stream {
+    /// `true`: not all samples are wanted, or not whole.
+    fn is_scaled(&self) -> bool {
+        self.scale != Scale::default() || self.picture.is_some()
+    }
 }
 
 /// Orders; each is answered.
@@ -82,6 +95,8 @@ pub enum Order {
     Published,
     /// Reports the arrivals since the last report: [`Report`].
     Arrived,
+    /// Reports the scheduling of its streams' threads: [`Threads`].
+    Threads,
     /// Reports the times of a topic's stages since the last report: [`Measured`].
     Stages {
         /// The topic.
@@ -105,6 +120,8 @@ pub struct StreamReport {
     pub samples: Vec<Timed>,
     /// The sequence number of each (arrived).
     pub numbers: Vec<u64>,
+    /// Samples by the size of their picture (arrived).
+    pub pictures: BTreeMap<Picture, u64>,
 }
 
 impl Settings {
@@ -170,10 +187,24 @@ pub(super) fn member(mut orders: Orders) -> Result {
                 orders.say(&Report { streams: ports.iter().map(published).collect() })?;
             }
             Order::Arrived => orders.say(&Report { streams: reports.iter().map(take).collect() })?,
+            Order::Threads => orders.say(&threads(&node, &ports, &running, &subscribers)?)?,
             Order::Stages { topic } => orders.say(&Measured::take(&node, &topic)?)?,
         }
     }
     running.into_iter().try_for_each(|running| running.finish().map(drop))
+}
+
+/// A stream that was started more than once has each of its publishing threads.
+fn threads(node: &Node, ports: &[Counted], running: &[Running], subscribers: &[Subscriber<Raw>]) -> Result<Threads> {
+    let published = |port: &Counted| {
+        let publishing = running.iter().filter(|running| running.is_of(port)).map(Running::thread);
+        Ok(publishing.chain(Thread::of_port(node, &port.name)?).collect())
+    };
+    let subscribed = |port: &Subscriber<Raw>| Thread::of_port(node, port.name());
+    Ok(Threads {
+        publishes: ports.iter().map(published).collect::<Result<_>>()?,
+        subscribes: subscribers.iter().map(subscribed).collect::<Result<_>>()?,
+    })
 }
 
 type Shared = Arc<Mutex<StreamReport>>;
@@ -185,7 +216,11 @@ fn hold<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Takes all of it, and starts from zero.
 fn take(report: &Shared) -> StreamReport {
     let mut report = hold(report);
-    let empty = StreamReport { count: 0, samples: Vec::with_capacity(MOST), numbers: Vec::with_capacity(MOST) };
+    let empty = StreamReport {
+        samples: Vec::with_capacity(MOST),
+        numbers: Vec::with_capacity(MOST),
+        ..StreamReport::default()
+    };
     std::mem::replace(&mut *report, empty)
 }
 
@@ -193,7 +228,7 @@ fn take(report: &Shared) -> StreamReport {
 fn is_placed(stream: &Stream, port: &Subscriber<Raw>) -> bool {
     let proxied = |channel: &ChannelReport| match &channel.proxied {
         Some(proxied) => proxied.place == stream.place,
-        None => stream.every == 1,
+        None => !stream.is_scaled(),
     };
     matches!(&port.channels()[..], [channel] if proxied(channel))
 }
@@ -217,13 +252,17 @@ fn subscriber(node: &Node, settings: &Settings, stream: &Stream, report: &Shared
     let note = report.clone();
     let name = format!("/{}/in{}", settings.node.name, stream.topic);
     let mut qos = Qos { max_message: most(stream), ..Qos::default() };
+    qos.scale = stream.scale;
     // Streams are repeated until they are whole; datagrams need not be.
     qos.reliability = if stream.carrier == "tcp" { Reliability::Reliable } else { Reliability::BestEffort };
     let priority = settings.profiled(&name, stream, Direction::Subscriber, &mut qos)?;
     let builder = node.subscriber::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
-    let passes_all = settings.node.without == Some(Feature::Proxies) && stream.every > 1;
-    let builder =
-        if passes_all { builder.rate(ALL_BUT_ONE_OF - 1, ALL_BUT_ONE_OF) } else { builder.every(stream.every) };
+    let passes_all = settings.node.without == Some(Feature::Proxies) && stream.is_scaled();
+    let builder = match (stream.picture, stream.scale) {
+        _ if passes_all => builder.rate(ALL_BUT_ONE_OF - 1, ALL_BUT_ONE_OF),
+        (Some(picture), _) => builder.picture(picture.width.into(), picture.height.into()),
+        _ => builder,
+    };
     let builder = builder.proxy(stream.place.clone()).carriers([stream.carrier.clone()]);
     Ok(builder.callback(move |sample| hold(&note).note(&sample))?)
 }
@@ -232,67 +271,12 @@ impl StreamReport {
     fn note(&mut self, sample: &Sample<'_, Raw>) {
         let info = sample.info();
         self.count += 1;
+        if let Some(picture) = picture::of(sample) {
+            *self.pictures.entry(picture).or_default() += 1;
+        }
         if self.samples.len() < self.samples.capacity() {
             self.numbers.push(info.seq);
             self.samples.push(Timed { from_ns: info.source_ns, ns: info.received_ns.saturating_sub(info.source_ns) });
         }
     }
-}
-
-/// A port, and the number of samples that it published.
-#[derive(Clone)]
-struct Counted {
-    port: Arc<Mutex<Publisher<Raw>>>,
-    count: Arc<AtomicU64>,
-}
-
-impl From<Publisher<Raw>> for Counted {
-    fn from(port: Publisher<Raw>) -> Self {
-        Self { port: Arc::new(Mutex::new(port)), count: Arc::default() }
-    }
-}
-
-/// A stream that is published.
-struct Running {
-    stop: Arc<AtomicBool>,
-    port: Counted,
-    before: u64,
-    thread: JoinHandle<Result>,
-}
-
-impl Running {
-    fn start(port: Counted, stream: Stream, most: Option<u64>) -> Result<Self> {
-        let (stop, before) = (Arc::new(AtomicBool::new(false)), port.count.load(Relaxed));
-        let (asked, counted) = (stop.clone(), port.clone());
-        let most = most.unwrap_or(u64::MAX);
-        let body = move || publish(&mut hold(&counted.port), &stream, most, &asked, &counted.count);
-        let thread = std::thread::Builder::new().name("publish".into()).spawn(body)?;
-        Ok(Self { stop, port, before, thread })
-    }
-
-    fn finish(self) -> Result<StreamReport> {
-        self.stop.store(true, Relaxed);
-        self.thread.join().unwrap_or_else(|_| Err(Error::Failed("a publishing thread failed".into())))?;
-        Ok(StreamReport { count: self.port.count.load(Relaxed) - self.before, ..StreamReport::default() })
-    }
-}
-
-/// Publishes at even intervals, and catches up when late.
-fn publish(port: &mut Publisher<Raw>, stream: &Stream, most: u64, stop: &AtomicBool, count: &AtomicU64) -> Result {
-    if let Some(sched) = &stream.sched {
-        linux::sched::set(0, sched)
-            .map_err(|e| Error::System(format!("the thread that publishes {}: {e}", stream.topic)))?;
-    }
-    let message = vec![0x5a; stream.size];
-    let start = Instant::now();
-    for number in 0..most {
-        let due = start + Duration::from_secs_f64(number as f64 / stream.hz);
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        if stop.load(Relaxed) {
-            break;
-        }
-        port.publish(&message)?;
-        count.fetch_add(1, Relaxed);
-    }
-    Ok(())
 }

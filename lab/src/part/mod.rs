@@ -8,14 +8,17 @@
 //! |---|---|
 //! | [`stream`] | `publisher` and `subscriber`: a flow under test |
 //! | [`member`] | `member`: some streams out, others in |
+//! | [`threads`], `picture` | a member's threads as the kernel has them; its pictures, and their scaler |
 //! | [`pull`] | `keeper` and `puller` of a history |
 //!
 //! The roles `hog`, `relay` (only a node) and `echo` are here.
 
 pub mod member;
+pub(crate) mod picture;
 mod process;
 pub mod pull;
 pub mod stream;
+pub mod threads;
 
 pub use process::{Orders, Part, Place};
 
@@ -158,7 +161,8 @@ impl NodeSettings {
         let relay = self.relay.then(RelayLimits::default);
         // The hosts of a lab belong to one administration and are not reachable from outside.
         let admin_from = listen.iter().map(|address| Network::around(address.ip())).collect();
-        let settings = Settings { name, realm, listen, discovery, relay, admin_from, ..Settings::default() };
+        let scalers = picture::scalers();
+        let settings = Settings { name, realm, listen, discovery, relay, admin_from, scalers, ..Settings::default() };
         let node = Node::with_settings(settings)?;
         match &self.after {
             Some(other) if !node.wait_until(PATIENCE, || node.nodes().iter().any(|known| known.name == *other)) => {

@@ -1,8 +1,10 @@
 //! A host, switch or router: a network namespace.
 
+use super::DEVICE;
 use crate::error::{Error, Result};
 use crate::iproute::{ip, tc};
 use crate::lab::Lab;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// A network namespace. Removed when dropped, with everything in it.
@@ -64,6 +66,18 @@ impl Namespace {
     /// Sets a file of `/proc/sys`; a kernel without the file does not have the function, either.
     pub(super) fn set(&self, setting: &str, value: &str) {
         let _ = self.within(|| std::fs::write(format!("/proc/sys/{setting}"), value));
+    }
+
+    /// Bytes that its link ([`DEVICE`]) brought, and took, so far.
+    ///
+    /// # Errors
+    /// As [`ip`]; [`Error::System`] where it shows no counters.
+    pub fn traffic(&self) -> Result<[f64; 2]> {
+        let shown = self.ip(&["-statistics", "-json", "link", "show", "dev", DEVICE])?;
+        let bytes = |shown: &Value, way: &str| shown[0]["stats64"][way]["bytes"].as_f64();
+        let found =
+            serde_json::from_str(&shown).ok().and_then(|shown| Some([bytes(&shown, "rx")?, bytes(&shown, "tx")?]));
+        found.ok_or_else(|| Error::System(format!("ip shows no counters of {DEVICE}: {shown:?}; update iproute2")))
     }
 
     /// Lets one processor take all packets that arrive at `device`, so that they come in the order in which they left, as

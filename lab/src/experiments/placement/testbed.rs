@@ -148,7 +148,17 @@ impl Crew {
             let every = system.subscribers[subscriber].scale;
             let (topic, place) = (place.topic(), at(system, place, subscriber));
             let (size, hz) = (system.topics[0].size as usize, 1e3 / PERIOD_MS as f64);
-            Stream { topic, size, hz, class: Class::Normal, every, place, carrier: "udp".into(), sched: None }
+            Stream {
+                topic,
+                size,
+                hz,
+                class: Class::Normal,
+                scale: qos::Scale::Every(every),
+                picture: None,
+                place,
+                carrier: "udp".into(),
+                sched: None,
+            }
         };
         let mut workers = Vec::new();
         for place in places {

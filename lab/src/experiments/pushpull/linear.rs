@@ -18,7 +18,7 @@ const FALLS: f64 = 1.05;
 /// meanwhile 0.01 to 0.03 were found; a curve that grows by the root of the transmission has 0.09, one that halves its slope midway 0.08.
 const BENT: f64 = 0.05;
 /// A round trip grows by as much as its frames take, within this factor.
-const PROPORTIONAL: f64 = 1.15;
+pub(super) const PROPORTIONAL: f64 = 1.15;
 
 /// The time in µs that a sample takes on the lines of its way, leg by leg: at the end of a leg it is received whole before it goes on.
 /// Between the lines of a leg its frames follow each other, the last one behind a full one.

@@ -2,18 +2,22 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `proxy` | `pushpull-proxy`: the cost of a proxy, by its place, and its stages (Table 4) |
+//! | `proxy` | `pushpull-proxy`: the cost of a proxy, by its place |
+//! | `components` | Table 4: a round trip's time by component |
 //! | `linear` | the shape of a curve over sizes |
 //! | `sizes` | `pushpull-1` … `pushpull-4`: round trips by size, place and distance |
+//! | `routers` | small samples over a router, and what one adds |
 //! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, levels of cost by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |
 //!
 //! Here is their [`Testbed`]: publisher, subscriber and relay, each in its place.
 
+mod components;
 mod linear;
 mod loaded;
 mod places;
 mod proxy;
+mod routers;
 mod sizes;
 mod tables;
 
@@ -27,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::lab::Lab;
 use crate::link::LinkReport;
 use crate::part::{Hog, LONG, Measured, NodeSettings, Part, Place, processors};
-use crate::round_trips::{FORWARD, Hop, Measure, PING, PingPong, Route};
+use crate::round_trips::{FORWARD, Hop, Measure, PING, PONG, PingPong, Route};
 use crate::stalls::Monitor;
 use crate::topology::{Line, Namespace, Topology};
 use serde_json::Value;
@@ -231,9 +235,11 @@ impl Testbed {
         Ok(())
     }
 
-    /// Times of the stages of a route's forward channel since the last call: at the ping and at the pong.
-    fn stages(&mut self, lab: &Lab, route: &str) -> Result<[Measured; 2]> {
-        self.ping_pong.stages(lab, route, PING)
+    /// Times of the stages of a route's two channels since the last call, there and back: each at its publisher and at its subscriber.
+    fn stages(&mut self, lab: &Lab, route: &str) -> Result<[[Measured; 2]; 2]> {
+        let there = self.ping_pong.stages(lab, route, PING)?;
+        let [ping, pong] = self.ping_pong.stages(lab, route, PONG)?;
+        Ok([there, [pong, ping]])
     }
 
     /// Processor time that the relay has used so far, in nanoseconds.

@@ -2,30 +2,27 @@
 //! one node, one hop, one router and two routers apart. With two routers, the delay of a router is computed from the
 //! differences, as in Fig. 10.
 
-use super::linear::{self, LINEAR, Point};
-use super::{AT_RELAY, Amount, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed, quotients};
+use super::linear::{self, Point};
+use super::{
+    AT_RELAY, Amount, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed, quotients, routers,
+};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines, shuffled};
 use crate::lab::{Lab, Options, Size};
 use crate::link::LinkReport;
 use crate::part::AWAKE;
-use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
-use crate::statistics::{LinearFit, median, uncertainty};
-use std::ops::RangeInclusive;
+use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel};
+use crate::statistics::{median, uncertainty};
 use std::time::Duration;
 use thalweg::carrier::Dice;
 
 /// Experiment 1, 2, 3 or 4.
 pub(crate) struct PushPullSizes(pub u8);
 
-/// Over a router, 256 and 512 bytes take at most so many times what they take over one hop.
-const ALMOST: f64 = 1.1;
-/// A router delays a frame by at most so many times its transmission: its line, and its work.
-const ROUTER: f64 = 1.5;
 /// Bytes of samples that surely fit in one packet.
-const PACKET: usize = 1400;
+pub(super) const PACKET: usize = 1400;
 /// All links, in bit/s (P-47).
-const RATE: u64 = 10_000_000;
+pub(super) const RATE: u64 = 10_000_000;
 const SIZES: [usize; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
 /// Those of a short run: the large ones take the most time.
 const FEW: [usize; 4] = [64, 256, 1024, 4096];
@@ -73,10 +70,10 @@ impl Experiment for PushPullSizes {
             panels,
         };
         if let [hop, router] = &all[..] {
-            as_one_hop(hop, router, &mut findings);
+            routers::as_one_hop(hop, router, &mut findings);
         }
         if let [hop, router, routers] = &all[..] {
-            router_delay([hop, router, routers], &mut findings);
+            routers::delay([hop, router, routers], &mut findings);
         }
         Ok(findings)
     }
@@ -127,19 +124,19 @@ fn measure(lab: &Lab, all: &mut [Curves]) -> Result<Vec<LinkReport>> {
 }
 
 /// One layout: for each place, a tally of each size.
-struct Curves {
+pub(super) struct Curves {
     layout: Layout,
-    sizes: &'static [usize],
-    curves: Vec<(&'static str, Vec<Tally>)>,
+    pub sizes: &'static [usize],
+    pub curves: Vec<(&'static str, Vec<Tally>)>,
 }
 
 impl Curves {
-    fn new(layout: Layout, sizes: &'static [usize], places: &[&'static str]) -> Self {
+    pub(super) fn new(layout: Layout, sizes: &'static [usize], places: &[&'static str]) -> Self {
         let tallies = || sizes.iter().map(|_| Tally::default()).collect();
         Self { layout, sizes, curves: places.iter().map(|place| (*place, tallies())).collect() }
     }
 
-    fn of(&self, place: &str) -> &[Tally] {
+    pub(super) fn of(&self, place: &str) -> &[Tally] {
         self.curves.iter().find(|(name, _)| *name == place).map_or(&[], |(_, tallies)| tallies)
     }
 
@@ -187,7 +184,9 @@ impl Curves {
             );
         }
         let name = "p50 with a proxy at the relay / without one, all sizes";
-        findings.checks.push(Check::at_least(name, median(&self.ratios(AT_RELAY)), LONGER));
+        // Over two routers a relay adds no line for samples of one frame, and 4 % are left: few samples have found 0.99.
+        let check = Check::at_least(name, median(&self.ratios(AT_RELAY)), LONGER);
+        findings.checks.push(check.judged_from(Size::Quick));
     }
 
     /// The p50 of all repetitions, by size.
@@ -233,64 +232,6 @@ impl Curves {
 fn bar(tally: &Tally, series: &str) -> Option<Bar> {
     let value = median(&tally.each(|d| d.p50));
     value.is_finite().then(|| Bar { series: series.to_owned(), value, ..Bar::default() })
-}
-
-/// Small samples take almost as long over a router as over one hop (P-43).
-fn as_one_hop(hop: &Curves, router: &Curves, findings: &mut Findings) {
-    for (index, size) in hop.sizes.iter().enumerate().filter(|(_, size)| [256, 512].contains(*size)) {
-        let ratios = quotients(&router.of(NONE)[index], &hop.of(NONE)[index]);
-        let check =
-            Check::at_most(format!("{size} bytes: p50 over one router / over one hop"), median(&ratios), ALMOST);
-        findings.checks.push(check.certain_within(uncertainty(&ratios), ALMOST - 1.0));
-    }
-}
-
-/// The delay that one router adds to one direction, by size: half of the increase of the round trip (Fig. 10).
-fn router_delay([hop, router, routers]: [&Curves; 3], findings: &mut Findings) {
-    let delays = |far: &Curves, near: &Curves, passed: f64| -> Vec<Vec<f64>> {
-        let pairs = far.of(NONE).iter().zip(near.of(NONE)).map(|(far, near)| far.pairs(near, |d| d.p50));
-        pairs.map(|pairs| pairs.into_iter().map(|(far, near)| (far - near) / 2.0 / passed).collect()).collect()
-    };
-    let (first, second, both) = (delays(router, hop, 1.0), delays(routers, router, 1.0), delays(routers, hop, 2.0));
-    let heads = ["bytes", "first router", "second router", "mean of both"];
-    let mut table = Table::new("Fig. 10: what a router adds to one way, µs", &heads);
-    for (index, size) in hop.sizes.iter().enumerate() {
-        table.row(size.to_string(), &[median(&first[index]), median(&second[index]), median(&both[index])]);
-    }
-    let found: Vec<f64> = both.iter().map(|found| median(found)).collect();
-    let points: Vec<(f64, f64)> = hop.sizes.iter().map(|size| *size as f64).zip(found.iter().copied()).collect();
-    let slope = LinearFit::through(&points).map_or(f64::NAN, |line| line.b * 1024.0);
-    // Of more than a packet, the last one alone crosses the line behind the router once more.
-    let small: Vec<(f64, f64)> = points.iter().copied().filter(|(size, _)| *size < PACKET as f64).collect();
-    let times: Vec<f64> = small.iter().map(|(size, us)| us / lines::transmission_us(*size as usize, RATE)).collect();
-    let explained = LinearFit::through(&small).map_or(f64::NAN, |line| line.explained);
-    let steeper = |range: RangeInclusive<f64>| {
-        let part: Vec<_> = small.iter().copied().filter(|(size, _)| range.contains(size)).collect();
-        LinearFit::through(&part).map_or(f64::NAN, |line| line.b * 1024.0)
-    };
-    findings.notes.push(format!(
-        "Fig. 10: {:.0} µs per KiB up to 256 bytes, {:.0} from there to {PACKET}; the paper's is steeper above 256 bytes, which its routers take into several buffers",
-        steeper(0.0..=256.0),
-        steeper(256.0..=PACKET as f64)
-    ));
-    let unsure = uncertainty(&times);
-    let what = format!("router delay up to {PACKET} bytes");
-    findings.checks.extend([
-        Check::at_least(format!("{what}: of a frame's time on one more line, median"), median(&times), 1.0),
-        Check::at_most(format!("{what}: of a frame's time on one more line, median, at most"), median(&times), ROUTER)
-            .certain_within(unsure, ROUTER - 1.0),
-        Check::at_least(
-            format!("{what}: share that a line explains; {slope:.1} µs per KiB of all sizes"),
-            explained,
-            LINEAR,
-        ),
-    ]);
-    let groups = hop.sizes.iter().zip(&found).map(|(size, value)| {
-        let bar = Bar { series: "router delay".into(), value: value.max(0.0), ..Bar::default() };
-        Group { label: format!("{size} B"), bars: vec![bar] }
-    });
-    findings.figure.panels.push(Panel { title: "what a router adds to one way".into(), groups: groups.collect() });
-    findings.tables.push(table);
 }
 
 fn notes(layout: Layout) -> Vec<String> {

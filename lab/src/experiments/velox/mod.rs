@@ -61,7 +61,8 @@ fn stream(topic: &str, size: usize, hz: f64) -> Stream {
         size,
         hz,
         class: Class::Normal,
-        every: 1,
+        scale: qos::Scale::default(),
+        picture: None,
         place: qos::Place::Publisher,
         carrier: CARRIER.into(),
     }
