@@ -1,12 +1,14 @@
 //! `yarp-nic` and `yarp-switch`: the experiments of the YARP channel prioritization paper (§3.1, Fig. 4 and 5), with rows
-//! that it lacks: no load, 70 % in bursts, 95 % and 120 %.
+//! that it lacks: no load, 70 % in bursts, 95 % and 120 %. `yarp-both`: Fig. 1, where a card and a port are congested at once.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`testbed`] | the two set-ups: hosts, parts, the place of the queue; one run |
+//! | [`setup`] | the set-ups: hosts, and the points of congestion between them |
+//! | [`testbed`] | the parts, and one run |
 //! | [`ablation`] | mark, queue and thread alone and jointly, beside load on link and processor |
 //! | [`bound`] | the planner's bound with measured times, and round trips beside it |
 //! | [`outcome`] | the runs' results: cells, checks, the figure |
+//! | [`publish`] | the time of `publish` in the user's thread |
 //!
 //! A row is run in both arms one after the other, in turns first; pairs are compared, and the medians of their ratios are
 //! checked.
@@ -14,9 +16,12 @@
 mod ablation;
 mod bound;
 mod outcome;
+mod publish;
+mod setup;
 mod testbed;
 
 pub(super) use ablation::YarpAblation;
+pub(super) use publish::YarpPublish;
 
 use super::{Experiment, lines, shuffled};
 use crate::error::{Error, Result};
@@ -24,10 +29,11 @@ use crate::lab::{Lab, Options, Size};
 use crate::load::{Load, Pattern, Protocol};
 use crate::results::{Factors, Findings};
 use bound::Bound;
-use outcome::Outcome;
+use outcome::{Outcome, is_in_both};
+use setup::{BOTH, NIC, SMALL, SWITCH, Setup};
 use std::fmt;
 use std::time::Duration;
-use testbed::{NIC, Run, SMALL, SWITCH, Setup, Testbed, Treatment};
+use testbed::{Run, Testbed, Treatment};
 use thalweg::carrier::Dice;
 
 /// Set-up (a): measured channel and load leave by the same card.
@@ -35,6 +41,21 @@ pub(super) struct YarpNic;
 
 /// Set-up (b): both go to hosts behind the same port of a switch.
 pub(super) struct YarpSwitch;
+
+/// Fig. 1: three publishers on two hosts, three subscribers behind one port of a switch.
+pub(super) struct YarpBoth;
+
+impl Experiment for YarpBoth {
+    fn name(&self) -> &'static str {
+        "yarp-both"
+    }
+    fn about(&self) -> &'static str {
+        "a prioritised channel beside two loads, at a network card and behind a port of a switch, both congested"
+    }
+    fn run(&self, lab: &Lab) -> Result<Findings> {
+        run(lab, &BOTH)
+    }
+}
 
 impl Experiment for YarpNic {
     fn name(&self) -> &'static str {
@@ -64,22 +85,35 @@ fn run(lab: &Lab, setup: &'static Setup) -> Result<Findings> {
     let mut testbed = Testbed::build(lab, setup)?;
     let amount = amount(&lab.options);
     let rows = rows(setup, &lab.options);
-    let mut outcome = Outcome::new(setup, &rows);
+    // In (a) the same rows have small samples, and the same numbers: the loads have the same seeds.
+    let small: Vec<Row> = rows.iter().map(|row| Row { payload: SMALL, ..row.clone() }).collect();
+    let mut card = if rows.iter().any(|row| is_in_both(setup, row)) { Some(Testbed::build(lab, &NIC)?) } else { None };
+    let (mut outcome, mut beside) = (Outcome::new(setup, &rows), Outcome::new(&NIC, &small));
     let mut dice = Dice::new(lab.options.seed);
     for repetition in 0..amount.repetitions {
         for (done, index) in shuffled(rows.len(), &mut dice).into_iter().enumerate() {
             let row = &rows[index];
             let all = rows.len() as u32 * amount.repetitions;
             lab.tell(&format!("{}/{all}: {row}", repetition * rows.len() as u32 + done as u32 + 1));
+            if let Some(card) = card.as_mut().filter(|_| is_in_both(setup, row)) {
+                lab.tell(&format!("the same in set-up (a): {}", small[index]));
+                pair(lab, card, &mut beside, index, &small[index], repetition)?;
+            }
             pair(lab, &mut testbed, &mut outcome, index, row, repetition)?;
         }
     }
     let (queues, lines) = (testbed.queues(), testbed.end());
-    if setup.switched {
+    if setup.has_contract() {
         outcome.promise(Bound::of(outcome.covered(), &lines)?);
+    }
+    if card.is_some() {
+        outcome.beside(beside);
     }
     let mut findings = outcome.findings(&amount, queues);
     lines::judge("all rows", &lines, &mut findings);
+    if let Some(card) = card {
+        lines::judge("set-up (a)", &card.end(), &mut findings);
+    }
     Ok(findings)
 }
 
@@ -236,7 +270,7 @@ fn rows(setup: &Setup, options: &Options) -> Vec<Row> {
     use Protocol::{Tcp, Udp};
     let row = |measured, percent, load, pattern| Row { measured, payload: setup.payload, percent, load, pattern };
     let over = |percent, measured, load| row(measured, percent, load, above(load));
-    if options.size == Size::Tiny {
+    if options.size == Size::Tiny || setup.loads.len() > 1 {
         return vec![row(Udp, 0, Udp, Pattern::Random(MESSAGE)), over(120, Udp, Udp)];
     }
     if options.size == Size::Ci {
@@ -282,7 +316,6 @@ const STREAMS: u32 = 32;
 
 #[cfg(test)]
 mod tests {
-    use super::testbed::{NIC, SWITCH};
     use super::*;
 
     #[test]
@@ -305,7 +338,9 @@ mod tests {
         assert!(amount.repetitions >= 3 && amount.count >= 500);
         let run = amount.period * (amount.count + amount.warmup) + Duration::from_millis(900);
         for setup in [&NIC, &SWITCH] {
-            let runs = rows(setup, &options).len() as u32 * amount.repetitions * 2;
+            let rows = rows(setup, &options);
+            let in_both = rows.iter().filter(|row| is_in_both(setup, row)).count();
+            let runs = (rows.len() + in_both) as u32 * amount.repetitions * 2;
             assert!(run * runs < Duration::from_secs(290), "{:?}", run * runs);
         }
     }
