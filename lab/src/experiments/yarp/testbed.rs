@@ -32,7 +32,7 @@ pub(super) struct Testbed {
 }
 
 /// Most packets that wait in a queue in front of the congested link.
-const LIMIT: u32 = 100;
+pub(super) const LIMIT: u32 = 100;
 /// Time for the load to build up before round trips are made. The first of these do not count either.
 const RAMP: Duration = Duration::from_millis(200);
 

@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::experiments::lines;
 use crate::experiments::yarp::setup::SMALL;
-use crate::experiments::yarp::testbed::Run;
+use crate::experiments::yarp::testbed::{LIMIT, Run};
 use crate::experiments::yarp::{RATE, Row};
 use crate::lab::Size;
 use crate::load::{Pattern, Protocol};
@@ -47,9 +47,20 @@ impl Outcome<'_> {
                 ]
                 .into_iter()
                 .chain(usual)
+                .chain(self.all_full(row, &pairs))
                 .collect()
             }
         }
+    }
+
+    /// Where there are several points of congestion, all are congested: in an overload a sample without priority waits in more full
+    /// queues than all but one of them have.
+    fn all_full(&self, row: &Row, pairs: &Pairs) -> Option<Check> {
+        let points = self.setup.congested.len();
+        let full_us = f64::from(LIMIT) * time_us(FULL_PACKET as usize);
+        let limit = (points as f64 - 0.5) * full_us;
+        let name = format!("p50 normal, µs (limit: {:.1} full queues of {points}): {row}", points as f64 - 0.5);
+        (points > 1).then(|| Check::at_least(name, pairs.without_priority(|d| d.p50), limit))
     }
 
     /// In an overload p99 with priority is 20 times better. That is asked of small samples; of a large one, what it takes beyond its own

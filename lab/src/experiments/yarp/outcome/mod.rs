@@ -163,7 +163,7 @@ const LEAST_PAIRS: usize = 3;
 
 #[cfg(test)]
 mod tests {
-    use super::super::setup::{NIC, SWITCH};
+    use super::super::setup::{BOTH, NIC, SWITCH};
     use super::super::testbed::run;
     use super::super::{amount, rows};
     use super::*;
@@ -225,6 +225,21 @@ mod tests {
                 "{held:#?}"
             );
             assert!(held.len() > 5 && !held.iter().any(|check| check.name.contains("120 %")), "{held:#?}");
+        }
+    }
+
+    #[test]
+    fn a_set_up_of_two_points_where_one_is_not_congested_fails() {
+        let rows = rows(&BOTH, &Options::default());
+        for (us, expected) in [(18_300, true), (17_900, false)] {
+            let mut outcome = Outcome::new(&BOTH, &rows);
+            for index in 0..rows.len() {
+                (0..3).for_each(|_| outcome.add(index, Arm::Normal, run(&[us, us], 1)));
+                (0..3).for_each(|_| outcome.add(index, Arm::Qos, run(&[300, 310], 0)));
+            }
+            let found = outcome.findings(&amount(&Options::default()), Vec::new());
+            let full: Vec<_> = found.checks.iter().filter(|check| check.name.starts_with("p50 normal, µs")).collect();
+            assert!(full.len() == 1 && full[0].pass == expected, "{full:?}");
         }
     }
 
