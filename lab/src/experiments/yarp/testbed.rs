@@ -46,7 +46,7 @@ impl Testbed {
             topology.middle()?.steer(&Topology::leads_to(ping), theirs[0])?;
         }
         let place = |host| Place::at(topology.host(host), &theirs);
-        let load = |from: &u8| {
+        let load = |(from, _): &(u8, u64)| {
             let sink = Sink::new(lab, place(pong), Topology::address_of(pong))?;
             Ok((Generator::new(lab, place(*from), sink.target)?, sink))
         };
@@ -74,8 +74,9 @@ impl Testbed {
         let measure = Measure { route, payload: row.payload, count, warmup, period, patience, seed };
         let load = row.load(seed);
         if let Some(load) = &load {
-            for (n, (generator, _)) in self.loads.iter_mut().enumerate() {
-                generator.start(lab, &Load { seed: load.seed + n as u64, ..*load })?;
+            for (n, ((generator, _), (_, percent))) in self.loads.iter_mut().zip(self.setup.loads).enumerate() {
+                let (rate, seed) = (load.rate / 100 * percent, load.seed + n as u64);
+                generator.start(lab, &Load { rate, seed, ..*load })?;
             }
             lab.stop.sleep(RAMP)?;
         }
@@ -90,8 +91,8 @@ impl Testbed {
         let stalls = monitor.finish();
         let mut offered = Vec::new();
         if load.is_some() {
-            for (generator, _) in &mut self.loads {
-                offered.push(generator.stop(lab)?);
+            for ((generator, _), (_, percent)) in self.loads.iter_mut().zip(self.setup.loads) {
+                offered.push((*percent, generator.stop(lab)?));
             }
         }
         let computed = if computes { Some(self.computed(lab, row)?) } else { None };
@@ -200,8 +201,8 @@ fn note(queues: &mut Vec<String>, name: &str, at: &Namespace, device: &str) -> R
 pub(super) struct Run {
     /// Its round trips.
     pub trips: Vec<RoundTrip>,
-    /// The loads as measured.
-    pub offered: Vec<Offered>,
+    /// The loads as measured, and the percent of the row's load that each was to offer.
+    pub offered: Vec<(u64, Offered)>,
     /// Payload of the loads that arrived meanwhile, in Mbit/s.
     pub goodput: f64,
     /// Stalls of the machine meanwhile.
@@ -216,15 +217,15 @@ const TOLERANCE: f64 = 0.05 * RATE as f64 / 1e6;
 impl Run {
     /// The reason why the run does not count; `None`: it does. (A greedy stream has no rate to be held to.)
     pub(super) fn fell_short(&self, row: &Row) -> Option<String> {
-        let asked = f64::from(row.percent) * RATE as f64 / 1e8;
-        let mut offered = self.offered.iter().map(Offered::mbit);
-        let differs = offered.find(|mbit| !row.pattern.is_greedy() && (mbit - asked).abs() > TOLERANCE)?;
-        Some(format!("the load was {differs:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
+        let of_row = f64::from(row.percent) * RATE as f64 / 1e8;
+        let mut loads = self.offered.iter().map(|(percent, load)| (load.mbit(), of_row * *percent as f64 / 100.0));
+        let (was, asked) = loads.find(|(was, asked)| !row.pattern.is_greedy() && (was - asked).abs() > TOLERANCE)?;
+        Some(format!("the load was {was:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
     }
 
     /// What the loads offered together, in Mbit/s.
     pub(super) fn offered_mbit(&self) -> f64 {
-        self.offered.iter().map(Offered::mbit).sum()
+        self.offered.iter().map(|(_, load)| load.mbit()).sum()
     }
 
     /// Round-trip times in µs of the samples that came back.

@@ -147,7 +147,9 @@ fn round(value: f64) -> f64 {
 fn notes(setup: &Setup, amount: &Amount) -> Vec<String> {
     let Amount { repetitions, count, warmup, period } = amount;
     let small = if setup.payload == SMALL { String::new() } else { format!(", {SMALL} B in some rows") };
-    let loads = if setup.loads.len() == 1 { "Loads" } else { "Two loads, each of the stated rate," };
+    let parts: Vec<String> =
+        setup.loads.iter().map(|(host, percent)| format!("{percent} % of it from host {host}")).collect();
+    let loads = if parts.len() == 1 { "Loads".to_owned() } else { format!("Two loads ({}),", parts.join(", ")) };
     vec![
         format!("The congested link has {} Mbit/s, Ethernet headers included; one full packet takes {:.1} µs.", RATE / 1_000_000, arms::time_us(FULL_PACKET as usize)),
         format!("A round trip is a sample of {} B{small} by one channel and an acknowledgement of {SMALL} B back by another, both of one carrier, from publish to callback. {count} per run, after {warmup} that do not count, at random distances of {} to {} ms; {repetitions} pairs of runs per row, the arms in turns first.", setup.payload, period.as_secs_f64() * 500.0, period.as_secs_f64() * 1500.0),
