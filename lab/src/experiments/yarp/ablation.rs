@@ -3,10 +3,11 @@
 
 use super::setup::{SMALL, SWITCH};
 use super::testbed::{Run, Testbed, Treatment};
-use super::{BURST, Pattern, Protocol, Row, amount};
+use super::{BURST, Row, amount};
 use crate::error::Result;
 use crate::experiments::{Experiment, lines, shuffled};
 use crate::lab::{Lab, Size};
+use crate::load::{Pattern, Protocol};
 use crate::part::Hog;
 use crate::results::{Bar, Cell, Check, Factors, Figure, Findings, Group, Panel, Stalled, Table};
 use crate::statistics::{Distribution, median};
