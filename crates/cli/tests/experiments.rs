@@ -78,6 +78,27 @@ fn each_part_of_a_priority_is_taken_away_in_turn() {
 }
 
 #[test]
+fn a_card_and_a_port_are_congested_at_once() {
+    let Some(document) = run("yarp-both") else { return };
+    // A machine with other work may not reach the load: the pair is then dropped, and named.
+    let dropped = document["notes"].as_array().unwrap().iter().any(|n| n.as_str().unwrap().starts_with("dropped: "));
+    let rows = if dropped { 1 } else { 2 };
+    assert_eq!((cells_with(&document, "arm", "normal"), cells_with(&document, "arm", "qos")), (rows, rows));
+    let queues: Vec<&str> =
+        document["environment"]["qdiscs"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for place in ["normal of the card: ", "normal of the port: ", "qos of the card: ", "qos of the port: "] {
+        assert!(queues.iter().any(|line| line.starts_with(place)), "{place}{queues:?}");
+    }
+}
+
+#[test]
+fn publish_is_timed_sent_and_handed_over() {
+    let Some(document) = run("yarp-publish") else { return };
+    let one_processor = !document["skipped"].as_array().unwrap().is_empty();
+    assert!(one_processor || document["tables"][0]["rows"].as_array().unwrap().len() == 12, "{document}");
+}
+
+#[test]
 fn isolation_impairs_one_subscriber_on_every_network_carrier() {
     let Some(document) = run("isolation") else { return };
     let skipped = document["skipped"].as_array().unwrap().len();

@@ -44,23 +44,32 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PORT: u16 = 7400;
 
 impl PingPong {
-    /// Starts both ends, each in the host of this number and on these processors, and waits until they are connected.
+    /// Starts both ends in a realm, each in the host of this number and on its processors, and waits until they are connected. A
+    /// sample of more than so many bytes is acknowledged by its first ones.
     ///
     /// # Errors
     /// As [`Part::start`] and [`Part::hear`].
-    pub(crate) fn new(lab: &Lab, topology: &Topology, [ping, pong]: [u8; 2], processors: &[usize]) -> Result<Self> {
+    pub(crate) fn acknowledged(
+        lab: &Lab,
+        realm: &str,
+        topology: &Topology,
+        [ping, pong]: [u8; 2],
+        processors: [&[usize]; 2],
+        bytes: usize,
+    ) -> Result<Self> {
         let listen = |host| SocketAddr::new(Topology::address_of(host), PORT);
         let all = [listen(ping), listen(pong)];
-        let node = |name: &str, host| NodeSettings::at(lab, name, "lab", listen(host), &all);
-        let place = |host| Place::at(topology.host(host), processors);
-        let ends = [(place(ping), node("ping", ping)?), (place(pong), node("pong", pong)?)];
-        Self::over(lab, ends, &CARRIERS.map(Route::direct))
+        let node = |name: &str, host| NodeSettings::at(lab, name, realm, listen(host), &all);
+        let place = |host, processors| Place::at(topology.host(host), processors);
+        let [ours, theirs] = processors;
+        let ends = [(place(ping, ours), node("ping", ping)?), (place(pong, theirs), node("pong", pong)?)];
+        Self::over(lab, ends, &CARRIERS.map(|carrier| Route::direct(carrier).acknowledged_by(bytes)))
     }
 
     /// Starts both ends on this host, in a realm of their own.
     ///
     /// # Errors
-    /// As [`PingPong::new`].
+    /// As [`PingPong::acknowledged`].
     pub(crate) fn on_this_host(lab: &Lab, realm: &str, processors: &[usize]) -> Result<Self> {
         let end = |name| (Place::here(processors), NodeSettings::local(name, realm));
         Self::over(lab, [end("ping"), end("pong")], &CARRIERS.map(Route::direct))
@@ -69,7 +78,7 @@ impl PingPong {
     /// Starts the ping and the pong with these nodes, and waits until all routes are connected, each proxy at its place.
     ///
     /// # Errors
-    /// As [`PingPong::new`].
+    /// As [`PingPong::acknowledged`].
     pub(crate) fn over(lab: &Lab, [ping, pong]: [(Place, NodeSettings); 2], routes: &[Route]) -> Result<Self> {
         let start = |role, (place, node)| Part::start(lab, place, role, &End { node, routes: routes.to_vec() });
         let (pong, mut ping) = (start(PONG, pong)?, start(PING, ping)?);

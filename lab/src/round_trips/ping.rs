@@ -66,6 +66,8 @@ pub(crate) struct RoundTrip {
     pub sent_ns: u64,
     /// Duration in nanoseconds; `None`: it did not come back.
     pub took_ns: Option<u64>,
+    /// Duration of the call that sent it, in nanoseconds.
+    pub call_ns: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -174,12 +176,15 @@ impl Ping {
         let sent = self.send(measure, round, all)?;
         self.wait(all, measure.patience);
         let came = self.board.came_ns[..all].iter().map(|slot| slot.load(Relaxed));
-        let trip = |(sent_ns, came_ns): (u64, u64)| RoundTrip { sent_ns, took_ns: came_ns.checked_sub(sent_ns) };
+        let trip = |((sent_ns, call_ns), came_ns): ((u64, u64), u64)| {
+            let took_ns = came_ns.checked_sub(sent_ns);
+            RoundTrip { sent_ns, took_ns, call_ns }
+        };
         Ok(sent.into_iter().zip(came).map(trip).skip(measure.warmup as usize).collect())
     }
 
-    /// Sends all when they are due; gives when each was really sent.
-    fn send(&mut self, measure: &Measure, round: u32, all: usize) -> Result<Vec<u64>> {
+    /// Sends all when they are due; gives when each was really sent, and how long the call took.
+    fn send(&mut self, measure: &Measure, round: u32, all: usize) -> Result<Vec<(u64, u64)>> {
         let mut dice = Dice::new(measure.seed);
         let mut bytes = vec![0; measure.payload];
         let mut sent = Vec::with_capacity(all);
@@ -189,8 +194,9 @@ impl Ping {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             due += Duration::from_nanos(dice.around(period, period / 2));
             write(&mut bytes, round, number as u32);
-            sent.push(monotonic_ns());
+            let called = monotonic_ns();
             self.out.send(&bytes)?;
+            sent.push((called, monotonic_ns() - called));
         }
         Ok(sent)
     }
@@ -248,10 +254,10 @@ pub(crate) fn play_pong(mut orders: Orders) -> Result {
     let mut held = Vec::new();
     let mut waiting = Vec::new();
     for route in &end.routes {
-        let Some(carrier) = route.carrier() else { continue };
+        let Some((carrier, most)) = route.carrier() else { continue };
         let publisher = ends.publisher(&route.name, carrier, "pong").open()?;
         let (give, given) = channel();
-        held.push((answer(&ends, route, carrier, given)?, route.proxy()));
+        held.push((answer(&ends, route, (carrier, most), given)?, route.proxy()));
         waiting.push((publisher, give));
     }
     for (publisher, give) in waiting {
@@ -270,8 +276,13 @@ pub(crate) fn play_pong(mut orders: Orders) -> Result {
     Ok(())
 }
 
-/// Answers the messages of a route, once the publisher is given.
-fn answer(ends: &Ends, route: &Route, carrier: &str, given: Receiver<Publisher<Raw>>) -> Result<Subscriber<Raw>> {
+/// Answers the messages of a route with so many of their bytes at most, once the publisher is given.
+fn answer(
+    ends: &Ends,
+    route: &Route,
+    (carrier, most): (&str, usize),
+    given: Receiver<Publisher<Raw>>,
+) -> Result<Subscriber<Raw>> {
     let mut publisher = None;
     let builder = Ends::proxied(ends.subscriber(&route.name, carrier, "ping"), route.proxy());
     let subscriber = builder.callback(move |sample| {
@@ -280,7 +291,7 @@ fn answer(ends: &Ends, route: &Route, carrier: &str, given: Receiver<Publisher<R
         }
         // A sample that cannot be sent back is missed at the other end.
         if let Some(publisher) = &mut publisher {
-            let _ = publisher.publish(&sample[..]);
+            let _ = publisher.publish(&sample[..sample.len().min(most)]);
         }
     })?;
     Ok(subscriber)

@@ -33,6 +33,8 @@ pub(crate) enum By {
         carrier: String,
         /// Place of the proxy; `None`: there is none.
         proxy: Option<Place>,
+        /// Bytes of a sample that come back at most: an acknowledgement has fewer than the message.
+        answer: usize,
     },
     /// A ring of bare TCP sockets: the ping connects to `next`, and its messages come back to `listen`.
     Sockets {
@@ -51,7 +53,15 @@ impl Route {
 
     /// Two channels of a carrier, with a proxy there.
     pub(crate) fn over(name: &str, carrier: &str, proxy: Option<Place>) -> Self {
-        Self { name: name.to_owned(), by: By::Carrier { carrier: carrier.to_owned(), proxy } }
+        Self { name: name.to_owned(), by: By::Carrier { carrier: carrier.to_owned(), proxy, answer: LARGEST } }
+    }
+
+    /// The same, with so many bytes of a sample as its acknowledgement. Bare sockets send all back.
+    pub(crate) fn acknowledged_by(mut self, bytes: usize) -> Self {
+        if let By::Carrier { answer, .. } = &mut self.by {
+            *answer = bytes;
+        }
+        self
     }
 
     /// A ring of bare sockets.
@@ -59,10 +69,10 @@ impl Route {
         Self { name: name.to_owned(), by: By::Sockets { listen, next } }
     }
 
-    /// The carrier of its channels; `None`: it has none.
-    pub(crate) fn carrier(&self) -> Option<&str> {
+    /// The carrier of its channels, and the most bytes that come back of a sample; `None`: it has none.
+    pub(crate) fn carrier(&self) -> Option<(&str, usize)> {
         match &self.by {
-            By::Carrier { carrier, .. } => Some(carrier),
+            By::Carrier { carrier, answer, .. } => Some((carrier, *answer)),
             By::Sockets { .. } => None,
         }
     }

@@ -1,11 +1,13 @@
 //! `yarp-ablation` (Y-02, §2.2 and §2.3): a channel whose link and whose processor are both overloaded, with mark, queue and thread prioritised
 //! alone and jointly. The paper prioritises jointly; without one of the three the channel waits at one of the two points.
 
-use super::testbed::{Run, SMALL, SWITCH, Testbed, Treatment};
-use super::{BURST, Pattern, Protocol, Row, amount};
+use super::setup::{SMALL, SWITCH};
+use super::testbed::{Run, Testbed, Treatment};
+use super::{BURST, Row, amount};
 use crate::error::Result;
 use crate::experiments::{Experiment, lines, shuffled};
 use crate::lab::{Lab, Size};
+use crate::load::{Pattern, Protocol};
 use crate::part::Hog;
 use crate::results::{Bar, Cell, Check, Factors, Figure, Findings, Group, Panel, Stalled, Table};
 use crate::statistics::{Distribution, median};
@@ -151,7 +153,7 @@ fn cell(treatment: &Treatment, runs: &[Run]) -> Option<Cell> {
         .map(Run::stalled)
         .fold(Stalled::default(), |all, one| Stalled { n: all.n + one.n, max: all.max.max(one.max) });
     let factors = Factors::new().with("arm", treatment.name).with("measured", "udp").with("payload_bytes", SMALL);
-    let told = |run: &Run| json!({ "rtt_us": Distribution::of(&run.times()), "lost": run.lost(), "offered_mbit": run.offered.mbit() });
+    let told = |run: &Run| json!({ "rtt_us": Distribution::of(&run.times()), "lost": run.lost(), "offered_mbit": run.offered_mbit() });
     (sent > 0).then(|| Cell {
         factors,
         n: times.len() as u64,
@@ -180,7 +182,6 @@ fn notes() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Offered;
     use crate::results::Verdict;
     use crate::round_trips::RoundTrip;
     use crate::stalls::Stalls;
@@ -188,11 +189,11 @@ mod tests {
     /// Every arm but the last takes `without`, the last one `jointly`, in µs.
     fn found(without: u64, jointly: u64, lost: bool) -> Vec<Check> {
         let run = |us: u64, lost: bool| {
-            let came = RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) };
-            let usual = RoundTrip { sent_ns: 0, took_ns: Some(us * 500) };
-            let last = if lost { RoundTrip { sent_ns: 0, took_ns: None } } else { came };
+            let came = RoundTrip { sent_ns: 0, took_ns: Some(us * 1000), call_ns: 0 };
+            let usual = RoundTrip { sent_ns: 0, took_ns: Some(us * 500), call_ns: 0 };
+            let last = if lost { RoundTrip { sent_ns: 0, took_ns: None, call_ns: 0 } } else { came };
             let trips = vec![usual, usual, came, last];
-            Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default(), computed: None }
+            Run { trips, offered: Vec::new(), goodput: 0.0, stalls: Stalls::default(), computed: None }
         };
         let runs = TREATMENTS
             .map(|treatment| vec![if treatment == JOINTLY { run(jointly, lost) } else { run(without, false) }; 3]);

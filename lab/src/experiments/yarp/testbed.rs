@@ -5,16 +5,17 @@
 //! their priority while they live.
 
 use super::bound::Computed;
+use super::setup::{SMALL, Setup};
 use super::{Amount, RATE, Row, amount, impossible};
 use crate::error::Result;
 use crate::lab::{Feature, Lab};
 use crate::link::LinkReport;
-use crate::load::{Generator, Offered, Sink};
+use crate::load::{Generator, Load, Offered, Sink, Traffic};
 use crate::part::{Measured, Place};
 use crate::results::Stalled;
 use crate::round_trips::{CARRIERS, Measure, PING, PONG, PingPong, Priority, RoundTrip};
 use crate::stalls::{Monitor, Stalls};
-use crate::topology::{DEVICE, Line, Namespace, Queue, Topology, Wire};
+use crate::topology::{Namespace, Queue, Topology, Wire};
 use qos::priority::Changes;
 use std::time::Duration;
 use thalweg::stages::End;
@@ -23,8 +24,7 @@ use thalweg::stages::End;
 #[derive(Debug)]
 pub(super) struct Testbed {
     ping_pong: PingPong,
-    generator: Generator,
-    sink: Sink,
+    loads: Vec<(Generator, Sink)>,
     setup: &'static Setup,
     topology: Topology, // after the parts: they end first
     treatment: Option<Treatment>,
@@ -32,23 +32,27 @@ pub(super) struct Testbed {
 }
 
 /// Most packets that wait in a queue in front of the congested link.
-const LIMIT: u32 = 100;
+pub(super) const LIMIT: u32 = 100;
 /// Time for the load to build up before round trips are made. The first of these do not count either.
 const RAMP: Duration = Duration::from_millis(200);
 
 impl Testbed {
     pub(super) fn build(lab: &Lab, setup: &'static Setup) -> Result<Self> {
         let topology = setup.build(lab)?;
-        let [ping, load, sinks] = setup.hosts;
+        let [ping, pong] = setup.ends;
         let (ours, theirs) = processors();
-        if setup.switched {
+        if setup.is_switched() {
             // The switch's work is not on the ends' processor, whose other programs would delay it.
             topology.middle()?.steer(&Topology::leads_to(ping), theirs[0])?;
         }
-        let sink = Sink::new(lab, Place::at(topology.host(sinks), &theirs), Topology::address_of(sinks))?;
-        let generator = Generator::new(lab, Place::at(topology.host(load), &theirs), sink.target)?;
-        let ping_pong = PingPong::new(lab, &topology, [ping, sinks], &ours)?;
-        Ok(Self { ping_pong, generator, sink, setup, topology, treatment: None, queues: Vec::new() })
+        let place = |host| Place::at(topology.host(host), &theirs);
+        let load = |(from, _): &(u8, u64)| {
+            let sink = Sink::new(lab, place(pong), Topology::address_of(pong))?;
+            Ok((Generator::new(lab, place(*from), sink.target)?, sink))
+        };
+        let loads = setup.loads.iter().map(load).collect::<Result<_>>()?;
+        let ping_pong = PingPong::acknowledged(lab, setup.realm, &topology, setup.ends, [&ours, &ours], SMALL)?;
+        Ok(Self { ping_pong, loads, setup, topology, treatment: None, queues: Vec::new() })
     }
 
     /// The queues that were in use, as the kernel showed them.
@@ -70,21 +74,34 @@ impl Testbed {
         let measure = Measure { route, payload: row.payload, count, warmup, period, patience, seed };
         let load = row.load(seed);
         if let Some(load) = &load {
-            self.generator.start(lab, load)?;
+            for (n, ((generator, _), (_, percent))) in self.loads.iter_mut().zip(self.setup.loads).enumerate() {
+                let (rate, seed) = (load.rate / 100 * percent, load.seed + n as u64);
+                generator.start(lab, &Load { rate, seed, ..*load })?;
+            }
             lab.stop.sleep(RAMP)?;
         }
-        let computes = self.setup.switched && treatment.thread;
+        let computes = self.setup.has_contract() && treatment.thread;
         if computes {
             self.computed(lab, row)?; // from nothing
         }
         let monitor = Monitor::start()?;
-        let before = self.sink.count(lab)?;
+        let before = self.arrived(lab)?;
         let trips = self.ping_pong.measure(lab, &measure)?;
-        let after = self.sink.count(lab)?;
+        let goodput = self.arrived(lab)?.iter().zip(&before).map(|(after, before)| after.mbit_since(before)).sum();
         let stalls = monitor.finish();
-        let offered = if load.is_some() { self.generator.stop(lab)? } else { Offered::default() };
+        let mut offered = Vec::new();
+        if load.is_some() {
+            for ((generator, _), (_, percent)) in self.loads.iter_mut().zip(self.setup.loads) {
+                offered.push((*percent, generator.stop(lab)?));
+            }
+        }
         let computed = if computes { Some(self.computed(lab, row)?) } else { None };
-        Ok(Run { trips, offered, goodput: after.mbit_since(&before), stalls, computed })
+        Ok(Run { trips, offered, goodput, stalls, computed })
+    }
+
+    /// What each load's subscriber has received.
+    fn arrived(&mut self, lab: &Lab) -> Result<Vec<Traffic>> {
+        self.loads.iter_mut().map(|(_, sink)| sink.count(lab)).collect()
     }
 
     /// The longest times of both channels' ends since the last call.
@@ -109,10 +126,12 @@ impl Testbed {
             return Ok(());
         }
         self.treatment = None;
-        let (at, device) = self.setup.bottleneck(&self.topology)?;
-        let queue = if treatment.queue { self.setup.queue } else { Queue::Fifo };
-        Wire { rate: RATE, limit: LIMIT, queue }.install(at, &device)?;
-        note(&mut self.queues, treatment.name, at, &device)?;
+        for point in self.setup.congested {
+            let (at, device) = self.setup.bottleneck(*point, &self.topology)?;
+            let queue = if treatment.queue { point.queue() } else { Queue::Fifo };
+            Wire { rate: RATE, limit: LIMIT, queue }.install(at, &device)?;
+            note(&mut self.queues, &format!("{} of {}", treatment.name, point.name()), at, &device)?;
+        }
         let (class, dscp) = if treatment.mark { ("high", 36) } else { ("default", 0) };
         let (sched, wanted) = if treatment.thread { ("fifo:30", ("fifo", 30)) } else { ("default", ("other", 0)) };
         let words = format!("class={class} sched={sched}");
@@ -162,7 +181,7 @@ impl Treatment {
 }
 
 /// Processors of the measured channels, and of the load. One alone serves both.
-fn processors() -> (Vec<usize>, Vec<usize>) {
+pub(super) fn processors() -> (Vec<usize>, Vec<usize>) {
     let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
     (vec![0], vec![last.min(1)])
 }
@@ -182,9 +201,9 @@ fn note(queues: &mut Vec<String>, name: &str, at: &Namespace, device: &str) -> R
 pub(super) struct Run {
     /// Its round trips.
     pub trips: Vec<RoundTrip>,
-    /// The load as measured.
-    pub offered: Offered,
-    /// Payload of the load that arrived meanwhile, in Mbit/s.
+    /// The loads as measured, and the percent of the row's load that each was to offer.
+    pub offered: Vec<(u64, Offered)>,
+    /// Payload of the loads that arrived meanwhile, in Mbit/s.
     pub goodput: f64,
     /// Stalls of the machine meanwhile.
     pub stalls: Stalls,
@@ -198,10 +217,15 @@ const TOLERANCE: f64 = 0.05 * RATE as f64 / 1e6;
 impl Run {
     /// The reason why the run does not count; `None`: it does. (A greedy stream has no rate to be held to.)
     pub(super) fn fell_short(&self, row: &Row) -> Option<String> {
-        let asked = f64::from(row.percent) * RATE as f64 / 1e8;
-        let offered = self.offered.mbit();
-        let differs = row.percent > 0 && !row.pattern.is_greedy() && (offered - asked).abs() > TOLERANCE;
-        differs.then(|| format!("the load was {offered:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
+        let of_row = f64::from(row.percent) * RATE as f64 / 1e8;
+        let mut loads = self.offered.iter().map(|(percent, load)| (load.mbit(), of_row * *percent as f64 / 100.0));
+        let (was, asked) = loads.find(|(was, asked)| !row.pattern.is_greedy() && (was - asked).abs() > TOLERANCE)?;
+        Some(format!("the load was {was:.1} Mbit/s instead of {asked:.0}; the machine is too busy"))
+    }
+
+    /// What the loads offered together, in Mbit/s.
+    pub(super) fn offered_mbit(&self) -> f64 {
+        self.offered.iter().map(|(_, load)| load.mbit()).sum()
     }
 
     /// Round-trip times in µs of the samples that came back.
@@ -249,70 +273,10 @@ impl Run {
     }
 }
 
-/// A set-up.
-#[derive(Debug)]
-pub(super) struct Setup {
-    /// As in the paper.
-    pub title: &'static str,
-    /// `true`: a switch is between the hosts.
-    pub switched: bool,
-    /// Hosts of the measured channel's publisher, of the load, and of all subscribers.
-    pub hosts: [u8; 3],
-    /// The queue that makes the mark count.
-    pub queue: Queue,
-    /// Bytes of payload in the paper's rows; the overload rows come with 64 bytes, too.
-    pub payload: usize,
-}
-
-/// (a): Pub.1 and Pub.2 on Host1. The sender's own queue sorts by socket priority.
-pub(super) const NIC: Setup = Setup {
-    title: "(a) One network card for channel and load",
-    switched: false,
-    hosts: [1, 1, 2],
-    queue: Queue::Bands,
-    payload: SMALL,
-};
-
-/// (b): Pub.1 on Host1, Pub.2 on Host2, both subscribers behind one port of the switch, which sorts by DSCP. Larger
-/// packets than in (a): the paper gives no size.
-pub(super) const SWITCH: Setup = Setup {
-    title: "(b) One port of a switch for channel and load",
-    switched: true,
-    hosts: [1, 2, 3],
-    queue: Queue::Classes,
-    payload: 1400,
-};
-
-/// A small sample, in bytes.
-pub(super) const SMALL: usize = 64;
-
-impl Setup {
-    /// Makes its hosts.
-    ///
-    /// # Errors
-    /// As [`Topology::link`].
-    pub(super) fn build(&self, lab: &Lab) -> Result<Topology> {
-        // The line's threads are beside the load's: the measured ends have their processor to themselves.
-        let line = |host| [Line::of(host, RATE).on(processors().1[0] as u16)];
-        if self.switched { Topology::switch(lab, 3, &line(self.hosts[2])) } else { Topology::link(lab, &line(1)) }
-    }
-
-    /// The namespace and interface at the start of the congested link.
-    ///
-    /// # Errors
-    /// None for topologies that [`Setup::build`] made.
-    pub(super) fn bottleneck<'a>(&self, topology: &'a Topology) -> Result<(&'a Namespace, String)> {
-        if self.switched {
-            return Ok((topology.middle()?, Topology::leads_to(self.hosts[2])));
-        }
-        Ok((topology.host(self.hosts[0]), DEVICE.to_owned()))
-    }
-}
-
 /// A run for tests: round trips of these times in µs, and lost ones.
 #[cfg(test)]
 pub(super) fn run(took_us: &[u64], lost: usize) -> Run {
-    let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000) });
-    let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None }, lost)).collect();
-    Run { trips, offered: Offered::default(), goodput: 0.0, stalls: Stalls::default(), computed: None }
+    let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000), call_ns: 0 });
+    let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None, call_ns: 0 }, lost)).collect();
+    Run { trips, offered: Vec::new(), goodput: 0.0, stalls: Stalls::default(), computed: None }
 }
