@@ -57,9 +57,11 @@ impl Opening for Receive {
 impl SendHalf for Send {
     fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let sent = self.0.send(&bytes)?;
+        // Before it is sent: the receiver may have it before this thread goes on.
         self.1.fetch_add(1, Relaxed);
-        Ok(sent)
+        self.0.send(&bytes).inspect_err(|_| {
+            self.1.fetch_sub(1, Relaxed);
+        })
     }
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.0.as_fd())
