@@ -4,7 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`host_file`] | the file: queues and channels of one host |
-//! | [`planned`] | the queues of a plan for one of its hosts |
+//! | [`planned`] | a plan on one of its hosts: the queues of its devices, the settings of running channels |
 //! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
 
 pub(crate) mod channels;
@@ -23,15 +23,11 @@ use linux::queueing::{
     self, Adjusted, Counted, Outcome, Placement, QueueError, Reason, Restored, Scheduler, Wanted, Way, counted, read,
 };
 use qos::Class;
-use qos::plan::{self, Plan};
-use qos::priority::{Changes, Mark};
-use qos::verification::{Live, find};
+use qos::priority::Mark;
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use thalweg::admin::EndReport;
-use thalweg::control::{Direction, Document};
-use thalweg::proxy::ProxyChanges;
 
 /// Install the queues, set the channels' priorities and place the proxies that a file or a plan describes, and prove what is effective
 #[derive(Args, Debug)]
@@ -128,7 +124,7 @@ fn of_plan(arguments: &ApplyArguments, prio: bool) -> Result<(HostFile, Option<S
         return Ok((HostFile { devices, channels: Vec::new() }, None));
     }
     let mut session = arguments.common.open("apply")?;
-    let channels = planned(&plan, &session.settled())?;
+    let channels = planned::channels(&plan, &session.settled())?;
     Ok((HostFile { devices, channels }, Some(session)))
 }
 
@@ -246,77 +242,6 @@ fn in_file(arguments: &ApplyArguments, file: &HostFile, error: QueueError) -> Fa
         Some((at, _)) => Failure::Usage(format!("{shown}:{at}: name = {name:?}: {error}")),
         None => Failure::Usage(format!("{shown}: {error}: the contract's `devices` names it")),
     }
-}
-
-/// The settings of each channel of the plan, found by topic, subscriber's port and publisher's node.
-///
-/// # Errors
-/// A channel of the plan without its ports, or an unknown word in the plan.
-fn planned(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
-    let live = pairs(nodes);
-    let found = find(plan, &live);
-    let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {
-        let Some(live) = at.as_ref().and_then(|route| live.get(route.channel)) else { return Err(absent(planned)) };
-        settings(planned, live, nodes)
-    });
-    let all: Vec<Vec<Channel>> = each.collect::<Result<_>>()?;
-    Ok(all.into_iter().flatten().map(|channel| (0, channel)).collect())
-}
-
-/// All pairs of a publisher and a subscriber, connected or not.
-fn pairs(nodes: &[Document]) -> Vec<Live> {
-    let ports = || nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)));
-    let publishers = || ports().filter(|(_, port)| port.direction == Direction::Publisher);
-    let subscribers = ports().filter(|(_, port)| port.direction == Direction::Subscriber);
-    let with_each = |(_, subscriber): (&Document, &thalweg::control::PortInfo)| {
-        let subscriber = subscriber.name.clone();
-        let pair = move |(node, publisher): (&Document, &thalweg::control::PortInfo)| Live {
-            topic: publisher.topic.clone(),
-            publisher: publisher.name.clone(),
-            publisher_node: node.name.clone(),
-            subscriber: subscriber.clone(),
-            over: None,
-        };
-        publishers().map(pair).collect::<Vec<_>>()
-    };
-    subscribers.flat_map(with_each).collect()
-}
-
-fn absent(planned: &plan::Channel) -> Failure {
-    let plan::Channel { topic, publisher, subscriber, .. } = planned;
-    Failure::No(format!(
-        "the plan has {topic} from {publisher} to {subscriber}, and no such ports are known: start their programs first (`thalweg list ports`)"
-    ))
-}
-
-fn settings(planned: &plan::Channel, live: &Live, nodes: &[Document]) -> Result<Vec<Channel>> {
-    let plan::Channel { class, sched, sched_publisher, .. } = planned;
-    let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
-    for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
-        if let Some(sched) = sched {
-            all.push(channel(live, end, &[format!("sched={sched}")])?);
-        }
-    }
-    if let Some(place) = planned.place() {
-        let away = place.relays().find(|name| !nodes.iter().any(|node| node.is_relay(name)));
-        away.into_iter().for_each(|name| tell(&format!("no relay {name} is there: its proxies go to it when it is")));
-        let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
-        let picture = planned.picture.as_ref().map(|picture| format!("picture={picture}"));
-        let words: Vec<String> = scale.into_iter().chain(picture).chain([format!("proxy={place}")]).collect();
-        all.push(channel(live, Which::Subscriber, &words)?);
-    }
-    Ok(all)
-}
-
-fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {
-    let (mut changes, mut proxy) = (Changes::default(), ProxyChanges::default());
-    for word in words {
-        if !proxy.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))? {
-            changes.add(word).map_err(|wrong| Failure::Usage(format!("the plan says {word}: {wrong}")))?;
-        }
-    }
-    let (publisher, subscriber) = (live.publisher.clone(), live.subscriber.clone());
-    Ok(Channel { publisher, subscriber, end, words: words.to_vec(), changes, proxy })
 }
 
 /// Treatment of one class on one device after the queues were installed: read back, and counted where they count.

@@ -53,6 +53,14 @@ pub struct Lines {
     pub chains: Vec<usize>,
 }
 
+/// The names that [`is_device`] takes, for messages.
+pub const DEVICE: &str = "a network device's name, 1 to 15 letters, digits or _ - . @ :";
+
+/// A network device's name that the kernel takes (IFNAMSIZ), without characters that have a meaning for `tc` or `nft`.
+pub fn is_device(name: &str) -> bool {
+    (1..16).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c))
+}
+
 /// An error in a contract file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContractError {

@@ -22,6 +22,7 @@
 
 use crate::ends::Which;
 use linux::queueing::{Curve, Hook, PerClass, Scheduler, Service, Share, Wanted};
+use qos::contract::{DEVICE, is_device};
 use qos::priority::Changes;
 use serde::Deserialize;
 use std::ops::Range;
@@ -155,10 +156,8 @@ fn wrong<T>(value: &Text, key: &str, allowed: &str) -> Result<T, Wrong> {
 
 fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
     let name = entry.name.get_ref();
-    // The kernel's limit (IFNAMSIZ), and no character that has a meaning for nft or tc.
-    let fits = (1..16).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c));
-    if !fits {
-        return wrong(&entry.name, "name", "a network device's name, 1 to 15 letters, digits or _ - . @ :");
+    if !is_device(name) {
+        return wrong(&entry.name, "name", DEVICE);
     }
     let rate = match qos::parse_bit_rate(entry.rate.get_ref()) {
         Ok(rate) if rate >= SLOWEST => rate,
@@ -317,9 +316,9 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
 }
 
 /// Slowest rate of a device: one packet in twelve seconds.
-const SLOWEST: u64 = 1000;
+pub(super) const SLOWEST: u64 = 1000;
 /// Longest queue in packets.
-const LONGEST: i64 = 100_000;
+pub(super) const LONGEST: i64 = 100_000;
 
 #[cfg(test)]
 mod tests {

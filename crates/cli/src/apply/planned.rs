@@ -1,11 +1,17 @@
-//! The queues of a plan for one of its hosts.
+//! A plan on one of its hosts: the queues of its devices, and the settings of running channels.
 
-use super::host_file::services;
+use super::host_file::{Channel, LONGEST, SLOWEST, services};
+use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use linux::queueing::{Hook, PerClass, Scheduler, Share, Wanted};
+use qos::contract::{DEVICE, is_device};
 use qos::plan::{Link, Plan};
+use qos::priority::Changes;
 use qos::system::NodeKind;
+use qos::verification::{Live, find};
+use thalweg::control::{Direction, Document};
+use thalweg::proxy::ProxyChanges;
 
 /// Fewest packets that a queue holds: traffic that nobody declared waits there, too.
 const LEAST: u32 = 100;
@@ -36,24 +42,41 @@ pub(super) fn queues(plan: &Plan, host: Option<&str>, prio: bool) -> Result<Vec<
         NodeKind::Router => Some(Hook::Router),
         NodeKind::Switch => Some(Hook::Bridge),
     };
-    let links = plan.links.iter().filter(|link| link.from == node.name);
-    let wanted = |link: &Link| {
-        let device = link.device.clone()?;
-        Some(scheduler(link, prio).map(|scheduler| Wanted {
-            device,
-            rate: link.rate_bits_per_s as u64,
-            queue: link.queue_packets.unwrap_or(0).max(LEAST),
-            scheduler,
-            map,
-        }))
-    };
-    links.filter_map(wanted).collect()
+    let own = plan.links.iter().filter(|link| link.from == node.name);
+    own.filter_map(|link| link.device.as_ref().map(|device| wanted(link, device, prio, map))).collect()
+}
+
+/// A link's queue. A plan is a file, and may have been changed by hand.
+fn wanted(link: &Link, device: &str, prio: bool, map: Option<Hook>) -> Result<Wanted> {
+    let name = &link.name;
+    if !is_device(device) {
+        return Err(Failure::Usage(format!("the plan has device {device:?} for link {name:?}: allowed is {DEVICE}")));
+    }
+    let rate = link.rate_bits_per_s as u64;
+    if rate < SLOWEST {
+        let rate = link.rate_bits_per_s;
+        return Err(Failure::Usage(format!(
+            "the plan has {rate} bit/s for link {name:?}: allowed is 1 kbit/s and more"
+        )));
+    }
+    let queue = link.queue_packets.unwrap_or(0).max(LEAST);
+    if i64::from(queue) > LONGEST {
+        return Err(Failure::Usage(format!("link {name:?} needs a queue of {queue} packets: allowed is {LONGEST}")));
+    }
+    Ok(Wanted { device: device.to_owned(), rate, queue, scheduler: scheduler(link, prio)?, map })
 }
 
 fn scheduler(link: &Link, prio: bool) -> Result<Scheduler> {
     let shares = || {
         let missing = || Failure::No(format!("the plan has no shares for {}: plan anew, with bounds", link.name));
         let parts = link.shares.ok_or_else(missing)?;
+        if parts.iter().any(|part| part.is_nan() || *part <= 0.0) || parts.iter().sum::<f64>() > 1.0 + 1e-9 {
+            let name = &link.name;
+            let allowed = "more than 0 for each class, and at most 1 together";
+            return Err(Failure::Usage(format!(
+                "the plan has shares {parts:?} for link {name:?}: allowed is {allowed}"
+            )));
+        }
         Ok::<PerClass<u64>, Failure>(parts.map(|part| ((link.rate_bits_per_s * part) as u64).max(8)))
     };
     Ok(match link.scheduler.as_str() {
@@ -68,6 +91,77 @@ fn scheduler(link: &Link, prio: bool) -> Result<Scheduler> {
             )));
         }
     })
+}
+
+/// The settings of each channel of the plan, found by topic, subscriber's port and publisher's node.
+///
+/// # Errors
+/// A channel of the plan without its ports, or an unknown word in the plan.
+pub(super) fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
+    let live = pairs(nodes);
+    let found = find(plan, &live);
+    let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {
+        let Some(live) = at.as_ref().and_then(|route| live.get(route.channel)) else { return Err(absent(planned)) };
+        settings(planned, live, nodes)
+    });
+    let all: Vec<Vec<Channel>> = each.collect::<Result<_>>()?;
+    Ok(all.into_iter().flatten().map(|channel| (0, channel)).collect())
+}
+
+/// All pairs of a publisher and a subscriber, connected or not.
+fn pairs(nodes: &[Document]) -> Vec<Live> {
+    let ports = || nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)));
+    let publishers = || ports().filter(|(_, port)| port.direction == Direction::Publisher);
+    let subscribers = ports().filter(|(_, port)| port.direction == Direction::Subscriber);
+    let with_each = |(_, subscriber): (&Document, &thalweg::control::PortInfo)| {
+        let subscriber = subscriber.name.clone();
+        let pair = move |(node, publisher): (&Document, &thalweg::control::PortInfo)| Live {
+            topic: publisher.topic.clone(),
+            publisher: publisher.name.clone(),
+            publisher_node: node.name.clone(),
+            subscriber: subscriber.clone(),
+            over: None,
+        };
+        publishers().map(pair).collect::<Vec<_>>()
+    };
+    subscribers.flat_map(with_each).collect()
+}
+
+fn absent(planned: &qos::plan::Channel) -> Failure {
+    let qos::plan::Channel { topic, publisher, subscriber, .. } = planned;
+    Failure::No(format!(
+        "the plan has {topic} from {publisher} to {subscriber}, and no such ports are known: start their programs first (`thalweg list ports`)"
+    ))
+}
+
+fn settings(planned: &qos::plan::Channel, live: &Live, nodes: &[Document]) -> Result<Vec<Channel>> {
+    let qos::plan::Channel { class, sched, sched_publisher, .. } = planned;
+    let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
+    for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
+        if let Some(sched) = sched {
+            all.push(channel(live, end, &[format!("sched={sched}")])?);
+        }
+    }
+    if let Some(place) = planned.place() {
+        let away = place.relays().find(|name| !nodes.iter().any(|node| node.is_relay(name)));
+        away.into_iter().for_each(|name| tell(&format!("no relay {name} is there: its proxies go to it when it is")));
+        let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
+        let picture = planned.picture.as_ref().map(|picture| format!("picture={picture}"));
+        let words: Vec<String> = scale.into_iter().chain(picture).chain([format!("proxy={place}")]).collect();
+        all.push(channel(live, Which::Subscriber, &words)?);
+    }
+    Ok(all)
+}
+
+fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {
+    let (mut changes, mut proxy) = (Changes::default(), ProxyChanges::default());
+    for word in words {
+        if !proxy.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))? {
+            changes.add(word).map_err(|wrong| Failure::Usage(format!("the plan says {word}: {wrong}")))?;
+        }
+    }
+    let (publisher, subscriber) = (live.publisher.clone(), live.subscriber.clone());
+    Ok(Channel { publisher, subscriber, end, words: words.to_vec(), changes, proxy })
 }
 
 #[cfg(test)]
@@ -109,8 +203,24 @@ mod tests {
     #[test]
     fn a_host_that_the_plan_does_not_have_is_refused_if_named() {
         assert!(matches!(queues(&plan(), Some("b"), true), Err(Failure::Usage(said)) if said.contains("a, r")));
-        let mut fair = plan();
-        fair.links[0].scheduler = "fair".into();
-        assert!(queues(&fair, Some("a"), true).is_err());
+    }
+
+    #[test]
+    fn a_plan_that_was_changed_by_hand_is_checked() {
+        type Change = fn(&mut Link);
+        let changes: [(Change, &str); 6] = [
+            (|link| link.scheduler = "fair".into(), "scheduler \"fair\""),
+            (|link| link.device = Some("a; drop".into()), "device \"a; drop\""),
+            (|link| link.rate_bits_per_s = f64::NAN, "1 kbit/s and more"),
+            (|link| link.queue_packets = Some(u32::MAX), "allowed is 100000"),
+            (|link| link.shares = Some([0.5, 0.5, 0.5, 0.5]), "shares"),
+            (|link| link.shares = Some([f64::NAN, 0.1, 0.1, 0.1]), "shares"),
+        ];
+        for (change, says) in changes {
+            let mut changed = plan();
+            change(&mut changed.links[0]);
+            let refused = queues(&changed, Some("a"), true);
+            assert!(matches!(&refused, Err(Failure::Usage(said)) if said.contains(says)), "{says}: {refused:?}");
+        }
     }
 }

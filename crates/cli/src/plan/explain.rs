@@ -10,7 +10,7 @@ const CHANNEL: &str = "a channel, as above";
 const WAIT: &str = "until it is published";
 
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
-const STEPS: [(&str, &str); 16] = [
+const STEPS: [(&str, &str); 17] = [
     ("from the application to the middleware", "declared (hand_in)"),
     (
         "waiting for more urgent threads",
@@ -38,6 +38,10 @@ const STEPS: [(&str, &str); 16] = [
     (
         "transmission",
         "the sample's own bytes on the wire, headers included (size + packets · overhead), at the link's rate; on a later link what could not cross it meanwhile",
+    ),
+    (
+        "in the device",
+        "the token bucket of an installed queue hands its device a burst at once, of any class, which goes first (sch_tbf.c)",
     ),
     ("propagation", "from one end of the link to the other: its delay"),
     ("rounding", "very long analyses go in coarse steps at the end, always up"),

@@ -3,7 +3,7 @@
 use super::chain;
 use super::file::{self, File, Names, Starts, place, unreadable};
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
-use super::{Contract, ContractError, Lines};
+use super::{Contract, ContractError, DEVICE, Lines, is_device};
 use crate::Class;
 use crate::quantity::show_share;
 use crate::system::{
@@ -124,7 +124,6 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
 
 /// The network devices of both ends.
 fn devices(entry: &file::Link, between: [usize; 2], nodes: &[Node]) -> Result<[Option<String>; 2], Wrong> {
-    const ALLOWED: &str = "a network device's name, 1 to 15 letters, digits or _ - . @ :";
     let mut found = [None, None];
     let Some(given) = &entry.devices else { return Ok(found) };
     for (node, value) in given.get_ref() {
@@ -136,15 +135,10 @@ fn devices(entry: &file::Link, between: [usize; 2], nodes: &[Node]) -> Result<[O
         };
         match value.get_ref() {
             Value::Text(name) if is_device(name) => found[end] = Some(name.clone()),
-            _ => return wrong(node, value, ALLOWED),
+            _ => return wrong(node, value, DEVICE),
         }
     }
     Ok(found)
-}
-
-/// A name that the kernel takes (IFNAMSIZ), without characters that have a meaning for `tc` or `nft`.
-fn is_device(name: &str) -> bool {
-    (1..16).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c))
 }
 
 /// Each device of a node belongs to one link.

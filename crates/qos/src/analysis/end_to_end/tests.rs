@@ -1,7 +1,7 @@
 use super::*;
 use crate::Class;
 use crate::analysis::stages::Classes;
-use crate::network::Network;
+use crate::network::{Direction, Network};
 use crate::system::{Link, Node, NodeKind, Scheduler, Subscriber, Topic};
 use crate::testing::{Sketch, sketch};
 
@@ -166,6 +166,33 @@ fn without_steps_there_are_no_bounds() {
 fn a_system_that_once_broke_its_bound_keeps_it() {
     // Higher packets come over the same link just before the one that is asked for.
     assert!(crate::testing::compare(5_004_183, 4).is_ok());
+}
+
+#[test]
+fn an_installed_queue_hands_its_device_a_burst_and_takes_super_packets_apart() {
+    // 40 packets of a lower class leave a host at once, 4.8 ms on the wire; the token bucket's 3200 bytes hold two of them.
+    let mut system = switched(Scheduler::Strict);
+    wanted(&mut system, 125, 10_000_000);
+    wanted(&mut system, 60_000, 10_000_000);
+    let first = |system: &System| {
+        let (stages, analysis) = bounds(system, &[Class::High, Class::Normal]);
+        let Bound { ns, terms, .. } = &analysis.pairs[0];
+        // The next queue meets them by both times later than at the earliest, and by the forwarding.
+        let next = stages.pairs[0].last.and_then(|stage| analysis.stages[stage].jitter).unwrap();
+        assert_eq!(terms.iter().map(|term| term.ns).sum::<u64>(), ns.unwrap());
+        let there = Where::Link(Direction { link: 0, reversed: false });
+        let found = ["blocking by what is being sent", "in the device"].map(|what| {
+            terms.iter().filter(|term| term.what == what && term.at == there).map(|term| term.ns).sum::<u64>()
+        });
+        assert_eq!(next, found.iter().sum::<u64>() + 5000);
+        found
+    };
+    assert_eq!(first(&system), [4_800_000, 0]);
+    system.links[0].devices[0] = Some("eth0".into());
+    assert_eq!(first(&system), [240_000, 256_000]);
+    // The other end's device sends nothing of it.
+    system.links[0].devices = [None, Some("eth0".into())];
+    assert_eq!(first(&system), [4_800_000, 0]);
 }
 
 #[test]
