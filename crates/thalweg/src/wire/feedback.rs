@@ -56,7 +56,7 @@ pub struct Datagram {
 impl Datagram {
     /// A frame with this header whose bytes begin at `offset`.
     pub fn new(header: &Header, offset: u32) -> Self {
-        let repeats = u32::from(header.flags & REPAIR != 0) << 8;
+        let repeats = if header.flags & REPAIR != 0 { REPEATS } else { 0 };
         Self { sequence: header.sequence, offset, mark: u32::from(header.kind as u8) | repeats }
     }
 
@@ -69,7 +69,15 @@ impl Datagram {
         };
         Self::new(header, offset)
     }
+
+    /// `true` if several datagrams of a flow may have this name: retransmits of the same bytes, and keep-alives.
+    pub fn may_repeat(&self) -> bool {
+        self.mark & REPEATS != 0 || self.mark == u32::from(Kind::KeepAlive as u8)
+    }
 }
+
+/// The bit of [`Datagram::mark`] of a retransmit.
+pub const REPEATS: u32 = 1 << 8;
 
 /// The received part of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -377,8 +377,13 @@ impl Sender {
     fn measure(&mut self, now_ns: u64, at: u64, ago_ns: u64) {
         let sent = at.checked_sub(self.first).and_then(|index| self.sent.get(index as usize));
         if let Some(round_trip) = sent.and_then(|sent| now_ns.checked_sub(sent.sent_at.saturating_add(ago_ns))) {
-            self.round_trip.measured(round_trip);
+            self.measured(now_ns, round_trip);
         }
+    }
+
+    /// Takes a round trip. Members that skip what is late are told when it has changed: they wait two of it for a missing message.
+    fn measured(&mut self, now_ns: u64, trip_ns: u64) {
+        self.round_trip.measured(trip_ns);
         let (now, told) = (self.round_trip.smoothed_ns(), self.told_trip);
         if self.settings.hurries && now.abs_diff(told) > told / 4 {
             self.beat_at = Some(now_ns);

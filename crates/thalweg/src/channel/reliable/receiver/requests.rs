@@ -4,7 +4,7 @@ use super::{Held, Receiver};
 use crate::channel::fragment::Reassembly;
 use crate::channel::reliable::{IN_PROGRESS, LONGEST_PAUSE_NS, RoundTrip, widen};
 use crate::wire::feedback::{Gap, Writer};
-use crate::wire::{Header, REPAIR};
+use crate::wire::{ASK, Header, REPAIR};
 
 /// The state of a message at or behind the next one.
 #[derive(Debug)]
@@ -139,9 +139,11 @@ impl Receiver {
         complete
     }
 
-    /// Measures the round trip by a message that was requested once (Karn: the answer to a repeated request is ambiguous).
+    /// Measures the round trip by a message that was requested once (Karn: the answer to a repeated request is ambiguous). On a
+    /// lossy path with a deadline, where every frame asks for an answer, a retransmit need not be an answer.
     pub(super) fn note_repair(&mut self, now_ns: u64, header: &Header, index: usize) {
-        if let Some(asking) = self.slots[index].asking().filter(|a| a.asked == 1 && header.flags & REPAIR != 0) {
+        let answers = header.flags & (REPAIR | ASK) == REPAIR;
+        if let Some(asking) = self.slots[index].asking().filter(|asking| asking.asked == 1 && answers) {
             self.round_trip.measured(now_ns.saturating_sub(asking.last));
         }
     }

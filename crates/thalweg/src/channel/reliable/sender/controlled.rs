@@ -4,7 +4,7 @@ use super::{LONGEST_BEAT_NS, Sender};
 use crate::channel::congestion::{Congestion, CongestionSettings, Wait};
 use crate::channel::queue::Entry;
 use crate::channel::reliable::CONTROLLED_WINDOW;
-use crate::wire::feedback::{Acknowledgement, Datagram};
+use crate::wire::feedback::{Acknowledgement, Datagram, REPEATS};
 use crate::wire::{FRAGMENT_HEADER, HEADER, Kind};
 use std::ops::Range;
 
@@ -22,8 +22,6 @@ pub(super) struct Controlled {
 const KEPT_WINDOWS: u64 = 8;
 /// The least number of bytes that are kept.
 const KEPT_LEAST: u64 = 1 << 20;
-/// The mark of a retransmit.
-pub(super) const AGAIN: u32 = 1 << 8;
 
 impl Controlled {
     /// Datagrams have at most `most` bytes from now on.
@@ -192,7 +190,7 @@ impl Sender {
         let whole = bytes.len() == entry.buffer.payload().len();
         let (kind, extra) = if whole { (entry.kind(), 0) } else { (Kind::Fragment, FRAGMENT_HEADER) };
         let sequence = (self.first + index as u64) as u32;
-        let datagram = Datagram { sequence, offset: bytes.start as u32, mark: kind as u32 | AGAIN };
+        let datagram = Datagram { sequence, offset: bytes.start as u32, mark: kind as u32 | REPEATS };
         congestion.on_sent(now_ns, datagram, HEADER + extra + bytes.len());
     }
 
@@ -211,7 +209,7 @@ impl Sender {
         let (Some(controlled), Some(receipt)) = (&mut self.controlled, &said.receipt) else { return };
         controlled.window = receipt.window;
         if let Some(round_trip) = controlled.congestion.on_ack(now_ns, receipt) {
-            self.round_trip.measured(round_trip);
+            self.measured(now_ns, round_trip);
         }
         self.held_up_until = 0;
         self.note_came(receipt.newest);

@@ -1,12 +1,12 @@
 //! Retransmits, their receivers and times: on request, or before a request if there is a deadline; and datagrams that do not come
 //! through because they are too long, without an error.
 
-use super::controlled::{AGAIN, Controlled};
+use super::controlled::Controlled;
 use super::{FEW, GATHER_NS, MOST_COPIES, Sender, Sent};
 use crate::channel::fragment::piece;
 use crate::channel::queue::Entry;
 use crate::channel::reliable::widen;
-use crate::wire::feedback::{Datagram, Gap};
+use crate::wire::feedback::{Datagram, Gap, REPEATS};
 use crate::wire::{FRAGMENT_HEADER, HEADER};
 use std::ops::Range;
 
@@ -210,7 +210,7 @@ impl Sender {
         let at = widen(datagram.sequence, self.next()).checked_sub(self.first);
         let Some(sent) = at.and_then(|index| self.sent.get_mut(index as usize)) else { return };
         let is_long = datagram.offset as usize + self.settings.largest <= sent.entry.buffer.payload().len();
-        let repeats = datagram.mark & AGAIN != 0;
+        let repeats = datagram.mark & REPEATS != 0;
         if repeats && (is_long || datagram.offset == sent.rounds.lowest) {
             sent.rounds = Rounds::default();
         }
