@@ -12,7 +12,7 @@
 mod line;
 mod periodic;
 
-pub use line::{Behaviour, Counts, RateExcess};
+pub use line::{Behaviour, Counts, RateExcess, StandStill};
 
 use crate::statistics::Latencies;
 use line::Line;
@@ -42,6 +42,7 @@ pub struct Link {
     stop: Arc<AtomicBool>,
     wanted: Vec<Arc<Wanted>>, // by direction
     datagrams: Vec<Arc<Datagrams>>,
+    stood: Vec<Arc<Mutex<Vec<StandStill>>>>,
     directions: Vec<JoinHandle<LinkReport>>,
 }
 
@@ -115,7 +116,13 @@ impl Link {
             linux::namespace::Namespace::named(&end.namespace)?.run(|| Tap::open(&end.device))?.map(Arc::new)
         };
         let (a, b) = (open(a)?, open(b)?);
-        let mut link = Self { stop: Arc::default(), wanted: Vec::new(), datagrams: Vec::new(), directions: Vec::new() };
+        let mut link = Self {
+            stop: Arc::default(),
+            wanted: Vec::new(),
+            datagrams: Vec::new(),
+            stood: Vec::new(),
+            directions: Vec::new(),
+        };
         link.direct(Direction::new(a.clone(), b.clone(), there, seed), processor)?;
         link.direct(Direction::new(b, a, back, seed ^ u64::MAX), processor)?;
         Ok(link)
@@ -126,6 +133,7 @@ impl Link {
         let wanted = Arc::new(Wanted { version: AtomicU64::new(0), behaviour });
         self.wanted.push(wanted.clone());
         self.datagrams.push(direction.datagrams.clone());
+        self.stood.push(direction.stood.clone());
         let stop = self.stop.clone();
         let body = move || direction.run(&stop, &wanted, processor);
         self.directions.push(std::thread::Builder::new().name("link".into()).spawn(body)?);
@@ -147,6 +155,11 @@ impl Link {
     /// UDP datagrams that came in so far, from `a` and from `b`: their number, and the bytes of their frames.
     pub fn datagrams(&self) -> Vec<(u64, u64)> {
         self.datagrams.iter().map(|d| (d.frames.load(Ordering::Relaxed), d.bytes.load(Ordering::Relaxed))).collect()
+    }
+
+    /// Each time that a direction stood still so far, by direction, then by time.
+    pub fn stood_still(&self) -> Vec<StandStill> {
+        self.stood.iter().flat_map(|stood| stood.lock().unwrap_or_else(|e| e.into_inner()).clone()).collect()
     }
 
     /// Ends the link, and says how it was: from `a` to `b`, and back.
@@ -193,6 +206,8 @@ struct Direction {
     busy: (u64, u64), // bits of long stretches, and the nanoseconds in which they left
     ahead: RateExcess,
     still: u64, // ns that the line stood still so far: its clock is so much behind
+    stood: Arc<Mutex<Vec<StandStill>>>,
+    waits: usize, // the last of them that have not drained yet
 }
 
 impl Direction {
@@ -200,8 +215,24 @@ impl Direction {
         let lateness = Latencies::up_to(Duration::from_secs(60));
         let (line, spare) = (Line::new(behaviour, seed), Vec::new());
         let (ahead, periodic) = (RateExcess::new(behaviour.rate), Periodic::new());
-        let (datagrams, stretch, busy) = (Arc::default(), Stretch::default(), (0, 0));
-        Self { from, to, behaviour, line, periodic, datagrams, spare, lateness, stretch, busy, ahead, still: 0 }
+        let (datagrams, stretch, busy, stood) = (Arc::default(), Stretch::default(), (0, 0), Arc::default());
+        let (still, waits) = (0, 0);
+        Self {
+            from,
+            to,
+            behaviour,
+            line,
+            periodic,
+            datagrams,
+            spare,
+            lateness,
+            stretch,
+            busy,
+            ahead,
+            still,
+            stood,
+            waits,
+        }
     }
 
     fn run(mut self, stop: &AtomicBool, wanted: &Wanted, processor: Option<u16>) -> LinkReport {
@@ -244,8 +275,24 @@ impl Direction {
     /// Stops the line's clock for as long as the thread is late beyond the slack.
     fn stand_still(&mut self) {
         let late = self.line.next_at().map_or(0, |at| self.now().saturating_sub(at));
-        if self.behaviour.rate.is_some() {
-            self.still += late.saturating_sub(SLACK);
+        if self.behaviour.rate.is_some() && late > SLACK {
+            let ns = late - SLACK;
+            self.still += ns;
+            self.note(|stood| stood.push(StandStill { ns, to_ns: monotonic_ns(), drained_ns: None }));
+            self.waits += 1;
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Vec<StandStill>)) {
+        note(&mut self.stood.lock().unwrap_or_else(|e| e.into_inner()));
+    }
+
+    /// Notes that the line is idle, if it is: nothing waits any more because it stood still.
+    fn drained(&mut self) {
+        if self.waits > 0 && self.line.free_at() <= self.now() {
+            let (waits, at) = (self.waits, Some(self.line.free_at() + self.still));
+            self.note(|stood| stood.iter_mut().rev().take(waits).for_each(|one| one.drained_ns = at));
+            self.waits = 0;
         }
     }
 
@@ -270,6 +317,7 @@ impl Direction {
     }
 
     fn arrive(&mut self, frame: Frame) {
+        self.drained();
         self.spare.extend(self.line.arrive(self.now(), frame.length as u64, frame));
     }
 

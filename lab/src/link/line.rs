@@ -119,6 +119,11 @@ impl<F> Line<F> {
         self.waiting.pop().map(|Reverse(entry)| entry.leaving)
     }
 
+    /// Time at which the line has sent all that came in so far.
+    pub(super) fn free_at(&self) -> u64 {
+        self.free_at
+    }
+
     /// Counts of frames so far.
     pub(super) fn counts(&self) -> Counts {
         self.counts
@@ -178,6 +183,26 @@ impl<F> PartialOrd for Entry<F> {
 impl<F> Ord for Entry<F> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
+    }
+}
+
+/// The line stood still with its thread. Frames that came meanwhile wait in front of it, whatever their marks, so that each later
+/// frame is late by this time, until the line was idle once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StandStill {
+    /// The time for which it stood still, in nanoseconds.
+    pub ns: u64,
+    /// Time at which it went on, by CLOCK_MONOTONIC.
+    pub to_ns: u64,
+    /// Time at which it had sent all that waited; `None`: not yet.
+    pub drained_ns: Option<u64>,
+}
+
+impl StandStill {
+    /// The part of a delay from `from_ns` on that is this one's doing, less what it met of the standing still itself.
+    pub fn delays(&self, from_ns: u64) -> u64 {
+        let waits = self.drained_ns.is_none_or(|drained| from_ns < drained);
+        if waits { self.ns.saturating_sub(self.to_ns.saturating_sub(from_ns)) } else { 0 }
     }
 }
 

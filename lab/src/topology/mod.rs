@@ -15,7 +15,7 @@ mod wire;
 use crate::error::{Error, Result};
 use crate::iproute::ip;
 use crate::lab::Lab;
-use crate::link::{Behaviour, End, Link, LinkReport};
+use crate::link::{Behaviour, End, Link, LinkReport, StandStill};
 pub use graph::{Count, Edge, Graph};
 pub use namespace::Namespace;
 use std::net::{IpAddr, Ipv4Addr};
@@ -138,6 +138,11 @@ impl Topology {
     /// Changes the lines of these hosts in the direction to them, for frames that come in from now on.
     pub fn change_to(&self, host: u8, change: impl Fn(&mut Behaviour)) {
         self.lines.iter().filter(|(at, _)| *at == host).for_each(|(_, link)| link.change_back(&change));
+    }
+
+    /// Each time that a line stood still so far.
+    pub fn stood_still(&self) -> Vec<StandStill> {
+        self.lines.iter().flat_map(|(_, link)| link.stood_still()).collect()
     }
 
     /// Ends the lines, and says how they were: from each host and to it.

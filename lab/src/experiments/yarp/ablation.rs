@@ -193,7 +193,14 @@ mod tests {
             let usual = RoundTrip { sent_ns: 0, took_ns: Some(us * 500), call_ns: 0 };
             let last = if lost { RoundTrip { sent_ns: 0, took_ns: None, call_ns: 0 } } else { came };
             let trips = vec![usual, usual, came, last];
-            Run { trips, offered: Vec::new(), goodput: 0.0, stalls: Stalls::default(), computed: None }
+            Run {
+                trips,
+                offered: Vec::new(),
+                goodput: 0.0,
+                stalls: Stalls::default(),
+                stood: Vec::new(),
+                computed: None,
+            }
         };
         let runs = TREATMENTS
             .map(|treatment| vec![if treatment == JOINTLY { run(jointly, lost) } else { run(without, false) }; 3]);

@@ -118,19 +118,24 @@ pub(super) fn table(bound: f64, setup: &Setup, rows: &[Row], runs: &[[Vec<Run>; 
         "bound",
         "largest",
         "without stalls",
+        "and without waits for a line that stood still",
         "bound / that",
         "round trips",
         "later than the bound",
         "without stalls",
+        "and waits for the line",
     ];
     let mut table = Table::new("Measured against bound (examples/yarp-switch.toml)", &heads);
     for (row, runs) in rows.iter().zip(runs).filter(|(row, _)| is_covered(setup, row)) {
         let runs = &runs[Arm::Qos as usize];
         let all: Vec<f64> = runs.iter().flat_map(Run::all_times).collect();
+        let alone: Vec<f64> = runs.iter().flat_map(Run::without_overlap).collect();
         let taken: Vec<f64> = runs.iter().flat_map(Run::without_stalls).collect();
-        let [most, least] = [&all, &taken].map(|us| largest(us.iter().copied()));
-        let [later, unexplained] = [&all, &taken].map(|us| us.iter().filter(|us| **us > bound).count() as f64);
-        table.row(row.to_string(), &[bound, most, least, bound / least, all.len() as f64, later, unexplained]);
+        let each = [&all, &alone, &taken];
+        let [most, less, least] = each.map(|us| largest(us.iter().copied()));
+        let [later, after, unexplained] = each.map(|us| us.iter().filter(|us| **us > bound).count() as f64);
+        let count = all.len() as f64;
+        table.row(row.to_string(), &[bound, most, less, least, bound / least, count, later, after, unexplained]);
     }
     table
 }

@@ -9,7 +9,7 @@ use super::setup::{SMALL, Setup};
 use super::{Amount, RATE, Row, amount, impossible};
 use crate::error::Result;
 use crate::lab::{Feature, Lab};
-use crate::link::LinkReport;
+use crate::link::{LinkReport, StandStill};
 use crate::load::{Generator, Load, Offered, Sink, Traffic};
 use crate::part::{Measured, Place};
 use crate::results::Stalled;
@@ -96,7 +96,8 @@ impl Testbed {
             }
         }
         let computed = if computes { Some(self.computed(lab, row)?) } else { None };
-        Ok(Run { trips, offered, goodput, stalls, computed })
+        let stood = self.topology.stood_still();
+        Ok(Run { trips, offered, goodput, stalls, stood, computed })
     }
 
     /// What each load's subscriber has received.
@@ -207,6 +208,8 @@ pub(super) struct Run {
     pub goodput: f64,
     /// Stalls of the machine meanwhile.
     pub stalls: Stalls,
+    /// Each time that a line stood still since the testbed was built.
+    pub stood: Vec<StandStill>,
     /// The longest times of the channels' ends; `None`: not measured.
     pub computed: Option<Computed>,
 }
@@ -249,8 +252,17 @@ impl Run {
     }
 
     /// Round-trip times in µs less the stalls during each, of all that came back.
-    pub(super) fn without_stalls(&self) -> impl Iterator<Item = f64> {
+    pub(super) fn without_overlap(&self) -> impl Iterator<Item = f64> {
         self.all().map(|(sent, took)| self.stalls.without(sent, sent + took) as f64 / 1000.0)
+    }
+
+    /// Round-trip times in µs less the stalls during each, and less its wait for what a line that had stood still had yet to send,
+    /// of all that came back.
+    pub(super) fn without_stalls(&self) -> impl Iterator<Item = f64> {
+        self.all().map(|(sent, took)| {
+            let waited: u64 = self.stood.iter().map(|stood| stood.delays(sent)).sum();
+            self.stalls.without(sent, sent + took).saturating_sub(waited) as f64 / 1000.0
+        })
     }
 
     fn came(&self, stalled: bool) -> impl Iterator<Item = f64> {
@@ -278,5 +290,20 @@ impl Run {
 pub(super) fn run(took_us: &[u64], lost: usize) -> Run {
     let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000), call_ns: 0 });
     let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None, call_ns: 0 }, lost)).collect();
-    Run { trips, offered: Vec::new(), goodput: 0.0, stalls: Stalls::default(), computed: None }
+    Run { trips, offered: Vec::new(), goodput: 0.0, stalls: Stalls::default(), stood: Vec::new(), computed: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One by one: before the line stood still, while it sends what waited, and after it was idle.
+    #[test]
+    fn only_round_trips_behind_a_line_that_stood_still_are_less_late() {
+        let at = |ms: u64| RoundTrip { sent_ns: ms * 1_000_000, took_ns: Some(900_000), call_ns: 0 };
+        let stood = vec![StandStill { ns: 500_000, to_ns: 5_000_000, drained_ns: Some(9_000_000) }];
+        let run = Run { trips: vec![at(3), at(6), at(9)], stood, ..run(&[], 0) };
+        assert_eq!(run.without_stalls().collect::<Vec<_>>(), [900.0, 400.0, 900.0]);
+        assert_eq!(run.without_overlap().collect::<Vec<_>>(), [900.0; 3]);
+    }
 }

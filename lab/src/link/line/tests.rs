@@ -29,6 +29,13 @@ fn a_line_that_does_nothing_lets_frames_leave_as_they_come() {
 }
 
 #[test]
+fn a_stand_still_delays_what_comes_before_the_line_was_idle_again() {
+    let stood = StandStill { ns: 5, to_ns: 100, drained_ns: Some(200) };
+    assert_eq!([90, 95, 98, 100, 199, 200].map(|from| stood.delays(from)), [0, 0, 3, 5, 5, 0]);
+    assert_eq!(StandStill { drained_ns: None, ..stood }.delays(u64::MAX), 5);
+}
+
+#[test]
 fn a_rate_and_a_delay_add_up() {
     // 1250 bytes at 10 Mbit/s take 1 ms.
     let behaviour =
