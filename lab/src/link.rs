@@ -23,7 +23,7 @@ use qos::priority::{Policy, Scheduling};
 use serde::Serialize;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct Link {
     stop: Arc<AtomicBool>,
     wanted: Vec<Arc<Wanted>>, // by direction
     datagrams: Vec<Arc<Datagrams>>,
-    stood: Vec<Arc<Mutex<Vec<StandStill>>>>,
+    noted: Vec<Arc<Noted>>,
     directions: Vec<JoinHandle<LinkReport>>,
 }
 
@@ -65,6 +65,19 @@ impl Wanted {
 struct Datagrams {
     frames: AtomicU64,
     bytes: AtomicU64,
+}
+
+/// Events of a direction so far.
+#[derive(Debug, Default)]
+struct Noted {
+    stood: Mutex<Vec<StandStill>>,
+    overflowed: AtomicU64,
+}
+
+impl Noted {
+    fn stood(&self) -> MutexGuard<'_, Vec<StandStill>> {
+        self.stood.lock().unwrap_or_else(|e| e.into_inner())
+    }
 }
 
 /// Measured behaviour of one direction.
@@ -120,7 +133,7 @@ impl Link {
             stop: Arc::default(),
             wanted: Vec::new(),
             datagrams: Vec::new(),
-            stood: Vec::new(),
+            noted: Vec::new(),
             directions: Vec::new(),
         };
         link.direct(Direction::new(a.clone(), b.clone(), there, seed), processor)?;
@@ -133,7 +146,7 @@ impl Link {
         let wanted = Arc::new(Wanted { version: AtomicU64::new(0), behaviour });
         self.wanted.push(wanted.clone());
         self.datagrams.push(direction.datagrams.clone());
-        self.stood.push(direction.stood.clone());
+        self.noted.push(direction.noted.clone());
         let stop = self.stop.clone();
         let body = move || direction.run(&stop, &wanted, processor);
         self.directions.push(std::thread::Builder::new().name("link".into()).spawn(body)?);
@@ -159,7 +172,12 @@ impl Link {
 
     /// Each time that a direction stood still so far, by direction, then by time.
     pub fn stood_still(&self) -> Vec<StandStill> {
-        self.stood.iter().flat_map(|stood| stood.lock().unwrap_or_else(|e| e.into_inner()).clone()).collect()
+        self.noted.iter().flat_map(|noted| noted.stood().clone()).collect()
+    }
+
+    /// Frames that found the queue of either direction full so far.
+    pub fn overflowed(&self) -> u64 {
+        self.noted.iter().map(|noted| noted.overflowed.load(Ordering::Relaxed)).sum()
     }
 
     /// Ends the link, and says how it was: from `a` to `b`, and back.
@@ -206,7 +224,7 @@ struct Direction {
     busy: (u64, u64), // bits of long stretches, and the nanoseconds in which they left
     ahead: RateExcess,
     still: u64, // ns that the line stood still so far: its clock is so much behind
-    stood: Arc<Mutex<Vec<StandStill>>>,
+    noted: Arc<Noted>,
     waits: usize, // the last of them that have not drained yet
 }
 
@@ -215,7 +233,7 @@ impl Direction {
         let lateness = Latencies::up_to(Duration::from_secs(60));
         let (line, spare) = (Line::new(behaviour, seed), Vec::new());
         let (ahead, periodic) = (RateExcess::new(behaviour.rate), Periodic::new());
-        let (datagrams, stretch, busy, stood) = (Arc::default(), Stretch::default(), (0, 0), Arc::default());
+        let (datagrams, stretch, busy, noted) = (Arc::default(), Stretch::default(), (0, 0), Arc::default());
         let (still, waits) = (0, 0);
         Self {
             from,
@@ -230,7 +248,7 @@ impl Direction {
             busy,
             ahead,
             still,
-            stood,
+            noted,
             waits,
         }
     }
@@ -278,20 +296,16 @@ impl Direction {
         if self.behaviour.rate.is_some() && late > SLACK {
             let ns = late - SLACK;
             self.still += ns;
-            self.note(|stood| stood.push(StandStill { ns, to_ns: monotonic_ns(), drained_ns: None }));
+            self.noted.stood().push(StandStill { ns, to_ns: monotonic_ns(), drained_ns: None });
             self.waits += 1;
         }
-    }
-
-    fn note(&self, note: impl FnOnce(&mut Vec<StandStill>)) {
-        note(&mut self.stood.lock().unwrap_or_else(|e| e.into_inner()));
     }
 
     /// Notes that the line is idle, if it is: nothing waits any more because it stood still.
     fn drained(&mut self) {
         if self.waits > 0 && self.line.free_at() <= self.now() {
-            let (waits, at) = (self.waits, Some(self.line.free_at() + self.still));
-            self.note(|stood| stood.iter_mut().rev().take(waits).for_each(|one| one.drained_ns = at));
+            let at = Some(self.line.free_at() + self.still);
+            self.noted.stood().iter_mut().rev().take(self.waits).for_each(|one| one.drained_ns = at);
             self.waits = 0;
         }
     }
@@ -319,6 +333,7 @@ impl Direction {
     fn arrive(&mut self, frame: Frame) {
         self.drained();
         self.spare.extend(self.line.arrive(self.now(), frame.length as u64, frame));
+        self.noted.overflowed.store(self.line.counts().overflowed, Ordering::Relaxed);
     }
 
     fn give(&mut self) {

@@ -145,6 +145,11 @@ impl Topology {
         self.lines.iter().flat_map(|(_, link)| link.stood_still()).collect()
     }
 
+    /// Frames that found the queue of a line full so far.
+    pub fn overflowed(&self) -> u64 {
+        self.lines.iter().map(|(_, link)| link.overflowed()).sum()
+    }
+
     /// Ends the lines, and says how they were: from each host and to it.
     pub fn end_lines(&mut self) -> Vec<LinkReport> {
         self.lines.drain(..).flat_map(|(_, link)| link.finish()).collect()

@@ -181,10 +181,10 @@ fn notes() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testbed;
     use super::*;
     use crate::results::Verdict;
     use crate::round_trips::RoundTrip;
-    use crate::stalls::Stalls;
 
     /// Every arm but the last takes `without`, the last one `jointly`, in µs.
     fn found(without: u64, jointly: u64, lost: bool) -> Vec<Check> {
@@ -193,14 +193,7 @@ mod tests {
             let usual = RoundTrip { sent_ns: 0, took_ns: Some(us * 500), call_ns: 0 };
             let last = if lost { RoundTrip { sent_ns: 0, took_ns: None, call_ns: 0 } } else { came };
             let trips = vec![usual, usual, came, last];
-            Run {
-                trips,
-                offered: Vec::new(),
-                goodput: 0.0,
-                stalls: Stalls::default(),
-                stood: Vec::new(),
-                computed: None,
-            }
+            Run { trips, ..testbed::run(&[], 0) }
         };
         let runs = TREATMENTS
             .map(|treatment| vec![if treatment == JOINTLY { run(jointly, lost) } else { run(without, false) }; 3]);

@@ -85,6 +85,7 @@ impl Testbed {
             self.computed(lab, row)?; // from nothing
         }
         let monitor = Monitor::start()?;
+        let overflowed = self.topology.overflowed();
         let before = self.arrived(lab)?;
         let trips = self.ping_pong.measure(lab, &measure)?;
         let goodput = self.arrived(lab)?.iter().zip(&before).map(|(after, before)| after.mbit_since(before)).sum();
@@ -96,8 +97,8 @@ impl Testbed {
             }
         }
         let computed = if computes { Some(self.computed(lab, row)?) } else { None };
-        let stood = self.topology.stood_still();
-        Ok(Run { trips, offered, goodput, stalls, stood, computed })
+        let (stood, overflowed) = (self.topology.stood_still(), self.topology.overflowed() - overflowed);
+        Ok(Run { trips, offered, goodput, stalls, stood, overflowed, computed })
     }
 
     /// What each load's subscriber has received.
@@ -210,6 +211,8 @@ pub(super) struct Run {
     pub stalls: Stalls,
     /// Each time that a line stood still since the testbed was built.
     pub stood: Vec<StandStill>,
+    /// Frames that found a line's queue full.
+    pub overflowed: u64,
     /// The longest times of the channels' ends; `None`: not measured.
     pub computed: Option<Computed>,
 }
@@ -220,6 +223,10 @@ const TOLERANCE: f64 = 0.05 * RATE as f64 / 1e6;
 impl Run {
     /// The reason why the run does not count; `None`: it does. (A greedy stream has no rate to be held to.)
     pub(super) fn fell_short(&self, row: &Row) -> Option<String> {
+        if self.overflowed > 0 {
+            // The queue in front lets less through than the line carries, so this one fills only while the line stands still.
+            return Some(format!("{} frames found the line's queue full, because it stood still", self.overflowed));
+        }
         let of_row = f64::from(row.percent) * RATE as f64 / 1e8;
         let mut loads = self.offered.iter().map(|(percent, load)| (load.mbit(), of_row * *percent as f64 / 100.0));
         let (was, asked) = loads.find(|(was, asked)| !row.pattern.is_greedy() && (was - asked).abs() > TOLERANCE)?;
@@ -290,7 +297,15 @@ impl Run {
 pub(super) fn run(took_us: &[u64], lost: usize) -> Run {
     let came = took_us.iter().map(|us| RoundTrip { sent_ns: 0, took_ns: Some(us * 1000), call_ns: 0 });
     let trips = came.chain(std::iter::repeat_n(RoundTrip { sent_ns: 0, took_ns: None, call_ns: 0 }, lost)).collect();
-    Run { trips, offered: Vec::new(), goodput: 0.0, stalls: Stalls::default(), stood: Vec::new(), computed: None }
+    Run {
+        trips,
+        offered: Vec::new(),
+        goodput: 0.0,
+        stalls: Stalls::default(),
+        stood: Vec::new(),
+        overflowed: 0,
+        computed: None,
+    }
 }
 
 #[cfg(test)]
@@ -305,5 +320,12 @@ mod tests {
         let run = Run { trips: vec![at(3), at(6), at(9)], stood, ..run(&[], 0) };
         assert_eq!(run.without_stalls().collect::<Vec<_>>(), [900.0, 400.0, 900.0]);
         assert_eq!(run.without_overlap().collect::<Vec<_>>(), [900.0; 3]);
+    }
+
+    #[test]
+    fn a_run_whose_line_overflowed_does_not_count() {
+        let row = &super::super::rows::rows(&super::super::setup::SWITCH, &crate::lab::Options::default())[0];
+        assert_eq!(run(&[100], 0).fell_short(row), None);
+        assert!(Run { overflowed: 1, ..run(&[100], 0) }.fell_short(row).unwrap().contains("queue full"));
     }
 }
