@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::experiments::{Experiment, hostile, many_nodes, velox};
 use crate::lab::{Lab, Size};
 use crate::part::{self, Role};
-use crate::results::{Document, Environment};
+use crate::results::{Document, Environment, Rates};
 use crate::{load, round_trips, stalls};
 use std::time::Duration;
 
@@ -14,15 +14,22 @@ use std::time::Duration;
 /// As [`Experiment::run`].
 pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
     let environment = Environment::read(lab.options.seed);
-    let watched = Duration::from_millis(match lab.options.size {
-        Size::Tiny => 50,
-        Size::Ci => 1000,
-        Size::Quick | Size::Whole => 3000,
+    // Stalls come in bouts: half of the time before the experiment, half after it.
+    let half = Duration::from_millis(match lab.options.size {
+        Size::Tiny => 25,
+        Size::Ci => 500,
+        Size::Quick => 5000,
+        Size::Whole => 10_000,
     });
-    let before = stalls::without(watched)
-        .map_err(|e| Error::system("a thread of SCHED_FIFO 80", &e, "run it as root, or with CAP_SYS_NICE"))?;
+    let idle = || {
+        stalls::idle(half)
+            .map_err(|e| Error::system("a thread of SCHED_FIFO 80", &e, "run it as root, or with CAP_SYS_NICE"))
+    };
+    let before = idle()?;
     let findings = experiment.run(lab)?;
-    let rates = stalls::during(before);
+    let (loaded, loaded_s) = stalls::found();
+    let after = idle()?;
+    let rates = Rates { idle: before.0 + after.0, idle_s: before.1 + after.1, loaded, loaded_s };
     Ok(Document::new(experiment.name(), environment, findings, rates, &lab.options))
 }
 

@@ -7,7 +7,7 @@
 //! A stall is bounded on both sides: it began after the thread last ran, and ended before it ran again. (At a period of one
 //! millisecond, a stall as long as that could begin and end between two looks.)
 
-use crate::results::{Rates, Stalled};
+use crate::results::Stalled;
 use linux::clock::monotonic_ns;
 use qos::priority::{Policy, Scheduling};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -150,26 +150,26 @@ pub(crate) struct Monitor {
     began_ns: u64,
 }
 
-/// Stalls that all monitors of this process have found, and the time that they watched, in ns summed over processors.
+/// Stalls that the monitors of this process have found, and the time that they watched, in ns summed over processors.
 static FOUND: AtomicU64 = AtomicU64::new(0);
 static WATCHED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Watches the processors for this long while nothing is measured. What monitors find from then on is [`during`] the experiment.
+/// Watches the processors for this long while nothing is measured: the stalls, and the seconds summed over processors. What monitors
+/// find later counts from nothing ([`found`]).
 ///
 /// # Errors
 /// As [`Monitor::start`].
-pub(crate) fn without(time: Duration) -> io::Result<Rates> {
+pub(crate) fn idle(time: Duration) -> io::Result<(u64, f64)> {
+    found();
     let monitor = Monitor::start()?;
     std::thread::sleep(time);
     monitor.finish();
-    let (idle, idle_s) = (FOUND.swap(0, Ordering::Relaxed), WATCHED_NS.swap(0, Ordering::Relaxed) as f64 / 1e9);
-    Ok(Rates { idle, idle_s, ..Rates::default() })
+    Ok(found())
 }
 
-/// The same with what monitors have found since.
-pub(crate) fn during(before: Rates) -> Rates {
-    let (loaded, loaded_s) = (FOUND.load(Ordering::Relaxed), WATCHED_NS.load(Ordering::Relaxed) as f64 / 1e9);
-    Rates { loaded, loaded_s, ..before }
+/// The stalls that all monitors have found since the last call, and the seconds that they watched, summed over processors.
+pub(crate) fn found() -> (u64, f64) {
+    (FOUND.swap(0, Ordering::Relaxed), WATCHED_NS.swap(0, Ordering::Relaxed) as f64 / 1e9)
 }
 
 impl Monitor {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Stalls of all processors without the experiment, and during its measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// Stalls before the experiment began.
+    /// Stalls before the experiment began, and after it ended.
     pub idle: u64,
     /// Seconds in which processors were watched then, summed over processors.
     pub idle_s: f64,

@@ -136,7 +136,7 @@ pub(super) fn machine(document: &Document) -> Vec<String> {
     ];
     let Rates { idle, idle_s, loaded, loaded_s } = document.stalls;
     lines.push(format!(
-        "stalls (SCHED_FIFO 80 more than 0.2 ms late): {idle} in {idle_s:.1} s of processors before it, {loaded} in {loaded_s:.1} s during it"
+        "stalls (SCHED_FIFO 80 more than 0.2 ms late): {idle} in {idle_s:.1} s of processors before and after it, {loaded} in {loaded_s:.1} s during it"
     ));
     lines.extend(here.qdiscs.iter().map(|queue| format!("`{queue}`")));
     lines
