@@ -18,7 +18,7 @@ pub(super) fn fairness(lab: &Lab, findings: &mut Findings) -> Result<Option<Pane
     let (trips, times, repetitions): (&[u64], _, _) = match lab.options.size {
         Size::Tiny => (&[0], [50, 100], 1),
         Size::Ci => return Ok(None),
-        Size::Quick => (&[10], [2000, 6000], 1),
+        Size::Quick => (&[10], [2000, 6000], 3),
         Size::Whole => (&[0, 10, 50], [5000, 25_000], 3),
     };
     let [start, measured] = times.map(Duration::from_millis);
