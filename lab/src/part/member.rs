@@ -9,7 +9,7 @@ use crate::lab::Feature;
 use crate::stalls::Timed;
 use publication::{Counted, Running};
 use qos::priority::{Changes, PrioritySettings, Scheduling};
-use qos::{Class, Place, Qos, Reliability, Scale};
+use qos::{Class, Place, Qos, Queue, Reliability, Scale};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -55,6 +55,8 @@ pub struct Stream {
     pub place: Place,
     /// Its carrier.
     pub carrier: String,
+    /// Samples that wait for a slow subscriber (publisher).
+    pub queue: Queue,
     /// Scheduling of its threads at either end: the one that publishes, and those of the channel. Default: the ordinary one.
     pub sched: Option<Scheduling>,
 }
@@ -239,7 +241,7 @@ fn most(stream: &Stream) -> u32 {
 
 fn publisher(node: &Node, settings: &Settings, stream: &Stream) -> Result<Publisher<Raw>> {
     let name = format!("/{}{}", settings.node.name, stream.topic);
-    let mut qos = Qos { class: stream.class, max_message: most(stream), ..Qos::default() };
+    let mut qos = Qos { class: stream.class, queue: stream.queue, max_message: most(stream), ..Qos::default() };
     let priority = settings.profiled(&name, stream, Direction::Publisher, &mut qos)?;
     let builder = node.publisher::<Raw>(&stream.topic).named(name).qos(qos).priority(priority);
     let named = settings.node.names_carriers.then(|| stream.carrier.clone());

@@ -157,6 +157,7 @@ impl Crew {
                 picture: None,
                 place,
                 carrier: "udp".into(),
+                queue: qos::Queue::default(),
                 sched: None,
             }
         };

@@ -134,7 +134,18 @@ impl Arm {
             (1, n) => Scale::Every(n),
             (p, q) => Scale::Rate { p, q },
         };
-        Stream { topic, size: SIZE, hz: HZ, class: Class::Normal, scale, picture: None, place, carrier, sched: None }
+        Stream {
+            topic,
+            size: SIZE,
+            hz: HZ,
+            class: Class::Normal,
+            scale,
+            picture: None,
+            place,
+            carrier,
+            queue: qos::Queue::default(),
+            sched: None,
+        }
     }
 
     /// Deliveries to all subscribers of the first `samples` samples.

@@ -56,6 +56,7 @@ pub(crate) const ROLES: &[(&str, Role)] = &[
 /// A stream of this size and rate, reliable.
 fn stream(topic: &str, size: usize, hz: f64) -> Stream {
     Stream {
+        queue: qos::Queue::default(),
         sched: None,
         topic: topic.into(),
         size,

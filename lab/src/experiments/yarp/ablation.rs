@@ -3,13 +3,13 @@
 
 use super::setup::{SMALL, SWITCH};
 use super::testbed::{Run, Testbed, Treatment};
-use super::{BURST, Row, amount};
+use super::{BURST, Row, accepted, amount};
 use crate::error::Result;
 use crate::experiments::{Experiment, lines, shuffled};
 use crate::lab::{Lab, Size};
 use crate::load::{Pattern, Protocol};
 use crate::part::Hog;
-use crate::results::{Bar, Cell, Check, Factors, Figure, Findings, Group, Panel, Stalled, Table};
+use crate::results::{Bar, Cell, Check, Factors, Figure, Findings, Group, Panel, Skipped, Stalled, Table};
 use crate::statistics::{Distribution, median};
 use serde_json::json;
 use thalweg::carrier::Dice;
@@ -40,17 +40,23 @@ impl Experiment for YarpAblation {
         let mut runs: [Vec<Run>; TREATMENTS.len()] = Default::default();
         // Those that are compared with all jointly, and lack one of the three: the last ones.
         let first = if lab.options.size == Size::Ci { ALL_BUT_ONE } else { 0 };
-        let mut dice = Dice::new(lab.options.seed);
+        let (mut dice, mut skipped) = (Dice::new(lab.options.seed), Vec::new());
         for repetition in 0..repetitions {
             let seed = lab.options.seed ^ u64::from(repetition) << 32;
             for index in shuffled(TREATMENTS.len() - first, &mut dice).into_iter().map(|index| first + index) {
                 let name = TREATMENTS[index].name;
                 lab.tell(&format!("repetition {} of {repetitions}, {name}", repetition + 1));
-                runs[index].push(testbed.run(lab, &row, TREATMENTS[index], seed)?);
+                match accepted(lab, &mut testbed, &row, TREATMENTS[index], seed)? {
+                    Ok(run) => runs[index].push(run),
+                    Err(because) => {
+                        skipped.push(Skipped { name: format!("{name}, repetition {}", repetition + 1), because })
+                    }
+                }
             }
         }
         drop(hogs);
         let mut findings = judge(&runs);
+        findings.skipped = skipped;
         findings.queues = testbed.queues();
         lines::judge("all arms", &testbed.end(), &mut findings);
         Ok(findings)

@@ -34,7 +34,7 @@ use bound::Bound;
 use outcome::{Outcome, is_in_both};
 use rows::{Amount, Arm, BURST, Row, amount, rows};
 use setup::{BOTH, NIC, SMALL, SWITCH, Setup};
-use testbed::{Run, Testbed};
+use testbed::{Run, Testbed, Treatment};
 use thalweg::carrier::Dice;
 
 /// Set-up (a): measured channel and load leave by the same card.
@@ -127,7 +127,7 @@ fn pair(lab: &Lab, testbed: &mut Testbed, outcome: &mut Outcome, index: usize, r
     }
     let mut runs = Vec::new();
     for arm in arms {
-        match accepted(lab, testbed, row, arm, seed)? {
+        match accepted(lab, testbed, row, arm.treatment(), seed)? {
             Ok(run) => runs.push((arm, run)),
             Err(because) => {
                 let name = format!("{row}, {}, repetition {}", arm.name(), repetition + 1);
@@ -147,18 +147,18 @@ fn accepted(
     lab: &Lab,
     testbed: &mut Testbed,
     row: &Row,
-    arm: Arm,
+    treatment: Treatment,
     seed: u64,
 ) -> Result<std::result::Result<Run, String>> {
     let mut because = String::new();
     for attempt in 1..=ATTEMPTS {
-        let run = testbed.run(lab, row, arm.treatment(), seed)?;
-        if arm == Arm::Qos && run.lost() > 0 {
+        let run = testbed.run(lab, row, treatment, seed)?;
+        if treatment.is_whole() && run.lost() > 0 {
             lab.tell(&format!("lost with priority: {row}: round trips {:?}", run.missing()));
         }
         let yields = attempt == ATTEMPTS && row.load == Protocol::Tcp;
         let Some(why) = run.fell_short(row).filter(|_| !yields) else { return Ok(Ok(run)) };
-        lab.tell(&format!("rejected (attempt {attempt} of {ATTEMPTS}): {row}, {}: {why}", arm.name()));
+        lab.tell(&format!("rejected (attempt {attempt} of {ATTEMPTS}): {row}, {}: {why}", treatment.name));
         because = why;
     }
     Ok(Err(because))

@@ -172,6 +172,11 @@ pub(super) struct Treatment {
 }
 
 impl Treatment {
+    /// `true`: all three.
+    pub(super) fn is_whole(&self) -> bool {
+        self.queue && self.mark && self.thread
+    }
+
     /// The same, but for a feature that the run leaves out.
     fn without(self, feature: Option<Feature>) -> Self {
         match feature {
