@@ -56,24 +56,26 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
 /// The same with less work: bounds and offers that it does not suffice for are missing.
 pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
     let steps = Steps::new(work.plan);
-    let (mut plan, unsteady) = compute(&contract.system, model, &steps, Effort::default(), watch);
-    plan.contract.hash = format!("{:016x}", contract.hash);
-    if !plan.feasible {
-        let offers = offers(&contract.system, &plan, &unsteady, work, watch);
-        plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
+    let mut computed = compute(&contract.system, model, &steps, Effort::default(), watch);
+    computed.plan.contract.hash = format!("{:016x}", contract.hash);
+    if !computed.plan.feasible {
+        let offers = offers(&contract.system, &computed, work, watch);
+        computed.plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
     }
-    plan
+    computed.plan
 }
 
-/// The plan of a system, without offers, with these steps for its analyses and this effort for each of its placements; and the topics that
-/// come less evenly than the contract states.
-fn compute(
-    system: &System,
-    model: Model,
-    steps: &Steps,
-    effort: Effort,
-    watch: &mut dyn Watch,
-) -> (Plan, Vec<Unsteady>) {
+/// A plan without offers, and what the search for them needs besides.
+struct Computed {
+    plan: Plan,
+    /// The topics that come less evenly than the contract states.
+    unsteady: Vec<Unsteady>,
+    /// The part of each direction of each link that each class takes, background included; empty in models without an analysis.
+    loads: Vec<[f64; 4]>,
+}
+
+/// The plan of a system, without offers, with these steps for its analyses and this effort for each of its placements.
+fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: &mut dyn Watch) -> Computed {
     let network = Network::new(system);
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
     let classes = bounds.as_ref().map_or_else(|| Classes::stated(system), Bounds::classes);
@@ -109,7 +111,7 @@ fn compute(
         refusals,
         solver: solver(&found, watch),
     };
-    (plan, unsteady)
+    Computed { plan, unsteady, loads: bounds.as_ref().map(Bounds::loads).unwrap_or_default() }
 }
 
 /// Places, and the analysis of them.

@@ -1,3 +1,5 @@
+mod shares;
+
 use super::*;
 use crate::contract::Contract;
 use crate::placement::Watch;

@@ -133,6 +133,17 @@ impl Bounds {
         unsteady(&self.system, &self.assignment.stages, &self.assignment.analysis)
     }
 
+    /// The part of each direction of each link that each class takes, background included.
+    pub(super) fn loads(&self) -> Vec<[f64; 4]> {
+        let of = |(queue, classes): (usize, &[end_to_end::QueueBound; 4])| {
+            let link = &self.system.links[queue / 2];
+            let mut loads = classes.map(|class| class.load as f64 / 1e9);
+            loads[Class::Normal as usize] += link.background as f64 / link.rate as f64;
+            loads
+        };
+        self.assignment.analysis.queues.iter().enumerate().map(of).collect()
+    }
+
     /// The queue of each direction of each link.
     pub(super) fn queues(&self) -> Vec<Queue> {
         let (stages, analysis) = (&self.assignment.stages, &self.assignment.analysis);

@@ -5,16 +5,18 @@
 //! | `edit` | a change of a contract, and how it is made in the file |
 //! | `parties` | who is late, and who can give way |
 //! | `requests` | offers by kind: classes, sharing, scale, size, deadlines, leaving out |
+//! | `shares` | another one: shares of classes |
 
 mod edit;
 mod parties;
 mod requests;
+mod shares;
 
-use super::{Work, compute};
+use super::{Computed, Work, compute};
 use crate::analysis::chain::Unsteady;
 use crate::analysis::{Steps, channels};
 use crate::placement::{Effort, Watch};
-use crate::plan::{Model, Offer, Plan};
+use crate::plan::{Model, Offer};
 use crate::system::System;
 use edit::Edit;
 use parties::Parties;
@@ -33,23 +35,19 @@ const MOST: usize = 6;
 
 /// Changes with which the contract fits, the nearest to the request first. Classes and sharing cost nothing. Then follow reductions of
 /// rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
-pub(super) fn offers(
-    system: &System,
-    plan: &Plan,
-    unsteady: &[Unsteady],
-    work: Work,
-    watch: &mut dyn Watch,
-) -> Vec<Offer> {
+pub(super) fn offers(system: &System, computed: &Computed, work: Work, watch: &mut dyn Watch) -> Vec<Offer> {
     let steps = Steps::new(work.offers);
-    let (model, trials, most) = (plan.model, TRIALS, work.plan);
+    let (model, trials, most) = (computed.plan.model, TRIALS, work.plan);
     let (base, found) = (Vec::new(), Vec::new());
     let mut search = Search { system, model, watch, trials, most, steps, base, found };
-    let steady = search.jitters(unsteady);
+    let steady = search.jitters(&computed.unsteady);
     if !search.found.is_empty() {
         return search.found.into_iter().map(|(_, offer)| offer).collect();
     }
-    let parties = Parties::of(system, steady.as_ref().unwrap_or(plan));
+    let computed = steady.as_ref().unwrap_or(computed);
+    let parties = Parties::of(system, &computed.plan);
     search.classes(&parties);
+    search.shares(&parties, computed);
     search.sharing();
     for index in parties.giving.iter().take(GIVING) {
         search.scale(*index);
@@ -89,11 +87,11 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn fits(&mut self, edits: &[Edit]) -> bool {
-        self.tried(edits).is_some_and(|(plan, _)| plan.feasible)
+        self.tried(edits).is_some_and(|computed| computed.plan.feasible)
     }
 
     /// The plan with these changes; `None`: no more are tried.
-    fn tried(&mut self, edits: &[Edit]) -> Option<(Plan, Vec<Unsteady>)> {
+    fn tried(&mut self, edits: &[Edit]) -> Option<Computed> {
         let edits: Vec<Edit> = self.base.iter().chain(edits).cloned().collect();
         let tried = Edit::all(&edits, self.system);
         if self.trials == 0 || !self.steps.take(PLACE * tried.nodes.len() as u64 * channels(&tried)) {
@@ -106,14 +104,14 @@ impl Search<'_> {
         let began = self.watch.elapsed();
         let effort = Effort { explain: false, ..Effort::default() };
         let watch = &mut Since { watch: &mut *self.watch, began };
-        let plan = compute(&tried, self.model, &steps, effort, watch);
+        let computed = compute(&tried, self.model, &steps, effort, watch);
         self.steps.take(had - steps.left());
-        Some(plan)
+        Some(computed)
     }
 
     /// States as much jitter as the topics of callbacks have, again until nothing changes, because it makes others later. Gives the plan with
     /// that, if it ends.
-    fn jitters(&mut self, unsteady: &[Unsteady]) -> Option<Plan> {
+    fn jitters(&mut self, unsteady: &[Unsteady]) -> Option<Computed> {
         let mut missing = unsteady.to_vec();
         let mut base: Vec<Edit> = Vec::new();
         for _ in 0..JITTERS {
@@ -124,16 +122,16 @@ impl Search<'_> {
                 base.retain(|edit| !matches!(edit, Edit::Jitter(known, _) if known == topic));
                 base.push(Edit::Jitter(*topic, rounded_up((*needs)? as f64)));
             }
-            let (plan, more) = self.tried(&base)?;
-            if more.is_empty() {
-                if plan.feasible {
+            let computed = self.tried(&base)?;
+            if computed.unsteady.is_empty() {
+                if computed.plan.feasible {
                     let words: Vec<String> = base.iter().map(|edit| edit.words(self.system)).collect();
                     self.offer(0.0, words.join(", "), &base);
                 }
                 self.base = base;
-                return Some(plan);
+                return Some(computed);
             }
-            missing = more;
+            missing = computed.unsteady;
         }
         None
     }

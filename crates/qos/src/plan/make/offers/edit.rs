@@ -1,8 +1,9 @@
 //! A change of a contract.
 
+use super::shares::share;
 use crate::Class;
 use crate::plan::FileChange;
-use crate::quantity::{show_bytes, show_time};
+use crate::quantity::{parse_share, show_bytes, show_time};
 use crate::system::{Proxies, System, Transport};
 
 /// A change of a contract; parts by their index.
@@ -24,6 +25,8 @@ pub(super) enum Edit {
     WithoutChain(usize),
     /// A topic's class.
     Class(usize, Class),
+    /// A link's shares, in thousandths.
+    Shares(usize, [u32; 4]),
     /// A node may host proxies.
     Proxy(usize),
     /// Equal requests share a proxy.
@@ -56,6 +59,7 @@ impl Edit {
             Edit::ChainDeadline(index, ns) => system.chains[*index].deadline = Some(*ns),
             Edit::Jitter(topic, ns) => system.topics[*topic].jitter = *ns,
             Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
+            Edit::Shares(link, shares) => system.links[*link].shares = Some(shares.map(as_read)),
             Edit::Proxy(node) => system.nodes[*node].proxy = true,
             Edit::Merged => system.placement.proxies = Proxies::Merged,
             Edit::Multicast => system.placement.transport = Transport::Multicast,
@@ -84,6 +88,7 @@ impl Edit {
             Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
             Edit::WithoutChain(index) => of("chain", &system.chains[*index].name, "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
+            Edit::Shares(link, shares) => of("link", &system.links[*link].name, "shares", table(shares)),
             Edit::Proxy(node) => of("node", &system.nodes[*node].name, "proxy", "true".to_owned()),
             Edit::Merged => of("placement", "", "proxies", "\"merged\"".to_owned()),
             Edit::Multicast => of("placement", "", "transport", "\"multicast\"".to_owned()),
@@ -95,6 +100,16 @@ impl Edit {
         let FileChange { name, key, value, .. } = self.change(system);
         format!("{key} {} for {name}", value.trim_matches('"'))
     }
+}
+
+/// As the contract with this change is read: the trial has the same bits.
+fn as_read(thousandths: u32) -> f64 {
+    parse_share(&share(thousandths)).unwrap_or(f64::from(thousandths) / 1000.0)
+}
+
+fn table(shares: &[u32; 4]) -> String {
+    let key = |class: Class| format!("{class} = \"{}\"", share(shares[class as usize]));
+    format!("{{ {} }}", Class::ALL.into_iter().rev().map(key).collect::<Vec<_>>().join(", "))
 }
 
 fn quoted_time(ns: u64) -> String {
