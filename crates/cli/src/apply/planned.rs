@@ -63,7 +63,7 @@ fn wanted(link: &Link, device: &str, prio: bool, map: Option<Hook>) -> Result<Wa
     if i64::from(queue) > LONGEST {
         return Err(Failure::Usage(format!("link {name:?} needs a queue of {queue} packets: allowed is {LONGEST}")));
     }
-    Ok(Wanted { device: device.to_owned(), rate, queue, scheduler: scheduler(link, prio)?, map })
+    Ok(Wanted { device: device.to_owned(), rate, queue, scheduler: scheduler(link, prio)?, segments: None, map })
 }
 
 fn scheduler(link: &Link, prio: bool) -> Result<Scheduler> {
