@@ -24,7 +24,7 @@ pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
-use crate::system::{NodeKind, Objective};
+use crate::system::{NodeKind, Objective, System};
 use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,6 +52,9 @@ pub struct Plan {
     /// Each direction of each link.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// Settings of hosts without which it would not fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
     /// Each node.
     #[serde(default)]
     pub nodes: Vec<Node>,
@@ -258,6 +261,33 @@ pub struct Link {
     pub shares: Option<[f64; 4]>,
 }
 
+/// A setting of a host's device, which `thalweg apply` makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The node.
+    pub node: String,
+    /// The link that the device is at.
+    pub link: String,
+    /// The device.
+    pub device: String,
+    /// Most packets of a super-packet that the host hands the device (`gso_max_segs`).
+    pub gso_max_segs: u32,
+    /// What would be late without it.
+    pub because: String,
+}
+
+/// A system with settings of its hosts, as the plan that has them was computed.
+pub fn settle(system: &System, settings: &[Setting]) -> System {
+    let mut system = system.clone();
+    for setting in settings {
+        for link in system.links.iter_mut().filter(|link| link.name == setting.link) {
+            let ends = link.between.iter().position(|node| system.nodes[*node].name == setting.node);
+            ends.into_iter().for_each(|end| link.segments[end] = Some(setting.gso_max_segs));
+        }
+    }
+    system
+}
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
@@ -330,7 +360,7 @@ pub struct Offer {
 /// A change as it is made in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// The table: `subscriber`, `topic`, `node` or `placement`.
+    /// The table: `subscriber`, `topic`, `chain`, `link`, `node` or `placement`.
     pub table: String,
     /// Its name; empty for `placement`.
     pub name: String,

@@ -61,6 +61,7 @@ pub(super) fn text(plan: &Plan) -> String {
         parts.push(show::refusals(plan));
     }
     parts.extend(overview(plan));
+    parts.extend(Some(show::settings(plan)).filter(|text| !text.is_empty()));
     parts.extend(legend(plan));
     parts.extend(plan.channels.iter().map(channel));
     parts.extend(plan.chains.iter().map(chain));

@@ -13,6 +13,7 @@ pub(super) fn text(plan: &Plan) -> String {
     parts.push(channels(plan));
     parts.push(chains(plan));
     parts.push(links(plan));
+    parts.push(settings(plan));
     if plan.channels.iter().any(|channel| channel.proxy.is_some()) && !plan.placement.is_empty() {
         parts.push(proxies(plan));
     }
@@ -172,6 +173,17 @@ fn links(plan: &Plan) -> String {
         ]
     };
     section("links, headers included", &headers, used.map(row).collect())
+}
+
+/// What `thalweg apply` sets on hosts besides queues.
+pub(super) fn settings(plan: &Plan) -> String {
+    let headers = [("host", '<'), ("device", '<'), ("link", '<'), ("setting", '<'), ("because", '<')];
+    let row = |one: &qos::plan::Setting| {
+        let packets = if one.gso_max_segs == 1 { "1 packet" } else { &format!("{} packets", one.gso_max_segs) };
+        let setting = format!("gso_max_segs {}: super-packets of {packets}", one.gso_max_segs);
+        vec![one.node.clone(), one.device.clone(), one.link.clone(), setting, one.because.clone()]
+    };
+    section("settings of hosts, made by `thalweg apply`", &headers, plan.settings.iter().map(row).collect())
 }
 
 fn proxies(plan: &Plan) -> String {

@@ -5,14 +5,16 @@
 //! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
 //! | `chain` | chains over several topics: sums of channels |
 //! | `refusal` | reasons why not all fits |
-//! | `offers` | changes of the contract with which it fits, tried |
+//! | `parties` | who is late, and who can give way |
+//! | `offers` | settings of hosts, or changes of the contract, with which it fits, tried |
 
 mod chain;
 mod delay;
 mod offers;
+mod parties;
 mod refusal;
 
-use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
+use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Setting, Solver, Term, settle};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::chain::Unsteady;
@@ -23,7 +25,7 @@ use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};
 use delay::{Bounds, Delay, Queue, delay};
-use offers::offers;
+use offers::{WayOut, way_out};
 use std::borrow::Cow;
 
 /// Most steps of one plan's analyses, and of those of all plans that are tried for offers.
@@ -57,12 +59,24 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
 pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
     let steps = Steps::new(work.plan);
     let mut computed = compute(&contract.system, model, &steps, Effort::default(), watch);
-    computed.plan.contract.hash = format!("{:016x}", contract.hash);
     if !computed.plan.feasible {
-        let offers = offers(&contract.system, &computed, work, watch);
-        computed.plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
+        match way_out(&contract.system, &computed, work, watch) {
+            WayOut::Settings(settings) => computed = settled(contract, settings, model, work, watch),
+            WayOut::Offers(offers) => {
+                computed.plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
+            }
+        }
     }
+    computed.plan.contract.hash = format!("{:016x}", contract.hash);
     computed.plan
+}
+
+/// The plan with settings of its hosts.
+fn settled(contract: &Contract, settings: Vec<Setting>, model: Model, work: Work, watch: &mut dyn Watch) -> Computed {
+    let system = settle(&contract.system, &settings);
+    let mut computed = compute(&system, model, &Steps::new(work.plan), Effort::default(), watch);
+    computed.plan.settings = settings;
+    computed
 }
 
 /// A plan without offers, and what the search for them needs besides.
@@ -106,6 +120,7 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
         channels,
         chains,
         links: links(system, &loads, &queues),
+        settings: Vec::new(),
         nodes: nodes(system, &found),
         placement: found.placed.iter().map(|placed| proxy(system, placed)).collect(),
         refusals,

@@ -3,23 +3,23 @@
 //! | module | contents |
 //! |---|---|
 //! | `edit` | a change of a contract, and how it is made in the file |
-//! | `parties` | who is late, and who can give way |
 //! | `requests` | offers by kind: classes, sharing, scale, size, deadlines, leaving out |
-//! | `shares` | another one: shares of classes |
+//! | `shares` | another kind: shares of classes |
+//! | `settings` | what hosts can mend: settings instead of an offer, and another kind: devices with queues |
 
 mod edit;
-mod parties;
 mod requests;
+mod settings;
 mod shares;
 
+use super::parties::Parties;
 use super::{Computed, Work, compute};
 use crate::analysis::chain::Unsteady;
 use crate::analysis::{Steps, channels};
 use crate::placement::{Effort, Watch};
-use crate::plan::{Model, Offer};
+use crate::plan::{Model, Offer, Setting};
 use crate::system::System;
 use edit::Edit;
-use parties::Parties;
 use std::time::Duration;
 
 /// Most plans that are tried.
@@ -33,30 +33,48 @@ const GIVING: usize = 6;
 /// Most offers.
 const MOST: usize = 6;
 
-/// Changes with which the contract fits, the nearest to the request first. Classes and sharing cost nothing. Then follow reductions of
-/// rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
-pub(super) fn offers(system: &System, computed: &Computed, work: Work, watch: &mut dyn Watch) -> Vec<Offer> {
+/// A way out of a refusal.
+pub(super) enum WayOut {
+    /// With these settings of its hosts, the contract fits as it is.
+    Settings(Vec<Setting>),
+    /// Changes of the contract with which it fits.
+    Offers(Vec<Offer>),
+}
+
+/// Settings with which the contract fits, or else changes, the nearest to the request first. Classes and sharing cost nothing. Then follow
+/// reductions of rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
+pub(super) fn way_out(system: &System, computed: &Computed, work: Work, watch: &mut dyn Watch) -> WayOut {
     let steps = Steps::new(work.offers);
     let (model, trials, most) = (computed.plan.model, TRIALS, work.plan);
     let (base, found) = (Vec::new(), Vec::new());
     let mut search = Search { system, model, watch, trials, most, steps, base, found };
-    let steady = search.jitters(&computed.unsteady);
-    if !search.found.is_empty() {
-        return search.found.into_iter().map(|(_, offer)| offer).collect();
+    if let Some(settings) = search.settings(computed) {
+        return WayOut::Settings(settings);
     }
-    let computed = steady.as_ref().unwrap_or(computed);
-    let parties = Parties::of(system, &computed.plan);
-    search.classes(&parties);
-    search.shares(&parties, computed);
-    search.sharing();
-    for index in parties.giving.iter().take(GIVING) {
-        search.scale(*index);
-        search.size(*index);
+    WayOut::Offers(search.offers(computed))
+}
+
+impl Search<'_> {
+    fn offers(mut self, computed: &Computed) -> Vec<Offer> {
+        let steady = self.jitters(&computed.unsteady);
+        if !self.found.is_empty() {
+            return self.found.into_iter().map(|(_, offer)| offer).collect();
+        }
+        let computed = steady.as_ref().unwrap_or(computed);
+        let parties = Parties::of(self.system, &computed.plan);
+        self.classes(&parties);
+        self.shares(&parties, computed);
+        self.sharing();
+        self.devices(&parties, computed);
+        for index in parties.giving.iter().take(GIVING) {
+            self.scale(*index);
+            self.size(*index);
+        }
+        self.deadlines(&parties);
+        self.leaving_out(&parties);
+        self.found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.found.into_iter().take(MOST).map(|(_, offer)| offer).collect()
     }
-    search.deadlines(&parties);
-    search.leaving_out(&parties);
-    search.found.sort_by(|a, b| a.0.total_cmp(&b.0));
-    search.found.into_iter().take(MOST).map(|(_, offer)| offer).collect()
 }
 
 /// The clock of one trial.
@@ -93,18 +111,22 @@ impl Search<'_> {
     /// The plan with these changes; `None`: no more are tried.
     fn tried(&mut self, edits: &[Edit]) -> Option<Computed> {
         let edits: Vec<Edit> = self.base.iter().chain(edits).cloned().collect();
-        let tried = Edit::all(&edits, self.system);
-        if self.trials == 0 || !self.steps.take(PLACE * tried.nodes.len() as u64 * channels(&tried)) {
+        self.planned(&Edit::all(&edits, self.system))
+    }
+
+    /// The plan of a changed system; `None`: no more are tried.
+    fn planned(&mut self, tried: &System) -> Option<Computed> {
+        if self.trials == 0 || !self.steps.take(PLACE * tried.nodes.len() as u64 * channels(tried)) {
             return None;
         }
         self.trials -= 1;
         // It has as many steps, and as much time, as it will have when it is planned for itself.
-        let steps = Steps::new(Steps::of(&tried).left().min(self.most));
+        let steps = Steps::new(Steps::of(tried).left().min(self.most));
         let had = steps.left();
         let began = self.watch.elapsed();
         let effort = Effort { explain: false, ..Effort::default() };
         let watch = &mut Since { watch: &mut *self.watch, began };
-        let computed = compute(&tried, self.model, &steps, effort, watch);
+        let computed = compute(tried, self.model, &steps, effort, watch);
         self.steps.take(had - steps.left());
         Some(computed)
     }

@@ -27,6 +27,8 @@ pub(super) enum Edit {
     Class(usize, Class),
     /// A link's shares, in thousandths.
     Shares(usize, [u32; 4]),
+    /// Queues are installed at these ends of a link.
+    Devices(usize, [bool; 2]),
     /// A node may host proxies.
     Proxy(usize),
     /// Equal requests share a proxy.
@@ -60,6 +62,7 @@ impl Edit {
             Edit::Jitter(topic, ns) => system.topics[*topic].jitter = *ns,
             Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
             Edit::Shares(link, shares) => system.links[*link].shares = Some(shares.map(as_read)),
+            Edit::Devices(link, ends) => system.links[*link].devices = devices(system, *link, *ends),
             Edit::Proxy(node) => system.nodes[*node].proxy = true,
             Edit::Merged => system.placement.proxies = Proxies::Merged,
             Edit::Multicast => system.placement.transport = Transport::Multicast,
@@ -89,6 +92,9 @@ impl Edit {
             Edit::WithoutChain(index) => of("chain", &system.chains[*index].name, "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
             Edit::Shares(link, shares) => of("link", &system.links[*link].name, "shares", table(shares)),
+            Edit::Devices(link, ends) => {
+                of("link", &system.links[*link].name, "devices", device_table(system, *link, *ends))
+            }
             Edit::Proxy(node) => of("node", &system.nodes[*node].name, "proxy", "true".to_owned()),
             Edit::Merged => of("placement", "", "proxies", "\"merged\"".to_owned()),
             Edit::Multicast => of("placement", "", "transport", "\"multicast\"".to_owned()),
@@ -97,6 +103,13 @@ impl Edit {
 
     /// For people.
     pub(super) fn words(&self, system: &System) -> String {
+        if let Edit::Devices(link, ends) = self {
+            let named = device_table(system, *link, *ends);
+            let link = &system.links[*link].name;
+            return format!(
+                "devices {named} for link {link:?} (with their real names), where queues take super-packets apart"
+            );
+        }
         let FileChange { name, key, value, .. } = self.change(system);
         format!("{key} {} for {name}", value.trim_matches('"'))
     }
@@ -110,6 +123,31 @@ fn as_read(thousandths: u32) -> f64 {
 fn table(shares: &[u32; 4]) -> String {
     let key = |class: Class| format!("{class} = \"{}\"", share(shares[class as usize]));
     format!("{{ {} }}", Class::ALL.into_iter().rev().map(key).collect::<Vec<_>>().join(", "))
+}
+
+/// The devices of a link with those of these ends.
+fn devices(system: &System, at: usize, ends: [bool; 2]) -> [Option<String>; 2] {
+    let mut named = system.links[at].devices.clone();
+    for (end, named) in named.iter_mut().enumerate().filter(|(end, _)| ends[*end]) {
+        named.get_or_insert_with(|| some_device(system, at, end));
+    }
+    named
+}
+
+fn device_table(system: &System, at: usize, ends: [bool; 2]) -> String {
+    let all = system.links[at].between.iter().zip(devices(system, at, ends));
+    let entry =
+        |(node, device): (&usize, Option<String>)| Some(format!("{:?} = {:?}", system.nodes[*node].name, device?));
+    format!("{{ {} }}", all.filter_map(entry).collect::<Vec<_>>().join(", "))
+}
+
+/// Stands for a name that only the host knows; another one for each link.
+fn some_device(system: &System, at: usize, end: usize) -> String {
+    let node = system.links[at].between[end];
+    let ends = system.links.iter().flat_map(|link| link.between.iter().zip(&link.devices));
+    let taken: Vec<&String> = ends.filter(|(of, _)| **of == node).filter_map(|(_, device)| device.as_ref()).collect();
+    let names = (at..).step_by(system.links.len()).map(|number| format!("eth{number}"));
+    names.take(taken.len() + 1).find(|name| !taken.contains(&name)).unwrap_or_default()
 }
 
 fn quoted_time(ns: u64) -> String {

@@ -1,7 +1,7 @@
 //! Offers by kind.
 
+use super::super::parties::Parties;
 use super::edit::Edit;
-use super::parties::Parties;
 use super::{GIVING, Search, rounded_up};
 use crate::Class;
 use crate::quantity::show_bytes;

@@ -1,12 +1,10 @@
 //! Shares of classes (`htb`, `hfsc`): a larger one for a class that is late, from what the others have beyond their load.
 
+use super::super::parties::{Parties, directions};
 use super::edit::Edit;
-use super::parties::Parties;
 use super::{Computed, Search};
 use crate::Class;
-use crate::analysis::end_to_end::Where;
-use crate::network::Direction;
-use crate::plan::{Channel, Plan};
+use crate::plan::Plan;
 use crate::quantity::show_share;
 use crate::system::System;
 use std::collections::BTreeMap;
@@ -97,23 +95,19 @@ pub(super) fn share(thousandths: u32) -> String {
 /// The links with shares that late channels cross, by their class there, the lowest first.
 fn narrow(system: &System, parties: &Parties, computed: &Computed) -> Vec<(Class, Vec<Shares>)> {
     let Computed { plan, loads, .. } = computed;
-    let index: BTreeMap<String, usize> =
-        (0..loads.len()).map(|index| (Where::Link(Direction::at(index)).name(system), index)).collect();
+    if loads.is_empty() {
+        return Vec::new();
+    }
+    let directions = directions(system);
     let mut found: BTreeMap<Class, BTreeMap<usize, Shares>> = BTreeMap::new();
-    for channel in plan.channels.iter().filter(|channel| is_late(system, parties, channel)) {
-        for direction in channel.route.iter().filter_map(|name| index.get(name)) {
-            if let Some(shares) = shares(plan, loads, *direction) {
+    for channel in plan.channels.iter().filter(|channel| parties.concern(system, channel)) {
+        for direction in channel.route.iter().filter_map(|name| directions.get(name)) {
+            if let Some(shares) = shares(plan, loads, direction.index()) {
                 found.entry(channel.class).or_default().entry(shares.link).or_insert(shares);
             }
         }
     }
     found.into_iter().map(|(class, links)| (class, links.into_values().collect())).collect()
-}
-
-fn is_late(system: &System, parties: &Parties, channel: &Channel) -> bool {
-    let name = |index: usize| system.subscribers[index].name == channel.subscriber;
-    let mut parts = parties.chains.iter().flat_map(|(chain, _)| &system.chains[*chain].parts);
-    parties.late.iter().any(|(index, _)| name(*index)) || parts.any(|part| name(part.subscriber))
 }
 
 fn shares(plan: &Plan, loads: &[[f64; 4]], direction: usize) -> Option<Shares> {

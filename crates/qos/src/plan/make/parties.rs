@@ -1,6 +1,7 @@
 //! Who is late, and who can give way.
 
-use crate::network::Network;
+use crate::analysis::end_to_end::Where;
+use crate::network::{Direction, Network};
 use crate::placement::{self, Candidate};
 use crate::plan::{Chain, Channel, Plan};
 use crate::system::{PlacementDelay, System};
@@ -16,7 +17,20 @@ pub(super) struct Parties {
     pub chains: Vec<(usize, Option<f64>)>,
 }
 
+/// The directions of links by the names that routes have them by.
+pub(super) fn directions(system: &System) -> HashMap<String, Direction> {
+    let all = (0..2 * system.links.len()).map(Direction::at);
+    all.map(|direction| (Where::Link(direction).name(system), direction)).collect()
+}
+
 impl Parties {
+    /// `true` if a channel is late, or part of a late chain.
+    pub(super) fn concern(&self, system: &System, channel: &Channel) -> bool {
+        let name = |index: usize| system.subscribers[index].name == channel.subscriber;
+        let mut parts = self.chains.iter().flat_map(|(chain, _)| &system.chains[*chain].parts);
+        self.late.iter().any(|(index, _)| name(*index)) || parts.any(|part| name(part.subscriber))
+    }
+
     pub(super) fn of(system: &System, plan: &Plan) -> Self {
         let network = Network::new(system);
         let index: HashMap<&str, usize> =
