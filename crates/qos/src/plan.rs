@@ -133,6 +133,9 @@ pub struct Channel {
     pub bound_us: Option<f64>,
     /// The latest that it may, µs.
     pub deadline_us: Option<f64>,
+    /// Percentiles of the delay by a queueing model, beside bound or mean: no promise. `None`: the model has no distribution, or no service time is stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentiles: Option<Percentiles>,
     /// The part of samples that a full queue loses (`mm1k`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
@@ -164,6 +167,19 @@ impl Channel {
         let (before, after) = self.route.split_at(self.hops_to_proxy.min(self.route.len()));
         [before, after]
     }
+}
+
+/// Percentiles of a channel's delay by a queueing model: Poisson arrivals, and a queue at the publisher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The model: M/M/1 beside bounds.
+    pub model: Model,
+    /// Half of the samples arrive within this, µs.
+    pub p50_us: f64,
+    /// 99 of 100.
+    pub p99_us: f64,
+    /// 999 of 1000.
+    pub p999_us: f64,
 }
 
 /// A chain over several topics, with the sum of its parts.

@@ -74,7 +74,7 @@ fn reason(refusal: &Refusal) -> String {
 
 fn channels(plan: &Plan) -> String {
     let delay = if plan.model.is_mean() { "mean" } else { "bound" };
-    let headers = [
+    let mut headers = vec![
         ("topic", '<'),
         ("from", '<'),
         ("to", '<'),
@@ -86,6 +86,9 @@ fn channels(plan: &Plan) -> String {
         ("deadline", '>'),
         ("used", '>'),
     ];
+    let percentiles = plan.channels.iter().find_map(|channel| channel.percentiles);
+    let title = percentiles.map(|one| format!("p99 {}", one.model));
+    headers.extend(title.as_deref().map(|title| (title, '>')));
     let row = |channel: &Channel| {
         let delay = channel.mean_us.or(channel.bound_us);
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
@@ -97,7 +100,7 @@ fn channels(plan: &Plan) -> String {
             None => "-".to_owned(),
         };
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "-".to_owned());
-        vec![
+        let mut cells = vec![
             channel.topic.clone(),
             channel.publisher.clone(),
             channel.subscriber.clone(),
@@ -111,7 +114,9 @@ fn channels(plan: &Plan) -> String {
             time(delay),
             time(channel.deadline_us),
             used,
-        ]
+        ];
+        cells.extend(percentiles.map(|_| time(channel.percentiles.map(|one| one.p99_us))));
+        cells
     };
     section("channels", &headers, plan.channels.iter().map(row).collect())
 }

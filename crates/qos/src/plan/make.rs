@@ -94,12 +94,19 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
     let classes = bounds.as_ref().map_or_else(|| Classes::stated(system), Bounds::classes);
     let paths = paths(system, &network, &placed);
+    let queues = delay::publishers(system);
     let channel = |path: &Path| {
         let (topic, publisher, subscriber) = (path.subscriber.topic, path.publisher, path.index);
         let [sched_publisher, sched] =
             bounds.as_ref().map(|bounds| bounds.scheduling(topic, publisher, subscriber)).unwrap_or_default();
         let delay = delay(system, path, model, &bounds);
-        Channel { sched, sched_publisher, ..channel(system, path, classes.of(publisher, subscriber), delay) }
+        let percentiles = delay::percentiles(system, path, model, &queues);
+        Channel {
+            sched,
+            sched_publisher,
+            percentiles,
+            ..channel(system, path, classes.of(publisher, subscriber), delay)
+        }
     };
     let channels: Vec<Channel> = paths.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);
@@ -247,6 +254,7 @@ fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel 
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
         deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
+        percentiles: None,
         loss,
         terms: terms.iter().map(|term| (term.name.clone(), term.us)).collect(),
         derivation: terms,
