@@ -173,7 +173,7 @@ fn percentiles(found: &Percentiles) -> [String; 5] {
     let Percentiles { model, p50_us, p99_us, p999_us } = found;
     let source = match model {
         Model::Mm1k => "M/M/1/K at the publisher: n + 1 services, if n are there (Wolff 1982)",
-        _ => "M/M/1 at the publisher: exponential (Kleinrock 1975, §5.7)",
+        _ => "M/M/1 at the publisher: exponential (Kleinrock 1975, chapter 5)",
     };
     let others = format!("p99; p50 {}, p99.9 {}", show_time(*p50_us), show_time(*p999_us));
     [format!("({p99_us:.3} us)"), String::new(), others, String::new(), format!("{source}; a model, no promise")]

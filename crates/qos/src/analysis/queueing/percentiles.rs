@@ -2,7 +2,7 @@
 //!
 //! | queue | distribution of the time in the system | source |
 //! |---|---|---|
-//! | M/M/1 | exponential with rate μ − λ; the wait is 0 with 1 − ρ, else exponential with the same rate | Kleinrock 1975, §5.7 |
+//! | M/M/1 | exponential with rate μ − λ; the wait is 0 with 1 − ρ, else exponential with the same rate | Kleinrock 1975, chapter 5 |
 //! | M/M/1/K | n + 1 services one after the other (Erlang), if n are there; with p_n ÷ (1 − p_K), because Poisson arrivals see time averages | Wolff 1982 for the latter |
 //!
 //! A message whose own service differs from the mean of all waits as they do, and is served for an exponential time of its own mean.
