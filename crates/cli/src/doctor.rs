@@ -214,6 +214,7 @@ fn install(wanted: &[(&'static str, String, u64)]) -> io::Result<Vec<Done>> {
         rate: speed.saturating_mul(1_000_000 / 100 * PERCENT),
         queue: QUEUE,
         scheduler: Scheduler::Strict,
+        segments: None,
         map: None,
     });
     let installed = queueing::install(&apply::directory(), &queues.collect::<Vec<_>>())?;

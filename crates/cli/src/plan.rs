@@ -18,7 +18,7 @@ use crate::output::{Output, line, table, tell};
 use clap::Args;
 use qos::contract::{Contract, check, hints};
 use qos::placement::Watch;
-use qos::plan::{Change, FileChange, Model, Plan, differences, make, rewrite};
+use qos::plan::{Change, FileChange, Model, Plan, differences, make, rewrite, settle};
 use qos::verification::{Measured, measured};
 use serde::Deserialize;
 use serde_json::json;
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     }
     write(arguments, &contract, &plan)?;
     if let Some(duration) = arguments.simulate {
-        let simulation = simulate::run(&contract.system, &plan, duration, arguments.seed)?;
+        let simulation = simulate::run(&settle(&contract.system, &plan.settings), &plan, duration, arguments.seed)?;
         let mut document = serde_json::to_value(&plan).map_err(std::io::Error::from)?;
         document["simulation"] = json!(simulation);
         output.result(&document, || format!("{}\n\n{}", show::verdict(&plan), simulation.text()))?;

@@ -333,6 +333,36 @@ fn the_queues_of_a_plan_are_installed_and_restored() {
     assert_eq!(host.thalweg(&format!("apply {file} --queues")).0, 2, "a file of one's own is for one host");
 }
 
+/// A deadline that full packets of the recorder's super-packets would break.
+#[test]
+fn settings_of_a_plan_are_made_shown_and_restored() {
+    let Some(host) = Host::new("settings_of_a_plan_are_made_shown_and_restored") else { return };
+    let segments = || {
+        let link = host.out(Command::new("ip").args(["-d", "-o", "link", "show", "dev", "wire"])).stdout;
+        let link = String::from_utf8(link).unwrap();
+        link.split_once("gso_max_segs ").unwrap().1.split(' ').next().unwrap().to_owned()
+    };
+    let (queues, before) = (host.queues(), segments());
+    let (contract, plan) = (host.house.path("tight.toml"), host.house.path("plan.toml"));
+    let tight = ENFORCED.replace("scheduler = \"htb\"", "scheduler = \"strict\"").replace("4 ms", "2.5 ms");
+    std::fs::write(&contract, tight).unwrap();
+    let (contract, plan) = (contract.display(), plan.display());
+    for arguments in ["", " --explain", " --simulate 2s"] {
+        let (code, said, errors) = host.thalweg(&format!("plan {contract} -o {plan}{arguments}"));
+        assert!(
+            code == 0 && (arguments.contains("simulate") || said.contains("gso_max_segs 1: super-packets of 1 packet")),
+            "{said}{errors}"
+        );
+    }
+    let (code, said, _) = host.thalweg(&format!("apply {plan} --host here --queues --dry-run"));
+    assert!(code == 0 && said.contains("ip link set dev wire gso_max_segs 1"), "{said}");
+    assert_eq!(segments(), before);
+    let (code, said, errors) = host.thalweg(&format!("apply {plan} --host here --queues"));
+    assert_eq!((code, segments().as_str()), (0, "1"), "{said}{errors}");
+    let (code, said, _) = host.thalweg("restore");
+    assert_eq!((code, said.trim(), host.queues(), segments()), (0, "wire: as before", queues, before));
+}
+
 /// The proxy cannot be at either end: the plan puts it at the node between, where a relay of that name runs.
 const CONTRACT: &str = r#"
 [[node]]

@@ -33,6 +33,11 @@ impl Direction {
         if self.reversed { [second, first] } else { [first, second] }
     }
 
+    /// Most packets of a super-packet that the device which sends takes of its own host, where the plan limits them.
+    pub fn segments(self, system: &System) -> Option<u32> {
+        system.links[self.link].segments[usize::from(self.reversed)]
+    }
+
     /// The device that sends, if the plan's queue is installed there.
     pub fn device(self, system: &System) -> Option<&str> {
         system.links[self.link].devices[usize::from(self.reversed)].as_deref()

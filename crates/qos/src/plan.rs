@@ -24,7 +24,7 @@ pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
-use crate::system::{NodeKind, Objective};
+use crate::system::{NodeKind, Objective, System};
 use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,6 +52,9 @@ pub struct Plan {
     /// Each direction of each link.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// Settings of hosts without which it would not fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
     /// Each node.
     #[serde(default)]
     pub nodes: Vec<Node>,
@@ -130,6 +133,9 @@ pub struct Channel {
     pub bound_us: Option<f64>,
     /// The latest that it may, µs.
     pub deadline_us: Option<f64>,
+    /// Percentiles of the delay by a queueing model, beside bound or mean: no promise. `None`: the model has no distribution, or no service time is stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentiles: Option<Percentiles>,
     /// The part of samples that a full queue loses (`mm1k`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
@@ -161,6 +167,19 @@ impl Channel {
         let (before, after) = self.route.split_at(self.hops_to_proxy.min(self.route.len()));
         [before, after]
     }
+}
+
+/// Percentiles of a channel's delay by a queueing model: Poisson arrivals, and a queue at the publisher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The model: M/M/1 beside bounds.
+    pub model: Model,
+    /// Half of the samples arrive within this, µs.
+    pub p50_us: f64,
+    /// 99 of 100.
+    pub p99_us: f64,
+    /// 999 of 1000.
+    pub p999_us: f64,
 }
 
 /// A chain over several topics, with the sum of its parts.
@@ -258,6 +277,33 @@ pub struct Link {
     pub shares: Option<[f64; 4]>,
 }
 
+/// A setting of a host's device, which `thalweg apply` makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The node.
+    pub node: String,
+    /// The link that the device is at.
+    pub link: String,
+    /// The device.
+    pub device: String,
+    /// Most packets of a super-packet that the host hands the device (`gso_max_segs`).
+    pub gso_max_segs: u32,
+    /// What would be late without it.
+    pub because: String,
+}
+
+/// A system with settings of its hosts, as the plan that has them was computed.
+pub fn settle(system: &System, settings: &[Setting]) -> System {
+    let mut system = system.clone();
+    for setting in settings {
+        for link in system.links.iter_mut().filter(|link| link.name == setting.link) {
+            let ends = link.between.iter().position(|node| system.nodes[*node].name == setting.node);
+            ends.into_iter().for_each(|end| link.segments[end] = Some(setting.gso_max_segs));
+        }
+    }
+    system
+}
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
@@ -330,7 +376,7 @@ pub struct Offer {
 /// A change as it is made in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// The table: `subscriber`, `topic`, `node` or `placement`.
+    /// The table: `subscriber`, `topic`, `chain`, `link`, `node` or `placement`.
     pub table: String,
     /// Its name; empty for `placement`.
     pub name: String,

@@ -95,6 +95,8 @@ pub struct Link {
     pub shares: Option<[f64; 4]>,
     /// The network device of each end, in the order of `between`, if the plan's queue is installed there.
     pub devices: [Option<String>; 2],
+    /// Most packets of a super-packet that the device of each end takes (`gso_max_segs`), where a plan limits them.
+    pub segments: [Option<u32>; 2],
     /// Undeclared best-effort traffic, bit/s.
     pub background: u64,
 }

@@ -51,7 +51,8 @@ impl Wire {
             Queue::Bands => Scheduler::Strict,
             Queue::Classes => Scheduler::Htb(SHARES.map(share)),
         };
-        let wanted = Wanted { device: device.to_owned(), rate, queue: self.limit, scheduler, map: None };
+        let wanted =
+            Wanted { device: device.to_owned(), rate, queue: self.limit, scheduler, segments: None, map: None };
         // Kept: it goes with the namespace.
         let install = || linux::queueing::install(at.journals(), &[wanted])?.keep();
         at.within(install)?.map_err(|refused| Error::System(refused.to_string()))

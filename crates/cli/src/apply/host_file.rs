@@ -9,6 +9,7 @@
 //! ceilings = { low = "50 %" }    # htb, hfsc; default: all that is spare
 //! delays = { critical = "1 ms" } # hfsc: a full packet is sent within this
 //! queue = 100                    # packets per queue, 1 to 100000; default 100
+//! gso_max_segs = 1               # most packets of a super-packet that the device is given; default: as it was
 //! map = "router"                 # router | bridge: also for packets marked by others; default: none
 //!
 //! [[channel]]
@@ -77,6 +78,7 @@ struct Device {
     ceilings: Option<Spanned<Classes>>,
     delays: Option<Spanned<Classes>>,
     queue: Option<Spanned<i64>>,
+    gso_max_segs: Option<Spanned<i64>>,
     map: Option<Text>,
 }
 
@@ -163,17 +165,24 @@ fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
         Ok(rate) if rate >= SLOWEST => rate,
         _ => return wrong(&entry.rate, "rate", "a rate from 1 kbit/s up, with a unit: bit/s, kbit/s, Mbit/s, Gbit/s"),
     };
-    let queue = entry.queue.as_ref().map_or(Ok(100), |queue| match u32::try_from(*queue.get_ref()) {
-        Ok(packets) if (1..=LONGEST).contains(queue.get_ref()) => Ok(packets),
-        _ => Err((queue.span(), format!("queue = {}: allowed is 1 to {LONGEST} packets", queue.get_ref()))),
-    })?;
+    let queue = packets("queue", entry.queue.as_ref(), LONGEST)?.unwrap_or(100);
+    let segments = packets("gso_max_segs", entry.gso_max_segs.as_ref(), MOST_SEGMENTS)?;
     let map = match entry.map.as_ref().map(|map| (map, map.get_ref().as_str())) {
         None => None,
         Some((_, "router")) => Some(Hook::Router),
         Some((_, "bridge")) => Some(Hook::Bridge),
         Some((map, _)) => return wrong(map, "map", "router or bridge"),
     };
-    Ok(Wanted { device: name.clone(), rate, queue, scheduler: scheduler(entry, rate, prio)?, map })
+    Ok(Wanted { device: name.clone(), rate, queue, scheduler: scheduler(entry, rate, prio)?, segments, map })
+}
+
+/// A number of packets.
+fn packets(key: &str, entry: Option<&Spanned<i64>>, most: i64) -> Result<Option<u32>, Wrong> {
+    let Some(entry) = entry else { return Ok(None) };
+    match u32::try_from(*entry.get_ref()) {
+        Ok(packets) if (1..=most).contains(entry.get_ref()) => Ok(Some(packets)),
+        _ => Err((entry.span(), format!("{key} = {}: allowed is 1 to {most} packets", entry.get_ref()))),
+    }
 }
 
 fn scheduler(entry: &Device, rate: u64, prio: bool) -> Result<Scheduler, Wrong> {
@@ -319,6 +328,8 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
 pub(super) const SLOWEST: u64 = 1000;
 /// Longest queue in packets.
 pub(super) const LONGEST: i64 = 100_000;
+/// Most segments of a super-packet (`GSO_MAX_SEGS`).
+pub(super) const MOST_SEGMENTS: i64 = 65_535;
 
 #[cfg(test)]
 mod tests {

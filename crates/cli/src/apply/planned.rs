@@ -1,12 +1,12 @@
 //! A plan on one of its hosts: the queues of its devices, and the settings of running channels.
 
-use super::host_file::{Channel, LONGEST, SLOWEST, services};
+use super::host_file::{Channel, LONGEST, MOST_SEGMENTS, SLOWEST, services};
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use linux::queueing::{Hook, PerClass, Scheduler, Share, Wanted};
 use qos::contract::{DEVICE, is_device};
-use qos::plan::{Link, Plan};
+use qos::plan::{Link, Plan, Setting};
 use qos::priority::Changes;
 use qos::system::NodeKind;
 use qos::verification::{Live, find};
@@ -43,7 +43,30 @@ pub(super) fn queues(plan: &Plan, host: Option<&str>, prio: bool) -> Result<Vec<
         NodeKind::Switch => Some(Hook::Bridge),
     };
     let own = plan.links.iter().filter(|link| link.from == node.name);
-    own.filter_map(|link| link.device.as_ref().map(|device| wanted(link, device, prio, map))).collect()
+    let mut wanted = own
+        .filter_map(|link| link.device.as_ref().map(|device| wanted(link, device, prio, map)))
+        .collect::<Result<Vec<_>>>()?;
+    for setting in plan.settings.iter().filter(|setting| setting.node == node.name) {
+        limit(&mut wanted, setting)?;
+    }
+    Ok(wanted)
+}
+
+/// Limits the super-packets of a device that gets a queue.
+fn limit(wanted: &mut [Wanted], setting: &Setting) -> Result<()> {
+    let Setting { device, node, gso_max_segs, .. } = setting;
+    if !(1..=MOST_SEGMENTS).contains(&i64::from(*gso_max_segs)) {
+        return Err(Failure::Usage(format!(
+            "the plan has gso_max_segs {gso_max_segs} for {device} of {node}: allowed is 1 to {MOST_SEGMENTS}"
+        )));
+    }
+    let Some(one) = wanted.iter_mut().find(|one| one.device == *device) else {
+        return Err(Failure::Usage(format!(
+            "the plan has a setting for {device} of {node}, and no queue there: plan anew"
+        )));
+    };
+    one.segments = Some(*gso_max_segs);
+    Ok(())
 }
 
 /// A link's queue. A plan is a file, and may have been changed by hand.
@@ -63,7 +86,7 @@ fn wanted(link: &Link, device: &str, prio: bool, map: Option<Hook>) -> Result<Wa
     if i64::from(queue) > LONGEST {
         return Err(Failure::Usage(format!("link {name:?} needs a queue of {queue} packets: allowed is {LONGEST}")));
     }
-    Ok(Wanted { device: device.to_owned(), rate, queue, scheduler: scheduler(link, prio)?, map })
+    Ok(Wanted { device: device.to_owned(), rate, queue, scheduler: scheduler(link, prio)?, segments: None, map })
 }
 
 fn scheduler(link: &Link, prio: bool) -> Result<Scheduler> {
@@ -198,6 +221,22 @@ mod tests {
         let Ok(found) = queues(&plan(), Some("r"), false) else { panic!("r is a node") };
         let [one] = &found[..] else { panic!("{found:?}") };
         assert_eq!((&one.scheduler, one.queue, one.map), (&Scheduler::Strict, 400, Some(Hook::Router)));
+    }
+
+    #[test]
+    fn a_setting_goes_with_the_queue_of_its_device() {
+        let setting = |node: &str, device: &str, gso_max_segs| Setting {
+            node: node.into(),
+            device: device.into(),
+            gso_max_segs,
+            ..Setting::default()
+        };
+        let with = |setting| queues(&Plan { settings: vec![setting], ..plan() }, Some("a"), true);
+        assert_eq!(with(setting("a", "eth0", 3)).unwrap()[0].segments, Some(3));
+        assert_eq!(with(setting("r", "eth0", 3)).unwrap()[0].segments, None, "of another host");
+        for wrong in [setting("a", "eth0", 0), setting("a", "eth0", 65_536), setting("a", "eth9", 1)] {
+            assert!(matches!(with(wrong), Err(Failure::Usage(_))));
+        }
     }
 
     #[test]

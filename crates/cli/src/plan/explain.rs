@@ -2,7 +2,7 @@
 
 use super::show;
 use crate::output::table;
-use qos::plan::{Chain, Channel, Plan, Term};
+use qos::plan::{Chain, Channel, Model, Percentiles, Plan, Term};
 use qos::show_time;
 
 /// The steps of a chain.
@@ -61,6 +61,7 @@ pub(super) fn text(plan: &Plan) -> String {
         parts.push(show::refusals(plan));
     }
     parts.extend(overview(plan));
+    parts.extend(Some(show::settings(plan)).filter(|text| !text.is_empty()));
     parts.extend(legend(plan));
     parts.extend(plan.channels.iter().map(channel));
     parts.extend(plan.chains.iter().map(chain));
@@ -157,6 +158,7 @@ fn channel(channel: &Channel) -> String {
         [format!("({})", time(term.us)), String::new(), term.name.clone(), String::new(), term.because.clone()]
     };
     rows.extend(channel.also.iter().map(beside));
+    rows.extend(channel.percentiles.as_ref().map(percentiles));
     // An empty column takes no space.
     let used: Vec<usize> = (0..5).filter(|column| rows.iter().any(|row| !row[*column].is_empty())).collect();
     let cells =
@@ -164,6 +166,17 @@ fn channel(channel: &Channel) -> String {
     let sides: Vec<(&str, char)> =
         std::iter::once(("", '<')).chain(used.iter().map(|at| ("", if *at < 2 { '>' } else { '<' }))).collect();
     format!("{head}\n{}", body(&sides, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// Percentiles of a queueing model: a line beside the sum.
+fn percentiles(found: &Percentiles) -> [String; 5] {
+    let Percentiles { model, p50_us, p99_us, p999_us } = found;
+    let source = match model {
+        Model::Mm1k => "M/M/1/K at the publisher: n + 1 services, if n are there (Wolff 1982)",
+        _ => "M/M/1 at the publisher: exponential (Kleinrock 1975, chapter 5)",
+    };
+    let others = format!("p99; p50 {}, p99.9 {}", show_time(*p50_us), show_time(*p999_us));
+    [format!("({p99_us:.3} us)"), String::new(), others, String::new(), format!("{source}; a model, no promise")]
 }
 
 /// A chain: the waits and bounds that it is the sum of.

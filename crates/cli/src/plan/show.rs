@@ -13,6 +13,7 @@ pub(super) fn text(plan: &Plan) -> String {
     parts.push(channels(plan));
     parts.push(chains(plan));
     parts.push(links(plan));
+    parts.push(settings(plan));
     if plan.channels.iter().any(|channel| channel.proxy.is_some()) && !plan.placement.is_empty() {
         parts.push(proxies(plan));
     }
@@ -73,7 +74,7 @@ fn reason(refusal: &Refusal) -> String {
 
 fn channels(plan: &Plan) -> String {
     let delay = if plan.model.is_mean() { "mean" } else { "bound" };
-    let headers = [
+    let mut headers = vec![
         ("topic", '<'),
         ("from", '<'),
         ("to", '<'),
@@ -85,6 +86,9 @@ fn channels(plan: &Plan) -> String {
         ("deadline", '>'),
         ("used", '>'),
     ];
+    let percentiles = plan.channels.iter().find_map(|channel| channel.percentiles);
+    let title = percentiles.map(|one| format!("p99 {}", one.model));
+    headers.extend(title.as_deref().map(|title| (title, '>')));
     let row = |channel: &Channel| {
         let delay = channel.mean_us.or(channel.bound_us);
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
@@ -96,7 +100,7 @@ fn channels(plan: &Plan) -> String {
             None => "-".to_owned(),
         };
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "-".to_owned());
-        vec![
+        let mut cells = vec![
             channel.topic.clone(),
             channel.publisher.clone(),
             channel.subscriber.clone(),
@@ -110,7 +114,9 @@ fn channels(plan: &Plan) -> String {
             time(delay),
             time(channel.deadline_us),
             used,
-        ]
+        ];
+        cells.extend(percentiles.map(|_| time(channel.percentiles.map(|one| one.p99_us))));
+        cells
     };
     section("channels", &headers, plan.channels.iter().map(row).collect())
 }
@@ -172,6 +178,17 @@ fn links(plan: &Plan) -> String {
         ]
     };
     section("links, headers included", &headers, used.map(row).collect())
+}
+
+/// What `thalweg apply` sets on hosts besides queues.
+pub(super) fn settings(plan: &Plan) -> String {
+    let headers = [("host", '<'), ("device", '<'), ("link", '<'), ("setting", '<'), ("because", '<')];
+    let row = |one: &qos::plan::Setting| {
+        let packets = if one.gso_max_segs == 1 { "1 packet" } else { &format!("{} packets", one.gso_max_segs) };
+        let setting = format!("gso_max_segs {}: super-packets of {packets}", one.gso_max_segs);
+        vec![one.node.clone(), one.device.clone(), one.link.clone(), setting, one.because.clone()]
+    };
+    section("settings of hosts, made by `thalweg apply`", &headers, plan.settings.iter().map(row).collect())
 }
 
 fn proxies(plan: &Plan) -> String {

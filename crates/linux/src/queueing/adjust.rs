@@ -80,9 +80,15 @@ impl<'a> Device<'a> {
         Ok(Self { wanted, found, before, is_new })
     }
 
+    /// Its steps; a limit of super-packets that is not wanted any more is taken back.
+    fn steps(&self) -> Vec<Step> {
+        let back = self.before.segments.filter(|_| self.wanted.segments.is_none());
+        self.wanted.steps().into_iter().chain(back.map(Step::Segments)).collect()
+    }
+
     fn adjust(&self) -> Result<Adjusted, QueueError> {
         let device = self.wanted.device.clone();
-        let steps = self.wanted.steps();
+        let steps = self.steps();
         let Some(changes) = changes(&steps, &self.found).filter(|_| !self.is_new) else {
             install::restore_one(&self.before)?;
             install::install_one(self.wanted, self.found.index)?;
@@ -213,7 +219,7 @@ fn changes(steps: &[Step], found: &Queues) -> Option<Vec<Change>> {
                 }
             }
             Step::Class { handle, .. } if found.class(*handle).is_none() => add(true),
-            Step::Class { .. } | Step::Length(_) => alter(!is_done),
+            Step::Class { .. } | Step::Length(_) | Step::Segments(_) => alter(!is_done),
             Step::Filter { parent, is } => add(!is_done || is_deleted(*parent, is.preference)),
         });
     }

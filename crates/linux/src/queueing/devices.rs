@@ -1,6 +1,6 @@
 //! Network devices for traffic control, and the device by which a packet leaves.
 
-use super::QueueError;
+use super::{QueueError, Reason};
 use crate::netlink::{self, Socket, attribute, put, text, u32_at};
 use std::io;
 use std::net::IpAddr;
@@ -35,6 +35,8 @@ const MTU: u16 = 4;
 const QUEUE_LENGTH: u16 = 13;
 const GSO_MAX_SEGMENTS: u16 = 40;
 const GSO_MAX_SIZE: u16 = 41;
+/// Written to, routes are looked up again.
+const FLUSH: &str = "/proc/sys/net/ipv4/route/flush";
 /// Limit of names (IFNAMSIZ).
 const LONGEST_NAME: usize = 16;
 
@@ -82,6 +84,24 @@ pub(crate) fn set_length(socket: &mut Socket, index: u32, length: u32) -> Result
     put(&mut request, QUEUE_LENGTH, &length.to_ne_bytes());
     let answer = socket.ask(NEW_LINK, 0, &request)?;
     answer.map(drop).map_err(|r| QueueError::refused(format!("txqueuelen {length}"), r))
+}
+
+/// Sets the most segments of a super-packet that a device is given. Open connections ask for it when they look up their route again, so they are
+/// made to, over IPv4 (the packet with which they do so still has the former size); `flushed`: that may not fail.
+pub(crate) fn set_segments(socket: &mut Socket, index: u32, segments: u32, flushed: bool) -> Result<(), QueueError> {
+    let mut request = vec![0; 16];
+    request[4..8].copy_from_slice(&index.to_ne_bytes());
+    put(&mut request, GSO_MAX_SEGMENTS, &segments.to_ne_bytes());
+    let answer = socket.ask(NEW_LINK, 0, &request)?;
+    answer.map_err(|r| QueueError::refused(format!("gso_max_segs {segments}"), r))?;
+    match std::fs::write(FLUSH, "1") {
+        Err(error) if flushed => Err(QueueError {
+            what: format!("echo 1 > {FLUSH} (`ip route flush cache`)"),
+            reason: Reason::Other(error),
+            remedy: "open connections would go on to send larger super-packets: make the file writable".to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The device by which packets from `local` to `peer` leave this network namespace (`ip route get PEER from LOCAL`).

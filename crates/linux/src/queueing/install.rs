@@ -247,6 +247,8 @@ pub(super) fn restore_one(before: &Before) -> Result<Restored, QueueError> {
         return told(Outcome::AsBefore);
     }
     if !is_ours(&found) && found.root().map(|root| root.handle.0) != before.root_handle() {
+        // The limit of super-packets was ours all the same.
+        journal::restore_segments(&mut socket, before, &found)?;
         return told(Outcome::Replaced);
     }
     let refused = journal::replay(&mut socket, before, &found)?;

@@ -38,6 +38,9 @@ pub(crate) struct Before {
     pub device: String,
     pub index: u32,
     pub length: u32,
+    /// Most segments of a super-packet; `None`: the journal is from before this was in it.
+    #[serde(default)]
+    pub segments: Option<u32>,
     /// Disciplines, classes and filters in the kernel's form.
     pub said: Vec<(u16, Said)>,
 }
@@ -48,7 +51,8 @@ impl Before {
         let classes = queues.classes.iter().map(|c| (CLASS, c.said.clone()));
         let filters = queues.filters.iter().map(|f| (FILTER, f.said.clone()));
         let said = disciplines.chain(classes).chain(filters).collect();
-        Self { device: queues.device.clone(), index: queues.index, length: queues.length, said }
+        let (device, segments) = (queues.device.clone(), Some(queues.largest.segments));
+        Self { device, index: queues.index, length: queues.length, segments, said }
     }
 
     /// The handle of the first discipline; 0: the kernel's own choice.
@@ -146,6 +150,7 @@ pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Resu
     if now.length != before.length {
         devices::set_length(socket, index, before.length)?;
     }
+    restore_segments(socket, before, now)?;
     if now.root().is_some_and(|root| root.handle.0 != 0) {
         let root = Said { parent: Handle::ROOT.0, ..Said::default() };
         let answer = socket.ask(DISCIPLINE + 1, 0, &root.request(index))?;
@@ -158,6 +163,14 @@ pub(crate) fn replay(socket: &mut Socket, before: &Before, now: &Queues) -> Resu
         refused = refused.or(why);
     }
     Ok(refused)
+}
+
+/// Restores the limit of super-packets.
+pub(crate) fn restore_segments(socket: &mut Socket, before: &Before, now: &Queues) -> Result<(), QueueError> {
+    match before.segments.filter(|segments| *segments != now.largest.segments) {
+        Some(segments) => devices::set_segments(socket, before.index, segments, false),
+        None => Ok(()),
+    }
 }
 
 /// Replays one message. Newer disciplines want their options marked as nested, older ones do not know the mark. A
@@ -283,6 +296,10 @@ pub(crate) fn difference(before: &Before, now: &Queues) -> Option<String> {
     if now.length != before.length {
         return Some(format!("txqueuelen is {}, was {}", now.length, before.length));
     }
+    if before.segments.is_some() && now.segments != before.segments {
+        let [now, was] = [&now, before].map(|one| one.segments.unwrap_or_default());
+        return Some(format!("gso_max_segs is {now}, was {was}"));
+    }
     let lacking = |a: &Before, b: &Before| {
         a.said
             .iter()
@@ -323,7 +340,13 @@ mod tests {
         let store = Store::open(&directory).unwrap();
         assert_eq!(store.load().unwrap(), None);
         let said = Said { name: "pfifo".to_owned(), options: Some(vec![1, 2]), ..Said::default() };
-        let before = Before { device: "eth0".to_owned(), index: 2, length: 1000, said: vec![(36, said)] };
+        let before = Before {
+            device: "eth0".to_owned(),
+            index: 2,
+            length: 1000,
+            segments: Some(65_535),
+            said: vec![(36, said)],
+        };
         let mut journal =
             Journal { boot: clock::boot_id(), holder: this_process(), devices: vec![before], tables: vec![] };
         store.save(&journal).unwrap();

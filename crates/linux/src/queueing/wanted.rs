@@ -25,6 +25,8 @@ pub struct Wanted {
     pub queue: u32,
     /// The order of service.
     pub scheduler: Scheduler,
+    /// Most segments of a super-packet that the device is given (`gso_max_segs`); `None`: as it was.
+    pub segments: Option<u32>,
     /// Set the priority of packets by their code point before they queue here, for traffic that other hosts marked.
     pub map: Option<Hook>,
 }
@@ -157,6 +159,7 @@ impl Wanted {
                 steps.extend(self.leaves(leaf));
             }
         }
+        steps.extend(self.segments.map(Step::Segments));
         steps
     }
 
@@ -231,6 +234,8 @@ impl Wanted {
 pub enum Step {
     /// The device's own queue gets this length in packets (`pfifo_fast` has no other limit).
     Length(u32),
+    /// The device is given super-packets of at most so many segments.
+    Segments(u32),
     /// A discipline; the first one replaces the existing one.
     Discipline {
         /// [`Handle::ROOT`] or a class.
@@ -264,6 +269,7 @@ impl Step {
         let Some((kind, said)) = self.message() else {
             return match self {
                 Step::Length(length) => devices::set_length(socket, index, *length),
+                Step::Segments(most) => devices::set_segments(socket, index, *most, true),
                 _ => Ok(()),
             };
         };
@@ -283,7 +289,7 @@ impl Step {
             sizes: None,
         };
         match self {
-            Step::Length(_) => None,
+            Step::Length(_) | Step::Segments(_) => None,
             Step::Discipline { parent, handle, is } => {
                 Some((DISCIPLINE, said(*parent, *handle, 0, is.name(), is.options())))
             }
@@ -298,6 +304,7 @@ impl Step {
     pub fn command(&self, device: &str) -> String {
         match self {
             Step::Length(length) => format!("ip link set dev {device} txqueuelen {length}"),
+            Step::Segments(most) => format!("ip link set dev {device} gso_max_segs {most}; ip route flush cache"),
             Step::Discipline { parent: Handle::ROOT, handle, is } => {
                 format!("tc qdisc replace dev {device} root handle {handle} {is}")
             }
@@ -316,6 +323,7 @@ impl Step {
         let options = |options: Option<Vec<u8>>| options.unwrap_or_default();
         match self {
             Step::Length(length) => queues.length == *length,
+            Step::Segments(most) => queues.largest.segments == *most,
             Step::Discipline { parent, handle, is } => {
                 let rounded = Discipline::read(is.name(), &options(is.options()));
                 let same = |found: &Discipline| match is {
@@ -363,6 +371,7 @@ mod tests {
             rate: 100_000_000,
             queue: 100,
             scheduler: Scheduler::Htb([20, 45, 30, 5].map(share)),
+            segments: Some(1),
             map: None,
         };
         let commands = wanted.commands();
@@ -372,9 +381,10 @@ mod tests {
             "tc class add dev eth0 parent 7a2:1 classid 7a2:20 htb rate 30000000bit ceil 1000000000bit burst 3200 cburst 3200 prio 1 quantum 1514",
             "tc qdisc add dev eth0 parent 7a2:20 handle 7a20: pfifo limit 100",
             "tc filter add dev eth0 parent 7a2: protocol ipv6 pref 2 u32 match u32 0x0b800000 0x0fc00000 at 0 flowid 7a2:10",
+            "ip link set dev eth0 gso_max_segs 1; ip route flush cache",
         ] {
             assert!(commands.iter().any(|c| c == line), "{line}\nis not in\n{}", commands.join("\n"));
         }
-        assert_eq!(commands.len(), 1 + 1 + 5 + 4 + 18);
+        assert_eq!(commands.len(), 1 + 1 + 5 + 4 + 18 + 1);
     }
 }

@@ -12,7 +12,7 @@ pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 const MANY: u64 = 20;
 
 pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
-    Wanted { device: device.to_owned(), rate: 1_000_000_000, queue: 1000, scheduler, map }
+    Wanted { device: device.to_owned(), rate: 1_000_000_000, queue: 1000, scheduler, segments: None, map }
 }
 
 pub fn shares() -> Scheduler {

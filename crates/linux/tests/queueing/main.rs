@@ -7,5 +7,6 @@ mod elsewhere;
 mod packets;
 mod reading;
 mod restoring;
+mod super_packets;
 mod waiting;
 mod world;

@@ -9,9 +9,11 @@
 //!
 //! and with scale n of a subscriber behind the first part n − 1 periods more (then with the jitter in any case): the sample may be one that is left out.
 //!
-//! (Davare et al. 2007: the response times of all, and the period of each sampled one; Tindell & Clark 1994 for event-driven ones.) It is counted from the call of
-//! `publish` until the end of the last topic's callback for the first sample that was made of this one *or of a later one* (of Feiertag et
-//! al. 2008 the first-to-first delay without the wait for the first sample itself).
+//! (Davare, Zhu, Di Natale, Pinello, Kanajan & Sangiovanni-Vincentelli: Period Optimization for Hard Real-time Distributed Automotive Systems, DAC 2007:
+//! Σ (Tᵢ + Rᵢ) if all are sampled, the first one of an event outside, so that its period counts, too; Tindell & Clark 1994 for event-driven ones.) It
+//! is counted from the call of `publish` until the end of the last topic's callback for the first sample that was made of this one *or of a later
+//! one*: the first reaction of Feiertag, Richter, Nordlander & Jonsson (A Compositional Framework for End-to-End Path Delay Calculation of Automotive Systems
+//! under Different Path Semantics, CRTS 2008), without the wait of an event for the first sample; not their maximum age of data.
 //!
 //! A topic that callbacks publish comes as unevenly as their ends: [`unsteady`] has those of which the contract states less jitter than
 //! that. All other bounds rest on the stated one.

@@ -6,8 +6,11 @@
 //! | [`TwoState`] | Velox's chain of two states, 0: waiting, 1: processing (V-12, V-20; eq. 2 and 3) |
 //! | [`Velox`] | Velox's delay (§2.1.3), term by term, as its Table 2, as its eq. 4, and with the queues taken right (V-21…V-36) |
 //! | [`hop_delay`] | one period per transmitting node (P-20, P-21): the delay of push-pull communications, §2.2 and §2.4 |
+//! | `percentiles` | percentiles of the time in the first two |
 //!
 //! Times are seconds in pure formulas, and microseconds in the paper's tables.
+
+mod percentiles;
 
 /// A queue without limit, one server.
 #[derive(Clone, Copy, Debug, PartialEq)]

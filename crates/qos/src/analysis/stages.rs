@@ -338,10 +338,13 @@ impl<'a> Way<'a> {
         let cross = |front: Front, (hop, direction): (usize, &Direction)| {
             let link = &self.system.links[direction.link];
             let kind = self.system.nodes[direction.ends(self.system)[0]].kind;
+            // What comes from other hosts is not taken apart by this limit.
+            let segments = direction.segments(self.system).filter(|_| hop == 0);
+            let at_once = at_once(link, kind, mtu, direction.device(self.system).is_some(), segments);
             let step = Step::Cross {
                 queue: direction.index(),
                 class: self.class,
-                packets: packets(link, kind, front.size, mtu, direction.device(self.system).is_some()),
+                packets: packets(link, front.size, mtu, at_once),
                 forwarding: if hop == 0 { 0 } else { link.forwarding },
             };
             let stage = Stage { stream: self.stream, after: front.after, every: front.every, step };
@@ -383,13 +386,18 @@ fn by_load(loads: [u128; 4]) -> [u64; 4] {
     loads.map(|load| u64::try_from(LEAST + part(load)).unwrap_or(0))
 }
 
-fn packets(link: &Link, kind: NodeKind, size: u64, mtu: u64, installed: bool) -> Packets {
+/// Most packets that the device takes as one.
+pub(crate) fn at_once(link: &Link, kind: NodeKind, mtu: u64, installed: bool, segments: Option<u32>) -> u64 {
+    let most = if kind == NodeKind::Switch { 1 } else { (largest(link, installed) / mtu).max(1) };
+    segments.map_or(most, |segments| most.min(segments.max(1).into()))
+}
+
+fn packets(link: &Link, size: u64, mtu: u64, at_once: u64) -> Packets {
     let count = size.div_ceil(mtu).max(1);
     let rest = size.saturating_sub(mtu.saturating_mul(count - 1));
     let (full, last) =
         (on_wire(link, mtu.saturating_add(link.overhead)), on_wire(link, rest.saturating_add(link.overhead)));
     let first = if count > 1 { full } else { last };
-    let at_once = if kind == NodeKind::Switch { 1 } else { (largest(link, installed) / mtu).max(1) };
     let bytes = size.saturating_add(count.saturating_mul(link.overhead));
     Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes }
 }
@@ -446,8 +454,10 @@ fn largest(link: &Link, installed: bool) -> u64 {
 /// Background traffic comes in units of the largest size: as many full packets as a host's or router's device takes at once, else one.
 fn background(link: &Link, kind: NodeKind, installed: bool) -> Option<Background> {
     let mtu = link.mtu.max(1);
-    let size = if kind == NodeKind::Switch { mtu } else { (largest(link, installed) / mtu).max(1) * mtu };
-    let work = packets(link, kind, size, mtu, installed).work();
+    // Whoever sends it need not keep a limit of segments.
+    let at_once = at_once(link, kind, mtu, installed, None);
+    let size = at_once * mtu;
+    let work = packets(link, size, mtu, at_once).work();
     let bits = u128::from(size.saturating_add(size.div_ceil(mtu).saturating_mul(link.overhead))) * 8;
     let period = (bits * BILLION).checked_div(u128::from(link.background))?;
     let arrivals = Arrivals::bursty(u64::try_from(period).unwrap_or(u64::MAX).max(1), 0, 2);

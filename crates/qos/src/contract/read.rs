@@ -118,6 +118,7 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
         scheduler,
         shares: shares(entry.shares.as_ref(), scheduler)?,
         background: value::bit_rate("background", &entry.background, 0)?.unwrap_or(0),
+        segments: [None; 2],
         devices: devices(entry, between, all)?,
     })
 }

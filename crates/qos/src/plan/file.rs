@@ -1,6 +1,6 @@
 //! The plan file: the same plan always gives the same text. Its errors, and the differences between two plans.
 
-use super::{Chain, ChainPart, Channel, Link, Node, Plan, Proxy};
+use super::{Chain, ChainPart, Channel, Link, Node, Plan, Proxy, Setting};
 use crate::contract::ContractError;
 use crate::quantity::{show_bit_rate, show_time};
 use serde::Serialize;
@@ -124,6 +124,7 @@ pub fn differences(old: &Plan, new: &Plan) -> Vec<Change> {
     compare(&mut changes, channels(old), channels(new));
     compare(&mut changes, chains(old), chains(new));
     compare(&mut changes, links(old), links(new));
+    compare(&mut changes, settings(old), settings(new));
     // Without a placement the load of the nodes is unknown.
     if !old.placement.is_empty() && !new.placement.is_empty() {
         compare(&mut changes, nodes(old), nodes(new));
@@ -201,6 +202,12 @@ fn links(plan: &Plan) -> Parts {
         vec![("rate", show_bit_rate(link.rate_bits_per_s)), ("load", show_bit_rate(link.load_bits_per_s))]
     };
     plan.links.iter().map(|link| (name(link), values(link))).collect()
+}
+
+fn settings(plan: &Plan) -> Parts {
+    let name = |one: &Setting| format!("setting of {} at {}", one.device, one.node);
+    let values = |one: &Setting| vec![("gso_max_segs", one.gso_max_segs.to_string())];
+    plan.settings.iter().map(|one| (name(one), values(one))).collect()
 }
 
 fn nodes(plan: &Plan) -> Parts {

@@ -5,14 +5,16 @@
 //! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
 //! | `chain` | chains over several topics: sums of channels |
 //! | `refusal` | reasons why not all fits |
-//! | `offers` | changes of the contract with which it fits, tried |
+//! | `parties` | who is late, and who can give way |
+//! | `offers` | settings of hosts, or changes of the contract, with which it fits, tried |
 
 mod chain;
 mod delay;
 mod offers;
+mod parties;
 mod refusal;
 
-use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Solver, Term};
+use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Setting, Solver, Term, settle};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::chain::Unsteady;
@@ -23,7 +25,7 @@ use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};
 use delay::{Bounds, Delay, Queue, delay};
-use offers::offers;
+use offers::{WayOut, way_out};
 use std::borrow::Cow;
 
 /// Most steps of one plan's analyses, and of those of all plans that are tried for offers.
@@ -56,34 +58,55 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
 /// The same with less work: bounds and offers that it does not suffice for are missing.
 pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
     let steps = Steps::new(work.plan);
-    let (mut plan, unsteady) = compute(&contract.system, model, &steps, Effort::default(), watch);
-    plan.contract.hash = format!("{:016x}", contract.hash);
-    if !plan.feasible {
-        let offers = offers(&contract.system, &plan, &unsteady, work, watch);
-        plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
+    let mut computed = compute(&contract.system, model, &steps, Effort::default(), watch);
+    if !computed.plan.feasible {
+        match way_out(&contract.system, &computed, work, watch) {
+            WayOut::Settings(settings) => computed = settled(contract, settings, model, work, watch),
+            WayOut::Offers(offers) => {
+                computed.plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));
+            }
+        }
     }
-    plan
+    computed.plan.contract.hash = format!("{:016x}", contract.hash);
+    computed.plan
 }
 
-/// The plan of a system, without offers, with these steps for its analyses and this effort for each of its placements; and the topics that
-/// come less evenly than the contract states.
-fn compute(
-    system: &System,
-    model: Model,
-    steps: &Steps,
-    effort: Effort,
-    watch: &mut dyn Watch,
-) -> (Plan, Vec<Unsteady>) {
+/// The plan with settings of its hosts.
+fn settled(contract: &Contract, settings: Vec<Setting>, model: Model, work: Work, watch: &mut dyn Watch) -> Computed {
+    let system = settle(&contract.system, &settings);
+    let mut computed = compute(&system, model, &Steps::new(work.plan), Effort::default(), watch);
+    computed.plan.settings = settings;
+    computed
+}
+
+/// A plan without offers, and what the search for them needs besides.
+struct Computed {
+    plan: Plan,
+    /// The topics that come less evenly than the contract states.
+    unsteady: Vec<Unsteady>,
+    /// The part of each direction of each link that each class takes, background included; empty in models without an analysis.
+    loads: Vec<[f64; 4]>,
+}
+
+/// The plan of a system, without offers, with these steps for its analyses and this effort for each of its placements.
+fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: &mut dyn Watch) -> Computed {
     let network = Network::new(system);
     let Answer { found, placed, bounds } = answer(system, &network, model, steps, effort, watch);
     let classes = bounds.as_ref().map_or_else(|| Classes::stated(system), Bounds::classes);
     let paths = paths(system, &network, &placed);
+    let queues = delay::publishers(system);
     let channel = |path: &Path| {
         let (topic, publisher, subscriber) = (path.subscriber.topic, path.publisher, path.index);
         let [sched_publisher, sched] =
             bounds.as_ref().map(|bounds| bounds.scheduling(topic, publisher, subscriber)).unwrap_or_default();
         let delay = delay(system, path, model, &bounds);
-        Channel { sched, sched_publisher, ..channel(system, path, classes.of(publisher, subscriber), delay) }
+        let percentiles = delay::percentiles(system, path, model, &queues);
+        Channel {
+            sched,
+            sched_publisher,
+            percentiles,
+            ..channel(system, path, classes.of(publisher, subscriber), delay)
+        }
     };
     let channels: Vec<Channel> = paths.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);
@@ -104,12 +127,13 @@ fn compute(
         channels,
         chains,
         links: links(system, &loads, &queues),
+        settings: Vec::new(),
         nodes: nodes(system, &found),
         placement: found.placed.iter().map(|placed| proxy(system, placed)).collect(),
         refusals,
         solver: solver(&found, watch),
     };
-    (plan, unsteady)
+    Computed { plan, unsteady, loads: bounds.as_ref().map(Bounds::loads).unwrap_or_default() }
 }
 
 /// Places, and the analysis of them.
@@ -230,6 +254,7 @@ fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel 
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
         deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
+        percentiles: None,
         loss,
         terms: terms.iter().map(|term| (term.name.clone(), term.us)).collect(),
         derivation: terms,

@@ -1,3 +1,6 @@
+mod settings;
+mod shares;
+
 use super::*;
 use crate::contract::Contract;
 use crate::placement::Watch;
@@ -406,4 +409,23 @@ fn a_topic_of_callbacks_states_their_jitter_or_is_refused() {
     let offer = &plan.refusals[0].offers[0];
     assert_eq!(offer.changes.len(), 2, "{offer:?}");
     assert!(planned(&rewrite(&both, &offer.changes).unwrap(), Model::Bound).feasible);
+}
+
+#[test]
+fn percentiles_stand_beside_means_and_bounds() {
+    let channel = |text: &str, model| planned(text, model).channels.remove(0);
+    let mean = channel(MM1, Model::Mm1);
+    let found = mean.percentiles.unwrap();
+    // 9.259 µs in the queue on average, exponential: half of it is ln 2 of that, and 99 % ln 100.
+    let rest = mean.mean_us.unwrap() - 1e6 / 108_000.0;
+    for (found, times) in [(found.p50_us, 2_f64), (found.p99_us, 100.0), (found.p999_us, 1000.0)] {
+        assert!((found - rest - times.ln() * 1e6 / 108_000.0).abs() < 0.01, "{found}");
+    }
+    assert_eq!(channel(MM1, Model::Mm1k).percentiles.map(|one| one.model), Some(Model::Mm1k));
+    assert_eq!(channel(MM1, Model::Bound).percentiles, Some(found), "beside a bound");
+    for model in [Model::VeloxTable2, Model::VeloxEq4Literal, Model::PaperHop] {
+        assert_eq!(channel(MM1, model).percentiles, None, "{model} has no distribution");
+    }
+    let plan = planned(MM1, Model::Mm1);
+    assert_eq!(Plan::from_text(&plan.to_text()).unwrap().channels[0].percentiles, Some(found));
 }

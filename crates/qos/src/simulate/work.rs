@@ -172,7 +172,7 @@ fn crossing(system: &System, queue: usize, class: Class, size: u64, mtu: u64, be
         count: full + 1,
         full: packet(link, mtu),
         last: packet(link, size - full * mtu),
-        at_once: if begins { at_once(system, queue, mtu) } else { 1 },
+        at_once: if begins { at_once(system, queue, mtu).min(limit(system, queue)) } else { 1 },
         begins,
         forwarding: if begins { 0 } else { link.forwarding },
         delay: link.delay,
@@ -190,6 +190,11 @@ fn at_once(system: &System, queue: usize, mtu: u64) -> u64 {
         NodeKind::Switch => 1,
         NodeKind::Host | NodeKind::Router => (taken / mtu).max(1),
     }
+}
+
+/// Packets of a super-packet that a host's own sockets make for the device.
+fn limit(system: &System, queue: usize) -> u64 {
+    Direction::at(queue).segments(system).map_or(u64::MAX, |segments| segments.max(1).into())
 }
 
 fn packet(link: &Link, payload: u64) -> Packet {

@@ -44,6 +44,12 @@ pub fn sketch(seed: u64) -> Sketch {
         let installed = |link: &mut Link| link.devices = [Some("eth0".into()), Some("eth1".into())];
         system.links.iter_mut().for_each(installed);
     }
+    if seed % 4 == 3 || seed % 8 == 6 {
+        let limits = [None, Some(1), Some(3)];
+        let limit = |place: usize| limits[(seed as usize / 8 + place) % 3];
+        let limited = |(at, link): (usize, &mut Link)| link.segments = [limit(at), limit(at + 1)];
+        system.links.iter_mut().enumerate().for_each(limited);
+    }
     if seed % 4 == 1 {
         let class = |chance: &mut Chance| Class::ALL[chance.below(4) as usize];
         classes.ways().iter().for_each(|(from, to)| classes.set(*from, *to, class(&mut chance)));

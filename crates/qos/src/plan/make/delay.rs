@@ -10,9 +10,9 @@ use crate::analysis::stages::{Classes, Egress, Pair, Place, Role, Step};
 use crate::assignment::{Assignment, assign, fifo_priority, queue_limit};
 use crate::network::Network;
 use crate::placement::Placed;
-use crate::plan::{Model, Term};
+use crate::plan::{Model, Percentiles, Term};
 use crate::quantity::show_bit_rate;
-use crate::system::{Scheduler, System};
+use crate::system::{Scheduler, System, Topic};
 use std::collections::HashMap;
 
 /// A model's delay of a channel.
@@ -131,6 +131,17 @@ impl Bounds {
     /// Topics that callbacks publish less evenly than the contract states.
     pub(super) fn unsteady(&self) -> Vec<Unsteady> {
         unsteady(&self.system, &self.assignment.stages, &self.assignment.analysis)
+    }
+
+    /// The part of each direction of each link that each class takes, background included.
+    pub(super) fn loads(&self) -> Vec<[f64; 4]> {
+        let of = |(queue, classes): (usize, &[end_to_end::QueueBound; 4])| {
+            let link = &self.system.links[queue / 2];
+            let mut loads = classes.map(|class| class.load as f64 / 1e9);
+            loads[Class::Normal as usize] += link.background as f64 / link.rate as f64;
+            loads
+        };
+        self.assignment.analysis.queues.iter().enumerate().map(of).collect()
     }
 
     /// The queue of each direction of each link.
@@ -336,6 +347,37 @@ fn queued(system: &System, path: &Path, model: Model, parts: &Velox) -> Delay {
         loss,
         ..Delay::default()
     }
+}
+
+/// Percentiles of the delay with a queue at the publisher: of M/M/1 beside bounds, where a service time is stated; the other models have no
+/// distribution.
+pub(super) fn percentiles(system: &System, path: &Path, model: Model, queues: &[Mm1]) -> Option<Percentiles> {
+    let (queue, own) = (*queues.get(path.publisher)?, path.topic.service as f64 / 1e9);
+    let room = path.topic.buffer.filter(|_| model == Model::Mm1k);
+    let model = match model {
+        Model::Mm1 | Model::Mm1k => model,
+        Model::Bound if own > 0.0 => Model::Mm1,
+        _ => return None,
+    };
+    let at = |part: f64| match room {
+        None => queue.percentile(own, part),
+        // Its states are those of one service time for all.
+        Some(room) => Mm1k { queue, room }.percentile(part).filter(|_| (own / queue.service - 1.0).abs() < 1e-6),
+    };
+    let fixed = micros(path.topic.hand_in) + network(system, path).us + micros(path.topic.hand_out);
+    let whole = |part: f64| at(part).map(|seconds| fixed + seconds * 1e6);
+    Some(Percentiles { model, p50_us: whole(0.5)?, p99_us: whole(0.99)?, p999_us: whole(0.999)? })
+}
+
+/// The queue of each node's publishers, for [`percentiles`].
+pub(super) fn publishers(system: &System) -> Vec<Mm1> {
+    let mut streams = vec![Vec::new(); system.nodes.len()];
+    let each = |topic: &Topic| {
+        let stream = (topic.rate, topic.service);
+        topic.publishers.clone().into_iter().map(move |node| (node, stream))
+    };
+    system.topics.iter().flat_map(each).for_each(|(node, stream)| streams[node].push(stream));
+    streams.into_iter().map(|of_node| queue(of_node.into_iter())).collect()
 }
 
 /// All that a node publishes, as one queue with N writers (V-10).
