@@ -8,7 +8,7 @@ use crate::network::Network;
 use crate::placement::{self, Candidate, Effort, Watch};
 use crate::plan::{Chain, Channel, FileChange, Model, Offer, Plan};
 use crate::quantity::{show_bytes, show_time};
-use crate::system::{self, ChainPart, PlacementDelay, Proxies, System, Transport};
+use crate::system::{self, ChainPart, PlacementDelay, Proxies, Sched, System, Transport};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ pub(super) fn offers(
     }
     let parties = Parties::of(system, steady.as_ref().unwrap_or(plan));
     search.classes(&parties);
+    search.unreserved();
     search.sharing();
     for index in parties.giving.iter().take(GIVING) {
         search.scale(*index);
@@ -244,6 +245,20 @@ impl Search<'_> {
         }
     }
 
+    /// Fixed priorities for the threads of a topic that reserves more than a node has. They promise less to the others.
+    fn unreserved(&mut self) {
+        let reserves = |(index, topic): &(usize, &system::Topic)| {
+            topic.publishers.iter().any(|node| self.system.sched(*node, *index, None) == Sched::Reserved)
+        };
+        let topics: Vec<_> = self.system.topics.iter().enumerate().filter(reserves).take(GIVING).collect();
+        for (index, topic) in topics {
+            if self.fits(&[Edit::Priority(index)]) {
+                let what = format!("fixed priorities instead of reservations for topic {:?}", topic.name);
+                self.offer(0.4, what, &[Edit::Priority(index)]);
+            }
+        }
+    }
+
     /// Proxies and links that subscribers share.
     fn sharing(&mut self) {
         let placement = &self.system.placement;
@@ -370,6 +385,8 @@ enum Edit {
     WithoutChain(usize),
     /// A topic's class.
     Class(usize, Class),
+    /// The threads of a topic have fixed priorities.
+    Priority(usize),
     /// A node may host proxies.
     Proxy(usize),
     /// Equal requests share a proxy.
@@ -402,6 +419,7 @@ impl Edit {
             Edit::ChainDeadline(index, ns) => system.chains[*index].deadline = Some(*ns),
             Edit::Jitter(topic, ns) => system.topics[*topic].jitter = *ns,
             Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
+            Edit::Priority(topic) => system.topics[*topic].sched = Some(Sched::Priority),
             Edit::Proxy(node) => system.nodes[*node].proxy = true,
             Edit::Merged => system.placement.proxies = Proxies::Merged,
             Edit::Multicast => system.placement.transport = Transport::Multicast,
@@ -430,6 +448,7 @@ impl Edit {
             Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
             Edit::WithoutChain(index) => of("chain", &system.chains[*index].name, "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
+            Edit::Priority(topic) => of("topic", &system.topics[*topic].name, "sched", "\"priority\"".to_owned()),
             Edit::Proxy(node) => of("node", &system.nodes[*node].name, "proxy", "true".to_owned()),
             Edit::Merged => of("placement", "", "proxies", "\"merged\"".to_owned()),
             Edit::Multicast => of("placement", "", "transport", "\"multicast\"".to_owned()),
