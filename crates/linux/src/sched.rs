@@ -3,8 +3,10 @@
 //! A thread id is the result of `gettid`; 0 is the calling thread. On a refusal [`SchedError`] names which of the
 //! kernel's several reasons it was, and the remedy.
 
+mod admission;
 mod refusal;
 
+pub use admission::Admission;
 pub use refusal::{Reason, SchedError};
 
 use qos::priority::{Policy, Scheduling};
