@@ -150,6 +150,23 @@ fn more_than_the_processors_can_keep_is_not_admitted() {
     );
 }
 
+#[test]
+fn what_a_waiting_thread_had_reserved_is_free_again() {
+    let _turn = in_turn();
+    if !may_schedule("what_a_waiting_thread_had_reserved_is_free_again") {
+        return;
+    }
+    let third = Policy::Deadline { runtime_ns: 3_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 };
+    // Many times what all processors can keep.
+    let times = 20 * sched::read(0).unwrap().affinity.len();
+    for back in [Scheduling::default(), fifo(3)].iter().cycle().take(times) {
+        let sleeper = Sleeper::new();
+        sched::set(sleeper.tid, &third.into()).unwrap();
+        sched::set(sleeper.tid, back).unwrap();
+        assert_eq!(sched::read(sleeper.tid).unwrap().policy, Some(back.policy));
+    }
+}
+
 fn is_reserved(tid: i32) -> bool {
     matches!(sched::read(tid).unwrap().policy, Some(Policy::Deadline { .. }))
 }
