@@ -5,9 +5,11 @@
 //! |---|---|
 //! | [`host_file`] | the file: queues and channels of one host |
 //! | [`planned`] | a plan on one of its hosts: the queues of its devices, the settings of running channels |
+//! | [`groups`] | limits of control groups |
 //! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
 
 pub(crate) mod channels;
+mod groups;
 pub(crate) mod host_file;
 mod planned;
 
@@ -19,6 +21,7 @@ use crate::session::{Common, Session};
 use channels::TakenBack;
 use clap::Args;
 use host_file::{Channel, HostFile};
+use linux::cgroup::{self, Setting};
 use linux::queueing::{
     self, Adjusted, Counted, Outcome, Placement, QueueError, Reason, Restored, Scheduler, Wanted, Way, counted, read,
 };
@@ -88,10 +91,11 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
         adjusted.iter().for_each(|one| tell(&way_text(one)));
     }
     let rows = wanted.iter().map(prove).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
+    let limited = cgroup::limit(&directory, &file.groups).map_err(groups::failure)?;
     let set = |session| channels::apply(session, &file.channels, &directory).map(channels::Applied::keep);
     let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
-    show(arguments, &rows, &ends)
+    show(arguments, &rows, &ends, &limited.keep())
 }
 
 /// A device whose queues were ours before.
@@ -121,11 +125,11 @@ fn of_plan(arguments: &ApplyArguments, prio: bool) -> Result<(HostFile, Option<S
     let devices = planned::queues(&plan, arguments.host.as_deref(), prio)?;
     let devices = devices.into_iter().map(|wanted| (0, wanted)).collect();
     if arguments.queues {
-        return Ok((HostFile { devices, channels: Vec::new() }, None));
+        return Ok((HostFile { devices, channels: Vec::new(), groups: Vec::new() }, None));
     }
     let mut session = arguments.common.open("apply")?;
     let channels = planned::channels(&plan, &session.settled())?;
-    Ok((HostFile { devices, channels }, Some(session)))
+    Ok((HostFile { devices, channels, groups: Vec::new() }, Some(session)))
 }
 
 /// The node that reaches the channels, if there are any. Their ports are looked up before anything is changed.
@@ -163,6 +167,7 @@ fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
         format!("thalweg set {} {} {}{end}", c.publisher, c.subscriber, c.words.join(" "))
     };
     let mut commands: Vec<String> = file.devices.iter().flat_map(|(_, wanted)| wanted.commands()).collect();
+    commands.extend(cgroup::commands(&file.groups).map_err(groups::failure)?);
     commands.extend(file.channels.iter().map(|(_, channel)| set(channel)));
     if arguments.common.json {
         return arguments.common.output().document(&json!({ "commands": commands }));
@@ -174,15 +179,18 @@ fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
 struct Proof<'a> {
     classes: &'a [Row],
     channels: &'a [EndReport],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    groups: &'a [Setting],
     effective: bool,
 }
 
-fn show(arguments: &ApplyArguments, rows: &[Row], ends: &[EndReport]) -> Result {
+fn show(arguments: &ApplyArguments, rows: &[Row], ends: &[EndReport], groups: &[Setting]) -> Result {
     // A single queue for all classes is as asked for, and no fault.
     let effective = rows.iter().all(Row::effective);
-    let proof = Proof { classes: rows, channels: ends, effective };
+    let proof = Proof { classes: rows, channels: ends, groups, effective };
     arguments.common.output().result(&proof, || {
-        let tables = [(!rows.is_empty()).then(|| rows_text(rows)), (!ends.is_empty()).then(|| ends_text(ends))];
+        let limits = (!groups.is_empty()).then(|| groups::limits_text(groups));
+        let tables = [(!rows.is_empty()).then(|| rows_text(rows)), limits, (!ends.is_empty()).then(|| ends_text(ends))];
         tables.into_iter().flatten().chain(["`thalweg restore` undoes it".to_owned()]).collect::<Vec<_>>().join("\n\n")
     })
 }
@@ -192,7 +200,10 @@ fn ends_text(ends: &[EndReport]) -> String {
         [("channel", '<'), ("end", '<'), ("thread", '<'), ("mark", '<'), ("lands in", '<'), ("effective", '<')];
     let row = |end: &EndReport| {
         let thread = match end.tid {
-            Some(tid) => format!("{tid}: {} {}", end.policy, end.priority),
+            Some(tid) => match end.reservation {
+                Some(reserved) => format!("{tid}: {reserved}"),
+                None => format!("{tid}: {} {}", end.policy, end.priority),
+            },
             None => "-".to_owned(),
         };
         let mark = end.dscp.map_or("-".to_owned(), |dscp| dscp.to_string());
@@ -207,6 +218,8 @@ fn ends_text(ends: &[EndReport]) -> String {
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
     let directory = directory();
     let restored = queueing::restore(&directory).map_err(failure)?;
+    let groups = cgroup::restore(&directory).map_err(groups::failure)?;
+    let limits: Vec<String> = groups.iter().map(groups::restored_text).collect();
     let TakenBack { told, stuck } = if channels::are_applied(&directory) {
         let mut session: Session = arguments.common.open("restore")?;
         let nodes = session.settled();
@@ -216,13 +229,18 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
     };
     let outcome =
         |r: &Restored| json!({"device": r.device, "as_before": r.outcome == Outcome::AsBefore, "text": r.to_string()});
-    let document = json!({"devices": restored.iter().map(outcome).collect::<Vec<_>>(), "channels": told});
+    let document =
+        json!({"devices": restored.iter().map(outcome).collect::<Vec<_>>(), "channels": told, "groups": limits});
     arguments.common.output().result(&document, || {
-        let lines: Vec<String> = restored.iter().map(ToString::to_string).chain(told.iter().cloned()).collect();
+        let lines: Vec<String> =
+            restored.iter().map(ToString::to_string).chain(limits.iter().chain(&told).cloned()).collect();
         if lines.is_empty() { "nothing was applied".to_owned() } else { lines.join("\n") }
     })?;
     match restored.iter().find(|r| matches!(r.outcome, Outcome::Differs(_))) {
         Some(differs) => Err(Failure::No(format!("{differs}; docs/queueing.md says how to restore by hand"))),
+        None if groups.iter().any(|(_, outcome)| matches!(outcome, cgroup::Outcome::Stuck(_))) => {
+            Err(Failure::No(format!("{}: `thalweg restore` again when that is possible", limits.join("; "))))
+        }
         None if stuck > 0 => Err(Failure::No(format!(
             "{stuck} ends of channels are not as before: `thalweg restore` again when their programs answer"
         ))),

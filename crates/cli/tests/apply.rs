@@ -253,6 +253,105 @@ fn settings_of_a_stopped_program_stay_in_the_journal() {
     assert_eq!(host.thalweg("restore").1.trim(), "nothing was applied");
 }
 
+/// A publisher and a subscriber whose threads are reserved.
+const RESERVED: &str = r#"
+[[node]]
+name = "arm"
+
+[[node]]
+name = "desk"
+
+[[link]]
+between = ["arm", "desk"]
+rate = "100 Mbit/s"
+
+[[topic]]
+name = "/state"
+size = "64 B"
+rate = "50 Hz"
+publisher = "arm"
+cpu_send = "100 us"
+sched = "reserved"
+
+[[subscriber]]
+topic = "/state"
+node = "desk"
+name = "/in"
+cpu_receive = "100 us"
+deadline = "100 ms"
+"#;
+
+#[test]
+fn the_reservations_of_a_plan_are_the_kernels_and_are_given_back() {
+    let Some(host) = Host::new("the_reservations_of_a_plan_are_the_kernels_and_are_given_back") else { return };
+    let start = |arguments: &str| {
+        let command = host.house.command(arguments);
+        host.namespace.run(|| support::Running::start(command)).unwrap()
+    };
+    let planned = |contract: &str, plan: &str| {
+        let plan = host.house.path(plan).display().to_string();
+        let (code, _, errors) = host.thalweg(&format!("plan {} -o {plan}", host.file(contract)));
+        assert_eq!(code, 0, "{errors}");
+        plan
+    };
+    let _publisher = start("pub /state --name arm --port /out --rate 50 --size 64 --carrier tcp");
+    let subscriber = start("sub /state --name desk --port /in --carrier tcp");
+    subscriber.line();
+    let ends = || {
+        let (_, said, errors) = host.thalweg("get /out /in --json");
+        let ends = json(&said)["ends"].as_array().unwrap_or_else(|| panic!("{said}{errors}")).clone();
+        ends.iter().map(|end| (end["sched"]["policy"].clone(), end["sched"]["reservation"].clone())).collect::<Vec<_>>()
+    };
+    let before = ends();
+    let plan = planned(RESERVED, "plan.toml");
+    let (code, said, errors) = host.thalweg(&format!("apply {plan}"));
+    if code == 3 && errors.contains("CAP_SYS_NICE") {
+        return println!("skipped: because {errors}");
+    }
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.contains("deadline:120us/20ms"), "{said}");
+    assert_eq!(ends(), vec![("deadline".into(), "deadline:120us/20ms".into()); 2]);
+    let (code, said, errors) = host.thalweg("restore");
+    assert_eq!((code, said.matches("as before").count()), (0, 2), "{said}{errors}");
+    assert_eq!(ends(), before);
+    // More than the kernel admits, in a plan that was changed by hand: nothing stays.
+    let more = std::fs::read_to_string(&plan).unwrap().replacen("120us/20ms", "19999us/20ms", 2);
+    let more = more.replace("/20ms", "/19999us/20ms").replace("19999us/19999us/20ms", "19999us/20ms");
+    std::fs::write(&plan, more).unwrap();
+    let (code, _, errors) = host.thalweg(&format!("apply {plan}"));
+    assert_eq!(code, 3, "{errors}");
+    assert!(errors.contains("is more than the kernel's limit") && errors.contains("less runtime"), "{errors}");
+    assert_eq!(ends(), before);
+}
+
+#[test]
+fn other_programs_are_limited_and_their_groups_get_back_what_they_had() {
+    let Some(host) = Host::new("other_programs_are_limited_and_their_groups_get_back_what_they_had") else { return };
+    let name = format!("thalweg-apply-{}", std::process::id());
+    let places = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"];
+    let place = places.map(|top| std::path::Path::new(top).join(&name)).into_iter().find(|place| {
+        let made = std::fs::create_dir(place).is_ok();
+        let limited = place.join("cpu.max").exists() || place.join("cpu.cfs_quota_us").exists();
+        made && (limited || std::fs::remove_dir(place).is_err())
+    });
+    let Some(place) = place else { return println!("skipped: because no group can be made with a quota") };
+    let limits =
+        || ["cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"].map(|file| std::fs::read(place.join(file)).ok());
+    let before = limits();
+    let file = host.file(&format!("[[cgroup]]\nname = \"{name}\"\nquota = \"25 %\"\n"));
+    let (code, said, errors) = host.thalweg(&format!("apply {file} --dry-run"));
+    assert!(code == 0 && said.contains("echo \"25000") && limits() == before, "{said}{errors}");
+    let (code, said, errors) = host.thalweg(&format!("apply {file} --json"));
+    assert!(code == 0 && json(&said)["groups"].as_array().is_some_and(|all| !all.is_empty()), "{said}{errors}");
+    assert_ne!(limits(), before);
+    let (code, said, errors) = host.thalweg("restore");
+    assert!(code == 0 && said.contains("as before") && limits() == before, "{said}{errors}");
+    let absent = host.file("[[cgroup]]\nname = \"thalweg-nobody\"\nquota = \"25 %\"\n");
+    let (code, _, errors) = host.thalweg(&format!("apply {absent}"));
+    assert!(code == 3 && errors.contains("cpu quota of thalweg-nobody: there is no "), "{errors}");
+    std::fs::remove_dir(place).unwrap();
+}
+
 /// A host and another one, 20 Mbit/s between them; the first one's device has the queues. The logger needs no class, the controller one.
 const ENFORCED: &str = r#"
 [[node]]

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`allocations`] | counting allocations, for tests |
+//! | [`cgroup`] | limits of control groups: processor time and processors of other programs |
 //! | [`clock`] | the monotonic clock and the identity of a clock (boot and time namespace) |
 //! | [`filter`] | packet filters: the permitted senders of a socket |
 //! | [`futex`] | waiting on and waking a word, private or shared between processes |
@@ -25,6 +26,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod allocations;
+pub mod cgroup;
 pub mod clock;
 pub mod filter;
 pub mod futex;

@@ -2,6 +2,7 @@
 //! speed.)
 #![allow(clippy::unwrap_used)] // all of this is test
 
+mod cgroup;
 mod memory_cost;
 mod memory_hostile;
 mod memory_model;

@@ -134,7 +134,60 @@ fn more_than_the_processors_can_keep_is_not_admitted() {
     let whole = Policy::Deadline { runtime_ns: 9_990_000, deadline_ns: 10_000_000, period_ns: 10_000_000 };
     let sleepers: Vec<_> = (0..=sched::read(0).unwrap().affinity.len()).map(|_| Sleeper::new()).collect();
     let refused = sleepers.iter().find_map(|sleeper| sched::set(sleeper.tid, &whole.into()).err()).unwrap();
-    assert!(matches!(refused.reason, Reason::DeadlineAdmission { asked_percent } if asked_percent > 99.0), "{refused}");
+    let Reason::DeadlineAdmission(admission) = &refused.reason else { panic!("{refused}") };
+    let limit = admission.limit_percent.unwrap();
+    assert!(admission.asked_percent > 99.0 && limit <= 95.0 * sleepers.len() as f64, "{refused}");
+    // What is there counts, the refused one does not.
+    let admitted = sleepers.iter().filter(|one| is_reserved(one.tid)).count() as f64;
+    assert!(admission.reserved_percent >= 99.9 * admitted - 0.01, "{refused}");
+    assert!(
+        admission.asked_percent + admission.reserved_percent + 5.0 * (sleepers.len() - 1) as f64 > limit,
+        "{refused}"
+    );
+    assert!(
+        refused.to_string().contains("is more than the kernel's limit, ") && refused.remedy.contains("less runtime"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_a_waiting_thread_had_reserved_is_free_again() {
+    let _turn = in_turn();
+    if !may_schedule("what_a_waiting_thread_had_reserved_is_free_again") {
+        return;
+    }
+    let third = Policy::Deadline { runtime_ns: 3_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 };
+    // Many times what all processors can keep.
+    let times = 20 * sched::read(0).unwrap().affinity.len();
+    for back in [Scheduling::default(), fifo(3)].iter().cycle().take(times) {
+        let sleeper = Sleeper::new();
+        sched::set(sleeper.tid, &third.into()).unwrap();
+        sched::set(sleeper.tid, back).unwrap();
+        assert_eq!(sched::read(sleeper.tid).unwrap().policy, Some(back.policy));
+    }
+}
+
+fn is_reserved(tid: i32) -> bool {
+    matches!(sched::read(tid).unwrap().policy, Some(Policy::Deadline { .. }))
+}
+
+#[test]
+fn a_period_that_the_kernel_does_not_take_is_refused_with_its_limits() {
+    let _turn = in_turn();
+    if !may_schedule("a_period_that_the_kernel_does_not_take_is_refused_with_its_limits") {
+        return;
+    }
+    let sleeper = Sleeper::new();
+    let short = Policy::Deadline { runtime_ns: 10_000, deadline_ns: 50_000, period_ns: 50_000 };
+    match sched::set(sleeper.tid, &short.into()) {
+        Ok(()) => println!("skipped: because this kernel has no shortest period, or one below 50 us"),
+        Err(refused) => {
+            assert!(
+                matches!(refused.reason, Reason::Period { asked_us: 50, limits_us: [least, _] } if least > 50),
+                "{refused}"
+            );
+        }
+    }
 }
 
 #[test]

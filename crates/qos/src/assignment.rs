@@ -150,13 +150,32 @@ impl Search<'_> {
     }
 }
 
-/// Bounds with threads ranked by deadline, or, if that is too late, ranked again ([`rank`]).
+/// Bounds with threads ranked by deadline, or, if that is too late, ranked again ([`rank`]). Reservations that make a channel late get
+/// shorter deadlines first.
 pub fn ranked(system: &System, stages: &mut Stages, steps: &Steps) -> Analysis {
-    let analysis = analyse(system, stages, steps);
+    let mut analysis = analyse(system, stages, steps);
+    while steps.left() > 0 && tighten(system, stages, &analysis) {
+        analysis = analyse(system, stages, steps);
+    }
     if late(system, stages, &analysis).is_empty() || !rank(system, stages, &analysis, steps) {
         return analysis;
     }
     analyse(system, stages, steps)
+}
+
+/// Halves the deadline of one reserved thread on the way of each late pair: of those that can have it, the one with the longest stay. `false`:
+/// there is none.
+fn tighten(system: &System, stages: &mut Stages, analysis: &Analysis) -> bool {
+    let mut tightened = Vec::new();
+    for pair in late(system, stages, analysis) {
+        let mut way: Vec<usize> = stages.path(&stages.pairs[pair]).collect();
+        if way.iter().any(|stage| tightened.contains(stage)) {
+            continue;
+        }
+        way.sort_by_key(|stage| std::cmp::Reverse(analysis.stages[*stage].stay));
+        tightened.extend(way.into_iter().find(|stage| stages.halve(system, *stage)));
+    }
+    !tightened.is_empty()
 }
 
 /// Pairs that miss their deadline, or have a deadline and no bound of their delay; and those of chains for which that is so.
@@ -218,9 +237,10 @@ pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &S
     let left = left(system, stages, analysis);
     let mut changed = false;
     for processor in 0..stages.processors.len() {
+        let taken = stages.taken(stages.processors[processor]);
         let mut threads: Vec<(u32, usize, Work, Arrivals)> = Vec::new();
         for (index, stage) in stages.stages.iter().enumerate() {
-            let Step::Compute { processor: on, rank, execution, .. } = stage.step else { continue };
+            let Step::Compute { processor: on, rank, reserved: None, execution, .. } = stage.step else { continue };
             if let Some(jitter) = analysis.stages[index].jitter.filter(|_| on == processor) {
                 let origin = stages.arrivals(stage);
                 threads.push((rank, index, Work { arrivals: origin.delayed(jitter), execution }, origin));
@@ -229,7 +249,7 @@ pub fn rank(system: &System, stages: &mut Stages, analysis: &Analysis, steps: &S
         threads.sort_by_key(|(rank, index, ..)| (*rank, *index));
         let fits = |thread: usize, higher: &[usize]| {
             let (_, index, work, origin) = &threads[thread];
-            let higher: Vec<Work> = higher.iter().map(|other| threads[*other].2).collect();
+            let higher: Vec<Work> = higher.iter().map(|other| threads[*other].2).chain(taken.iter().copied()).collect();
             response(work, origin, &higher, 0, steps).is_ok_and(|found| found.time <= left[*index])
         };
         let Some(order) = audsley(threads.len(), fits) else { continue };

@@ -21,7 +21,7 @@ mod value;
 
 use crate::network::{Direction, Network, packets, wire_bytes};
 use crate::quantity::{show_share, show_time};
-use crate::system::{Link, Node, PlacementDelay, Subscriber, System, Topic};
+use crate::system::{Link, Node, PlacementDelay, Sched, Subscriber, System, Topic};
 pub use merging::{Hint, hints};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -206,7 +206,15 @@ fn topics(contract: &Contract) -> Vec<Finding> {
             ),
         })
     };
-    contract.system.topics.iter().zip(&contract.lines.topics).filter_map(busy).collect()
+    let idle = |(topic, line): (&Topic, &usize)| {
+        (topic.sched == Some(Sched::Reserved) && topic.cpu_send == 0).then(|| Finding {
+            line: *line,
+            what: format!("topic {:?}", topic.name),
+            because: "sched = \"reserved\" without cpu_send: nothing is reserved for its senders".to_owned(),
+        })
+    };
+    let each = || contract.system.topics.iter().zip(&contract.lines.topics);
+    each().filter_map(busy).chain(each().filter_map(idle)).collect()
 }
 
 fn show(ns: u64) -> String {
@@ -226,6 +234,10 @@ fn requests(system: &System, subscriber: &Subscriber, network: &Network) -> Vec<
         found.push(format!(
             "cpu_receive {receive} is longer than the {filter} between two samples: no thread can receive them"
         ));
+    }
+    let reserved = subscriber.sched.or(topic.sched) == Some(Sched::Reserved);
+    if reserved && subscriber.cpu_receive == 0 {
+        found.push("sched = \"reserved\" without cpu_receive: nothing is reserved for its thread".to_owned());
     }
     let Some(deadline) = subscriber.deadline else { return found };
     if subscriber.scale > 1 && filter > deadline {

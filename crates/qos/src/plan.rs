@@ -316,6 +316,9 @@ pub struct Node {
     pub cpus: u32,
     /// Processors that sending, receiving and scaling use.
     pub cpus_used: f64,
+    /// Processors that the reservations of its channels' threads are worth.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cpus_reserved: f64,
     /// Samples per second that its proxies take.
     pub proxied_per_s: f64,
 }
@@ -384,6 +387,10 @@ pub struct FileChange {
     pub key: String,
     /// Its new value, as the file has it.
     pub value: String,
+}
+
+fn is_none(processors: &f64) -> bool {
+    *processors == 0.0
 }
 
 fn is_zero(number: &usize) -> bool {

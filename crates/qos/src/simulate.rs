@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `chains` | chains over several topics: which sample was made of which |
 //! | `release` | releases of samples, by pattern |
-//! | `resources` | a queue with its order of service; threads by rank, pre-emptive |
+//! | `resources` | a queue with its order of service; threads by reservation and rank, pre-emptive |
 //! | `work` | packets, times and samples of each stage, from the contract and not from the analysis |
 
 mod chains;
@@ -29,7 +29,7 @@ use chains::Chains;
 pub(crate) use release::Chance;
 pub use release::Pattern;
 use release::Releases;
-use resources::{PacketTrain, Processor, Queue, Sending, queues};
+use resources::{PacketTrain, Processor, Queue, Sending, Turn, queues};
 use work::{Crossing, Task, Work, works};
 
 /// One run.
@@ -171,6 +171,8 @@ enum Event {
     Make { stream: usize, of: usize },
     /// A packet, or with `last` a whole sample, is at a stage.
     Arrive { stage: usize, sample: usize, last: bool },
+    /// A thread whose reservation was used up has the next one.
+    Replenish { processor: usize, turn: Turn, stage: usize, sample: usize, execution: u64 },
     /// A thread's work is done, unless it was interrupted.
     Computed { processor: usize, token: u64 },
     /// A link is free.
@@ -185,7 +187,7 @@ impl Event {
             // Finished work stays finished, even if more urgent work comes just then.
             Event::Computed { .. } => 0,
             Event::Background { .. } => 1,
-            Event::Publish { .. } | Event::Make { .. } | Event::Arrive { .. } => 2,
+            Event::Publish { .. } | Event::Make { .. } | Event::Arrive { .. } | Event::Replenish { .. } => 2,
             Event::Free { .. } => 3,
             Event::Begin { .. } => 4,
         }
@@ -300,6 +302,9 @@ impl<'a> World<'a> {
                 self.publish(now, stream, number, Some(of));
             }
             Event::Arrive { stage, sample, last } => self.arrive(now, stage, sample, last),
+            Event::Replenish { processor, turn, stage, sample, execution } => {
+                self.ready(now, processor, turn, (stage, sample, execution));
+            }
             Event::Computed { processor, token } => {
                 if let Some((stage, sample)) = self.processors[processor].done(now, token) {
                     self.run(now, processor);
@@ -336,10 +341,13 @@ impl<'a> World<'a> {
 
     fn arrive(&mut self, now: u64, stage: usize, sample: usize, last: bool) {
         match self.works[stage].task {
-            Task::Compute { processor, rank, execution } => {
+            Task::Compute { processor, rank, reserved, execution } => {
                 let execution = self.releases.execution(execution);
-                self.processors[processor].ready(now, rank, stage, sample, execution);
-                self.run(now, processor);
+                let turn = self.processors[processor].turn(now, rank, reserved, (stage, execution));
+                match reserved.map(|of| turn.due() - of.deadline).filter(|start| *start > now) {
+                    Some(start) => self.later(start, Event::Replenish { processor, turn, stage, sample, execution }),
+                    None => self.ready(now, processor, turn, (stage, sample, execution)),
+                }
             }
             Task::Cross(crossing) => self.wait(now, stage, sample, last, &crossing),
         }
@@ -357,6 +365,11 @@ impl<'a> World<'a> {
         }
         self.seen.queues[queue] = self.seen.queues[queue].max(self.queues[queue].bytes);
         self.later(now, Event::Begin { queue });
+    }
+
+    fn ready(&mut self, now: u64, processor: usize, turn: Turn, work: (usize, usize, u64)) {
+        self.processors[processor].ready(now, turn, work);
+        self.run(now, processor);
     }
 
     fn run(&mut self, now: u64, processor: usize) {

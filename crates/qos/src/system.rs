@@ -39,6 +39,16 @@ pub enum NodeKind {
     Switch,
 }
 
+/// Processor time of channels' threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sched {
+    /// By fixed priorities (SCHED_FIFO): as much as a thread takes.
+    #[default]
+    Priority,
+    /// Reserved (SCHED_DEADLINE): as much as is declared, for sure, and no more.
+    Reserved,
+}
+
 /// A host, router or switch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
@@ -54,6 +64,8 @@ pub struct Node {
     pub proxy: bool,
     /// Samples per second that its proxies can take.
     pub proxy_capacity: Option<f64>,
+    /// Processor time of its channels' threads, unless their topic or subscriber states another.
+    pub sched: Option<Sched>,
 }
 
 /// Order of service at a link's queue.
@@ -130,6 +142,8 @@ pub struct Topic {
     pub buffer: Option<u32>,
     /// Fixed by the user; else it is assigned.
     pub class: Option<Class>,
+    /// Processor time of the threads that send and receive it; `None`: as at their nodes.
+    pub sched: Option<Sched>,
 }
 
 /// A subscriber of a topic.
@@ -151,6 +165,8 @@ pub struct Subscriber {
     pub deadline: Option<u64>,
     /// Execution time per sample at the subscriber, ns.
     pub cpu_receive: u64,
+    /// Processor time of the thread that receives it; `None`: as its topic's.
+    pub sched: Option<Sched>,
     /// Order of giving way when not all fits; higher stays.
     pub importance: i64,
 }
@@ -189,6 +205,12 @@ impl System {
     /// The topic of a chain's part.
     pub fn topic_of(&self, part: &ChainPart) -> &Topic {
         &self.topics[self.subscribers[part.subscriber].topic]
+    }
+
+    /// Processor time of the thread that sends a topic at this node, or receives it for a subscriber there.
+    pub fn sched(&self, node: usize, topic: usize, subscriber: Option<usize>) -> Sched {
+        let own = subscriber.and_then(|subscriber| self.subscribers[subscriber].sched);
+        own.or(self.topics[topic].sched).or(self.nodes[node].sched).unwrap_or_default()
     }
 
     /// The shortest deadline that concerns each subscriber, ns: its own, and those of the chains that it is part of.

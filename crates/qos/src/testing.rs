@@ -283,6 +283,7 @@ fn judge(channel: &Channel, feasible: bool) {
 mod tests {
     use super::*;
     use crate::Class;
+    use crate::analysis::stages::Reserved;
     use crate::analysis::stages::{Classes, Packets};
     use crate::simulate::simulate;
     use crate::system::{Link, Node, Subscriber, Topic};
@@ -299,7 +300,7 @@ mod tests {
     const NO_BLOCKING: Spoil = |stages| packets(stages, |packets| packets.unit = 0);
 
     /// Errors of a planner, each of which makes some bound too small.
-    const ERRORS: [(&str, Spoil); 9] = [
+    const ERRORS: [(&str, Spoil); 11] = [
         ("no blocking", NO_BLOCKING),
         ("a packet too few", |stages| packets(stages, |packets| packets.count = (packets.count - 1).max(1))),
         ("headers forgotten", |stages| packets(stages, |packets| packets.last -= packets.last / 20)),
@@ -314,6 +315,10 @@ mod tests {
                 }
             }
         }),
+        ("reservations take nothing from others", |stages| reserved(stages, |reserved| reserved.threads = 0)),
+        ("reservations serve at once", |stages| {
+            reserved(stages, |reserved| reserved.each.deadline = reserved.each.runtime);
+        }),
         ("threads too fast", |stages| {
             for stage in &mut stages.stages {
                 if let Step::Compute { execution, .. } = &mut stage.step {
@@ -322,6 +327,14 @@ mod tests {
             }
         }),
     ];
+
+    fn reserved(stages: &mut Stages, spoil: fn(&mut Reserved)) {
+        for stage in &mut stages.stages {
+            if let Step::Compute { reserved: Some(reserved), .. } = &mut stage.step {
+                spoil(reserved);
+            }
+        }
+    }
 
     /// The simulation of a system shows the error, and nothing else is wrong with it.
     fn finds_out(seed: u64, tries: u64, spoil: Spoil) -> bool {

@@ -13,7 +13,7 @@ pub use crate::control::Peer;
 use crate::error::{Error, Result};
 use crate::trace::stages::{Asked, LateAfter, LatenessReport, StagesReport};
 use qos::Class;
-use qos::priority::{Changes, Dscp, PrioritySettings};
+use qos::priority::{Changes, Dscp, PrioritySettings, Scheduling};
 use serde::{Deserialize, Serialize};
 
 /// A request to a node.
@@ -166,6 +166,8 @@ pub struct EndReport {
     pub policy: String,
     /// Its real-time priority, 0 where it has none.
     pub priority: u32,
+    /// Its reservation as the kernel has it, such as `deadline:1ms/10ms`.
+    pub reservation: Option<Scheduling>,
     /// Its nice value.
     pub nice: i32,
     /// The processors it may run on.

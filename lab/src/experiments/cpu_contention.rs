@@ -104,7 +104,7 @@ impl Pair {
         let mut ping_pong = PingPong::on_this_host(lab, &realm, cpus)?;
         let words = if lab.options.without == Some(Feature::Threads) { OTHER.1 } else { arm.1 };
         let changes = words.parse().map_err(|e| Error::Usage(format!("{e}")))?;
-        let ping_pong = match ping_pong.set_priority(lab, &Priority { route: CARRIER.into(), changes }) {
+        let ping_pong = match ping_pong.set_priority(lab, &Priority { route: CARRIER.into(), changes, back: None }) {
             Ok(_) => Ok(ping_pong),
             // A reservation is admitted or not: other programs may have theirs.
             Err(Error::System(why) | Error::Failed(why)) if arm.0 == DEADLINE.0 => Err(why),

@@ -111,8 +111,16 @@ impl PingPong {
     /// # Errors
     /// [`Error::System`] when the kernel refuses.
     pub(crate) fn set_priority(&mut self, lab: &Lab, priority: &Priority) -> Result<Vec<EndReport>> {
+        self.set_priorities(lab, [priority, priority])
+    }
+
+    /// The same, with changes of its own for the ends at the ping and for those at the pong.
+    ///
+    /// # Errors
+    /// As [`PingPong::set_priority`].
+    pub(crate) fn set_priorities(&mut self, lab: &Lab, priorities: [&Priority; 2]) -> Result<Vec<EndReport>> {
         let mut reports = Vec::new();
-        for part in [&mut self.ping, &mut self.pong] {
+        for (part, priority) in [&mut self.ping, &mut self.pong].into_iter().zip(priorities) {
             let order = ping::Order::Priority(priority.clone());
             reports.extend(part.ask::<Priorities>(lab, &order, PATIENCE)?.ends);
         }

@@ -119,6 +119,9 @@ pub(crate) struct Priority {
     pub route: String,
     /// Changes, the same at all four ends.
     pub changes: Changes,
+    /// Other changes for the channel that leads back.
+    #[serde(default)]
+    pub back: Option<Changes>,
 }
 
 /// The ends of this process after a change.
@@ -190,11 +193,12 @@ impl Ends {
 
     /// Changes both ends of a route's channels that are in this process.
     pub(super) fn set_priority(&self, priority: &Priority) -> Result<Priorities> {
-        let Priority { route, changes } = priority;
+        let Priority { route, changes, back } = priority;
         find(&self.routes, route)?;
         let other = if self.me == "ping" { "pong" } else { "ping" };
         let set = |from: &str| {
             let (port, other) = (port(self.me, route, from), port(other, route, from));
+            let changes = back.as_ref().filter(|_| from == "pong").unwrap_or(changes);
             let until = Instant::now() + CONNECT;
             loop {
                 let end = self.node.set_priority(&port, &other, changes)?;

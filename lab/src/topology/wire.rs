@@ -13,6 +13,8 @@ pub enum Queue {
     Bands,
     /// Classes by DSCP (`htb` with filters), spare bandwidth to the highest first: anywhere on the path.
     Classes,
+    /// The same with so many percent of the rate guaranteed to low, normal, high and critical.
+    Shares([u64; 4]),
 }
 
 /// The queue in front of a [`Line`](super::Line) of this rate, at one interface, in the direction out of it. It lets [`SHAPED`] percent of the
@@ -50,6 +52,7 @@ impl Wire {
             Queue::Fifo => Scheduler::Fifo,
             Queue::Bands => Scheduler::Strict,
             Queue::Classes => Scheduler::Htb(SHARES.map(share)),
+            Queue::Shares(shares) => Scheduler::Htb(shares.map(share)),
         };
         let wanted =
             Wanted { device: device.to_owned(), rate, queue: self.limit, scheduler, segments: None, map: None };

@@ -6,7 +6,7 @@ use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::session::Session;
-use qos::priority::{Change, Changes, PrioritySettings};
+use qos::priority::{Change, Changes, Policy, PrioritySettings};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,9 @@ impl Applied<'_> {
         let (changes_back, proxy) = (undo(changes, &before.asked), ProxyChanges::default());
         self.remember(Former { port: port.clone(), other: other.clone(), changes: changes_back, proxy, at })?;
         let set = Request::Set { port, other, changes: changes.clone() };
-        self.ends.extend(ends(self.session.node.ask(node, &set, PATIENCE)?));
+        let set = ends(self.session.node.ask(node, &set, PATIENCE)?);
+        set.iter().try_for_each(|end| reserved(changes, end))?;
+        self.ends.extend(set);
         Ok(())
     }
 
@@ -308,6 +310,23 @@ fn ends(reply: Reply) -> Vec<EndReport> {
     if let Reply::Settings(ends) = reply { ends } else { Vec::new() }
 }
 
+/// The kernel has the reservation that was asked for, as it reports it: without it the plan's bounds would not hold. An end without a
+/// thread has none to check, and its report says so.
+fn reserved(changes: &Changes, end: &EndReport) -> Result {
+    let Change::Set(wanted) = changes.sched else { return Ok(()) };
+    let EndReport { publisher, subscriber, tid, reservation, policy, .. } = end;
+    let kept = *reservation == Some(wanted) || tid.is_none();
+    if !matches!(wanted.policy, Policy::Deadline { .. }) || kept {
+        return Ok(());
+    }
+    let has = reservation.map_or_else(|| policy.clone(), |has| has.to_string());
+    let end = &end.end;
+    Err(Failure::System(format!(
+        "{publisher} to {subscriber}, {end}: its thread should have {wanted}, and the kernel says {has}: something else sets it; \
+         `thalweg get {publisher} {subscriber}` shows it"
+    )))
+}
+
 /// The node that has the port.
 fn holder<'a>(session: &Session, nodes: &'a [Document], port: &str) -> Option<&'a Document> {
     let (node, _) = session.node.holder(port)?;
@@ -354,6 +373,24 @@ mod tests {
         let refused = save(&file, []).unwrap_err();
         assert!(refused.text().contains("alone") && read(&file).is_err(), "{refused:?}");
         std::fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_reservation_that_the_kernel_does_not_have_is_an_error() {
+        let asked: Changes = "sched=deadline:1ms/10ms".parse().unwrap();
+        let end = |tid, has: Option<&str>| EndReport {
+            tid,
+            policy: "other".into(),
+            reservation: has.map(|has| has.parse().unwrap()),
+            ..EndReport::default()
+        };
+        assert!(reserved(&asked, &end(Some(7), Some("deadline:1ms/10ms"))).is_ok());
+        assert!(reserved(&asked, &end(None, None)).is_ok(), "the publishing thread is the user's");
+        for (has, says) in [(None, "says other"), (Some("deadline:1ms/20ms"), "says deadline:1ms/20ms")] {
+            let refused = reserved(&asked, &end(Some(7), has)).unwrap_err();
+            assert!(refused.text().contains(says) && refused.text().contains("should have deadline:1ms/10ms"));
+        }
+        assert!(reserved(&"sched=fifo:3".parse().unwrap(), &end(Some(7), None)).is_ok());
     }
 
     #[test]

@@ -19,9 +19,16 @@
 //! sched = "fifo:30"
 //! every = 10                     # and rate, picture, proxy: the part of the stream, and the place where the rest is left out
 //! proxy = "relay:gate"
+//!
+//! [[cgroup]]                     # other programs (docs/reservation.md)
+//! name = "system.slice"
+//! quota = "50 %"                 # of one processor
+//! cpus = "1"
 //! ```
 
+use super::groups::GroupEntry;
 use crate::ends::Which;
+use linux::cgroup::Limit;
 use linux::queueing::{Curve, Hook, PerClass, Scheduler, Service, Share, Wanted};
 use qos::contract::{DEVICE, is_device};
 use qos::priority::Changes;
@@ -38,6 +45,8 @@ pub(crate) struct HostFile {
     pub devices: Vec<(usize, Wanted)>,
     /// Channels, with their lines in the file.
     pub channels: Vec<(usize, Channel)>,
+    /// Limits of control groups.
+    pub groups: Vec<Limit>,
 }
 
 /// A channel's priority, for both ends.
@@ -64,9 +73,11 @@ struct File {
     device: Vec<Spanned<Device>>,
     #[serde(default)]
     channel: Vec<Spanned<ChannelEntry>>,
+    #[serde(default)]
+    cgroup: Vec<Spanned<GroupEntry>>,
 }
 
-type Text = Spanned<String>;
+pub(super) type Text = Spanned<String>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,7 +122,7 @@ struct ChannelEntry {
 }
 
 /// An error, and its place in the text.
-type Wrong = (Range<usize>, String);
+pub(super) type Wrong = (Range<usize>, String);
 
 impl HostFile {
     /// Reads a file.
@@ -129,10 +140,11 @@ impl HostFile {
     /// Reads a file's text, as [`HostFile::read`] does. `prio`: the kernel has the discipline of this name.
     fn parse(text: &str, prio: bool) -> Result<Self, Wrong> {
         let file: File = toml::from_str(text).map_err(|e| (e.span().unwrap_or(0..0), e.message().to_owned()))?;
-        if file.device.is_empty() && file.channel.is_empty() {
-            return Err((0..0, "nothing to apply: allowed are [[device]] and [[channel]] tables".to_owned()));
+        if file.device.is_empty() && file.channel.is_empty() && file.cgroup.is_empty() {
+            let allowed = "[[device]], [[channel]] and [[cgroup]] tables";
+            return Err((0..0, format!("nothing to apply: allowed are {allowed}")));
         }
-        let mut found = Self { devices: Vec::new(), channels: Vec::new() };
+        let mut found = Self { devices: Vec::new(), channels: Vec::new(), groups: Vec::new() };
         for entry in &file.device {
             let wanted = device(entry.get_ref(), prio)?;
             if found.devices.iter().any(|(_, other)| other.device == wanted.device) {
@@ -143,6 +155,13 @@ impl HostFile {
         for entry in &file.channel {
             found.channels.push((line(text, entry.span().start), channel(entry.get_ref(), &entry.span())?));
         }
+        for entry in &file.cgroup {
+            let limit = entry.get_ref().read(&entry.span())?;
+            if found.groups.iter().any(|other| other.group == limit.group) {
+                return wrong(&entry.get_ref().name, "name", "each group once");
+            }
+            found.groups.push(limit);
+        }
         Ok(found)
     }
 }
@@ -151,7 +170,7 @@ fn line(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }
 
-fn wrong<T>(value: &Text, key: &str, allowed: &str) -> Result<T, Wrong> {
+pub(super) fn wrong<T>(value: &Text, key: &str, allowed: &str) -> Result<T, Wrong> {
     let shown: String = value.get_ref().chars().take(64).collect();
     Err((value.span(), format!("{key} = {shown:?}: allowed is {allowed}")))
 }
@@ -347,7 +366,8 @@ mod tests {
         let text = format!(
             "[[device]]\nname = \"eth0\"\nrate = \"100 Mbit/s\"\n\n[[device]]\nname = \"eth1\"\nrate = \"1 Gbit/s\"\nscheduler = \"htb\"\n\
              {SHARES}\nceilings = {{ low = \"50 %\" }}\nqueue = 50\nmap = \"router\"\n\n\
-             [[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\nclass = \"high\"\nsched = \"fifo:30\"\n"
+             [[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\nclass = \"high\"\nsched = \"fifo:30\"\n\
+             [[cgroup]]\nname = \"system.slice\"\nquota = \"150 %\"\ncpus = \"0-1,3\"\n"
         );
         let file = parse(&text).unwrap();
         let (_, first) = &file.devices[0];
@@ -361,6 +381,8 @@ mod tests {
         assert_eq!(shares[0].ceil, Some(500_000_000));
         assert_eq!((*at, second.queue, second.map), (5, 50, Some(Hook::Router)));
         assert_eq!(file.channels[0].1.words, ["class=high", "sched=fifo:30"]);
+        let limit = Limit { group: "system.slice".into(), quota_us: Some(150_000), cpus: Some("0-1,3".into()) };
+        assert_eq!(file.groups, [limit]);
         assert!(matches!(HostFile::parse(&text, true).unwrap().devices[0].1.scheduler, Scheduler::StrictPrio));
     }
 
@@ -395,8 +417,12 @@ mod tests {
         let channel = |more: &str| format!("[[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\n{more}\n");
         for (text, says) in [
             ("[[device]]\nname = \"eth0\"\n".to_owned(), "1: missing field `rate`"),
-            (String::new(), "1: nothing to apply: allowed are [[device]]"),
-            ("[[devise]]\n".to_owned(), "1: unknown field `devise`, expected `device` or `channel`"),
+            (String::new(), "1: nothing to apply: allowed are [[device]], [[channel]] and [[cgroup]] tables"),
+            ("[[devise]]\n".to_owned(), "1: unknown field `devise`, expected one of `device`, `channel`, `cgroup`"),
+            ("[[cgroup]]\nname = \"hogs\"\n".to_owned(), "1: a group without quota and cpus"),
+            ("[[cgroup]]\nname = \"../up\"\nquota = \"5 %\"\n".to_owned(), "2: name = \"../up\": allowed is"),
+            ("[[cgroup]]\nname = \"hogs\"\nquota = \"0.5 %\"\n".to_owned(), "3: quota = \"0.5 %\": allowed is 1 %"),
+            ("[[cgroup]]\nname = \"hogs\"\ncpus = \"a\"\n".to_owned(), "3: cpus = \"a\": allowed is"),
             ("[[device]]\nname = \"eth0\"\nrate = 10\n".to_owned(), "3: invalid type: integer"),
             (
                 "[[device]]\nname = \"eth0\"\nrate = \"10\"\n".to_owned(),

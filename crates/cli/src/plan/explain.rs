@@ -10,11 +10,15 @@ const CHANNEL: &str = "a channel, as above";
 const WAIT: &str = "until it is published";
 
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
-const STEPS: [(&str, &str); 17] = [
+const STEPS: [(&str, &str); 18] = [
     ("from the application to the middleware", "declared (hand_in)"),
     (
         "waiting for more urgent threads",
         "threads of higher priority on the same processors compute first (Audsley et al. 1993)",
+    ),
+    (
+        "waiting for the reserved time",
+        "a thread with a reservation is done by its deadline; longer, if samples come closer than its period (Abeni & Buttazzo 1998; Shin & Lee 2003)",
     ),
     ("sending", "the publisher's thread computes: cpu_send of the topic"),
     ("scaling at the proxy", "its thread leaves samples out or makes pictures smaller: cpu_proxy"),

@@ -31,6 +31,8 @@ struct Sched<'a> {
     tid: Option<i32>,
     policy: &'a str,
     priority: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<String>,
     nice: i32,
     affinity: &'a [u16],
     own_thread: bool,
@@ -67,6 +69,7 @@ impl<'a> Shown<'a> {
                 tid: *tid,
                 policy,
                 priority: report.priority,
+                reservation: report.reservation.map(|reserved| reserved.to_string()),
                 nice: report.nice,
                 affinity,
                 own_thread: report.own_thread,
@@ -141,13 +144,14 @@ fn thread(report: &EndReport) -> String {
     let Some(tid) = report.tid else {
         return "none of its own".to_owned();
     };
-    let priority = match report.policy.as_str() {
-        "fifo" | "rr" => format!(" {}", report.priority),
-        "deadline" => String::new(),
-        _ => format!(", nice {}", report.nice),
+    let policy = &report.policy;
+    let sched = match (policy.as_str(), report.reservation) {
+        (_, Some(reserved)) => reserved.to_string(),
+        ("fifo" | "rr", None) => format!("{policy} {}", report.priority),
+        _ => format!("{policy}, nice {}", report.nice),
     };
     let kind = if report.own_thread { "thread of its own" } else { "thread" };
-    format!("{}{priority}, {kind} {tid}, processors {}", report.policy, ranges(&report.affinity))
+    format!("{sched}, {kind} {tid}, processors {}", ranges(&report.affinity))
 }
 
 fn packets(report: &EndReport) -> String {

@@ -1,6 +1,7 @@
 //! Refusals by the kernel, with the reason and the remedy. EPERM alone has four, distinguished by the kernel's checks, in its order:
 //! the permission (capability or limit), the group's budget, the processors.
 
+use super::admission::{Admission, number};
 use qos::priority::{Policy, Scheduling};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -36,9 +37,13 @@ pub enum Reason {
         asked: u8,
     },
     /// The reservations of all threads together would be more than the processors can keep.
-    DeadlineAdmission {
-        /// The requested share of one processor, in percent.
-        asked_percent: f64,
+    DeadlineAdmission(Admission),
+    /// The kernel's limits on the period of a reservation (`sched_deadline_period_min_us`, `…_max_us`).
+    Period {
+        /// The requested period, µs.
+        asked_us: u64,
+        /// The shortest and the longest, µs.
+        limits_us: [u64; 2],
     },
     /// A thread with a reservation must be allowed on all processors.
     AffinityWithDeadline,
@@ -63,11 +68,10 @@ impl fmt::Display for Reason {
             Reason::Rlimit { limit, asked } => {
                 write!(f, "priority {asked} is above the limit RLIMIT_RTPRIO of the process, {limit}")
             }
-            Reason::DeadlineAdmission { asked_percent } => write!(
-                f,
-                "the kernel admits no further reservation of {asked_percent:.1} % of a processor beside those there are \
-                 (how much is free it does not say)"
-            ),
+            Reason::DeadlineAdmission(admission) => admission.fmt(f),
+            Reason::Period { asked_us, limits_us: [least, most] } => {
+                write!(f, "a period of {asked_us} us: this kernel takes {least} to {most} us")
+            }
             Reason::AffinityWithDeadline => {
                 f.write_str("a thread with a reservation must be allowed on all processors")
             }
@@ -95,8 +99,8 @@ impl From<SchedError> for io::Error {
         let kind = match &error.reason {
             Reason::Other(inner) => inner.kind(),
             Reason::NoSuchThread => io::ErrorKind::NotFound,
-            Reason::Invalid | Reason::AffinityWithDeadline => io::ErrorKind::InvalidInput,
-            Reason::DeadlineAdmission { .. } | Reason::MemoryLimit { .. } => io::ErrorKind::OutOfMemory,
+            Reason::Invalid | Reason::AffinityWithDeadline | Reason::Period { .. } => io::ErrorKind::InvalidInput,
+            Reason::DeadlineAdmission(_) | Reason::MemoryLimit { .. } => io::ErrorKind::OutOfMemory,
             Reason::MissingCapability(_) | Reason::RtGroupBudget { .. } | Reason::Rlimit { .. } => {
                 io::ErrorKind::PermissionDenied
             }
@@ -114,8 +118,9 @@ pub(super) fn of_scheduling(tid: i32, to: &Scheduling, error: io::Error) -> Sche
         Some(Errno::PERM) => not_permitted(tid, to, error),
         Some(Errno::BUSY) => {
             let remedy = "ask for less runtime or a longer period, or take another reservation back";
-            (Reason::DeadlineAdmission { asked_percent: share(to) }, remedy.to_owned())
+            (Reason::DeadlineAdmission(Admission::read(to)), remedy.to_owned())
         }
+        Some(Errno::INVAL) => period(to).unwrap_or_else(|| other(error)),
         _ => other(error),
     };
     SchedError { what: format!("sched={to} for {}", name(tid)), reason, remedy }
@@ -207,11 +212,15 @@ fn name(tid: i32) -> String {
     }
 }
 
-fn share(to: &Scheduling) -> f64 {
-    match to.policy {
-        Policy::Deadline { runtime_ns, period_ns, .. } if period_ns > 0 => runtime_ns as f64 * 100.0 / period_ns as f64,
-        _ => 0.0,
-    }
+/// A period beyond the kernel's limits.
+fn period(to: &Scheduling) -> Option<(Reason, String)> {
+    let Policy::Deadline { period_ns, .. } = to.policy else { return None };
+    let limit = |name: &str| number(&format!("/proc/sys/kernel/sched_deadline_period_{name}_us"));
+    let (asked_us, limits_us) =
+        (period_ns / 1000, [u64::try_from(limit("min")?).ok()?, u64::try_from(limit("max")?).ok()?]);
+    let beyond = !(limits_us[0]..=limits_us[1]).contains(&asked_us);
+    let remedy = "take a period within, with as much more or less runtime, or set kernel.sched_deadline_period_min_us";
+    beyond.then(|| (Reason::Period { asked_us, limits_us }, remedy.to_owned()))
 }
 
 fn capability_remedy(capability: &str) -> String {
@@ -244,7 +253,7 @@ fn restricted(tid: i32) -> bool {
 }
 
 /// Number of processors in a list such as `0-3,8`.
-fn count(list: &str) -> usize {
+pub(super) fn count(list: &str) -> usize {
     let span = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)

@@ -8,6 +8,7 @@
 //! | stage | bound | source |
 //! |---|---|---|
 //! | thread | response time in the level-i busy period with jitter | P-24; Lehoczky 1990; Audsley et al. 1993 |
+//! | thread with a reservation | its deadline, or what its supply needs | Abeni & Buttazzo 1998; Shin & Lee 2003 |
 //! | queue, strict | busy period of non-pre-emptive packets, blocked by the largest lower unit | Davis et al. 2007 |
 //! | queue, first come first served | horizontal deviation of all that comes | Le Boudec & Thiran 2001, theorem 1.4.2 |
 //! | queue, `htb` | what the buckets of higher classes leave, and the class's own | Linux's `sch_htb.c`; Le Boudec & Thiran 2001, §6.2.1 |
@@ -18,6 +19,7 @@
 mod queues;
 mod report;
 
+use super::cpu::reservation::{Excess, Reservation};
 use super::cpu::{Unbounded, Work, response};
 use super::link::queue::Stay;
 use super::stages::{Egress, Stages, Step};
@@ -25,6 +27,7 @@ use super::{Arrivals, BILLION, Steps};
 use crate::system::System;
 use queues::Queues;
 pub use report::{Because, Bound, Term, Where};
+use std::collections::HashMap;
 
 /// Rounds in which times may grow; from [`COARSE`] on they are rounded up, each fourth round to twice the step.
 const ROUNDS: u32 = 256;
@@ -108,6 +111,10 @@ struct Iteration<'a> {
     queues: Queues,
     /// Threads of each processor with their ranks, in order.
     threads: Vec<Vec<(u32, usize)>>,
+    /// Threads of each processor with their reservations.
+    reserved: Vec<Vec<(usize, Reservation)>>,
+    /// Nodes that cannot keep their reservations.
+    exceeded: HashMap<usize, Excess>,
     course: Course,
     /// Resources to look at again: queues, then processors.
     dirty: Vec<bool>,
@@ -116,18 +123,22 @@ struct Iteration<'a> {
 impl<'a> Iteration<'a> {
     fn new(system: &System, stages: &'a Stages, steps: &'a Steps) -> Self {
         let mut threads = vec![Vec::new(); stages.processors.len()];
+        let mut reserved = vec![Vec::new(); stages.processors.len()];
         let mut dirty = vec![false; stages.egresses.len() + stages.processors.len()];
         for (index, stage) in stages.stages.iter().enumerate() {
             dirty[resource(stages, index)] = true;
-            if let Step::Compute { processor, rank, .. } = stage.step {
-                threads[processor].push((rank, index));
+            match stage.step {
+                Step::Compute { processor, reserved: Some(of), .. } => reserved[processor].push((index, of.each)),
+                Step::Compute { processor, rank, .. } => threads[processor].push((rank, index)),
+                Step::Cross { .. } => {}
             }
         }
         threads.iter_mut().for_each(|threads| threads.sort_unstable());
         let because = vec![None; stages.stages.len()];
         let transits = earliest(system, stages);
         let (queues, course) = (Queues::new(stages), Course::new(stages));
-        Self { stages, steps, transits, because, queues, threads, course, dirty }
+        let exceeded: HashMap<usize, Excess> = stages.exceeded(system).into_iter().collect();
+        Self { stages, steps, transits, because, queues, threads, reserved, exceeded, course, dirty }
     }
 
     /// Looks at all resources until no delay changes; returns the number of rounds. Each round after [`ROUNDS`] takes
@@ -187,7 +198,12 @@ impl<'a> Iteration<'a> {
 
     /// Computes the longest stays on a processor.
     fn compute(&mut self, processor: usize) {
-        let mut higher: Vec<Work> = Vec::new();
+        for at in 0..self.reserved[processor].len() {
+            let (thread, reservation) = self.reserved[processor][at];
+            self.compute_reserved(thread, reservation);
+        }
+        // Ranked threads wait for all reserved ones of the node.
+        let mut higher: Vec<Work> = self.stages.taken(self.stages.processors[processor]);
         let mut stuck = None;
         let threads = std::mem::take(&mut self.threads[processor]);
         for equals in threads.chunk_by(|(a, _), (b, _)| a == b) {
@@ -213,6 +229,24 @@ impl<'a> Iteration<'a> {
             higher.extend(works.into_iter().flatten());
         }
         self.threads[processor] = threads;
+    }
+
+    /// A reservation does not depend on other threads, if its node can keep it.
+    fn compute_reserved(&mut self, thread: usize, reservation: Reservation) {
+        let at = self.place(thread);
+        let Step::Compute { execution, processor, .. } = self.stages.stages[thread].step else { return };
+        if let Some(excess) = self.exceeded.get(&self.stages.processors[processor]) {
+            return self.refuse(thread, Because::Exceeded(at, *excess));
+        }
+        let Some(arrivals) = self.arrivals(thread, self.transits[thread].last) else {
+            let because = self.because[thread].unwrap_or(Because::TooLong(at));
+            return self.refuse(thread, because);
+        };
+        let origin = self.stages.arrivals(&self.stages.stages[thread]);
+        match reservation.response(&Work { arrivals, execution }, &origin, self.steps) {
+            Ok(time) => self.stays(thread, Stay { time, blocking: 0, higher: 0 }),
+            Err(why) => self.refuse(thread, why_not(why, at)),
+        }
     }
 
     fn refuse(&mut self, stage: usize, because: Because) {

@@ -4,6 +4,7 @@
 //! subscribers at its leaves. Analysis and simulation read the same tree, so that they describe the same system.
 
 mod classes;
+mod threads;
 
 use std::collections::HashMap;
 
@@ -12,6 +13,7 @@ use crate::Class;
 use crate::network::{Direction, Network};
 use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
 pub use classes::Classes;
+pub use threads::{RANKS, Reserved};
 
 /// Most bytes that the device of a host takes at once: TCP's largest super-packet (`gso_max_size`; see
 /// [`crate::blocking`]). Switches forward frame by frame.
@@ -59,8 +61,10 @@ pub enum Step {
     Compute {
         /// The processor (index into [`Stages::processors`]).
         processor: usize,
-        /// Rank among the processor's threads, 0 first; equal ones in order of arrival.
+        /// Rank among the processor's threads without a reservation, 0 first; equal ones in order of arrival.
         rank: u32,
+        /// Its reservation, if it has one: it goes before all ranks.
+        reserved: Option<Reserved>,
         /// The longest it takes, ns.
         execution: u64,
         /// Its purpose.
@@ -222,7 +226,8 @@ impl Stages {
                 }
             }
         }
-        place_threads(&mut all, system);
+        threads::reserve(&mut all, system);
+        threads::place(&mut all, system);
         all.share_out(system);
         all
     }
@@ -324,7 +329,7 @@ impl<'a> Way<'a> {
             return front;
         }
         // Processor and rank are assigned when all threads are known; until then the node stands for the processor.
-        let step = Step::Compute { processor: node, rank: 0, execution, role };
+        let step = Step::Compute { processor: node, rank: 0, reserved: None, execution, role };
         let after = self.stage(front, Stage { stream: self.stream, after: front.after, every, step }, node, shared);
         Front { after: Some(after), ..front }
     }
@@ -462,53 +467,6 @@ fn background(link: &Link, kind: NodeKind, installed: bool) -> Option<Background
     let period = (bits * BILLION).checked_div(u128::from(link.background))?;
     let arrivals = Arrivals::bursty(u64::try_from(period).unwrap_or(u64::MAX).max(1), 0, 2);
     Some(Background { arrivals, work })
-}
-
-/// Ranks that priorities are left for between the highest and the lowest that threads of channels get; beyond them threads are equal.
-pub const RANKS: u32 = 47;
-
-/// Spreads the threads of each node over its processors, the heaviest first, each to the one with the least load; and ranks those
-/// of a processor by the shortest deadline that they serve, ties by order.
-fn place_threads(all: &mut Stages, system: &System) {
-    let deadlines = deadlines(all, system);
-    let mut of_node = vec![Vec::new(); system.nodes.len()];
-    for (index, stage) in all.stages.iter().enumerate() {
-        if let Step::Compute { processor: node, execution, .. } = stage.step {
-            of_node[node].push((all.arrivals(stage).load(execution), index));
-        }
-    }
-    for (node, mut threads) in of_node.into_iter().enumerate().filter(|(_, threads)| !threads.is_empty()) {
-        threads.sort_by_key(|(load, index)| (std::cmp::Reverse(*load), *index));
-        // Without a thread of its own a processor need not be known.
-        let count = (system.nodes[node].cpus.max(1) as usize).min(threads.len());
-        let mut processors = vec![(0_u128, Vec::new()); count];
-        for (load, thread) in threads {
-            let Some(least) = processors.iter_mut().min_by_key(|(load, _)| *load) else { continue };
-            least.0 += load;
-            least.1.push(thread);
-        }
-        for (_, mut threads) in processors {
-            threads.sort_by_key(|thread| (deadlines[*thread], *thread));
-            let this = all.processors.len();
-            all.processors.push(node);
-            for (order, thread) in (0..).map(|order: u32| order.min(RANKS - 1)).zip(threads) {
-                if let Step::Compute { processor, rank, .. } = &mut all.stages[thread].step {
-                    (*processor, *rank) = (this, order);
-                }
-            }
-        }
-    }
-}
-
-/// The shortest deadline of the pairs, and of their chains, whose way leads over each stage.
-fn deadlines(all: &Stages, system: &System) -> Vec<u64> {
-    let of = system.deadlines();
-    let mut shortest = vec![u64::MAX; all.stages.len()];
-    for pair in &all.pairs {
-        let deadline = of[pair.subscriber].unwrap_or(u64::MAX);
-        all.path(pair).for_each(|stage| shortest[stage] = shortest[stage].min(deadline));
-    }
-    shortest
 }
 
 #[cfg(test)]

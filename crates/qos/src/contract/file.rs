@@ -38,6 +38,7 @@ pub(super) struct Node {
     pub domain: Entry,
     pub proxy: Entry,
     pub proxy_capacity: Entry,
+    pub sched: Entry,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +83,7 @@ pub(super) struct Topic {
     pub hand_out: Entry,
     pub buffer: Entry,
     pub class: Entry,
+    pub sched: Entry,
 }
 
 #[derive(Deserialize)]
@@ -95,6 +97,7 @@ pub(super) struct Subscriber {
     pub scaled_size: Entry,
     pub deadline: Entry,
     pub cpu_receive: Entry,
+    pub sched: Entry,
     pub importance: Entry,
 }
 

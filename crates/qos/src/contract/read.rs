@@ -7,7 +7,7 @@ use super::{Contract, ContractError, DEVICE, Lines, is_device};
 use crate::Class;
 use crate::quantity::show_share;
 use crate::system::{
-    Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber, System, Topic,
+    Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Sched, Scheduler, Subscriber, System, Topic,
     Transport,
 };
 use std::collections::HashMap;
@@ -94,6 +94,7 @@ fn node(table: &Spanned<file::Node>, names: &mut Names<'_>) -> Result<Node, Wron
         domain: value::name("domain", &entry.domain)?,
         proxy: value::flag("proxy", &entry.proxy)?.unwrap_or(true),
         proxy_capacity: value::rate("proxy_capacity", &entry.proxy_capacity)?,
+        sched: sched(&entry.sched)?,
     })
 }
 
@@ -223,7 +224,12 @@ fn topic(
         hand_out: value::time("hand_out", &entry.hand_out, 0)?.unwrap_or(0),
         buffer: value::whole("buffer", &entry.buffer, 1..=1_000_000)?.map(|messages| messages as u32),
         class: value::choice("class", &entry.class, &classes)?,
+        sched: sched(&entry.sched)?,
     })
+}
+
+fn sched(entry: &value::Entry) -> Result<Option<Sched>, Wrong> {
+    value::choice("sched", entry, &[("priority", Sched::Priority), ("reserved", Sched::Reserved)])
 }
 
 /// Samples per second, and the whole nanoseconds between two of them.
@@ -308,6 +314,7 @@ impl Subscribers<'_> {
             scaled_size: value::bytes("scaled_size", &entry.scaled_size, 1..=LARGEST)?,
             deadline: value::time("deadline", &entry.deadline, 1)?,
             cpu_receive: value::time("cpu_receive", &entry.cpu_receive, 0)?.unwrap_or(0),
+            sched: sched(&entry.sched)?,
             importance: value::whole("importance", &entry.importance, -1_000_000..=1_000_000)?.unwrap_or(1),
         })
     }

@@ -110,6 +110,8 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
     };
     let channels: Vec<Channel> = paths.iter().map(channel).collect();
     let mut refusals = refusal::of_placement(system, &found);
+    let exceeded = bounds.as_ref().map(Bounds::exceeded).unwrap_or_default();
+    refusals.extend(exceeded.iter().map(|(node, excess)| refusal::of_reservations(system, *node, excess)));
     refusals.extend(refusal::of_channels(&channels, model));
     let chains = chain::chains(system, &paths, &channels);
     refusals.extend(chains.iter().filter_map(|chain| chain::of_chain(chain, model)));
@@ -128,7 +130,7 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
         chains,
         links: links(system, &loads, &queues),
         settings: Vec::new(),
-        nodes: nodes(system, &found),
+        nodes: nodes(system, &found, bounds.as_ref()),
         placement: found.placed.iter().map(|placed| proxy(system, placed)).collect(),
         refusals,
         solver: solver(&found, watch),
@@ -301,11 +303,12 @@ fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Link> {
     (0..2 * system.links.len()).map(direction).collect()
 }
 
-fn nodes(system: &System, found: &Outcome) -> Vec<Node> {
+fn nodes(system: &System, found: &Outcome, bounds: Option<&Bounds>) -> Vec<Node> {
     let node = |(index, node): (usize, &system::Node)| Node {
         name: node.name.clone(),
         kind: node.kind,
         cpus: node.cpus,
+        cpus_reserved: bounds.map_or(0.0, |bounds| bounds.reserved(index)),
         cpus_used: found.processors.get(index).copied().unwrap_or(0.0),
         proxied_per_s: found.proxied.get(index).copied().unwrap_or(0.0),
     };

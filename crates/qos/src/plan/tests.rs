@@ -73,6 +73,80 @@ fn a_queue_that_grows_without_limit_is_refused() {
     assert!(plan.refusals[0].because.contains("there is no "), "{:?}", plan.refusals);
 }
 
+/// A controller that reserves its threads beside a logger that does not, on hosts of one processor.
+const RESERVED: &str = r#"
+[[node]]
+name = "arm"
+[[node]]
+name = "desk"
+[[link]]
+between = ["arm", "desk"]
+rate = "100 Mbit/s"
+[[topic]]
+name = "state"
+size = "200 B"
+period = "10 ms"
+publisher = "arm"
+cpu_send = "100 us"
+sched = "reserved"
+[[subscriber]]
+topic = "state"
+node = "desk"
+name = "/controller"
+cpu_receive = "200 us"
+deadline = "8 ms"
+[[subscriber]]
+topic = "state"
+node = "desk"
+name = "/logger"
+cpu_receive = "1 ms"
+sched = "priority"
+deadline = "40 ms"
+"#;
+
+#[test]
+fn a_reserved_channel_has_its_threads_reservations_and_a_bound_by_them() {
+    let plan = planned(RESERVED, Model::Bound);
+    assert!(plan.feasible, "{:?}", plan.refusals);
+    let [controller, logger] = &plan.channels[..] else { panic!("two channels") };
+    // The longest stay is halved until the sum keeps the deadline. Samples leave evenly, and arrive unevenly.
+    let scheds = [controller.sched_publisher.as_deref(), controller.sched.as_deref()];
+    assert_eq!(scheds, [Some("deadline:120us/5ms/10ms"), Some("deadline:240us/2500us")]);
+    assert!(controller.bound_us.is_some_and(|us| (7500.0..8000.0).contains(&us)), "{:?}", controller.terms);
+    let waits: Vec<_> = controller.derivation.iter().filter(|term| term.name.contains("reserved time")).collect();
+    assert_eq!(waits.iter().map(|term| term.us).collect::<Vec<_>>(), [4900.0, 2300.0]);
+    // The logger's own thread has a priority, and waits for the reserved one beside it.
+    assert_eq!(logger.sched.as_deref(), Some("fifo:48"));
+    let wait = logger.derivation.iter().find(|term| term.name == "desk: waiting for more urgent threads");
+    assert_eq!(wait.map(|term| term.us), Some(480.0), "two runtimes next to each other");
+}
+
+#[test]
+fn reservations_that_do_not_fit_are_refused_with_what_would() {
+    // Two channels are sent, each by a thread of its own: 2 × 1.2 × 4 ms of 10 ms.
+    let plan = planned(&RESERVED.replace("100 us", "4 ms"), Model::Bound);
+    let refused = plan.refusals.iter().find(|refusal| refusal.what == "reserved processor time of arm").unwrap();
+    assert_eq!((refused.needs.as_str(), refused.has.as_str()), ("0.96 processors", "0.90 processors"));
+    let offer = refused
+        .offers
+        .iter()
+        .find(|offer| offer.what == "fixed priorities instead of reservations for topic \"state\"");
+    let change = offer.map(|offer| offer.changes[0].clone()).unwrap_or_default();
+    assert_eq!((change.table.as_str(), change.key.as_str(), change.value.as_str()), ("topic", "sched", "\"priority\""));
+    // By a processor more they fit.
+    assert!(
+        planned(
+            &RESERVED
+                .replace("100 us", "4 ms")
+                .replace("\"arm\"\n[[node]]", "\"arm\"\ncpus = 2\n[[node]]")
+                .replace("8 ms", "30 ms"),
+            Model::Bound
+        )
+        .refusals
+        .is_empty()
+    );
+}
+
 #[test]
 fn links_are_checked_on_wire_bytes_in_every_model() {
     // 1024 B fit into 100 Mbit/s at 12 kHz; with 66 B of headers each they don't.

@@ -2,6 +2,7 @@
 
 use super::work::{Packet, background};
 use crate::Class;
+use crate::analysis::cpu::reservation::Reservation;
 use crate::analysis::stages::{Stages, htb_burst};
 use crate::network::Direction;
 use crate::system::{Scheduler, System};
@@ -187,8 +188,20 @@ impl Queue {
     }
 }
 
-/// Order of ready threads: rank, then order of arrival.
-type Turn = (u32, u64);
+/// Order of ready threads: those with a reservation by their deadline, then the others by rank; equal ones in order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    rank: Option<u32>,
+    due: u64,
+    order: u64,
+}
+
+impl Turn {
+    /// The deadline of a thread with a reservation.
+    pub(super) fn due(&self) -> u64 {
+        self.due
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Job {
@@ -197,10 +210,13 @@ struct Job {
     left: u64,
 }
 
-/// One processor: the highest rank runs, pre-emptively; threads of a rank run in order of arrival.
+/// One processor: threads with a reservation run first, the earliest deadline before others; then the highest rank. All that are ready may be
+/// interrupted.
 #[derive(Debug, Default)]
 pub(super) struct Processor {
     ready: BTreeMap<Turn, Job>,
+    /// The present deadline of each stage with a reservation, and the runtime that is left until then.
+    budgets: BTreeMap<usize, (u64, u64)>,
     order: u64,
     /// The running thread, and the time since when it runs.
     running: Option<(Turn, u64)>,
@@ -208,11 +224,46 @@ pub(super) struct Processor {
 }
 
 impl Processor {
-    /// A sample is at a thread.
-    pub(super) fn ready(&mut self, now: u64, rank: u32, stage: usize, sample: usize, execution: u64) {
+    /// A sample's turn begins.
+    pub(super) fn ready(&mut self, now: u64, turn: Turn, (stage, sample, execution): (usize, usize, u64)) {
         self.stop(now);
+        self.ready.insert(turn, Job { stage, sample, left: execution });
+    }
+
+    /// The turn of a sample that is at a thread now. With a reservation it begins that much before the turn's deadline: later than now if the
+    /// sample before used it up.
+    pub(super) fn turn(
+        &mut self,
+        now: u64,
+        rank: u32,
+        reserved: Option<Reservation>,
+        (stage, execution): (usize, u64),
+    ) -> Turn {
         self.order += 1;
-        self.ready.insert((rank, self.order), Job { stage, sample, left: execution });
+        let order = self.order;
+        match reserved {
+            Some(reservation) => Turn { rank: None, due: self.due(now, stage, execution, &reservation), order },
+            None => Turn { rank: Some(rank), due: 0, order },
+        }
+    }
+
+    /// The deadline of a sample that comes now (constant bandwidth server: Abeni & Buttazzo 1998). What is left of the present runtime
+    /// serves it, unless that would be more than the reserved part until the deadline: then it gets a fresh one. What is not enough
+    /// is given up for the next period's.
+    fn due(&mut self, now: u64, stage: usize, execution: u64, reservation: &Reservation) -> u64 {
+        let Reservation { runtime, deadline, period } = *reservation;
+        let (mut due, mut left) = self.budgets.get(&stage).copied().unwrap_or((deadline, 0));
+        let next = (due - deadline).saturating_add(period);
+        let part = |time: u64, of: u64| u128::from(time) * u128::from(of);
+        let too_much = deadline == period && part(left, period) > part(runtime, due.saturating_sub(now));
+        if !self.budgets.contains_key(&stage) || now >= next || too_much {
+            (due, left) = (now.saturating_add(deadline), runtime);
+        }
+        if left < execution {
+            (due, left) = (due.saturating_add(period), runtime);
+        }
+        self.budgets.insert(stage, (due, left.saturating_sub(execution)));
+        due
     }
 
     /// Runs the first thread. Returns the time of its end, if it is not interrupted.

@@ -3,11 +3,12 @@
 //!
 //! The analysis computes these quantities for itself. If the two shared them, a wrong number of packets or a forgotten header would be
 //! in the bound and in the simulation, and would not show. Of [`Stages`] a run takes only the plan's decisions: the order of
-//! the stages, and the queue, class, processor and rank of each.
+//! the stages, and the queue, class, processor, rank and reservation of each.
 
 use std::collections::HashMap;
 
 use crate::Class;
+use crate::analysis::cpu::reservation::Reservation;
 use crate::analysis::stages::{Role, Stages, Step, htb_burst};
 use crate::network::Direction;
 use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
@@ -53,7 +54,7 @@ impl Crossing {
 /// What happens to a sample at a stage.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
-    Compute { processor: usize, rank: u32, execution: u64 },
+    Compute { processor: usize, rank: u32, reserved: Option<Reservation>, execution: u64 },
     Cross(Crossing),
 }
 
@@ -100,8 +101,9 @@ pub(super) fn works(system: &System, stages: &Stages) -> Vec<Work> {
     }
     let work = |index: usize| {
         let task = match stages.stages[index].step {
-            Step::Compute { processor, rank, role, .. } => {
-                Task::Compute { processor, rank, execution: execution(system, stages, index, role) }
+            Step::Compute { processor, rank, reserved, role, .. } => {
+                let execution = execution(system, stages, index, role);
+                Task::Compute { processor, rank, reserved: reserved.map(|of| of.each), execution }
             }
             Step::Cross { queue, class, .. } => {
                 let (size, mtu) = sample[index];

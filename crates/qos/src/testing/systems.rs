@@ -4,8 +4,8 @@ use crate::Class;
 use crate::analysis::stages::{Classes, Place};
 use crate::simulate::Chance;
 use crate::system::{
-    Chain, ChainPart, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Scheduler, Subscriber,
-    System, Topic, Transport,
+    Chain, ChainPart, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Sched, Scheduler,
+    Subscriber, System, Topic, Transport,
 };
 
 /// A system, and the decisions of a plan: any decision has its bounds.
@@ -49,6 +49,13 @@ pub fn sketch(seed: u64) -> Sketch {
         let limit = |place: usize| limits[(seed as usize / 8 + place) % 3];
         let limited = |(at, link): (usize, &mut Link)| link.segments = [limit(at), limit(at + 1)];
         system.links.iter_mut().enumerate().for_each(limited);
+    }
+    if seed % 8 == 3 {
+        system.nodes.iter_mut().for_each(|node| node.sched = Some(Sched::Reserved));
+    }
+    if seed % 8 == 7 {
+        let sched = |(index, topic): (usize, &mut Topic)| topic.sched = (index % 2 == 0).then_some(Sched::Reserved);
+        system.topics.iter_mut().enumerate().for_each(sched);
     }
     if seed % 4 == 1 {
         let class = |chance: &mut Chance| Class::ALL[chance.below(4) as usize];

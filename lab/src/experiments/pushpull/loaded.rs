@@ -31,7 +31,7 @@ impl Experiment for PushPullLoaded {
     }
 
     fn about(&self) -> &'static str {
-        "pushpull-3 beside other programs and other traffic, without a reservation: how many times longer (Fig. 11)"
+        "pushpull-3 beside other programs and other traffic: how many times longer without a reservation (Fig. 11), and with"
     }
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
@@ -48,6 +48,7 @@ impl Experiment for PushPullLoaded {
         }
         let mut findings = judge(&arms, testbed.queues()?);
         lines::judge("both arms", &testbed.testbed.end(), &mut findings);
+        super::reserved::run(lab, &mut findings)?;
         Ok(findings)
     }
 }

@@ -9,6 +9,7 @@
 //! | `routers` | small samples over a router, and what one adds |
 //! | `places`, `tables` | `pushpull-places`: Tables 1 and 2, levels of cost by the place of the proxy |
 //! | `loaded` | `pushpull-5`: beside other work, without a reservation |
+//! | `reserved` | the same with reservations: of processor time, of the network, of both |
 //!
 //! Here is their [`Testbed`]: publisher, subscriber and relay, each in its place.
 
@@ -17,6 +18,7 @@ mod linear;
 mod loaded;
 mod places;
 mod proxy;
+mod reserved;
 mod routers;
 mod sizes;
 mod tables;

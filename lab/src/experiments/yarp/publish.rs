@@ -96,7 +96,7 @@ impl Arm {
         let words = if left_out { "sched=default affinity=default" } else { &self.words };
         for carrier in CARRIERS {
             let changes = words.parse().map_err(|e| Error::Failed(format!("{words}: {e}")))?;
-            let ends = ping_pong.set_priority(lab, &Priority { route: carrier.to_owned(), changes })?;
+            let ends = ping_pong.set_priority(lab, &Priority { route: carrier.to_owned(), changes, back: None })?;
             let wrong =
                 ends.iter().find(|end| end.end == "publisher" && end.own_thread != (self.own_thread && !left_out));
             if let Some(end) = wrong {

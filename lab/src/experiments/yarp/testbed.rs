@@ -139,7 +139,7 @@ impl Testbed {
         let words = format!("class={class} sched={sched}");
         let changes: Changes = words.parse().map_err(|_| impossible(&words))?;
         for carrier in CARRIERS {
-            let priority = Priority { route: carrier.to_owned(), changes: changes.clone() };
+            let priority = Priority { route: carrier.to_owned(), changes: changes.clone(), back: None };
             for end in self.ping_pong.set_priority(lab, &priority)? {
                 // An end without a thread of its own is served by one without a policy.
                 let policy = if end.policy.is_empty() { "other" } else { &end.policy };

@@ -1,6 +1,7 @@
 //! Bounds with the terms that they are the sum of.
 
 use super::{Analysis, Iteration, StageBound};
+use crate::analysis::cpu::reservation::Excess;
 use crate::analysis::link::queue::Stay;
 use crate::analysis::stages::{Egress, Pair, Role, Step};
 use crate::network::Direction;
@@ -29,12 +30,14 @@ impl Where {
 }
 
 /// The reason why there is no bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Because {
     /// Overload of a processor, a link or a class's share: the load in parts per billion of the capacity.
     Overload(Where, u64),
     /// A load so near to the capacity that waiting grows beyond the analysis' limits, or that the budget of steps is used up.
     TooLong(Where),
+    /// More reserved than a node can give.
+    Exceeded(Where, Excess),
 }
 
 impl Because {
@@ -47,6 +50,9 @@ impl Because {
             }
             Because::TooLong(at) => {
                 format!("waiting at {} grows beyond what is followed: its load is too near to 100 %", at.name(system))
+            }
+            Because::Exceeded(at, Excess { needs, has }) => {
+                format!("{} is to reserve {needs:.2} processors, and can reserve {has:.2}", at.name(system))
             }
         }
     }
@@ -76,7 +82,7 @@ const BLOCKING: &str = "blocking by what is being sent";
 const LATENCY: &str = "latency of the class's share";
 
 /// The bound of a pair.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// The longest time from publication to the subscriber's application, ns; or the reason why it is unknown.
     pub ns: Result<u64, Because>,
@@ -150,16 +156,13 @@ impl Terms {
         self.add(at, "forwarding", super::forwarding(iteration.stages, stage), "declared");
         self.add(at, "rounding", latest.saturating_sub(self.until), "coarse steps of the iteration's late rounds");
         match iteration.stages.stages[stage].step {
-            Step::Compute { execution, role, .. } => self.thread(at, role, execution, stay),
+            Step::Compute { execution, role, reserved, .. } => {
+                let (what, why) = if reserved.is_some() { RESERVED } else { PRIORITY };
+                self.add(at, what, stay.time.saturating_sub(execution), why);
+                self.add(at, role.what(), execution.min(stay.time), "declared execution time");
+            }
             Step::Cross { queue, packets, .. } => self.link(at, iteration.egress(queue), packets.work(), stay),
         }
-    }
-
-    fn thread(&mut self, at: Where, role: Role, execution: u64, stay: Stay) {
-        let waiting = stay.time.saturating_sub(execution);
-        let meanwhile = "what they compute meanwhile (Audsley et al. 1993; P-24)";
-        self.add(at, "waiting for more urgent threads", waiting, meanwhile);
-        self.add(at, role.what(), execution.min(stay.time), "declared execution time");
     }
 
     fn link(&mut self, at: Where, egress: &Egress, work: u64, stay: Stay) {
@@ -185,6 +188,14 @@ fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
         Scheduler::Hfsc => (LATENCY, "one unit of the largest (Stoica, Zhang & Ng 1997, theorem 2)"),
     }
 }
+
+/// The wait of a thread, and its source.
+const PRIORITY: (&str, &str) =
+    ("waiting for more urgent threads", "what they compute meanwhile (Audsley et al. 1993; P-24)");
+const RESERVED: (&str, &str) = (
+    "waiting for the reserved time",
+    "until its deadline, or while its supply pauses (Abeni & Buttazzo 1998; Shin & Lee 2003)",
+);
 
 impl Role {
     fn what(self) -> &'static str {

@@ -4,6 +4,7 @@ use super::{Path, scales, transmission};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::chain::{Unsteady, unsteady};
+use crate::analysis::cpu::reservation::{Excess, Reservation};
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
 use crate::analysis::stages::{Classes, Egress, Pair, Place, Role, Step};
@@ -11,6 +12,7 @@ use crate::assignment::{Assignment, assign, fifo_priority, queue_limit};
 use crate::network::Network;
 use crate::placement::Placed;
 use crate::plan::{Model, Percentiles, Term};
+use crate::priority::{Policy, Scheduling};
 use crate::quantity::show_bit_rate;
 use crate::system::{Scheduler, System, Topic};
 use std::collections::HashMap;
@@ -78,7 +80,7 @@ impl Bounds {
         let pairs = stages.pairs.iter().enumerate().map(key).collect();
         let mut threads = vec![0; stages.processors.len()];
         for stage in &stages.stages {
-            if let Step::Compute { processor, .. } = stage.step {
+            if let Step::Compute { processor, reserved: None, .. } = stage.step {
                 threads[processor] += 1;
             }
         }
@@ -99,6 +101,10 @@ impl Bounds {
         let thread = |wanted: Role| {
             let mut steps = stages.path(pair).map(|stage| stages.stages[stage].step);
             steps.find_map(|step| match step {
+                Step::Compute { reserved: Some(of), role, .. } if role == wanted => {
+                    let Reservation { runtime: runtime_ns, deadline: deadline_ns, period: period_ns } = of.each;
+                    Some(Scheduling::from(Policy::Deadline { runtime_ns, deadline_ns, period_ns }).to_string())
+                }
                 Step::Compute { processor, rank, role, .. } if role == wanted => {
                     Some(format!("fifo:{}", fifo_priority(rank, self.threads[processor])))
                 }
@@ -126,6 +132,18 @@ impl Bounds {
                 Delay { terms, also, ..Delay::default() }
             }
         }
+    }
+
+    /// Processors that a node's reservations are worth.
+    pub(super) fn reserved(&self, node: usize) -> f64 {
+        let part = |of: &Reservation| of.runtime as f64 / of.period.max(1) as f64;
+        // An empty sum is -0.
+        self.assignment.stages.reservations(node).iter().map(part).sum::<f64>() + 0.0
+    }
+
+    /// Nodes with more reservations than they can keep.
+    pub(super) fn exceeded(&self) -> Vec<(usize, Excess)> {
+        self.assignment.stages.exceeded(&self.system)
     }
 
     /// Topics that callbacks publish less evenly than the contract states.

@@ -64,6 +64,7 @@ impl Search<'_> {
         let parties = Parties::of(self.system, &computed.plan);
         self.classes(&parties);
         self.shares(&parties, computed);
+        self.unreserved();
         self.sharing();
         self.devices(&parties, computed);
         for index in parties.giving.iter().take(GIVING) {

@@ -1,10 +1,11 @@
 //! Refusals: the reasons why not all fits.
 
+use crate::analysis::cpu::reservation::Excess;
 use crate::network::Direction;
 use crate::placement::{Conflict, Limit, Outcome, Status};
 use crate::plan::{Channel, Model, Refusal};
 use crate::quantity::{show_bit_rate, show_time};
-use crate::system::{PlacementDelay, System};
+use crate::system::{self, PlacementDelay, System};
 
 /// Requirements that no placement keeps together.
 pub(super) fn of_placement(system: &System, found: &Outcome) -> Vec<Refusal> {
@@ -102,6 +103,21 @@ fn processors(value: f64) -> String {
 
 fn whole(value: f64) -> String {
     format!("{value:.0}")
+}
+
+/// A node that cannot keep its threads' reservations.
+pub(super) fn of_reservations(system: &System, node: usize, Excess { needs, has }: &Excess) -> Refusal {
+    let system::Node { name, cpus, .. } = &system.nodes[node];
+    let together = if *cpus > 1 { ", and so that no long runtime holds up others" } else { "" };
+    Refusal {
+        what: format!("reserved processor time of {name}"),
+        needs: processors(*needs),
+        has: processors(*has),
+        because: format!(
+            "a thread reserves 1.2 times its execution time in each deadline{together}; the kernel admits 90 % of {cpus}"
+        ),
+        offers: Vec::new(),
+    }
 }
 
 /// Channels that are later than they may be.

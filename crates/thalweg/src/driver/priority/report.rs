@@ -9,7 +9,7 @@ use crate::driver::control::Control;
 use linux::marks::{self, Marks};
 use linux::queueing;
 use linux::sched::{self, Scheduled};
-use qos::priority::{Changes, Dscp, Mark};
+use qos::priority::{Changes, Dscp, Mark, Policy};
 use socket2::{SockAddr, SockRef};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -137,6 +137,7 @@ fn describe_scheduled(found: &Scheduled, report: &mut EndReport) {
     report.policy = found.policy_name().to_owned();
     report.priority = found.priority().into();
     report.nice = found.nice.into();
+    report.reservation = found.scheduling().filter(|found| matches!(found.policy, Policy::Deadline { .. }));
     report.affinity.clone_from(&found.affinity);
 }
 

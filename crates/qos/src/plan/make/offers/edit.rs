@@ -4,7 +4,7 @@ use super::shares::share;
 use crate::Class;
 use crate::plan::FileChange;
 use crate::quantity::{parse_share, show_bytes, show_time};
-use crate::system::{Proxies, System, Transport};
+use crate::system::{Proxies, Sched, System, Transport};
 
 /// A change of a contract; parts by their index.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub(super) enum Edit {
     WithoutChain(usize),
     /// A topic's class.
     Class(usize, Class),
+    /// The threads of a topic have fixed priorities.
+    Priority(usize),
     /// A link's shares, in thousandths.
     Shares(usize, [u32; 4]),
     /// Queues are installed at these ends of a link.
@@ -61,6 +63,7 @@ impl Edit {
             Edit::ChainDeadline(index, ns) => system.chains[*index].deadline = Some(*ns),
             Edit::Jitter(topic, ns) => system.topics[*topic].jitter = *ns,
             Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
+            Edit::Priority(topic) => system.topics[*topic].sched = Some(Sched::Priority),
             Edit::Shares(link, shares) => system.links[*link].shares = Some(shares.map(as_read)),
             Edit::Devices(link, ends) => system.links[*link].devices = devices(system, *link, *ends),
             Edit::Proxy(node) => system.nodes[*node].proxy = true,
@@ -91,6 +94,7 @@ impl Edit {
             Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
             Edit::WithoutChain(index) => of("chain", &system.chains[*index].name, "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
+            Edit::Priority(topic) => of("topic", &system.topics[*topic].name, "sched", "\"priority\"".to_owned()),
             Edit::Shares(link, shares) => of("link", &system.links[*link].name, "shares", table(shares)),
             Edit::Devices(link, ends) => {
                 of("link", &system.links[*link].name, "devices", device_table(system, *link, *ends))

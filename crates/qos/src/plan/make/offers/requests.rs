@@ -5,7 +5,7 @@ use super::edit::Edit;
 use super::{GIVING, Search, rounded_up};
 use crate::Class;
 use crate::quantity::show_bytes;
-use crate::system::{self, ChainPart, Proxies, Transport};
+use crate::system::{self, ChainPart, Proxies, Sched, Transport};
 
 /// The largest factor on a subscriber's scale that is tried.
 const SCALE: u32 = 64;
@@ -27,6 +27,20 @@ impl Search<'_> {
                     self.offer(0.0, format!("class {class} instead of {now} for topic {name:?}"), &[edit]);
                     break;
                 }
+            }
+        }
+    }
+
+    /// Fixed priorities for the threads of a topic that reserves more than a node has. They promise less to the others.
+    pub(super) fn unreserved(&mut self) {
+        let system = self.system;
+        let reserves = |(index, topic): &(usize, &system::Topic)| {
+            topic.publishers.iter().any(|node| system.sched(*node, *index, None) == Sched::Reserved)
+        };
+        for (index, topic) in system.topics.iter().enumerate().filter(reserves).take(GIVING) {
+            if self.fits(&[Edit::Priority(index)]) {
+                let what = format!("fixed priorities instead of reservations for topic {:?}", topic.name);
+                self.offer(0.4, what, &[Edit::Priority(index)]);
             }
         }
     }
