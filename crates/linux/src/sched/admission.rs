@@ -32,6 +32,14 @@ impl Admission {
     }
 }
 
+impl Admission {
+    /// The sum of what is known; fair servers that are not known count as much as they may.
+    fn known(&self) -> f64 {
+        let fair = self.fair_percent.or(self.limit_percent.map(|limit| limit / 19.0)).unwrap_or(0.0);
+        self.asked_percent + self.reserved_percent + fair
+    }
+}
+
 impl fmt::Display for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked_percent, reserved_percent, fair_percent, limit_percent } = self;
@@ -44,6 +52,11 @@ impl fmt::Display for Admission {
             None => f.write_str(" (and the kernel's fair servers, 5 % of each processor from Linux 6.12 on)")?,
         }
         match limit_percent {
+            Some(limit) if self.known() <= *limit => write!(
+                f,
+                " is refused, although the kernel's limit is {limit:.1} %: threads that left a reservation while they waited may have kept \
+                 theirs, until a cpuset of the host changes"
+            ),
             Some(limit) => write!(f, " is more than the kernel's limit, {limit:.1} %"),
             None => f.write_str(" is more than the kernel admits"),
         }
@@ -79,4 +92,22 @@ fn fair() -> Option<f64> {
 
 pub(super) fn number(file: &str) -> Option<i64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_below_the_limit_is_told_apart() {
+        let of = |reserved_percent, fair_percent| {
+            let limit_percent = Some(190.0);
+            Admission { asked_percent: 30.0, reserved_percent, fair_percent, limit_percent }.to_string()
+        };
+        assert!(of(155.0, None).ends_with("is more than the kernel's limit, 190.0 %"), "{}", of(155.0, None));
+        assert!(
+            of(155.0, Some(0.0)).contains("although")
+                && of(37.5, None).contains("although the kernel's limit is 190.0 %")
+        );
+    }
 }
