@@ -192,6 +192,8 @@ struct Hosted<S> {
     asker: Peer,
     /// Time since which it has no source or no takers.
     idle_since: Option<Instant>,
+    /// Samples arrived at some time. Until then the time of the last request counts.
+    had_source: bool,
 }
 
 /// A request that waits for the source of its stream.
@@ -233,7 +235,7 @@ impl<S, G> Streams<S, G> {
 
     /// A stream was opened for a peer.
     pub(crate) fn begin(&mut self, key: Hosting, stream: S, asker: Peer, now: Instant) {
-        self.hosted.insert(key, Hosted { stream, asker, idle_since: Some(now) });
+        self.hosted.insert(key, Hosted { stream, asker, idle_since: Some(now), had_source: false });
     }
 
     /// A stream is closed.
@@ -268,6 +270,9 @@ impl<S, G> Streams<S, G> {
     pub(crate) fn wait(&mut self, of: Hosting, who: G, now: Instant) -> Result<(), (G, Refused)> {
         if self.waiting_requests.len() >= MOST_WAITING {
             return Err((who, refused(format!("fewer than {MOST_WAITING} requests that wait"))));
+        }
+        if let Some(hosted) = self.hosted.get_mut(&of).filter(|hosted| !hosted.had_source) {
+            hosted.idle_since = Some(now);
         }
         self.waiting_requests.push(WaitingRequest { of, who, until: now + PATIENCE });
         Ok(())
@@ -307,10 +312,12 @@ impl<S: Stream, G> Streams<S, G> {
     /// Streams that have had no source, or no takers, for too long.
     fn idle(&mut self, now: Instant) -> Vec<Hosting> {
         for hosted in self.hosted.values_mut() {
+            hosted.had_source |= hosted.stream.has_source();
             let needed = hosted.stream.has_source() && hosted.stream.takers() > 0;
             hosted.idle_since = if needed { None } else { hosted.idle_since.or(Some(now)) };
         }
-        let over = |hosted: &Hosted<S>| hosted.idle_since.is_some_and(|since| now.duration_since(since) > IDLE);
+        let most = |hosted: &Hosted<S>| if hosted.had_source { IDLE } else { OPENING };
+        let over = |hosted: &Hosted<S>| hosted.idle_since.is_some_and(|since| now.duration_since(since) > most(hosted));
         self.hosted.iter().filter(|(_, hosted)| over(hosted)).map(|(key, _)| *key).collect()
     }
 }
@@ -380,6 +387,9 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const MOST_WAITING: usize = 256;
 /// Time for which a stream without a source or takers is still hosted.
 const IDLE: Duration = Duration::from_millis(500);
+/// The same since the last request, for a stream whose source has not come yet: subscribers ask again 0.9 s later. With half a second a relay
+/// beside busy processors began a stream anew for each request, and its source, asked anew each time, never came in time.
+const OPENING: Duration = Duration::from_millis(1500);
 /// Time over which the load is measured, and least time between two reports.
 const MEASURED: Duration = Duration::from_secs(1);
 

@@ -118,7 +118,7 @@ const FAIR: Reservation = Reservation { runtime: 50_000_000, deadline: 1_000_000
 ///
 /// On one processor by their demand ([`fit`]). On several the kernel's own test, the sum of the parts, promises only bounded lateness (Devi
 /// & Anderson 2005): a long runtime may hold one processor while the others idle. So the test is that of Goossens, Funk & Baruah 2003: Σ δ ≤
-/// m·c − (m − 1)·δmax, with δ = runtime ÷ deadline and c = [`CAPACITY`].
+/// m·c − (m − 1)·δmax, with δ = runtime ÷ deadline and c = 0.9.
 ///
 /// # Errors
 /// What they need, and what there is.

@@ -130,6 +130,30 @@ fn a_stream_ends_when_it_had_no_source_or_no_takers_for_half_a_second() {
     }
 }
 
+/// A request is refused after 0.4 s, and comes again half a second later.
+#[test]
+fn a_stream_whose_source_is_late_stays_while_it_is_asked_for() {
+    let (mut relay, begun) = relay();
+    let fake = Rc::new(Fake::default());
+    relay.streams.begin(stream(1), fake, Peer::Node(NodeId(1)), begun);
+    let ends = |done: Vec<(Duration, Action<u32>)>| {
+        done.into_iter()
+            .filter(|(_, action)| matches!(action, Action::EndStream(_)))
+            .map(|(at, _)| at)
+            .collect::<Vec<_>>()
+    };
+    for number in 0..4 {
+        let at = ms(900 * u64::from(number));
+        assert!(relay.streams.wait(stream(1), number, begun + at).is_ok());
+        assert_eq!(ends(look_until(&mut relay, begun, at + ms(900))), []);
+    }
+    assert_eq!(
+        ends(look_until(&mut relay, begun, ms(9000))),
+        [ms(4250)],
+        "the first look more than 1.5 s after the last request"
+    );
+}
+
 #[test]
 fn a_request_waits_for_the_source_and_is_refused_with_the_reason() {
     let (mut relay, begun) = relay();
