@@ -300,7 +300,7 @@ mod tests {
     const NO_BLOCKING: Spoil = |stages| packets(stages, |packets| packets.unit = 0);
 
     /// Errors of a planner, each of which makes some bound too small.
-    const ERRORS: [(&str, Spoil); 11] = [
+    const ERRORS: [(&str, Spoil); 10] = [
         ("no blocking", NO_BLOCKING),
         ("a packet too few", |stages| packets(stages, |packets| packets.count = (packets.count - 1).max(1))),
         ("headers forgotten", |stages| packets(stages, |packets| packets.last -= packets.last / 20)),
@@ -316,9 +316,6 @@ mod tests {
             }
         }),
         ("reservations take nothing from others", |stages| reserved(stages, |reserved| reserved.threads = 0)),
-        ("reservations serve at once", |stages| {
-            reserved(stages, |reserved| reserved.each.deadline = reserved.each.runtime);
-        }),
         ("threads too fast", |stages| {
             for stage in &mut stages.stages {
                 if let Step::Compute { execution, .. } = &mut stage.step {
@@ -345,15 +342,24 @@ mod tests {
         seed() % (1 << 40)
     }
 
-    /// The simulation does not share these quantities with the analysis.
+    /// The simulation does not share these quantities with the analysis. One in a hundred systems finds the rarest error ("no forwarding": 6 of
+    /// 600), so that 1,200 miss it once in 10⁵ runs.
     #[test]
     fn each_error_of_a_planner_is_found_out() {
         let first = first();
         for (error, spoil) in ERRORS {
-            let found = (first..first + 300).position(|seed| finds_out(seed, 1, spoil));
+            let found = (first..first + 1200).position(|seed| finds_out(seed, 1, spoil));
             println!("{error}: found out by system {found:?} from seed {first}");
-            assert!(found.is_some(), "{error}: found out by none of 300 systems from seed {first}");
+            assert!(found.is_some(), "{error}: found out by none of 1200 systems from seed {first}");
         }
+    }
+
+    /// A thread that waits for earlier deadlines has to be there when all else on a sample's way is as late as it can be: one of 300 random
+    /// systems with reservations shows it, so this one is fixed.
+    #[test]
+    fn a_planner_whose_reservations_serve_at_once_is_found_out() {
+        let at_once: Spoil = |stages| reserved(stages, |reserved| reserved.each.deadline = reserved.each.runtime);
+        assert!(finds_out(63, 1, at_once));
     }
 
     /// The gate of the bounds: with blocking left out the comparison is red, and not by luck.
