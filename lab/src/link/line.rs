@@ -187,7 +187,7 @@ impl<F> Ord for Entry<F> {
 }
 
 /// The line stood still with its thread. Frames that came meanwhile wait in front of it, whatever their marks, so that each later
-/// frame is late by this time, until the line was idle once.
+/// frame is late by this time at most, until the line was idle once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StandStill {
     /// The time for which it stood still, in nanoseconds.
@@ -199,7 +199,7 @@ pub struct StandStill {
 }
 
 impl StandStill {
-    /// The part of a delay from `from_ns` on that is this one's doing, less what it met of the standing still itself.
+    /// The most of a delay from `from_ns` on, in nanoseconds, that is this one's doing, less what it met of the standing still itself.
     pub fn delays(&self, from_ns: u64) -> u64 {
         let waits = self.drained_ns.is_none_or(|drained| from_ns < drained);
         if waits { self.ns.saturating_sub(self.to_ns.saturating_sub(from_ns)) } else { 0 }
