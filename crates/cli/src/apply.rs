@@ -7,7 +7,10 @@
 //! | [`planned`] | a plan on one of its hosts: the queues of its devices, the settings of running channels |
 //! | [`groups`] | limits of control groups |
 //! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
+//! | `all` | the queues of all hosts, by their broker (feature `sessions`) |
 
+#[cfg(feature = "sessions")]
+mod all;
 pub(crate) mod channels;
 mod groups;
 pub(crate) mod host_file;
@@ -35,7 +38,7 @@ use thalweg::admin::EndReport;
 /// Install the queues, set the channels' priorities and place the proxies that a file or a plan describes, and prove what is effective
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg apply host.toml --dry-run\n         thalweg apply plan.toml\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n  proxy = \"relay:gate\"\n\nA plan of `thalweg plan -o`: the queues of this host, where its contract names devices, and classes, threads and proxies of its channels, by topic, subscriber's port and publisher's node.\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
+    after_help = "Example: thalweg apply host.toml --dry-run\n         thalweg apply plan.toml\n         thalweg apply plan.toml --all --broker 10.0.0.1:7450 --keys keys\n\nA file:\n  [[device]]\n  name = \"eth0\"\n  rate = \"100 Mbit/s\"\n  scheduler = \"strict\"\n\n  [[channel]]\n  publisher = \"/arm/out\"\n  subscriber = \"/controller/in\"\n  class = \"high\"\n  sched = \"fifo:30\"\n  proxy = \"relay:gate\"\n\nA plan of `thalweg plan -o`: the queues of this host, where its contract names devices, and classes, threads and proxies of its channels, by topic, subscriber's port and publisher's node.\nAll keys: docs/queueing.md. `thalweg restore` undoes it."
 )]
 pub(crate) struct ApplyArguments {
     /// A TOML file of your own, or a plan
@@ -50,20 +53,30 @@ pub(crate) struct ApplyArguments {
     /// Of a plan, only the queues of this host: on a router or switch, or before the programs have started
     #[arg(long)]
     queues: bool,
+    #[cfg(feature = "sessions")]
+    #[command(flatten)]
+    all: all::AllArguments,
     #[command(flatten)]
     common: Common,
 }
 
 /// Undo what `thalweg apply` did on this host, or what a program left that installed queues and crashed
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg restore")]
+#[command(after_help = "Example: thalweg restore\n         thalweg restore --all --broker 10.0.0.1:7450 --keys keys")]
 pub(crate) struct RestoreArguments {
+    #[cfg(feature = "sessions")]
+    #[command(flatten)]
+    all: all::AllArguments,
     #[command(flatten)]
     common: Common,
 }
 
 /// Applies a file, or prints what it would do.
 pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
+    #[cfg(feature = "sessions")]
+    if arguments.all.all {
+        return apply_all(arguments);
+    }
     let prio = has_prio();
     let (file, mut session) = match is_plan(&arguments.file) {
         true => of_plan(arguments, prio.unwrap_or(false))?,
@@ -96,6 +109,29 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
     show(arguments, &rows, &ends, &limited.keep())
+}
+
+/// Applies a plan on all its hosts: the queues by their agents, the channels from here.
+#[cfg(feature = "sessions")]
+fn apply_all(arguments: &ApplyArguments) -> Result {
+    if arguments.dry_run || arguments.host.is_some() {
+        return Err(Failure::Usage(
+            "--all: not with --dry-run or --host; `thalweg apply PLAN --dry-run --host NODE`".into(),
+        ));
+    }
+    let plan = read_plan(&arguments.file)?;
+    let client = arguments.all.client()?;
+    // The channels are looked up before anything is changed.
+    let mut session = (!arguments.queues).then(|| arguments.common.open("apply")).transpose()?;
+    let channels = session.as_mut().map_or(Ok(Vec::new()), |session| planned::channels(&plan, &session.settled()))?;
+    let hosts = arguments.all.apply(&client, &crate::plan::text_of(&arguments.file)?)?;
+    let set = |session| channels::apply(session, &channels, &directory()).map(channels::Applied::keep);
+    let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
+    arguments.common.output().result(&json!({ "hosts": hosts, "channels": ends, "effective": true }), || {
+        let ends = (!ends.is_empty()).then(|| ends_text(&ends));
+        let tables = [Some(crate::domain::text(&hosts)), ends, Some("`thalweg restore --all` undoes it".to_owned())];
+        tables.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    })
 }
 
 /// A device whose queues were ours before.
@@ -152,7 +188,7 @@ pub(crate) fn directory() -> PathBuf {
 }
 
 /// `true` if the kernel has `prio`; `None` if this user may not try.
-fn has_prio() -> Option<bool> {
+pub(crate) fn has_prio() -> Option<bool> {
     queueing::probe().ok().map(|found| found.contains(&("prio", true)))
 }
 
@@ -217,16 +253,14 @@ fn ends_text(ends: &[EndReport]) -> String {
 /// Undoes what was applied.
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
     let directory = directory();
+    #[cfg(feature = "sessions")]
+    if arguments.all.all {
+        return restore_all(arguments, &directory);
+    }
     let restored = queueing::restore(&directory).map_err(failure)?;
     let groups = cgroup::restore(&directory).map_err(groups::failure)?;
     let limits: Vec<String> = groups.iter().map(groups::restored_text).collect();
-    let TakenBack { told, stuck } = if channels::are_applied(&directory) {
-        let mut session: Session = arguments.common.open("restore")?;
-        let nodes = session.settled();
-        channels::take_back(&session, &nodes, &directory)?
-    } else {
-        TakenBack::default()
-    };
+    let TakenBack { told, stuck } = take_back(arguments, &directory)?;
     let outcome =
         |r: &Restored| json!({"device": r.device, "as_before": r.outcome == Outcome::AsBefore, "text": r.to_string()});
     let document =
@@ -241,11 +275,39 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
         None if groups.iter().any(|(_, outcome)| matches!(outcome, cgroup::Outcome::Stuck(_))) => {
             Err(Failure::No(format!("{}: `thalweg restore` again when that is possible", limits.join("; "))))
         }
-        None if stuck > 0 => Err(Failure::No(format!(
+        None => none_stuck(stuck),
+    }
+}
+
+/// The settings of channels that this host's journal names.
+fn take_back(arguments: &RestoreArguments, directory: &Path) -> Result<TakenBack> {
+    if !channels::are_applied(directory) {
+        return Ok(TakenBack::default());
+    }
+    let mut session: Session = arguments.common.open("restore")?;
+    let nodes = session.settled();
+    channels::take_back(&session, &nodes, directory)
+}
+
+fn none_stuck(stuck: usize) -> Result {
+    match stuck {
+        0 => Ok(()),
+        _ => Err(Failure::No(format!(
             "{stuck} ends of channels are not as before: `thalweg restore` again when their programs answer"
         ))),
-        None => Ok(()),
     }
+}
+
+/// Undoes `apply --all`: the channels from here, the queues by the agents.
+#[cfg(feature = "sessions")]
+fn restore_all(arguments: &RestoreArguments, directory: &Path) -> Result {
+    let client = arguments.all.client()?;
+    let TakenBack { told, stuck } = take_back(arguments, directory)?;
+    let hosts = arguments.all.restore(&client)?;
+    arguments.common.output().result(&json!({ "hosts": hosts, "channels": told }), || {
+        [crate::domain::text(&hosts)].into_iter().chain(told).collect::<Vec<_>>().join("\n")
+    })?;
+    none_stuck(stuck)
 }
 
 fn failure(error: QueueError) -> Failure {

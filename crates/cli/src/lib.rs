@@ -9,7 +9,8 @@
 //! | [`list`], [`info`], [`top`] | nodes, ports, topics and channels, as all nodes report them ([`census`]) |
 //! | [`connect`] | channels by administration |
 //! | [`plan`] | bounds, classes and proxies from a contract |
-//! | [`apply`] | queues and priorities of this host from a file, and undoing them |
+//! | [`apply`] | queues and priorities of this host, or of all hosts, from a file, and undoing them |
+//! | `agent`, `broker`, `domain`, `keys` | a plan on all hosts: who obeys, who decides, who asks, and their certificates (feature `sessions`) |
 //! | [`verify`] | promises of a plan, and measurements |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
@@ -23,15 +24,23 @@
 #![allow(clippy::disallowed_methods)] // a command measures, and waits for its user
 
 mod admin;
+#[cfg(feature = "sessions")]
+mod agent;
 mod apply;
 mod bench;
+#[cfg(feature = "sessions")]
+mod broker;
 mod census;
 mod connect;
 mod demo;
 mod doctor;
+#[cfg(feature = "sessions")]
+mod domain;
 mod ends;
 mod failure;
 mod info;
+#[cfg(feature = "sessions")]
+mod keys;
 mod lab;
 mod list;
 mod measure;
@@ -101,6 +110,14 @@ enum Verb {
     Apply(apply::ApplyArguments),
     Restore(apply::RestoreArguments),
     Verify(verify::Arguments),
+    #[cfg(feature = "sessions")]
+    Keys(keys::Arguments),
+    #[cfg(feature = "sessions")]
+    Broker(broker::Arguments),
+    #[cfg(feature = "sessions")]
+    Agent(agent::Arguments),
+    #[cfg(feature = "sessions")]
+    Hosts(domain::Arguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
@@ -137,6 +154,14 @@ pub fn main() -> ExitCode {
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Verify(arguments) => verify::run(arguments),
+        #[cfg(feature = "sessions")]
+        Verb::Keys(arguments) => keys::run(arguments),
+        #[cfg(feature = "sessions")]
+        Verb::Broker(arguments) => broker::run(arguments),
+        #[cfg(feature = "sessions")]
+        Verb::Agent(arguments) => agent::run(arguments),
+        #[cfg(feature = "sessions")]
+        Verb::Hosts(arguments) => domain::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),

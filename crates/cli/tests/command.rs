@@ -9,6 +9,8 @@ mod contracts;
 mod delay;
 mod demo;
 mod diagnosis;
+#[cfg(feature = "sessions")]
+mod domain;
 mod experiments;
 mod figures;
 mod hosts;

@@ -291,7 +291,9 @@ fn every_file_of_tests_is_run() {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     let script = read(&root().join("test"));
     let mut wrong = Vec::new();
-    for room in ["crates/qos", "crates/linux", "crates/thalweg", "crates/cli", "lab", "bench"] {
+    for room in
+        ["crates/agent", "crates/broker", "crates/qos", "crates/linux", "crates/thalweg", "crates/cli", "lab", "bench"]
+    {
         let manifest: toml::Table = read(&root().join(room).join("Cargo.toml")).parse().unwrap();
         let programs = manifest.get("test").and_then(toml::Value::as_array).into_iter().flatten();
         let programs: Vec<&str> = programs.map(|program| program["name"].as_str().unwrap()).collect();

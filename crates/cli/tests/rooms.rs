@@ -9,7 +9,9 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const CRATES: [(&str, &str); 6] = [
+const CRATES: [(&str, &str); 8] = [
+    ("agent", "crates/agent/src"),
+    ("broker", "crates/broker/src"),
     ("thalweg", "crates/thalweg/src"),
     ("linux", "crates/linux/src"),
     ("qos", "crates/qos/src"),

@@ -35,7 +35,10 @@ pub use install::{Installed, Outcome, Present, Restored, install, installed, rec
 pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
 pub use tree::{Counters, Handle, Node, Queues};
-pub use wanted::{MARKS, OURS, OURS_MAPPED, PerClass, Scheduler, Service, Share, Step, Wanted, class_of};
+pub use wanted::{
+    LONGEST, MARKS, MOST_SEGMENTS, OURS, OURS_MAPPED, PerClass, SLOWEST, Scheduler, Service, Share, Step, Wanted,
+    class_of,
+};
 
 use crate::namespace::Namespace;
 use crate::netlink::{self, Refusal};

@@ -29,7 +29,7 @@
 use super::groups::GroupEntry;
 use crate::ends::Which;
 use linux::cgroup::Limit;
-use linux::queueing::{Curve, Hook, PerClass, Scheduler, Service, Share, Wanted};
+use linux::queueing::{Hook, LONGEST, MOST_SEGMENTS, PerClass, SLOWEST, Scheduler, Service, Share, Wanted};
 use qos::contract::{DEVICE, is_device};
 use qos::priority::Changes;
 use serde::Deserialize;
@@ -184,8 +184,8 @@ fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
         Ok(rate) if rate >= SLOWEST => rate,
         _ => return wrong(&entry.rate, "rate", "a rate from 1 kbit/s up, with a unit: bit/s, kbit/s, Mbit/s, Gbit/s"),
     };
-    let queue = packets("queue", entry.queue.as_ref(), LONGEST)?.unwrap_or(100);
-    let segments = packets("gso_max_segs", entry.gso_max_segs.as_ref(), MOST_SEGMENTS)?;
+    let queue = packets("queue", entry.queue.as_ref(), LONGEST.into())?.unwrap_or(100);
+    let segments = packets("gso_max_segs", entry.gso_max_segs.as_ref(), MOST_SEGMENTS.into())?;
     let map = match entry.map.as_ref().map(|map| (map, map.get_ref().as_str())) {
         None => None,
         Some((_, "router")) => Some(Hook::Router),
@@ -227,7 +227,8 @@ fn scheduler(entry: &Device, rate: u64, prio: bool) -> Result<Scheduler, Wrong> 
                 let share = |n: usize| Share { rate: shares[n], ceil: ceilings[n], priority: None };
                 return Ok(Scheduler::Htb([0, 1, 2, 3].map(share)));
             }
-            Ok(Scheduler::Hfsc(services(&shares, &ceilings, &delays(entry)?)))
+            let delays = delays(entry)?;
+            Ok(Scheduler::Hfsc([0, 1, 2, 3].map(|n| Service::new(shares[n], delays[n], ceilings[n]))))
         }
         (_, Some(text)) => wrong(text, "scheduler", "fifo, strict, htb or hfsc"),
         (_, None) => Ok(Scheduler::Strict),
@@ -279,24 +280,6 @@ fn delays(entry: &Device) -> Result<PerClass<Option<u32>>, Wrong> {
     entry.delays.as_ref().map_or(Ok([None; 4]), |given| given.get_ref().each(part))
 }
 
-/// Service curves: the share in the long run. A delay adds a first slope that sends a full packet within it.
-pub(super) fn services(
-    shares: &PerClass<u64>,
-    ceilings: &PerClass<Option<u64>>,
-    delays: &PerClass<Option<u32>>,
-) -> PerClass<Service> {
-    const PACKET_BITS: u64 = 1514 * 8;
-    [0, 1, 2, 3].map(|n| {
-        let share = Curve::linear(shares[n]);
-        let real_time = delays[n].map_or(share, |d_us| Curve {
-            m1: (PACKET_BITS * 1_000_000 / u64::from(d_us)).max(shares[n]),
-            d_us,
-            m2: shares[n],
-        });
-        Service { real_time: Some(real_time), link_share: Some(share), upper_limit: ceilings[n].map(Curve::linear) }
-    })
-}
-
 impl Classes {
     /// Low, normal, high, critical, as in [`qos::Class::ALL`].
     fn each<T: Copy + Default>(&self, read: impl Fn(&Option<Text>) -> Result<T, Wrong>) -> Result<PerClass<T>, Wrong> {
@@ -343,16 +326,10 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
     Ok(Channel { publisher, subscriber, end: Which::Both, words, changes, proxy })
 }
 
-/// Slowest rate of a device: one packet in twelve seconds.
-pub(super) const SLOWEST: u64 = 1000;
-/// Longest queue in packets.
-pub(super) const LONGEST: i64 = 100_000;
-/// Most segments of a super-packet (`GSO_MAX_SEGS`).
-pub(super) const MOST_SEGMENTS: i64 = 65_535;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linux::queueing::Curve;
     use proptest::prelude::*;
 
     const SHARES: &str = "shares = { critical = \"5 %\", high = \"30 %\", normal = \"45 %\", low = \"20 %\" }";

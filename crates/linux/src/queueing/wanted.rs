@@ -71,6 +71,27 @@ pub struct Service {
     pub upper_limit: Option<Curve>,
 }
 
+impl Service {
+    /// A share of the rate in the long run, in bits per second. With a delay, in microseconds, a first slope sends a full packet
+    /// within it.
+    pub fn new(share: u64, delay_us: Option<u32>, ceiling: Option<u64>) -> Self {
+        const PACKET_BITS: u64 = 1514 * 8;
+        let link_share = Curve::linear(share);
+        let real_time = delay_us.map_or(link_share, |d_us| {
+            let m1 = (PACKET_BITS * 1_000_000 / u64::from(d_us.max(1))).max(share);
+            Curve { m1, d_us, m2: share }
+        });
+        Self { real_time: Some(real_time), link_share: Some(link_share), upper_limit: ceiling.map(Curve::linear) }
+    }
+}
+
+/// Slowest rate of a device, in bits per second: one packet in twelve seconds.
+pub const SLOWEST: u64 = 1000;
+/// Longest queue in packets.
+pub const LONGEST: u32 = 100_000;
+/// Most segments of a super-packet (`GSO_MAX_SEGS`).
+pub const MOST_SEGMENTS: u32 = 65_535;
+
 /// The major number of the first discipline that Thalweg installs; it tells ours from others'.
 pub const OURS: u16 = 0x7a1;
 /// The same with a priority map before it: it shows users who can read queues, but not nft tables, that there is a

@@ -1,0 +1,184 @@
+//! Requests to a broker: HTTP over TLS 1.3 with certificates at both ends (RFC 8446, RFC 9112).
+//!
+//! The broker is found by its address, and checked by its certificate: any broker of the same realm.
+
+use crate::identity::Identity;
+use crate::keys::Keys;
+use crate::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, Refusal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::config::Config;
+use ureq::http::{Response, StatusCode, Uri};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Body};
+
+/// Longest time for a request, beyond the time that the broker was asked to wait.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection to a broker, opened when it is needed.
+#[derive(Debug)]
+pub struct Client {
+    agent: Agent,
+    /// The URL of the broker, without a path.
+    base: String,
+    address: String,
+}
+
+/// The reason why a request was not answered as asked.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The broker does not answer, or is no broker of the realm.
+    Unreachable(String),
+    /// The broker refused, with its reason.
+    Refused(u16, String),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Unreachable(text) | Self::Refused(_, text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// Gives the address of the broker for any name: its certificate says who it is.
+#[derive(Debug)]
+struct Fixed(String);
+
+impl Resolver for Fixed {
+    fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut all = self.empty();
+        let found: Vec<SocketAddr> = self.0.to_socket_addrs()?.take(4).collect();
+        found.into_iter().for_each(|address| all.push(address));
+        if all.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(all) }
+    }
+}
+
+impl Client {
+    /// A client of the broker at `address` (`HOST:PORT`, with or without `https://`) that shows these keys.
+    pub fn new(address: &str, keys: &Keys) -> Self {
+        let address = address.strip_prefix("https://").unwrap_or(address).trim_end_matches('/').to_owned();
+        let own = Certificate::from_der(&keys.certificate).to_owned();
+        let key = PrivateKey::from_pem(keys.key.as_bytes());
+        let shown = key.ok().map(|key| ClientCert::new_with_certs(&[own], key));
+        let tls = TlsConfig::builder()
+            .client_cert(shown)
+            .root_certs(RootCerts::new_with_certs(&[Certificate::from_der(&keys.realm).to_owned()]))
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
+        let config = Agent::config_builder()
+            .tls_config(tls)
+            .https_only(true)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_connect(Some(PATIENCE))
+            .timeout_global(Some(PATIENCE))
+            .build();
+        let agent = Agent::with_parts(config, DefaultConnector::default(), Fixed(address.clone()));
+        Self { agent, base: format!("https://{}", Identity::any_broker(keys.identity.realm())), address }
+    }
+
+    /// The broker's address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The state that `host` has to have, if it is newer than `since` or becomes newer within `wait`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn desired(&self, host: &str, since: (u64, u64), wait: Duration) -> Result<Option<Desired>, ClientError> {
+        let (epoch, revision) = since;
+        let query = format!("epoch={epoch}&since={revision}&wait={}", wait.as_secs());
+        let request = self.agent.get(self.url(&format!("/v1/hosts/{host}/desired?{query}")));
+        let request = request.config().timeout_global(Some(PATIENCE + wait)).build();
+        self.answer(request.call(), LARGEST_PLAN * 2)
+    }
+
+    /// Reports the state of `host`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn report(&self, host: &str, actual: &Actual) -> Result<(), ClientError> {
+        let request = self.agent.post(self.url(&format!("/v1/hosts/{host}/actual")));
+        let body = json(actual)?;
+        self.answer::<()>(request.content_type("application/json").send(&body), LARGEST).map(drop)
+    }
+
+    /// Makes the plan of this text the one that all hosts have to have.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn put_plan(&self, text: &str) -> Result<Accepted, ClientError> {
+        let request = self.agent.put(self.url("/v1/plan")).content_type("application/toml");
+        self.expect(self.answer(request.send(text), LARGEST)?)
+    }
+
+    /// Takes the plan away: all hosts have to be as they were before.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn delete_plan(&self) -> Result<Accepted, ClientError> {
+        self.expect(self.answer(self.agent.delete(self.url("/v1/plan")).call(), LARGEST)?)
+    }
+
+    /// The plan's text, if there is one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn plan(&self) -> Result<Desired, ClientError> {
+        self.expect(self.answer(self.agent.get(self.url("/v1/plan")).call(), LARGEST_PLAN * 2)?)
+    }
+
+    /// The hosts, as the broker knows them.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn hosts(&self) -> Result<Vec<Host>, ClientError> {
+        self.expect(self.answer(self.agent.get(self.url("/v1/hosts")).call(), LARGEST)?)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    fn expect<T>(&self, answer: Option<T>) -> Result<T, ClientError> {
+        answer.ok_or_else(|| ClientError::Unreachable(format!("the broker at {} gave an empty answer", self.address)))
+    }
+
+    /// The body of an answer; `None` if it has none.
+    fn answer<T: DeserializeOwned>(
+        &self,
+        response: Result<Response<Body>, ureq::Error>,
+        most: usize,
+    ) -> Result<Option<T>, ClientError> {
+        let lost = |what: &dyn fmt::Display| {
+            ClientError::Unreachable(format!("the broker at {} does not answer: {what}", self.address))
+        };
+        let mut response = response.map_err(|e| lost(&e))?;
+        let status = response.status();
+        let limited = response.body_mut().with_config().limit(most as u64);
+        let body = limited.read_to_vec().map_err(|e| lost(&e))?;
+        match status {
+            StatusCode::NO_CONTENT => Ok(None),
+            status if status.is_success() => serde_json::from_slice(&body).map(Some).map_err(|e| lost(&e)),
+            status => {
+                let said = serde_json::from_slice(&body).map(|refusal: Refusal| refusal.error);
+                let text = said.unwrap_or_else(|_| status.to_string());
+                Err(ClientError::Refused(status.as_u16(), format!("the broker at {} refused: {text}", self.address)))
+            }
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+    serde_json::to_vec(value).map_err(|e| ClientError::Unreachable(e.to_string()))
+}

@@ -1,0 +1,27 @@
+//! The agent of one host or router: it installs the host's part of a plan, keeps it installed, and reports to the broker.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`identity`] | the name of a party of a realm: `thalweg://REALM/KIND/NAME` |
+//! | [`keys`] | the certificate authority of a realm, and certificates that carry identities |
+//! | [`message`] | what agent and broker say to each other |
+//! | [`client`] | requests to a broker |
+//! | [`queues`] | a plan on one of its hosts: the queues of its devices |
+//! | [`reconcile`] | the decisions: install, take away, repair, report; pure |
+//! | [`mod@run`] | the loop |
+
+//!
+//! Without the feature `tls`: [`identity`], [`message`], [`queues`] and [`reconcile`].
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods)] // an agent runs by the clock; `reconcile` takes the time as an argument
+
+#[cfg(feature = "tls")]
+pub mod client;
+pub mod identity;
+#[cfg(feature = "tls")]
+pub mod keys;
+pub mod message;
+pub mod queues;
+pub mod reconcile;
+#[cfg(feature = "tls")]
+pub mod run;

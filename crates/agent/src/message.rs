@@ -1,0 +1,134 @@
+//! What agents and other clients say to a broker, as JSON over HTTP.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `PUT /v1/plan` | the text of a plan file | [`Accepted`] |
+//! | `DELETE /v1/plan` | | [`Accepted`] |
+//! | `GET /v1/hosts` | | a list of [`Host`] |
+//! | `GET /v1/hosts/NAME/desired?since=REVISION&wait=SECONDS` | | [`Desired`], or 204 if there is no newer one within the time |
+//! | `POST /v1/hosts/NAME/actual` | [`Actual`] | 204 |
+//!
+//! Anything refused is a [`Refusal`].
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Largest text of a plan, in bytes.
+pub const LARGEST_PLAN: usize = 8 << 20;
+/// Largest body of other requests and answers, in bytes.
+pub const LARGEST: usize = 256 << 10;
+/// Longest time that a broker holds back the answer to a request for a newer state.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Most repairs in one report.
+pub const MOST_REPAIRS: usize = 32;
+/// Longest text in a report, in bytes.
+pub const LONGEST_TEXT: usize = 2000;
+/// Most devices in one report.
+pub const MOST_DEVICES: usize = 256;
+
+/// The state that a host has to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Desired {
+    /// Number of the broker's starts: a lower one comes from a broker that was replaced, and is refused.
+    pub epoch: u64,
+    /// Number of the change, from 1; 0: nothing was ever asked for.
+    pub revision: u64,
+    /// The text of the plan; `None`: the host has to be as it was before.
+    pub plan: Option<String>,
+}
+
+/// The state that a host has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actual {
+    /// The epoch and revision of the state that was asked for.
+    pub epoch: u64,
+    /// The revision.
+    pub revision: u64,
+    /// The result.
+    pub state: State,
+    /// The reason, if it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// Devices with queues of ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// What somebody else had changed and the agent changed back since its last report, in the words of `tc`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repaired: Vec<String>,
+}
+
+impl Actual {
+    /// `true` if no part of it is larger than allowed.
+    pub fn is_bounded(&self) -> bool {
+        let short = |text: &String| text.len() <= LONGEST_TEXT;
+        let lists = self.devices.len() <= MOST_DEVICES && self.repaired.len() <= MOST_REPAIRS;
+        lists && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
+    }
+}
+
+/// The result of an attempt at a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// The host has the state; it was read back.
+    Applied,
+    /// The host cannot have it, and is as it was before.
+    Refused,
+}
+
+/// A change that a broker keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Its number.
+    pub revision: u64,
+}
+
+/// A host of the plan, as the broker knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name in the contract.
+    pub host: String,
+    /// `true` if the plan has queues for it, or the last plan had.
+    pub planned: bool,
+    /// The revision that it has to have.
+    pub desired: u64,
+    /// The last one that it reported.
+    pub actual: Option<u64>,
+    /// Its state.
+    pub state: HostState,
+    /// The reason, if it refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// Devices with queues of ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Repairs since the broker started.
+    pub repairs: u64,
+    /// The last of them, in the words of `tc`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repaired: Vec<String>,
+    /// Milliseconds since its agent was heard last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_ms: Option<u64>,
+}
+
+/// The state of a host, as the broker knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostState {
+    /// Its agent has not reported this revision yet.
+    Waiting,
+    /// As asked for.
+    Applied,
+    /// Its agent refused this revision.
+    Refused,
+    /// Its agent was not heard for longer than it may be silent.
+    Silent,
+}
+
+/// Answer to a request that is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The reason, with the value, the limit, and what to do.
+    pub error: String,
+}

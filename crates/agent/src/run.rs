@@ -1,0 +1,191 @@
+//! The loop of an agent: hears the broker, carries out the steps on this host, reports.
+
+use crate::client::{Client, ClientError};
+use crate::message::Desired;
+use crate::queues::queues;
+use crate::reconcile::{Outcome, Reconciler, Step};
+use linux::queueing::{self, Adjusted, Way};
+use qos::plan::Plan;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longest wait for news of the broker; a request to end waits as long.
+const WAIT: Duration = Duration::from_secs(2);
+/// Shortest and longest pause before a broker that does not answer is asked again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// Time between two looks at the request to end.
+const TICK: Duration = Duration::from_millis(50);
+/// Largest file of a kept state.
+const LARGEST: u64 = 32 << 20;
+
+/// A host and its agent's files.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The host's name in the contract.
+    pub host: String,
+    /// Directory of the journal of queues, the same for all that install queues on this host.
+    pub journal: PathBuf,
+    /// Directory for what the agent was told last: it starts again without a broker.
+    pub state: PathBuf,
+    /// The kernel has the discipline `prio`.
+    pub prio: bool,
+}
+
+/// News of an agent, for its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The plan of this revision is installed on these devices.
+    Installed(u64, Vec<String>),
+    /// No plan any more: the host is as before.
+    Restored(u64),
+    /// What somebody else had changed was changed back.
+    Repaired(Vec<String>),
+    /// The plan of this revision cannot be installed.
+    Refused(u64, String),
+    /// The broker does not answer, or refuses: what is installed stays.
+    Lost(String),
+    /// The broker answers.
+    Heard,
+}
+
+/// Runs until `ended`.
+///
+/// # Errors
+/// The directory of the state cannot be used.
+pub fn run(
+    client: &Client,
+    settings: &Settings,
+    ended: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(News),
+) -> io::Result<()> {
+    fs::create_dir_all(&settings.state)?;
+    let file = settings.state.join(format!("{}.agent.json", settings.host));
+    let started = Instant::now();
+    let mut agent = Reconciler::resume(Duration::ZERO, kept(&file)?);
+    let mut pause = None;
+    while !ended() {
+        if let Some(step) = agent.step(started.elapsed()) {
+            let outcome = carry_out(step, settings);
+            agent.did(started.elapsed(), outcome);
+            told(&agent).into_iter().for_each(&mut *tell);
+        }
+        match exchange(client, settings, &mut agent, started, &file) {
+            Ok(()) => pause = heard_again(pause, tell),
+            Err(why) => {
+                if pause.is_none() {
+                    tell(News::Lost(why));
+                }
+                let next = pause.map_or(PAUSES[0], |last: Duration| (last * 2).min(PAUSES[1]));
+                pause = Some(next);
+                sleep(next, ended);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn heard_again(pause: Option<Duration>, tell: &mut dyn FnMut(News)) -> Option<Duration> {
+    if pause.is_some() {
+        tell(News::Heard);
+    }
+    None
+}
+
+/// Reports what is to be reported, and hears what is wanted.
+fn exchange(
+    client: &Client,
+    settings: &Settings,
+    agent: &mut Reconciler,
+    started: Instant,
+    file: &Path,
+) -> Result<(), String> {
+    let text = |e: ClientError| e.to_string();
+    if let Some(actual) = agent.report() {
+        client.report(&settings.host, actual).map_err(text)?;
+        agent.reported();
+    }
+    let Desired { epoch, revision, .. } = *agent.desired();
+    let until_look = agent.next_look().map_or(WAIT, |at| at.saturating_sub(started.elapsed()));
+    let Some(desired) = client.desired(&settings.host, (epoch, revision), WAIT.min(until_look)).map_err(text)? else {
+        return Ok(());
+    };
+    if agent.heard(started.elapsed(), desired).map_err(|e| e.to_string())? {
+        keep(file, agent.desired()).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// The news of the last step.
+fn told(agent: &Reconciler) -> Option<News> {
+    let report = agent.report()?;
+    Some(match &report.because {
+        Some(because) => News::Refused(report.revision, because.clone()),
+        None if !report.repaired.is_empty() => News::Repaired(report.repaired.clone()),
+        None if agent.desired().plan.is_none() => News::Restored(report.revision),
+        None => News::Installed(report.revision, report.devices.clone()),
+    })
+}
+
+fn sleep(time: Duration, ended: &dyn Fn() -> bool) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !ended() {
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Changes the queues of this host.
+fn carry_out(step: Step<'_>, settings: &Settings) -> Outcome {
+    let done = match step {
+        Step::Install(text) => install(text, settings),
+        Step::Restore => restore(settings),
+    };
+    done.unwrap_or_else(Outcome::Failed)
+}
+
+fn install(text: &str, settings: &Settings) -> Result<Outcome, String> {
+    let plan = Plan::from_text(text).map_err(|e| e.to_string())?;
+    let wanted = queues(&plan, &settings.host, settings.prio).map_err(|e| e.to_string())?;
+    let (installed, adjusted) = queueing::adjust(&settings.journal, &wanted).map_err(|e| e.to_string())?;
+    let restored: Vec<String> = installed.restored.iter().map(ToString::to_string).collect();
+    installed.keep().map_err(|e| e.to_string())?;
+    let changes = adjusted.iter().flat_map(changes).chain(restored).collect();
+    Ok(Outcome::Done { devices: wanted.into_iter().map(|one| one.device).collect(), changes })
+}
+
+fn changes(Adjusted { device, way }: &Adjusted) -> Vec<String> {
+    match way {
+        Way::InPlace(changes) => changes.clone(),
+        Way::Anew => vec![format!("{device}: its queues were made anew")],
+    }
+}
+
+fn restore(settings: &Settings) -> Result<Outcome, String> {
+    let restored = queueing::restore(&settings.journal).map_err(|e| e.to_string())?;
+    Ok(Outcome::Done { devices: Vec::new(), changes: restored.iter().map(ToString::to_string).collect() })
+}
+
+/// What the agent was told before it ended.
+fn kept(file: &Path) -> io::Result<Desired> {
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Desired::default()),
+        Err(error) => return Err(error),
+        Ok(found) if found.len() > LARGEST => return Err(io::Error::other(format!("{}: too large", file.display()))),
+        Ok(_) => {}
+    }
+    let text = fs::read(file)?;
+    serde_json::from_slice(&text).map_err(|e| {
+        io::Error::other(format!("{}: damaged ({e}): remove it, the broker tells it again", file.display()))
+    })
+}
+
+/// Keeps it, all or nothing.
+fn keep(file: &Path, desired: &Desired) -> io::Result<()> {
+    let fresh = file.with_extension("new");
+    let mut opened = fs::File::create(&fresh)?;
+    opened.write_all(&serde_json::to_vec(desired)?)?;
+    opened.sync_all()?;
+    fs::rename(&fresh, file)?;
+    file.parent().map_or(Ok(()), |parent| fs::File::open(parent)?.sync_all())
+}

@@ -1,0 +1,240 @@
+//! The requests to a broker, and who may make them: [`agent::message`] has the bodies.
+//!
+//! | request | who |
+//! |---|---|
+//! | `GET`, `PUT`, `DELETE /v1/plan`, `GET /v1/hosts` | users |
+//! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual` | the agent of this host |
+
+use crate::hosts::{Hosts, Kept, MOST_HOSTS};
+use crate::store::Store;
+use agent::identity::{Identity, Kind};
+use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LONGEST_WAIT, Refusal};
+use agent::queues;
+use axum::extract::rejection::{BytesRejection, JsonRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use qos::plan::Plan;
+use serde::Deserialize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex as Turn, watch};
+
+/// Longest time for a request, with its body and its answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A broker.
+#[derive(Debug)]
+pub struct Broker {
+    started: Instant,
+    hosts: Mutex<Hosts>,
+    /// Changes are made one after the other: kept, then told.
+    store: Turn<Arc<Store>>,
+    changed: watch::Sender<u64>,
+}
+
+/// A request that is refused.
+#[derive(Debug)]
+pub struct Refused(StatusCode, String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(status, error) = self;
+        (status, Json(Refusal { error })).into_response()
+    }
+}
+
+impl From<JsonRejection> for Refused {
+    fn from(rejection: JsonRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<BytesRejection> for Refused {
+    fn from(rejection: BytesRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Refused {
+    fn from(rejection: QueryRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
+    }
+}
+
+impl Broker {
+    /// A broker that continues from what its store keeps; its new epoch is kept first.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn start(store: Store, kept: Kept) -> std::io::Result<Self> {
+        let hosts = Hosts::start(kept);
+        store.keep(hosts.kept())?;
+        let (changed, _) = watch::channel(hosts.kept().revision);
+        Ok(Self { started: Instant::now(), hosts: Mutex::new(hosts), store: Turn::new(Arc::new(store)), changed })
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, Hosts> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Keeps a change, and tells it to all agents.
+    async fn change(&self, plan: Option<(String, Vec<String>)>) -> Result<Accepted, Refused> {
+        let store = self.store.lock().await;
+        let kept = self.hosts().with(plan);
+        let (file, copy) = (store.clone(), kept.clone());
+        let written = tokio::task::spawn_blocking(move || file.keep(&copy)).await;
+        let failed = |what: &dyn std::fmt::Display| {
+            Refused(StatusCode::INSUFFICIENT_STORAGE, format!("the broker cannot keep it, nothing changes: {what}"))
+        };
+        written.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
+        let revision = kept.revision;
+        self.hosts().change(kept);
+        self.changed.send_replace(revision);
+        Ok(Accepted { revision })
+    }
+}
+
+/// The requests of a party that has shown this identity.
+pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
+    let plan = get(plan).put(put_plan).delete(delete_plan).layer(DefaultBodyLimit::max(LARGEST_PLAN));
+    Router::new()
+        .route("/v1/plan", plan)
+        .route("/v1/hosts", get(list))
+        .route("/v1/hosts/{host}/desired", get(desired))
+        .route("/v1/hosts/{host}/actual", post(actual))
+        .fallback(async || Refused(StatusCode::NOT_FOUND, "there is no such request: docs/hosts.md has all".to_owned()))
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .layer(middleware::from_fn(in_time))
+        .layer(Extension(caller))
+        .with_state(broker)
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    let late =
+        || Refused(StatusCode::REQUEST_TIMEOUT, format!("the request took more than {PATIENCE:?}")).into_response();
+    tokio::time::timeout(PATIENCE, next.run(request)).await.unwrap_or_else(|_| late())
+}
+
+fn for_users(caller: &Identity) -> Result<(), Refused> {
+    match caller.kind() {
+        Kind::User => Ok(()),
+        _ => Err(Refused(
+            StatusCode::FORBIDDEN,
+            format!("{caller} may not: only users may, see `thalweg keys issue user`"),
+        )),
+    }
+}
+
+fn for_host(caller: &Identity, host: &str) -> Result<(), Refused> {
+    match caller.kind() {
+        Kind::Host if caller.name() == host => Ok(()),
+        _ => Err(Refused(StatusCode::FORBIDDEN, format!("{caller} may not speak for the host {host:?}"))),
+    }
+}
+
+type Answer<T> = Result<Json<T>, Refused>;
+type Caller = Extension<Identity>;
+type Shared = State<Arc<Broker>>;
+
+async fn plan(State(broker): Shared, Extension(caller): Caller) -> Answer<Desired> {
+    for_users(&caller)?;
+    Ok(Json(broker.hosts().desired()))
+}
+
+async fn put_plan(
+    State(broker): Shared,
+    Extension(caller): Caller,
+    text: Result<axum::body::Bytes, BytesRejection>,
+) -> Answer<Accepted> {
+    for_users(&caller)?;
+    let text = text?;
+    let checked = tokio::task::spawn_blocking(move || check(&text)).await;
+    let plan = checked.map_err(|e| Refused(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
+    broker.change(Some(plan)).await.map(Json)
+}
+
+async fn delete_plan(State(broker): Shared, Extension(caller): Caller) -> Answer<Accepted> {
+    for_users(&caller)?;
+    broker.change(None).await.map(Json)
+}
+
+/// A plan that fits, with the hosts that it has queues for. Each is checked before any of them hears of it.
+fn check(text: &[u8]) -> Result<(String, Vec<String>), Refused> {
+    let wrong = |what: String| Refused(StatusCode::UNPROCESSABLE_ENTITY, what);
+    let text = std::str::from_utf8(text).map_err(|e| wrong(format!("the plan is no text: {e}")))?;
+    let plan = Plan::from_text(text).map_err(|e| wrong(format!("plan:{e}")))?;
+    if !plan.feasible {
+        return Err(wrong("the plan does not fit (`thalweg plan` says why): nothing is applied".to_owned()));
+    }
+    let hosts: Vec<String> = queues::hosts(&plan).into_iter().map(str::to_owned).collect();
+    if hosts.is_empty() {
+        return Err(wrong("the plan names no devices: give `devices` to the links of its contract".to_owned()));
+    }
+    if hosts.len() > MOST_HOSTS {
+        return Err(wrong(format!("the plan has queues for {} hosts: allowed is {MOST_HOSTS}", hosts.len())));
+    }
+    hosts.iter().try_for_each(|host| queues::queues(&plan, host, true).map(drop)).map_err(|e| wrong(e.to_string()))?;
+    Ok((text.to_owned(), hosts))
+}
+
+async fn list(State(broker): Shared, Extension(caller): Caller) -> Answer<Vec<Host>> {
+    for_users(&caller)?;
+    Ok(Json(broker.hosts().list(broker.now())))
+}
+
+/// The state that an agent knows, and its patience in seconds.
+#[derive(Debug, Deserialize)]
+struct Known {
+    #[serde(default)]
+    epoch: u64,
+    #[serde(default)]
+    since: u64,
+    #[serde(default)]
+    wait: u64,
+}
+
+async fn desired(
+    State(broker): Shared,
+    Extension(caller): Caller,
+    Path(host): Path<String>,
+    known: Result<Query<Known>, QueryRejection>,
+) -> Result<Response, Refused> {
+    for_host(&caller, &host)?;
+    let Query(Known { epoch, since, wait }) = known?;
+    let until = tokio::time::Instant::now() + Duration::from_secs(wait).min(LONGEST_WAIT);
+    let mut changes = broker.changed.subscribe();
+    broker.hosts().heard(broker.now(), &host);
+    loop {
+        let newer = broker.hosts().newer_than((epoch, since));
+        if let Some(desired) = newer {
+            return Ok(Json(desired).into_response());
+        }
+        if !matches!(tokio::time::timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
+            broker.hosts().heard(broker.now(), &host);
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+    }
+}
+
+async fn actual(
+    State(broker): Shared,
+    Extension(caller): Caller,
+    Path(host): Path<String>,
+    report: Result<Json<Actual>, JsonRejection>,
+) -> Result<StatusCode, Refused> {
+    for_host(&caller, &host)?;
+    let Json(report) = report?;
+    if !report.is_bounded() {
+        return Err(Refused(StatusCode::UNPROCESSABLE_ENTITY, "a list or text of the report is too long".to_owned()));
+    }
+    broker.hosts().reported(broker.now(), &host, report);
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,212 @@
+//! The plan of a domain, and the state of each of its hosts. Pure: times come as arguments, of any monotonic clock.
+
+use agent::message::{Actual, Desired, Host, HostState, State};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest silence of an agent: it asks every two seconds (three times, and the time of a request).
+pub const SILENT_AFTER: Duration = Duration::from_secs(7);
+/// Most hosts that are known without being in the plan.
+const MOST_STRANGERS: usize = 1000;
+/// Most hosts of a plan.
+pub const MOST_HOSTS: usize = 10_000;
+
+/// What a broker that starts again has to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Kept {
+    /// Number of the broker's starts.
+    pub epoch: u64,
+    /// Number of the last change.
+    pub revision: u64,
+    /// The plan's text.
+    pub plan: Option<String>,
+    /// Hosts that have to have it.
+    pub hosts: Vec<String>,
+}
+
+/// The plan, and what agents have said.
+#[derive(Debug)]
+pub struct Hosts {
+    kept: Kept,
+    heard: BTreeMap<String, Heard>,
+}
+
+/// An agent as it was heard.
+#[derive(Debug, Default)]
+struct Heard {
+    at: Duration,
+    actual: Option<Actual>,
+    repairs: u64,
+    repaired: Vec<String>,
+}
+
+impl Hosts {
+    /// A broker that was started once more.
+    pub fn start(kept: Kept) -> Self {
+        Self { kept: Kept { epoch: kept.epoch + 1, ..kept }, heard: BTreeMap::new() }
+    }
+
+    /// What has to be kept.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// What would have to be kept with this plan, or without any: kept first, then [`Self::change`]d to.
+    pub fn with(&self, plan: Option<(String, Vec<String>)>) -> Kept {
+        // Hosts that leave the plan have to get their former queues back, so they stay known.
+        let (plan, mut hosts) = plan.map_or((None, Vec::new()), |(text, hosts)| (Some(text), hosts));
+        if plan.is_none() {
+            hosts.clone_from(&self.kept.hosts);
+        }
+        Kept { epoch: self.kept.epoch, revision: self.kept.revision + 1, plan, hosts }
+    }
+
+    /// The change is kept.
+    pub fn change(&mut self, kept: Kept) {
+        self.kept = kept;
+    }
+
+    /// The state that any host has to have.
+    pub fn desired(&self) -> Desired {
+        let Kept { epoch, revision, plan, .. } = &self.kept;
+        Desired { epoch: *epoch, revision: *revision, plan: plan.clone() }
+    }
+
+    /// The state for an agent that knows this epoch and revision; `None`: it is no older.
+    pub fn newer_than(&self, known: (u64, u64)) -> Option<Desired> {
+        (known < (self.kept.epoch, self.kept.revision)).then(|| self.desired())
+    }
+
+    /// An agent asked.
+    pub fn heard(&mut self, now: Duration, host: &str) {
+        if self.heard.len() < MOST_STRANGERS + MOST_HOSTS || self.heard.contains_key(host) {
+            self.heard.entry(host.to_owned()).or_default().at = now;
+        }
+    }
+
+    /// An agent reported. A report of an earlier broker, or of an earlier change than the last one, is out of date and ignored.
+    pub fn reported(&mut self, now: Duration, host: &str, mut actual: Actual) {
+        self.heard(now, host);
+        let Some(heard) = self.heard.get_mut(host).filter(|_| actual.epoch == self.kept.epoch) else { return };
+        if heard.actual.as_ref().is_some_and(|last| last.revision > actual.revision) {
+            return;
+        }
+        let repaired = std::mem::take(&mut actual.repaired);
+        heard.repairs += repaired.len() as u64;
+        if !repaired.is_empty() {
+            heard.repaired = repaired;
+        }
+        heard.actual = Some(actual);
+    }
+
+    /// All hosts: those of the plan, and those whose agents were heard.
+    pub fn list(&self, now: Duration) -> Vec<Host> {
+        let planned = self.kept.hosts.iter().map(String::as_str);
+        let mut names: Vec<&str> = planned.chain(self.heard.keys().map(String::as_str)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| self.host(now, name)).collect()
+    }
+
+    fn host(&self, now: Duration, name: &str) -> Host {
+        let heard = self.heard.get(name);
+        let actual = heard.and_then(|heard| heard.actual.as_ref());
+        let desired = self.kept.revision;
+        let current = actual.filter(|actual| actual.revision == desired);
+        let state = match (heard, current) {
+            (None, _) => HostState::Silent,
+            (Some(heard), _) if now.saturating_sub(heard.at) > SILENT_AFTER => HostState::Silent,
+            (_, None) => HostState::Waiting,
+            (_, Some(actual)) if actual.state == State::Refused => HostState::Refused,
+            _ => HostState::Applied,
+        };
+        Host {
+            host: name.to_owned(),
+            planned: self.kept.hosts.iter().any(|host| host == name),
+            desired,
+            actual: actual.map(|actual| actual.revision),
+            state,
+            because: current.and_then(|actual| actual.because.clone()),
+            devices: current.map_or_else(Vec::new, |actual| actual.devices.clone()),
+            repairs: heard.map_or(0, |heard| heard.repairs),
+            repaired: heard.map_or_else(Vec::new, |heard| heard.repaired.clone()),
+            heard_ms: heard.map(|heard| now.saturating_sub(heard.at).as_millis().try_into().unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn planned() -> Hosts {
+        let mut hosts = Hosts::start(Kept::default());
+        let kept = hosts.with(Some(("plan".into(), vec!["a".into(), "b".into()])));
+        hosts.change(kept);
+        hosts
+    }
+
+    fn actual(revision: u64, state: State) -> Actual {
+        let because = (state == State::Refused).then(|| "no device eth0".to_owned());
+        Actual { epoch: 1, revision, state, because, devices: vec!["eth0".into()], repaired: Vec::new() }
+    }
+
+    fn states(hosts: &Hosts, now: u64) -> Vec<(String, HostState)> {
+        hosts.list(at(now)).into_iter().map(|host| (host.host, host.state)).collect()
+    }
+
+    #[test]
+    fn a_host_is_silent_waiting_applied_or_refused() {
+        let mut hosts = planned();
+        let all = |states: [HostState; 2]| vec![("a".to_owned(), states[0]), ("b".to_owned(), states[1])];
+        assert_eq!(states(&hosts, 0), all([HostState::Silent; 2]));
+        hosts.heard(at(1), "a");
+        hosts.reported(at(1), "b", actual(1, State::Refused));
+        assert_eq!(states(&hosts, 2), all([HostState::Waiting, HostState::Refused]));
+        assert_eq!(hosts.list(at(2))[1].because.as_deref(), Some("no device eth0"));
+        hosts.reported(at(3), "a", actual(1, State::Applied));
+        assert_eq!(states(&hosts, 8), all([HostState::Applied, HostState::Refused]));
+        assert_eq!(states(&hosts, 9), all([HostState::Applied, HostState::Silent]));
+        let kept = hosts.with(None);
+        hosts.change(kept);
+        assert_eq!(states(&hosts, 3), all([HostState::Waiting, HostState::Waiting]), "until they are as before");
+    }
+
+    #[test]
+    fn an_agent_hears_what_is_newer() {
+        let mut hosts = planned();
+        assert_eq!(hosts.newer_than((0, 0)).map(|desired| desired.revision), Some(1));
+        assert_eq!(hosts.newer_than((1, 1)), None);
+        let mut again = Hosts::start(hosts.kept().clone());
+        assert_eq!(again.newer_than((1, 1)).map(|desired| (desired.epoch, desired.revision)), Some((2, 1)));
+        // A report to the broker from before says nothing about this one.
+        again.reported(at(0), "a", actual(1, State::Applied));
+        assert_eq!(again.list(at(0))[0].state, HostState::Waiting);
+        hosts.reported(at(0), "a", actual(1, State::Applied));
+        hosts.reported(at(0), "a", actual(0, State::Refused));
+        assert_eq!(hosts.list(at(0))[0].state, HostState::Applied, "an earlier report that came late");
+    }
+
+    #[test]
+    fn repairs_are_counted_and_the_last_ones_shown() {
+        let mut hosts = planned();
+        for words in ["one", "two"] {
+            let repaired = vec![words.to_owned()];
+            hosts.reported(at(0), "a", Actual { repaired, ..actual(1, State::Applied) });
+        }
+        hosts.reported(at(0), "a", actual(1, State::Applied));
+        let host = &hosts.list(at(0))[0];
+        assert_eq!((host.repairs, &host.repaired[..]), (2, &["two".to_owned()][..]));
+    }
+
+    #[test]
+    fn strangers_do_not_fill_the_memory() {
+        let mut hosts = planned();
+        (0..100_000).for_each(|n| hosts.heard(at(0), &format!("host-{n}")));
+        assert!(hosts.heard.len() <= MOST_STRANGERS + MOST_HOSTS);
+    }
+}

@@ -1,0 +1,16 @@
+//! The broker of a domain: it keeps the plan that the domain's hosts have to have, tells it to their agents, and knows what they have.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`hosts`] | the plan, and the state of each host; pure |
+//! | [`store`] | what a broker that starts again has to know |
+//! | [`api`] | the requests, and who may make them |
+//! | [`serve`] | connections, and their limits |
+
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods)] // a server runs by the clock; `hosts` takes the time as an argument
+
+pub mod api;
+pub mod hosts;
+pub mod serve;
+pub mod store;

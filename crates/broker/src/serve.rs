@@ -1,0 +1,179 @@
+//! Connections to a broker: TLS 1.3 with certificates at both ends, HTTP/1.1 or HTTP/2, each bounded.
+
+use crate::api::{Broker, router};
+use agent::keys::{Keys, identity_of};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// Most connections.
+const CONNECTIONS: usize = 4096;
+/// Most connections from one address.
+const PER_ADDRESS: usize = 64;
+/// Longest time of a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Longest time until the header of a request is complete.
+const HEADER: Duration = Duration::from_secs(15);
+/// Most requests at once on one HTTP/2 connection.
+const STREAMS: u32 = 32;
+/// Time between two looks at the request to end.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The configuration of a broker's connections: callers need a certificate of its realm.
+///
+/// # Errors
+/// The keys do not fit.
+pub fn tls(keys: &Keys) -> io::Result<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(keys.realm.clone()).map_err(io::Error::other)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let verifier = verifier.build().map_err(io::Error::other)?;
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]);
+    let builder = builder.map_err(io::Error::other)?.with_client_cert_verifier(verifier);
+    let chain = vec![keys.certificate.clone()];
+    let key = keys.private_key().map_err(io::Error::other)?;
+    let mut config = builder.with_single_cert(chain, key).map_err(io::Error::other)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Serves until `ended`. `bound` is told the address.
+///
+/// # Errors
+/// The address cannot be listened to, or the keys do not fit.
+pub fn run(
+    listen: SocketAddr,
+    keys: &Keys,
+    broker: Broker,
+    ended: &(dyn Fn() -> bool + Sync),
+    bound: impl FnOnce(SocketAddr),
+) -> io::Result<()> {
+    let acceptor = TlsAcceptor::from(Arc::new(tls(keys)?));
+    let server = Server {
+        acceptor,
+        broker: Arc::new(broker),
+        realm: keys.identity.realm().to_owned(),
+        open: Arc::new(Mutex::new(HashMap::new())),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let served = runtime.block_on(async {
+        let listener = TcpListener::bind(listen).await?;
+        bound(listener.local_addr()?);
+        tokio::select! {
+            () = server.accept(listener) => {}
+            () = until(ended) => {}
+        }
+        Ok(())
+    });
+    runtime.shutdown_timeout(TICK);
+    served
+}
+
+async fn until(ended: &(dyn Fn() -> bool + Sync)) {
+    while !ended() {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// What every connection shares.
+#[derive(Clone)]
+struct Server {
+    acceptor: TlsAcceptor,
+    broker: Arc<Broker>,
+    realm: String,
+    /// Open connections by address.
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Server {
+    async fn accept(&self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    let Some(place) = Place::take(&self.open, from.ip()) else { continue };
+                    let server = self.clone();
+                    tokio::spawn(async move {
+                        server.serve(stream).await;
+                        drop(place);
+                    });
+                }
+                // Too many open files, or a connection that its peer gave up.
+                Err(_) => tokio::time::sleep(TICK).await,
+            }
+        }
+    }
+
+    /// Serves one connection. Who shows no certificate of the realm is not heard.
+    async fn serve(&self, stream: TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await else { return };
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let Some(Ok(caller)) = shown.map(identity_of) else { return };
+        if caller.realm() != self.realm {
+            return;
+        }
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
+        let service = TowerToHyperService::new(router(self.broker.clone(), caller));
+        // A connection that breaks is its peer's matter.
+        let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    }
+}
+
+/// A connection among those that are allowed.
+struct Place {
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    address: IpAddr,
+}
+
+impl Place {
+    /// `None`: there are as many as may be, of all or of this address.
+    fn take(open: &Arc<Mutex<HashMap<IpAddr, usize>>>, address: IpAddr) -> Option<Self> {
+        let mut counts = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = counts.values().sum();
+        let own = counts.get(&address).copied().unwrap_or(0);
+        if all >= CONNECTIONS || own >= PER_ADDRESS {
+            return None;
+        }
+        counts.insert(address, own + 1);
+        Some(Self { open: open.clone(), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match counts.get_mut(&self.address) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&self.address)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_has_some_of_the_connections() {
+        let (open, one) = (Arc::new(Mutex::new(HashMap::new())), IpAddr::from([10, 0, 0, 1]));
+        let mut places: Vec<_> = (0..PER_ADDRESS).map_while(|_| Place::take(&open, one)).collect();
+        assert_eq!((places.len(), Place::take(&open, one).is_none()), (PER_ADDRESS, true));
+        assert!(Place::take(&open, IpAddr::from([10, 0, 0, 2])).is_some());
+        places.pop();
+        assert!(Place::take(&open, one).is_some());
+        drop(places);
+        assert!(open.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,291 @@
+//! Requests to a broker over real connections: who may make them, and what is refused.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use agent::client::{Client, ClientError};
+use agent::identity::{Identity, Kind};
+use agent::keys::{self, Keys};
+use agent::message::{Actual, HostState, LARGEST_PLAN, State};
+use rustls::pki_types::ServerName;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thalweg_broker::api::Broker;
+use thalweg_broker::store::Store;
+
+const NO_WAIT: Duration = Duration::ZERO;
+
+/// A plan with a queue on `eth0` of the host `a`.
+const PLAN: &str = r#"
+feasible = true
+model = "bound"
+objective_value = 0.0
+
+[contract]
+name = "two hosts"
+hash = "0"
+
+[[links]]
+name = "lan"
+from = "a"
+to = "b"
+rate_bits_per_s = 1e6
+load_bits_per_s = 0.0
+background_bits_per_s = 0.0
+utilisation = 0.0
+scheduler = "fifo"
+backlog_bytes = 0.0
+device = "eth0"
+
+[[nodes]]
+name = "a"
+kind = "host"
+cpus = 1
+cpus_used = 0.0
+proxied_per_s = 0.0
+
+[solver]
+name = "exhaustive"
+optimal = true
+gap = 0.0
+"#;
+
+struct Testbed {
+    dir: PathBuf,
+    address: SocketAddr,
+    ended: Arc<AtomicBool>,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Testbed {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("thalweg-broker-{}-{number}", std::process::id()));
+        for realm in ["robot", "other"] {
+            keys::init(realm, &dir.join(realm)).unwrap();
+            for (kind, name) in [(Kind::Broker, "base"), (Kind::Host, "a"), (Kind::Host, "b"), (Kind::User, "ann")] {
+                keys::issue(&dir.join(realm), kind, name, 1, &dir.join(realm)).unwrap();
+            }
+        }
+        let mut testbed = Self { address: ([127, 0, 0, 1], 0).into(), dir, ended: Arc::default(), server: None };
+        testbed.start();
+        testbed
+    }
+
+    fn start(&mut self) {
+        let (tell, told) = channel();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (dir, seen, listen) = (self.dir.clone(), ended.clone(), self.address);
+        self.ended = ended;
+        self.server = Some(std::thread::spawn(move || {
+            let keys = Keys::read(&dir.join("robot"), Kind::Broker, "base").unwrap();
+            let (store, kept) = Store::open(&dir.join("state")).unwrap();
+            let broker = Broker::start(store, kept).unwrap();
+            let asked = || seen.load(Ordering::Relaxed);
+            thalweg_broker::serve::run(listen, &keys, broker, &asked, |at| tell.send(at).unwrap()).unwrap();
+        }));
+        self.address = told.recv().unwrap();
+    }
+
+    fn stop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(server) = self.server.take() {
+            server.join().unwrap();
+        }
+    }
+
+    fn keys(&self, realm: &str, kind: Kind, name: &str) -> Keys {
+        Keys::read(&self.dir.join(realm), kind, name).unwrap()
+    }
+
+    fn client(&self, kind: Kind, name: &str) -> Client {
+        Client::new(&self.address.to_string(), &self.keys("robot", kind, name))
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        self.stop();
+        std::fs::remove_dir_all(&self.dir).unwrap();
+    }
+}
+
+fn status<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> u16 {
+    match answer {
+        Err(ClientError::Refused(status, text)) => {
+            assert!(text.len() > 30, "no reason: {text}");
+            status
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn applied(epoch: u64, revision: u64) -> Actual {
+    let devices = vec!["eth0".into()];
+    Actual { epoch, revision, state: State::Applied, because: None, devices, repaired: Vec::new() }
+}
+
+#[test]
+fn a_plan_is_told_to_its_hosts_and_their_state_to_users() {
+    let testbed = Testbed::new();
+    let (user, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    assert_eq!(host.desired("a", (0, 0), NO_WAIT).unwrap().unwrap().revision, 0, "the epoch is news");
+    // An agent that waits hears of a change at once, long before its patience ends.
+    let waiting = std::thread::spawn(move || (host.desired("a", (1, 0), Duration::from_secs(10)).unwrap(), host));
+    while user.hosts().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(user.put_plan(PLAN).unwrap().revision, 1);
+    let (desired, host) = waiting.join().unwrap();
+    let desired = desired.unwrap();
+    assert_eq!((desired.epoch, desired.revision, desired.plan.as_deref()), (1, 1, Some(PLAN)));
+    assert_eq!(user.hosts().unwrap()[0].state, HostState::Waiting);
+    host.report("a", &applied(1, 1)).unwrap();
+    let hosts = user.hosts().unwrap();
+    assert_eq!((hosts.len(), hosts[0].state, &hosts[0].devices[0][..]), (1, HostState::Applied, "eth0"));
+    assert_eq!(host.desired("a", (1, 1), NO_WAIT).unwrap(), None);
+    assert_eq!(user.delete_plan().unwrap().revision, 2);
+    assert_eq!(host.desired("a", (1, 1), NO_WAIT).unwrap().unwrap().plan, None);
+}
+
+#[test]
+fn each_party_may_do_what_is_its_own() {
+    let testbed = Testbed::new();
+    let (user, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    assert_eq!(status(host.put_plan(PLAN)), 403);
+    assert_eq!(status(host.delete_plan()), 403);
+    assert_eq!(status(host.hosts()), 403);
+    assert_eq!(status(host.desired("b", (0, 0), NO_WAIT)), 403);
+    assert_eq!(status(host.report("b", &applied(1, 0))), 403);
+    assert_eq!(status(user.report("a", &applied(1, 0))), 403);
+    assert!(user.hosts().unwrap().is_empty(), "nothing of it had an effect");
+}
+
+#[test]
+fn who_is_not_of_the_realm_is_not_heard() {
+    let testbed = Testbed::new();
+    let address = testbed.address.to_string();
+    let foreign = Client::new(&address, &testbed.keys("other", Kind::User, "ann"));
+    assert!(matches!(foreign.hosts(), Err(ClientError::Unreachable(_))));
+    // It trusts our broker, and shows a certificate of its own realm.
+    let mixed = testbed.dir.join("mixed");
+    std::fs::create_dir(&mixed).unwrap();
+    std::fs::copy(testbed.dir.join("robot/realm.pem"), mixed.join("realm.pem")).unwrap();
+    for file in ["user-ann.pem", "user-ann.key"] {
+        std::fs::copy(testbed.dir.join("other").join(file), mixed.join(file)).unwrap();
+    }
+    let refused = Keys::read(&mixed, Kind::User, "ann").unwrap_err().to_string();
+    assert!(refused.contains("thalweg://other/user/ann: expected is thalweg://robot/user/ann"), "{refused}");
+    let shown = rustls::pki_types::CertificateDer::from(testbed.keys("other", Kind::User, "ann").certificate.to_vec());
+    let roots = testbed.keys("robot", Kind::User, "ann");
+    let mut stream = connect(testbed.address, &roots, Some((shown, testbed.keys("other", Kind::User, "ann"))));
+    assert!(request(&mut stream, "GET /v1/hosts HTTP/1.1\r\nhost: b\r\n\r\n").is_empty(), "an answer for a stranger");
+    let mut bare = connect(testbed.address, &roots, None);
+    assert!(
+        request(&mut bare, "GET /v1/hosts HTTP/1.1\r\nhost: b\r\n\r\n").is_empty(),
+        "an answer without a certificate"
+    );
+}
+
+type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+
+/// A connection that trusts the realm of `roots` and shows any certificate, or none.
+fn connect(
+    address: SocketAddr,
+    roots: &Keys,
+    shown: Option<(rustls::pki_types::CertificateDer<'static>, Keys)>,
+) -> Tls {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut store = rustls::RootCertStore::empty();
+    store.add(roots.realm.clone()).unwrap();
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(store);
+    let config = match shown {
+        Some((certificate, keys)) => {
+            builder.with_client_auth_cert(vec![certificate], keys.private_key().unwrap()).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let name = ServerName::try_from(Identity::any_broker("robot")).unwrap();
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    rustls::StreamOwned::new(rustls::ClientConnection::new(Arc::new(config), name).unwrap(), stream)
+}
+
+/// Everything that the broker answers until it closes.
+fn request(stream: &mut Tls, text: &str) -> String {
+    let mut answer = Vec::new();
+    if stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).is_ok() {
+        let _ = stream.read_to_end(&mut answer); // a refused connection ends without the closing alert
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn what_is_too_large_or_wrong_is_refused_with_a_reason() {
+    let testbed = Testbed::new();
+    let user = testbed.client(Kind::User, "ann");
+    assert_eq!(status(user.put_plan(&"#".repeat(LARGEST_PLAN + 1))), 413);
+    for (wrong, says) in [
+        ("feasible = 1", "plan:"),
+        (&PLAN.replace("feasible = true", "feasible = false"), "does not fit"),
+        (&PLAN.replace("device = \"eth0\"\n", ""), "names no devices"),
+        (&PLAN.replace("\"eth0\"", "\"eth0; reboot\""), "device"),
+        (&PLAN.replace("\"fifo\"", "\"fair\""), "scheduler"),
+    ] {
+        match user.put_plan(wrong) {
+            Err(ClientError::Refused(422, text)) if text.contains(says) => {}
+            other => panic!("{says}: {other:?}"),
+        }
+    }
+    let host = testbed.client(Kind::Host, "a");
+    let long = Actual { repaired: vec![String::new(); 1000], ..applied(1, 0) };
+    assert_eq!(status(host.report("a", &long)), 422);
+    let ann = testbed.keys("robot", Kind::User, "ann");
+    let own = Some((ann.certificate.clone(), testbed.keys("robot", Kind::User, "ann")));
+    let mut stream = connect(testbed.address, &ann, own);
+    let answer = request(&mut stream, "POST /v1/nothing HTTP/1.1\r\nhost: b\r\nconnection: close\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("docs/hosts.md"), "{answer}");
+    assert_eq!(user.put_plan(PLAN).unwrap().revision, 1, "none of them was taken");
+}
+
+#[test]
+fn a_broker_that_starts_again_knows_the_plan_and_counts_its_starts() {
+    let mut testbed = Testbed::new();
+    assert_eq!(testbed.client(Kind::User, "ann").put_plan(PLAN).unwrap().revision, 1);
+    testbed.stop();
+    testbed.start();
+    let (user, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    let desired = host.desired("a", (1, 1), NO_WAIT).unwrap().unwrap();
+    assert_eq!((desired.epoch, desired.revision, desired.plan.as_deref()), (2, 1, Some(PLAN)));
+    let hosts = user.hosts().unwrap();
+    assert_eq!((hosts[0].state, hosts[0].actual), (HostState::Waiting, None));
+    host.report("a", &applied(2, 1)).unwrap();
+    assert_eq!(user.hosts().unwrap()[0].state, HostState::Applied);
+}
+
+#[test]
+fn private_keys_are_for_their_owner_and_nothing_is_overwritten() {
+    use std::os::unix::fs::PermissionsExt;
+    let testbed = Testbed::new();
+    let dir = testbed.dir.join("robot");
+    for file in ["realm.key", "host-a.key"] {
+        assert_eq!(mode(&dir.join(file)) & 0o077, 0, "{file}");
+    }
+    let again = keys::init("robot", &dir).unwrap_err().to_string();
+    assert!(again.contains("is there already"), "{again}");
+    assert!(keys::issue(&dir, Kind::Host, "a", 1, &dir).unwrap_err().to_string().contains("is there already"));
+    assert!(keys::issue(&dir, Kind::Host, "a/b", 1, &dir).unwrap_err().to_string().contains("no identity"));
+    assert_eq!(keys::show(&dir.join("host-a.pem")).unwrap().of, "thalweg://robot/host/a");
+
+    fn mode(file: &Path) -> u32 {
+        std::fs::metadata(file).unwrap().permissions().mode()
+    }
+}

@@ -1,0 +1,88 @@
+//! `thalweg agent`: installs this host's part of the plan that a broker keeps, and looks after it.
+
+use crate::apply::{directory, has_prio};
+use crate::failure::{Failure, Result};
+use crate::keys;
+use crate::output::{Output, line, tell};
+use crate::signals::Stop;
+use agent::client::Client;
+use agent::identity::Kind;
+use agent::run::{News, Settings, run as run_agent};
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Install this host's part of the plan that a broker keeps, and look after it until told to stop
+///
+/// What somebody else changes is changed back within ten seconds. Without a broker, and when the agent ends, the queues stay.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg agent --broker 10.0.0.1:7450 --keys /etc/thalweg --host arm")]
+pub(crate) struct Arguments {
+    /// Address of the broker
+    #[arg(long, value_name = "HOST:PORT")]
+    broker: String,
+    /// Directory with realm.pem, host-NAME.pem and host-NAME.key
+    #[arg(long, value_name = "DIR")]
+    keys: PathBuf,
+    /// The node of the contract that this host is [default: the one of this host's name]
+    #[arg(long, value_name = "NODE")]
+    host: Option<String>,
+    /// Directory for what it was told last, so that it starts without a broker, too
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/thalweg")]
+    state: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// This host's name.
+fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Runs until told to stop.
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let stop = Stop::on_signals()?;
+    let Arguments { broker, keys, host, state, json } = arguments;
+    let host = host.clone().unwrap_or_else(own_name);
+    let client = Client::new(broker, &keys::read(keys, Kind::Host, &host)?);
+    let prio = has_prio().ok_or_else(|| {
+        Failure::System("an agent needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to install queues".to_owned())
+    })?;
+    let settings = Settings { host: host.clone(), journal: directory(), state: state.clone(), prio };
+    let told = json!({"agent": host, "broker": client.address()});
+    Output { json: *json }.result(&told, || format!("agent of {host}, broker {}", client.address()))?;
+    let mut closed = None;
+    let mut show = |news: News| {
+        if let Err(failure) = report(*json, &news) {
+            closed = Some(failure);
+        }
+    };
+    run_agent(&client, &settings, &|| stop.asked(), &mut show).map_err(|e| in_state(state, &e))?;
+    closed.map_or(Ok(()), Err)
+}
+
+fn in_state(state: &Path, error: &std::io::Error) -> Failure {
+    Failure::System(format!("{}: {error}; --state DIR names another directory", state.display()))
+}
+
+fn report(as_json: bool, news: &News) -> Result {
+    let (word, value, text) = match news {
+        News::Installed(revision, devices) => {
+            ("installed", json!(devices), format!("revision {revision}: installed on {}", devices.join(", ")))
+        }
+        News::Restored(revision) => ("restored", json!(revision), format!("revision {revision}: as before")),
+        News::Repaired(changes) => ("repaired", json!(changes), format!("changed back: {}", changes.join("; "))),
+        News::Refused(revision, why) => ("refused", json!(why), format!("revision {revision}: refused: {why}")),
+        News::Lost(why) => ("lost", json!(why), format!("{why}; what is installed stays")),
+        News::Heard => ("heard", json!(true), "the broker answers again".to_owned()),
+    };
+    match (as_json, news) {
+        (true, _) => Output { json: true }.document(&json!({ word: value })),
+        (false, News::Lost(_) | News::Refused(..)) => {
+            tell(&text);
+            Ok(())
+        }
+        (false, _) => line(&text),
+    }
+}

@@ -1,0 +1,54 @@
+//! `thalweg broker`: keeps the plan of a domain, tells it to the agents, and knows what they have.
+
+use crate::failure::{Failure, Result};
+use crate::keys;
+use crate::output::Output;
+use crate::quantity;
+use crate::signals::Stop;
+use agent::identity::Kind;
+use broker::api::Broker;
+use broker::store::Store;
+use clap::Args;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Keep the plan of a domain, and tell it to the agents of its hosts, until told to stop
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: thalweg broker --name base --keys /etc/thalweg --listen 10.0.0.1:7450\n         thalweg apply plan.toml --all --broker 10.0.0.1:7450 --keys keys"
+)]
+pub(crate) struct Arguments {
+    /// The broker's name
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// Directory with realm.pem, broker-NAME.pem and broker-NAME.key
+    #[arg(long, value_name = "DIR")]
+    keys: PathBuf,
+    /// Listen on this address; port 0: any that is free
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7450", value_parser = quantity::listen)]
+    listen: SocketAddr,
+    /// Directory for the plan
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/thalweg")]
+    state: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs until told to stop.
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let stop = Stop::on_signals()?;
+    let Arguments { name, keys, listen, state, json } = arguments;
+    let keys = keys::read(keys, Kind::Broker, name)?;
+    let in_state =
+        |e: std::io::Error| Failure::System(format!("{}: {e}; --state DIR names another directory", state.display()));
+    let (store, kept) = Store::open(state).map_err(in_state)?;
+    let broker = Broker::start(store, kept).map_err(in_state)?;
+    let bound = |address: SocketAddr| {
+        let told = json!({"broker": name, "listening": address});
+        let _ = Output { json: *json }.result(&told, || format!("broker {name}, listening on {address}"));
+    };
+    let served = broker::serve::run(*listen, &keys, broker, &|| stop.asked(), bound);
+    served.map_err(|e| Failure::System(format!("cannot listen on {listen}: {e}; --listen ADDR names another address")))
+}

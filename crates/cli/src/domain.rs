@@ -1,0 +1,87 @@
+//! The broker of a domain, as a user's commands reach it; and `thalweg hosts`: what its hosts have.
+
+use crate::failure::{Failure, Result};
+use crate::keys;
+use crate::output::{Output, table};
+use agent::client::{Client, ClientError};
+use agent::identity::Kind;
+use agent::message::{Host, HostState};
+use clap::Args;
+use std::path::PathBuf;
+
+/// The broker, and the keys of the user who asks it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BrokerArguments {
+    /// Address of the broker
+    #[arg(long, value_name = "HOST:PORT")]
+    broker: Option<String>,
+    /// Directory with realm.pem, user-NAME.pem and user-NAME.key
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
+    /// Your name in the realm [default: the name of the user who is logged in]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+impl BrokerArguments {
+    /// A client of the broker.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let missing = || Failure::Usage("needs --broker HOST:PORT and --keys DIR".to_owned());
+        let (broker, keys) = (self.broker.as_ref().ok_or_else(missing)?, self.keys.as_ref().ok_or_else(missing)?);
+        let user = self.user.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".to_owned());
+        Ok(Client::new(broker, &keys::read(keys, Kind::User, &user)?))
+    }
+}
+
+/// A broker that does not answer is the system's fault; a wrong plan the user's.
+pub(crate) fn failure(error: ClientError) -> Failure {
+    match error {
+        ClientError::Unreachable(text) => Failure::System(text),
+        ClientError::Refused(422, text) => Failure::Usage(text),
+        ClientError::Refused(_, text) => Failure::No(text),
+    }
+}
+
+/// Show the hosts of a domain: what their agents have installed, and what they changed back
+#[derive(Args, Debug)]
+#[command(after_help = "Example: thalweg hosts --broker 10.0.0.1:7450 --keys keys")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    broker: BrokerArguments,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows them; exit 1 if one of the plan is not as it has to be.
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let hosts = arguments.broker.client()?.hosts().map_err(failure)?;
+    Output { json: arguments.json }.result(&hosts, || text(&hosts))?;
+    match hosts.iter().find(|host| host.planned && host.state != HostState::Applied) {
+        Some(_) => Err(Failure::No(String::new())),
+        None => Ok(()),
+    }
+}
+
+/// For people: one line per host.
+pub(crate) fn text(hosts: &[Host]) -> String {
+    if hosts.is_empty() {
+        return "no agent was heard, and there is no plan: `thalweg apply PLAN --all` gives one".to_owned();
+    }
+    let headers =
+        [("host", '<'), ("state", '<'), ("revision", '>'), ("devices", '<'), ("changed back", '>'), ("heard", '>')];
+    table(&headers, &hosts.iter().map(row).collect::<Vec<_>>())
+}
+
+fn row(host: &Host) -> Vec<String> {
+    let state = match (host.state, &host.because) {
+        (HostState::Waiting, _) => "waiting".to_owned(),
+        (HostState::Silent, _) => "silent: is `thalweg agent` running there?".to_owned(),
+        (HostState::Refused, because) => format!("refused: {}", because.as_deref().unwrap_or("no reason was given")),
+        (HostState::Applied, _) if host.devices.is_empty() => "as before".to_owned(),
+        (HostState::Applied, _) => "installed".to_owned(),
+    };
+    let revision = host.actual.map_or("-".to_owned(), |revision| revision.to_string());
+    let heard = host.heard_ms.map_or("never".to_owned(), |ms| format!("{:.1} s ago", ms as f64 / 1000.0));
+    vec![host.host.clone(), state, revision, host.devices.join(", "), host.repairs.to_string(), heard]
+}

@@ -1,0 +1,264 @@
+//! A plan on all hosts: a broker and three agents on hosts in a row (network namespaces), a – g – b.
+#![allow(clippy::unwrap_used)]
+
+use crate::support;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+use support::{Done, LONG, Running, Testbed};
+
+/// The address at which each host reaches the broker, which is on `g`.
+const BROKER: [&str; 3] = ["10.97.1.254:7450", "127.0.0.1:7450", "10.97.2.254:7450"];
+const HOSTS: [&str; 3] = ["a", "g", "b"];
+/// All devices, by host.
+const DEVICES: [(usize, &str); 4] = [(0, "eth"), (1, "ga"), (1, "gb"), (2, "eth")];
+
+const CONTRACT: &str = r#"
+[system]
+name = "row"
+[[node]]
+name = "a"
+[[node]]
+name = "g"
+kind = "router"
+proxy = false
+[[node]]
+name = "b"
+[[link]]
+name = "left"
+between = ["a", "g"]
+rate = "10 Mbit/s"
+scheduler = "htb"
+devices = { a = "eth", g = "ga" }
+[[link]]
+name = "right"
+between = ["g", "b"]
+rate = "10 Mbit/s"
+scheduler = "htb"
+devices = { g = "gb", b = "eth" }
+[[topic]]
+name = "state"
+size = "100 B"
+rate = "100 Hz"
+publisher = "a"
+[[subscriber]]
+topic = "state"
+node = "b"
+deadline = "20 ms"
+"#;
+
+struct Row {
+    names: [String; 3],
+    house: Testbed,
+}
+
+impl Row {
+    /// The hosts, with keys and two plans; `None` if they cannot be made here.
+    fn new(test: &str) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names = HOSTS.map(|host| format!("td{}{number}{host}", std::process::id()));
+        let row = Self { names, house: Testbed::new() };
+        let [a, g, b] = &row.names;
+        let made = [
+            format!("netns add {a}"),
+            format!("netns add {g}"),
+            format!("netns add {b}"),
+            format!("-n {g} link add name ga type veth peer name eth netns {a}"),
+            format!("-n {g} link add name gb type veth peer name eth netns {b}"),
+            format!("-n {g} address add 10.97.1.254/24 dev ga"),
+            format!("-n {g} address add 10.97.2.254/24 dev gb"),
+            format!("-n {a} address add 10.97.1.1/24 dev eth"),
+            format!("-n {b} address add 10.97.2.1/24 dev eth"),
+            format!("-n {g} link set lo up"),
+            format!("-n {g} link set ga up"),
+            format!("-n {g} link set gb up"),
+            format!("-n {a} link set eth up"),
+            format!("-n {b} link set eth up"),
+        ];
+        if !made.iter().all(|line| ip(line)) {
+            println!("skipped: {test} because network namespaces need root");
+            return None;
+        }
+        row.plan("plan", CONTRACT);
+        row.plan("other", &CONTRACT.replace("b = \"eth\"", "b = \"nothing\""));
+        let keys = row.house.path("keys");
+        let keys = keys.display();
+        let issue = |party: &str| format!("keys issue {party} --dir {keys}");
+        let parties = ["broker base", "user ann", "host a", "host g", "host b"].map(issue);
+        for line in std::iter::once(format!("keys init robot {keys}")).chain(parties) {
+            assert_eq!(row.house.run(&line).code(), 0, "{line}");
+        }
+        Some(row)
+    }
+
+    fn plan(&self, name: &str, contract: &str) {
+        let file = self.house.path(&format!("{name}-contract.toml"));
+        std::fs::write(&file, contract).unwrap();
+        let plan = self.house.path(&format!("{name}.toml"));
+        let done = self.house.run(&format!("plan {} -o {}", file.display(), plan.display()));
+        assert_eq!(done.code(), 0, "{:?} {}", done.lines, done.errors);
+    }
+
+    /// `thalweg` on a host, with its broker and keys.
+    fn start(&self, host: usize, arguments: &str) -> Running {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[host], env!("CARGO_BIN_EXE_thalweg")]);
+        command.args(arguments.split_whitespace()).arg("--keys").arg(self.house.path("keys"));
+        command.env("THALWEG_RUN_DIR", self.house.path(&format!("run{host}")));
+        Running::start(command)
+    }
+
+    fn broker(&self) -> Running {
+        let state = self.house.path("broker");
+        let broker =
+            self.start(1, &format!("broker --name base --listen 0.0.0.0:7450 --state {} --json", state.display()));
+        assert_eq!(broker.json_line()["listening"], "0.0.0.0:7450");
+        broker
+    }
+
+    fn agent(&self, host: usize) -> Running {
+        let state = self.house.path("agent");
+        let (name, at) = (HOSTS[host], BROKER[host]);
+        let agent = self.start(host, &format!("agent --host {name} --broker {at} --state {} --json", state.display()));
+        assert_eq!(agent.json_line()["agent"], name);
+        agent
+    }
+
+    /// A command of the user, on the broker's host.
+    fn ask(&self, arguments: &str) -> Done {
+        self.start(1, &format!("{arguments} --user ann --broker {} --json", BROKER[1])).finish()
+    }
+
+    fn apply(&self, plan: &str) -> Done {
+        self.ask(&format!("apply {} --all --queues", self.house.path(plan).display()))
+    }
+
+    /// Queues and classes of all devices.
+    fn queues(&self) -> Vec<String> {
+        let show = |(host, device): &(usize, &str)| {
+            ["qdisc", "class"].map(|what| {
+                let done = Command::new("tc").args(["-n", &self.names[*host], what, "show", "dev", device]).output();
+                String::from_utf8(done.unwrap().stdout).unwrap()
+            })
+        };
+        DEVICES.iter().flat_map(show).collect()
+    }
+
+    /// `true` for each device that has queues of ours.
+    fn ours(&self) -> Vec<bool> {
+        self.queues().iter().step_by(2).map(|shown| shown.contains("7a1:") || shown.contains("7a3:")).collect()
+    }
+
+    fn until(&self, what: &str, fits: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + LONG;
+        while !fits(self) {
+            assert!(Instant::now() < until, "{what}: {:#?} {:?}", self.queues(), self.ask("hosts").lines);
+        }
+    }
+
+    fn host(&self, name: &str) -> Value {
+        let done = self.ask("hosts");
+        let hosts: Value = serde_json::from_str(&done.lines[0]).unwrap();
+        hosts.as_array().unwrap().iter().find(|host| host["host"] == name).cloned().unwrap_or_default()
+    }
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&format!("netns delete {name}"));
+        }
+    }
+}
+
+fn ip(line: &str) -> bool {
+    Command::new("ip").args(line.split_whitespace()).output().is_ok_and(|done| done.status.success())
+}
+
+#[test]
+fn a_plan_is_on_all_its_hosts_or_on_none() {
+    let Some(row) = Row::new("a plan on all hosts") else { return };
+    let before = row.queues();
+    let _broker = row.broker();
+    let agents = [0, 1, 2].map(|host| row.agent(host));
+    row.until("all agents are heard", |row| HOSTS.iter().all(|host| !row.host(host).is_null()));
+
+    let applied = row.apply("plan.toml").json();
+    assert_eq!(applied["hosts"].as_array().unwrap().len(), 3, "{applied}");
+    assert_eq!(row.ours(), [true; 4]);
+    let installed = row.queues();
+
+    // One of them cannot: all get back what they had.
+    let refused = row.apply("other.toml");
+    assert_eq!(refused.code(), 1, "{:?}", refused.lines);
+    assert!(refused.errors.contains("b refused") && refused.errors.contains("nothing"), "{}", refused.errors);
+    row.until("all have the former plan", |row| HOSTS.iter().all(|host| row.host(host)["state"] == "applied"));
+    assert_eq!(row.queues(), installed);
+
+    let restored = row.ask("restore --all").json();
+    assert_eq!(restored["hosts"].as_array().unwrap().len(), 3, "{restored}");
+    assert_eq!(row.queues(), before);
+    for agent in agents {
+        assert_eq!(agent.interrupt().code(), 0);
+    }
+}
+
+#[test]
+fn what_somebody_changes_is_changed_back_and_a_crash_changes_nothing() {
+    let Some(row) = Row::new("an agent looks after its queues") else { return };
+    let broker = row.broker();
+    let agents = [0, 1, 2].map(|host| row.agent(host));
+    row.until("all agents are heard", |row| HOSTS.iter().all(|host| !row.host(host).is_null()));
+    assert_eq!(row.apply("plan.toml").code(), 0);
+    let installed = row.queues();
+
+    let tc = |line: &str| {
+        let words = ["-n", &row.names[0]].into_iter().chain(line.split_whitespace());
+        Command::new("tc").args(words).output().is_ok_and(|done| done.status.success())
+    };
+    assert!(tc("qdisc del dev eth root"));
+    row.until("it is made anew", |row| row.queues() == installed);
+    row.until("it is reported", |row| row.host("a")["repairs"].as_u64().is_some_and(|repairs| repairs > 0));
+
+    // The broker dies and starts again: traffic and queues do not notice, agents hear and report.
+    broker.signal(Signal::KILL);
+    drop(broker);
+    assert_eq!(row.queues(), installed);
+    let _broker = row.broker();
+    row.until("the broker knows them again", |row| HOSTS.iter().all(|host| row.host(host)["state"] == "applied"));
+
+    // An agent dies and starts again, beside a broker that is away.
+    let [first, ..] = &agents;
+    first.signal(Signal::KILL);
+    let again = row.agent(0);
+    let said = again.json_line();
+    assert_eq!(said["installed"][0], "eth", "{said}");
+    assert_eq!(row.queues(), installed);
+
+    row.ask("restore --all").json();
+    assert!(!row.ours().contains(&true));
+}
+
+#[test]
+fn a_host_without_an_agent_is_named() {
+    let Some(row) = Row::new("a host without an agent") else { return };
+    let _broker = row.broker();
+    let _agents = [0, 1].map(|host| row.agent(host));
+    row.until("both agents are heard", |row| HOSTS[..2].iter().all(|host| !row.host(host).is_null()));
+    let before = row.queues();
+    let refused = row.apply("plan.toml");
+    assert_eq!(refused.code(), 1, "{:?}", refused.lines);
+    assert!(refused.errors.contains("from b: is `thalweg agent` running there?"), "{}", refused.errors);
+    row.until("the others have it no more", |row| row.queues() == before);
+    let foreign = row.house.path("foreign");
+    row.house.run(&format!("keys init foreign {}", foreign.display()));
+    row.house.run(&format!("keys issue user ann --dir {}", foreign.display()));
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &row.names[1], env!("CARGO_BIN_EXE_thalweg"), "hosts", "--user", "ann"]);
+    command.args(["--broker", BROKER[1], "--keys"]).arg(foreign);
+    let stranger = Running::start(command).finish();
+    assert_eq!(stranger.code(), 3, "{:?} {}", stranger.lines, stranger.errors);
+}
