@@ -8,6 +8,7 @@ use crate::lab::Lab;
 use crate::part::stream::{Arrived, Order, Published, Settings};
 use crate::part::{NodeSettings, Orders, Part, Place};
 use crate::topology::Topology;
+use qos::priority::{Change, Changes, Policy};
 use qos::{PullBuffer, Qos, Queue, Reliability};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ pub const CARRIERS: [&str; 4] = ["tcp", "udp", "mcast", "shm"];
 pub const HZ: f64 = 1000.0;
 /// Bytes of a sample.
 pub const PAYLOAD: usize = 64;
+/// Priority of the threads of the pair's channels. The node's other threads, and the attacker's, have none.
+const FIFO: u8 = 30;
 /// Longest duration of anything that works.
 pub const LONG: Duration = Duration::from_secs(30);
 
@@ -154,7 +157,20 @@ impl Testbed {
         if testbed.carriers.is_empty() {
             return Err(Error::Failed("the pair has no channel".into()));
         }
+        testbed.prioritise(lab)?;
         Ok(testbed)
+    }
+
+    /// Gives the thread that publishes, and those of the pair's channels at both ends, a priority, as for any topic with a deadline.
+    fn prioritise(&mut self, lab: &Lab) -> Result {
+        let own = i32::try_from(self.publisher.id()).unwrap_or_default(); // its first thread publishes
+        linux::sched::set(own, &Policy::Fifo(FIFO).into()).map_err(std::io::Error::from)?;
+        let changes = Changes { sched: Change::Set(Policy::Fifo(FIFO).into()), ..Changes::default() };
+        let order = |other: &str| Order::Set { other: other.to_owned(), changes: changes.clone() };
+        for carrier in &self.carriers {
+            self.publisher.ask::<Value>(lab, &order(&format!("/subscriber/{carrier}")), LONG)?;
+        }
+        self.subscriber.ask::<Value>(lab, &order("/publisher"), LONG).map(drop)
     }
 
     /// An attacker's task, except its attempts.
@@ -339,6 +355,12 @@ pub(crate) fn attacked(mut orders: Orders) -> Result {
                 let take = |a: &Arc<Mutex<Arrived>>| a.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let all: BTreeMap<_, _> = accounts.iter().map(|(carrier, a)| (carrier, take(a))).collect();
                 orders.say(&all)?;
+            }
+            Order::Set { other, changes } => {
+                let open = ports.iter().filter(|port| port.connected() > 0);
+                open.map(|port| node.set_priority(port.name(), &other, &changes))
+                    .collect::<thalweg::Result<Vec<_>>>()?;
+                orders.say(&json!({"ok": true}))?;
             }
             order => return Err(Error::Usage(format!("who is attacked does not {order:?}"))),
         }
