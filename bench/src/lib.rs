@@ -123,7 +123,7 @@ mod tests {
     fn htb_is_simulated_with_the_burst_that_is_installed() {
         for rate in [100_000, 10_000_000, 250_000_000, 10_000_000_000] {
             let share = Share { rate, ceil: None, priority: None };
-            let scheduler = Scheduler::Htb([share; 4]);
+            let scheduler = Scheduler::Htb([share; 4], Vec::new());
             let steps =
                 Wanted { device: "d".into(), rate: 4 * rate, queue: 1000, scheduler, segments: None, map: None }
                     .steps();

@@ -115,7 +115,7 @@ fn scheduler(link: &Link, prio: bool) -> Result<Scheduler, Unfit> {
         "fifo" => Scheduler::Fifo,
         "strict" if prio => Scheduler::StrictPrio,
         "strict" => Scheduler::Strict,
-        "htb" => Scheduler::Htb(shares()?.map(|rate| Share { rate, ceil: None, priority: None })),
+        "htb" => Scheduler::Htb(shares()?.map(|rate| Share { rate, ceil: None, priority: None }), Vec::new()),
         "hfsc" => Scheduler::Hfsc(shares()?.map(|share| Service::new(share, None, None))),
         other => {
             return Err(Unfit::Altered(format!(
@@ -153,7 +153,7 @@ mod tests {
     fn a_host_gets_the_queues_of_its_own_devices() {
         let Ok(found) = queues(&plan(), "a", true) else { panic!("a is a node") };
         let [one] = &found[..] else { panic!("{found:?}") };
-        let Scheduler::Htb(shares) = &one.scheduler else { panic!("{one:?}") };
+        let Scheduler::Htb(shares, _) = &one.scheduler else { panic!("{one:?}") };
         assert_eq!((one.device.as_str(), one.rate, one.queue, one.map), ("eth0", 100_000_000, LEAST, None));
         assert_eq!(shares.map(|share| share.rate), [10_000_000, 20_000_000, 30_000_000, 40_000_000]);
         let Ok(found) = queues(&plan(), "r", false) else { panic!("r is a node") };

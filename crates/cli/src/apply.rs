@@ -5,6 +5,8 @@
 //! |---|---|
 //! | [`host_file`] | the file: queues and channels of one host |
 //! | [`planned`] | a plan on one of its hosts: the queues of its devices, the settings of running channels |
+//! | [`flows`] | queues and rates of single flows |
+//! | [`proof`] | the treatment of each class and flow after the queues were installed |
 //! | [`groups`] | limits of control groups |
 //! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
 //! | `all` | the queues of all hosts, by their broker (feature `sessions`) |
@@ -12,9 +14,11 @@
 #[cfg(feature = "sessions")]
 mod all;
 pub(crate) mod channels;
+mod flows;
 mod groups;
 pub(crate) mod host_file;
 mod planned;
+mod proof;
 
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
@@ -25,11 +29,8 @@ use channels::TakenBack;
 use clap::Args;
 use host_file::{Channel, HostFile};
 use linux::cgroup::{self, Setting};
-use linux::queueing::{
-    self, Adjusted, Counted, Outcome, Placement, QueueError, Reason, Restored, Scheduler, Wanted, Way, counted, read,
-};
-use qos::Class;
-use qos::priority::Mark;
+use linux::queueing::{self, Adjusted, Outcome, QueueError, Reason, Restored, Scheduler, Wanted, Way};
+use proof::{FlowRow, Row, flows_text, prove, rows_text};
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ pub(crate) struct RestoreArguments {
 pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     #[cfg(feature = "sessions")]
     if arguments.all.all {
-        return apply_all(arguments);
+        return all::apply(arguments);
     }
     let prio = has_prio();
     let (file, mut session) = match is_plan(&arguments.file) {
@@ -104,34 +105,12 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
         adjusted.iter().for_each(|one| tell(&way_text(one)));
     }
     let rows = wanted.iter().map(prove).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
+    let flows: Vec<FlowRow> = wanted.iter().flat_map(proof::flows).collect();
     let limited = cgroup::limit(&directory, &file.groups).map_err(groups::failure)?;
     let set = |session| channels::apply(session, &file.channels, &directory).map(channels::Applied::keep);
     let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
-    show(arguments, &rows, &ends, &limited.keep())
-}
-
-/// Applies a plan on all its hosts: the queues by their agents, the channels from here.
-#[cfg(feature = "sessions")]
-fn apply_all(arguments: &ApplyArguments) -> Result {
-    if arguments.dry_run || arguments.host.is_some() {
-        return Err(Failure::Usage(
-            "--all: not with --dry-run or --host; `thalweg apply PLAN --dry-run --host NODE`".into(),
-        ));
-    }
-    let plan = read_plan(&arguments.file)?;
-    let client = arguments.all.client()?;
-    // The channels are looked up before anything is changed.
-    let mut session = (!arguments.queues).then(|| arguments.common.open("apply")).transpose()?;
-    let channels = session.as_mut().map_or(Ok(Vec::new()), |session| planned::channels(&plan, &session.settled()))?;
-    let hosts = arguments.all.apply(&client, &crate::plan::text_of(&arguments.file)?)?;
-    let set = |session| channels::apply(session, &channels, &directory()).map(channels::Applied::keep);
-    let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
-    arguments.common.output().result(&json!({ "hosts": hosts, "channels": ends, "effective": true }), || {
-        let ends = (!ends.is_empty()).then(|| ends_text(&ends));
-        let tables = [Some(crate::domain::text(&hosts)), ends, Some("`thalweg restore --all` undoes it".to_owned())];
-        tables.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
-    })
+    show(arguments, &rows, &flows, &ends, &limited.keep())
 }
 
 /// A device whose queues were ours before.
@@ -214,19 +193,23 @@ fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
 #[derive(Serialize)]
 struct Proof<'a> {
     classes: &'a [Row],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    flows: &'a [FlowRow],
     channels: &'a [EndReport],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     groups: &'a [Setting],
     effective: bool,
 }
 
-fn show(arguments: &ApplyArguments, rows: &[Row], ends: &[EndReport], groups: &[Setting]) -> Result {
+fn show(arguments: &ApplyArguments, rows: &[Row], flows: &[FlowRow], ends: &[EndReport], groups: &[Setting]) -> Result {
     // A single queue for all classes is as asked for, and no fault.
     let effective = rows.iter().all(Row::effective);
-    let proof = Proof { classes: rows, channels: ends, groups, effective };
+    let proof = Proof { classes: rows, flows, channels: ends, groups, effective };
     arguments.common.output().result(&proof, || {
         let limits = (!groups.is_empty()).then(|| groups::limits_text(groups));
-        let tables = [(!rows.is_empty()).then(|| rows_text(rows)), limits, (!ends.is_empty()).then(|| ends_text(ends))];
+        let single = (!flows.is_empty()).then(|| flows_text(flows));
+        let tables =
+            [(!rows.is_empty()).then(|| rows_text(rows)), single, limits, (!ends.is_empty()).then(|| ends_text(ends))];
         tables.into_iter().flatten().chain(["`thalweg restore` undoes it".to_owned()]).collect::<Vec<_>>().join("\n\n")
     })
 }
@@ -255,7 +238,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
     let directory = directory();
     #[cfg(feature = "sessions")]
     if arguments.all.all {
-        return restore_all(arguments, &directory);
+        return all::restore(arguments, &directory);
     }
     let restored = queueing::restore(&directory).map_err(failure)?;
     let groups = cgroup::restore(&directory).map_err(groups::failure)?;
@@ -298,18 +281,6 @@ fn none_stuck(stuck: usize) -> Result {
     }
 }
 
-/// Undoes `apply --all`: the channels from here, the queues by the agents.
-#[cfg(feature = "sessions")]
-fn restore_all(arguments: &RestoreArguments, directory: &Path) -> Result {
-    let client = arguments.all.client()?;
-    let TakenBack { told, stuck } = take_back(arguments, directory)?;
-    let hosts = arguments.all.restore(&client)?;
-    arguments.common.output().result(&json!({ "hosts": hosts, "channels": told }), || {
-        [crate::domain::text(&hosts)].into_iter().chain(told).collect::<Vec<_>>().join("\n")
-    })?;
-    none_stuck(stuck)
-}
-
 fn failure(error: QueueError) -> Failure {
     Failure::System(error.to_string())
 }
@@ -322,98 +293,4 @@ fn in_file(arguments: &ApplyArguments, file: &HostFile, error: QueueError) -> Fa
         Some((at, _)) => Failure::Usage(format!("{shown}:{at}: name = {name:?}: {error}")),
         None => Failure::Usage(format!("{shown}: {error}: the contract's `devices` names it")),
     }
-}
-
-/// Treatment of one class on one device after the queues were installed: read back, and counted where they count.
-#[derive(Debug, Serialize)]
-struct Row {
-    class: Class,
-    dscp: u8,
-    version: u8,
-    #[serde(flatten)]
-    placement: Placement,
-    proved: Proved,
-}
-
-/// Source of the proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum Proved {
-    /// A packet was sent, and the queue counted it.
-    #[serde(rename = "counted")]
-    Counted,
-    /// The queues were read, and walked as the kernel does. Either they do not count per class, or no packet could be
-    /// sent.
-    #[serde(rename = "read back")]
-    ReadBack,
-}
-
-/// Treatment of each class on a device, over IPv4 and IPv6. One datagram per class is sent where the device has an
-/// address.
-///
-/// # Errors
-/// The kernel's error, or a packet that went to the queue of another class.
-fn prove(wanted: &Wanted) -> Result<Vec<Row>> {
-    let queues = read(&wanted.device).map_err(failure)?;
-    let row = |class: Class, v6: bool| {
-        let mark = Mark::Class(class);
-        let placement = queues.placement(mark.tos(), mark.socket_priority(), v6);
-        let proved = match counted(&wanted.device, &mark, v6).map_err(failure)? {
-            Counted::AsPlaced => Proved::Counted,
-            Counted::Nowhere => Proved::ReadBack,
-            Counted::Elsewhere(found) => return Err(elsewhere(class, v6, &placement, &found)),
-        };
-        Ok(Row { class, dscp: mark.dscp().value(), version: if v6 { 6 } else { 4 }, placement, proved })
-    };
-    Class::ALL.into_iter().rev().flat_map(|class| [row(class, false), row(class, true)]).collect()
-}
-
-fn elsewhere(class: Class, v6: bool, placement: &Placement, found: &str) -> Failure {
-    let version = if v6 { "IPv6" } else { "IPv4" };
-    let Placement { device, place, .. } = placement;
-    Failure::No(format!(
-        "{device}: a packet of class {class} over {version} was counted in {found}, not in {place}: something else sets \
-         priorities (`nft list ruleset`, `tc filter show dev {device}`); the queues are as they were before"
-    ))
-}
-
-impl Row {
-    /// `true` if the class gets the treatment that it asks for.
-    fn effective(&self) -> bool {
-        self.placement.effective
-    }
-}
-
-/// For people: one line per class if IPv4 and IPv6 agree.
-fn rows_text(rows: &[Row]) -> String {
-    let headers = [
-        ("device", '<'),
-        ("class", '<'),
-        ("DSCP", '>'),
-        ("IP", '<'),
-        ("lands in", '<'),
-        ("sent", '<'),
-        ("effective", '<'),
-        ("proved", '<'),
-    ];
-    let mut lines: Vec<Vec<String>> = Vec::new();
-    for row in rows {
-        let Placement { device, discipline, place, rank, of, effective, .. } = &row.placement;
-        let version = if row.version == 4 { "v4" } else { "v6" };
-        let order = if *of > 1 { format!("{} of {of}", rank + 1) } else { "in turn".to_owned() };
-        let line = [
-            device.clone(),
-            row.class.to_string(),
-            row.dscp.to_string(),
-            version.to_owned(),
-            format!("{place} of {discipline}"),
-            order,
-            if *effective { "yes".to_owned() } else { format!("no: {}", row.placement.because) },
-            if row.proved == Proved::Counted { "counted" } else { "read back, not counted" }.to_owned(),
-        ];
-        match lines.last_mut() {
-            Some(last) if last[..3] == line[..3] && last[4..] == line[4..] => last[3] = "v4, v6".to_owned(),
-            _ => lines.push(line.to_vec()),
-        }
-    }
-    table(&headers, &lines)
 }

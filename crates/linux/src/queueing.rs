@@ -9,6 +9,7 @@
 //! | `placement` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
 //! | `counted` | the real place of a marked packet, by the queues' counters |
 //! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
+//! | `leaf` | a queue and rate of one flow |
 //! | `install`, `journal` | complete installation or none, with the former queues on disk first; and restoring them |
 //! | `adjust` | changing installed queues in place |
 //!
@@ -21,6 +22,7 @@ mod discipline;
 mod filter;
 mod install;
 mod journal;
+mod leaf;
 mod map;
 mod placement;
 mod tree;
@@ -32,6 +34,7 @@ pub use devices::{Largest, egress, egress_super_packet};
 pub use discipline::{Class, Curve, DEFAULT_MAP, Discipline, Shares};
 pub use filter::{Bits, Filter, Protocol, Question};
 pub use install::{Installed, Outcome, Present, Restored, install, installed, recover, restore};
+pub use leaf::{Flow, Leaf, MOST_LEAVES, Transport};
 pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
 pub use tree::{Counters, Handle, Node, Queues};

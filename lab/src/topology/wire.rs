@@ -51,8 +51,8 @@ impl Wire {
         let scheduler = match self.queue {
             Queue::Fifo => Scheduler::Fifo,
             Queue::Bands => Scheduler::Strict,
-            Queue::Classes => Scheduler::Htb(SHARES.map(share)),
-            Queue::Shares(shares) => Scheduler::Htb(shares.map(share)),
+            Queue::Classes => Scheduler::Htb(SHARES.map(share), Vec::new()),
+            Queue::Shares(shares) => Scheduler::Htb(shares.map(share), Vec::new()),
         };
         let wanted =
             Wanted { device: device.to_owned(), rate, queue: self.limit, scheduler, segments: None, map: None };

@@ -1,11 +1,16 @@
 //! `apply --all` and `restore --all`: the queues of all hosts of a plan, by their broker and its agents.
 
-use crate::domain::{BrokerArguments, failure};
+use super::channels::{self, Applied, TakenBack};
+use super::{ApplyArguments, RestoreArguments, directory, ends_text, none_stuck, planned, take_back};
+use crate::domain::{BrokerArguments, failure, text};
 use crate::failure::{Failure, Result};
+use crate::plan::{read_plan, text_of};
 use crate::quantity;
 use agent::client::Client;
 use agent::message::{Accepted, Host, HostState};
 use clap::Args;
+use serde_json::json;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the hosts.
@@ -25,6 +30,39 @@ pub(crate) struct AllArguments {
     /// Longest wait for the agents
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     patience: Duration,
+}
+
+/// Applies a plan on all its hosts: the queues by their agents, the channels from here.
+pub(super) fn apply(arguments: &ApplyArguments) -> Result {
+    if arguments.dry_run || arguments.host.is_some() {
+        return Err(Failure::Usage(
+            "--all: not with --dry-run or --host; `thalweg apply PLAN --dry-run --host NODE`".into(),
+        ));
+    }
+    let plan = read_plan(&arguments.file)?;
+    let client = arguments.all.client()?;
+    // The channels are looked up before anything is changed.
+    let mut session = (!arguments.queues).then(|| arguments.common.open("apply")).transpose()?;
+    let channels = session.as_mut().map_or(Ok(Vec::new()), |session| planned::channels(&plan, &session.settled()))?;
+    let hosts = arguments.all.apply(&client, &text_of(&arguments.file)?)?;
+    let set = |session| channels::apply(session, &channels, &directory()).map(Applied::keep);
+    let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
+    arguments.common.output().result(&json!({ "hosts": hosts, "channels": ends, "effective": true }), || {
+        let ends = (!ends.is_empty()).then(|| ends_text(&ends));
+        let tables = [Some(text(&hosts)), ends, Some("`thalweg restore --all` undoes it".to_owned())];
+        tables.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    })
+}
+
+/// Undoes `apply --all`: the channels from here, the queues by the agents.
+pub(super) fn restore(arguments: &RestoreArguments, directory: &Path) -> Result {
+    let client = arguments.all.client()?;
+    let TakenBack { told, stuck } = take_back(arguments, directory)?;
+    let hosts = arguments.all.restore(&client)?;
+    arguments.common.output().result(&json!({ "hosts": hosts, "channels": told }), || {
+        [text(&hosts)].into_iter().chain(told).collect::<Vec<_>>().join("\n")
+    })?;
+    none_stuck(stuck)
 }
 
 impl AllArguments {

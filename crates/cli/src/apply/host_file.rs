@@ -12,6 +12,15 @@
 //! gso_max_segs = 1               # most packets of a super-packet that the device is given; default: as it was
 //! map = "router"                 # router | bridge: also for packets marked by others; default: none
 //!
+//! [[device.flow]]                # htb: a flow with a queue and rate of its own
+//! to = "10.0.0.2:7400"           # the receiver
+//! from = "10.0.0.1"              # the sender; default: any
+//! protocol = "udp"               # udp (default) | tcp
+//! class = "high"                 # whose priority it has
+//! rate = "500 kbit/s"            # guaranteed, and never more; what is sent beyond waits and is dropped in its own queue
+//! burst = "4 KiB"                # at once after a pause; default 3 full packets
+//! queue = 8                      # packets that wait; default 8
+//!
 //! [[channel]]
 //! publisher = "/arm/out"
 //! subscriber = "/controller/in"
@@ -26,6 +35,7 @@
 //! cpus = "1"
 //! ```
 
+use super::flows::{self, FlowEntry};
 use super::groups::GroupEntry;
 use crate::ends::Which;
 use linux::cgroup::Limit;
@@ -91,6 +101,8 @@ struct Device {
     queue: Option<Spanned<i64>>,
     gso_max_segs: Option<Spanned<i64>>,
     map: Option<Text>,
+    #[serde(default)]
+    flow: Vec<Spanned<FlowEntry>>,
 }
 
 /// A value per class.
@@ -196,7 +208,7 @@ fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
 }
 
 /// A number of packets.
-fn packets(key: &str, entry: Option<&Spanned<i64>>, most: i64) -> Result<Option<u32>, Wrong> {
+pub(super) fn packets(key: &str, entry: Option<&Spanned<i64>>, most: i64) -> Result<Option<u32>, Wrong> {
     let Some(entry) = entry else { return Ok(None) };
     match u32::try_from(*entry.get_ref()) {
         Ok(packets) if (1..=most).contains(entry.get_ref()) => Ok(Some(packets)),
@@ -213,6 +225,9 @@ fn scheduler(entry: &Device, rate: u64, prio: bool) -> Result<Scheduler, Wrong> 
     if name != "hfsc" {
         only("delays", &entry.delays, "\"hfsc\"")?;
     }
+    if let Some(first) = entry.flow.first().filter(|_| name != "htb") {
+        return Err((first.span(), format!("flow: only with scheduler = \"htb\", not with {name:?}")));
+    }
     if let "fifo" | "strict" = name {
         only("shares", &entry.shares, "\"htb\" or \"hfsc\"")?;
         only("ceilings", &entry.ceilings, "\"htb\" or \"hfsc\"")?;
@@ -225,7 +240,10 @@ fn scheduler(entry: &Device, rate: u64, prio: bool) -> Result<Scheduler, Wrong> 
             let (shares, ceilings) = (shares(entry, rate)?, ceilings(entry, rate)?);
             if name == "htb" {
                 let share = |n: usize| Share { rate: shares[n], ceil: ceilings[n], priority: None };
-                return Ok(Scheduler::Htb([0, 1, 2, 3].map(share)));
+                return Ok(Scheduler::Htb(
+                    [0, 1, 2, 3].map(share),
+                    flows::leaves(&entry.flow, rate, shares.iter().sum())?,
+                ));
             }
             let delays = delays(entry)?;
             Ok(Scheduler::Hfsc([0, 1, 2, 3].map(|n| Service::new(shares[n], delays[n], ceilings[n]))))
@@ -353,7 +371,7 @@ mod tests {
             (100_000_000, 100, &Scheduler::Strict, None)
         );
         let (at, second) = &file.devices[1];
-        let Scheduler::Htb(shares) = &second.scheduler else { panic!("{second:?}") };
+        let Scheduler::Htb(shares, _) = &second.scheduler else { panic!("{second:?}") };
         assert_eq!(shares.map(|s| s.rate / 1_000_000), [200, 450, 300, 50]);
         assert_eq!(shares[0].ceil, Some(500_000_000));
         assert_eq!((*at, second.queue, second.map), (5, 50, Some(Hook::Router)));
@@ -375,6 +393,42 @@ mod tests {
             let said = channel(wrong).unwrap_err();
             assert!(said.starts_with(says) && said.contains("allowed"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_flow_has_a_rate_of_its_own_beside_the_shares() {
+        let device = |more: &str| {
+            let shares = SHARES.replace("45 %", "35 %");
+            parse(&format!("[[device]]\nname = \"eth0\"\nrate = \"10 Mbit/s\"\nscheduler = \"htb\"\n{shares}\n{more}"))
+        };
+        let flow = |more: &str| {
+            format!("[[device.flow]]\nto = \"10.0.0.2:7400\"\nclass = \"high\"\nrate = \"500 kbit/s\"\n{more}\n")
+        };
+        let file = device(&(flow("from = \"10.0.0.1\"") + &flow("protocol = \"tcp\"\nburst = \"4 KiB\"\nqueue = 20")))
+            .unwrap();
+        let Scheduler::Htb(_, leaves) = &file.devices[0].1.scheduler else { panic!("no htb") };
+        assert_eq!((leaves[0].rate, leaves[0].burst, leaves[0].queue), (500_000, 4542, 8));
+        assert_eq!(leaves[0].flow.to_string(), "udp from 10.0.0.1 to 10.0.0.2 port 7400");
+        assert_eq!((leaves[1].burst, leaves[1].queue), (4096, 20));
+        assert_eq!(leaves[1].flow.to_string(), "tcp to 10.0.0.2 port 7400");
+        for (wrong, says) in [
+            (flow("from = \"fd00::1\""), "10: from = \"fd00::1\": allowed is an address of the same version"),
+            (flow("protocol = \"icmp\""), "10: protocol = \"icmp\": allowed is udp or tcp"),
+            (flow("burst = \"1 KiB\""), "10: burst = \"1 KiB\": allowed is 1514 B"),
+            (flow("queue = 0"), "10: queue = 0: allowed is 1 to"),
+            (flow("").replace(":7400", ""), "7: to = \"10.0.0.2\": allowed is an address and port"),
+            (flow("").replace("\"high\"", "\"top\""), "8: class = \"top\": allowed is low"),
+            (flow("") + &flow(""), "11: udp to 10.0.0.2 port 7400: each flow once"),
+            (
+                flow("").replace("500 k", "1001 k"),
+                "9: shares and flows add up to more than the device's 10000000 bit/s: 1000000 bit/s",
+            ),
+        ] {
+            let said = device(&wrong).unwrap_err();
+            assert!(said.starts_with(says), "{said}");
+        }
+        let strict = parse(&format!("[[device]]\nname = \"eth0\"\nrate = \"10 Mbit/s\"\n{}", flow(""))).unwrap_err();
+        assert!(strict.contains("only with scheduler = \"htb\", not with \"strict\""), "{strict}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits).
 
 use super::QueueError;
+use super::leaf::Flow;
 use super::tree::Handle;
 use super::wanted::class_of;
 use qos::priority::Dscp;
@@ -28,6 +29,8 @@ pub struct PriorityMap {
     pub hook: Hook,
     /// The priority of each class ([`super::PerClass`]): a socket priority, or a class's handle.
     pub priorities: [u32; 4],
+    /// Flows with a priority of their own: the handle of a class.
+    pub flows: Vec<(Flow, Handle)>,
 }
 
 /// The table's name.
@@ -59,12 +62,24 @@ impl PriorityMap {
                 "    oifname \"{device}\" meta protocol {version} meta priority set {version} dscp map {{ {elements}}}\n"
             )
         };
+        let flows: String = self.flows.iter().map(|(flow, handle)| self.flow_rule(flow, *handle)).collect();
         // "mangle" is no name in the bridge family.
         let priority = if self.hook == Hook::Router { "mangle" } else { "0" };
         format!(
-            "table {family} {TABLE} {{\n  chain post {{\n    type filter hook postrouting priority {priority}; policy accept;\n{}{}  }}\n}}\n",
+            "table {family} {TABLE} {{\n  chain post {{\n    type filter hook postrouting priority {priority}; policy accept;\n{}{}{flows}  }}\n}}\n",
             rule("ip"),
             rule("ip6")
+        )
+    }
+
+    /// The rule of one flow: HTB takes a priority that names a class before it asks its filters, so that those do not decide here.
+    fn flow_rule(&self, flow: &Flow, handle: Handle) -> String {
+        let Flow { source, destination, transport, port } = flow;
+        let version = if destination.is_ipv4() { "ip" } else { "ip6" };
+        let from = source.map_or_else(String::new, |source| format!("{version} saddr {source} "));
+        let (device, major, minor) = (&self.device, handle.major(), handle.minor());
+        format!(
+            "    oifname \"{device}\" {from}{version} daddr {destination} {transport} dport {port} meta priority set {major:x}:{minor:x}\n"
         )
     }
 

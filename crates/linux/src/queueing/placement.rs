@@ -3,6 +3,7 @@
 
 use super::discipline::{Class, Discipline, Shares};
 use super::filter::{Filter, Verdict};
+use super::leaf::Leaf;
 use super::tree::{Handle, Node, Queues};
 use super::wanted::mapped;
 use qos::blocking::{Blocking, BulkSender};
@@ -322,6 +323,8 @@ fn choose(filters: &[&Filter], packet: Packet) -> (Option<Handle>, Option<String
     for filter in filters {
         match filter.verdict(packet.tos, packet.v6) {
             Verdict::Yes if filter.target.is_some() => return (filter.target, unsure),
+            // A flow with a queue of its own is told from others by more than its mark; the rest is asked about here.
+            Verdict::Depends if filter.target.is_some_and(Leaf::is_handle) => {}
             Verdict::Depends if unsure.is_none() => {
                 unsure = Some(format!("a filter on more than the mark may decide otherwise ({filter})"));
             }

@@ -6,6 +6,7 @@
 
 use super::discipline::{Class as QueueClass, Curve, DEFAULT_MAP, Discipline, Shares};
 use super::filter::Filter;
+use super::leaf::{Leaf, MARK_PREFERENCE, MOST_LEAVES};
 use super::map::{Hook, PriorityMap};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
 use super::{QueueError, devices};
@@ -40,8 +41,9 @@ pub enum Scheduler {
     Strict,
     /// Bands of `prio`, by code point or socket priority: critical, high, normal, low.
     StrictPrio,
-    /// HTB: guaranteed shares; the spare rate goes to the highest class first.
-    Htb(PerClass<Share>),
+    /// HTB: guaranteed shares; the spare rate goes to the highest class first. And flows with a queue and a rate of their own, at most
+    /// [`MOST_LEAVES`](super::MOST_LEAVES).
+    Htb(PerClass<Share>, Vec<Leaf>),
     /// HFSC: service curves.
     Hfsc(PerClass<Service>),
 }
@@ -98,9 +100,9 @@ pub const OURS: u16 = 0x7a1;
 /// map.
 pub const OURS_MAPPED: u16 = 0x7a3;
 /// The discipline below it.
-const INNER: u16 = 0x7a2;
+pub(super) const INNER: u16 = 0x7a2;
 /// The largest packet on the wire with its link-layer header, in bytes.
-const PACKET: u32 = 1514;
+pub(super) const PACKET: u32 = 1514;
 
 /// TOS octets and masks in the order of the filters, and the class of the first match; the rest is normal. By the
 /// upper three bits (class selectors), but VA and EF are critical, and LE is low (RFC 2474, 4594, 5865, 8622).
@@ -123,7 +125,7 @@ pub fn class_of(dscp: Dscp) -> Class {
 }
 
 /// The class's place in the tree: minor 10 critical, 20 high, 30 normal, 40 low.
-fn leaf(class: Class) -> Handle {
+fn class_handle(class: Class) -> Handle {
     Handle::new(INNER, 0x40 - 0x10 * class as u16)
 }
 
@@ -139,7 +141,7 @@ pub(crate) fn mapped(queues: &Queues, tos: u8) -> Option<u32> {
     let inner = queues.disciplines.iter().find(|d| d.handle == Handle::new(INNER, 0))?;
     Some(match &inner.is {
         Discipline::Prio { .. } => band(class).0,
-        Discipline::Htb { .. } | Discipline::Hfsc { .. } => leaf(class).0,
+        Discipline::Htb { .. } | Discipline::Hfsc { .. } => class_handle(class).0,
         _ => class.socket_priority(),
     })
 }
@@ -167,17 +169,19 @@ impl Wanted {
             }
             Scheduler::StrictPrio => {
                 steps.push(below(Discipline::Prio { bands: 4, map: DEFAULT_MAP.map(|band| band + 1) }));
-                steps.extend(self.leaves(band));
+                steps.extend(self.queues(band));
             }
-            Scheduler::Htb(shares) => {
-                steps.push(below(Discipline::Htb { default: u32::from(leaf(Class::Normal).minor()) }));
+            Scheduler::Htb(shares, leaves) => {
+                steps.push(below(Discipline::Htb { default: u32::from(class_handle(Class::Normal).minor()) }));
                 steps.extend(self.htb_classes(inner, shares));
-                steps.extend(self.leaves(leaf));
+                let flows = leaves.iter().take(MOST_LEAVES).enumerate();
+                steps.extend(flows.flat_map(|(number, leaf)| leaf.steps(number, Handle::new(INNER, 1))));
+                steps.extend(self.queues(class_handle));
             }
             Scheduler::Hfsc(services) => {
-                steps.push(below(Discipline::Hfsc { default: leaf(Class::Normal).minor() }));
+                steps.push(below(Discipline::Hfsc { default: class_handle(Class::Normal).minor() }));
                 steps.extend(self.hfsc_classes(inner, services));
-                steps.extend(self.leaves(leaf));
+                steps.extend(self.queues(class_handle));
             }
         }
         steps.extend(self.segments.map(Step::Segments));
@@ -196,11 +200,11 @@ impl Wanted {
             let shares = Shares { rate, ceil, burst: burst(rate), priority, quantum: PACKET };
             Step::Class { parent, handle, is: QueueClass::Htb(shares) }
         };
-        let leaves = Class::ALL.into_iter().zip(shares).rev().map(|(name, share)| {
+        let classes = Class::ALL.into_iter().zip(shares).rev().map(|(name, share)| {
             let priority = share.priority.unwrap_or(3 - name as u32);
-            class(top, leaf(name), share.rate, share.ceil.unwrap_or(above), priority)
+            class(top, class_handle(name), share.rate, share.ceil.unwrap_or(above), priority)
         });
-        [class(inner, top, above, above, 0)].into_iter().chain(leaves).collect()
+        [class(inner, top, above, above, 0)].into_iter().chain(classes).collect()
     }
 
     fn hfsc_classes(&self, inner: Handle, services: &PerClass<Service>) -> Vec<Step> {
@@ -210,13 +214,13 @@ impl Wanted {
             Step::Class { parent, handle, is: QueueClass::Hfsc { real_time, link_share, upper_limit } }
         };
         let all = Service { real_time: None, link_share: Some(Curve::linear(self.above())), upper_limit: None };
-        let leaves = Class::ALL.into_iter().zip(services).rev();
-        let leaves = leaves.map(|(name, service)| class(top, leaf(name), service));
-        [class(inner, top, &all)].into_iter().chain(leaves).collect()
+        let classes = Class::ALL.into_iter().zip(services).rev();
+        let classes = classes.map(|(name, service)| class(top, class_handle(name), service));
+        [class(inner, top, &all)].into_iter().chain(classes).collect()
     }
 
     /// A queue for each class, and the filters that put packets there.
-    fn leaves(&self, place: impl Fn(Class) -> Handle) -> Vec<Step> {
+    fn queues(&self, place: impl Fn(Class) -> Handle) -> Vec<Step> {
         let queue = |class| Step::Discipline {
             parent: place(class),
             handle: Handle::new(0x7a40 - 0x10 * class as u16, 0),
@@ -224,7 +228,7 @@ impl Wanted {
         };
         let filter = |v6: bool, (value, mask, class): (u8, u8, Class)| Step::Filter {
             parent: Handle::new(INNER, 0),
-            is: Filter::on_mark(v6, 1 + u16::from(v6), value, mask, place(class)),
+            is: Filter::on_mark(v6, MARK_PREFERENCE + u16::from(v6), value, mask, place(class)),
         };
         let queues = Class::ALL.into_iter().rev().map(queue);
         let filters = [false, true].into_iter().flat_map(|v6| MARKS.map(|mark| filter(v6, mark)));
@@ -236,9 +240,14 @@ impl Wanted {
         let priorities = match &self.scheduler {
             Scheduler::Fifo | Scheduler::Strict => Class::ALL.map(Class::socket_priority),
             Scheduler::StrictPrio => Class::ALL.map(|class| band(class).0),
-            Scheduler::Htb(_) | Scheduler::Hfsc(_) => Class::ALL.map(|class| leaf(class).0),
+            Scheduler::Htb(..) | Scheduler::Hfsc(_) => Class::ALL.map(|class| class_handle(class).0),
         };
-        self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities })
+        let leaves = match &self.scheduler {
+            Scheduler::Htb(_, leaves) => &leaves[..],
+            _ => &[],
+        };
+        let flows = || leaves.iter().enumerate().map(|(number, leaf)| (leaf.flow, Leaf::handle(number))).collect();
+        self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities, flows: flows() })
     }
 
     /// The commands that would do the same, one per line.
@@ -391,7 +400,7 @@ mod tests {
             device: "eth0".to_owned(),
             rate: 100_000_000,
             queue: 100,
-            scheduler: Scheduler::Htb([20, 45, 30, 5].map(share)),
+            scheduler: Scheduler::Htb([20, 45, 30, 5].map(share), Vec::new()),
             segments: Some(1),
             map: None,
         };
@@ -401,7 +410,7 @@ mod tests {
             "tc qdisc add dev eth0 parent 7a1:1 handle 7a2: htb default 30",
             "tc class add dev eth0 parent 7a2:1 classid 7a2:20 htb rate 30000000bit ceil 1000000000bit burst 3200 cburst 3200 prio 1 quantum 1514",
             "tc qdisc add dev eth0 parent 7a2:20 handle 7a20: pfifo limit 100",
-            "tc filter add dev eth0 parent 7a2: protocol ipv6 pref 2 u32 match u32 0x0b800000 0x0fc00000 at 0 flowid 7a2:10",
+            "tc filter add dev eth0 parent 7a2: protocol ipv6 pref 102 u32 match u32 0x0b800000 0x0fc00000 at 0 flowid 7a2:10",
             "ip link set dev eth0 gso_max_segs 1; ip route flush cache",
         ] {
             assert!(commands.iter().any(|c| c == line), "{line}\nis not in\n{}", commands.join("\n"));

@@ -16,7 +16,10 @@ pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
 }
 
 pub fn shares() -> Scheduler {
-    Scheduler::Htb([20, 45, 30, 5].map(|percent| Share { rate: percent * 1_000_000, ceil: None, priority: None }))
+    Scheduler::Htb(
+        [20, 45, 30, 5].map(|percent| Share { rate: percent * 1_000_000, ceil: None, priority: None }),
+        Vec::new(),
+    )
 }
 
 pub fn in_own_directory(host: &Host, test: &str, all: &[Wanted]) {

@@ -4,6 +4,7 @@
 mod adjusting;
 mod counters;
 mod elsewhere;
+mod leaves;
 mod packets;
 mod reading;
 mod restoring;

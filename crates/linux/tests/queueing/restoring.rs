@@ -45,7 +45,7 @@ pub fn wanted(scheduler: Scheduler) -> Wanted {
 
 pub fn shares() -> Scheduler {
     let share = |percent: u64| Share { rate: percent * 1_000_000, ceil: None, priority: None };
-    Scheduler::Htb([20, 45, 30, 5].map(share))
+    Scheduler::Htb([20, 45, 30, 5].map(share), Vec::new())
 }
 
 /// A directory for journals, gone with the test.
@@ -192,9 +192,9 @@ fn a_refusal_leaves_nothing_behind() {
     let absent = Wanted { device: "eth9".to_owned(), ..wanted(shares()) };
     assert!(matches!(refused(&[wanted(shares()), absent]).reason, Reason::NoDevice(name) if name == "eth9"));
     // The kernel refuses a rate of 0, on the second device, after the first is done.
-    let Scheduler::Htb(mut none) = shares() else { unreachable!() };
+    let Scheduler::Htb(mut none, _) = shares() else { unreachable!() };
     none[0].rate = 0;
-    let broken = Wanted { device: "second".to_owned(), ..wanted(Scheduler::Htb(none)) };
+    let broken = Wanted { device: "second".to_owned(), ..wanted(Scheduler::Htb(none, Vec::new())) };
     let error = refused(&[wanted(shares()), broken]);
     assert!(error.to_string().starts_with("tc class add dev second"), "{error}");
     assert_eq!((a.queues("veth"), journals.are_gone()), (before, true));
