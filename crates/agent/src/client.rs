@@ -113,21 +113,18 @@ impl Client {
         self.answer::<()>(request.content_type("application/json").send(&body), LARGEST).map(drop)
     }
 
-    /// Makes the plan of this text the one that all hosts have to have.
+    /// Makes the plan of this text the one that all hosts have to have, or takes the plan away: all hosts have to be as they were
+    /// before. Only if nobody changed it since revision `after`.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn put_plan(&self, text: &str) -> Result<Accepted, ClientError> {
-        let request = self.agent.put(self.url("/v1/plan")).content_type("application/toml");
-        self.expect(self.answer(request.send(text), LARGEST)?)
-    }
-
-    /// Takes the plan away: all hosts have to be as they were before.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn delete_plan(&self) -> Result<Accepted, ClientError> {
-        self.expect(self.answer(self.agent.delete(self.url("/v1/plan")).call(), LARGEST)?)
+    pub fn change_plan(&self, plan: Option<&str>, after: u64) -> Result<Accepted, ClientError> {
+        let url = self.url(&format!("/v1/plan?after={after}"));
+        let answered = match plan {
+            Some(text) => self.agent.put(url).content_type("application/toml").send(text),
+            None => self.agent.delete(url).call(),
+        };
+        self.expect(self.answer(answered, LARGEST)?)
     }
 
     /// The plan's text, if there is one.
@@ -143,7 +140,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn hosts(&self) -> Result<Vec<Host>, ClientError> {
-        self.expect(self.answer(self.agent.get(self.url("/v1/hosts")).call(), LARGEST)?)
+        self.expect(self.answer(self.agent.get(self.url("/v1/hosts")).call(), LARGEST_PLAN)?)
     }
 
     fn url(&self, path: &str) -> String {

@@ -2,8 +2,8 @@
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | `PUT /v1/plan` | the text of a plan file | [`Accepted`] |
-//! | `DELETE /v1/plan` | | [`Accepted`] |
+//! | `PUT /v1/plan?after=REVISION` | the text of a plan file | [`Accepted`]; 409 if somebody else changed it since that revision |
+//! | `DELETE /v1/plan?after=REVISION` | | the same |
 //! | `GET /v1/hosts` | | a list of [`Host`] |
 //! | `GET /v1/hosts/NAME/desired?since=REVISION&wait=SECONDS` | | [`Desired`], or 204 if there is no newer one within the time |
 //! | `POST /v1/hosts/NAME/actual` | [`Actual`] | 204 |

@@ -106,27 +106,26 @@ impl Reconciler {
         self.look_at
     }
 
-    /// Notes the result of a step.
-    pub fn did(&mut self, now: Duration, outcome: Outcome) {
+    /// Notes the result of a step. Gives the report, if there is news for it.
+    pub fn did(&mut self, now: Duration, outcome: Outcome) -> Option<&Actual> {
         let failed = matches!(outcome, Outcome::Failed(_));
         // Where no plan is left, the host is an administrator's again.
         self.look_at = (failed || self.desired.plan.is_some()).then_some(now + LOOK_EVERY);
-        let (state, devices, because) = match outcome {
-            Outcome::Failed(because) => (State::Refused, Vec::new(), Some(shorten(because))),
-            Outcome::Done { devices, changes } => {
-                if self.told == Some(State::Applied) {
-                    self.repaired.extend(changes.into_iter().map(shorten));
-                    self.repaired.drain(..self.repaired.len().saturating_sub(MOST_REPAIRS));
-                }
-                (State::Applied, devices.into_iter().map(shorten).take(MOST_DEVICES).collect(), None)
-            }
+        let (state, devices, changes, because) = match outcome {
+            Outcome::Failed(because) => (State::Refused, Vec::new(), Vec::new(), Some(shorten(because))),
+            Outcome::Done { devices, changes } => (State::Applied, devices, changes, None),
         };
-        if self.told != Some(state) || !self.repaired.is_empty() {
-            let Desired { epoch, revision, .. } = self.desired;
-            let repaired = self.repaired.clone();
-            self.report = Some(Actual { epoch, revision, state, because, devices, repaired });
+        // What is changed before a state was reached is no repair.
+        let repairs = if self.told == Some(State::Applied) { changes } else { Vec::new() };
+        if self.told.replace(state) == Some(state) && repairs.is_empty() {
+            return None;
         }
-        self.told = Some(state);
+        self.repaired.extend(repairs.into_iter().map(shorten));
+        self.repaired.drain(..self.repaired.len().saturating_sub(MOST_REPAIRS));
+        let Desired { epoch, revision, .. } = self.desired;
+        let devices = devices.into_iter().map(shorten).take(MOST_DEVICES).collect();
+        let repaired = self.repaired.clone();
+        Some(self.report.insert(Actual { epoch, revision, state, because, devices, repaired }))
     }
 
     /// What the broker has not heard yet.

@@ -1,8 +1,8 @@
 //! The loop of an agent: hears the broker, carries out the steps on this host, reports.
 
 use crate::client::{Client, ClientError};
-use crate::message::Desired;
-use crate::queues::queues;
+use crate::message::{Actual, Desired};
+use crate::queues::{Unfit, queues};
 use crate::reconcile::{Outcome, Reconciler, Step};
 use linux::queueing::{self, Adjusted, Way};
 use qos::plan::Plan;
@@ -68,8 +68,8 @@ pub fn run(
     while !ended() {
         if let Some(step) = agent.step(started.elapsed()) {
             let outcome = carry_out(step, settings);
-            agent.did(started.elapsed(), outcome);
-            told(&agent).into_iter().for_each(&mut *tell);
+            let has_plan = agent.desired().plan.is_some();
+            agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
         }
         match exchange(client, settings, &mut agent, started, &file) {
             Ok(()) => pause = heard_again(pause, tell),
@@ -117,15 +117,14 @@ fn exchange(
     Ok(())
 }
 
-/// The news of the last step.
-fn told(agent: &Reconciler) -> Option<News> {
-    let report = agent.report()?;
-    Some(match &report.because {
+/// The news of a report.
+fn news(report: &Actual, has_plan: bool) -> News {
+    match &report.because {
         Some(because) => News::Refused(report.revision, because.clone()),
         None if !report.repaired.is_empty() => News::Repaired(report.repaired.clone()),
-        None if agent.desired().plan.is_none() => News::Restored(report.revision),
+        None if !has_plan => News::Restored(report.revision),
         None => News::Installed(report.revision, report.devices.clone()),
-    })
+    }
 }
 
 fn sleep(time: Duration, ended: &dyn Fn() -> bool) {
@@ -146,7 +145,10 @@ fn carry_out(step: Step<'_>, settings: &Settings) -> Outcome {
 
 fn install(text: &str, settings: &Settings) -> Result<Outcome, String> {
     let plan = Plan::from_text(text).map_err(|e| e.to_string())?;
-    let wanted = queues(&plan, &settings.host, settings.prio).map_err(|e| e.to_string())?;
+    let wanted = match queues(&plan, &settings.host, settings.prio) {
+        Err(Unfit::NoHost(_)) => Vec::new(), // a plan without this host: it gets back what it had
+        found => found.map_err(|e| e.to_string())?,
+    };
     let (installed, adjusted) = queueing::adjust(&settings.journal, &wanted).map_err(|e| e.to_string())?;
     let restored: Vec<String> = installed.restored.iter().map(ToString::to_string).collect();
     installed.keep().map_err(|e| e.to_string())?;

@@ -85,9 +85,15 @@ impl Broker {
         self.started.elapsed()
     }
 
-    /// Keeps a change, and tells it to all agents.
-    async fn change(&self, plan: Option<(String, Vec<String>)>) -> Result<Accepted, Refused> {
+    /// Keeps a change, and tells it to all agents; only if nobody else made one since that revision.
+    async fn change(&self, plan: Option<(String, Vec<String>)>, after: u64) -> Result<Accepted, Refused> {
         let store = self.store.lock().await;
+        let present = self.hosts().kept().revision;
+        if present != after {
+            let text =
+                format!("somebody else changed the plan: it has revision {present}, not {after}; look, and try again");
+            return Err(Refused(StatusCode::CONFLICT, text));
+        }
         let kept = self.hosts().with(plan);
         let (file, copy) = (store.clone(), kept.clone());
         let written = tokio::task::spawn_blocking(move || file.keep(&copy)).await;
@@ -149,21 +155,33 @@ async fn plan(State(broker): Shared, Extension(caller): Caller) -> Answer<Desire
     Ok(Json(broker.hosts().desired()))
 }
 
+/// The revision after which a change is meant.
+#[derive(Debug, Deserialize)]
+struct After {
+    after: u64,
+}
+
 async fn put_plan(
     State(broker): Shared,
     Extension(caller): Caller,
+    after: Result<Query<After>, QueryRejection>,
     text: Result<axum::body::Bytes, BytesRejection>,
 ) -> Answer<Accepted> {
     for_users(&caller)?;
-    let text = text?;
+    let (Query(After { after }), text) = (after?, text?);
     let checked = tokio::task::spawn_blocking(move || check(&text)).await;
     let plan = checked.map_err(|e| Refused(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
-    broker.change(Some(plan)).await.map(Json)
+    broker.change(Some(plan), after).await.map(Json)
 }
 
-async fn delete_plan(State(broker): Shared, Extension(caller): Caller) -> Answer<Accepted> {
+async fn delete_plan(
+    State(broker): Shared,
+    Extension(caller): Caller,
+    after: Result<Query<After>, QueryRejection>,
+) -> Answer<Accepted> {
     for_users(&caller)?;
-    broker.change(None).await.map(Json)
+    let Query(After { after }) = after?;
+    broker.change(None, after).await.map(Json)
 }
 
 /// A plan that fits, with the hosts that it has queues for. Each is checked before any of them hears of it.

@@ -140,7 +140,7 @@ fn a_plan_is_told_to_its_hosts_and_their_state_to_users() {
     while user.hosts().unwrap().is_empty() {
         std::thread::yield_now();
     }
-    assert_eq!(user.put_plan(PLAN).unwrap().revision, 1);
+    assert_eq!(user.change_plan(Some(PLAN), 0).unwrap().revision, 1);
     let (desired, host) = waiting.join().unwrap();
     let desired = desired.unwrap();
     assert_eq!((desired.epoch, desired.revision, desired.plan.as_deref()), (1, 1, Some(PLAN)));
@@ -149,7 +149,10 @@ fn a_plan_is_told_to_its_hosts_and_their_state_to_users() {
     let hosts = user.hosts().unwrap();
     assert_eq!((hosts.len(), hosts[0].state, &hosts[0].devices[0][..]), (1, HostState::Applied, "eth0"));
     assert_eq!(host.desired("a", (1, 1), NO_WAIT).unwrap(), None);
-    assert_eq!(user.delete_plan().unwrap().revision, 2);
+    // A change is made after the one that its author knows.
+    assert_eq!(status(user.change_plan(None, 0)), 409);
+    assert_eq!(host.desired("a", (1, 1), NO_WAIT).unwrap(), None);
+    assert_eq!(user.change_plan(None, 1).unwrap().revision, 2);
     assert_eq!(host.desired("a", (1, 1), NO_WAIT).unwrap().unwrap().plan, None);
 }
 
@@ -157,8 +160,8 @@ fn a_plan_is_told_to_its_hosts_and_their_state_to_users() {
 fn each_party_may_do_what_is_its_own() {
     let testbed = Testbed::new();
     let (user, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
-    assert_eq!(status(host.put_plan(PLAN)), 403);
-    assert_eq!(status(host.delete_plan()), 403);
+    assert_eq!(status(host.change_plan(Some(PLAN), 0)), 403);
+    assert_eq!(status(host.change_plan(None, 0)), 403);
     assert_eq!(status(host.hosts()), 403);
     assert_eq!(status(host.desired("b", (0, 0), NO_WAIT)), 403);
     assert_eq!(status(host.report("b", &applied(1, 0))), 403);
@@ -232,7 +235,7 @@ fn request(stream: &mut Tls, text: &str) -> String {
 fn what_is_too_large_or_wrong_is_refused_with_a_reason() {
     let testbed = Testbed::new();
     let user = testbed.client(Kind::User, "ann");
-    assert_eq!(status(user.put_plan(&"#".repeat(LARGEST_PLAN + 1))), 413);
+    assert_eq!(status(user.change_plan(Some(&"#".repeat(LARGEST_PLAN + 1)), 0)), 413);
     for (wrong, says) in [
         ("feasible = 1", "plan:"),
         (&PLAN.replace("feasible = true", "feasible = false"), "does not fit"),
@@ -240,7 +243,7 @@ fn what_is_too_large_or_wrong_is_refused_with_a_reason() {
         (&PLAN.replace("\"eth0\"", "\"eth0; reboot\""), "device"),
         (&PLAN.replace("\"fifo\"", "\"fair\""), "scheduler"),
     ] {
-        match user.put_plan(wrong) {
+        match user.change_plan(Some(wrong), 0) {
             Err(ClientError::Refused(422, text)) if text.contains(says) => {}
             other => panic!("{says}: {other:?}"),
         }
@@ -253,13 +256,13 @@ fn what_is_too_large_or_wrong_is_refused_with_a_reason() {
     let mut stream = connect(testbed.address, &ann, own);
     let answer = request(&mut stream, "POST /v1/nothing HTTP/1.1\r\nhost: b\r\nconnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("docs/hosts.md"), "{answer}");
-    assert_eq!(user.put_plan(PLAN).unwrap().revision, 1, "none of them was taken");
+    assert_eq!(user.change_plan(Some(PLAN), 0).unwrap().revision, 1, "none of them was taken");
 }
 
 #[test]
 fn a_broker_that_starts_again_knows_the_plan_and_counts_its_starts() {
     let mut testbed = Testbed::new();
-    assert_eq!(testbed.client(Kind::User, "ann").put_plan(PLAN).unwrap().revision, 1);
+    assert_eq!(testbed.client(Kind::User, "ann").change_plan(Some(PLAN), 0).unwrap().revision, 1);
     testbed.stop();
     testbed.start();
     let (user, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));

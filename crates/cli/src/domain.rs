@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
 /// Shows them; exit 1 if one of the plan is not as it has to be.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let hosts = arguments.broker.client()?.hosts().map_err(failure)?;
-    Output { json: arguments.json }.result(&hosts, || text(&hosts))?;
+    Output { json: arguments.json }.result(&hosts, || hosts_text(&hosts))?;
     match hosts.iter().find(|host| host.planned && host.state != HostState::Applied) {
         Some(_) => Err(Failure::No(String::new())),
         None => Ok(()),
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 }
 
 /// For people: one line per host.
-pub(crate) fn text(hosts: &[Host]) -> String {
+pub(crate) fn hosts_text(hosts: &[Host]) -> String {
     if hosts.is_empty() {
         return "no agent was heard, and there is no plan: `thalweg apply PLAN --all` gives one".to_owned();
     }

@@ -83,6 +83,7 @@ impl Row {
             return None;
         }
         row.plan("plan", CONTRACT);
+        row.plan("half", &CONTRACT.replace("devices = { g = \"gb\", b = \"eth\" }\n", ""));
         row.plan("other", &CONTRACT.replace("b = \"eth\"", "b = \"nothing\""));
         let keys = row.house.path("keys");
         let keys = keys.display();
@@ -198,8 +199,12 @@ fn a_plan_is_on_all_its_hosts_or_on_none() {
     row.until("all have the former plan", |row| HOSTS.iter().all(|host| row.host(host)["state"] == "applied"));
     assert_eq!(row.queues(), installed);
 
+    // A host that the plan leaves out gets back its former queues.
+    assert_eq!(row.apply("half.toml").code(), 0);
+    row.until("two devices have queues", |row| row.ours() == [true, true, false, false]);
+
     let restored = row.ask("restore --all").json();
-    assert_eq!(restored["hosts"].as_array().unwrap().len(), 3, "{restored}");
+    assert_eq!(restored["hosts"].as_array().unwrap().len(), 2, "{restored}");
     assert_eq!(row.queues(), before);
     for agent in agents {
         assert_eq!(agent.interrupt().code(), 0);

@@ -2,7 +2,7 @@
 
 use super::channels::{self, Applied, TakenBack};
 use super::{ApplyArguments, RestoreArguments, directory, ends_text, none_stuck, planned, take_back};
-use crate::domain::{BrokerArguments, failure, text};
+use crate::domain::{BrokerArguments, failure, hosts_text};
 use crate::failure::{Failure, Result};
 use crate::plan::{read_plan, text_of};
 use crate::quantity;
@@ -32,7 +32,7 @@ pub(crate) struct AllArguments {
     patience: Duration,
 }
 
-/// Applies a plan on all its hosts: the queues by their agents, the channels from here.
+/// Applies a plan on all its hosts: the queues by their agents, the channels from here. All of it, or nothing.
 pub(super) fn apply(arguments: &ApplyArguments) -> Result {
     if arguments.dry_run || arguments.host.is_some() {
         return Err(Failure::Usage(
@@ -40,61 +40,50 @@ pub(super) fn apply(arguments: &ApplyArguments) -> Result {
         ));
     }
     let plan = read_plan(&arguments.file)?;
-    let client = arguments.all.client()?;
+    let client = arguments.all.broker.client()?;
     // The channels are looked up before anything is changed.
     let mut session = (!arguments.queues).then(|| arguments.common.open("apply")).transpose()?;
     let channels = session.as_mut().map_or(Ok(Vec::new()), |session| planned::channels(&plan, &session.settled()))?;
-    let hosts = arguments.all.apply(&client, &text_of(&arguments.file)?)?;
+    let before = client.plan().map_err(failure)?;
+    let text = text_of(&arguments.file)?;
+    let Accepted { revision } = client.change_plan(Some(&text), before.revision).map_err(failure)?;
     let set = |session| channels::apply(session, &channels, &directory()).map(Applied::keep);
-    let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
+    let done = arguments.all.reached(&client, revision).and_then(|hosts| {
+        let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
+        Ok((hosts, ends))
+    });
+    let (hosts, ends) = done.map_err(|why| put_back(&client, &why, before.plan.as_deref(), revision))?;
     arguments.common.output().result(&json!({ "hosts": hosts, "channels": ends, "effective": true }), || {
         let ends = (!ends.is_empty()).then(|| ends_text(&ends));
-        let tables = [Some(text(&hosts)), ends, Some("`thalweg restore --all` undoes it".to_owned())];
+        let tables = [Some(hosts_text(&hosts)), ends, Some("`thalweg restore --all` undoes it".to_owned())];
         tables.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
     })
 }
 
+/// Gives all hosts what they had; not if somebody else has changed the plan since.
+fn put_back(client: &Client, why: &Failure, before: Option<&str>, revision: u64) -> Failure {
+    match client.change_plan(before, revision) {
+        Ok(_) => Failure::No(format!("{}; all hosts get back what they had", why.text())),
+        Err(lost) => Failure::System(format!("{}; the former plan is not back: {lost}", why.text())),
+    }
+}
+
 /// Undoes `apply --all`: the channels from here, the queues by the agents.
 pub(super) fn restore(arguments: &RestoreArguments, directory: &Path) -> Result {
-    let client = arguments.all.client()?;
+    let client = arguments.all.broker.client()?;
     let TakenBack { told, stuck } = take_back(arguments, directory)?;
-    let hosts = arguments.all.restore(&client)?;
+    let before = client.plan().map_err(failure)?;
+    let Accepted { revision } = client.change_plan(None, before.revision).map_err(failure)?;
+    let hosts = arguments.all.reached(&client, revision)?;
     arguments.common.output().result(&json!({ "hosts": hosts, "channels": told }), || {
-        [text(&hosts)].into_iter().chain(told).collect::<Vec<_>>().join("\n")
+        [hosts_text(&hosts)].into_iter().chain(told).collect::<Vec<_>>().join("\n")
     })?;
     none_stuck(stuck)
 }
 
 impl AllArguments {
-    /// A client of the broker.
-    pub(super) fn client(&self) -> Result<Client> {
-        self.broker.client()
-    }
-
-    /// Installs the plan on all hosts that it has devices for. If one of them refuses, or does not answer, all get back what they had.
-    pub(super) fn apply(&self, client: &Client, text: &str) -> Result<Vec<Host>> {
-        let before = client.plan().map_err(failure)?;
-        let accepted = client.put_plan(text).map_err(failure)?;
-        self.reached(client, accepted).map_err(|why| {
-            let back = match &before.plan {
-                Some(plan) => client.put_plan(plan),
-                None => client.delete_plan(),
-            };
-            match back {
-                Ok(_) => Failure::No(format!("{}; all hosts get back what they had", why.text())),
-                Err(lost) => Failure::System(format!("{}; and the former plan is not back: {lost}", why.text())),
-            }
-        })
-    }
-
-    /// Takes the plan away from all hosts.
-    pub(super) fn restore(&self, client: &Client) -> Result<Vec<Host>> {
-        let accepted = client.delete_plan().map_err(failure)?;
-        self.reached(client, accepted)
-    }
-
     /// Waits until all hosts have this revision.
-    fn reached(&self, client: &Client, Accepted { revision }: Accepted) -> Result<Vec<Host>> {
+    fn reached(&self, client: &Client, revision: u64) -> Result<Vec<Host>> {
         let began = Instant::now();
         loop {
             let hosts: Vec<Host> = client.hosts().map_err(failure)?.into_iter().filter(|host| host.planned).collect();
