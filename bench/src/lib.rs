@@ -124,9 +124,16 @@ mod tests {
         for rate in [100_000, 10_000_000, 250_000_000, 10_000_000_000] {
             let share = Share { rate, ceil: None, priority: None };
             let scheduler = Scheduler::Htb([share; 4], Vec::new());
-            let steps =
-                Wanted { device: "d".into(), rate: 4 * rate, queue: 1000, scheduler, segments: None, map: None }
-                    .steps();
+            let steps = Wanted {
+                device: "d".into(),
+                rate: 4 * rate,
+                queue: 1000,
+                scheduler,
+                segments: None,
+                map: None,
+                boundary: false,
+            }
+            .steps();
             let bursts = steps.iter().filter_map(|step| match step {
                 Step::Class { is: Class::Htb(shares), .. } if shares.rate == rate => Some(shares.burst),
                 _ => None,

@@ -134,6 +134,19 @@ impl FromStr for Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(text in ".{0,200}", parts in proptest::collection::vec("[a-z/_-]{0,70}", 0..5)) {
+            let made = format!("thalweg://{}", parts.join("/"));
+            for text in [text, made] {
+                if let Ok(identity) = text.parse::<Identity>() {
+                    prop_assert_eq!(identity.to_string(), text);
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_text_is_read_as_it_is_written() {

@@ -95,7 +95,15 @@ fn queue(link: &Link, device: &str, prio: bool, map: Option<Hook>) -> Result<Wan
     if queue > LONGEST {
         return Err(Unfit::Altered(format!("link {name:?} needs a queue of {queue} packets: allowed is {LONGEST}")));
     }
-    Ok(Wanted { device: device.to_owned(), rate, queue, scheduler: scheduler(link, prio)?, segments: None, map })
+    Ok(Wanted {
+        device: device.to_owned(),
+        rate,
+        queue,
+        scheduler: scheduler(link, prio)?,
+        segments: None,
+        map,
+        boundary: false,
+    })
 }
 
 fn scheduler(link: &Link, prio: bool) -> Result<Scheduler, Unfit> {

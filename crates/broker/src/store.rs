@@ -62,6 +62,24 @@ fn read(opened: fs::File) -> io::Result<Kept> {
 mod tests {
     use super::*;
 
+    /// Writing the new file, its rename, and what comes after them: whatever is there when the broker dies, the next one finds a whole state.
+    #[test]
+    fn a_crash_at_any_byte_leaves_the_old_state_or_the_new_one() {
+        let directory = std::env::temp_dir().join(format!("thalweg-store-crash-{}", std::process::id()));
+        let states = [1, 2].map(|revision| Kept { revision, plan: Some("plan".into()), ..Kept::default() });
+        let (store, _) = Store::open(&directory).unwrap();
+        store.keep(&states[0]).unwrap();
+        drop(store);
+        let next = serde_json::to_vec(&states[1]).unwrap();
+        for length in 0..=next.len() {
+            fs::write(directory.join("broker.new"), &next[..length]).unwrap();
+            assert_eq!(Store::open(&directory).unwrap().1, states[0], "{length} bytes written");
+        }
+        fs::rename(directory.join("broker.new"), directory.join("broker.json")).unwrap();
+        assert_eq!(Store::open(&directory).unwrap().1, states[1], "renamed");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
     #[test]
     fn what_is_kept_is_found_by_the_next_broker_and_one_at_a_time() {
         let directory = std::env::temp_dir().join(format!("thalweg-store-{}", std::process::id()));

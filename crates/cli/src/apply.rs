@@ -181,7 +181,8 @@ fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
         };
         format!("thalweg set {} {} {}{end}", c.publisher, c.subscriber, c.words.join(" "))
     };
-    let mut commands: Vec<String> = file.devices.iter().flat_map(|(_, wanted)| wanted.commands()).collect();
+    let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
+    let mut commands = queueing::commands(&wanted);
     commands.extend(cgroup::commands(&file.groups).map_err(groups::failure)?);
     commands.extend(file.channels.iter().map(|(_, channel)| set(channel)));
     if arguments.common.json {

@@ -216,6 +216,7 @@ fn install(wanted: &[(&'static str, String, u64)]) -> io::Result<Vec<Done>> {
         scheduler: Scheduler::Strict,
         segments: None,
         map: None,
+        boundary: false,
     });
     let installed = queueing::install(&apply::directory(), &queues.collect::<Vec<_>>())?;
     installed.keep()?;

@@ -4,13 +4,11 @@
 use crate::support;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-use support::{Done, LONG, Running, Testbed};
+use support::{Done, LONG, Row, Running, Testbed};
 
 /// The address at which each host reaches the broker, which is on `g`.
-const BROKER: [&str; 3] = ["10.97.1.254:7450", "127.0.0.1:7450", "10.97.2.254:7450"];
+const BROKER: [&str; 3] = ["10.96.1.254:7450", "127.0.0.1:7450", "10.96.2.254:7450"];
 const HOSTS: [&str; 3] = ["a", "g", "b"];
 /// All devices, by host.
 const DEVICES: [(usize, &str); 4] = [(0, "eth"), (1, "ga"), (1, "gb"), (2, "eth")];
@@ -49,50 +47,26 @@ node = "b"
 deadline = "20 ms"
 "#;
 
-struct Row {
-    names: [String; 3],
+struct Domain {
+    row: Row,
     house: Testbed,
 }
 
-impl Row {
-    /// The hosts, with keys and two plans; `None` if they cannot be made here.
+impl Domain {
+    /// The hosts, with keys and plans; `None` if they cannot be made here.
     fn new(test: &str) -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let names = HOSTS.map(|host| format!("td{}{number}{host}", std::process::id()));
-        let row = Self { names, house: Testbed::new() };
-        let [a, g, b] = &row.names;
-        let made = [
-            format!("netns add {a}"),
-            format!("netns add {g}"),
-            format!("netns add {b}"),
-            format!("-n {g} link add name ga type veth peer name eth netns {a}"),
-            format!("-n {g} link add name gb type veth peer name eth netns {b}"),
-            format!("-n {g} address add 10.97.1.254/24 dev ga"),
-            format!("-n {g} address add 10.97.2.254/24 dev gb"),
-            format!("-n {a} address add 10.97.1.1/24 dev eth"),
-            format!("-n {b} address add 10.97.2.1/24 dev eth"),
-            format!("-n {g} link set lo up"),
-            format!("-n {g} link set ga up"),
-            format!("-n {g} link set gb up"),
-            format!("-n {a} link set eth up"),
-            format!("-n {b} link set eth up"),
-        ];
-        if !made.iter().all(|line| ip(line)) {
-            println!("skipped: {test} because network namespaces need root");
-            return None;
-        }
-        row.plan("plan", CONTRACT);
-        row.plan("half", &CONTRACT.replace("devices = { g = \"gb\", b = \"eth\" }\n", ""));
-        row.plan("other", &CONTRACT.replace("b = \"eth\"", "b = \"nothing\""));
-        let keys = row.house.path("keys");
+        let domain = Self { row: Row::new(test)?, house: Testbed::new() };
+        domain.plan("plan", CONTRACT);
+        domain.plan("half", &CONTRACT.replace("devices = { g = \"gb\", b = \"eth\" }\n", ""));
+        domain.plan("other", &CONTRACT.replace("b = \"eth\"", "b = \"nothing\""));
+        let keys = domain.house.path("keys");
         let keys = keys.display();
         let issue = |party: &str| format!("keys issue {party} --dir {keys}");
         let parties = ["broker base", "user ann", "host a", "host g", "host b"].map(issue);
         for line in std::iter::once(format!("keys init robot {keys}")).chain(parties) {
-            assert_eq!(row.house.run(&line).code(), 0, "{line}");
+            assert_eq!(domain.house.run(&line).code(), 0, "{line}");
         }
-        Some(row)
+        Some(domain)
     }
 
     fn plan(&self, name: &str, contract: &str) {
@@ -105,8 +79,7 @@ impl Row {
 
     /// `thalweg` on a host, with its broker and keys.
     fn start(&self, host: usize, arguments: &str) -> Running {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.names[host], env!("CARGO_BIN_EXE_thalweg")]);
+        let mut command = self.row.command(host, env!("CARGO_BIN_EXE_thalweg"));
         command.args(arguments.split_whitespace()).arg("--keys").arg(self.house.path("keys"));
         command.env("THALWEG_RUN_DIR", self.house.path(&format!("run{host}")));
         Running::start(command)
@@ -141,7 +114,7 @@ impl Row {
     fn queues(&self) -> Vec<String> {
         let show = |(host, device): &(usize, &str)| {
             ["qdisc", "class"].map(|what| {
-                let done = Command::new("tc").args(["-n", &self.names[*host], what, "show", "dev", device]).output();
+                let done = self.row.command(*host, "tc").args([what, "show", "dev", device]).output();
                 String::from_utf8(done.unwrap().stdout).unwrap()
             })
         };
@@ -167,45 +140,33 @@ impl Row {
     }
 }
 
-impl Drop for Row {
-    fn drop(&mut self) {
-        for name in &self.names {
-            ip(&format!("netns delete {name}"));
-        }
-    }
-}
-
-fn ip(line: &str) -> bool {
-    Command::new("ip").args(line.split_whitespace()).output().is_ok_and(|done| done.status.success())
-}
-
 #[test]
 fn a_plan_is_on_all_its_hosts_or_on_none() {
-    let Some(row) = Row::new("a plan on all hosts") else { return };
-    let before = row.queues();
-    let _broker = row.broker();
-    let agents = [0, 1, 2].map(|host| row.agent(host));
-    row.until("all agents are heard", |row| HOSTS.iter().all(|host| !row.host(host).is_null()));
+    let Some(domain) = Domain::new("a plan on all hosts") else { return };
+    let before = domain.queues();
+    let _broker = domain.broker();
+    let agents = [0, 1, 2].map(|host| domain.agent(host));
+    domain.until("all agents are heard", |domain| HOSTS.iter().all(|host| !domain.host(host).is_null()));
 
-    let applied = row.apply("plan.toml").json();
+    let applied = domain.apply("plan.toml").json();
     assert_eq!(applied["hosts"].as_array().unwrap().len(), 3, "{applied}");
-    assert_eq!(row.ours(), [true; 4]);
-    let installed = row.queues();
+    assert_eq!(domain.ours(), [true; 4]);
+    let installed = domain.queues();
 
     // One of them cannot: all get back what they had.
-    let refused = row.apply("other.toml");
+    let refused = domain.apply("other.toml");
     assert_eq!(refused.code(), 1, "{:?}", refused.lines);
     assert!(refused.errors.contains("b refused") && refused.errors.contains("nothing"), "{}", refused.errors);
-    row.until("all have the former plan", |row| HOSTS.iter().all(|host| row.host(host)["state"] == "applied"));
-    assert_eq!(row.queues(), installed);
+    domain.until("all have the former plan", |domain| HOSTS.iter().all(|host| domain.host(host)["state"] == "applied"));
+    assert_eq!(domain.queues(), installed);
 
     // A host that the plan leaves out gets back its former queues.
-    assert_eq!(row.apply("half.toml").code(), 0);
-    row.until("two devices have queues", |row| row.ours() == [true, true, false, false]);
+    assert_eq!(domain.apply("half.toml").code(), 0);
+    domain.until("two devices have queues", |domain| domain.ours() == [true, true, false, false]);
 
-    let restored = row.ask("restore --all").json();
+    let restored = domain.ask("restore --all").json();
     assert_eq!(restored["hosts"].as_array().unwrap().len(), 2, "{restored}");
-    assert_eq!(row.queues(), before);
+    assert_eq!(domain.queues(), before);
     for agent in agents {
         assert_eq!(agent.interrupt().code(), 0);
     }
@@ -213,57 +174,58 @@ fn a_plan_is_on_all_its_hosts_or_on_none() {
 
 #[test]
 fn what_somebody_changes_is_changed_back_and_a_crash_changes_nothing() {
-    let Some(row) = Row::new("an agent looks after its queues") else { return };
-    let broker = row.broker();
-    let agents = [0, 1, 2].map(|host| row.agent(host));
-    row.until("all agents are heard", |row| HOSTS.iter().all(|host| !row.host(host).is_null()));
-    assert_eq!(row.apply("plan.toml").code(), 0);
-    let installed = row.queues();
+    let Some(domain) = Domain::new("an agent looks after its queues") else { return };
+    let broker = domain.broker();
+    let agents = [0, 1, 2].map(|host| domain.agent(host));
+    domain.until("all agents are heard", |domain| HOSTS.iter().all(|host| !domain.host(host).is_null()));
+    assert_eq!(domain.apply("plan.toml").code(), 0);
+    let installed = domain.queues();
 
     let tc = |line: &str| {
-        let words = ["-n", &row.names[0]].into_iter().chain(line.split_whitespace());
-        Command::new("tc").args(words).output().is_ok_and(|done| done.status.success())
+        let done = domain.row.command(0, "tc").args(line.split_whitespace()).output();
+        done.is_ok_and(|done| done.status.success())
     };
     assert!(tc("qdisc del dev eth root"));
-    row.until("it is made anew", |row| row.queues() == installed);
-    row.until("it is reported", |row| row.host("a")["repairs"].as_u64().is_some_and(|repairs| repairs > 0));
+    domain.until("it is made anew", |domain| domain.queues() == installed);
+    domain.until("it is reported", |domain| domain.host("a")["repairs"].as_u64().is_some_and(|repairs| repairs > 0));
 
     // The broker dies and starts again: traffic and queues do not notice, agents hear and report.
     broker.signal(Signal::KILL);
     drop(broker);
-    assert_eq!(row.queues(), installed);
-    let _broker = row.broker();
-    row.until("the broker knows them again", |row| HOSTS.iter().all(|host| row.host(host)["state"] == "applied"));
+    assert_eq!(domain.queues(), installed);
+    let _broker = domain.broker();
+    domain.until("the broker knows them again", |domain| {
+        HOSTS.iter().all(|host| domain.host(host)["state"] == "applied")
+    });
 
     // An agent dies and starts again, beside a broker that is away.
     let [first, ..] = &agents;
     first.signal(Signal::KILL);
-    let again = row.agent(0);
+    let again = domain.agent(0);
     let said = again.json_line();
     assert_eq!(said["installed"][0], "eth", "{said}");
-    assert_eq!(row.queues(), installed);
+    assert_eq!(domain.queues(), installed);
 
-    row.ask("restore --all").json();
-    assert!(!row.ours().contains(&true));
+    domain.ask("restore --all").json();
+    assert!(!domain.ours().contains(&true));
 }
 
 #[test]
 fn a_host_without_an_agent_is_named() {
-    let Some(row) = Row::new("a host without an agent") else { return };
-    let _broker = row.broker();
-    let _agents = [0, 1].map(|host| row.agent(host));
-    row.until("both agents are heard", |row| HOSTS[..2].iter().all(|host| !row.host(host).is_null()));
-    let before = row.queues();
-    let refused = row.apply("plan.toml");
+    let Some(domain) = Domain::new("a host without an agent") else { return };
+    let _broker = domain.broker();
+    let _agents = [0, 1].map(|host| domain.agent(host));
+    domain.until("both agents are heard", |domain| HOSTS[..2].iter().all(|host| !domain.host(host).is_null()));
+    let before = domain.queues();
+    let refused = domain.apply("plan.toml");
     assert_eq!(refused.code(), 1, "{:?}", refused.lines);
     assert!(refused.errors.contains("from b: is `thalweg agent` running there?"), "{}", refused.errors);
-    row.until("the others have it no more", |row| row.queues() == before);
-    let foreign = row.house.path("foreign");
-    row.house.run(&format!("keys init foreign {}", foreign.display()));
-    row.house.run(&format!("keys issue user ann --dir {}", foreign.display()));
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &row.names[1], env!("CARGO_BIN_EXE_thalweg"), "hosts", "--user", "ann"]);
-    command.args(["--broker", BROKER[1], "--keys"]).arg(foreign);
+    domain.until("the others have it no more", |domain| domain.queues() == before);
+    let foreign = domain.house.path("foreign");
+    domain.house.run(&format!("keys init foreign {}", foreign.display()));
+    domain.house.run(&format!("keys issue user ann --dir {}", foreign.display()));
+    let mut command = domain.row.command(1, env!("CARGO_BIN_EXE_thalweg"));
+    command.args(["hosts", "--user", "ann", "--broker", BROKER[1], "--keys"]).arg(foreign);
     let stranger = Running::start(command).finish();
     assert_eq!(stranger.code(), 3, "{:?} {}", stranger.lines, stranger.errors);
 }

@@ -7,9 +7,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use support::{Done, LONG, Running, Testbed};
+use support::{Done, LONG, Row, Running, Testbed};
 
 /// Addresses on the hosts `a`, `g` (which forwards) and `b`; the second one of `b` is for verbs that only look.
 const PUBLISHER: &str = "10.96.1.1:7400";
@@ -17,56 +16,26 @@ const RELAY: &str = "10.96.2.254:7400";
 const SUBSCRIBER: &str = "10.96.2.1:7400";
 const LOOKER: &str = "10.96.2.1:7401";
 
-/// The hosts.
-struct Row {
-    names: [String; 3],
+/// The hosts, and a file with the addresses of their nodes.
+struct Hosts {
+    row: Row,
     house: Testbed,
 }
 
-impl Row {
-    /// The hosts; `None` if they cannot be made here.
+impl Hosts {
+    /// `None` if they cannot be made here.
     fn new(test: &str) -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let names = ["a", "g", "b"].map(|host| format!("tr{}{number}{host}", std::process::id()));
-        let row = Self { names, house: Testbed::new() };
-        let [a, g, b] = &row.names;
-        let made = [
-            format!("netns add {a}"),
-            format!("netns add {g}"),
-            format!("netns add {b}"),
-            format!("-n {g} link add name ga type veth peer name eth netns {a}"),
-            format!("-n {g} link add name gb type veth peer name eth netns {b}"),
-            format!("-n {g} address add 10.96.1.254/24 dev ga"),
-            format!("-n {g} address add 10.96.2.254/24 dev gb"),
-            format!("-n {a} address add 10.96.1.1/24 dev eth"),
-            format!("-n {b} address add 10.96.2.1/24 dev eth"),
-            format!("-n {a} link set lo up"),
-            format!("-n {g} link set lo up"),
-            format!("-n {b} link set lo up"),
-            format!("-n {g} link set ga up"),
-            format!("-n {g} link set gb up"),
-            format!("-n {a} link set eth up"),
-            format!("-n {b} link set eth up"),
-            format!("-n {a} route add default via 10.96.1.254"),
-            format!("-n {b} route add default via 10.96.2.254"),
-            format!("netns exec {g} sysctl -qw net.ipv4.ip_forward=1"),
-        ];
-        if !made.iter().all(|line| ip(line)) {
-            println!("skipped: {test} because network namespaces need root");
-            return None;
-        }
+        let hosts = Self { row: Row::new(test)?, house: Testbed::new() };
         let nodes = [PUBLISHER, RELAY, SUBSCRIBER, LOOKER].map(|at| format!("[[node]]\naddress = \"{at}\"\n"));
-        std::fs::write(row.house.path("nodes.toml"), nodes.concat()).unwrap();
-        Some(row)
+        std::fs::write(hosts.house.path("nodes.toml"), nodes.concat()).unwrap();
+        Some(hosts)
     }
 
     /// `thalweg` on the host of this address.
     fn start(&self, at: &str, arguments: &str) -> Running {
         let host = [PUBLISHER, RELAY].iter().position(|of| *of == at).unwrap_or(2);
         let nodes = self.house.path("nodes.toml");
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.names[host], env!("CARGO_BIN_EXE_thalweg")]);
+        let mut command = self.row.command(host, env!("CARGO_BIN_EXE_thalweg"));
         command.args(arguments.split_whitespace());
         command.args(["--listen", at, "--discovery", &format!("static:{}", nodes.display())]);
         command.env("THALWEG_RUN_DIR", self.house.path(&format!("run{host}")));
@@ -90,7 +59,7 @@ impl Row {
     }
 }
 
-impl Row {
+impl Hosts {
     /// Cuts off host `a` or `b` from the relay in both directions, while everything else passes; or restores it.
     /// `false` if there is no `nft`.
     fn cut(&self, host: usize, on: bool) -> bool {
@@ -104,21 +73,9 @@ impl Row {
             ),
             false => "delete table inet cut".to_owned(),
         };
-        let done = Command::new("ip").args(["netns", "exec", &self.names[host], "nft", &rules]).output();
+        let done = self.row.command(host, "nft").arg(&rules).output();
         done.is_ok_and(|done| done.status.success())
     }
-}
-
-impl Drop for Row {
-    fn drop(&mut self) {
-        for name in &self.names {
-            ip(&format!("netns delete {name}"));
-        }
-    }
-}
-
-fn ip(line: &str) -> bool {
-    Command::new("ip").args(line.split(' ')).output().is_ok_and(|done| done.status.success())
 }
 
 fn read(line: &str) -> Value {
@@ -131,7 +88,7 @@ fn seqs(done: &Done) -> Vec<u64> {
 
 #[test]
 fn a_stream_is_scaled_and_kept_half_way() {
-    let Some(row) = Row::new("a_stream_is_scaled_and_kept_half_way") else { return };
+    let Some(row) = Hosts::new("a_stream_is_scaled_and_kept_half_way") else { return };
     let publish = row.start(PUBLISHER, "pub /cam --rate 200 --size 100 --port /out --history 0");
     let relay = row.start(RELAY, "relay --name gate --keep /cam --history 5000");
     let every = row.start(SUBSCRIBER, "sub /cam --every 10 --proxy relay:gate --json --count 20");
@@ -208,12 +165,12 @@ const SUBSCRIBE: &str =
 const HOST: &str = "relay --name gate --keep /cam --history 20000";
 
 /// Waits until the relay serves the subscriber.
-fn at_relay(row: &Row) {
+fn at_relay(row: &Hosts) {
     served(row, true);
 }
 
 /// Waits until the relay, or the publisher, serves the subscriber; the time that it took.
-fn served(row: &Row, by_relay: bool) -> Duration {
+fn served(row: &Hosts, by_relay: bool) -> Duration {
     let begun = Instant::now();
     let proxied = |done: &Done| {
         let channels = read(&done.lines[0]);
@@ -229,7 +186,7 @@ fn served(row: &Row, by_relay: bool) -> Duration {
 /// serves meanwhile, and the relay again when it is back. No sample is lost.
 #[test]
 fn a_relay_that_is_cut_off_is_replaced() {
-    let Some(row) = Row::new("a_relay_that_is_cut_off_is_replaced") else { return };
+    let Some(row) = Hosts::new("a_relay_that_is_cut_off_is_replaced") else { return };
     let (publisher, gate) = (row.start(PUBLISHER, PUBLISH), row.start(RELAY, "relay --name gate"));
     let mut subscriber = Listener::new(row.start(SUBSCRIBER, SUBSCRIBE));
     for (host, from) in [(0, "publisher"), (2, "subscriber")] {
@@ -258,7 +215,7 @@ fn kill(running: Running) {
 /// `kill -9` of the relay, the publisher and the subscriber in turn, while 500 reliable samples a second are
 /// published.
 fn each_is_killed(carrier: &str) {
-    let Some(row) = Row::new("each_is_killed") else { return };
+    let Some(row) = Hosts::new("each_is_killed") else { return };
     let publish = || row.start(PUBLISHER, &format!("{PUBLISH} --carrier {carrier}"));
     let subscribe = || row.start(SUBSCRIBER, &format!("{SUBSCRIBE} --carrier {carrier}"));
     let relay = || row.start(RELAY, HOST);

@@ -54,8 +54,15 @@ impl Wire {
             Queue::Classes => Scheduler::Htb(SHARES.map(share), Vec::new()),
             Queue::Shares(shares) => Scheduler::Htb(shares.map(share), Vec::new()),
         };
-        let wanted =
-            Wanted { device: device.to_owned(), rate, queue: self.limit, scheduler, segments: None, map: None };
+        let wanted = Wanted {
+            device: device.to_owned(),
+            rate,
+            queue: self.limit,
+            scheduler,
+            segments: None,
+            map: None,
+            boundary: false,
+        };
         // Kept: it goes with the namespace.
         let install = || linux::queueing::install(at.journals(), &[wanted])?.keep();
         at.within(install)?.map_err(|refused| Error::System(refused.to_string()))

@@ -11,6 +11,7 @@
 //! queue = 100                    # packets per queue, 1 to 100000; default 100
 //! gso_max_segs = 1               # most packets of a super-packet that the device is given; default: as it was
 //! map = "router"                 # router | bridge: also for packets marked by others; default: none
+//! boundary = true                # forwarded packets that come in here marked high or critical, and are of no flow below, get CS0; default false
 //!
 //! [[device.flow]]                # htb: a flow with a queue and rate of its own
 //! to = "10.0.0.2:7400"           # the receiver
@@ -101,6 +102,7 @@ struct Device {
     queue: Option<Spanned<i64>>,
     gso_max_segs: Option<Spanned<i64>>,
     map: Option<Text>,
+    boundary: Option<bool>,
     #[serde(default)]
     flow: Vec<Spanned<FlowEntry>>,
 }
@@ -204,7 +206,15 @@ fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
         Some((_, "bridge")) => Some(Hook::Bridge),
         Some((map, _)) => return wrong(map, "map", "router or bridge"),
     };
-    Ok(Wanted { device: name.clone(), rate, queue, scheduler: scheduler(entry, rate, prio)?, segments, map })
+    Ok(Wanted {
+        device: name.clone(),
+        rate,
+        queue,
+        scheduler: scheduler(entry, rate, prio)?,
+        segments,
+        map,
+        boundary: entry.boundary.unwrap_or(false),
+    })
 }
 
 /// A number of packets.

@@ -3,7 +3,7 @@
 use super::failure;
 use crate::failure::{Failure, Result};
 use crate::output::table;
-use linux::queueing::{Counted, Leaf, Placement, Scheduler, Wanted, counted, read};
+use linux::queueing::{Counted, Leaf, Placement, Wanted, counted, read};
 use qos::Class;
 use qos::priority::Mark;
 use serde::Serialize;
@@ -114,7 +114,6 @@ pub(super) struct FlowRow {
 
 /// The flows of a device; their queues were read back when they were installed.
 pub(super) fn flows(wanted: &Wanted) -> Vec<FlowRow> {
-    let Scheduler::Htb(_, leaves) = &wanted.scheduler else { return Vec::new() };
     let row = |(number, leaf): (usize, &Leaf)| FlowRow {
         device: wanted.device.clone(),
         flow: leaf.flow.to_string(),
@@ -122,7 +121,7 @@ pub(super) fn flows(wanted: &Wanted) -> Vec<FlowRow> {
         rate_bits_per_s: leaf.rate,
         place: Leaf::handle(number).to_string(),
     };
-    leaves.iter().enumerate().map(row).collect()
+    wanted.leaves().iter().enumerate().map(row).collect()
 }
 
 /// For people: one line per flow.

@@ -44,8 +44,15 @@ fn play() {
         }
         "queues" => {
             let scheduler = linux::queueing::Scheduler::Strict;
-            let wanted =
-                Wanted { device: "v0".into(), rate: 100_000_000, queue: 100, scheduler, segments: None, map: None };
+            let wanted = Wanted {
+                device: "v0".into(),
+                rate: 100_000_000,
+                queue: 100,
+                scheduler,
+                segments: None,
+                map: None,
+                boundary: false,
+            };
             let applied = std::path::PathBuf::from(std::env::var_os("THALWEG_RUN_DIR").unwrap()).join("applied");
             let _installed = linux::queueing::install(&applied, &[wanted]).unwrap();
             println!("installed");

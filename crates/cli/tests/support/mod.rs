@@ -1,5 +1,8 @@
 //! The real binary, in a run directory of its own. Tests wait for its output.
-#![allow(dead_code, clippy::unwrap_used)] // each test file uses a part of it
+#![allow(dead_code, unused_imports, clippy::unwrap_used)] // each test file uses a part of it
+
+mod row;
+pub use row::Row;
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -49,8 +49,7 @@ pub fn adjust(directory: &Path, wanted: &[Wanted]) -> Result<(Installed, Vec<Adj
         return Ok((Installed::of(directory, Vec::new()), wanted.iter().map(anew).collect()));
     };
     let devices = wanted.iter().map(|wanted| Device::of(wanted, &earlier)).collect::<Result<Vec<_>, _>>()?;
-    let maps: Vec<_> = wanted.iter().filter_map(Wanted::priority_map).collect();
-    let tables = map::tables(&maps);
+    let tables = map::tables(wanted);
     match carry_out(&store, &earlier.journal, &devices, &tables) {
         Ok((adjusted, restored)) => Ok((Installed::of(directory, restored), adjusted)),
         Err(mut error) => {

@@ -75,12 +75,11 @@ pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueEr
 
 pub(super) fn install_all(store: &Store, wanted: &[Wanted]) -> Result<(), QueueError> {
     let before: Vec<Queues> = wanted.iter().map(|w| Queues::read(&w.device)).collect::<Result<_, _>>()?;
-    let maps: Vec<_> = wanted.iter().filter_map(Wanted::priority_map).collect();
     let journal = Journal {
         boot: clock::boot_id(),
         holder: journal::this_process(),
         devices: before.iter().map(Before::of).collect(),
-        tables: map::tables(&maps),
+        tables: map::tables(wanted),
     };
     store.save(&journal)?;
     let queues = wanted.iter().zip(&before).try_for_each(|(w, b)| install_one(w, b.index));

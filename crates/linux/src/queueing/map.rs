@@ -1,11 +1,13 @@
 //! Priority maps: packets get a priority by their code point before they queue, by the program `nft`, in a table of
 //! our own. They are for routers and bridges, where other hosts marked the packets, and the kernel derives nothing
-//! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits).
+//! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits). At the boundary of a domain, packets of no known flow lose
+//! a mark that asks for priority.
 
 use super::QueueError;
 use super::leaf::Flow;
 use super::tree::Handle;
-use super::wanted::class_of;
+use super::wanted::{Wanted, class_of};
+use qos::Class;
 use qos::priority::Dscp;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
@@ -44,6 +46,14 @@ impl Hook {
             Hook::Bridge => "bridge",
         }
     }
+
+    /// The place among other rules. "mangle" is no name in the bridge family.
+    fn priority(self) -> &'static str {
+        match self {
+            Hook::Router => "mangle",
+            Hook::Bridge => "0",
+        }
+    }
 }
 
 impl PriorityMap {
@@ -63,8 +73,7 @@ impl PriorityMap {
             )
         };
         let flows: String = self.flows.iter().map(|(flow, handle)| self.flow_rule(flow, *handle)).collect();
-        // "mangle" is no name in the bridge family.
-        let priority = if self.hook == Hook::Router { "mangle" } else { "0" };
+        let priority = self.hook.priority();
         format!(
             "table {family} {TABLE} {{\n  chain post {{\n    type filter hook postrouting priority {priority}; policy accept;\n{}{}{flows}  }}\n}}\n",
             rule("ip"),
@@ -74,13 +83,8 @@ impl PriorityMap {
 
     /// The rule of one flow: HTB takes a priority that names a class before it asks its filters, so that those do not decide here.
     fn flow_rule(&self, flow: &Flow, handle: Handle) -> String {
-        let Flow { source, destination, transport, port } = flow;
-        let version = if destination.is_ipv4() { "ip" } else { "ip6" };
-        let from = source.map_or_else(String::new, |source| format!("{version} saddr {source} "));
         let (device, major, minor) = (&self.device, handle.major(), handle.minor());
-        format!(
-            "    oifname \"{device}\" {from}{version} daddr {destination} {transport} dport {port} meta priority set {major:x}:{minor:x}\n"
-        )
+        format!("    oifname \"{device}\" {} meta priority set {major:x}:{minor:x}\n", matching(flow))
     }
 
     /// Ranges of code points with their priority, as `nft` writes them.
@@ -95,16 +99,47 @@ impl PriorityMap {
         };
         firsts.iter().zip(lasts).map(range).collect()
     }
-
-    /// The command that installs it.
-    pub fn command(&self) -> String {
-        format!("nft -f - <<'END'\n{}END", self.script())
-    }
 }
 
-/// The tables of these maps: family and input of `nft -f -`.
-pub(crate) fn tables(maps: &[PriorityMap]) -> Vec<(String, String)> {
-    maps.iter().map(|map| (map.hook.family().to_owned(), map.script())).collect()
+/// The packets of a flow, as `nft` says it.
+fn matching(flow: &Flow) -> String {
+    let Flow { source, destination, transport, port } = flow;
+    let version = if destination.is_ipv4() { "ip" } else { "ip6" };
+    let from = source.map_or_else(String::new, |source| format!("{version} saddr {source} "));
+    format!("{from}{version} daddr {destination} {transport} dport {port}")
+}
+
+/// The boundary of a domain at one device: forwarded packets that come in there with a mark of class high or critical, and belong to none
+/// of these flows, get CS0 (RFC 2475 §2.3.3.3: marking at a boundary node).
+fn boundary(device: &str, hook: Hook, flows: &[Flow]) -> String {
+    let known: String =
+        flows.iter().map(|flow| format!("    iifname \"{device}\" {} return\n", matching(flow))).collect();
+    let asks = (0..64u8).filter(|dscp| Dscp::new(*dscp).is_some_and(|dscp| class_of(dscp) >= Class::High));
+    let asks = asks.map(|dscp| dscp.to_string()).collect::<Vec<_>>().join(", ");
+    let rule = |version: &str| format!("    iifname \"{device}\" {version} dscp {{ {asks} }} {version} dscp set cs0\n");
+    let (family, priority) = (hook.family(), hook.priority());
+    format!(
+        "table {family} {TABLE} {{\n  chain boundary {{\n    type filter hook forward priority {priority}; policy accept;\n{known}{}{}  }}\n}}\n",
+        rule("ip"),
+        rule("ip6")
+    )
+}
+
+/// The tables of these devices: family and input of `nft -f -`.
+pub(crate) fn tables(wanted: &[Wanted]) -> Vec<(String, String)> {
+    let flows: Vec<Flow> = wanted.iter().flat_map(Wanted::leaves).map(|leaf| leaf.flow).collect();
+    let maps = wanted.iter().filter_map(Wanted::priority_map);
+    let maps = maps.map(|map| (map.hook.family().to_owned(), map.script()));
+    let boundaries = wanted.iter().filter(|one| one.boundary).map(|one| {
+        let hook = one.map.unwrap_or(Hook::Router);
+        (hook.family().to_owned(), boundary(&one.device, hook, &flows))
+    });
+    maps.chain(boundaries).collect()
+}
+
+/// The commands that install the tables of these devices.
+pub(crate) fn commands(wanted: &[Wanted]) -> Vec<String> {
+    tables(wanted).into_iter().map(|(_, script)| format!("nft -f - <<'END'\n{script}END")).collect()
 }
 
 /// Installs tables in place of earlier ones.

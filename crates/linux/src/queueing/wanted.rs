@@ -9,7 +9,7 @@ use super::filter::Filter;
 use super::leaf::{Leaf, MARK_PREFERENCE, MOST_LEAVES};
 use super::map::{Hook, PriorityMap};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
-use super::{QueueError, devices};
+use super::{QueueError, devices, map};
 use crate::netlink::{CREATE, REPLACE, Socket};
 use qos::Class;
 use qos::priority::Dscp;
@@ -30,6 +30,9 @@ pub struct Wanted {
     pub segments: Option<u32>,
     /// Set the priority of packets by their code point before they queue here, for traffic that other hosts marked.
     pub map: Option<Hook>,
+    /// The boundary of a domain is here: forwarded packets that come in by this device with a mark of class high or critical, and are of
+    /// no flow with a leaf, get CS0.
+    pub boundary: bool,
 }
 
 /// The order of service.
@@ -242,21 +245,24 @@ impl Wanted {
             Scheduler::StrictPrio => Class::ALL.map(|class| band(class).0),
             Scheduler::Htb(..) | Scheduler::Hfsc(_) => Class::ALL.map(|class| class_handle(class).0),
         };
-        let leaves = match &self.scheduler {
-            Scheduler::Htb(_, leaves) => &leaves[..],
-            _ => &[],
-        };
-        let flows = || leaves.iter().enumerate().map(|(number, leaf)| (leaf.flow, Leaf::handle(number))).collect();
+        let flows =
+            || self.leaves().iter().enumerate().map(|(number, leaf)| (leaf.flow, Leaf::handle(number))).collect();
         self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities, flows: flows() })
     }
 
-    /// The commands that would do the same, one per line.
-    pub fn commands(&self) -> Vec<String> {
-        let steps = self.steps();
-        let mut commands: Vec<String> = steps.iter().map(|step| step.command(&self.device)).collect();
-        commands.extend(self.priority_map().map(|map| map.command()));
-        commands
+    /// Flows with a queue and rate of their own.
+    pub fn leaves(&self) -> &[Leaf] {
+        match &self.scheduler {
+            Scheduler::Htb(_, leaves) => leaves,
+            _ => &[],
+        }
     }
+}
+
+/// The commands that would make these queues, one per line.
+pub fn commands(wanted: &[Wanted]) -> Vec<String> {
+    let each = |one: &Wanted| one.steps().iter().map(|step| step.command(&one.device)).collect::<Vec<_>>();
+    wanted.iter().flat_map(each).chain(map::commands(wanted)).collect()
 }
 
 /// One change to a device's queues.
@@ -403,8 +409,9 @@ mod tests {
             scheduler: Scheduler::Htb([20, 45, 30, 5].map(share), Vec::new()),
             segments: Some(1),
             map: None,
+            boundary: false,
         };
-        let commands = wanted.commands();
+        let commands = commands(&[wanted]);
         for line in [
             "tc qdisc replace dev eth0 root handle 7a1: tbf rate 100000000bit burst 3200 limit 10000000",
             "tc qdisc add dev eth0 parent 7a1:1 handle 7a2: htb default 30",

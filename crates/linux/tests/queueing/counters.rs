@@ -12,7 +12,15 @@ pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 const MANY: u64 = 20;
 
 pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
-    Wanted { device: device.to_owned(), rate: 1_000_000_000, queue: 1000, scheduler, segments: None, map }
+    Wanted {
+        device: device.to_owned(),
+        rate: 1_000_000_000,
+        queue: 1000,
+        scheduler,
+        segments: None,
+        map,
+        boundary: false,
+    }
 }
 
 pub fn shares() -> Scheduler {

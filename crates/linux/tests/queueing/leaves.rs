@@ -1,6 +1,6 @@
 //! Flows with a queue and rate of their own: what one sends beyond its rate is its own loss.
 
-use crate::packets::{marked, receive, receiver};
+use crate::packets::{marked, receive, receiver, tell_tos, tos_of_next};
 use crate::restoring::{Journals, as_before, wanted};
 use crate::world::{Host, pair, routed};
 use qos::Class;
@@ -31,8 +31,25 @@ fn counters(host: &Host, device: &str, number: usize) -> Counters {
     host.inside(|| read(device).unwrap().class(Leaf::handle(number)).unwrap().counters)
 }
 
+/// Waits until no packet waits at a device any more: those of a cable are at the other end then.
+fn drained(host: &Host, device: &str) {
+    let waiting = || {
+        let queues = read(device).unwrap();
+        queues
+            .classes
+            .iter()
+            .map(|c| c.counters.waiting)
+            .chain(queues.disciplines.iter().map(|d| d.counters.waiting))
+            .sum::<u32>()
+    };
+    while host.inside(waiting) > 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The number of packets that a socket has.
 fn left(socket: &UdpSocket) -> usize {
-    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut buffer = [0; BYTES];
     std::iter::from_fn(|| socket.recv(&mut buffer).ok()).count()
 }
@@ -52,6 +69,7 @@ fn a_flow_beyond_its_rate_loses_its_own_packets_only() {
             // Beyond what both a leaf and a class's queue hold; then the neighbour of the same class.
             (0..100).for_each(|_| drop(from.send(&[0; BYTES])));
             (0..10).for_each(|_| drop(other.send(&[0; BYTES])));
+            drained(&a, "veth");
             let came = [left(&greedy), left(&modest)];
             if alone {
                 let counted = counters(&a, "veth", 0);
@@ -92,12 +110,54 @@ fn a_router_tells_the_flow_by_addresses_protocol_and_port() {
             let [own, strange] = a.inside(|| [marked(at(port), HIGH, None), marked(at(other), HIGH, None)]);
             (0..12).for_each(|_| drop(own.send(&[0; 100])));
             (0..7).for_each(|_| drop(strange.send(&[0; 100])));
+            drained(&router, "out");
             assert_eq!([left(&socket), left(&elsewhere)], [12, 7], "{hook:?} {destination}");
             let counted = [0, 1, 2].map(|number| counters(&router, "out", number).packets);
             assert_eq!(counted, [12, 0, 0], "{hook:?} {destination}");
             router.inside(|| restore(&journals.0)).unwrap();
         }
     }
+}
+
+/// The TOS octets of the packets that arrive.
+fn marks(socket: &UdpSocket, v6: bool) -> Vec<u8> {
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    std::iter::from_fn(|| tos_of_next(socket, v6)).collect()
+}
+
+#[test]
+fn at_a_boundary_only_known_flows_keep_a_mark_that_asks_for_priority() {
+    let Some([a, router, b]) = routed("at_a_boundary_only_known_flows_keep_a_mark_that_asks_for_priority") else {
+        return;
+    };
+    let journals = Journals::new("boundary");
+    for (destination, v6) in [("10.99.2.2", false), ("fd99:2::2", true)] {
+        let [(known, port), (strange, other)] =
+            b.inside(|| [receiver(destination.parse().unwrap()), receiver(destination.parse().unwrap())]);
+        [&known, &strange].into_iter().for_each(|socket| tell_tos(socket, v6));
+        let out = |leaves| Wanted { device: "out".to_owned(), map: Some(Hook::Router), ..with(leaves) };
+        let edge = |boundary| Wanted { device: "in".to_owned(), boundary, ..with(Vec::new()) };
+        let at = |port: u16| std::net::SocketAddr::new(destination.parse().unwrap(), port);
+        // EF, AF42, LE, none.
+        let all = [46 << 2, HIGH, 1 << 2, 0];
+        for (boundary, arrived) in [(false, all), (true, [0, 0, 1 << 2, 0])] {
+            let wanted = [out(vec![leaf(destination, port)]), edge(boundary)];
+            router.inside(|| install(&journals.0, &wanted).unwrap().keep().unwrap());
+            for tos in all {
+                a.inside(|| [port, other].map(|port| marked(at(port), tos, None).send(&[0; 100]).unwrap()));
+            }
+            drained(&router, "out");
+            let came = (sorted(marks(&known, v6)), sorted(marks(&strange, v6)));
+            assert_eq!(came, (sorted(all.to_vec()), sorted(arrived.to_vec())), "{destination} {boundary}");
+            router.inside(|| restore(&journals.0)).unwrap();
+        }
+    }
+}
+
+/// Packets of different classes overtake each other.
+fn sorted(mut all: Vec<u8>) -> Vec<u8> {
+    all.sort_unstable();
+    all
 }
 
 #[test]

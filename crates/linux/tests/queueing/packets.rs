@@ -60,3 +60,33 @@ pub fn receiver(address: IpAddr) -> (UdpSocket, u16) {
     let port = socket.local_addr().unwrap().port();
     (socket, port)
 }
+
+/// From now on the socket tells the TOS octet or traffic class of each packet.
+pub fn tell_tos(socket: &UdpSocket, v6: bool) {
+    match v6 {
+        true => set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1),
+        false => set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+    }
+}
+
+/// The TOS octet or traffic class of the next packet; `None`: none came in time.
+pub fn tos_of_next(socket: &UdpSocket, v6: bool) -> Option<u8> {
+    let (mut data, mut control) = ([0u8; 100], [0u64; 8]);
+    let mut part = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
+    // SAFETY: zeros are valid: no address, no flags.
+    #[allow(unsafe_code)]
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control) as _);
+    // SAFETY: the parts outlive the call; the kernel writes control messages, which the macros find.
+    #[allow(unsafe_code)]
+    unsafe {
+        if libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) < 0 {
+            return None;
+        }
+        let head = libc::CMSG_FIRSTHDR(&raw const message);
+        assert!(!head.is_null(), "the packet came without its mark");
+        let data = libc::CMSG_DATA(head);
+        Some(if v6 { data.cast::<i32>().read_unaligned() as u8 } else { *data })
+    }
+}

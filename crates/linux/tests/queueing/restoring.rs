@@ -40,7 +40,15 @@ const FORMER: [&[&str]; 7] = [
 ];
 
 pub fn wanted(scheduler: Scheduler) -> Wanted {
-    Wanted { device: "veth".to_owned(), rate: 100_000_000, queue: 100, scheduler, segments: None, map: None }
+    Wanted {
+        device: "veth".to_owned(),
+        rate: 100_000_000,
+        queue: 100,
+        scheduler,
+        segments: None,
+        map: None,
+        boundary: false,
+    }
 }
 
 pub fn shares() -> Scheduler {
