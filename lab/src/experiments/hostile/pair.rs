@@ -161,16 +161,13 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Gives the thread that publishes, and those of the pair's channels at both ends, a priority, as for any topic with a deadline.
+    /// Gives the thread that publishes, which sends, too, and those that receive a priority, as for any topic with a deadline.
     fn prioritise(&mut self, lab: &Lab) -> Result {
         let own = i32::try_from(self.publisher.id()).unwrap_or_default(); // its first thread publishes
         linux::sched::set(own, &Policy::Fifo(FIFO).into()).map_err(std::io::Error::from)?;
         let changes = Changes { sched: Change::Set(Policy::Fifo(FIFO).into()), ..Changes::default() };
-        let order = |other: &str| Order::Set { other: other.to_owned(), changes: changes.clone() };
-        for carrier in &self.carriers {
-            self.publisher.ask::<Value>(lab, &order(&format!("/subscriber/{carrier}")), LONG)?;
-        }
-        self.subscriber.ask::<Value>(lab, &order("/publisher"), LONG).map(drop)
+        let order = Order::Set { other: "/publisher".to_owned(), changes };
+        self.subscriber.ask::<Value>(lab, &order, LONG).map(drop)
     }
 
     /// An attacker's task, except its attempts.
