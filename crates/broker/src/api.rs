@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Turn, watch};
 
 /// Longest time for a request, with its body and its answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A broker.
 #[derive(Debug)]

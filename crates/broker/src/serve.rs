@@ -1,6 +1,7 @@
 //! Connections to a broker: TLS 1.3 with certificates at both ends, HTTP/1.1 or HTTP/2, each bounded.
 
-use crate::api::{Broker, router};
+use crate::api::{Broker, PATIENCE, router};
+use agent::identity::Identity;
 use agent::keys::{Keys, identity_of};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -10,10 +11,12 @@ use rustls::{RootCertStore, ServerConfig};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// Most connections.
 const CONNECTIONS: usize = 4096;
@@ -21,12 +24,28 @@ const CONNECTIONS: usize = 4096;
 const PER_ADDRESS: usize = 64;
 /// Longest time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Longest time until the header of a request is complete.
-const HEADER: Duration = Duration::from_secs(15);
 /// Most requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 32;
 /// Time between two looks at the request to end.
 const TICK: Duration = Duration::from_millis(50);
+
+/// Times after which a connection is closed, whatever its peer does or leaves out.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Until the header of an HTTP/1.1 request is complete, from the end of the one before.
+    pub header: Duration,
+    /// Until a connection takes no more requests: also one over HTTP/2 that says nothing, or whose answers nobody reads.
+    pub age: Duration,
+    /// For answers that are under way then.
+    pub rest: Duration,
+}
+
+impl Default for Limits {
+    /// 15 s, 5 min, and as long as a request may take.
+    fn default() -> Self {
+        Self { header: Duration::from_secs(15), age: Duration::from_secs(300), rest: PATIENCE }
+    }
+}
 
 /// The configuration of a broker's connections: callers need a certificate of its realm.
 ///
@@ -55,6 +74,7 @@ pub fn run(
     listen: SocketAddr,
     keys: &Keys,
     broker: Broker,
+    limits: Limits,
     ended: &(dyn Fn() -> bool + Sync),
     bound: impl FnOnce(SocketAddr),
 ) -> io::Result<()> {
@@ -63,6 +83,7 @@ pub fn run(
         acceptor,
         broker: Arc::new(broker),
         realm: keys.identity.realm().to_owned(),
+        limits,
         open: Arc::new(Mutex::new(HashMap::new())),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -91,6 +112,7 @@ struct Server {
     acceptor: TlsAcceptor,
     broker: Arc<Broker>,
     realm: String,
+    limits: Limits,
     /// Open connections by address.
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
@@ -122,12 +144,25 @@ impl Server {
         if caller.realm() != self.realm {
             return;
         }
-        let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER);
+        // What was negotiated, and not what the first bytes look like: they may never come.
+        let builder = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Builder::new(TokioExecutor::new()).http2_only(),
+            _ => Builder::new(TokioExecutor::new()).http1_only(),
+        };
+        self.requests(builder, stream, caller).await;
+    }
+
+    /// Answers the requests of one connection, until it is too old.
+    async fn requests(&self, mut builder: Builder<TokioExecutor>, stream: TlsStream<TcpStream>, caller: Identity) {
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.limits.header);
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
         let service = TowerToHyperService::new(router(self.broker.clone(), caller));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         // A connection that breaks is its peer's matter.
-        let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        if tokio::time::timeout(self.limits.age, connection.as_mut()).await.is_err() {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(self.limits.rest, connection).await;
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg_broker::api::Broker;
+use thalweg_broker::serve::Limits;
 use thalweg_broker::store::Store;
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -57,12 +58,17 @@ gap = 0.0
 struct Testbed {
     dir: PathBuf,
     address: SocketAddr,
+    limits: Limits,
     ended: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
 }
 
 impl Testbed {
     fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("thalweg-broker-{}-{number}", std::process::id()));
@@ -72,7 +78,8 @@ impl Testbed {
                 keys::issue(&dir.join(realm), kind, name, 1, &dir.join(realm)).unwrap();
             }
         }
-        let mut testbed = Self { address: ([127, 0, 0, 1], 0).into(), dir, ended: Arc::default(), server: None };
+        let mut testbed =
+            Self { address: ([127, 0, 0, 1], 0).into(), dir, limits, ended: Arc::default(), server: None };
         testbed.start();
         testbed
     }
@@ -80,14 +87,15 @@ impl Testbed {
     fn start(&mut self) {
         let (tell, told) = channel();
         let ended = Arc::new(AtomicBool::new(false));
-        let (dir, seen, listen) = (self.dir.clone(), ended.clone(), self.address);
+        let (dir, seen, listen, limits) = (self.dir.clone(), ended.clone(), self.address, self.limits);
         self.ended = ended;
         self.server = Some(std::thread::spawn(move || {
             let keys = Keys::read(&dir.join("robot"), Kind::Broker, "base").unwrap();
             let (store, kept) = Store::open(&dir.join("state")).unwrap();
             let broker = Broker::start(store, kept).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
-            thalweg_broker::serve::run(listen, &keys, broker, &asked, |at| tell.send(at).unwrap()).unwrap();
+            let bound = |at| tell.send(at).unwrap();
+            thalweg_broker::serve::run(listen, &keys, broker, limits, &asked, bound).unwrap();
         }));
         self.address = told.recv().unwrap();
     }
@@ -101,6 +109,12 @@ impl Testbed {
 
     fn keys(&self, realm: &str, kind: Kind, name: &str) -> Keys {
         Keys::read(&self.dir.join(realm), kind, name).unwrap()
+    }
+
+    /// A connection that shows these keys, for any bytes of this protocol.
+    fn connect_over(&self, protocol: &[u8], kind: Kind, name: &str) -> Tls {
+        let keys = self.keys("robot", kind, name);
+        connect(self.address, protocol, &keys, Some((keys.certificate.clone(), self.keys("robot", kind, name))))
     }
 
     fn client(&self, kind: Kind, name: &str) -> Client {
@@ -186,9 +200,10 @@ fn who_is_not_of_the_realm_is_not_heard() {
     assert!(refused.contains("thalweg://other/user/ann: expected is thalweg://robot/user/ann"), "{refused}");
     let shown = rustls::pki_types::CertificateDer::from(testbed.keys("other", Kind::User, "ann").certificate.to_vec());
     let roots = testbed.keys("robot", Kind::User, "ann");
-    let mut stream = connect(testbed.address, &roots, Some((shown, testbed.keys("other", Kind::User, "ann"))));
+    let mut stream =
+        connect(testbed.address, b"http/1.1", &roots, Some((shown, testbed.keys("other", Kind::User, "ann"))));
     assert!(request(&mut stream, "GET /v1/hosts HTTP/1.1\r\nhost: b\r\n\r\n").is_empty(), "an answer for a stranger");
-    let mut bare = connect(testbed.address, &roots, None);
+    let mut bare = connect(testbed.address, b"http/1.1", &roots, None);
     assert!(
         request(&mut bare, "GET /v1/hosts HTTP/1.1\r\nhost: b\r\n\r\n").is_empty(),
         "an answer without a certificate"
@@ -200,6 +215,7 @@ type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 /// A connection that trusts the realm of `roots` and shows any certificate, or none.
 fn connect(
     address: SocketAddr,
+    protocol: &[u8],
     roots: &Keys,
     shown: Option<(rustls::pki_types::CertificateDer<'static>, Keys)>,
 ) -> Tls {
@@ -210,12 +226,13 @@ fn connect(
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .with_root_certificates(store);
-    let config = match shown {
+    let mut config = match shown {
         Some((certificate, keys)) => {
             builder.with_client_auth_cert(vec![certificate], keys.private_key().unwrap()).unwrap()
         }
         None => builder.with_no_client_auth(),
     };
+    config.alpn_protocols = vec![protocol.to_vec()];
     let name = ServerName::try_from(Identity::any_broker("robot")).unwrap();
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -253,10 +270,50 @@ fn what_is_too_large_or_wrong_is_refused_with_a_reason() {
     assert_eq!(status(host.report("a", &long)), 422);
     let ann = testbed.keys("robot", Kind::User, "ann");
     let own = Some((ann.certificate.clone(), testbed.keys("robot", Kind::User, "ann")));
-    let mut stream = connect(testbed.address, &ann, own);
+    let mut stream = connect(testbed.address, b"http/1.1", &ann, own);
     let answer = request(&mut stream, "POST /v1/nothing HTTP/1.1\r\nhost: b\r\nconnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("docs/hosts.md"), "{answer}");
     assert_eq!(user.change_plan(Some(PLAN), 0).unwrap().revision, 1, "none of them was taken");
+}
+
+const SHORT: Duration = Duration::from_millis(200);
+/// A limit that is far off in a test that is about another one.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// Fails if the broker keeps a connection open on which this was said.
+fn is_closed_after(testbed: &Testbed, over: &[u8], said: &str) {
+    let mut stream = testbed.connect_over(over, Kind::Host, "a");
+    stream.write_all(said.as_bytes()).unwrap();
+    stream.flush().unwrap();
+    let ended = stream.read_to_end(&mut Vec::new()).map_err(|e| e.kind());
+    assert_ne!(ended, Err(std::io::ErrorKind::WouldBlock), "after {said:?} it was still open");
+}
+
+#[test]
+fn a_connection_without_a_whole_header_is_closed() {
+    let testbed = Testbed::with(Limits { header: SHORT, age: NEVER, rest: NEVER });
+    for said in ["", "P", "PRI * HTTP/2.0\r\n", "GET /v1/hosts HTTP/1.1\r\n"] {
+        is_closed_after(&testbed, b"http/1.1", said);
+    }
+}
+
+#[test]
+fn a_connection_that_is_too_old_is_closed() {
+    let testbed = Testbed::with(Limits { header: NEVER, age: SHORT, rest: SHORT });
+    is_closed_after(&testbed, b"http/1.1", "");
+    for said in ["", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
+        is_closed_after(&testbed, b"h2", said);
+    }
+}
+
+/// An agent whose connection is closed between two requests, or under one that waits, is answered all the same.
+#[test]
+fn a_request_that_waits_is_answered_on_a_connection_that_is_too_old() {
+    let testbed = Testbed::with(Limits { header: NEVER, age: SHORT, rest: NEVER });
+    let host = testbed.client(Kind::Host, "a");
+    for _ in 0..2 {
+        assert_eq!(host.desired("a", (1, 0), Duration::from_secs(1)).unwrap(), None);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::quantity;
 use crate::signals::Stop;
 use agent::identity::Kind;
 use broker::api::Broker;
+use broker::serve::Limits;
 use broker::store::Store;
 use clap::Args;
 use serde_json::json;
@@ -49,6 +50,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let told = json!({"broker": name, "listening": address});
         let _ = Output { json: *json }.result(&told, || format!("broker {name}, listening on {address}"));
     };
-    let served = broker::serve::run(*listen, &keys, broker, &|| stop.asked(), bound);
+    let served = broker::serve::run(*listen, &keys, broker, Limits::default(), &|| stop.asked(), bound);
     served.map_err(|e| Failure::System(format!("cannot listen on {listen}: {e}; --listen ADDR names another address")))
 }
