@@ -10,9 +10,10 @@ use crate::store::Store;
 use agent::identity::{Identity, Kind};
 use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LONGEST_WAIT, Refusal};
 use agent::queues;
-use axum::extract::rejection::{BytesRejection, JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::rejection::{BytesRejection, ExtensionRejection, JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query, Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -61,6 +62,18 @@ impl From<BytesRejection> for Refused {
 
 impl From<QueryRejection> for Refused {
     fn from(rejection: QueryRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Refused {
+    fn from(rejection: PathRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<ExtensionRejection> for Refused {
+    fn from(rejection: ExtensionRejection) -> Self {
         Self(rejection.status(), rejection.body_text())
     }
 }
@@ -129,29 +142,49 @@ async fn in_time(request: Request, next: Next) -> Response {
     tokio::time::timeout(PATIENCE, next.run(request)).await.unwrap_or_else(|_| late())
 }
 
-fn for_users(caller: &Identity) -> Result<(), Refused> {
-    match caller.kind() {
-        Kind::User => Ok(()),
-        _ => Err(Refused(
-            StatusCode::FORBIDDEN,
-            format!("{caller} may not: only users may, see `thalweg keys issue user`"),
-        )),
+/// A caller that is a user. Known before a body is read: who may not ask sends nothing that is kept.
+struct User;
+
+impl<S: Send + Sync> FromRequestParts<S> for User {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let caller = caller(parts, state).await?;
+        match caller.kind() {
+            Kind::User => Ok(Self),
+            _ => Err(Refused(
+                StatusCode::FORBIDDEN,
+                format!("{caller} may not: only users may, see `thalweg keys issue user`"),
+            )),
+        }
     }
 }
 
-fn for_host(caller: &Identity, host: &str) -> Result<(), Refused> {
-    match caller.kind() {
-        Kind::Host if caller.name() == host => Ok(()),
-        _ => Err(Refused(StatusCode::FORBIDDEN, format!("{caller} may not speak for the host {host:?}"))),
+/// The host of a request's path, whose agent is the caller; known before a body is read.
+struct OwnHost(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for OwnHost {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let caller = caller(parts, state).await?;
+        let Path(host) = Path::<String>::from_request_parts(parts, state).await?;
+        match caller.kind() {
+            Kind::Host if caller.name() == host => Ok(Self(host)),
+            _ => Err(Refused(StatusCode::FORBIDDEN, format!("{caller} may not speak for the host {host:?}"))),
+        }
     }
+}
+
+async fn caller<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Identity, Refused> {
+    let Extension(caller) = Extension::from_request_parts(parts, state).await?;
+    Ok(caller)
 }
 
 type Answer<T> = Result<Json<T>, Refused>;
-type Caller = Extension<Identity>;
 type Shared = State<Arc<Broker>>;
 
-async fn plan(State(broker): Shared, Extension(caller): Caller) -> Answer<Desired> {
-    for_users(&caller)?;
+async fn plan(_: User, State(broker): Shared) -> Answer<Desired> {
     Ok(Json(broker.hosts().desired()))
 }
 
@@ -162,24 +195,18 @@ struct After {
 }
 
 async fn put_plan(
+    _: User,
     State(broker): Shared,
-    Extension(caller): Caller,
     after: Result<Query<After>, QueryRejection>,
     text: Result<axum::body::Bytes, BytesRejection>,
 ) -> Answer<Accepted> {
-    for_users(&caller)?;
     let (Query(After { after }), text) = (after?, text?);
     let checked = tokio::task::spawn_blocking(move || check(&text)).await;
     let plan = checked.map_err(|e| Refused(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
     broker.change(Some(plan), after).await.map(Json)
 }
 
-async fn delete_plan(
-    State(broker): Shared,
-    Extension(caller): Caller,
-    after: Result<Query<After>, QueryRejection>,
-) -> Answer<Accepted> {
-    for_users(&caller)?;
+async fn delete_plan(_: User, State(broker): Shared, after: Result<Query<After>, QueryRejection>) -> Answer<Accepted> {
     let Query(After { after }) = after?;
     broker.change(None, after).await.map(Json)
 }
@@ -203,8 +230,7 @@ fn check(text: &[u8]) -> Result<(String, Vec<String>), Refused> {
     Ok((text.to_owned(), hosts))
 }
 
-async fn list(State(broker): Shared, Extension(caller): Caller) -> Answer<Vec<Host>> {
-    for_users(&caller)?;
+async fn list(_: User, State(broker): Shared) -> Answer<Vec<Host>> {
     Ok(Json(broker.hosts().list(broker.now())))
 }
 
@@ -220,12 +246,10 @@ struct Known {
 }
 
 async fn desired(
+    OwnHost(host): OwnHost,
     State(broker): Shared,
-    Extension(caller): Caller,
-    Path(host): Path<String>,
     known: Result<Query<Known>, QueryRejection>,
 ) -> Result<Response, Refused> {
-    for_host(&caller, &host)?;
     let Query(Known { epoch, since, wait }) = known?;
     let until = tokio::time::Instant::now() + Duration::from_secs(wait).min(LONGEST_WAIT);
     let mut changes = broker.changed.subscribe();
@@ -243,12 +267,10 @@ async fn desired(
 }
 
 async fn actual(
+    OwnHost(host): OwnHost,
     State(broker): Shared,
-    Extension(caller): Caller,
-    Path(host): Path<String>,
     report: Result<Json<Actual>, JsonRejection>,
 ) -> Result<StatusCode, Refused> {
-    for_host(&caller, &host)?;
     let Json(report) = report?;
     if !report.is_bounded() {
         return Err(Refused(StatusCode::UNPROCESSABLE_ENTITY, "a list or text of the report is too long".to_owned()));

@@ -276,6 +276,17 @@ fn what_is_too_large_or_wrong_is_refused_with_a_reason() {
     assert_eq!(user.change_plan(Some(PLAN), 0).unwrap().revision, 1, "none of them was taken");
 }
 
+#[test]
+fn who_may_not_is_refused_before_a_body_is_read() {
+    let testbed = Testbed::new();
+    for path in ["PUT /v1/plan?after=0", "POST /v1/hosts/b/actual"] {
+        let head =
+            format!("{path} HTTP/1.1\r\nhost: b\r\ncontent-type: application/json\r\ncontent-length: 200000\r\n\r\n");
+        let answer = request(&mut testbed.connect_over(b"http/1.1", Kind::Host, "a"), &head);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{path}: {answer}");
+    }
+}
+
 const SHORT: Duration = Duration::from_millis(200);
 /// A limit that is far off in a test that is about another one.
 const NEVER: Duration = Duration::from_secs(3600);
