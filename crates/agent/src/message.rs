@@ -96,7 +96,7 @@ pub struct Host {
     pub actual: Option<u64>,
     /// Its state.
     pub state: HostState,
-    /// The reason, if it refused.
+    /// The reason, if it refused, or obeyed a later broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
     /// Devices with queues of ours.

@@ -79,12 +79,12 @@ impl From<ExtensionRejection> for Refused {
 }
 
 impl Broker {
-    /// A broker that continues from what its store keeps; its new epoch is kept first.
+    /// A broker that continues from what its store keeps; its new epoch, later than `after`, is kept first.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub fn start(store: Store, kept: Kept) -> std::io::Result<Self> {
-        let hosts = Hosts::start(kept);
+    pub fn start(store: Store, kept: Kept, after: u64) -> std::io::Result<Self> {
+        let hosts = Hosts::start(kept, after);
         store.keep(hosts.kept())?;
         let (changed, _) = watch::channel(hosts.kept().revision);
         Ok(Self { started: Instant::now(), hosts: Mutex::new(hosts), store: Turn::new(Arc::new(store)), changed })
@@ -253,7 +253,8 @@ async fn desired(
     let Query(Known { epoch, since, wait }) = known?;
     let until = tokio::time::Instant::now() + Duration::from_secs(wait).min(LONGEST_WAIT);
     let mut changes = broker.changed.subscribe();
-    broker.hosts().heard(broker.now(), &host);
+    let asked = broker.hosts().asked(broker.now(), &host, epoch);
+    asked.map_err(|replaced| Refused(StatusCode::CONFLICT, replaced.to_string()))?;
     loop {
         let newer = broker.hosts().newer_than((epoch, since));
         if let Some(desired) = newer {

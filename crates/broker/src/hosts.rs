@@ -2,6 +2,7 @@
 
 use agent::message::{Actual, Desired, Host, HostState, State};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// Longest silence of an agent: it asks every two seconds (three times, and the time of a request).
@@ -35,15 +36,40 @@ pub struct Hosts {
 #[derive(Debug, Default)]
 struct Heard {
     at: Duration,
+    /// The epoch that it obeyed, if this is a later one than the broker's.
+    obeyed: Option<u64>,
     actual: Option<Actual>,
     repairs: u64,
     repaired: Vec<String>,
 }
 
+/// The broker is not the one that a host obeyed last: its directory was removed, or is an old copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// The broker's epoch.
+    pub epoch: u64,
+    /// The later one that the host obeyed.
+    pub obeyed: u64,
+}
+
+impl fmt::Display for Replaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch, obeyed } = self;
+        write!(
+            f,
+            "this broker has epoch {epoch}, and the host obeyed one of epoch {obeyed}: its --state was removed, or is an old \
+             copy; if this is the right one, start it with --epoch {obeyed}, and apply the plan again"
+        )
+    }
+}
+
+impl std::error::Error for Replaced {}
+
 impl Hosts {
-    /// A broker that was started once more.
-    pub fn start(kept: Kept) -> Self {
-        Self { kept: Kept { epoch: kept.epoch + 1, ..kept }, heard: BTreeMap::new() }
+    /// A broker that was started once more; its epoch is later than `after`, too.
+    pub fn start(kept: Kept, after: u64) -> Self {
+        let epoch = kept.epoch.max(after).saturating_add(1);
+        Self { kept: Kept { epoch, ..kept }, heard: BTreeMap::new() }
     }
 
     /// What has to be kept.
@@ -77,7 +103,20 @@ impl Hosts {
         (known < (self.kept.epoch, self.kept.revision)).then(|| self.desired())
     }
 
-    /// An agent asked.
+    /// An agent asked that obeyed a broker of this epoch.
+    ///
+    /// # Errors
+    /// [`Replaced`]: it does not obey this one.
+    pub fn asked(&mut self, now: Duration, host: &str, epoch: u64) -> Result<(), Replaced> {
+        self.heard(now, host);
+        let obeyed = Some(epoch).filter(|obeyed| *obeyed > self.kept.epoch);
+        if let Some(heard) = self.heard.get_mut(host) {
+            heard.obeyed = obeyed;
+        }
+        obeyed.map_or(Ok(()), |obeyed| Err(Replaced { epoch: self.kept.epoch, obeyed }))
+    }
+
+    /// An agent was heard.
     pub fn heard(&mut self, now: Duration, host: &str) {
         if self.heard.len() < MOST_STRANGERS + MOST_HOSTS || self.heard.contains_key(host) {
             self.heard.entry(host.to_owned()).or_default().at = now;
@@ -113,6 +152,8 @@ impl Hosts {
         let actual = heard.and_then(|heard| heard.actual.as_ref());
         let desired = self.kept.revision;
         let current = actual.filter(|actual| actual.revision == desired);
+        let obeyed = heard.and_then(|heard| heard.obeyed);
+        let replaced = obeyed.map(|obeyed| Replaced { epoch: self.kept.epoch, obeyed }.to_string());
         let state = match (heard, current) {
             (None, _) => HostState::Silent,
             (Some(heard), _) if now.saturating_sub(heard.at) > SILENT_AFTER => HostState::Silent,
@@ -126,7 +167,7 @@ impl Hosts {
             desired,
             actual: actual.map(|actual| actual.revision),
             state,
-            because: current.and_then(|actual| actual.because.clone()),
+            because: replaced.or_else(|| current.and_then(|actual| actual.because.clone())),
             devices: current.map_or_else(Vec::new, |actual| actual.devices.clone()),
             repairs: heard.map_or(0, |heard| heard.repairs),
             repaired: heard.map_or_else(Vec::new, |heard| heard.repaired.clone()),
@@ -144,7 +185,7 @@ mod tests {
     }
 
     fn planned() -> Hosts {
-        let mut hosts = Hosts::start(Kept::default());
+        let mut hosts = Hosts::start(Kept::default(), 0);
         let kept = hosts.with(Some(("plan".into(), vec!["a".into(), "b".into()])));
         hosts.change(kept);
         hosts
@@ -181,7 +222,7 @@ mod tests {
         let mut hosts = planned();
         assert_eq!(hosts.newer_than((0, 0)).map(|desired| desired.revision), Some(1));
         assert_eq!(hosts.newer_than((1, 1)), None);
-        let mut again = Hosts::start(hosts.kept().clone());
+        let mut again = Hosts::start(hosts.kept().clone(), 0);
         assert_eq!(again.newer_than((1, 1)).map(|desired| (desired.epoch, desired.revision)), Some((2, 1)));
         // A report to the broker from before says nothing about this one.
         again.reported(at(0), "a", actual(1, State::Applied));

@@ -54,7 +54,11 @@ fn read(opened: fs::File) -> io::Result<Kept> {
     if text.len() as u64 > LARGEST {
         return Err(io::Error::other(format!("broker.json is larger than {LARGEST} bytes")));
     }
-    let damaged = |e| io::Error::other(format!("broker.json is damaged ({e}): remove it, and apply the plan again"));
+    let damaged = |e| {
+        io::Error::other(format!(
+            "broker.json is damaged ({e}): put back a copy, or remove it; `thalweg hosts` tells which --epoch is needed then"
+        ))
+    };
     serde_json::from_slice(&text).map_err(damaged)
 }
 

@@ -59,6 +59,8 @@ struct Testbed {
     dir: PathBuf,
     address: SocketAddr,
     limits: Limits,
+    /// The epoch that the next start comes after, at least.
+    after: u64,
     ended: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
 }
@@ -79,7 +81,7 @@ impl Testbed {
             }
         }
         let mut testbed =
-            Self { address: ([127, 0, 0, 1], 0).into(), dir, limits, ended: Arc::default(), server: None };
+            Self { address: ([127, 0, 0, 1], 0).into(), dir, limits, after: 0, ended: Arc::default(), server: None };
         testbed.start();
         testbed
     }
@@ -88,11 +90,12 @@ impl Testbed {
         let (tell, told) = channel();
         let ended = Arc::new(AtomicBool::new(false));
         let (dir, seen, listen, limits) = (self.dir.clone(), ended.clone(), self.address, self.limits);
+        let after = self.after;
         self.ended = ended;
         self.server = Some(std::thread::spawn(move || {
             let keys = Keys::read(&dir.join("robot"), Kind::Broker, "base").unwrap();
             let (store, kept) = Store::open(&dir.join("state")).unwrap();
-            let broker = Broker::start(store, kept).unwrap();
+            let broker = Broker::start(store, kept, after).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
             let bound = |at| tell.send(at).unwrap();
             thalweg_broker::serve::run(listen, &keys, broker, limits, &asked, bound).unwrap();
@@ -340,6 +343,30 @@ fn a_broker_that_starts_again_knows_the_plan_and_counts_its_starts() {
     assert_eq!((hosts[0].state, hosts[0].actual), (HostState::Waiting, None));
     host.report("a", &applied(2, 1)).unwrap();
     assert_eq!(user.hosts().unwrap()[0].state, HostState::Applied);
+}
+
+/// An old copy of the directory, or none: the agents obeyed a later broker, and hear why this one is not obeyed, as do users.
+#[test]
+fn a_broker_that_lost_its_state_says_so_until_it_is_told_the_epoch() {
+    let mut testbed = Testbed::new();
+    let lost = |testbed: &Testbed| testbed.client(Kind::Host, "a").desired("a", (5, 3), NO_WAIT);
+    assert_eq!(status(lost(&testbed)), 409);
+    let told = lost(&testbed).unwrap_err().to_string();
+    assert!(told.contains("epoch 1") && told.contains("--epoch 5"), "{told}");
+    let hosts = testbed.client(Kind::User, "ann").hosts().unwrap();
+    assert_eq!(hosts[0].state, HostState::Waiting);
+    assert!(hosts[0].because.as_ref().is_some_and(|because| because.contains("--epoch 5")), "{hosts:?}");
+    testbed.stop();
+    testbed.after = 5;
+    testbed.start();
+    let desired = lost(&testbed).unwrap().unwrap();
+    assert_eq!((desired.epoch, desired.revision), (6, 0));
+    assert_eq!(testbed.client(Kind::User, "ann").hosts().unwrap()[0].because, None);
+    // Kept: the next start needs no word of it.
+    testbed.stop();
+    testbed.after = 0;
+    testbed.start();
+    assert_eq!(lost(&testbed).unwrap().unwrap().epoch, 7);
 }
 
 #[test]

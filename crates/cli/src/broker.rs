@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Directory for the plan
     #[arg(long, value_name = "DIR", default_value = "/var/lib/thalweg")]
     state: PathBuf,
+    /// If --state was lost: the last epoch that the agents obeyed, which `thalweg hosts` tells
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u64).range(..1 << 32))]
+    epoch: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -40,12 +43,12 @@ pub(crate) struct Arguments {
 /// Runs until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let stop = Stop::on_signals()?;
-    let Arguments { name, keys, listen, state, json } = arguments;
+    let Arguments { name, keys, listen, state, epoch, json } = arguments;
     let keys = keys::read(keys, Kind::Broker, name)?;
     let in_state =
         |e: std::io::Error| Failure::System(format!("{}: {e}; --state DIR names another directory", state.display()));
     let (store, kept) = Store::open(state).map_err(in_state)?;
-    let broker = Broker::start(store, kept).map_err(in_state)?;
+    let broker = Broker::start(store, kept, *epoch).map_err(in_state)?;
     let bound = |address: SocketAddr| {
         let told = json!({"broker": name, "listening": address});
         let _ = Output { json: *json }.result(&told, || format!("broker {name}, listening on {address}"));

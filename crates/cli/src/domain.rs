@@ -75,7 +75,8 @@ pub(crate) fn hosts_text(hosts: &[Host]) -> String {
 
 fn row(host: &Host) -> Vec<String> {
     let state = match (host.state, &host.because) {
-        (HostState::Waiting, _) => "waiting".to_owned(),
+        (HostState::Waiting, None) => "waiting".to_owned(),
+        (HostState::Waiting, Some(because)) => format!("waiting: {because}"),
         (HostState::Silent, _) => "silent: is `thalweg agent` running there?".to_owned(),
         (HostState::Refused, because) => format!("refused: {}", because.as_deref().unwrap_or("no reason was given")),
         (HostState::Applied, _) if host.devices.is_empty() => "as before".to_owned(),
