@@ -29,7 +29,7 @@ use chains::Chains;
 pub(crate) use release::Chance;
 pub use release::Pattern;
 use release::Releases;
-use resources::{PacketTrain, Processor, Queue, Sending, Turn, queues};
+use resources::{PacketTrain, Part, Processor, Queue, Sending, queues};
 use work::{Crossing, Task, Work, works};
 
 /// One run.
@@ -172,7 +172,7 @@ enum Event {
     /// A packet, or with `last` a whole sample, is at a stage.
     Arrive { stage: usize, sample: usize, last: bool },
     /// A thread whose reservation was used up has the next one.
-    Replenish { processor: usize, turn: Turn, stage: usize, sample: usize, execution: u64 },
+    Replenish { processor: usize, part: Part, stage: usize, sample: usize },
     /// A thread's work is done, unless it was interrupted.
     Computed { processor: usize, token: u64 },
     /// A link is free.
@@ -302,12 +302,11 @@ impl<'a> World<'a> {
                 self.publish(now, stream, number, Some(of));
             }
             Event::Arrive { stage, sample, last } => self.arrive(now, stage, sample, last),
-            Event::Replenish { processor, turn, stage, sample, execution } => {
-                self.ready(now, processor, turn, (stage, sample, execution));
-            }
+            Event::Replenish { processor, part, stage, sample } => self.ready(now, processor, &part, (stage, sample)),
             Event::Computed { processor, token } => {
-                if let Some((stage, sample)) = self.processors[processor].done(now, token) {
-                    self.run(now, processor);
+                let Some(done) = self.processors[processor].done(now, token) else { return };
+                self.run(now, processor);
+                if let Some((stage, sample)) = done {
                     self.leave(now, stage, sample, true);
                 }
             }
@@ -343,10 +342,11 @@ impl<'a> World<'a> {
         match self.works[stage].task {
             Task::Compute { processor, rank, reserved, execution } => {
                 let execution = self.releases.execution(execution);
-                let turn = self.processors[processor].turn(now, rank, reserved, (stage, execution));
-                match reserved.map(|of| turn.due() - of.deadline).filter(|start| *start > now) {
-                    Some(start) => self.later(start, Event::Replenish { processor, turn, stage, sample, execution }),
-                    None => self.ready(now, processor, turn, (stage, sample, execution)),
+                for part in self.processors[processor].parts(now, rank, reserved, (stage, execution)) {
+                    match part.start > now {
+                        true => self.later(part.start, Event::Replenish { processor, part, stage, sample }),
+                        false => self.ready(now, processor, &part, (stage, sample)),
+                    }
                 }
             }
             Task::Cross(crossing) => self.wait(now, stage, sample, last, &crossing),
@@ -367,8 +367,8 @@ impl<'a> World<'a> {
         self.later(now, Event::Begin { queue });
     }
 
-    fn ready(&mut self, now: u64, processor: usize, turn: Turn, work: (usize, usize, u64)) {
-        self.processors[processor].ready(now, turn, work);
+    fn ready(&mut self, now: u64, processor: usize, part: &Part, of: (usize, usize)) {
+        self.processors[processor].ready(now, part, of);
         self.run(now, processor);
     }
 

@@ -196,11 +196,15 @@ pub(super) struct Turn {
     order: u64,
 }
 
-impl Turn {
-    /// The deadline of a thread with a reservation.
-    pub(super) fn due(&self) -> u64 {
-        self.due
-    }
+/// Part of a thread's work for a sample: all of it, or what one period of a reservation has left for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Part {
+    turn: Turn,
+    /// It may run from then on.
+    pub start: u64,
+    execution: u64,
+    /// The sample is done with at its end.
+    ends: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -208,6 +212,7 @@ struct Job {
     stage: usize,
     sample: usize,
     left: u64,
+    ends: bool,
 }
 
 /// One processor: threads with a reservation run first, the earliest deadline before others; then the highest rank. All that are ready may be
@@ -224,46 +229,51 @@ pub(super) struct Processor {
 }
 
 impl Processor {
-    /// A sample's turn begins.
-    pub(super) fn ready(&mut self, now: u64, turn: Turn, (stage, sample, execution): (usize, usize, u64)) {
+    /// A part of a sample's work may run.
+    pub(super) fn ready(&mut self, now: u64, part: &Part, (stage, sample): (usize, usize)) {
         self.stop(now);
-        self.ready.insert(turn, Job { stage, sample, left: execution });
+        self.ready.insert(part.turn, Job { stage, sample, left: part.execution, ends: part.ends });
     }
 
-    /// The turn of a sample that is at a thread now. With a reservation it begins that much before the turn's deadline: later than now if the
-    /// sample before used it up.
-    pub(super) fn turn(
+    /// The work for a sample that comes to a thread now. With a reservation it has several parts if one runtime is not enough, or the samples
+    /// before used it up; each begins with its period.
+    pub(super) fn parts(
         &mut self,
         now: u64,
         rank: u32,
         reserved: Option<Reservation>,
         (stage, execution): (usize, u64),
-    ) -> Turn {
+    ) -> Vec<Part> {
         self.order += 1;
         let order = self.order;
-        match reserved {
-            Some(reservation) => Turn { rank: None, due: self.due(now, stage, execution, &reservation), order },
-            None => Turn { rank: Some(rank), due: 0, order },
+        let Some(Reservation { runtime, deadline, period }) = reserved else {
+            return vec![Part { turn: Turn { rank: Some(rank), due: 0, order }, start: now, execution, ends: true }];
+        };
+        let (mut due, mut left) = self.current(now, stage, runtime, deadline, period);
+        let mut parts = Vec::new();
+        let mut rest = execution;
+        while parts.is_empty() || rest > 0 {
+            if left == 0 {
+                (due, left) = (due.saturating_add(period), runtime.max(1));
+            }
+            let execution = rest.min(left);
+            (rest, left) = (rest - execution, left - execution);
+            let turn = Turn { rank: None, due, order };
+            parts.push(Part { turn, start: (due - deadline).max(now), execution, ends: rest == 0 });
         }
+        self.budgets.insert(stage, (due, left));
+        parts
     }
 
-    /// The deadline of a sample that comes now (constant bandwidth server: Abeni & Buttazzo 1998). What is left of the present runtime
-    /// serves it, unless that would be more than the reserved part until the deadline: then it gets a fresh one. What is not enough
-    /// is given up for the next period's.
-    fn due(&mut self, now: u64, stage: usize, execution: u64, reservation: &Reservation) -> u64 {
-        let Reservation { runtime, deadline, period } = *reservation;
-        let (mut due, mut left) = self.budgets.get(&stage).copied().unwrap_or((deadline, 0));
+    /// The deadline and the rest of the runtime for a sample that comes now (constant bandwidth server: Abeni & Buttazzo 1998). What is left of
+    /// the present runtime serves it, unless that would be more than the reserved part until the deadline: then it gets a fresh one.
+    fn current(&self, now: u64, stage: usize, runtime: u64, deadline: u64, period: u64) -> (u64, u64) {
+        let fresh = (now.saturating_add(deadline), runtime);
+        let Some((due, left)) = self.budgets.get(&stage).copied() else { return fresh };
         let next = (due - deadline).saturating_add(period);
         let part = |time: u64, of: u64| u128::from(time) * u128::from(of);
         let too_much = deadline == period && part(left, period) > part(runtime, due.saturating_sub(now));
-        if !self.budgets.contains_key(&stage) || now >= next || too_much {
-            (due, left) = (now.saturating_add(deadline), runtime);
-        }
-        if left < execution {
-            (due, left) = (due.saturating_add(period), runtime);
-        }
-        self.budgets.insert(stage, (due, left.saturating_sub(execution)));
-        due
+        if now >= next || too_much { fresh } else { (due, left) }
     }
 
     /// Runs the first thread. Returns the time of its end, if it is not interrupted.
@@ -274,14 +284,14 @@ impl Processor {
         Some((now.saturating_add(job.left), self.token))
     }
 
-    /// The finished work, if that `token` still holds.
-    pub(super) fn done(&mut self, now: u64, token: u64) -> Option<(usize, usize)> {
+    /// Ends the running part, if that `token` still holds: the sample that is done with, if it was its last part.
+    pub(super) fn done(&mut self, now: u64, token: u64) -> Option<Option<(usize, usize)>> {
         if token != self.token {
             return None;
         }
         let (turn, _) = self.running?;
         self.stop(now);
-        self.ready.remove(&turn).map(|job| (job.stage, job.sample))
+        self.ready.remove(&turn).map(|job| job.ends.then_some((job.stage, job.sample)))
     }
 
     fn stop(&mut self, now: u64) {
