@@ -177,6 +177,19 @@ fn a_node_cannot_request_in_the_name_of_another() {
     attack("lies-node-in-its-place");
 }
 
+/// Regression: a member of a group with a priority of its own was made to connect anew by each request in its name, and lost samples.
+#[test]
+fn a_request_in_the_name_of_another_moves_no_channel() {
+    let _alone = alone();
+    let (lab, name) = (lab(), "lies-node-in-its-place");
+    let mut testbed = Testbed::start(&lab, &realm(name), &Place::here(&[])).unwrap();
+    if testbed.missing.iter().any(|carrier| carrier == "mcast") {
+        return println!("skipped: because the pair has no channel over mcast here");
+    }
+    testbed.leave_group(&lab).unwrap();
+    attack_at(&lab, testbed, name, SAMPLES);
+}
+
 #[test]
 fn finding_10_stamps_end_no_channel() {
     attack("lies-publisher-stamps");

@@ -158,9 +158,17 @@ impl Control {
         }
     }
 
-    /// The settings that hold for an end: those asked for it, and otherwise those of its port.
-    fn wanted_by(&self, end: &End) -> PrioritySettings {
+    /// The settings that are asked for an end, and otherwise those of its port.
+    fn asked_for(&self, end: &End) -> PrioritySettings {
         self.priorities.wanted(&end.key(), &self.state.priority(end.port))
+    }
+
+    /// The settings that hold for the end of a channel. One send to a group has those of the port.
+    fn wanted_by(&self, end: &End, channel: &Channel) -> PrioritySettings {
+        match self.sends_to_group(end, channel) || self.is_claimed(end, channel) {
+            true => self.state.priority(end.port),
+            false => self.asked_for(end),
+        }
     }
 
     /// At the publisher: notes the sockets and the flow of a channel that is being opened, and applies its settings.
@@ -188,14 +196,13 @@ impl Control {
     /// continues without these settings.
     pub(super) fn prioritise_opened(&mut self, side: Side, channel: &Arc<Channel>) {
         let end = End::of(side, channel);
-        let mut wanted = self.wanted_by(&end);
-        if self.sends_to_group(&end, channel) {
-            if self.priorities.of(&end.key()).is_some()
-                && let Err(why) = self.rehome(&end, channel)
-            {
-                self.warn(format!("{} to {}: {why}", end.name, end.other));
-            }
-            wanted = self.state.priority(end.port);
+        let wanted = self.wanted_by(&end, channel);
+        if self.sends_to_group(&end, channel)
+            && !self.is_claimed(&end, channel)
+            && self.priorities.of(&end.key()).is_some()
+            && let Err(why) = self.rehome(&end, channel)
+        {
+            self.warn(format!("{} to {}: {why}", end.name, end.other));
         }
         let class = self.class_of(&end, channel);
         if wanted == PrioritySettings::default() && class == Class::Normal {
@@ -294,10 +301,7 @@ impl Control {
 
     fn became_bulk(&mut self, channel: &Arc<Channel>) {
         let end = End::of(Side::Publisher, channel);
-        let wanted = match self.sends_to_group(&end, channel) {
-            true => self.state.priority(end.port),
-            false => self.wanted_by(&end),
-        };
+        let wanted = self.wanted_by(&end, channel);
         if wanted.mark.is_some() || self.class_of(&end, channel) != Class::Low {
             return;
         }

@@ -26,6 +26,8 @@ pub const LURES: [&str; 7] =
     ["/lure/tcp", "/lure/udp", "/lure/mcast", "/lure/shm", "/lure/keyed", "/lure/relayed", "/lure/pictured"];
 /// The measured carriers.
 pub const CARRIERS: [&str; 4] = ["tcp", "udp", "mcast", "shm"];
+/// The carrier whose subscribers share one send.
+const GROUP: &str = "mcast";
 /// Samples per second.
 pub const HZ: f64 = 1000.0;
 /// Bytes of a sample.
@@ -161,13 +163,39 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Gives the thread that publishes, which sends, too, and those that receive a priority, as for any topic with a deadline.
+    /// Gives the thread that publishes, and those of the pair's channels at both ends, a priority, as for any topic with a deadline. A group has
+    /// no sending thread of its own.
     fn prioritise(&mut self, lab: &Lab) -> Result {
         let own = i32::try_from(self.publisher.id()).unwrap_or_default(); // its first thread publishes
         linux::sched::set(own, &Policy::Fifo(FIFO).into()).map_err(std::io::Error::from)?;
-        let changes = Changes { sched: Change::Set(Policy::Fifo(FIFO).into()), ..Changes::default() };
-        let order = Order::Set { other: "/publisher".to_owned(), changes };
+        for carrier in self.carriers.clone().iter().filter(|carrier| *carrier != GROUP) {
+            self.prioritise_sent(lab, carrier)?;
+        }
+        let order = Order::Set { other: "/publisher".to_owned(), changes: fifo() };
         self.subscriber.ask::<Value>(lab, &order, LONG).map(drop)
+    }
+
+    fn prioritise_sent(&mut self, lab: &Lab, carrier: &str) -> Result {
+        let order = Order::Set { other: format!("/subscriber/{carrier}"), changes: fifo() };
+        self.publisher.ask::<Value>(lab, &order, LONG).map(drop)
+    }
+
+    /// Gives the member of the group a priority of its own at the publisher, so that it leaves the group, and waits until it has.
+    ///
+    /// # Errors
+    /// A process that ended, or a member that stays.
+    pub fn leave_group(&mut self, lab: &Lab) -> Result {
+        self.prioritise_sent(lab, GROUP)?;
+        let until = Instant::now() + LONG;
+        while Instant::now() < until {
+            let found: Value = self.subscriber.ask(lab, &Order::Connected { count: self.carriers.len() }, LONG)?;
+            let open = found["carriers"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if open.len() == self.carriers.len() && open.iter().all(|one| one != GROUP) {
+                return Ok(());
+            }
+            lab.stop.sleep(Duration::from_millis(10))?;
+        }
+        Err(Error::Failed(format!("/subscriber/{GROUP} did not leave its group within {LONG:?}")))
     }
 
     /// An attacker's task, except its attempts.
@@ -293,6 +321,10 @@ impl State {
         let gone = before.threads.difference(&self.threads);
         gone.map(|(role, name)| format!("{name} of the {role}")).collect()
     }
+}
+
+fn fifo() -> Changes {
+    Changes { sched: Change::Set(Policy::Fifo(FIFO).into()), ..Changes::default() }
 }
 
 fn socket_of(lab: &Lab, id: &str) -> Result<PathBuf> {

@@ -77,7 +77,13 @@ impl Control {
 
     pub(super) fn channel_of(&self, end: &End) -> Option<Arc<Channel>> {
         let channels = self.channels_at(end.side, end.port);
-        channels.into_iter().rev().find(|channel| *end.side.other_name(channel) == end.other)
+        let its = |channel: &&Arc<Channel>| *end.side.other_name(channel) == end.other;
+        channels.iter().rev().filter(its).find(|channel| !is_claimed(&channels, channel)).cloned()
+    }
+
+    /// `true` for a channel at a publisher's end that somebody asked for in the name of a subscriber which has one.
+    pub(super) fn is_claimed(&self, end: &End, channel: &Channel) -> bool {
+        end.side == Side::Publisher && is_claimed(&self.channels_at(end.side, end.port), channel)
     }
 
     /// The text that a channel does not exist, with the channels that do.
@@ -114,6 +120,16 @@ impl End {
     pub(super) fn key(&self) -> (String, String) {
         (self.name.clone(), self.other.clone())
     }
+}
+
+/// `true` if a channel's subscriber is that of an older one by name and number, but does not have its token, and so is another one: settings
+/// for the ends of the older one are not for it.
+fn is_claimed(channels: &[Arc<Channel>], channel: &Channel) -> bool {
+    let ports = |of: &Channel| (of.publisher, of.subscriber);
+    let mut older = channels.iter().take_while(|other| other.id != channel.id);
+    older.any(|other| {
+        ports(other) == ports(channel) && other.token.get().is_some() && other.token.get() != channel.token.get()
+    })
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {

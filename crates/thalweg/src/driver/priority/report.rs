@@ -21,7 +21,7 @@ impl Control {
             Side::Publisher => (end.name.clone(), end.other.clone()),
             Side::Subscriber => (end.other.clone(), end.name.clone()),
         };
-        let asked = self.wanted_by(end);
+        let asked = self.asked_for(end);
         let mut report =
             EndReport { publisher, subscriber, asked, end: end.side.name().into(), ..EndReport::default() };
         let Some(channel) = channel else {
