@@ -3,7 +3,7 @@
 use crate::ends::{PATIENCE, find};
 use crate::failure::{Failure, Result};
 use crate::output::{self, line, prompt};
-use crate::session::{Common, Session};
+use crate::participant::{Common, Participant};
 use crate::signals::TICK;
 use clap::Args;
 use serde_json::json;
@@ -37,10 +37,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let text = "a port is needed, such as /publisher1: thalweg admin /publisher1 [COMMAND]";
         return Err(Failure::Usage(text.into()));
     };
-    let mut session = arguments.common.open("admin")?;
-    session.settled();
-    let node = find(&session, port)?.0;
-    let asked = Asked { session: &session, node, port };
+    let mut participant = arguments.common.open("admin")?;
+    participant.settled();
+    let node = find(&participant, port)?.0;
+    let asked = Asked { participant: &participant, node, port };
     if command.is_empty() { asked.prompt() } else { asked.once(&joined(command)) }
 }
 
@@ -76,7 +76,7 @@ fn joined(words: &[&str]) -> String {
 }
 
 struct Asked<'a> {
-    session: &'a Session,
+    participant: &'a Participant,
     node: NodeId,
     port: &'a str,
 }
@@ -84,7 +84,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn ask(&self, text: &str) -> Result<(bool, String)> {
         let request = Request::Command { port: self.port.to_owned(), text: text.to_owned() };
-        match self.session.node.ask(self.node, &request, PATIENCE)? {
+        match self.participant.node.ask(self.node, &request, PATIENCE)? {
             Reply::Text { ok, text } => Ok((ok, text)),
             other => Err(Failure::No(format!("an answer that does not fit: {other:?}"))),
         }
@@ -93,7 +93,7 @@ impl Asked<'_> {
     fn answer(&self, command: &str) -> Result<bool> {
         let (ok, answer) = self.ask(command)?;
         let document = json!({"port": self.port, "command": command, "ok": ok, "answer": answer});
-        self.session.output.result(&document, || for_people(&answer))?;
+        self.participant.output.result(&document, || for_people(&answer))?;
         Ok(ok)
     }
 
@@ -105,7 +105,7 @@ impl Asked<'_> {
     /// Reads commands until the input ends or the user asks to end. A failed command is answered, and the next one is
     /// read.
     fn prompt(&self) -> Result {
-        let people = std::io::stdin().is_terminal() && !self.session.output.json;
+        let people = std::io::stdin().is_terminal() && !self.participant.output.json;
         let commands = read_stdin();
         loop {
             if people {
@@ -120,7 +120,7 @@ impl Asked<'_> {
     }
 
     fn next(&self, commands: &Receiver<std::io::Result<String>>) -> Option<std::io::Result<String>> {
-        while !self.session.stop.asked() {
+        while !self.participant.stop.asked() {
             match commands.recv_timeout(TICK) {
                 Ok(command) => return Some(command),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -23,8 +23,8 @@ mod proof;
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::{line, table, tell};
+use crate::participant::{Common, Participant};
 use crate::plan::read_plan;
-use crate::session::{Common, Session};
 use channels::TakenBack;
 use clap::Args;
 use host_file::{Channel, HostFile};
@@ -79,7 +79,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
         return all::apply(arguments);
     }
     let prio = has_prio();
-    let (file, mut session) = match is_plan(&arguments.file) {
+    let (file, mut participant) = match is_plan(&arguments.file) {
         true => of_plan(arguments, prio.unwrap_or(false))?,
         false if arguments.host.is_some() || arguments.queues => {
             return Err(Failure::Usage("--host and --queues: only with a plan of `thalweg plan -o`".to_owned()));
@@ -93,8 +93,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
         }
         return dry_run(arguments, &file);
     }
-    if session.is_none() {
-        session = open(arguments, &file)?;
+    if participant.is_none() {
+        participant = open(arguments, &file)?;
     }
     let directory = directory();
     let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
@@ -107,8 +107,8 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let rows = wanted.iter().map(prove).collect::<Result<Vec<_>>>()?.into_iter().flatten().collect::<Vec<_>>();
     let flows: Vec<FlowRow> = wanted.iter().flat_map(proof::flows).collect();
     let limited = cgroup::limit(&directory, &file.groups).map_err(groups::failure)?;
-    let set = |session| channels::apply(session, &file.channels, &directory).map(channels::Applied::keep);
-    let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
+    let set = |participant| channels::apply(participant, &file.channels, &directory).map(channels::Applied::keep);
+    let ends = participant.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
     show(arguments, &rows, &flows, &ends, &limited.keep())
 }
@@ -129,7 +129,7 @@ fn is_plan(file: &Path) -> bool {
 }
 
 /// The queues of a plan for this host, its settings for the running channels, and the node that reaches them.
-fn of_plan(arguments: &ApplyArguments, prio: bool) -> Result<(HostFile, Option<Session>)> {
+fn of_plan(arguments: &ApplyArguments, prio: bool) -> Result<(HostFile, Option<Participant>)> {
     let plan = read_plan(&arguments.file)?;
     if !plan.feasible {
         let file = arguments.file.display();
@@ -142,19 +142,19 @@ fn of_plan(arguments: &ApplyArguments, prio: bool) -> Result<(HostFile, Option<S
     if arguments.queues {
         return Ok((HostFile { devices, channels: Vec::new(), groups: Vec::new() }, None));
     }
-    let mut session = arguments.common.open("apply")?;
-    let channels = planned::channels(&plan, &session.settled())?;
-    Ok((HostFile { devices, channels, groups: Vec::new() }, Some(session)))
+    let mut participant = arguments.common.open("apply")?;
+    let channels = planned::channels(&plan, &participant.settled())?;
+    Ok((HostFile { devices, channels, groups: Vec::new() }, Some(participant)))
 }
 
 /// The node that reaches the channels, if there are any. Their ports are looked up before anything is changed.
-fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Session>> {
+fn open(arguments: &ApplyArguments, file: &HostFile) -> Result<Option<Participant>> {
     if file.channels.is_empty() {
         return Ok(None);
     }
-    let mut session = arguments.common.open("apply")?;
-    channels::check(&mut session, &file.channels)?;
-    Ok(Some(session))
+    let mut participant = arguments.common.open("apply")?;
+    channels::check(&mut participant, &file.channels)?;
+    Ok(Some(participant))
 }
 
 /// The directory of the journals. For root it is one place of the host: queues belong to the host, for any user that logs in as
@@ -268,9 +268,9 @@ fn take_back(arguments: &RestoreArguments, directory: &Path) -> Result<TakenBack
     if !channels::are_applied(directory) {
         return Ok(TakenBack::default());
     }
-    let mut session: Session = arguments.common.open("restore")?;
-    let nodes = session.settled();
-    channels::take_back(&session, &nodes, directory)
+    let mut participant: Participant = arguments.common.open("restore")?;
+    let nodes = participant.settled();
+    channels::take_back(&participant, &nodes, directory)
 }
 
 fn none_stuck(stuck: usize) -> Result {

@@ -14,7 +14,7 @@ mod roles;
 mod targets;
 
 use crate::output::{line, tell};
-use crate::session::Reach;
+use crate::participant::Reach;
 use clap::{Args, Subcommand, ValueEnum};
 use std::fmt;
 use std::io;

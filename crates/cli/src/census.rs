@@ -1,6 +1,6 @@
 //! Nodes, ports, topics and channels, gathered from all nodes.
 
-use crate::session::Session;
+use crate::participant::Participant;
 use linux::probe::Tree;
 use linux::probe::process::{self, State};
 use serde::Serialize;
@@ -139,10 +139,10 @@ pub(crate) fn topic(name: &str, ports: &[Port<'_>]) -> Topic {
 }
 
 /// Asks all `nodes` for their channels.
-pub(crate) fn channels(session: &Session, nodes: &[Document]) -> Channels {
+pub(crate) fn channels(participant: &Participant, nodes: &[Document]) -> Channels {
     let mut reports = Vec::new();
     let mut silent = Vec::new();
-    for (node, answer) in ask_all(session, nodes, &Request::Channels) {
+    for (node, answer) in ask_all(participant, nodes, &Request::Channels) {
         match answer {
             Some(Reply::Channels(channels)) => reports.extend(channels),
             _ => silent.push(node.name.clone()),
@@ -153,20 +153,20 @@ pub(crate) fn channels(session: &Session, nodes: &[Document]) -> Channels {
 
 /// Asks all `nodes` the same; `None`: no answer in time, or a refusal.
 pub(crate) fn ask_all<'a>(
-    session: &Session,
+    participant: &Participant,
     nodes: &'a [Document],
     request: &Request,
 ) -> Vec<(&'a Document, Option<Reply>)> {
-    ask_each(session, nodes, |_| request.clone())
+    ask_each(participant, nodes, |_| request.clone())
 }
 
 /// Asks each of `nodes` its own request; `None`: no answer in time, or a refusal.
 pub(crate) fn ask_each<'a>(
-    session: &Session,
+    participant: &Participant,
     nodes: &'a [Document],
     request: impl Fn(NodeId) -> Request + Sync,
 ) -> Vec<(&'a Document, Option<Reply>)> {
-    let ask = |node: &Document| session.node.ask(node.node, &request(node.node), PATIENCE).ok();
+    let ask = |node: &Document| participant.node.ask(node.node, &request(node.node), PATIENCE).ok();
     let mut answers = Vec::with_capacity(nodes.len());
     for some in nodes.chunks(AT_ONCE) {
         std::thread::scope(|scope| {

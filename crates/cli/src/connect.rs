@@ -4,9 +4,9 @@ use crate::census;
 use crate::ends::{self, End, PATIENCE, Which, find, find_as};
 use crate::failure::{Failure, Result};
 use crate::output::table;
+use crate::participant::{Common, Participant};
 use crate::priority;
 use crate::quantity;
-use crate::session::{Common, Session};
 use clap::Args;
 use qos::priority::{Changes, PrioritySettings};
 use serde_json::json;
@@ -76,30 +76,30 @@ pub(crate) fn connect(arguments: &ConnectArguments) -> Result {
     let (Some(publisher), Some(subscriber)) = (publisher, subscriber) else { return list_carriers(arguments) };
     let carrier = Some(&carrier[..]).filter(|name| *name != "auto");
     let wish = Wish { publisher, subscriber, carrier, qos: qos.as_ref() };
-    let mut session = arguments.common.open("connect")?;
-    let nodes = session.settled();
+    let mut participant = arguments.common.open("connect")?;
+    let nodes = participant.settled();
     if let Some(changes) = qos {
-        priority::change(&session, &ends_there(&session, wish, *persist)?, changes)?;
+        priority::change(&participant, &ends_there(&participant, wish, *persist)?, changes)?;
     }
     if *persist {
-        keep(&session, &nodes, wish)?;
-        if [publisher, subscriber].iter().any(|name| find(&session, name).is_err()) {
+        keep(&participant, &nodes, wish)?;
+        if [publisher, subscriber].iter().any(|name| find(&participant, name).is_err()) {
             let done =
                 json!({"publisher": publisher, "subscriber": subscriber, "connected": false, "persistent": true});
             let text = || format!("{publisher} → {subscriber} will be connected whenever both are there");
-            return session.output.result(&done, text);
+            return participant.output.result(&done, text);
         }
     }
-    find_as(&session, publisher, Direction::Publisher)?;
-    let node = find_as(&session, subscriber, Direction::Subscriber)?;
+    find_as(&participant, publisher, Direction::Publisher)?;
+    let node = find_as(&participant, subscriber, Direction::Subscriber)?;
     let request = Request::Connect {
         publisher: publisher.clone(),
         subscriber: subscriber.clone(),
         carrier: wish.carrier.map(Into::into),
     };
-    session.node.ask(node, &request, PATIENCE)?;
+    participant.node.ask(node, &request, PATIENCE)?;
     let ends = nodes.into_iter().filter(|d| has(d, publisher) || has(d, subscriber)).collect();
-    let chosen = wait_for_channel(&session, ends, wish)?;
+    let chosen = wait_for_channel(&participant, ends, wish)?;
     let done = json!({
         "publisher": publisher,
         "subscriber": subscriber,
@@ -107,17 +107,21 @@ pub(crate) fn connect(arguments: &ConnectArguments) -> Result {
         "connected": true,
         "persistent": persist,
     });
-    session.output.result(&done, || format!("{publisher} → {subscriber} over {chosen}"))
+    participant.output.result(&done, || format!("{publisher} → {subscriber} over {chosen}"))
 }
 
 /// The existing ends. A lasting connection needs neither.
-fn ends_there(session: &Session, Wish { publisher, subscriber, .. }: Wish<'_>, persist: bool) -> Result<Vec<End>> {
+fn ends_there(
+    participant: &Participant,
+    Wish { publisher, subscriber, .. }: Wish<'_>,
+    persist: bool,
+) -> Result<Vec<End>> {
     if !persist {
-        return ends::of(session, publisher, subscriber, Which::Both);
+        return ends::of(participant, publisher, subscriber, Which::Both);
     }
     let there = [(publisher, Which::Publisher), (subscriber, Which::Subscriber)].into_iter();
-    let there = there.filter(|(name, _)| find(session, name).is_ok());
-    let found: Result<Vec<_>> = there.map(|(_, which)| ends::of(session, publisher, subscriber, which)).collect();
+    let there = there.filter(|(name, _)| find(participant, name).is_ok());
+    let found: Result<Vec<_>> = there.map(|(_, which)| ends::of(participant, publisher, subscriber, which)).collect();
     Ok(found?.concat())
 }
 
@@ -130,11 +134,11 @@ fn list_carriers(arguments: &ConnectArguments) -> Result {
 }
 
 /// Makes this host, and the hosts of the existing ports, keep the connection.
-fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
+fn keep(participant: &Participant, nodes: &[Document], wish: Wish<'_>) -> Result {
     let Wish { publisher, subscriber, carrier, qos } = wish;
     for (name, wanted) in [(publisher, Direction::Publisher), (subscriber, Direction::Subscriber)] {
-        if find(session, name).is_ok() {
-            find_as(session, name, wanted)?;
+        if find(participant, name).is_ok() {
+            find_as(participant, name, wanted)?;
         }
     }
     let carrier = carrier.map(Into::into);
@@ -143,41 +147,41 @@ fn keep(session: &Session, nodes: &[Document], wish: Wish<'_>) -> Result {
     let (publisher_name, subscriber_name) = (publisher.to_owned(), subscriber.to_owned());
     let request = Request::Keep { publisher: publisher_name, subscriber: subscriber_name, carrier, priority };
     let there = nodes.iter().filter(|d| has(d, publisher) || has(d, subscriber)).map(|d| d.node);
-    for node in [session.node.id()].into_iter().chain(there) {
-        session.node.ask(node, &request, PATIENCE)?;
+    for node in [participant.node.id()].into_iter().chain(there) {
+        participant.node.ask(node, &request, PATIENCE)?;
     }
     Ok(())
 }
 
 /// Disconnects.
 pub(crate) fn disconnect(arguments: &DisconnectArguments) -> Result {
-    let mut session = arguments.common.open("disconnect")?;
+    let mut participant = arguments.common.open("disconnect")?;
     let DisconnectArguments { publisher, subscriber, .. } = arguments;
-    let nodes = session.settled();
+    let nodes = participant.settled();
     let request = Request::Disconnect { publisher: publisher.clone(), subscriber: subscriber.clone() };
     // A lasting connection is removed from this host and from the publisher's.
     let publishers = nodes.iter().filter(|d| has(d, publisher) && !has(d, subscriber)).map(|d| d.node);
-    let forgot = |node| session.node.ask(node, &request, PATIENCE).is_ok();
-    let forgotten = [session.node.id()].into_iter().chain(publishers).map(forgot).fold(false, |a, b| a | b);
-    let ports = find_as(&session, publisher, Direction::Publisher)
-        .and_then(|_| find_as(&session, subscriber, Direction::Subscriber));
-    match ports.and_then(|node| Ok(session.node.ask(node, &request, PATIENCE)?)) {
+    let forgot = |node| participant.node.ask(node, &request, PATIENCE).is_ok();
+    let forgotten = [participant.node.id()].into_iter().chain(publishers).map(forgot).fold(false, |a, b| a | b);
+    let ports = find_as(&participant, publisher, Direction::Publisher)
+        .and_then(|_| find_as(&participant, subscriber, Direction::Subscriber));
+    match ports.and_then(|node| Ok(participant.node.ask(node, &request, PATIENCE)?)) {
         Err(Failure::No(_)) if forgotten => {}
         other => drop(other?),
     }
     let done = json!({"publisher": publisher, "subscriber": subscriber, "connected": false});
-    session.output.result(&done, || format!("{publisher} → {subscriber} disconnected"))
+    participant.output.result(&done, || format!("{publisher} → {subscriber} disconnected"))
 }
 
 fn has(document: &Document, port: &str) -> bool {
     document.ports.values().any(|p| p.name == port)
 }
 
-fn wait_for_channel(session: &Session, ends: Vec<Document>, wish: Wish<'_>) -> Result<String> {
+fn wait_for_channel(participant: &Participant, ends: Vec<Document>, wish: Wish<'_>) -> Result<String> {
     let Wish { publisher, subscriber, carrier, .. } = wish;
     let until = Instant::now() + PATIENCE;
     loop {
-        let found = census::channels(session, &ends).channels.into_iter().find(|c| {
+        let found = census::channels(participant, &ends).channels.into_iter().find(|c| {
             (&c.publisher[..], &c.subscriber[..]) == (publisher, subscriber)
                 && c.received.is_some()
                 && carrier.is_none_or(|wanted| c.carrier == wanted)
@@ -185,7 +189,7 @@ fn wait_for_channel(session: &Session, ends: Vec<Document>, wish: Wish<'_>) -> R
         if let Some(channel) = found {
             return Ok(channel.carrier.to_string());
         }
-        if Instant::now() > until || !session.stop.sleep_until(Instant::now() + PAUSE) {
+        if Instant::now() > until || !participant.stop.sleep_until(Instant::now() + PAUSE) {
             let text = format!(
                 "{subscriber} was told to connect to {publisher}, but no channel came up within {} s; it keeps trying",
                 PATIENCE.as_secs()

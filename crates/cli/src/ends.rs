@@ -1,7 +1,7 @@
 //! The two ports of a channel, and their nodes.
 
 use crate::failure::{Failure, Result};
-use crate::session::Session;
+use crate::participant::Participant;
 use clap::ValueEnum;
 use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
@@ -34,14 +34,14 @@ pub(crate) struct End {
 }
 
 /// The port with a name, and its node.
-pub(crate) fn find(session: &Session, name: &str) -> Result<(NodeId, PortInfo)> {
+pub(crate) fn find(participant: &Participant, name: &str) -> Result<(NodeId, PortInfo)> {
     let unknown = || Failure::No(format!("no port {name} is known; see `thalweg list ports`"));
-    session.node.holder(name).ok_or_else(unknown)
+    participant.node.holder(name).ok_or_else(unknown)
 }
 
 /// The port with a name, if it has the wanted direction.
-pub(crate) fn find_as(session: &Session, name: &str, wanted: Direction) -> Result<NodeId> {
-    let (node, port) = find(session, name)?;
+pub(crate) fn find_as(participant: &Participant, name: &str, wanted: Direction) -> Result<NodeId> {
+    let (node, port) = find(participant, name)?;
     if port.direction == wanted {
         return Ok(node);
     }
@@ -51,29 +51,29 @@ pub(crate) fn find_as(session: &Session, name: &str, wanted: Direction) -> Resul
 
 /// The chosen ends of the channel from `publisher` to `subscriber`. The port of an end that was not chosen need not
 /// exist.
-pub(crate) fn of(session: &Session, publisher: &str, subscriber: &str, which: Which) -> Result<Vec<End>> {
+pub(crate) fn of(participant: &Participant, publisher: &str, subscriber: &str, which: Which) -> Result<Vec<End>> {
     let mut ends = Vec::new();
     let end = |node, port: &str, other: &str| End { node, port: port.to_owned(), other: other.to_owned() };
     if which != Which::Subscriber {
-        ends.push(end(find_as(session, publisher, Direction::Publisher)?, publisher, subscriber));
+        ends.push(end(find_as(participant, publisher, Direction::Publisher)?, publisher, subscriber));
     }
     if which != Which::Publisher {
-        ends.push(end(find_as(session, subscriber, Direction::Subscriber)?, subscriber, publisher));
+        ends.push(end(find_as(participant, subscriber, Direction::Subscriber)?, subscriber, publisher));
     }
     Ok(ends)
 }
 
 impl End {
     /// The end's priority, as the kernel has it now.
-    pub(crate) fn get(&self, session: &Session) -> Result<Vec<EndReport>> {
+    pub(crate) fn get(&self, participant: &Participant) -> Result<Vec<EndReport>> {
         let request = Request::Get { port: self.port.clone(), other: Some(self.other.clone()) };
-        settings(session, self.node, &request)
+        settings(participant, self.node, &request)
     }
 }
 
 /// Sends a request about priorities to a node.
-pub(crate) fn settings(session: &Session, node: NodeId, request: &Request) -> Result<Vec<EndReport>> {
-    match session.node.ask(node, request, PATIENCE)? {
+pub(crate) fn settings(participant: &Participant, node: NodeId, request: &Request) -> Result<Vec<EndReport>> {
+    match participant.node.ask(node, request, PATIENCE)? {
         Reply::Settings(reports) => Ok(reports),
         other => Err(Failure::No(format!("an answer that does not fit: {other:?}"))),
     }

@@ -4,7 +4,7 @@ use crate::census::{self, Channel, Channels, Port, Topic};
 use crate::failure::{Failure, Result};
 use crate::list::{channel_table, port_table};
 use crate::output::{bytes, table, tell};
-use crate::session::{Common, Session};
+use crate::participant::{Common, Participant};
 use clap::Args;
 use serde::Serialize;
 use thalweg::admin::{MemoryReport, Reply, Request};
@@ -59,28 +59,29 @@ struct NodeMemory {
 
 /// Looks up a name and shows all about it.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut session = arguments.common.open("info")?;
-    let nodes = session.settled();
+    let mut participant = arguments.common.open("info")?;
+    let nodes = participant.settled();
     let ports = census::ports(&nodes);
     let what = &arguments.what;
-    let found = find(what, &nodes, &ports, &session).or_else(|| find(&absolute(what), &nodes, &ports, &session));
+    let found =
+        find(what, &nodes, &ports, &participant).or_else(|| find(&absolute(what), &nodes, &ports, &participant));
     let found = found.ok_or_else(|| unknown(what, &ports))?;
-    session.output.result(&found, || found.text())
+    participant.output.result(&found, || found.text())
 }
 
-fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &Session) -> Option<Found<'a>> {
-    if let Some(port) = port_named(what, ports, session) {
-        let channels = asked(session, nodes, |c| c.publisher == what || c.subscriber == what);
+fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], participant: &Participant) -> Option<Found<'a>> {
+    if let Some(port) = port_named(what, ports, participant) {
+        let channels = asked(participant, nodes, |c| c.publisher == what || c.subscriber == what);
         let node = nodes.iter().find(|d| d.node == port.node_id);
         let (addresses, queue_bytes) = (node.map_or(&[][..], |d| &d.addresses), port.info.qos.queue_bytes());
-        let memory = memory(session, node);
+        let memory = memory(participant, node);
         return Some(Found::Port { port, addresses, queue_bytes, channels, memory });
     }
     let named: Vec<&Document> = nodes.iter().filter(|d| d.name == what || d.node.to_string() == what).collect();
     if !named.is_empty() {
         let own = |name: &String| named.iter().any(|d| d.ports.values().any(|p| p.name == *name));
-        let channels = asked(session, nodes, |c| own(&c.publisher) || own(&c.subscriber));
-        let memory = memory(session, named.iter().copied());
+        let channels = asked(participant, nodes, |c| own(&c.publisher) || own(&c.subscriber));
+        let memory = memory(participant, named.iter().copied());
         return Some(Found::Node { nodes: named, channels, memory });
     }
     let topic = census::topic(what, ports);
@@ -89,16 +90,16 @@ fn find<'a>(what: &str, nodes: &'a [Document], ports: &'a [Port<'a>], session: &
     }
     let of_topic = |p: &&Port<'_>| topic.publishers.contains(&p.info.name) || topic.subscribers.contains(&p.info.name);
     let ports = ports.iter().filter(of_topic).collect();
-    Some(Found::Topic { ports, channels: asked(session, nodes, |c| c.topic == what), topic })
+    Some(Found::Topic { ports, channels: asked(participant, nodes, |c| c.topic == what), topic })
 }
 
 /// The port that lookups by name find, of several with one name; a message says which one it is.
-fn port_named<'a>(name: &str, ports: &'a [Port<'a>], session: &Session) -> Option<&'a Port<'a>> {
+fn port_named<'a>(name: &str, ports: &'a [Port<'a>], participant: &Participant) -> Option<&'a Port<'a>> {
     let named: Vec<&Port<'_>> = ports.iter().filter(|p| p.info.name == name).collect();
     if let [] | [_] = named[..] {
         return named.first().copied();
     }
-    let holder = session.node.holder(name).map(|(node, _)| node);
+    let holder = participant.node.holder(name).map(|(node, _)| node);
     let (its, others): (Vec<_>, Vec<_>) = named.iter().partition(|p| Some(p.node_id) == holder);
     let nodes = |ports: Vec<&Port<'_>>| -> Vec<String> {
         ports.into_iter().map(|p| format!("{} ({})", p.node, p.node_id)).collect()
@@ -113,16 +114,16 @@ fn port_named<'a>(name: &str, ports: &'a [Port<'a>], session: &Session) -> Optio
 }
 
 /// Memory that these nodes report.
-fn memory<'a>(session: &Session, nodes: impl IntoIterator<Item = &'a Document>) -> Vec<NodeMemory> {
-    let ask = |node: &Document| match session.node.ask(node.node, &Request::Memory, census::PATIENCE) {
+fn memory<'a>(participant: &Participant, nodes: impl IntoIterator<Item = &'a Document>) -> Vec<NodeMemory> {
+    let ask = |node: &Document| match participant.node.ask(node.node, &Request::Memory, census::PATIENCE) {
         Ok(Reply::Memory(report)) => Some(NodeMemory { node: node.name.clone(), report }),
         _ => None,
     };
     nodes.into_iter().filter_map(ask).collect()
 }
 
-fn asked(session: &Session, nodes: &[Document], wanted: impl Fn(&Channel) -> bool) -> Vec<Channel> {
-    let Channels { channels, silent } = census::channels(session, nodes);
+fn asked(participant: &Participant, nodes: &[Document], wanted: impl Fn(&Channel) -> bool) -> Vec<Channel> {
+    let Channels { channels, silent } = census::channels(participant, nodes);
     if !silent.is_empty() {
         tell(&format!("no answer from {}: their channels may be missing", silent.join(", ")));
     }

@@ -19,7 +19,7 @@
 //! | [`why`] | problems between two ports |
 //! | [`doctor`] | findings about real time on this host |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
-//! | [`session`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
+//! | [`participant`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
 //! | [`quantity`], [`output`], [`signals`], [`failure`] | arguments in; results, tables and exit codes out |
 #![allow(clippy::disallowed_methods)] // a command measures, and waits for its user
 
@@ -45,6 +45,7 @@ mod lab;
 mod list;
 mod measure;
 mod output;
+mod participant;
 mod plan;
 mod policies;
 mod priority;
@@ -53,7 +54,6 @@ mod pull;
 mod quantity;
 mod relay;
 mod router;
-mod session;
 mod show;
 mod signals;
 mod subscribe;

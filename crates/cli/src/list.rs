@@ -3,7 +3,7 @@
 use crate::census::{self, Channel, Port, Topic};
 use crate::failure::Result;
 use crate::output::{table, tell};
-use crate::session::{Common, Session};
+use crate::participant::{Common, Participant};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -71,13 +71,13 @@ struct Lists<'a> {
 
 /// Lists as asked.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut session = arguments.common.open("list")?;
-    let nodes = session.settled();
+    let mut participant = arguments.common.open("list")?;
+    let nodes = participant.settled();
     if arguments.qos {
-        return list_policies(&session, &nodes);
+        return list_policies(&participant, &nodes);
     }
     let wanted = |what| arguments.what.is_none_or(|only| only == what);
-    let channels = wanted(What::Channels).then(|| census::channels(&session, &nodes));
+    let channels = wanted(What::Channels).then(|| census::channels(&participant, &nodes));
     let (channels, silent) = channels.map_or((None, Vec::new()), |found| (Some(found.channels), found.silent));
     let lists = Lists {
         nodes: wanted(What::Nodes).then(|| nodes.iter().map(Node::of).collect()),
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         topics: wanted(What::Topics).then(|| census::topics(&census::ports(&nodes))),
         channels,
         silent,
-        stopped: census::stopped(&arguments.common.realm, &nodes, session.node.id()),
+        stopped: census::stopped(&arguments.common.realm, &nodes, participant.node.id()),
     };
     for pid in &lists.stopped {
         tell(&format!("process {pid} is stopped, and what it has is not known: kill -CONT {pid}"));
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if !lists.silent.is_empty() {
         tell(&format!("no answer from {}: their channels may be missing", lists.silent.join(", ")));
     }
-    session.output.result(&lists, || lists.text())
+    participant.output.result(&lists, || lists.text())
 }
 
 fn count(number: u32, one: &str, more: &str) -> String {
@@ -240,7 +240,7 @@ struct Policies<'a> {
 }
 
 /// Shows all ports.
-fn list_policies(session: &Session, nodes: &[Document]) -> Result {
+fn list_policies(participant: &Participant, nodes: &[Document]) -> Result {
     let ports: Vec<&PortInfo> = census::ports(nodes).iter().map(|port| port.info).collect();
     let of = |direction| ports.iter().copied().filter(move |port| port.direction == direction);
     let pairs = of(Direction::Publisher).flat_map(|p| of(Direction::Subscriber).map(move |s| (p, s)));
@@ -248,7 +248,7 @@ fn list_policies(session: &Session, nodes: &[Document]) -> Result {
         ports: ports.iter().map(|port| stated(port)).collect(),
         mismatches: pairs.flat_map(found).collect(),
     };
-    session.output.result(&lists, || lists.text())
+    participant.output.result(&lists, || lists.text())
 }
 
 fn stated(port: &PortInfo) -> Stated<'_> {

@@ -6,8 +6,8 @@ mod window;
 use crate::census;
 use crate::failure::{Failure, Result};
 use crate::output::{bytes, micros, table};
+use crate::participant::{Common, Participant};
 use crate::quantity;
-use crate::session::{Common, Session};
 use crate::signals::TICK;
 use crate::tap::{Tap, Target};
 use clap::Args;
@@ -99,58 +99,58 @@ pub(crate) fn delay(arguments: &DelayArguments) -> Result {
 }
 
 fn measure(options: &Options, figure: &Figure) -> Result {
-    let mut session = options.common.open(figure.verb)?;
+    let mut participant = options.common.open(figure.verb)?;
     let window = Arc::new(Mutex::new(Window::new(options.window as usize)));
     let shared = window.clone();
-    let _tap = Tap::open(&session, &options.target, move |sample| lock(&shared).add(sample.info(), sample.len()))?;
+    let _tap = Tap::open(&participant, &options.target, move |sample| lock(&shared).add(sample.info(), sample.len()))?;
     let started = Instant::now();
     let mut due = started + PERIOD;
-    while !is_over(options, &session, started, &window) {
+    while !is_over(options, &participant, started, &window) {
         std::thread::sleep(TICK.min(due.saturating_duration_since(Instant::now())));
-        session.tell_events();
-        compare_clocks(&session, &window, false);
+        participant.tell_events();
+        compare_clocks(&participant, &window, false);
         if Instant::now() >= due {
             due += PERIOD;
-            compare_clocks(&session, &window, true);
-            report(options, &session, figure, &window)?;
+            compare_clocks(&participant, &window, true);
+            report(options, &participant, figure, &window)?;
         }
     }
-    finish(options, &session, figure, &window)
+    finish(options, &participant, figure, &window)
 }
 
 /// Compares clocks outside the lock, because samples come meanwhile.
-fn compare_clocks(session: &Session, window: &Mutex<Window>, all: bool) {
+fn compare_clocks(participant: &Participant, window: &Mutex<Window>, all: bool) {
     let nodes = lock(window).clocks.nodes(all);
     for node in nodes {
-        let offset = session.node.compare_clock(node, PATIENCE).ok();
+        let offset = participant.node.compare_clock(node, PATIENCE).ok();
         lock(window).clocks.found(node, offset);
     }
 }
 
-fn is_over(options: &Options, session: &Session, started: Instant, window: &Mutex<Window>) -> bool {
-    session.stop.asked()
+fn is_over(options: &Options, participant: &Participant, started: Instant, window: &Mutex<Window>) -> bool {
+    participant.stop.asked()
         || options.seconds.is_some_and(|limit| started.elapsed() >= limit)
         || options.count.is_some_and(|count| lock(window).total() >= count)
 }
 
-fn report(options: &Options, session: &Session, figure: &Figure, window: &Mutex<Window>) -> Result {
+fn report(options: &Options, participant: &Participant, figure: &Figure, window: &Mutex<Window>) -> Result {
     let mut figures = (figure.of)(&lock(window));
     lock(window).reported();
     let text = (figure.text)(&figures);
     figures["topic"] = options.target.topic.clone().into();
-    session.output.result(&figures, || text)
+    participant.output.result(&figures, || text)
 }
 
 /// Shows the last figures; fails if no sample came, or no latency can be known.
-fn finish(options: &Options, session: &Session, figure: &Figure, window: &Mutex<Window>) -> Result {
+fn finish(options: &Options, participant: &Participant, figure: &Figure, window: &Mutex<Window>) -> Result {
     let (total, fresh, known) = {
         let window = lock(window);
         (window.total(), window.fresh(), window.has_latency())
     };
     if fresh > 0 || total == 0 {
-        report(options, session, figure, window)?;
+        report(options, participant, figure, window)?;
     }
-    if total == 0 && !session.stop.asked() {
+    if total == 0 && !participant.stop.asked() {
         return Err(Failure::No(format!("no sample of {} arrived", options.target.topic)));
     }
     if figure.verb == "delay" && total > 0 && !known {
@@ -213,29 +213,29 @@ fn delay_text(figures: &Value) -> String {
 /// Measures, shows the result, and switches the measurement off, also when interrupted.
 fn delay_by_stage(arguments: &DelayArguments) -> Result {
     let options = &arguments.options;
-    let mut session = options.common.open("delay")?;
-    let nodes = session.settled();
+    let mut participant = options.common.open("delay")?;
+    let nodes = participant.settled();
     let topic = &options.target.topic;
-    ask(&session, &nodes, &Request::Measure { topic: topic.clone(), every: arguments.sample });
+    ask(&participant, &nodes, &Request::Measure { topic: topic.clone(), every: arguments.sample });
     let limit = options.seconds.or(options.count.is_none().then_some(DEFAULT));
     let (started, mut reports) = (Instant::now(), Vec::new());
     let left = || limit.map_or(PAUSE, |limit| limit.saturating_sub(started.elapsed()).min(PAUSE));
-    while !left().is_zero() && session.stop.sleep_until(Instant::now() + left()) {
-        reports = ask(&session, &nodes, &Request::Stages { topic: topic.clone() });
+    while !left().is_zero() && participant.stop.sleep_until(Instant::now() + left()) {
+        reports = ask(&participant, &nodes, &Request::Stages { topic: topic.clone() });
         if reports.is_empty() || options.count.is_some_and(|count| reports.iter().any(|r| measured(r) >= count)) {
             break;
         }
     }
-    ask(&session, &nodes, &Request::Measure { topic: topic.clone(), every: 0 });
-    show(&session, topic, &reports)
+    ask(&participant, &nodes, &Request::Measure { topic: topic.clone(), every: 0 });
+    show(&participant, topic, &reports)
 }
 
 fn measured(report: &StagesReport) -> u64 {
     report.stages_us.values().map(|figures| figures.n).max().unwrap_or(0)
 }
 
-fn ask(session: &Session, nodes: &[Document], request: &Request) -> Vec<StagesReport> {
-    let answers = census::ask_all(session, nodes, request).into_iter();
+fn ask(participant: &Participant, nodes: &[Document], request: &Request) -> Vec<StagesReport> {
+    let answers = census::ask_all(participant, nodes, request).into_iter();
     let stages = answers.filter_map(|(_, reply)| match reply {
         Some(Reply::Stages(reports)) => Some(reports),
         _ => None,
@@ -243,7 +243,7 @@ fn ask(session: &Session, nodes: &[Document], request: &Request) -> Vec<StagesRe
     stages.flatten().collect()
 }
 
-fn show(session: &Session, topic: &str, reports: &[StagesReport]) -> Result {
+fn show(participant: &Participant, topic: &str, reports: &[StagesReport]) -> Result {
     if reports.is_empty() {
         return Err(Failure::No(format!(
             "{topic} has no channel to measure: `thalweg list channels` shows which there are"
@@ -251,7 +251,7 @@ fn show(session: &Session, topic: &str, reports: &[StagesReport]) -> Result {
     }
     let channels: Vec<Value> =
         channels(reports).map(|(publisher, subscriber)| document(publisher, subscriber)).collect();
-    session.output.result(&json!({"topic": topic, "channels": channels}), || text(reports))?;
+    participant.output.result(&json!({"topic": topic, "channels": channels}), || text(reports))?;
     if reports.iter().all(|report| measured(report) == 0) {
         return Err(Failure::No(format!(
             "no sample of {topic} was measured: nothing is published, or --sample is too large"

@@ -6,9 +6,9 @@ pub(crate) mod show;
 use crate::ends::{self, End, Which};
 use crate::failure::{Failure, Result};
 use crate::output::tell;
+use crate::participant::{Common, Participant};
 use crate::policies::Policies;
 use crate::quantity;
-use crate::session::{Common, Session};
 use clap::Args;
 use qos::priority::{Change, Changes, PrioritySettings};
 use qos::{Place, Qos};
@@ -96,44 +96,44 @@ impl<'a> Wish<'a> {
 /// Changes a channel's priority.
 pub(crate) fn set(arguments: &SetArguments) -> Result {
     let Wish { ports, changes, proxy } = Wish::read(&arguments.words)?;
-    let mut session = arguments.common.open("set")?;
-    session.settled();
+    let mut participant = arguments.common.open("set")?;
+    participant.settled();
     let (out, other) = (ports[0], ports.get(1).copied().unwrap_or(ports[0]));
     if !proxy.is_empty() {
-        let node = ends::find_as(&session, other, Direction::Subscriber)?;
+        let node = ends::find_as(&participant, other, Direction::Subscriber)?;
         let (publisher, subscriber) = (out.to_owned(), other.to_owned());
-        session.node.ask(node, &Request::Scale { publisher, subscriber, changes: proxy }, ends::PATIENCE)?;
+        participant.node.ask(node, &Request::Scale { publisher, subscriber, changes: proxy }, ends::PATIENCE)?;
         if changes.is_empty() {
-            let reports = of_channel(&session, out, other)?;
-            return show::print(&session, out, other, &reports);
+            let reports = of_channel(&participant, out, other)?;
+            return show::print(&participant, out, other, &reports);
         }
     }
-    let ends = ends_of(&session, out, other, arguments.end)?;
-    let reports = change(&session, &ends, &changes)?;
-    show::print(&session, out, other, &reports)
+    let ends = ends_of(&participant, out, other, arguments.end)?;
+    let reports = change(&participant, &ends, &changes)?;
+    show::print(&participant, out, other, &reports)
 }
 
-fn ends_of(session: &Session, out: &str, other: &str, which: Which) -> Result<Vec<End>> {
+fn ends_of(participant: &Participant, out: &str, other: &str, which: Which) -> Result<Vec<End>> {
     if out == other {
-        let (node, _) = ends::find(session, out)?;
+        let (node, _) = ends::find(participant, out)?;
         return Ok(vec![End { node, port: out.to_owned(), other: out.to_owned() }]);
     }
-    ends::of(session, out, other, which)
+    ends::of(participant, out, other, which)
 }
 
 /// Changes all ends or none. After a refusal the changes made so far are undone, and the reason is returned.
-pub(crate) fn change(session: &Session, all: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
+pub(crate) fn change(participant: &Participant, all: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
     let (mut reports, mut undo) = (Vec::new(), Vec::<(&End, Changes)>::new());
     for end in all {
         // An end without a channel and settings has no former state.
-        let before = end.get(session).ok().and_then(|reports| reports.into_iter().next()).map(|r| r.asked);
+        let before = end.get(participant).ok().and_then(|reports| reports.into_iter().next()).map(|r| r.asked);
         let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: changes.clone() };
-        match ends::settings(session, end.node, &request) {
+        match ends::settings(participant, end.node, &request) {
             Ok(found) => reports.extend(found),
             Err(failure) => {
                 for (end, back) in undo {
                     let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: back };
-                    if let Err(stuck) = ends::settings(session, end.node, &request) {
+                    if let Err(stuck) = ends::settings(participant, end.node, &request) {
                         crate::output::tell(&format!("{} could not be set back: {}", end.port, stuck.text()));
                     }
                 }
@@ -165,25 +165,25 @@ fn back(changes: &Changes, before: &PrioritySettings) -> Changes {
 
 /// Shows channels' priorities.
 pub(crate) fn get(arguments: &GetArguments) -> Result {
-    let mut session = arguments.common.open("get")?;
-    session.settled();
+    let mut participant = arguments.common.open("get")?;
+    participant.settled();
     let GetArguments { port, other, .. } = arguments;
     let reports = match other {
-        Some(other) => of_channel(&session, port, other)?,
-        None => of_port(&session, port)?,
+        Some(other) => of_channel(&participant, port, other)?,
+        None => of_port(&participant, port)?,
     };
     if reports.is_empty() {
         let nothing = json!({"port": port, "ends": Shown::all(&reports)});
-        return session.output.result(&nothing, || format!("{port} has no channels"));
+        return participant.output.result(&nothing, || format!("{port} has no channels"));
     }
-    show::print(&session, port, other.as_deref().unwrap_or_default(), &reports)
+    show::print(&participant, port, other.as_deref().unwrap_or_default(), &reports)
 }
 
 /// Both ends of a channel, or a port's process.
-pub(crate) fn of_channel(session: &Session, port: &str, other: &str) -> Result<Vec<EndReport>> {
+pub(crate) fn of_channel(participant: &Participant, port: &str, other: &str) -> Result<Vec<EndReport>> {
     let (mut reports, mut failed) = (Vec::new(), None);
-    for end in ends_of(session, port, other, Which::Both)? {
-        match end.get(session) {
+    for end in ends_of(participant, port, other, Which::Both)? {
+        match end.get(participant) {
             Ok(found) => reports.extend(found),
             Err(failure) => failed = Some(failure),
         }
@@ -194,14 +194,14 @@ pub(crate) fn of_channel(session: &Session, port: &str, other: &str) -> Result<V
 }
 
 /// All channels of a port, both ends of each.
-fn of_port(session: &Session, port: &str) -> Result<Vec<EndReport>> {
-    let (node, _) = ends::find(session, port)?;
+fn of_port(participant: &Participant, port: &str) -> Result<Vec<EndReport>> {
+    let (node, _) = ends::find(participant, port)?;
     let mut reports = Vec::new();
-    for near in ends::settings(session, node, &Request::Get { port: port.to_owned(), other: None })? {
+    for near in ends::settings(participant, node, &Request::Get { port: port.to_owned(), other: None })? {
         let other = if near.publisher == port { near.subscriber.clone() } else { near.publisher.clone() };
         // The other end may be gone, or not there yet.
-        let far = ends::find(session, &other)
-            .and_then(|(node, _)| End { node, port: other, other: port.to_owned() }.get(session));
+        let far = ends::find(participant, &other)
+            .and_then(|(node, _)| End { node, port: other, other: port.to_owned() }.get(participant));
         let (first, second) = if near.publisher == port {
             (vec![near], far.unwrap_or_default())
         } else {

@@ -4,9 +4,9 @@ mod source;
 
 use crate::failure::Result;
 use crate::output::{bytes, tell};
+use crate::participant::{Common, Participant};
 use crate::priority::Given;
 use crate::quantity;
-use crate::session::{Common, Session};
 use clap::Args;
 use lab::statistics::rounded;
 use qos::{Class, Ownership, PullBuffer, Qos, Queue, Reliability};
@@ -136,11 +136,11 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Publishes as asked.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut session = arguments.common.open("pub")?;
+    let mut participant = arguments.common.open("pub")?;
     match (&arguments.file, arguments.stdin) {
-        (_, true) => publish(arguments, &mut session, Lines::read_stdin(MAX_MESSAGE)?),
-        (Some(file), _) => publish(arguments, &mut session, Blocks::open(file, arguments.sample_size())?),
-        _ => publish(arguments, &mut session, Counters::of(arguments.sample_size())),
+        (_, true) => publish(arguments, &mut participant, Lines::read_stdin(MAX_MESSAGE)?),
+        (Some(file), _) => publish(arguments, &mut participant, Blocks::open(file, arguments.sample_size())?),
+        _ => publish(arguments, &mut participant, Counters::of(arguments.sample_size())),
     }
 }
 
@@ -186,8 +186,8 @@ impl Arguments {
         }
     }
 
-    fn open<S: Source>(&self, session: &Session) -> Result<Publisher<S::Message>> {
-        let default = || format!("/{}/{}/pub1", session.node.name(), self.topic.trim_start_matches('/'));
+    fn open<S: Source>(&self, participant: &Participant) -> Result<Publisher<S::Message>> {
+        let default = || format!("/{}/{}/pub1", participant.node.name(), self.topic.trim_start_matches('/'));
         let mut qos = self.qos();
         let priority = self.given.settings(
             &self.port.clone().unwrap_or_else(default),
@@ -196,7 +196,7 @@ impl Arguments {
             &mut qos,
         )?;
         self.decide(&mut qos);
-        let mut builder = session.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
+        let mut builder = participant.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
         if let Some(name) = &self.port {
             builder = builder.named(name);
         }
@@ -213,46 +213,46 @@ impl Arguments {
     }
 }
 
-fn publish<S: Source>(arguments: &Arguments, session: &mut Session, mut source: S) -> Result {
-    let mut publisher = arguments.open::<S>(session)?;
-    wait_for_subscribers(arguments, session, &publisher);
+fn publish<S: Source>(arguments: &Arguments, participant: &mut Participant, mut source: S) -> Result {
+    let mut publisher = arguments.open::<S>(participant)?;
+    wait_for_subscribers(arguments, participant, &publisher);
     let started = Instant::now();
     let mut totals = Totals::default();
-    let outcome = publish_all(arguments, session, &mut publisher, &mut source, &mut totals);
-    session.tell_events();
+    let outcome = publish_all(arguments, participant, &mut publisher, &mut source, &mut totals);
+    participant.tell_events();
     let name = publisher.name().to_owned();
     let seconds = started.elapsed().as_secs_f64();
     let channels = publisher.channels();
-    let drained = publisher.close(if session.stop.asked() { GRACE } else { DRAIN });
+    let drained = publisher.close(if participant.stop.asked() { GRACE } else { DRAIN });
     outcome?;
     if !drained {
         tell("some samples could not be sent in time and were dropped");
     }
     let summary = totals.summary(&arguments.topic, &name, seconds, channels);
-    session.output.result(&summary, || summary.text())
+    participant.output.result(&summary, || summary.text())
 }
 
 fn wait_for_subscribers<S: thalweg::codec::Message>(
     arguments: &Arguments,
-    session: &mut Session,
+    participant: &mut Participant,
     publisher: &Publisher<S>,
 ) {
-    let mine = |session: &Session| {
-        let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
+    let mine = |participant: &Participant| {
+        let ports = participant.others().into_iter().flat_map(|node| node.ports.into_values());
         ports.filter(|p| p.direction == Direction::Subscriber && topic_matches(&p.topic, &arguments.topic)).count()
     };
     let (wanted, patience) = match arguments.wait {
         Some(0) => return,
         Some(count) => (count, None),
-        None => (mine(session).max(1), Some(GRACE)),
+        None => (mine(participant).max(1), Some(GRACE)),
     };
     let until = patience.map(|patience| Instant::now() + patience);
     let mut told = patience.is_some();
-    while !session.stop.asked() && until.is_none_or(|until| Instant::now() < until) {
+    while !participant.stop.asked() && until.is_none_or(|until| Instant::now() < until) {
         if publisher.wait_connected(wanted, crate::signals::TICK) {
             return;
         }
-        session.tell_events();
+        participant.tell_events();
         if !told {
             told = true;
             tell(&format!("waiting for {wanted} subscriber(s) of {}", arguments.topic));
@@ -262,14 +262,14 @@ fn wait_for_subscribers<S: thalweg::codec::Message>(
 
 fn publish_all<S: Source>(
     arguments: &Arguments,
-    session: &mut Session,
+    participant: &mut Participant,
     publisher: &mut Publisher<S::Message>,
     source: &mut S,
     totals: &mut Totals,
 ) -> Result {
     let pace = arguments.pace();
     let mut due = Instant::now();
-    while !session.stop.asked() && arguments.count.is_none_or(|count| totals.published < count) {
+    while !participant.stop.asked() && arguments.count.is_none_or(|count| totals.published < count) {
         match source.next()? {
             Next::End => break,
             Next::Nothing => {}
@@ -277,16 +277,16 @@ fn publish_all<S: Source>(
                 let mut published = publisher.publish(value)?;
                 // Without a pace `publish` waits for room. If no subscriber had any, the sample was not taken: it is
                 // offered again.
-                while pace.is_none() && is_refused_by_all(published) && !session.stop.asked() {
+                while pace.is_none() && is_refused_by_all(published) && !participant.stop.asked() {
                     published = publisher.publish(value)?;
                 }
                 totals.add(published, size);
                 if let Some(period) = pace {
-                    due = wait_for_turn(session, due, period);
+                    due = wait_for_turn(participant, due, period);
                 }
             }
         }
-        session.tell_events();
+        participant.tell_events();
     }
     Ok(())
 }
@@ -296,9 +296,9 @@ fn is_refused_by_all(published: Published) -> bool {
 }
 
 /// Sleeps until the next sample is due. A delay is caught up, unless it is longer than a second.
-fn wait_for_turn(session: &Session, due: Instant, period: Duration) -> Instant {
+fn wait_for_turn(participant: &Participant, due: Instant, period: Duration) -> Instant {
     let next = due + period;
-    session.stop.sleep_until(next);
+    participant.stop.sleep_until(next);
     let now = Instant::now();
     if now.saturating_duration_since(next) > Duration::from_secs(1) { now } else { next }
 }

@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::{line, tell};
+use crate::participant::{Common, Participant};
 use crate::quantity;
-use crate::session::{Common, Session};
 use crate::show::{Origin, Shown};
 use crate::tap::largest;
 use clap::Args;
@@ -96,15 +96,15 @@ struct Told {
 
 /// Pulls as asked.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut session = arguments.common.open("pull")?;
-    session.settled();
-    let largest = largest(&session, &arguments.topic);
-    let port = session.node.subscriber::<Untyped>(&arguments.topic).max_message(largest).pull_only().open()?;
-    session.node.wait_until(arguments.timeout, || session.stop.asked() || port.can_pull());
+    let mut participant = arguments.common.open("pull")?;
+    participant.settled();
+    let largest = largest(&participant, &arguments.topic);
+    let port = participant.node.subscriber::<Untyped>(&arguments.topic).max_message(largest).pull_only().open()?;
+    participant.node.wait_until(arguments.timeout, || participant.stop.asked() || port.can_pull());
     let from =
         PullFrom { publisher: arguments.publisher.clone(), holder: arguments.at.clone(), limit: arguments.limit.0 };
     let pulled = port.pull_from(&from, arguments.which.query(), arguments.timeout)?;
-    let mut told = print(arguments, &session, pulled)?;
+    let mut told = print(arguments, &participant, pulled)?;
     told.problems.iter().for_each(|text| tell(text));
     if told.count == 0 && told.problems.is_empty() && told.absent.is_empty() {
         told.absent.push(format!("nothing of {} is kept that was asked for", arguments.topic));
@@ -117,9 +117,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     Ok(())
 }
 
-fn print(arguments: &Arguments, session: &Session, mut pulled: Pulled<Untyped>) -> Result<Told> {
+fn print(arguments: &Arguments, participant: &Participant, mut pulled: Pulled<Untyped>) -> Result<Told> {
     let mut told = Told::default();
-    while !session.stop.asked() {
+    while !participant.stop.asked() {
         let sample = match pulled.next() {
             None => break,
             Some(Ok(sample)) => sample,
@@ -133,8 +133,8 @@ fn print(arguments: &Arguments, session: &Session, mut pulled: Pulled<Untyped>) 
         let origin = Origin { topic, port, message };
         let shown = Shown { origin: &origin, info: sample.info(), bytes: sample.bytes(), full: arguments.full };
         told.count += 1;
-        if session.output.json {
-            session.output.document(&shown.json())?;
+        if participant.output.json {
+            participant.output.document(&shown.json())?;
         } else {
             line(&shown.text(arguments.topic.contains('*'), false))?;
         }

@@ -1,8 +1,8 @@
 //! `thalweg relay`: hosts proxies and pull buffers for others.
 
 use crate::failure::Result;
+use crate::participant::{Common, Participant};
 use crate::quantity;
-use crate::session::{Common, Session};
 use crate::signals::TICK;
 use clap::Args;
 use qos::{Durability, PolicyName, PullBuffer, Qos};
@@ -74,7 +74,7 @@ impl Keep {
 
     /// Subscribes with the offered reliability, and with the histories of durable publishers: samples that were
     /// published while this relay was away come, too.
-    fn open(&self, session: &Session, topic: &str) -> Result<Subscriber<Untyped>> {
+    fn open(&self, participant: &Participant, topic: &str) -> Result<Subscriber<Untyped>> {
         let buffer = self.buffer();
         let qos = Qos {
             durability: Durability::TransientLocal,
@@ -83,8 +83,8 @@ impl Keep {
             fallback: vec![PolicyName::Reliability, PolicyName::Durability, PolicyName::Ownership],
             ..Qos::default()
         };
-        let name = format!("/{}/keeps/{}", session.node.name(), topic.trim_start_matches('/').replace('*', "any"));
-        let builder = session.node.subscriber::<Untyped>(topic).named(name).qos(qos);
+        let name = format!("/{}/keeps/{}", participant.node.name(), topic.trim_start_matches('/').replace('*', "any"));
+        let builder = participant.node.subscriber::<Untyped>(topic).named(name).qos(qos);
         Ok(builder.history_for_others(buffer).callback(|_| {})?)
     }
 }
@@ -103,19 +103,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         kept_bytes,
         unwanted: *unwanted,
     };
-    let mut session = common.open_relay(limits)?;
-    let _kept = keep.keep.iter().map(|topic| keep.open(&session, topic)).collect::<Result<Vec<_>>>()?;
-    let name = session.node.name().to_owned();
+    let mut participant = common.open_relay(limits)?;
+    let _kept = keep.keep.iter().map(|topic| keep.open(&participant, topic)).collect::<Result<Vec<_>>>()?;
+    let name = participant.node.name().to_owned();
     let limits =
         json!({"proxies": proxies, "samples_per_s": samples, "bytes_per_s": bytes_per_s, "kept_bytes": kept_bytes});
     let told = json!({"relay": name, "limits": limits, "keeps": keep.keep});
-    session.output.result(&told, || {
+    participant.output.result(&told, || {
         let keeps = keep.keep.iter().map(|topic| format!("\nkeeps the last {} samples of {topic}", keep.history));
         let takes = format!("relay:{name} takes {proxies} proxies, {samples} samples/s, {bytes_per_s} bytes/s");
         takes + &keeps.collect::<String>()
     })?;
-    while session.stop.sleep_until(Instant::now() + TICK) {
-        session.tell_events();
+    while participant.stop.sleep_until(Instant::now() + TICK) {
+        participant.tell_events();
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! One sample, for people and programs.
 
 use crate::output::micros;
-use crate::session::Session;
+use crate::participant::Participant;
 use lab::statistics::microseconds;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ impl Origins {
     /// knowledge of a publisher that may be gone.
     pub(crate) fn of(
         &mut self,
-        session: &Session,
+        participant: &Participant,
         info: &SampleInfo,
         topic: &str,
         known: impl FnOnce() -> Option<Arc<PublisherInfo>>,
@@ -46,7 +46,7 @@ impl Origins {
             let PublisherInfo { name, topic, message } = publisher.as_ref().clone();
             return self.remember(key, Origin { topic, port: name, message: Some(message) });
         }
-        let nodes = session.node.nodes();
+        let nodes = participant.node.nodes();
         let port = nodes.iter().find(|d| d.node == info.node).and_then(|d| d.ports.get(&info.port));
         let Some(port) = port else {
             let port = format!("{}#{}", info.node, info.port.0);

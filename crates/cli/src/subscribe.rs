@@ -2,8 +2,8 @@
 
 use crate::failure::Result;
 use crate::output::{line, micros, tell};
+use crate::participant::{Common, Participant};
 use crate::priority::Given;
-use crate::session::{Common, Session};
 use crate::show::{Origins, Shown};
 use crate::signals::TICK;
 use crate::tap::{Scaled, Tap, Target};
@@ -53,28 +53,28 @@ const AHEAD: usize = 16;
 
 /// Prints as asked.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut session = arguments.common.open("sub")?;
+    let mut participant = arguments.common.open("sub")?;
     let (tell, told) = sync_channel(AHEAD);
     let callback = move |sample: Sample<'_, Untyped>| {
         // An error means that printing has stopped: the verb is about to end.
         let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
     };
     let (given, scaled) = (Some(arguments.given.clone()), arguments.scaled.clone());
-    let tap = Tap::with(&session, &arguments.target, given, scaled, callback)?;
+    let tap = Tap::with(&participant, &arguments.target, given, scaled, callback)?;
     let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::default() };
-    let outcome = print_all(&mut printer, &mut session, tap, told);
+    let outcome = print_all(&mut printer, &mut participant, tap, told);
     printer.tell_latencies();
     outcome
 }
 
-fn print_all(printer: &mut Printer<'_>, session: &mut Session, tap: Tap, told: Receiver<Arrived>) -> Result {
+fn print_all(printer: &mut Printer<'_>, participant: &mut Participant, tap: Tap, told: Receiver<Arrived>) -> Result {
     // `told` is dropped before the port: this releases a receiving thread that waits to hand over a sample.
     let told = told;
-    while !session.stop.asked() && !printer.is_done() {
+    while !participant.stop.asked() && !printer.is_done() {
         if let Ok(arrived) = told.recv_timeout(TICK) {
-            printer.print(session, &tap, &arrived)?;
+            printer.print(participant, &tap, &arrived)?;
         }
-        session.tell_events();
+        participant.tell_events();
     }
     drop(told);
     drop(tap);
@@ -93,16 +93,20 @@ impl Printer<'_> {
         self.arguments.count.is_some_and(|count| self.printed >= count)
     }
 
-    fn print(&mut self, session: &Session, tap: &Tap, arrived: &Arrived) -> Result {
+    fn print(&mut self, participant: &Participant, tap: &Tap, arrived: &Arrived) -> Result {
         let Arguments { target, latency, full, .. } = self.arguments;
-        let origin = self.origins.of(session, &arrived.info, &target.topic, || tap.publisher(&arrived.info));
+        let origin = self.origins.of(participant, &arrived.info, &target.topic, || tap.publisher(&arrived.info));
         if let Some(ns) = arrived.info.latency_ns() {
             self.latencies.record(ns);
         }
         let shown = Shown { origin: &origin, info: &arrived.info, bytes: &arrived.bytes, full: *full };
         let pattern = target.topic.contains('*');
         self.printed += 1;
-        if session.output.json { session.output.document(&shown.json()) } else { line(&shown.text(pattern, *latency)) }
+        if participant.output.json {
+            participant.output.document(&shown.json())
+        } else {
+            line(&shown.text(pattern, *latency))
+        }
     }
 
     fn tell_latencies(&self) {

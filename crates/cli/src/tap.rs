@@ -1,9 +1,9 @@
 //! A subscriber to any type, for verbs that show and count. It takes the offered reliability unless one is asked for.
 
 use crate::failure::Result;
+use crate::participant::Participant;
 use crate::priority::Given;
 use crate::quantity;
-use crate::session::Session;
 use clap::Args;
 use qos::{Filter, Place, PolicyName, Qos, Reliability, Scale};
 use std::sync::Arc;
@@ -86,16 +86,16 @@ pub(crate) struct Tap {
 impl Tap {
     /// Subscribes; `callback` is called with each sample, on the receiving thread.
     pub(crate) fn open(
-        session: &Session,
+        participant: &Participant,
         target: &Target,
         callback: impl FnMut(Sample<'_, Untyped>) + Send + 'static,
     ) -> Result<Self> {
-        Self::with(session, target, None, Scaled::default(), callback)
+        Self::with(participant, target, None, Scaled::default(), callback)
     }
 
     /// Subscribes as [`Tap::open`] does, with priorities and a scale.
     pub(crate) fn with(
-        session: &Session,
+        participant: &Participant,
         target: &Target,
         given: Option<Given>,
         scaled: Scaled,
@@ -103,18 +103,18 @@ impl Tap {
     ) -> Result<Self> {
         let may_lose = carrier::Name::from(&target.carrier).is_lossy() && !target.reliable;
         let reliability = if target.best_effort || may_lose { Reliability::BestEffort } else { Reliability::Reliable };
-        let max_message = largest(session, &target.topic);
+        let max_message = largest(participant, &target.topic);
         let mut qos = Qos { reliability, max_message, ..Qos::default() };
         if !target.reliable {
             qos.fallback = vec![PolicyName::Reliability]; // each publisher as it offers
         }
-        let mut builder = session.node.subscriber::<Untyped>(&target.topic);
+        let mut builder = participant.node.subscriber::<Untyped>(&target.topic);
         if let Some(name) = &target.port {
             builder = builder.named(name);
         }
         if let Some(given) = &given {
             let topic = target.topic.trim_start_matches('/').replace('*', "any");
-            let default = || format!("/{}/{topic}/sub1", session.node.name());
+            let default = || format!("/{}/{topic}/sub1", participant.node.name());
             let name = target.port.clone().unwrap_or_else(default);
             builder = builder.priority(given.settings(&name, &target.topic, Direction::Subscriber, &mut qos)?);
         }
@@ -132,13 +132,13 @@ impl Tap {
 }
 
 /// The existing publishers of a topic or pattern of topics.
-fn offered(session: &Session, topic: &str) -> Vec<PortInfo> {
-    let ports = session.others().into_iter().flat_map(|node| node.ports.into_values());
+fn offered(participant: &Participant, topic: &str) -> Vec<PortInfo> {
+    let ports = participant.others().into_iter().flat_map(|node| node.ports.into_values());
     ports.filter(|p| p.direction == Direction::Publisher && topic_matches(topic, &p.topic)).collect()
 }
 
 /// The largest message that they may publish, and at least the default.
-pub(crate) fn largest(session: &Session, topic: &str) -> u32 {
-    let sizes = offered(session, topic).into_iter().map(|port| port.qos.max_message);
+pub(crate) fn largest(participant: &Participant, topic: &str) -> u32 {
+    let sizes = offered(participant, topic).into_iter().map(|port| port.qos.max_message);
     sizes.fold(Qos::default().max_message, u32::max)
 }

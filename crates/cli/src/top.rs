@@ -3,8 +3,8 @@
 use crate::census::{self, Channel};
 use crate::failure::Result;
 use crate::output::{Live, bytes, table};
+use crate::participant::{Common, Participant};
 use crate::quantity;
-use crate::session::{Common, Session};
 use clap::Args;
 use lab::statistics::rounded;
 use serde::Serialize;
@@ -46,29 +46,29 @@ type Before = HashMap<(String, String, String), (Instant, Channel)>;
 
 /// Shows tables until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut session = arguments.common.open("top")?;
-    session.settled();
+    let mut participant = arguments.common.open("top")?;
+    participant.settled();
     let mut before = Before::new();
-    look(&session, &mut before);
+    look(&participant, &mut before);
     let mut live = Live::default();
     let mut shown = 0;
     while arguments.count.is_none_or(|count| shown < count) {
-        if !session.stop.sleep_until(Instant::now() + arguments.interval) {
+        if !participant.stop.sleep_until(Instant::now() + arguments.interval) {
             break;
         }
-        let screen = look(&session, &mut before);
-        match session.output.json {
-            true => session.output.document(&screen)?,
+        let screen = look(&participant, &mut before);
+        match participant.output.json {
+            true => participant.output.document(&screen)?,
             false => live.show(&screen.text())?,
         }
         shown += 1;
-        session.tell_events();
+        participant.tell_events();
     }
     Ok(())
 }
 
-fn look(session: &Session, before: &mut Before) -> Screen {
-    let found = census::channels(session, &session.others());
+fn look(participant: &Participant, before: &mut Before) -> Screen {
+    let found = census::channels(participant, &participant.others());
     let now = Instant::now();
     let mut after = Before::new();
     let rows = found.channels.into_iter().map(|channel| {

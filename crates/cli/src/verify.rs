@@ -14,9 +14,9 @@ mod show;
 
 use crate::failure::{Failure, Result};
 use crate::output::{Live, Status, tell};
+use crate::participant::{Common, Participant};
 use crate::plan::read_plan;
 use crate::quantity;
-use crate::session::{Common, Session};
 use agent::Agent;
 use clap::Args;
 use gather::{Gatherer, Running, TOPIC};
@@ -76,37 +76,37 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let plan = read_plan(&arguments.plan)?;
     let mut agent = Agent::new(arguments, &plan)?;
-    let mut session = arguments.common.open("verify")?;
-    session.settled();
+    let mut participant = arguments.common.open("verify")?;
+    participant.settled();
     let mut gatherer = Gatherer::new(&plan, arguments.interval);
-    let measured = measure(arguments, &mut session, &mut gatherer, &mut agent);
-    gatherer.stop_measuring(&session);
+    let measured = measure(arguments, &mut participant, &mut gatherer, &mut agent);
+    gatherer.stop_measuring(&participant);
     measured.and_then(|()| finish(arguments, &gatherer))
 }
 
 /// Looks at intervals, and once more when interrupted, and reports changes.
 fn measure(
     arguments: &Arguments,
-    session: &mut Session,
+    participant: &mut Participant,
     gatherer: &mut Gatherer<'_>,
     agent: &mut Option<Agent>,
 ) -> Result {
-    let mut verdicts_to = VerdictPublisher::open(session)?;
+    let mut verdicts_to = VerdictPublisher::open(participant)?;
     let mut screen = Screen { watch: arguments.watch, live: Live::default(), status: Status::default() };
     let duration = arguments.duration.or((!arguments.watch).then_some(DEFAULT));
-    gatherer.look(session);
+    gatherer.look(participant);
     let (started, mut goes_on) = (Instant::now(), true);
     let left =
         || duration.map_or(arguments.interval, |whole| whole.saturating_sub(started.elapsed()).min(arguments.interval));
     while goes_on && !left().is_zero() {
-        goes_on = session.stop.sleep_until(Instant::now() + left());
-        let changes = gatherer.look(session);
-        verdicts_to.tell(session, gatherer, &changes);
+        goes_on = participant.stop.sleep_until(Instant::now() + left());
+        let changes = gatherer.look(participant);
+        verdicts_to.tell(participant, gatherer, &changes);
         screen.tell(gatherer, &changes);
         if let Some(agent) = agent {
-            agent.look(session, gatherer, &mut verdicts_to)?;
+            agent.look(participant, gatherer, &mut verdicts_to)?;
         }
-        screen.show(session, gatherer)?;
+        screen.show(participant, gatherer)?;
     }
     screen.status.clear();
     Ok(())
@@ -128,14 +128,14 @@ impl Screen {
     }
 
     /// Shows the current state: the table, or a line.
-    fn show(&mut self, session: &mut Session, gatherer: &Gatherer<'_>) -> Result {
+    fn show(&mut self, participant: &mut Participant, gatherer: &Gatherer<'_>) -> Result {
         let document = Document::of(gatherer);
-        match (self.watch, session.output.json) {
-            (true, true) => session.output.document(&document)?,
+        match (self.watch, participant.output.json) {
+            (true, true) => participant.output.document(&document)?,
             (true, false) => self.live.show(&document.text())?,
             (false, _) => {}
         }
-        session.tell_events();
+        participant.tell_events();
         if !self.watch {
             self.status.show(&document.line());
         }
@@ -164,13 +164,13 @@ struct VerdictPublisher(Publisher<String>);
 
 impl VerdictPublisher {
     /// Opens the publisher.
-    fn open(session: &Session) -> Result<Self> {
-        Ok(Self(session.node.publisher::<String>(TOPIC).open()?))
+    fn open(participant: &Participant) -> Result<Self> {
+        Ok(Self(participant.node.publisher::<String>(TOPIC).open()?))
     }
 
     /// Reports each change.
-    fn tell(&mut self, session: &Session, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
-        let nodes = if changes.is_empty() { Vec::new() } else { session.others() };
+    fn tell(&mut self, participant: &Participant, gatherer: &Gatherer<'_>, changes: &[(usize, Change)]) {
+        let nodes = if changes.is_empty() { Vec::new() } else { participant.others() };
         for (index, change) in changes {
             let Some(planned) = gatherer.plan.channels.get(*index) else { continue };
             let sample = json!({
@@ -180,7 +180,7 @@ impl VerdictPublisher {
             });
             self.publish(&sample);
             if let Some(running) = &gatherer.running[*index] {
-                tell_ends(session, &nodes, running, change);
+                tell_ends(participant, &nodes, running, change);
             }
         }
     }
@@ -202,7 +202,7 @@ fn change_text(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option
     news.then(|| format!("{at:.0} s: {} → {}: {verdict}, was {old}{why}", planned.topic, planned.subscriber))
 }
 
-fn tell_ends(session: &Session, nodes: &[control::Document], running: &Running, change: &Change) {
+fn tell_ends(participant: &Participant, nodes: &[control::Document], running: &Running, change: &Change) {
     let (publisher, subscriber) = (&running.live.publisher, &running.live.subscriber);
     let request = Request::Verdict {
         publisher: publisher.clone(),
@@ -213,7 +213,7 @@ fn tell_ends(session: &Session, nodes: &[control::Document], running: &Running, 
     let has_one =
         |node: &&control::Document| node.ports.values().any(|port| port.name == *publisher || port.name == *subscriber);
     for node in nodes.iter().filter(has_one) {
-        let _ = session.node.ask(node.node, &request, PATIENCE); // one that went meanwhile needs no news
+        let _ = participant.node.ask(node.node, &request, PATIENCE); // one that went meanwhile needs no news
     }
 }
 

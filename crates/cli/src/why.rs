@@ -6,8 +6,8 @@ mod judge;
 
 use crate::census;
 use crate::failure::{Failure, Result};
+use crate::participant::{Common, Participant};
 use crate::quantity;
-use crate::session::{Common, Session};
 use clap::Args;
 use judge::Diagnosis;
 use linux::probe::Tree;
@@ -53,11 +53,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     for name in [publisher, subscriber] {
         check_name(name).map_err(|error| Failure::Usage(format!("port name {error}")))?;
     }
-    let mut session = common.open("why")?;
-    let evidence = gather(&mut session, common, publisher, subscriber);
+    let mut participant = common.open("why")?;
+    let evidence = gather(&mut participant, common, publisher, subscriber);
     let diagnosis = judge::judge(&evidence);
     let healthy = diagnosis.problems.is_empty();
-    session
+    participant
         .output
         .result(&Report { publisher, subscriber, healthy, diagnosis: &diagnosis }, || diagnosis.to_string())?;
     if healthy { Ok(()) } else { Err(Failure::No(String::new())) }
@@ -125,13 +125,13 @@ struct Said {
 }
 
 /// Gathers the evidence.
-fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
-    let nodes = session.settled();
-    let mut found = [publisher, subscriber].map(|name| end(session, &nodes, name));
+fn gather(participant: &mut Participant, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
+    let nodes = participant.settled();
+    let mut found = [publisher, subscriber].map(|name| end(participant, &nodes, name));
     let names = [publisher, subscriber];
     let pairs = found.iter().zip(names).filter(|(end, _)| end.is_none());
     let elsewhere = pairs.flat_map(|(_, name)| other_realms(common, name)).collect();
-    let watched = watch(session, &mut found, names);
+    let watched = watch(participant, &mut found, names);
     hearsay(&mut found, names);
     let ports = nodes.iter().flat_map(|node| node.ports.values().map(|port| (port.name.clone(), port.direction)));
     let [publisher, subscriber] = found;
@@ -139,7 +139,7 @@ fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &
         asked: names.map(str::to_owned),
         ports: ports.collect(),
         elsewhere,
-        stopped: census::stopped(&common.realm, &nodes, session.node.id()),
+        stopped: census::stopped(&common.realm, &nodes, participant.node.id()),
         realm: common.realm.clone(),
         here_only: !common.reach.beyond(),
         publisher,
@@ -149,8 +149,8 @@ fn gather(session: &mut Session, common: &Common, publisher: &str, subscriber: &
 }
 
 /// The port that lookups by name find, of several with one name.
-fn end(session: &Session, nodes: &[Document], name: &str) -> Option<End> {
-    let (holder, port) = session.node.holder(name)?;
+fn end(participant: &Participant, nodes: &[Document], name: &str) -> Option<End> {
+    let (holder, port) = participant.node.holder(name)?;
     let node = nodes.iter().find(|node| node.node == holder)?.clone();
     let holders = nodes.iter().flat_map(|node| node.ports.values()).filter(|port| port.name == name).count();
     Some(End { port, node, holders, answer: Answer::Silent(None) })
@@ -187,9 +187,9 @@ fn other_realms(common: &Common, name: &str) -> Vec<(String, String)> {
 }
 
 /// Asks the existing nodes in parallel. If both have the channel, several times.
-fn watch(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Duration {
+fn watch(participant: &Participant, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Duration {
     let start = Instant::now();
-    look(session, ends, names);
+    look(participant, ends, names);
     let open =
         ends.iter().all(|end| matches!(end.as_ref().map(|e| &e.answer), Some(Answer::Said(s)) if s.channel.is_some()));
     if !open {
@@ -197,10 +197,10 @@ fn watch(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) -> Du
     }
     let before = ends.each_ref().map(|end| end.as_ref().and_then(waited));
     for number in 1..LOOKS {
-        if !session.stop.sleep_until(start + PAUSE * number as u32) {
+        if !participant.stop.sleep_until(start + PAUSE * number as u32) {
             break;
         }
-        look(session, ends, names);
+        look(participant, ends, names);
     }
     for (end, before) in ends.iter_mut().flatten().zip(before) {
         let starved_ns = waited(end).zip(before).map(|(now, before)| now.saturating_sub(before));
@@ -218,32 +218,38 @@ fn waited(end: &End) -> Option<u64> {
     here.then(|| process::waited_ns(&Tree::host(), end.node.pid, tid)).flatten()
 }
 
-fn look(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
+fn look(participant: &Participant, ends: &mut [Option<End>; 2], names: [&str; 2]) {
     std::thread::scope(|scope| {
         for (end, name) in ends.iter_mut().zip(names) {
             if let Some(end) = end {
                 let other = if name == names[0] { names[1] } else { names[0] };
-                scope.spawn(move || ask(session, end, names, other));
+                scope.spawn(move || ask(participant, end, names, other));
             }
         }
     });
-    ask_relay(session, ends, names);
+    ask_relay(participant, ends, names);
 }
 
 /// Asks the relay, if one sends in the publisher's stead: its node has that end of the channel.
-fn ask_relay(session: &Session, ends: &mut [Option<End>; 2], names: [&str; 2]) {
+fn ask_relay(participant: &Participant, ends: &mut [Option<End>; 2], names: [&str; 2]) {
     let [Some(End { node, answer: Answer::Said(sent), .. }), Some(subscriber)] = ends else { return };
     let proxied = subscriber.said().and_then(|said| said.channel.as_ref()?.1.proxied.as_ref());
     let at =
         proxied.map(|proxied| proxied.provenance.node).filter(|at| *at != node.node && *at != subscriber.node.node);
     if let Some(at) = at {
-        note_channel(session, at, names, Role::Publisher, sent);
+        note_channel(participant, at, names, Role::Publisher, sent);
     }
 }
 
 /// Records a node's report of its end of the channel.
-fn note_channel(session: &Session, node: NodeId, [publisher, subscriber]: [&str; 2], role: Role, said: &mut Said) {
-    let Ok(Reply::Channels(reports)) = session.node.ask(node, &Request::Channels, PATIENCE) else { return };
+fn note_channel(
+    participant: &Participant,
+    node: NodeId,
+    [publisher, subscriber]: [&str; 2],
+    role: Role,
+    said: &mut Said,
+) {
+    let Ok(Reply::Channels(reports)) = participant.node.ask(node, &Request::Channels, PATIENCE) else { return };
     let mine = |r: &ChannelReport| r.publisher == publisher && r.subscriber == subscriber && r.end == role;
     if let Some(report) = reports.into_iter().find(mine) {
         let first = said.channel.take().map_or_else(|| report.clone(), |(first, _)| first);
@@ -251,11 +257,11 @@ fn note_channel(session: &Session, node: NodeId, [publisher, subscriber]: [&str;
     }
 }
 
-fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
+fn ask(participant: &Participant, end: &mut End, names: [&str; 2], other: &str) {
     let to = end.node.node;
     let [publisher, subscriber] = names.map(str::to_owned);
     let explain = Request::Explain { publisher, subscriber };
-    let Ok(Reply::Explanation(explanation)) = session.node.ask(to, &explain, PATIENCE) else {
+    let Ok(Reply::Explanation(explanation)) = participant.node.ask(to, &explain, PATIENCE) else {
         if matches!(end.answer, Answer::Silent(_)) {
             end.answer = silent(&end.node);
         }
@@ -267,15 +273,15 @@ fn ask(session: &Session, end: &mut End, names: [&str; 2], other: &str) {
     };
     said.looks.push(explanation);
     let role = if end.port.direction == Direction::Publisher { Role::Publisher } else { Role::Subscriber };
-    note_channel(session, to, names, role, &mut said);
+    note_channel(participant, to, names, role, &mut said);
     let get = Request::Get { port: end.port.name.clone(), other: Some(other.to_owned()) };
     if said.settings.is_none()
-        && let Ok(Reply::Settings(reports)) = session.node.ask(to, &get, PATIENCE)
+        && let Ok(Reply::Settings(reports)) = participant.node.ask(to, &get, PATIENCE)
     {
         said.settings = reports.into_iter().next();
     }
     if said.memory.is_none()
-        && let Ok(Reply::Memory(memory)) = session.node.ask(to, &Request::Memory, PATIENCE)
+        && let Ok(Reply::Memory(memory)) = participant.node.ask(to, &Request::Memory, PATIENCE)
     {
         said.memory = Some(memory);
     }

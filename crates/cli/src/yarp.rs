@@ -2,9 +2,9 @@
 
 use crate::ends::{self, Which};
 use crate::failure::{Failure, Result};
+use crate::participant::Common;
 use crate::priority::{change, of_channel, show};
 use crate::quantity;
-use crate::session::Common;
 use clap::{Args, ValueEnum};
 use qos::priority::{Changes, Dscp};
 use serde_json::json;
@@ -135,19 +135,19 @@ fn carry_out(ports: &Ports, common: &Common, wish: String, form: impl Fn(&EndRep
         }
         _ => {}
     }
-    let mut session = common.open("priority")?;
-    session.settled();
+    let mut participant = common.open("priority")?;
+    participant.settled();
     let reports = match mode {
-        Mode::Set => change(&session, &ends::of(&session, src, des, Which::Both)?, &changes)?,
-        Mode::Describe | Mode::Get => of_channel(&session, src, des)?,
+        Mode::Set => change(&participant, &ends::of(&participant, src, des, Which::Both)?, &changes)?,
+        Mode::Describe | Mode::Get => of_channel(&participant, src, des)?,
     };
     if *mode == Mode::Describe {
-        return show::print(&session, src, des, &reports);
+        return show::print(&participant, src, des, &reports);
     }
     let lines: Vec<(String, String)> = reports.iter().map(|report| (report.end.clone(), form(report))).collect();
     let values = lines.iter().map(|(end, value)| json!({"end": end, "value": value})).collect::<Vec<_>>();
     let document = json!({"publisher": src, "subscriber": des, "values": values, "ends": show::Shown::all(&reports)});
-    session.output.result(&document, || {
+    participant.output.result(&document, || {
         let line = |(end, value): &(String, String)| format!("{end:<10}  {value}");
         lines.iter().map(line).collect::<Vec<_>>().join("\n")
     })

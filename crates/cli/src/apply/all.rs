@@ -42,14 +42,15 @@ pub(super) fn apply(arguments: &ApplyArguments) -> Result {
     let plan = read_plan(&arguments.file)?;
     let client = arguments.all.broker.client()?;
     // The channels are looked up before anything is changed.
-    let mut session = (!arguments.queues).then(|| arguments.common.open("apply")).transpose()?;
-    let channels = session.as_mut().map_or(Ok(Vec::new()), |session| planned::channels(&plan, &session.settled()))?;
+    let mut participant = (!arguments.queues).then(|| arguments.common.open("apply")).transpose()?;
+    let channels =
+        participant.as_mut().map_or(Ok(Vec::new()), |participant| planned::channels(&plan, &participant.settled()))?;
     let before = client.plan().map_err(failure)?;
     let text = text_of(&arguments.file)?;
     let Accepted { revision } = client.change_plan(Some(&text), before.revision).map_err(failure)?;
-    let set = |session| channels::apply(session, &channels, &directory()).map(Applied::keep);
+    let set = |participant| channels::apply(participant, &channels, &directory()).map(Applied::keep);
     let done = arguments.all.reached(&client, revision).and_then(|hosts| {
-        let ends = session.as_ref().map_or(Ok(Vec::new()), set)?;
+        let ends = participant.as_ref().map_or(Ok(Vec::new()), set)?;
         Ok((hosts, ends))
     });
     let (hosts, ends) = done.map_err(|why| put_back(&client, &why, before.plan.as_deref(), revision))?;

@@ -5,7 +5,7 @@ use super::host_file::Channel;
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
-use crate::session::Session;
+use crate::participant::Participant;
 use qos::priority::{Change, Changes, Policy, PrioritySettings};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -54,7 +54,7 @@ enum Outcome {
 
 /// Priorities that were set; taken back when dropped, unless kept.
 pub(crate) struct Applied<'a> {
-    session: &'a Session,
+    participant: &'a Participant,
     file: PathBuf,
     /// Former settings of an earlier `apply`, which stay.
     earlier: Vec<Former>,
@@ -68,23 +68,27 @@ pub(crate) struct Applied<'a> {
 ///
 /// # Errors
 /// The first port that is missing.
-pub(crate) fn check(session: &mut Session, channels: &[(usize, Channel)]) -> Result {
-    session.settled();
+pub(crate) fn check(participant: &mut Participant, channels: &[(usize, Channel)]) -> Result {
+    participant.settled();
     let mut ports = channels.iter().flat_map(|(_, channel)| [&channel.publisher, &channel.subscriber]);
-    ports.find(|port| session.node.holder(port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
+    ports.find(|port| participant.node.holder(port).is_none()).map_or(Ok(()), |port| Err(unknown(port)))
 }
 
 /// Sets the priorities of all channels, or of none. They replace those of an earlier `apply`.
 ///
 /// # Errors
 /// A port that does not exist, or a node's refusal; then the settings are taken back.
-pub(crate) fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
-    let nodes = session.others();
-    let TakenBack { told, stuck } = take_back(session, &nodes, directory)?;
+pub(crate) fn apply<'a>(
+    participant: &'a Participant,
+    channels: &[(usize, Channel)],
+    directory: &Path,
+) -> Result<Applied<'a>> {
+    let nodes = participant.others();
+    let TakenBack { told, stuck } = take_back(participant, &nodes, directory)?;
     if stuck > 0 {
         return Err(Failure::No(format!("what was applied before could not be taken back: {}", told.join("; "))));
     }
-    add(session, channels, directory)
+    add(participant, channels, directory)
 }
 
 /// Sets the priorities of all channels, or of none, in addition to those of an earlier `apply`. One `thalweg restore`
@@ -92,11 +96,15 @@ pub(crate) fn apply<'a>(session: &'a Session, channels: &[(usize, Channel)], dir
 ///
 /// # Errors
 /// A port that does not exist, or a node's refusal; then the settings made here are taken back.
-pub(crate) fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], directory: &Path) -> Result<Applied<'a>> {
-    let nodes = session.others();
+pub(crate) fn add<'a>(
+    participant: &'a Participant,
+    channels: &[(usize, Channel)],
+    directory: &Path,
+) -> Result<Applied<'a>> {
+    let nodes = participant.others();
     let file = journal(directory);
     let earlier = read(&file)?;
-    let mut applied = Applied { session, file, earlier, former: Vec::new(), kept: false, ends: Vec::new() };
+    let mut applied = Applied { participant, file, earlier, former: Vec::new(), kept: false, ends: Vec::new() };
     for (_, channel) in channels {
         let Channel { publisher, subscriber, end, changes, proxy, .. } = channel;
         if *end != Which::Subscriber && !changes.is_empty() {
@@ -114,18 +122,18 @@ pub(crate) fn add<'a>(session: &'a Session, channels: &[(usize, Channel)], direc
 
 impl Applied<'_> {
     fn set(&mut self, nodes: &[Document], port: &str, other: &str, changes: &Changes) -> Result {
-        let document = holder(self.session, nodes, port).ok_or_else(|| unknown(port))?;
+        let document = holder(self.participant, nodes, port).ok_or_else(|| unknown(port))?;
         let node = document.node;
         let at = (document.host.clone(), document.realm.clone(), document.pid);
         let (port, other) = (port.to_owned(), other.to_owned());
         let get = Request::Get { port: port.clone(), other: Some(other.clone()) };
         // An end without a channel has no former settings.
-        let before = self.session.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
+        let before = self.participant.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
         let before = before.into_iter().next().unwrap_or_default();
         let (changes_back, proxy) = (undo(changes, &before.asked), ProxyChanges::default());
         self.remember(Former { port: port.clone(), other: other.clone(), changes: changes_back, proxy, at })?;
         let set = Request::Set { port, other, changes: changes.clone() };
-        let set = ends(self.session.node.ask(node, &set, PATIENCE)?);
+        let set = ends(self.participant.node.ask(node, &set, PATIENCE)?);
         set.iter().try_for_each(|end| reserved(changes, end))?;
         self.ends.extend(set);
         Ok(())
@@ -133,17 +141,17 @@ impl Applied<'_> {
 
     /// Sets the scale of a channel's stream, and the place where the other samples are left out.
     fn scale(&mut self, nodes: &[Document], publisher: &str, subscriber: &str, changes: &ProxyChanges) -> Result {
-        let document = holder(self.session, nodes, subscriber).ok_or_else(|| unknown(subscriber))?;
+        let document = holder(self.participant, nodes, subscriber).ok_or_else(|| unknown(subscriber))?;
         let (node, at) = (document.node, (document.host.clone(), document.realm.clone(), document.pid));
         let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
         let get = Request::Get { port: subscriber.clone(), other: Some(publisher.clone()) };
-        let before = self.session.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
+        let before = self.participant.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
         let proxied = before.into_iter().find_map(|end| end.proxied);
         let proxy = proxy_back(changes, proxied.as_ref());
         let (port, other) = (subscriber.clone(), publisher.clone());
         self.remember(Former { port, other, changes: Changes::default(), proxy, at })?;
         let request = Request::Scale { publisher, subscriber, changes: changes.clone() };
-        self.session.node.ask(node, &request, PATIENCE)?;
+        self.participant.node.ask(node, &request, PATIENCE)?;
         Ok(())
     }
 
@@ -166,9 +174,9 @@ impl Applied<'_> {
 impl Drop for Applied<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            let nodes = self.session.others();
+            let nodes = self.participant.others();
             let (earlier, former) = (std::mem::take(&mut self.earlier), std::mem::take(&mut self.former));
-            match take_back_all(self.session, &nodes, former, earlier, &self.file) {
+            match take_back_all(self.participant, &nodes, former, earlier, &self.file) {
                 Ok(taken) => taken.told.iter().for_each(|text| tell(&format!("taken back: {text}"))),
                 Err(failure) => tell(failure.text()),
             }
@@ -181,10 +189,14 @@ impl Drop for Applied<'_> {
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub(crate) fn take_back(session: &Session, nodes: &[Document], directory: &Path) -> Result<TakenBack> {
+pub(crate) fn take_back(participant: &Participant, nodes: &[Document], directory: &Path) -> Result<TakenBack> {
     let file = journal(directory);
     let former = read(&file)?;
-    if former.is_empty() { Ok(TakenBack::default()) } else { take_back_all(session, nodes, former, Vec::new(), &file) }
+    if former.is_empty() {
+        Ok(TakenBack::default())
+    } else {
+        take_back_all(participant, nodes, former, Vec::new(), &file)
+    }
 }
 
 /// The entries of the file; none if there is no file.
@@ -198,7 +210,7 @@ fn read(file: &Path) -> Result<Vec<Former>> {
 
 /// Takes `former` back, the newest first, and leaves `earlier` in the file.
 fn take_back_all(
-    session: &Session,
+    participant: &Participant,
     nodes: &[Document],
     former: Vec<Former>,
     earlier: Vec<Former>,
@@ -207,7 +219,7 @@ fn take_back_all(
     let (mut told, mut stuck) = (Vec::new(), Vec::new());
     for former in former.into_iter().rev() {
         let Former { port, other, .. } = &former;
-        match former.take_back(session, nodes) {
+        match former.take_back(participant, nodes) {
             Outcome::AsBefore => told.push(format!("{port} with {other}: as before")),
             Outcome::Gone => told.push(format!("{port}: gone, and its priority with it")),
             Outcome::Stuck(why) => {
@@ -250,11 +262,11 @@ pub(crate) fn are_applied(directory: &Path) -> bool {
 }
 
 impl Former {
-    fn take_back(&self, session: &Session, nodes: &[Document]) -> Outcome {
+    fn take_back(&self, participant: &Participant, nodes: &[Document]) -> Outcome {
         let (host, realm, pid) = &self.at;
-        let Some(document) = holder(session, nodes, &self.port) else {
+        let Some(document) = holder(participant, nodes, &self.port) else {
             // A stopped process sends no document, but still holds its socket.
-            let known: Vec<NodeId> = nodes.iter().map(|d| d.node).chain([session.node.id()]).collect();
+            let known: Vec<NodeId> = nodes.iter().map(|d| d.node).chain([participant.node.id()]).collect();
             let here = *host == linux::clock::host_id();
             return match here && silent_processes(realm, &known).contains(pid) {
                 true => Outcome::Stuck(format!("its process {pid} does not answer: it is stopped or hangs")),
@@ -266,10 +278,10 @@ impl Former {
             true => Request::Set { port, other, changes },
             false => Request::Scale { publisher: other, subscriber: port, changes: self.proxy.clone() },
         };
-        match session.node.ask(document.node, &request, PATIENCE) {
+        match participant.node.ask(document.node, &request, PATIENCE) {
             Ok(_) => Outcome::AsBefore,
             // The port may have closed meanwhile.
-            Err(_) if session.node.holder(&self.port).is_none() => Outcome::Gone,
+            Err(_) if participant.node.holder(&self.port).is_none() => Outcome::Gone,
             Err(error) => Outcome::Stuck(error.to_string()),
         }
     }
@@ -328,8 +340,8 @@ fn reserved(changes: &Changes, end: &EndReport) -> Result {
 }
 
 /// The node that has the port.
-fn holder<'a>(session: &Session, nodes: &'a [Document], port: &str) -> Option<&'a Document> {
-    let (node, _) = session.node.holder(port)?;
+fn holder<'a>(participant: &Participant, nodes: &'a [Document], port: &str) -> Option<&'a Document> {
+    let (node, _) = participant.node.holder(port)?;
     nodes.iter().find(|d| d.node == node)
 }
 

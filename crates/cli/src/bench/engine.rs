@@ -7,7 +7,7 @@ pub(super) mod thalweg;
 use super::figures::{Fanout, Latency, Meter, Start, Throughput};
 use super::{Carrier, EngineName, Error, name_of};
 use crate::output::tell;
-use crate::session::Reach;
+use crate::participant::Reach;
 use baseline::meeting::Meeting;
 use baseline::{Terms, fanout, latency, throughput};
 use lab::topology::Topology;

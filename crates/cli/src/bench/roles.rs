@@ -3,7 +3,7 @@
 use super::engine::thalweg::trials;
 use super::engine::{Engine, Host, Settings, select};
 use super::{Carrier, EngineName, Error, Options, Payload, Role, name_of, print};
-use crate::session::Reach;
+use crate::participant::Reach;
 use baseline::Terms;
 use lab::topology::Topology;
 use lab::{Lab, Program};

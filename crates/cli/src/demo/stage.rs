@@ -7,7 +7,7 @@
 use super::robot::{BESIDE, BUSY, LINES, URGENT, parts};
 use super::{PART_OF_LAB, Place};
 use crate::failure::{Failure, Result};
-use crate::session::Reach;
+use crate::participant::Reach;
 use lab::load::{Generator, Load, Pattern, Protocol, Sink, Traffic};
 use lab::part::Place as At;
 use lab::topology::{DEVICE, Queue, Topology, Wire};

@@ -1,7 +1,7 @@
 //! Ends of channels, for people and as JSON.
 
 use crate::failure::Result;
-use crate::session::Session;
+use crate::participant::Participant;
 use qos::priority::{Dscp, PrioritySettings};
 use serde::Serialize;
 use serde_json::json;
@@ -93,7 +93,7 @@ impl<'a> Shown<'a> {
 }
 
 /// Prints ends of channels.
-pub(crate) fn print(session: &Session, publisher: &str, subscriber: &str, reports: &[EndReport]) -> Result {
+pub(crate) fn print(participant: &Participant, publisher: &str, subscriber: &str, reports: &[EndReport]) -> Result {
     let effective = reports.iter().all(|report| report.effective);
     let document = json!({
         "publisher": publisher,
@@ -101,7 +101,7 @@ pub(crate) fn print(session: &Session, publisher: &str, subscriber: &str, report
         "effective": effective,
         "ends": Shown::all(reports),
     });
-    session.output.result(&document, || text(reports))
+    participant.output.result(&document, || text(reports))
 }
 
 fn text(reports: &[EndReport]) -> String {

@@ -7,8 +7,8 @@ use crate::apply::{channels, directory};
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
+use crate::participant::Participant;
 use crate::plan::{Clock, text_of};
-use crate::session::Session;
 use lab::statistics::rounded;
 use qos::plan::{FileChange, Plan};
 use qos::verification::agent::{self, Choice, Decision, EXCESS, LOOKS, Limits, Setting};
@@ -51,7 +51,7 @@ impl Agent {
     /// decision is logged.
     pub(super) fn look(
         &mut self,
-        session: &Session,
+        participant: &Participant,
         gatherer: &Gatherer<'_>,
         verdicts_to: &mut VerdictPublisher,
     ) -> Result {
@@ -62,7 +62,7 @@ impl Agent {
         }
         let Some(decision) = self.agent.decide(gatherer.elapsed(), &mut Clock::new()) else { return Ok(()) };
         let outcome = match decision.decision {
-            Choice::Change if self.may_apply => apply(session, gatherer, &decision.settings).map(|()| true),
+            Choice::Change if self.may_apply => apply(participant, gatherer, &decision.settings).map(|()| true),
             choice => Ok(choice == Choice::Keep),
         };
         let (applied, failed) = match outcome {
@@ -75,7 +75,7 @@ impl Agent {
         let at_s = rounded(gatherer.elapsed().as_secs_f64(), 3);
         let logged = Logged { at_s, decision: &decision, applied, failed };
         verdicts_to.publish(&logged);
-        session.output.result(&logged, || logged.text(gatherer))
+        participant.output.result(&logged, || logged.text(gatherer))
     }
 }
 
@@ -122,10 +122,10 @@ fn commands(gatherer: &Gatherer<'_>, setting: &Setting) -> Vec<String> {
 }
 
 /// Applies all settings or none; `thalweg restore` undoes them.
-fn apply(session: &Session, gatherer: &Gatherer<'_>, settings: &[Setting]) -> Result {
+fn apply(participant: &Participant, gatherer: &Gatherer<'_>, settings: &[Setting]) -> Result {
     let each = settings.iter().map(|setting| ends(gatherer, setting)).collect::<Result<Vec<_>>>()?;
     let all: Vec<(usize, Channel)> = each.into_iter().flatten().map(|end| (0, end)).collect();
-    channels::add(session, &all, &directory()).map(|applied| drop(applied.keep()))
+    channels::add(participant, &all, &directory()).map(|applied| drop(applied.keep()))
 }
 
 /// The settings of either end of a channel.

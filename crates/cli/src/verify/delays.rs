@@ -1,7 +1,7 @@
 //! Delays of a route in one look, from the stages that its ends report. Time stamps of hosts with different clocks are
 //! converted to this host's, with their uncertainty.
 
-use crate::session::Session;
+use crate::participant::Participant;
 use qos::verification::{Cost, Live, Window, Worst};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -129,7 +129,12 @@ impl Clocks {
     }
 
     /// The clocks of two nodes; each clock is asked once. `None`: one of them does not answer.
-    pub(super) fn pair(&mut self, session: &Session, publisher: &Document, subscriber: &Document) -> Option<Pair> {
+    pub(super) fn pair(
+        &mut self,
+        participant: &Participant,
+        publisher: &Document,
+        subscriber: &Document,
+    ) -> Option<Pair> {
         if publisher.clock == subscriber.clock {
             return Some(Pair::Same);
         }
@@ -137,7 +142,7 @@ impl Clocks {
             if let Some(known) = self.0.get(&node.clock) {
                 return Some(*known);
             }
-            let offset = session.node.compare_clock(node.node, PATIENCE).ok()?;
+            let offset = participant.node.compare_clock(node.node, PATIENCE).ok()?;
             self.0.insert(node.clock.clone(), Some(offset));
             Some(Some(offset))
         };

@@ -2,7 +2,7 @@
 
 use super::delays::{Clocks, Key, Pair, Reports};
 use crate::census;
-use crate::session::Session;
+use crate::participant::Participant;
 use qos::plan::Plan;
 use qos::verification::{Change, Live, Over, Route, Verification, Window, find};
 use std::collections::{BTreeSet, HashMap};
@@ -94,16 +94,16 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Asks all nodes. Returns the changed verdicts, each with its channel's place in the plan.
-    pub(super) fn look(&mut self, session: &Session) -> Vec<(usize, Change)> {
-        let nodes = session.others();
+    pub(super) fn look(&mut self, participant: &Participant) -> Vec<(usize, Change)> {
+        let nodes = participant.others();
         let asked = self.elapsed();
-        let census::Channels { mut channels, silent } = census::channels(session, &nodes);
+        let census::Channels { mut channels, silent } = census::channels(participant, &nodes);
         let now = self.elapsed();
         let asking = now.saturating_sub(asked);
         let off = asking + std::mem::replace(&mut self.asking, asking);
         channels.retain(|channel| channel.topic != TOPIC);
         self.silent = silent;
-        let holders = holders(session, &nodes);
+        let holders = holders(participant, &nodes);
         let live: Vec<Live> = channels.iter().map(|channel| live(channel, &holders)).collect();
         let found = find(self.plan, &live);
         self.unplanned = found.unplanned.iter().map(|at| live[*at].clone()).collect();
@@ -113,8 +113,8 @@ impl<'a> Gatherer<'a> {
             strays: route.strays.clone(),
         };
         self.running = found.planned.iter().map(|route| route.as_ref().map(running)).collect();
-        let pairs = self.pairs(session, &holders);
-        let reports = self.ask(session, &nodes, &pairs);
+        let pairs = self.pairs(participant, &holders);
+        let reports = self.ask(participant, &nodes, &pairs);
         let seconds = now.saturating_sub(std::mem::replace(&mut self.looked, now)).as_secs_f64();
         let mut changes = Vec::new();
         for (index, route) in found.planned.iter().enumerate() {
@@ -141,12 +141,12 @@ impl<'a> Gatherer<'a> {
     }
 
     /// The clocks of the ends of each channel.
-    fn pairs(&self, session: &Session, holders: &HashMap<&str, &Document>) -> Vec<Pairs> {
+    fn pairs(&self, participant: &Participant, holders: &HashMap<&str, &Document>) -> Vec<Pairs> {
         let mut clocks = Clocks::new();
         let mut of = |running: &Running| {
             let Live { publisher, subscriber, over, .. } = &running.live;
             let from = holders.get(publisher.as_str())?;
-            let mut pair = |port: &str| clocks.pair(session, from, holders.get(port)?);
+            let mut pair = |port: &str| clocks.pair(participant, from, holders.get(port)?);
             Some(Pairs { whole: pair(subscriber), to_relay: over.as_ref().and_then(|over| pair(&over.port)) })
         };
         self.running.iter().map(|running| running.as_ref().and_then(&mut of).unwrap_or_default()).collect()
@@ -154,7 +154,7 @@ impl<'a> Gatherer<'a> {
 
     /// Asks each node about its ends: the lateness of samples since the last look, at the subscriber and at a relay
     /// between.
-    fn ask(&mut self, session: &Session, nodes: &[Document], pairs: &[Pairs]) -> Reports {
+    fn ask(&mut self, participant: &Participant, nodes: &[Document], pairs: &[Pairs]) -> Reports {
         let mut wanted: HashMap<Key, LateAfter> = HashMap::new();
         for (index, (running, pairs)) in self.running.iter().zip(pairs).enumerate() {
             let (Some(Running { live, .. }), Some(promise)) = (running, self.verification.promise(index)) else {
@@ -185,7 +185,7 @@ impl<'a> Gatherer<'a> {
                 let asked = Asked { received: self.answered.get(&node).copied().unwrap_or(0), ..self.asked };
                 Request::Lateness { channels: some.to_vec(), asked }
             };
-            for (node, reply) in census::ask_each(session, nodes, request) {
+            for (node, reply) in census::ask_each(participant, nodes, request) {
                 match reply {
                     Some(Reply::Lateness(ends)) => reports.add(ends),
                     _ => answered.retain(|known| *known != node.node),
@@ -212,20 +212,21 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Switches the measurement off.
-    pub(super) fn stop_measuring(&self, session: &Session) {
-        let nodes = session.others();
+    pub(super) fn stop_measuring(&self, participant: &Participant) {
+        let nodes = participant.others();
         for topic in &self.measured {
-            census::ask_all(session, &nodes, &Request::Measure { topic: topic.clone(), every: 0 });
+            census::ask_all(participant, &nodes, &Request::Measure { topic: topic.clone(), every: 0 });
         }
     }
 }
 
 /// The node of each port; of several ports with one name, the one that lookups by name find.
-fn holders<'a>(session: &Session, nodes: &'a [Document]) -> HashMap<&'a str, &'a Document> {
+fn holders<'a>(participant: &Participant, nodes: &'a [Document]) -> HashMap<&'a str, &'a Document> {
     let mut holders = HashMap::new();
     for (port, node) in nodes.iter().flat_map(|node| node.ports.values().map(move |port| (port.name.as_str(), node))) {
         if holders.insert(port, node).is_some()
-            && let Some(found) = session.node.holder(port).and_then(|(id, _)| nodes.iter().find(|node| node.node == id))
+            && let Some(found) =
+                participant.node.holder(port).and_then(|(id, _)| nodes.iter().find(|node| node.node == id))
         {
             holders.insert(port, found);
         }

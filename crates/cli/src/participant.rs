@@ -141,16 +141,16 @@ impl Common {
     }
 
     /// Opens the node of a verb.
-    pub(crate) fn open(&self, verb: &str) -> Result<Session> {
+    pub(crate) fn open(&self, verb: &str) -> Result<Participant> {
         self.open_with(verb, None)
     }
 
     /// Opens the node of a relay.
-    pub(crate) fn open_relay(&self, limits: RelayLimits) -> Result<Session> {
+    pub(crate) fn open_relay(&self, limits: RelayLimits) -> Result<Participant> {
         self.open_with("relay", Some(limits))
     }
 
-    fn open_with(&self, verb: &str, relay: Option<RelayLimits>) -> Result<Session> {
+    fn open_with(&self, verb: &str, relay: Option<RelayLimits>) -> Result<Participant> {
         let stop = Stop::on_signals()?;
         let around = Around { fault: self.fault, record: self.capture.as_deref().map(open_capture).transpose()? };
         let settings = Settings {
@@ -164,12 +164,12 @@ impl Common {
         self.reach.warn_of_open_addresses();
         let node = Node::with_settings(settings)?;
         let notices = Notices { events: node.events(), verbose: self.verbose, told: HashSet::new() };
-        Ok(Session { node, stop, notices, output: self.output(), reach: self.reach.clone() })
+        Ok(Participant { node, stop, notices, output: self.output(), reach: self.reach.clone() })
     }
 }
 
 /// A verb's node.
-pub(crate) struct Session {
+pub(crate) struct Participant {
     /// The node.
     pub node: Node,
     /// Set when the user asks to end.
@@ -180,7 +180,7 @@ pub(crate) struct Session {
     reach: Reach,
 }
 
-impl Session {
+impl Participant {
     /// All other nodes, sorted by name. Nodes of this host are known since the node opened; others are waited for.
     pub(crate) fn settled(&mut self) -> Vec<Document> {
         if self.reach.beyond() {
