@@ -26,10 +26,18 @@ pub fn run(lab: &Lab, experiment: &dyn Experiment) -> Result<Document> {
             .map_err(|e| Error::system("a thread of SCHED_FIFO 80", &e, "run it as root, or with CAP_SYS_NICE"))
     };
     let before = idle()?;
+    let (taken, all) = stalls::processor_time()?;
     let findings = experiment.run(lab)?;
+    let (taken, all) = stalls::processor_time().map(|(now, of)| (now - taken, of - all))?;
     let (loaded, loaded_s) = stalls::found();
     let after = idle()?;
-    let rates = Rates { idle: before.0 + after.0, idle_s: before.1 + after.1, loaded, loaded_s };
+    let rates = Rates {
+        idle: before.0 + after.0,
+        idle_s: before.1 + after.1,
+        loaded,
+        loaded_s,
+        stolen: taken as f64 / all.max(1) as f64,
+    };
     Ok(Document::new(experiment.name(), environment, findings, rates, &lab.options))
 }
 

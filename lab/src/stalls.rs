@@ -172,6 +172,18 @@ pub(crate) fn found() -> (u64, f64) {
     (FOUND.swap(0, Ordering::Relaxed), WATCHED_NS.swap(0, Ordering::Relaxed) as f64 / 1e9)
 }
 
+/// Time of all processors since the machine began, in ticks: what its host took away while the machine wanted to run, and all (proc_stat(5)).
+///
+/// # Errors
+/// `/proc/stat` cannot be read.
+pub(crate) fn processor_time() -> io::Result<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let line = text.lines().next().unwrap_or_default();
+    // user, nice, system, idle, iowait, irq, softirq, steal; what guests used is in user and nice already.
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+    Ok((ticks.get(7).copied().unwrap_or(0), ticks.iter().sum()))
+}
+
 impl Monitor {
     /// Begins to watch the processors that this process may use.
     ///

@@ -57,11 +57,18 @@ fn each_claim_holds() {
 
 #[test]
 fn a_feature_left_out_is_found() {
+    let mut found = 0;
     for (feature, experiment) in BROKEN {
         let Some((document, code)) = run(&format!("{experiment} --ci --without {feature}")) else { return };
         let checks = document["checks"].as_array().unwrap().iter();
         let red: Vec<&str> = checks.filter(|c| c["verdict"] == "fail").filter_map(|c| c["name"].as_str()).collect();
         println!("without {feature}, {experiment}: {}", red.join("; "));
+        if code == 4 {
+            println!("INCONCLUSIVE: without {feature}, {experiment}");
+            continue;
+        }
         assert!(code == 1 && !red.is_empty(), "without {feature}, {experiment} ends with {code}");
+        found += 1;
     }
+    assert!(found * 2 > BROKEN.len(), "most are inconclusive: {found} of {} were found", BROKEN.len());
 }

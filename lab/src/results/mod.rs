@@ -58,7 +58,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Makes the document of an experiment's findings. Stalls excuse a value only if the machine stood still as often without the experiment. What was
+    /// Makes the document of an experiment's findings. Stalls excuse a value only if the machine stood still as often without the experiment. A check that fails while the
+    /// machine's host took its processors away is inconclusive. What was
     /// skipped is a failure, unless the options allow it by name. Checks that need a longer run are named in a note.
     pub fn new(
         experiment: &str,
@@ -73,6 +74,11 @@ impl Document {
         }
         if let Attribution::Unclear(because) = stalls.attribution() {
             for check in checks.iter_mut().filter(|check| check.needs_excuse()) {
+                *check = check.clone().inconclusive(because.clone());
+            }
+        }
+        if let Some(because) = stalls.absence() {
+            for check in checks.iter_mut().filter(|check| check.verdict == Verdict::Fail) {
                 *check = check.clone().inconclusive(because.clone());
             }
         }

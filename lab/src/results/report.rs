@@ -134,9 +134,11 @@ pub(super) fn machine(document: &Document) -> Vec<String> {
         format!("{} processors; load before it began {}", here.cpus, load.join(" ")),
         format!("{}; {}; seed {}", here.clock, versions.join(", "), here.seed),
     ];
-    let Rates { idle, idle_s, loaded, loaded_s } = document.stalls;
+    let Rates { idle, idle_s, loaded, loaded_s, stolen } = document.stalls;
     lines.push(format!(
-        "stalls (SCHED_FIFO 80 more than 0.2 ms late): {idle} in {idle_s:.1} s of processors before and after it, {loaded} in {loaded_s:.1} s during it"
+        "stalls (SCHED_FIFO 80 more than 0.2 ms late): {idle} in {idle_s:.1} s of processors before and after it, {loaded} in {loaded_s:.1} s during it; \
+         the host took {:.2} % of the processors' time away",
+        100.0 * stolen
     ));
     lines.extend(here.qdiscs.iter().map(|queue| format!("`{queue}`")));
     lines
