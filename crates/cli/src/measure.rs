@@ -226,8 +226,23 @@ fn delay_by_stage(arguments: &DelayArguments) -> Result {
             break;
         }
     }
+    for _ in 0..LOOKS {
+        if ends_agree(&reports) {
+            break;
+        }
+        reports = ask(&participant, &nodes, &Request::Stages { topic: topic.clone() });
+    }
     ask(&participant, &nodes, &Request::Measure { topic: topic.clone(), every: 0 });
     show(&participant, topic, &reports)
+}
+
+/// `true` if the ends of each channel measured the same samples. They are asked one after the other, so beside much other work one of them
+/// may be ahead, and the time on the wire between them is not known.
+fn ends_agree(reports: &[StagesReport]) -> bool {
+    let mut pairs = channels(reports).filter_map(|(publisher, subscriber)| publisher.zip(subscriber));
+    pairs.all(|(publisher, subscriber)| {
+        !subscriber.stages_us.contains_key("transit") || wire_us(publisher, subscriber).is_some()
+    })
 }
 
 fn measured(report: &StagesReport) -> u64 {
@@ -337,3 +352,5 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const DEFAULT: Duration = Duration::from_secs(5);
 /// Pause between two checks of the count.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Most looks until the ends of a channel agree.
+const LOOKS: u32 = 20;
