@@ -9,6 +9,7 @@
 //! | `value` | values and their ranges |
 //! | `read` | from the file to [`System`] |
 //! | `chain` | its chains: the channels that they go over |
+//! | [`session`] | what is asked for beside a contract |
 //! | `merging` | topics that would cost less as one |
 //!
 //! [`check`] finds likely mistakes in a readable contract, and [`hints`] what would cost less.
@@ -17,6 +18,7 @@ mod chain;
 mod file;
 mod merging;
 mod read;
+pub mod session;
 mod value;
 
 use crate::network::{Direction, Network, packets, wire_bytes};
@@ -51,6 +53,8 @@ pub struct Lines {
     pub subscribers: Vec<usize>,
     /// Lines of `[[chain]]`.
     pub chains: Vec<usize>,
+    /// Lines of `[[session]]`: none in a contract of its own.
+    pub sessions: Vec<usize>,
 }
 
 /// The names that [`is_device`] takes, for messages.
@@ -85,7 +89,7 @@ impl Contract {
     /// # Errors
     /// [`ContractError`] with line, key, value and the allowed ones.
     pub fn read(text: &str) -> Result<Self, ContractError> {
-        read::read(text)
+        read::read_alone(text)
     }
 }
 

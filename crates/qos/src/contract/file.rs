@@ -20,6 +20,8 @@ pub(super) struct File {
     pub subscriber: Vec<Spanned<Subscriber>>,
     #[serde(default)]
     pub chain: Vec<Spanned<Chain>>,
+    #[serde(default)]
+    pub session: Vec<Spanned<Session>>,
     pub placement: Option<Placement>,
 }
 
@@ -110,6 +112,12 @@ pub(super) struct Chain {
     pub subscribers: Entry,
     pub sampled: Entry,
     pub deadline: Entry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Session {
+    pub name: Entry,
 }
 
 #[derive(Default, Deserialize)]

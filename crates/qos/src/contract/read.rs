@@ -19,7 +19,20 @@ const MOST: usize = 100_000;
 /// Most nodes that publish one topic.
 const MOST_PUBLISHERS: usize = 1000;
 
-/// Reads a contract.
+/// Reads a contract without sessions.
+pub(super) fn read_alone(text: &str) -> Result<Contract, ContractError> {
+    let contract = read(text)?;
+    match contract.lines.sessions.first() {
+        Some(line) => Err(ContractError {
+            line: *line,
+            problem: "[[session]]: a session is a file of its own, asked for with `thalweg session request FILE`"
+                .to_owned(),
+        }),
+        None => Ok(contract),
+    }
+}
+
+/// Reads a contract, with the texts of sessions behind it.
 pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     let starts = Starts::of(text);
     let line = |at: usize| starts.line(at);
@@ -35,6 +48,7 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
         topics: lines(&file.topic, line),
         subscribers: lines(&file.subscriber, line),
         chains: lines(&file.chain, line),
+        sessions: lines(&file.session, line),
     };
     Ok(Contract { system, lines, hash: super::hash(text) })
 }

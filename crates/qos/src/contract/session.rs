@@ -1,0 +1,225 @@
+//! Sessions: topics, subscribers and chains that are asked for beside those of a contract, and admitted together or not at all.
+//!
+//! A session file has one `[[session]]` with a `name`, and `[[topic]]`, `[[subscriber]]` and `[[chain]]` as a contract has them, which may
+//! refer to nodes and topics of the contract and of earlier sessions. Nodes, links and placement belong to the contract alone.
+
+use super::file::{self, Starts, unreadable};
+use super::value::{Value, Wrong, wrong};
+use super::{Contract, ContractError, read};
+use crate::system::Subscriber;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+
+/// Longest name of a session, in bytes.
+const LONGEST_NAME: usize = 64;
+
+/// The tables of a session file. What stands in the others is read with the contract.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    session: Vec<Spanned<file::Session>>,
+    #[serde(default, rename = "topic")]
+    _topic: Vec<IgnoredAny>,
+    #[serde(default, rename = "subscriber")]
+    _subscriber: Vec<IgnoredAny>,
+    #[serde(default, rename = "chain")]
+    _chain: Vec<IgnoredAny>,
+}
+
+/// A session file, of which the name was read, and that it has no other tables than it may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its name: 1 to 64 letters, digits, `_`, `-` and `.`, the first one a letter or digit.
+    pub name: String,
+    /// The text of the file.
+    pub text: String,
+}
+
+impl Session {
+    /// Reads the text of a session file.
+    ///
+    /// # Errors
+    /// [`ContractError`] with line, key, value and the allowed ones.
+    pub fn read(text: &str) -> Result<Self, ContractError> {
+        let starts = Starts::of(text);
+        let failed = |(at, problem): Wrong| ContractError { line: starts.line(at.start), problem };
+        let file: File = toml::from_str(text).map_err(|e| failed(unreadable(text, &e)))?;
+        let name = name(&file.session).map_err(failed)?;
+        Ok(Self { name, text: text.to_owned() })
+    }
+}
+
+fn name(tables: &[Spanned<file::Session>]) -> Result<String, Wrong> {
+    let [table] = tables else {
+        let at = tables.get(1).map_or(0..0, Spanned::span);
+        return Err((at, format!("{} [[session]] tables: a session file has one, with a name", tables.len())));
+    };
+    match &table.get_ref().name {
+        None => Err((table.span(), "name is missing: allowed is a name such as \"teleop\"".to_owned())),
+        Some(value) => match value.get_ref() {
+            Value::Text(text) if is_name(text) => Ok(text.clone()),
+            _ => wrong("name", value, "1 to 64 letters, digits, _ - . that begin with a letter or digit"),
+        },
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.len() <= LONGEST_NAME && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(allowed)
+}
+
+/// A contract with sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joined {
+    /// The whole, as one contract.
+    pub contract: Contract,
+    /// What each session has in it.
+    pub parts: Vec<Part>,
+}
+
+/// What a session has in the whole: indices, each list in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its topics.
+    pub topics: Vec<usize>,
+    /// Its subscribers.
+    pub subscribers: Vec<usize>,
+    /// Its chains.
+    pub chains: Vec<usize>,
+    /// Its subscribers, and those of the contract or of other sessions to its topics.
+    pub receivers: Vec<usize>,
+}
+
+/// An error in a contract with sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JoinError {
+    /// In the contract.
+    Contract(ContractError),
+    /// In the session with this index, at a line of its file.
+    Session(usize, ContractError),
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Contract(error) | Self::Session(_, error)) = self;
+        error.fmt(f)
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+/// Reads a contract with sessions beside it.
+///
+/// # Errors
+/// [`JoinError`]: the part that cannot be read, or that does not go with those before it.
+pub fn join(contract: &str, sessions: &[&Session]) -> Result<Joined, JoinError> {
+    Contract::read(contract).map_err(JoinError::Contract)?;
+    let mut whole = contract.to_owned();
+    let mut lines: Vec<Range<usize>> = Vec::new();
+    for session in sessions {
+        whole.push('\n');
+        let first = whole.matches('\n').count() + 1;
+        whole.push_str(&session.text);
+        lines.push(first..whole.matches('\n').count() + 2);
+    }
+    let contract = read::read(&whole).map_err(|error| blame(error, &lines))?;
+    let parts = lines.iter().map(|lines| part(&contract, lines)).collect();
+    Ok(Joined { contract, parts })
+}
+
+fn part(contract: &Contract, lines: &Range<usize>) -> Part {
+    let own = |all: &[usize]| (0..all.len()).filter(|index| lines.contains(&all[*index])).collect::<Vec<_>>();
+    let (topics, subscribers) = (own(&contract.lines.topics), own(&contract.lines.subscribers));
+    let all = contract.system.subscribers.iter().enumerate();
+    let receives = |(index, subscriber): &(usize, &Subscriber)| {
+        subscribers.binary_search(index).is_ok() || topics.binary_search(&subscriber.topic).is_ok()
+    };
+    let receivers = all.filter(receives).map(|(index, _)| index).collect();
+    Part { topics, subscribers, chains: own(&contract.lines.chains), receivers }
+}
+
+/// The part of the whole in which an error stands.
+fn blame(error: ContractError, lines: &[Range<usize>]) -> JoinError {
+    match lines.iter().position(|lines| lines.contains(&error.line)) {
+        Some(index) => JoinError::Session(index, ContractError { line: error.line + 1 - lines[index].start, ..error }),
+        None => JoinError::Contract(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTRACT: &str = "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\n\
+        [[topic]]\nname = \"state\"\nsize = \"100 B\"\nrate = \"10 Hz\"\npublisher = \"a\"\n[[subscriber]]\ntopic = \"state\"\nnode = \"b\"\n";
+
+    fn session(name: &str, rest: &str) -> Session {
+        Session::read(&format!("[[session]]\nname = {name:?}\n{rest}")).unwrap()
+    }
+
+    fn topic(name: &str) -> String {
+        format!(
+            "[[topic]]\nname = {name:?}\nsize = \"1 kB\"\nrate = \"5 Hz\"\npublisher = \"b\"\n[[subscriber]]\ntopic = {name:?}\nnode = \"a\"\n"
+        )
+    }
+
+    #[test]
+    fn sessions_add_topics_and_subscribers() {
+        let (first, second) = (
+            session("one", &topic("video")),
+            session(
+                "two",
+                "[[subscriber]]\ntopic = \"video\"\nnode = \"b\"\n[[subscriber]]\ntopic = \"state\"\nnode = \"b\"\nname = \"/log\"",
+            ),
+        );
+        let joined = join(CONTRACT, &[&first, &second]).unwrap();
+        let names: Vec<&str> = joined.contract.system.topics.iter().map(|topic| &*topic.name).collect();
+        assert_eq!(names, ["state", "video"]);
+        // The second session's subscriber to the first one's topic is in both.
+        let receivers: Vec<_> = joined.parts.iter().map(|part| part.receivers.clone()).collect();
+        assert_eq!(receivers, [vec![1, 2], vec![2, 3]]);
+        assert_eq!((&*joined.parts[0].topics, &*joined.parts[1].subscribers), (&[1][..], &[2, 3][..]));
+        assert_eq!(join(CONTRACT, &[]).unwrap().contract, Contract::read(CONTRACT).unwrap());
+    }
+
+    #[test]
+    fn an_error_is_in_the_line_of_its_own_file() {
+        let wrong = session("two", "\n[[subscriber]]\ntopic = \"nothing\"\nnode = \"b\"\n");
+        let found = join(CONTRACT, &[&session("one", &topic("video")), &wrong]);
+        assert!(matches!(&found, Err(JoinError::Session(1, error)) if error.line == 5), "{found:?}");
+        let again = join(CONTRACT, &[&session("one", &topic("state"))]);
+        assert!(matches!(&again, Err(JoinError::Session(0, error)) if error.line == 4), "{again:?}");
+        let broken = CONTRACT.replace("1 Mbit/s", "fast");
+        assert!(matches!(join(&broken, &[]), Err(JoinError::Contract(error)) if error.line == 7));
+    }
+
+    /// What may not be changed by who asks for a session, in any way that it can be written.
+    #[test]
+    fn a_session_has_no_part_of_the_network() {
+        let head = "[[session]]\nname = \"s\"\n";
+        let wrong = [
+            "[[node]]\nname = \"c\"\n",
+            "[[link]]\nbetween = [\"a\", \"b\"]\n",
+            "[placement]\nproxies = \"none\"\n",
+            "[system]\nname = \"x\"\n",
+            "[topic]\nname = \"x\"\n",
+            "[[topic.x]]\n",
+            "[session]\nname = \"x\"\n",
+            head,
+        ];
+        for text in wrong {
+            assert!(Session::read(&format!("{head}{text}")).is_err(), "{text}");
+        }
+        for text in ["rate = \"9 Gbit/s\"\n[[session]]\nname = \"s\"\n", "", "[[session]]\n"] {
+            assert!(Session::read(text).is_err(), "{text}");
+        }
+        for name in ["", "-x", "a b", "a/b", "..", "é", &"x".repeat(65)] {
+            assert!(Session::read(&format!("[[session]]\nname = {name:?}\n")).is_err(), "{name}");
+        }
+        assert!(Contract::read(&format!("{CONTRACT}{head}")).is_err(), "a contract has none");
+    }
+}
