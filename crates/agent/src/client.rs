@@ -4,7 +4,8 @@
 
 use crate::identity::Identity;
 use crate::keys::Keys;
-use crate::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, Refusal};
+use crate::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, Refusal, Session};
+use qos::plan;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -20,6 +21,8 @@ use ureq::{Agent, Body};
 
 /// Longest time for a request, beyond the time that the broker was asked to wait.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time for a request that makes the broker plan.
+const ADMISSION: Duration = Duration::from_secs(25);
 
 /// A connection to a broker, opened when it is needed.
 #[derive(Debug)]
@@ -37,11 +40,13 @@ pub enum ClientError {
     Unreachable(String),
     /// The broker refused, with its reason.
     Refused(u16, String),
+    /// A session does not fit: the limits that it would exceed, and offers.
+    Unfit(String, Vec<plan::Refusal>),
 }
 
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Unreachable(text) | Self::Refused(_, text)) = self;
+        let (Self::Unreachable(text) | Self::Refused(_, text) | Self::Unfit(text, _)) = self;
         f.write_str(text)
     }
 }
@@ -143,6 +148,42 @@ impl Client {
         self.expect(self.answer(self.agent.get(self.url("/v1/hosts")).call(), LARGEST_PLAN)?)
     }
 
+    /// Asks for the session of this file, or for a change of it: admitted as a whole, or refused.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn request_session(&self, name: &str, text: &str) -> Result<Session, ClientError> {
+        let request = self.agent.put(self.url(&format!("/v1/sessions/{name}")));
+        let request = request.config().timeout_global(Some(ADMISSION)).build();
+        self.expect(self.answer(request.content_type("application/toml").send(text), LARGEST_PLAN)?)
+    }
+
+    /// Stops a session.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn stop_session(&self, name: &str) -> Result<Accepted, ClientError> {
+        let request = self.agent.delete(self.url(&format!("/v1/sessions/{name}")));
+        let request = request.config().timeout_global(Some(ADMISSION)).build();
+        self.expect(self.answer(request.call(), LARGEST)?)
+    }
+
+    /// A session, with its text.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn session(&self, name: &str) -> Result<Session, ClientError> {
+        self.expect(self.answer(self.agent.get(self.url(&format!("/v1/sessions/{name}"))).call(), LARGEST_PLAN)?)
+    }
+
+    /// All sessions.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn sessions(&self) -> Result<Vec<Session>, ClientError> {
+        self.expect(self.answer(self.agent.get(self.url("/v1/sessions")).call(), LARGEST_PLAN)?)
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
@@ -168,9 +209,13 @@ impl Client {
             StatusCode::NO_CONTENT => Ok(None),
             status if status.is_success() => serde_json::from_slice(&body).map(Some).map_err(|e| lost(&e)),
             status => {
-                let said = serde_json::from_slice(&body).map(|refusal: Refusal| refusal.error);
-                let text = said.unwrap_or_else(|_| status.to_string());
-                Err(ClientError::Refused(status.as_u16(), format!("the broker at {} refused: {text}", self.address)))
+                let said: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+                let reason = if said.error.is_empty() { status.to_string() } else { said.error };
+                let text = format!("the broker at {} refused: {reason}", self.address);
+                match said.refusals.is_empty() {
+                    true => Err(ClientError::Refused(status.as_u16(), text)),
+                    false => Err(ClientError::Unfit(text, said.refusals)),
+                }
             }
         }
     }

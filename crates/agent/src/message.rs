@@ -4,17 +4,23 @@
 //! |---|---|---|
 //! | `PUT /v1/plan?after=REVISION` | the text of a plan file | [`Accepted`]; 409 if somebody else changed it since that revision |
 //! | `DELETE /v1/plan?after=REVISION` | | the same |
+//! | `PUT /v1/sessions/NAME` | the text of a session file | [`Session`]; 409 if it does not fit |
+//! | `DELETE /v1/sessions/NAME` | | [`Accepted`] |
+//! | `GET /v1/sessions`, `GET /v1/sessions/NAME` | | a list of [`Session`], or one with its text |
 //! | `GET /v1/hosts` | | a list of [`Host`] |
 //! | `GET /v1/hosts/NAME/desired?since=REVISION&wait=SECONDS` | | [`Desired`], or 204 if there is no newer one within the time |
 //! | `POST /v1/hosts/NAME/actual` | [`Actual`] | 204 |
 //!
 //! Anything refused is a [`Refusal`].
 
+use qos::{Class, plan};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Largest text of a plan, in bytes.
 pub const LARGEST_PLAN: usize = 8 << 20;
+/// Largest text of a session file, in bytes.
+pub const LARGEST_SESSION: usize = 16 << 10;
 /// Largest body of other requests and answers, in bytes.
 pub const LARGEST: usize = 256 << 10;
 /// Longest time that a broker holds back the answer to a request for a newer state.
@@ -126,9 +132,62 @@ pub enum HostState {
     Silent,
 }
 
+/// A session that is admitted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its name.
+    pub session: String,
+    /// The identity of the user who asked for it, and who alone may change or stop it.
+    pub owner: String,
+    /// The revision of the plan that it came with.
+    pub revision: u64,
+    /// Its state.
+    pub state: SessionState,
+    /// Hosts that it waits for, or the host that refused, with its reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// Its channels: those of its subscribers, and those of its topics.
+    pub channels: Vec<SessionChannel>,
+    /// The text of its file, where one session was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// A channel of a session, as it is planned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionChannel {
+    /// The topic.
+    pub topic: String,
+    /// The publisher's node.
+    pub publisher: String,
+    /// The subscriber's port.
+    pub subscriber: String,
+    /// The class of its packets.
+    pub class: Class,
+    /// The latest that a sample arrives, µs.
+    pub bound_us: Option<f64>,
+    /// The latest that it may, µs.
+    pub deadline_us: Option<f64>,
+}
+
+/// The state of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionState {
+    /// Some hosts have not reported its queues yet.
+    Waiting,
+    /// All hosts have had its queues: its bounds hold.
+    Active,
+    /// A host refused its queues.
+    Refused,
+}
+
 /// Answer to a request that is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason, with the value, the limit, and what to do.
     pub error: String,
+    /// The limits that a session would exceed, and changes with which it would fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<plan::Refusal>,
 }

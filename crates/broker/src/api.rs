@@ -3,12 +3,16 @@
 //! | request | who |
 //! |---|---|
 //! | `GET`, `PUT`, `DELETE /v1/plan`, `GET /v1/hosts` | users |
+//! | `GET /v1/sessions`, `GET`, `PUT /v1/sessions/NAME` | users; the session of a name is its owner's |
+//! | `DELETE /v1/sessions/NAME` | its owner |
 //! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual` | the agent of this host |
+
+mod sessions;
 
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::store::Store;
 use agent::identity::{Identity, Kind};
-use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LONGEST_WAIT, Refusal};
+use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LARGEST_SESSION, LONGEST_WAIT, Refusal};
 use agent::queues;
 use axum::extract::rejection::{BytesRejection, ExtensionRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query, Request, State};
@@ -39,42 +43,53 @@ pub struct Broker {
 
 /// A request that is refused.
 #[derive(Debug)]
-pub struct Refused(StatusCode, String);
+pub struct Refused(StatusCode, Refusal);
+
+impl Refused {
+    fn new(status: StatusCode, error: String) -> Self {
+        Self(status, Refusal { error, ..Refusal::default() })
+    }
+
+    /// The reason.
+    pub fn text(self) -> String {
+        self.1.error
+    }
+}
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let Self(status, error) = self;
-        (status, Json(Refusal { error })).into_response()
+        let Self(status, refusal) = self;
+        (status, Json(refusal)).into_response()
     }
 }
 
 impl From<JsonRejection> for Refused {
     fn from(rejection: JsonRejection) -> Self {
-        Self(rejection.status(), rejection.body_text())
+        Self::new(rejection.status(), rejection.body_text())
     }
 }
 
 impl From<BytesRejection> for Refused {
     fn from(rejection: BytesRejection) -> Self {
-        Self(rejection.status(), rejection.body_text())
+        Self::new(rejection.status(), rejection.body_text())
     }
 }
 
 impl From<QueryRejection> for Refused {
     fn from(rejection: QueryRejection) -> Self {
-        Self(rejection.status(), rejection.body_text())
+        Self::new(rejection.status(), rejection.body_text())
     }
 }
 
 impl From<PathRejection> for Refused {
     fn from(rejection: PathRejection) -> Self {
-        Self(rejection.status(), rejection.body_text())
+        Self::new(rejection.status(), rejection.body_text())
     }
 }
 
 impl From<ExtensionRejection> for Refused {
     fn from(rejection: ExtensionRejection) -> Self {
-        Self(rejection.status(), rejection.body_text())
+        Self::new(rejection.status(), rejection.body_text())
     }
 }
 
@@ -98,20 +113,34 @@ impl Broker {
         self.started.elapsed()
     }
 
-    /// Keeps a change, and tells it to all agents; only if nobody else made one since that revision.
+    /// Changes the plan, if nobody else did since that revision. A broker with a contract plans by itself.
     async fn change(&self, plan: Option<(String, Vec<String>)>, after: u64) -> Result<Accepted, Refused> {
         let store = self.store.lock().await;
-        let present = self.hosts().kept().revision;
-        if present != after {
-            let text =
-                format!("somebody else changed the plan: it has revision {present}, not {after}; look, and try again");
-            return Err(Refused(StatusCode::CONFLICT, text));
+        let Kept { revision: present, contract, sessions, .. } = self.hosts().kept().clone();
+        let refused = |text: String| Err(Refused::new(StatusCode::CONFLICT, text));
+        if contract.is_some() && plan.is_some() {
+            return refused("this broker plans by itself, beside its contract: ask for sessions instead".to_owned());
         }
-        let kept = self.hosts().with(plan);
+        if let Some(session) = sessions.first() {
+            let (count, name) = (sessions.len(), &session.name);
+            return refused(format!("{count} sessions are admitted, such as {name}: stop them first"));
+        }
+        if present != after {
+            return refused(format!(
+                "somebody else changed the plan: it has revision {present}, not {after}; look, and try again"
+            ));
+        }
+        let kept = Kept { contract: None, ..self.hosts().with(plan) };
+        self.keep(&store, kept).await
+    }
+
+    /// Keeps a change, and tells it to all agents.
+    async fn keep(&self, store: &Arc<Store>, kept: Kept) -> Result<Accepted, Refused> {
         let (file, copy) = (store.clone(), kept.clone());
         let written = tokio::task::spawn_blocking(move || file.keep(&copy)).await;
         let failed = |what: &dyn std::fmt::Display| {
-            Refused(StatusCode::INSUFFICIENT_STORAGE, format!("the broker cannot keep it, nothing changes: {what}"))
+            let text = format!("the broker cannot keep it, nothing changes: {what}");
+            Refused::new(StatusCode::INSUFFICIENT_STORAGE, text)
         };
         written.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
         let revision = kept.revision;
@@ -124,12 +153,18 @@ impl Broker {
 /// The requests of a party that has shown this identity.
 pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
     let plan = get(plan).put(put_plan).delete(delete_plan).layer(DefaultBodyLimit::max(LARGEST_PLAN));
+    let session = get(sessions::show).put(sessions::put).delete(sessions::delete);
+    let session = session.layer(DefaultBodyLimit::max(LARGEST_SESSION));
     Router::new()
         .route("/v1/plan", plan)
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{name}", session)
         .route("/v1/hosts", get(list))
         .route("/v1/hosts/{host}/desired", get(desired))
         .route("/v1/hosts/{host}/actual", post(actual))
-        .fallback(async || Refused(StatusCode::NOT_FOUND, "there is no such request: docs/hosts.md has all".to_owned()))
+        .fallback(async || {
+            Refused::new(StatusCode::NOT_FOUND, "there is no such request: docs/hosts.md has all".to_owned())
+        })
         .layer(DefaultBodyLimit::max(LARGEST))
         .layer(middleware::from_fn(in_time))
         .layer(Extension(caller))
@@ -137,13 +172,14 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
 }
 
 async fn in_time(request: Request, next: Next) -> Response {
-    let late =
-        || Refused(StatusCode::REQUEST_TIMEOUT, format!("the request took more than {PATIENCE:?}")).into_response();
+    let late = || {
+        Refused::new(StatusCode::REQUEST_TIMEOUT, format!("the request took more than {PATIENCE:?}")).into_response()
+    };
     tokio::time::timeout(PATIENCE, next.run(request)).await.unwrap_or_else(|_| late())
 }
 
 /// A caller that is a user. Known before a body is read: who may not ask sends nothing that is kept.
-struct User;
+struct User(Identity);
 
 impl<S: Send + Sync> FromRequestParts<S> for User {
     type Rejection = Refused;
@@ -151,8 +187,8 @@ impl<S: Send + Sync> FromRequestParts<S> for User {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let caller = caller(parts, state).await?;
         match caller.kind() {
-            Kind::User => Ok(Self),
-            _ => Err(Refused(
+            Kind::User => Ok(Self(caller)),
+            _ => Err(Refused::new(
                 StatusCode::FORBIDDEN,
                 format!("{caller} may not: only users may, see `thalweg keys issue user`"),
             )),
@@ -171,7 +207,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OwnHost {
         let Path(host) = Path::<String>::from_request_parts(parts, state).await?;
         match caller.kind() {
             Kind::Host if caller.name() == host => Ok(Self(host)),
-            _ => Err(Refused(StatusCode::FORBIDDEN, format!("{caller} may not speak for the host {host:?}"))),
+            _ => Err(Refused::new(StatusCode::FORBIDDEN, format!("{caller} may not speak for the host {host:?}"))),
         }
     }
 }
@@ -202,7 +238,7 @@ async fn put_plan(
 ) -> Answer<Accepted> {
     let (Query(After { after }), text) = (after?, text?);
     let checked = tokio::task::spawn_blocking(move || check(&text)).await;
-    let plan = checked.map_err(|e| Refused(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
+    let plan = checked.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
     broker.change(Some(plan), after).await.map(Json)
 }
 
@@ -213,7 +249,7 @@ async fn delete_plan(_: User, State(broker): Shared, after: Result<Query<After>,
 
 /// A plan that fits, with the hosts that it has queues for. Each is checked before any of them hears of it.
 fn check(text: &[u8]) -> Result<(String, Vec<String>), Refused> {
-    let wrong = |what: String| Refused(StatusCode::UNPROCESSABLE_ENTITY, what);
+    let wrong = |what: String| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, what);
     let text = std::str::from_utf8(text).map_err(|e| wrong(format!("the plan is no text: {e}")))?;
     let plan = Plan::from_text(text).map_err(|e| wrong(format!("plan:{e}")))?;
     if !plan.feasible {
@@ -254,7 +290,7 @@ async fn desired(
     let until = tokio::time::Instant::now() + Duration::from_secs(wait).min(LONGEST_WAIT);
     let mut changes = broker.changed.subscribe();
     let asked = broker.hosts().asked(broker.now(), &host, epoch);
-    asked.map_err(|replaced| Refused(StatusCode::CONFLICT, replaced.to_string()))?;
+    asked.map_err(|replaced| Refused::new(StatusCode::CONFLICT, replaced.to_string()))?;
     loop {
         let newer = broker.hosts().newer_than((epoch, since));
         if let Some(desired) = newer {
@@ -274,7 +310,10 @@ async fn actual(
 ) -> Result<StatusCode, Refused> {
     let Json(report) = report?;
     if !report.is_bounded() {
-        return Err(Refused(StatusCode::UNPROCESSABLE_ENTITY, "a list or text of the report is too long".to_owned()));
+        return Err(Refused::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "a list or text of the report is too long".to_owned(),
+        ));
     }
     broker.hosts().reported(broker.now(), &host, report);
     Ok(StatusCode::NO_CONTENT)

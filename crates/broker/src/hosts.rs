@@ -1,6 +1,7 @@
 //! The plan of a domain, and the state of each of its hosts. Pure: times come as arguments, of any monotonic clock.
 
-use agent::message::{Actual, Desired, Host, HostState, State};
+use crate::sessions::Admitted;
+use agent::message::{Actual, Desired, Host, HostState, SessionState, State};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -11,6 +12,9 @@ pub const SILENT_AFTER: Duration = Duration::from_secs(7);
 const MOST_STRANGERS: usize = 1000;
 /// Most hosts of a plan.
 pub const MOST_HOSTS: usize = 10_000;
+
+/// Most hosts that a text names.
+const NAMED: usize = 12;
 
 /// What a broker that starts again has to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -23,6 +27,12 @@ pub struct Kept {
     pub plan: Option<String>,
     /// Hosts that have to have it.
     pub hosts: Vec<String>,
+    /// The contract beside which sessions are admitted. `None`: the plan is a user's.
+    #[serde(default)]
+    pub contract: Option<String>,
+    /// The sessions, in the order in which they were first admitted.
+    #[serde(default)]
+    pub sessions: Vec<Admitted>,
 }
 
 /// The plan, and what agents have said.
@@ -39,6 +49,8 @@ struct Heard {
     /// The epoch that it obeyed, if this is a later one than the broker's.
     obeyed: Option<u64>,
     actual: Option<Actual>,
+    /// The last revision that it had installed.
+    applied: u64,
     repairs: u64,
     repaired: Vec<String>,
 }
@@ -84,7 +96,7 @@ impl Hosts {
         if plan.is_none() {
             hosts.clone_from(&self.kept.hosts);
         }
-        Kept { epoch: self.kept.epoch, revision: self.kept.revision + 1, plan, hosts }
+        Kept { revision: self.kept.revision + 1, plan, hosts, ..self.kept.clone() }
     }
 
     /// The change is kept.
@@ -135,7 +147,30 @@ impl Hosts {
         if !repaired.is_empty() {
             heard.repaired = repaired;
         }
+        if actual.state == State::Applied {
+            heard.applied = actual.revision;
+        }
         heard.actual = Some(actual);
+    }
+
+    /// The state of what came with this revision on all hosts, and the hosts that it waits for, or the one that refused it with its reason.
+    pub fn reached(&self, revision: u64) -> (SessionState, Option<String>) {
+        let missing = || {
+            let heard = |name: &String| self.heard.get(name);
+            let has = move |name: &&String| heard(name).is_some_and(|heard| heard.applied >= revision);
+            self.kept.hosts.iter().filter(move |name| !has(name)).map(move |name| (name, heard(name)))
+        };
+        let refused = missing().find_map(|(name, heard)| {
+            let actual = heard?.actual.as_ref()?;
+            let refused = actual.state == State::Refused && actual.revision >= revision;
+            refused.then(|| format!("{name}: {}", actual.because.as_deref().unwrap_or("no reason was given")))
+        });
+        let waiting: Vec<&str> = missing().map(|(name, _)| name.as_str()).take(NAMED).collect();
+        match (refused, waiting.is_empty()) {
+            (Some(because), _) => (SessionState::Refused, Some(because)),
+            (None, false) => (SessionState::Waiting, Some(format!("waits for {}", waiting.join(", ")))),
+            (None, true) => (SessionState::Active, None),
+        }
     }
 
     /// All hosts: those of the plan, and those whose agents were heard.

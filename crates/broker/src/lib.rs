@@ -1,8 +1,10 @@
-//! The broker of a domain: it keeps the plan that the domain's hosts have to have, tells it to their agents, and knows what they have.
+//! The broker of a domain: it keeps the plan that the domain's hosts have to have, tells it to their agents, and knows what they have. Beside
+//! a contract it admits sessions, and refuses those that do not fit.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`hosts`] | the plan, and the state of each host; pure |
+//! | [`sessions`] | the sessions that fit beside a contract; pure |
 //! | [`store`] | what a broker that starts again has to know |
 //! | [`api`] | the requests, and who may make them |
 //! | [`serve`] | connections, and their limits |
@@ -13,4 +15,5 @@
 pub mod api;
 pub mod hosts;
 pub mod serve;
+pub mod sessions;
 pub mod store;

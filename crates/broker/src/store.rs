@@ -89,7 +89,8 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("thalweg-store-{}", std::process::id()));
         let (store, kept) = Store::open(&directory).unwrap();
         assert_eq!(kept, Kept::default());
-        let kept = Kept { epoch: 3, revision: 7, plan: Some("plan".into()), hosts: vec!["a".into()] };
+        let (plan, hosts) = (Some("plan".into()), vec!["a".into()]);
+        let kept = Kept { epoch: 3, revision: 7, plan, hosts, ..Kept::default() };
         store.keep(&kept).unwrap();
         assert_eq!(Store::open(&directory).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         drop(store);

@@ -4,7 +4,7 @@
 use agent::client::{Client, ClientError};
 use agent::identity::{Identity, Kind};
 use agent::keys::{self, Keys};
-use agent::message::{Actual, HostState, LARGEST_PLAN, State};
+use agent::message::{Actual, HostState, LARGEST_PLAN, Session, SessionState, State};
 use rustls::pki_types::ServerName;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -61,6 +61,7 @@ struct Testbed {
     limits: Limits,
     /// The epoch that the next start comes after, at least.
     after: u64,
+    contract: Option<&'static str>,
     ended: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
 }
@@ -76,12 +77,21 @@ impl Testbed {
         let dir = std::env::temp_dir().join(format!("thalweg-broker-{}-{number}", std::process::id()));
         for realm in ["robot", "other"] {
             keys::init(realm, &dir.join(realm)).unwrap();
-            for (kind, name) in [(Kind::Broker, "base"), (Kind::Host, "a"), (Kind::Host, "b"), (Kind::User, "ann")] {
+            let users = ["ann", "bob"].map(|name| (Kind::User, name));
+            for (kind, name) in [(Kind::Broker, "base"), (Kind::Host, "a"), (Kind::Host, "b")].into_iter().chain(users)
+            {
                 keys::issue(&dir.join(realm), kind, name, 1, &dir.join(realm)).unwrap();
             }
         }
-        let mut testbed =
-            Self { address: ([127, 0, 0, 1], 0).into(), dir, limits, after: 0, ended: Arc::default(), server: None };
+        let mut testbed = Self {
+            address: ([127, 0, 0, 1], 0).into(),
+            dir,
+            limits,
+            after: 0,
+            contract: None,
+            ended: Arc::default(),
+            server: None,
+        };
         testbed.start();
         testbed
     }
@@ -90,12 +100,13 @@ impl Testbed {
         let (tell, told) = channel();
         let ended = Arc::new(AtomicBool::new(false));
         let (dir, seen, listen, limits) = (self.dir.clone(), ended.clone(), self.address, self.limits);
-        let after = self.after;
+        let (after, contract) = (self.after, self.contract);
         self.ended = ended;
         self.server = Some(std::thread::spawn(move || {
             let keys = Keys::read(&dir.join("robot"), Kind::Broker, "base").unwrap();
             let (store, kept) = Store::open(&dir.join("state")).unwrap();
             let broker = Broker::start(store, kept, after).unwrap();
+            contract.map_or(Ok(()), |contract| broker.plan_for(contract)).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
             let bound = |at| tell.send(at).unwrap();
             thalweg_broker::serve::run(listen, &keys, broker, limits, &asked, bound).unwrap();
@@ -386,4 +397,102 @@ fn private_keys_are_for_their_owner_and_nothing_is_overwritten() {
     fn mode(file: &Path) -> u32 {
         std::fs::metadata(file).unwrap().permissions().mode()
     }
+}
+
+const CONTRACT: &str = r#"
+[[node]]
+name = "a"
+[[node]]
+name = "b"
+[[link]]
+name = "wire"
+between = ["a", "b"]
+rate = "10 Mbit/s"
+scheduler = "strict"
+devices = { a = "eth0" }
+"#;
+
+fn session(name: &str, bytes: u32) -> String {
+    format!(
+        "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"{bytes} B\"\nrate = \"50 Hz\"\npublisher = \"a\"\n\
+         [[subscriber]]\ntopic = {name:?}\nnode = \"b\"\ndeadline = \"50 ms\"\n"
+    )
+}
+
+#[test]
+fn sessions_are_admitted_beside_a_contract_and_survive_the_broker() {
+    let mut testbed = Testbed::new();
+    let camera = session("camera", 8000);
+    assert_eq!(status(testbed.client(Kind::User, "ann").request_session("camera", &camera)), 409, "no contract");
+    testbed.stop();
+    testbed.contract = Some(CONTRACT);
+    testbed.start();
+    let (ann, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    assert_eq!(status(ann.change_plan(Some(PLAN), 1)), 409, "it plans by itself");
+    let admitted = ann.request_session("camera", &camera).unwrap();
+    assert_eq!((admitted.state, admitted.channels.len()), (SessionState::Waiting, 1));
+    assert_eq!(
+        ann.request_session("camera", &camera).unwrap(),
+        Session { text: Some(camera.clone()), ..admitted.clone() }
+    );
+    let desired = host.desired("a", (0, 0), NO_WAIT).unwrap().unwrap();
+    assert_eq!(desired.revision, admitted.revision, "the same file again changes nothing");
+    host.report("a", &applied(desired.epoch, desired.revision)).unwrap();
+    assert_eq!(ann.session("camera").unwrap().state, SessionState::Active);
+
+    // Refused with offers; what is admitted stays, and is not touched.
+    let refused = ann.request_session("lidar", &session("lidar", 20_000));
+    assert!(matches!(&refused, Err(ClientError::Unfit(_, why)) if !why[0].offers.is_empty()), "{refused:?}");
+    assert_eq!(status(ann.session("lidar")), 404);
+    assert_eq!(host.desired("a", (desired.epoch, desired.revision), NO_WAIT).unwrap(), None);
+
+    testbed.stop();
+    testbed.start();
+    let again = ann.session("camera").unwrap();
+    assert_eq!((again.state, again.revision), (SessionState::Waiting, admitted.revision), "the agent reports again");
+    assert_eq!(status(ann.change_plan(None, 3)), 409, "a session is admitted");
+    let stopped = ann.stop_session("camera").unwrap();
+    assert!(ann.sessions().unwrap().is_empty());
+    assert_eq!(status(ann.stop_session("camera")), 404);
+    assert!(ann.change_plan(None, stopped.revision).is_ok(), "without a session the hosts get back what they had");
+}
+
+#[test]
+fn who_may_not_and_what_is_wrong_gets_no_session() {
+    let mut testbed = Testbed::new();
+    testbed.stop();
+    testbed.contract = Some(CONTRACT);
+    testbed.start();
+    let (ann, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    let camera = session("camera", 800);
+    assert_eq!(status(host.request_session("camera", &camera)), 403);
+    assert_eq!(status(ann.request_session("lidar", &camera)), 422, "another name");
+    assert_eq!(status(ann.request_session("camera", "[[node]]")), 422);
+    assert_eq!(status(ann.request_session("camera", &camera.replace("publisher = \"a\"", "publisher = \"x\""))), 422);
+    assert_eq!(status(ann.request_session("camera", &format!("{camera}#{}", "x".repeat(16 << 10)))), 413);
+    assert!(ann.sessions().unwrap().is_empty());
+    ann.request_session("camera", &camera).unwrap();
+    let bob = testbed.client(Kind::User, "bob");
+    assert_eq!(status(bob.stop_session("camera")), 403);
+    assert_eq!(status(bob.request_session("camera", &session("camera", 10))), 403);
+    assert_eq!(status(host.sessions()), 403);
+    assert_eq!(bob.sessions().unwrap().len(), 1, "everybody may look");
+}
+
+/// Users that ask at the same time are not admitted to the same room: 10 Mbit/s has room for two of 4 Mbit/s.
+#[test]
+fn sessions_that_are_asked_for_at_once_do_not_share_the_room_of_one() {
+    let mut testbed = Testbed::new();
+    testbed.stop();
+    testbed.contract = Some(CONTRACT);
+    testbed.start();
+    let ask = |number: usize| {
+        let name = format!("s{number}");
+        testbed.client(Kind::User, "ann").request_session(&name, &session(&name, 9000)).is_ok()
+    };
+    let admitted = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..8).map(|number| scope.spawn(move || ask(number))).collect();
+        asked.into_iter().map(|one| one.join().unwrap()).filter(|admitted| *admitted).count()
+    });
+    assert_eq!((admitted, testbed.client(Kind::User, "ann").sessions().unwrap().len()), (2, 2));
 }

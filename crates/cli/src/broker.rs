@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// Listen on this address; port 0: any that is free
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7450", value_parser = quantity::listen)]
     listen: SocketAddr,
+    /// Admit sessions beside this contract: a TOML file. Without it the broker keeps the plan that `apply --all` gives it
+    #[arg(long, value_name = "FILE")]
+    contract: Option<PathBuf>,
     /// Directory for the plan
     #[arg(long, value_name = "DIR", default_value = "/var/lib/thalweg")]
     state: PathBuf,
@@ -43,12 +46,16 @@ pub(crate) struct Arguments {
 /// Runs until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let stop = Stop::on_signals()?;
-    let Arguments { name, keys, listen, state, epoch, json } = arguments;
+    let Arguments { name, keys, listen, contract, state, epoch, json } = arguments;
     let keys = keys::read(keys, Kind::Broker, name)?;
     let in_state =
         |e: std::io::Error| Failure::System(format!("{}: {e}; --state DIR names another directory", state.display()));
     let (store, kept) = Store::open(state).map_err(in_state)?;
     let broker = Broker::start(store, kept, *epoch).map_err(in_state)?;
+    if let Some(file) = contract {
+        let planned = broker.plan_for(&crate::plan::text_of(file)?);
+        planned.map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))?;
+    }
     let bound = |address: SocketAddr| {
         let told = json!({"broker": name, "listening": address});
         let _ = Output { json: *json }.result(&told, || format!("broker {name}, listening on {address}"));

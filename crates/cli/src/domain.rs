@@ -13,13 +13,13 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BrokerArguments {
     /// Address of the broker
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", global = true)]
     broker: Option<String>,
     /// Directory with realm.pem, user-NAME.pem and user-NAME.key
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     keys: Option<PathBuf>,
     /// Your name in the realm [default: the name of the user who is logged in]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", global = true)]
     user: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn failure(error: ClientError) -> Failure {
     match error {
         ClientError::Unreachable(text) => Failure::System(text),
         ClientError::Refused(422, text) => Failure::Usage(text),
-        ClientError::Refused(_, text) => Failure::No(text),
+        ClientError::Refused(_, text) | ClientError::Unfit(text, _) => Failure::No(text),
     }
 }
 

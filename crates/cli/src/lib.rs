@@ -10,7 +10,7 @@
 //! | [`connect`] | channels by administration |
 //! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host, or of all hosts, from a file, and undoing them |
-//! | `agent`, `broker`, `domain`, `keys` | a plan on all hosts: who obeys, who decides, who asks, and their certificates (feature `sessions`) |
+//! | `agent`, `broker`, `domain`, `keys`, `sessions` | a plan on all hosts: who obeys, who decides, who asks, their certificates, and what is admitted beside it (feature `sessions`) |
 //! | [`verify`] | promises of a plan, and measurements |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
@@ -54,6 +54,8 @@ mod pull;
 mod quantity;
 mod relay;
 mod router;
+#[cfg(feature = "sessions")]
+mod sessions;
 mod show;
 mod signals;
 mod subscribe;
@@ -118,6 +120,8 @@ enum Verb {
     Agent(agent::Arguments),
     #[cfg(feature = "sessions")]
     Hosts(domain::Arguments),
+    #[cfg(feature = "sessions")]
+    Session(sessions::Arguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
@@ -162,6 +166,8 @@ pub fn main() -> ExitCode {
         Verb::Agent(arguments) => agent::run(arguments),
         #[cfg(feature = "sessions")]
         Verb::Hosts(arguments) => domain::run(arguments),
+        #[cfg(feature = "sessions")]
+        Verb::Session(arguments) => sessions::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),

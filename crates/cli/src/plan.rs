@@ -13,6 +13,9 @@ mod map;
 mod show;
 mod simulate;
 
+#[cfg(feature = "sessions")]
+pub(crate) use show::refusals;
+
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};
 use clap::Args;
@@ -247,7 +250,7 @@ fn what_if(arguments: &Arguments, old: &Plan, new: &Plan) -> Result {
             changes_text(&changes)
         ))?;
         if !new.refusals.is_empty() {
-            line(&format!("\n{}", show::refusals(new)))?;
+            line(&format!("\n{}", show::refusals(&new.refusals)))?;
         }
     }
     answer(new)

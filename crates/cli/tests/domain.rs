@@ -86,9 +86,13 @@ impl Domain {
     }
 
     fn broker(&self) -> Running {
+        self.broker_with("")
+    }
+
+    fn broker_with(&self, options: &str) -> Running {
         let state = self.house.path("broker");
-        let broker =
-            self.start(1, &format!("broker --name base --listen 0.0.0.0:7450 --state {} --json", state.display()));
+        let line = format!("broker --name base --listen 0.0.0.0:7450 --state {} --json {options}", state.display());
+        let broker = self.start(1, &line);
         assert_eq!(broker.json_line()["listening"], "0.0.0.0:7450");
         broker
     }
@@ -228,4 +232,66 @@ fn a_host_without_an_agent_is_named() {
     command.args(["hosts", "--user", "ann", "--broker", BROKER[1], "--keys"]).arg(foreign);
     let stranger = Running::start(command).finish();
     assert_eq!(stranger.code(), 3, "{:?} {}", stranger.lines, stranger.errors);
+}
+
+/// A session with a topic from `a` to `b` of so many bytes at 50 Hz.
+fn session(name: &str, bytes: u32) -> String {
+    format!(
+        "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"{bytes} B\"\nrate = \"50 Hz\"\npublisher = \"a\"\n\
+         [[subscriber]]\ntopic = {name:?}\nnode = \"b\"\ndeadline = \"60 ms\"\n"
+    )
+}
+
+#[test]
+fn a_session_is_active_on_all_hosts_or_on_none() {
+    let Some(domain) = Domain::new("sessions of a domain") else { return };
+    let before = domain.queues();
+    let contract = domain.house.path("plan-contract.toml");
+    let _broker = domain.broker_with(&format!("--contract {}", contract.display()));
+    let agents = [0, 1, 2].map(|host| domain.agent(host));
+    domain.until("the contract's queues are there", |domain| {
+        HOSTS.iter().all(|host| domain.host(host)["state"] == "applied")
+    });
+    let without = domain.queues();
+    let ask = |name: &str, bytes: u32| {
+        let file = domain.house.path(&format!("{name}.toml"));
+        std::fs::write(&file, session(name, bytes)).unwrap();
+        domain.ask(&format!("session request {} --patience 2s", file.display()))
+    };
+
+    let camera = ask("camera", 8000).json();
+    assert_eq!((&camera["state"], &camera["channels"][0]["topic"]), (&"active".into(), &"camera".into()), "{camera}");
+    let bound = camera["channels"][0]["bound_us"].as_f64().unwrap();
+    assert!(bound > 1000.0 * 8.0 * 8.0 / 10.0 && bound < 60_000.0, "{camera}");
+    let with = domain.queues();
+
+    // More than the links can carry beside it: refused with offers, and nothing is touched.
+    let refused = ask("lidar", 20_000);
+    assert_eq!(refused.code(), 1, "{:?} {}", refused.lines, refused.errors);
+    let refused: Value = serde_json::from_str(&refused.lines[0]).unwrap();
+    assert!(!refused["refusals"][0]["offers"].as_array().unwrap().is_empty(), "{refused}");
+    assert_eq!(domain.queues(), with);
+
+    // A host that does not answer: none has it.
+    let [first, second, third] = agents;
+    third.signal(Signal::KILL);
+    drop(third);
+    let late = ask("log", 100);
+    assert_eq!(late.code(), 1, "{:?} {}", late.lines, late.errors);
+    assert!(late.errors.contains("waits for b") && late.errors.contains("all hosts get back"), "{}", late.errors);
+    let third = domain.agent(2);
+    domain.until("all have what was before", |domain| HOSTS.iter().all(|host| domain.host(host)["state"] == "applied"));
+    assert_eq!(domain.queues(), with);
+    let all = domain.ask("session list").json();
+    assert_eq!(all.as_array().unwrap().iter().map(|one| &one["session"]).collect::<Vec<_>>(), ["camera"]);
+
+    domain.ask("session stop camera").json();
+    domain.until("the contract's queues are back", |domain| {
+        HOSTS.iter().all(|host| domain.host(host)["state"] == "applied") && domain.queues() == without
+    });
+    domain.ask("restore --all").json();
+    assert_eq!(domain.queues(), before);
+    for agent in [first, second, third] {
+        assert_eq!(agent.interrupt().code(), 0);
+    }
 }

@@ -62,7 +62,7 @@ const STEPS: [(&str, &str); 18] = [
 pub(super) fn text(plan: &Plan) -> String {
     let mut parts = vec![show::verdict(plan), how_to_read(plan).to_owned()];
     if !plan.refusals.is_empty() {
-        parts.push(show::refusals(plan));
+        parts.push(show::refusals(&plan.refusals));
     }
     parts.extend(overview(plan));
     parts.extend(Some(show::settings(plan)).filter(|text| !text.is_empty()));

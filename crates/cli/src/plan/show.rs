@@ -8,7 +8,7 @@ use qos::{show_bit_rate, show_time};
 pub(super) fn text(plan: &Plan) -> String {
     let mut parts = vec![verdict(plan)];
     if !plan.refusals.is_empty() {
-        parts.push(refusals(plan));
+        parts.push(refusals(&plan.refusals));
     }
     parts.push(channels(plan));
     parts.push(chains(plan));
@@ -44,9 +44,9 @@ pub(super) fn verdict(plan: &Plan) -> String {
 }
 
 /// The reasons of a refusal, and the changes that would help.
-pub(super) fn refusals(plan: &Plan) -> String {
-    let reasons = plan.refusals.iter().map(reason).collect::<Vec<_>>().join("\n");
-    let offers = plan.refusals.first().map(|refusal| refusal.offers.as_slice()).unwrap_or_default();
+pub(crate) fn refusals(refusals: &[Refusal]) -> String {
+    let reasons = refusals.iter().map(reason).collect::<Vec<_>>().join("\n");
+    let offers = refusals.first().map(|refusal| refusal.offers.as_slice()).unwrap_or_default();
     if offers.is_empty() {
         return reasons;
     }
