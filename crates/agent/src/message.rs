@@ -31,6 +31,10 @@ pub const MOST_REPAIRS: usize = 32;
 pub const LONGEST_TEXT: usize = 2000;
 /// Most devices in one report.
 pub const MOST_DEVICES: usize = 256;
+/// Most bytes of the ends of channels in one report.
+pub const MOST_OF_ENDS: usize = 100 << 10;
+/// Longest name of an end in a report, in bytes.
+pub const LONGEST_NAME: usize = 256;
 
 /// The state that a host has to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +65,9 @@ pub struct Actual {
     /// What somebody else had changed and the agent changed back since its last report, in the words of `tc`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repaired: Vec<String>,
+    /// Ends of the plan's channels whose programs run here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<End>,
 }
 
 impl Actual {
@@ -68,8 +75,51 @@ impl Actual {
     pub fn is_bounded(&self) -> bool {
         let short = |text: &String| text.len() <= LONGEST_TEXT;
         let lists = self.devices.len() <= MOST_DEVICES && self.repaired.len() <= MOST_REPAIRS;
-        lists && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
+        let ends =
+            self.ends.iter().all(End::is_bounded) && self.ends.iter().map(End::size).sum::<usize>() <= MOST_OF_ENDS;
+        lists && ends && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
     }
+}
+
+/// An end of a channel of the plan, whose program runs on the host. Names are the plan's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The topic.
+    pub topic: String,
+    /// The publisher's node.
+    pub publisher: String,
+    /// The subscriber's port.
+    pub subscriber: String,
+    /// The end that is on this host.
+    pub end: Side,
+    /// The reason why it does not have the plan's settings. `None`: it has them, read back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+impl End {
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        [&self.topic, &self.publisher, &self.subscriber].into_iter().chain(&self.because)
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.texts().all(|text| text.len() <= LONGEST_NAME)
+    }
+
+    /// Its share of a report, in bytes: its texts, and as many for the rest.
+    pub fn size(&self) -> usize {
+        self.texts().map(String::len).sum::<usize>() + 100
+    }
+}
+
+/// An end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The publisher's.
+    Publisher,
+    /// The subscriber's.
+    Subscriber,
 }
 
 /// The result of an attempt at a state.
@@ -113,6 +163,9 @@ pub struct Host {
     /// The last of them, in the words of `tc`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repaired: Vec<String>,
+    /// Ends of the plan's channels whose programs run there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<End>,
     /// Milliseconds since its agent was heard last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,
@@ -168,6 +221,9 @@ pub struct SessionChannel {
     pub bound_us: Option<f64>,
     /// The latest that it may, µs.
     pub deadline_us: Option<f64>,
+    /// The ends whose programs run and have the plan's class and threads, as their hosts' agents reported.
+    #[serde(default)]
+    pub set: Vec<Side>,
 }
 
 /// The state of a session.

@@ -4,7 +4,9 @@
 //! it still holds: what somebody else changed is changed back, and reported. What could not be done is tried again at each look.
 //! A plan needs no renewal: without a broker it stays installed, and is kept so.
 
-use crate::message::{Actual, Desired, LONGEST_TEXT, MOST_DEVICES, MOST_REPAIRS, State};
+use crate::message::{
+    Actual, Desired, End, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_REPAIRS, State,
+};
 use std::fmt;
 use std::time::Duration;
 
@@ -60,8 +62,11 @@ pub struct Reconciler {
     look_at: Option<Duration>,
     /// The present state was brought about or refused, and reported in this state.
     told: Option<State>,
+    /// The last report that was made, and the one that the broker has not heard yet.
+    last: Option<Actual>,
     report: Option<Actual>,
     repaired: Vec<String>,
+    ends: Vec<End>,
 }
 
 impl Reconciler {
@@ -91,7 +96,7 @@ impl Reconciler {
         // Nothing was ever asked for: the host may have queues that an administrator installed.
         let untouched = desired.revision == 0 && known.revision == 0;
         (self.look_at, self.told) = ((!untouched).then_some(now), None);
-        (self.report, self.desired) = (None, desired);
+        (self.last, self.report, self.desired) = (None, None, desired);
         Ok(true)
     }
 
@@ -112,7 +117,7 @@ impl Reconciler {
         // Where no plan is left, the host is an administrator's again.
         self.look_at = (failed || self.desired.plan.is_some()).then_some(now + LOOK_EVERY);
         let (state, devices, changes, because) = match outcome {
-            Outcome::Failed(because) => (State::Refused, Vec::new(), Vec::new(), Some(shorten(because))),
+            Outcome::Failed(because) => (State::Refused, Vec::new(), Vec::new(), Some(shorten(because, LONGEST_TEXT))),
             Outcome::Done { devices, changes } => (State::Applied, devices, changes, None),
         };
         // What is changed before a state was reached is no repair.
@@ -120,12 +125,39 @@ impl Reconciler {
         if self.told.replace(state) == Some(state) && repairs.is_empty() {
             return None;
         }
-        self.repaired.extend(repairs.into_iter().map(shorten));
+        self.repaired.extend(repairs.into_iter().map(|text| shorten(text, LONGEST_TEXT)));
         self.repaired.drain(..self.repaired.len().saturating_sub(MOST_REPAIRS));
         let Desired { epoch, revision, .. } = self.desired;
-        let devices = devices.into_iter().map(shorten).take(MOST_DEVICES).collect();
-        let repaired = self.repaired.clone();
-        Some(self.report.insert(Actual { epoch, revision, state, because, devices, repaired }))
+        let devices = devices.into_iter().map(|name| shorten(name, LONGEST_TEXT)).take(MOST_DEVICES).collect();
+        let (repaired, ends) = (self.repaired.clone(), self.ends.clone());
+        let actual = Actual { epoch, revision, state, because, devices, repaired, ends };
+        self.last = Some(actual.clone());
+        Some(self.report.insert(actual))
+    }
+
+    /// Notes the ends of channels on this host. They are reported where they differ from those of the last report.
+    pub fn saw(&mut self, ends: Vec<End>) {
+        let bounded = |end: End| End {
+            topic: shorten(end.topic, LONGEST_NAME),
+            publisher: shorten(end.publisher, LONGEST_NAME),
+            subscriber: shorten(end.subscriber, LONGEST_NAME),
+            because: end.because.map(|because| shorten(because, LONGEST_NAME)),
+            ..end
+        };
+        let mut bytes = 0;
+        let mut fits = |end: &End| {
+            bytes += end.size();
+            bytes <= MOST_OF_ENDS
+        };
+        let ends: Vec<End> = ends.into_iter().map(bounded).take_while(|end| fits(end)).collect();
+        if ends == self.ends {
+            return;
+        }
+        self.ends.clone_from(&ends);
+        if let Some(last) = &mut self.last {
+            last.ends = ends;
+            self.report = Some(Actual { repaired: self.repaired.clone(), ..last.clone() });
+        }
     }
 
     /// What the broker has not heard yet.
@@ -141,8 +173,8 @@ impl Reconciler {
 }
 
 /// The text, as long as a report may have it.
-fn shorten(mut text: String) -> String {
-    let end = (0..=LONGEST_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+fn shorten(mut text: String, longest: usize) -> String {
+    let end = (0..=longest.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.truncate(end);
     text
 }
@@ -150,6 +182,7 @@ fn shorten(mut text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Side;
 
     const START: Duration = Duration::from_secs(100);
 
@@ -250,6 +283,33 @@ mod tests {
     fn an_agent_that_starts_again_looks_after_its_plan_without_a_broker() {
         let agent = Reconciler::resume(at(5), desired(2, 3, Some("p")));
         assert_eq!(agent.step(at(5)), Some(Step::Install("p")));
+    }
+
+    #[test]
+    fn ends_of_channels_are_reported_when_they_change() {
+        let end = |side, because: Option<&str>| End {
+            topic: "state".into(),
+            publisher: "a".into(),
+            subscriber: "/in".into(),
+            end: side,
+            because: because.map(str::to_owned),
+        };
+        let mut agent = Reconciler::default();
+        agent.saw(vec![end(Side::Publisher, None)]);
+        assert_eq!(agent.report(), None, "nothing is asked for yet");
+        agent.heard(at(0), desired(2, 3, Some("p"))).unwrap();
+        agent.did(at(0), done(&[]));
+        assert_eq!(agent.report().unwrap().ends, [end(Side::Publisher, None)]);
+        agent.reported();
+        agent.saw(vec![end(Side::Publisher, None)]);
+        assert_eq!(agent.report(), None);
+        agent.saw(vec![end(Side::Subscriber, Some(&"x".repeat(9999))); 5000]);
+        let report = agent.report().unwrap();
+        assert_eq!((report.revision, report.state), (3, State::Applied));
+        assert!(report.is_bounded() && report.ends.len() > 100, "{}", report.ends.len());
+        agent.heard(at(1), desired(2, 4, None)).unwrap();
+        agent.saw(Vec::new());
+        assert_eq!(agent.report(), None, "a state that is not reached is not reported");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The loop of an agent: hears the broker, carries out the steps on this host, reports.
 
 use crate::client::{Client, ClientError};
-use crate::message::{Actual, Desired};
+use crate::message::{Actual, Desired, End};
 use crate::queues::{Unfit, queues};
 use crate::reconcile::{Outcome, Reconciler, Step};
 use linux::queueing::{self, Adjusted, Way};
@@ -50,6 +50,14 @@ pub enum News {
     Heard,
 }
 
+/// The running channels of a host: somebody gives their ends the settings of the plan.
+pub trait Channels {
+    /// From now on they have the settings of this plan, which is installed; `None`: those of before.
+    fn follow(&self, plan: Option<Plan>);
+    /// The ends of the plan that are here now.
+    fn ends(&self) -> Vec<End>;
+}
+
 /// Runs until `ended`.
 ///
 /// # Errors
@@ -57,6 +65,7 @@ pub enum News {
 pub fn run(
     client: &Client,
     settings: &Settings,
+    channels: &dyn Channels,
     ended: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(News),
 ) -> io::Result<()> {
@@ -64,13 +73,17 @@ pub fn run(
     let file = settings.state.join(format!("{}.agent.json", settings.host));
     let started = Instant::now();
     let mut agent = Reconciler::resume(Duration::ZERO, kept(&file)?);
+    if agent.desired().plan.is_none() {
+        channels.follow(None); // what an agent left that was killed while it restored
+    }
     let mut pause = None;
     while !ended() {
         if let Some(step) = agent.step(started.elapsed()) {
-            let outcome = carry_out(step, settings);
+            let outcome = carry_out(step, settings, channels);
             let has_plan = agent.desired().plan.is_some();
             agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
         }
+        agent.saw(channels.ends());
         match exchange(client, settings, &mut agent, started, &file) {
             Ok(()) => pause = heard_again(pause, tell),
             Err(why) => {
@@ -134,16 +147,22 @@ fn sleep(time: Duration, ended: &dyn Fn() -> bool) {
     }
 }
 
-/// Changes the queues of this host.
-fn carry_out(step: Step<'_>, settings: &Settings) -> Outcome {
+/// Changes the queues of this host. Its channels follow: a class has an effect where there are queues for it.
+fn carry_out(step: Step<'_>, settings: &Settings, channels: &dyn Channels) -> Outcome {
     let done = match step {
-        Step::Install(text) => install(text, settings),
-        Step::Restore => restore(settings),
+        Step::Install(text) => install(text, settings).map(|(outcome, plan)| (outcome, Some(plan))),
+        Step::Restore => restore(settings).map(|outcome| (outcome, None)),
     };
-    done.unwrap_or_else(Outcome::Failed)
+    match done {
+        Ok((outcome, plan)) => {
+            channels.follow(plan);
+            outcome
+        }
+        Err(why) => Outcome::Failed(why),
+    }
 }
 
-fn install(text: &str, settings: &Settings) -> Result<Outcome, String> {
+fn install(text: &str, settings: &Settings) -> Result<(Outcome, Plan), String> {
     let plan = Plan::from_text(text).map_err(|e| e.to_string())?;
     let wanted = match queues(&plan, &settings.host, settings.prio) {
         Err(Unfit::NoHost(_)) => Vec::new(), // a plan without this host: it gets back what it had
@@ -153,7 +172,8 @@ fn install(text: &str, settings: &Settings) -> Result<Outcome, String> {
     let restored: Vec<String> = installed.restored.iter().map(ToString::to_string).collect();
     installed.keep().map_err(|e| e.to_string())?;
     let changes = adjusted.iter().flat_map(changes).chain(restored).collect();
-    Ok(Outcome::Done { devices: wanted.into_iter().map(|one| one.device).collect(), changes })
+    let devices = wanted.into_iter().map(|one| one.device).collect();
+    Ok((Outcome::Done { devices, changes }, plan))
 }
 
 fn changes(Adjusted { device, way }: &Adjusted) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The plan of a domain, and the state of each of its hosts. Pure: times come as arguments, of any monotonic clock.
 
 use crate::sessions::Admitted;
-use agent::message::{Actual, Desired, Host, HostState, SessionState, State};
+use agent::message::{Actual, Desired, End, Host, HostState, SessionState, State};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -173,6 +173,12 @@ impl Hosts {
         }
     }
 
+    /// The ends of channels that have their settings, as agents reported last.
+    pub fn ends(&self) -> impl Iterator<Item = &End> {
+        let reported = self.heard.values().filter_map(|heard| heard.actual.as_ref());
+        reported.flat_map(|actual| &actual.ends).filter(|end| end.because.is_none())
+    }
+
     /// All hosts: those of the plan, and those whose agents were heard.
     pub fn list(&self, now: Duration) -> Vec<Host> {
         let planned = self.kept.hosts.iter().map(String::as_str);
@@ -206,6 +212,7 @@ impl Hosts {
             devices: current.map_or_else(Vec::new, |actual| actual.devices.clone()),
             repairs: heard.map_or(0, |heard| heard.repairs),
             repaired: heard.map_or_else(Vec::new, |heard| heard.repaired.clone()),
+            ends: current.map_or_else(Vec::new, |actual| actual.ends.clone()),
             heard_ms: heard.map(|heard| now.saturating_sub(heard.at).as_millis().try_into().unwrap_or(u64::MAX)),
         }
     }
@@ -228,7 +235,15 @@ mod tests {
 
     fn actual(revision: u64, state: State) -> Actual {
         let because = (state == State::Refused).then(|| "no device eth0".to_owned());
-        Actual { epoch: 1, revision, state, because, devices: vec!["eth0".into()], repaired: Vec::new() }
+        Actual {
+            epoch: 1,
+            revision,
+            state,
+            because,
+            devices: vec!["eth0".into()],
+            repaired: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 
     fn states(hosts: &Hosts, now: u64) -> Vec<(String, HostState)> {

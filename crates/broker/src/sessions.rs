@@ -38,6 +38,7 @@ impl Admitted {
             class: channel.class,
             bound_us: channel.bound_us,
             deadline_us: channel.deadline_us,
+            set: Vec::new(),
         };
         its.map(shown).collect()
     }

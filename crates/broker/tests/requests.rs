@@ -155,7 +155,7 @@ fn status<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> u16 {
 
 fn applied(epoch: u64, revision: u64) -> Actual {
     let devices = vec!["eth0".into()];
-    Actual { epoch, revision, state: State::Applied, because: None, devices, repaired: Vec::new() }
+    Actual { epoch, revision, state: State::Applied, because: None, devices, repaired: Vec::new(), ends: Vec::new() }
 }
 
 #[test]

@@ -1,9 +1,12 @@
-//! `thalweg agent`: installs this host's part of the plan that a broker keeps, and looks after it.
+//! `thalweg agent`: installs this host's part of the plan that a broker keeps, and looks after it: its queues, and its programs' channels.
+
+mod channels;
 
 use crate::apply::{directory, has_prio};
 use crate::failure::{Failure, Result};
 use crate::keys;
 use crate::output::{Output, line, tell};
+use crate::participant::Common;
 use crate::signals::Stop;
 use agent::client::Client;
 use agent::identity::Kind;
@@ -14,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Install this host's part of the plan that a broker keeps, and look after it until told to stop
 ///
-/// What somebody else changes is changed back within ten seconds. Without a broker, and when the agent ends, the queues stay.
+/// Its queues are installed at once; channels get the plan's classes, threads and proxies when their programs start. What somebody else
+/// changes is changed back within ten seconds. Without a broker, and when the agent ends, all of it stays.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg agent --broker 10.0.0.1:7450 --keys /etc/thalweg --host arm")]
 pub(crate) struct Arguments {
@@ -30,9 +34,8 @@ pub(crate) struct Arguments {
     /// Directory for what it was told last, so that it starts without a broker, too
     #[arg(long, value_name = "DIR", default_value = "/var/lib/thalweg")]
     state: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// This host's name.
@@ -43,7 +46,8 @@ fn own_name() -> String {
 /// Runs until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let stop = Stop::on_signals()?;
-    let Arguments { broker, keys, host, state, json } = arguments;
+    let Arguments { broker, keys, host, state, common } = arguments;
+    let json = common.json;
     let host = host.clone().unwrap_or_else(own_name);
     let client = Client::new(broker, &keys::read(keys, Kind::Host, &host)?);
     let prio = has_prio().ok_or_else(|| {
@@ -51,14 +55,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     })?;
     let settings = Settings { host: host.clone(), journal: directory(), state: state.clone(), prio };
     let told = json!({"agent": host, "broker": client.address()});
-    Output { json: *json }.result(&told, || format!("agent of {host}, broker {}", client.address()))?;
+    let (followed, keeper) = channels::keeper(common.open("agent")?, directory().join("agent"));
+    Output { json }.result(&told, || format!("agent of {host}, broker {}", client.address()))?;
     let mut closed = None;
     let mut show = |news: News| {
-        if let Err(failure) = report(*json, &news) {
+        if let Err(failure) = report(json, &news) {
             closed = Some(failure);
         }
     };
-    run_agent(&client, &settings, &|| stop.asked(), &mut show).map_err(|e| in_state(state, &e))?;
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| keeper.run());
+        // The keeper ends when `followed` is dropped.
+        let followed = followed;
+        run_agent(&client, &settings, &followed, &|| stop.asked(), &mut show)
+    });
+    done.map_err(|e| in_state(state, &e))?;
     closed.map_or(Ok(()), Err)
 }
 

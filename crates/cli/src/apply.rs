@@ -9,7 +9,7 @@
 //! | [`proof`] | the treatment of each class and flow after the queues were installed |
 //! | [`groups`] | limits of control groups |
 //! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
-//! | `all` | the queues of all hosts, by their broker (feature `sessions`) |
+//! | `all` | a plan on all its hosts, by their broker (feature `sessions`) |
 
 #[cfg(feature = "sessions")]
 mod all;
@@ -17,7 +17,7 @@ pub(crate) mod channels;
 mod flows;
 mod groups;
 pub(crate) mod host_file;
-mod planned;
+pub(crate) mod planned;
 mod proof;
 
 use crate::ends::Which;
@@ -236,11 +236,11 @@ fn ends_text(ends: &[EndReport]) -> String {
 
 /// Undoes what was applied.
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
-    let directory = directory();
     #[cfg(feature = "sessions")]
     if arguments.all.all {
-        return all::restore(arguments, &directory);
+        return all::restore(arguments);
     }
+    let directory = directory();
     let restored = queueing::restore(&directory).map_err(failure)?;
     let groups = cgroup::restore(&directory).map_err(groups::failure)?;
     let limits: Vec<String> = groups.iter().map(groups::restored_text).collect();

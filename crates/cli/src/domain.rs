@@ -68,8 +68,15 @@ pub(crate) fn hosts_text(hosts: &[Host]) -> String {
     if hosts.is_empty() {
         return "no agent was heard, and there is no plan: `thalweg apply PLAN --all` gives one".to_owned();
     }
-    let headers =
-        [("host", '<'), ("state", '<'), ("revision", '>'), ("devices", '<'), ("changed back", '>'), ("heard", '>')];
+    let headers = [
+        ("host", '<'),
+        ("state", '<'),
+        ("revision", '>'),
+        ("devices", '<'),
+        ("changed back", '>'),
+        ("ends set", '>'),
+        ("heard", '>'),
+    ];
     table(&headers, &hosts.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -84,5 +91,15 @@ fn row(host: &Host) -> Vec<String> {
     };
     let revision = host.actual.map_or("-".to_owned(), |revision| revision.to_string());
     let heard = host.heard_ms.map_or("never".to_owned(), |ms| format!("{:.1} s ago", ms as f64 / 1000.0));
-    vec![host.host.clone(), state, revision, host.devices.join(", "), host.repairs.to_string(), heard]
+    let (devices, repairs) = (host.devices.join(", "), host.repairs.to_string());
+    vec![host.host.clone(), state, revision, devices, repairs, ends(host), heard]
+}
+
+/// The number of ends of channels that have the plan's settings, and of those that cannot have them.
+fn ends(host: &Host) -> String {
+    let refused = host.ends.iter().filter(|end| end.because.is_some()).count();
+    match (host.ends.len() - refused, refused) {
+        (set, 0) => set.to_string(),
+        (set, refused) => format!("{set}, {refused} refused"),
+    }
 }

@@ -6,7 +6,7 @@ use crate::output::{Output, table};
 use crate::plan::refusals;
 use crate::quantity;
 use agent::client::{Client, ClientError};
-use agent::message::{Session, SessionChannel, SessionState};
+use agent::message::{Session, SessionChannel, SessionState, Side};
 use clap::{Args, Subcommand};
 use qos::contract::session;
 use qos::show_time;
@@ -149,13 +149,27 @@ fn list(sessions: &[Session]) -> String {
 
 /// For people: one session.
 fn shown(session: &Session) -> String {
-    let headers =
-        [("topic", '<'), ("from", '<'), ("to", '<'), ("class", '<'), ("bound", '>'), ("deadline", '>'), ("slack", '>')];
+    let headers = [
+        ("topic", '<'),
+        ("from", '<'),
+        ("to", '<'),
+        ("class", '<'),
+        ("set at", '<'),
+        ("bound", '>'),
+        ("deadline", '>'),
+        ("slack", '>'),
+    ];
     let row = |channel: &SessionChannel| {
-        let SessionChannel { topic, publisher, subscriber, class, bound_us, deadline_us } = channel;
+        let SessionChannel { topic, publisher, subscriber, class, bound_us, deadline_us, set } = channel;
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
         let times = [*bound_us, *deadline_us, slack_us(channel)].map(time);
-        let words = [topic.clone(), publisher.clone(), subscriber.clone(), class.to_string()];
+        let set = match set.as_slice() {
+            [] => "-",
+            [Side::Publisher] => "publisher",
+            [Side::Subscriber] => "subscriber",
+            _ => "both ends",
+        };
+        let words = [topic.clone(), publisher.clone(), subscriber.clone(), class.to_string(), set.to_owned()];
         words.into_iter().chain(times).collect()
     };
     let rows: Vec<Vec<String>> = session.channels.iter().map(row).collect();

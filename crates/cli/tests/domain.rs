@@ -105,13 +105,44 @@ impl Domain {
         agent
     }
 
+    /// A program on host 0 or 2.
+    fn program(&self, host: usize, arguments: &str) -> Running {
+        let nodes = self.house.path("nodes.toml");
+        let at = ["10.96.1.1:7001", "", "10.96.2.1:7001"];
+        std::fs::write(&nodes, [0, 2].map(|host| format!("[[node]]\naddress = \"{}\"\n", at[host])).concat()).unwrap();
+        let mut command = self.row.command(host, env!("CARGO_BIN_EXE_thalweg"));
+        command.args(arguments.split_whitespace());
+        command.args(["--name", HOSTS[host], "--listen", at[host], "--discovery"]);
+        command.arg(format!("static:{}", nodes.display()));
+        command.env("THALWEG_RUN_DIR", self.house.path(&format!("run{host}")));
+        Running::start(command)
+    }
+
+    /// An administrator's command on host `a`, for a channel from there.
+    fn administer(&self, arguments: &str) -> Done {
+        let mut command = self.row.command(0, env!("CARGO_BIN_EXE_thalweg"));
+        command.args(arguments.split_whitespace()).args(["--json", "--listen", "10.96.1.1:7009", "--discovery"]);
+        command.arg(format!("static:{}", self.house.path("nodes.toml").display()));
+        command.env("THALWEG_RUN_DIR", self.house.path("run0"));
+        Running::start(command).finish()
+    }
+
+    /// The class that was asked for the publisher's end of a channel from `a`; `null`: none.
+    fn asked(&self, channel: &str) -> Value {
+        let done = self.administer(&format!("get {channel}"));
+        let found: Value = done.lines.first().map(|line| serde_json::from_str(line).unwrap()).unwrap_or_default();
+        let ends = found["ends"].as_array().cloned().unwrap_or_default();
+        let publisher = ends.into_iter().find(|end| end["end"] == "publisher");
+        publisher.map_or("unknown".into(), |end| end["asked"]["mark"].clone())
+    }
+
     /// A command of the user, on the broker's host.
     fn ask(&self, arguments: &str) -> Done {
         self.start(1, &format!("{arguments} --user ann --broker {} --json", BROKER[1])).finish()
     }
 
     fn apply(&self, plan: &str) -> Done {
-        self.ask(&format!("apply {} --all --queues", self.house.path(plan).display()))
+        self.ask(&format!("apply {} --all", self.house.path(plan).display()))
     }
 
     /// Queues and classes of all devices.
@@ -292,6 +323,44 @@ fn a_session_is_active_on_all_hosts_or_on_none() {
     domain.ask("restore --all").json();
     assert_eq!(domain.queues(), before);
     for agent in [first, second, third] {
+        assert_eq!(agent.interrupt().code(), 0);
+    }
+}
+
+/// The ends of a plan's channel get its class when their programs start, and lose it with the plan.
+#[test]
+fn channels_follow_the_plan_as_their_programs_start() {
+    let Some(domain) = Domain::new("channels of a plan") else { return };
+    let _broker = domain.broker();
+    let agents = [0, 1, 2].map(|host| domain.agent(host));
+    domain.until("all agents are heard", |domain| HOSTS.iter().all(|host| !domain.host(host).is_null()));
+    let subscriber = domain.program(2, "sub /state --port /state@b --json");
+    domain.plan("high", &CONTRACT.replace("publisher = \"a\"", "publisher = \"a\"\nclass = \"high\""));
+    assert_eq!(domain.apply("high.toml").code(), 0);
+    let publisher = domain.program(0, "pub /state --port /out --rate 100 --size 100");
+    let ends = |host: &str| domain.host(host)["ends"].clone();
+    domain.until("both ends are reported", |_| ["a", "b"].iter().all(|host| ends(host)[0]["subscriber"] == "/state@b"));
+    assert_eq!((&ends("a")[0]["end"], &ends("b")[0]["end"]), (&"publisher".into(), &"subscriber".into()));
+    assert!(ends("a")[0]["because"].is_null() && ends("g").is_null(), "{} {}", ends("a"), ends("g"));
+
+    // A program that starts again has it again.
+    assert_eq!(publisher.interrupt().code(), 0);
+    domain.until("its end is gone", |_| ends("a").is_null());
+    let _publisher = domain.program(0, "pub /state --port /out --rate 100 --size 100");
+    domain.until("its end is back", |_| ends("a")[0]["end"] == "publisher");
+
+    // What somebody else sets is set back.
+    let asked = || domain.asked("/out /state@b");
+    let high = asked();
+    assert!(high.to_string().contains("high"), "{high}");
+    let other = domain.administer("set /out /state@b class=low --end publisher");
+    assert!(other.code() == 0 && other.lines[0].contains("low"), "{:?} {}", other.lines, other.errors);
+    domain.until("it is changed back", |_| asked() == high);
+
+    domain.ask("restore --all").json();
+    domain.until("no end has it", |_| asked().is_null());
+    drop(subscriber);
+    for agent in agents {
         assert_eq!(agent.interrupt().code(), 0);
     }
 }

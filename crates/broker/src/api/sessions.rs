@@ -4,7 +4,7 @@ use super::{Answer, Broker, Refused, Shared, User, check};
 use crate::hosts::Kept;
 use crate::sessions::{Admitted, Change, Unadmitted, planned, request, stop};
 use crate::store::Store;
-use agent::message::{Accepted, LARGEST_PLAN, Refusal, Session};
+use agent::message::{Accepted, LARGEST_PLAN, Refusal, Session, SessionChannel};
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
@@ -97,14 +97,27 @@ impl Broker {
 
     /// A session as it is now.
     fn shown(&self, admitted: &Admitted, plan: Option<&Plan>) -> Session {
-        let (state, because) = self.hosts().reached(admitted.revision);
+        let hosts = self.hosts();
+        let (state, because) = hosts.reached(admitted.revision);
+        let mut channels = plan.map(|plan| admitted.channels(plan)).unwrap_or_default();
+        for end in hosts.ends() {
+            let is_its = |channel: &&mut SessionChannel| {
+                (&channel.topic, &channel.publisher, &channel.subscriber)
+                    == (&end.topic, &end.publisher, &end.subscriber)
+            };
+            channels.iter_mut().filter(is_its).for_each(|channel| channel.set.push(end.end));
+        }
+        for channel in &mut channels {
+            channel.set.sort_unstable();
+            channel.set.dedup();
+        }
         Session {
             session: admitted.name.clone(),
             owner: admitted.owner.clone(),
             revision: admitted.revision,
             state,
             because,
-            channels: plan.map(|plan| admitted.channels(plan)).unwrap_or_default(),
+            channels,
             text: None,
         }
     }

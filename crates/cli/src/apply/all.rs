@@ -1,16 +1,14 @@
-//! `apply --all` and `restore --all`: the queues of all hosts of a plan, by their broker and its agents.
+//! `apply --all` and `restore --all`: a plan on all its hosts, by their broker and its agents.
 
-use super::channels::{self, Applied, TakenBack};
-use super::{ApplyArguments, RestoreArguments, directory, ends_text, none_stuck, planned, take_back};
+use super::{ApplyArguments, RestoreArguments};
 use crate::domain::{BrokerArguments, failure, hosts_text};
 use crate::failure::{Failure, Result};
-use crate::plan::{read_plan, text_of};
+use crate::plan::text_of;
 use crate::quantity;
 use agent::client::Client;
 use agent::message::{Accepted, Host, HostState};
 use clap::Args;
 use serde_json::json;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the hosts.
@@ -32,32 +30,23 @@ pub(crate) struct AllArguments {
     patience: Duration,
 }
 
-/// Applies a plan on all its hosts: the queues by their agents, the channels from here. All of it, or nothing.
+/// Applies a plan on all its hosts, or on none.
 pub(super) fn apply(arguments: &ApplyArguments) -> Result {
-    if arguments.dry_run || arguments.host.is_some() {
+    if arguments.dry_run || arguments.queues || arguments.host.is_some() {
         return Err(Failure::Usage(
-            "--all: not with --dry-run or --host; `thalweg apply PLAN --dry-run --host NODE`".into(),
+            "--all: not with --dry-run, --queues or --host; `thalweg apply PLAN --dry-run --host NODE`".into(),
         ));
     }
-    let plan = read_plan(&arguments.file)?;
     let client = arguments.all.broker.client()?;
-    // The channels are looked up before anything is changed.
-    let mut participant = (!arguments.queues).then(|| arguments.common.open("apply")).transpose()?;
-    let channels =
-        participant.as_mut().map_or(Ok(Vec::new()), |participant| planned::channels(&plan, &participant.settled()))?;
     let before = client.plan().map_err(failure)?;
     let text = text_of(&arguments.file)?;
     let Accepted { revision } = client.change_plan(Some(&text), before.revision).map_err(failure)?;
-    let set = |participant| channels::apply(participant, &channels, &directory()).map(Applied::keep);
-    let done = arguments.all.reached(&client, revision).and_then(|hosts| {
-        let ends = participant.as_ref().map_or(Ok(Vec::new()), set)?;
-        Ok((hosts, ends))
-    });
-    let (hosts, ends) = done.map_err(|why| put_back(&client, &why, before.plan.as_deref(), revision))?;
-    arguments.common.output().result(&json!({ "hosts": hosts, "channels": ends, "effective": true }), || {
-        let ends = (!ends.is_empty()).then(|| ends_text(&ends));
-        let tables = [Some(hosts_text(&hosts)), ends, Some("`thalweg restore --all` undoes it".to_owned())];
-        tables.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    let reached = arguments.all.reached(&client, revision);
+    let hosts = reached.map_err(|why| put_back(&client, &why, before.plan.as_deref(), revision))?;
+    arguments.common.output().result(&json!({ "hosts": hosts }), || {
+        let channels =
+            "channels get their classes, threads and proxies as their programs start: `thalweg hosts` shows them";
+        [hosts_text(&hosts).as_str(), channels, "`thalweg restore --all` undoes it"].join("\n\n")
     })
 }
 
@@ -69,17 +58,13 @@ fn put_back(client: &Client, why: &Failure, before: Option<&str>, revision: u64)
     }
 }
 
-/// Undoes `apply --all`: the channels from here, the queues by the agents.
-pub(super) fn restore(arguments: &RestoreArguments, directory: &Path) -> Result {
+/// Undoes `apply --all`.
+pub(super) fn restore(arguments: &RestoreArguments) -> Result {
     let client = arguments.all.broker.client()?;
-    let TakenBack { told, stuck } = take_back(arguments, directory)?;
     let before = client.plan().map_err(failure)?;
     let Accepted { revision } = client.change_plan(None, before.revision).map_err(failure)?;
     let hosts = arguments.all.reached(&client, revision)?;
-    arguments.common.output().result(&json!({ "hosts": hosts, "channels": told }), || {
-        [hosts_text(&hosts)].into_iter().chain(told).collect::<Vec<_>>().join("\n")
-    })?;
-    none_stuck(stuck)
+    arguments.common.output().result(&json!({ "hosts": hosts }), || hosts_text(&hosts))
 }
 
 impl AllArguments {

@@ -6,7 +6,7 @@ use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::participant::Participant;
-use qos::priority::{Change, Changes, Policy, PrioritySettings};
+use qos::priority::{Change, Changes, Mark, Policy, PrioritySettings};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -199,6 +199,36 @@ pub(crate) fn take_back(participant: &Participant, nodes: &[Document], directory
     }
 }
 
+/// Takes back the settings of ends that are not `wanted`, by port and other port. The others stay, also in the file.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub(crate) fn take_back_others(
+    participant: &Participant,
+    nodes: &[Document],
+    directory: &Path,
+    wanted: &dyn Fn(&str, &str) -> bool,
+) -> Result<TakenBack> {
+    let file = journal(directory);
+    let (stay, go): (Vec<_>, Vec<_>) = read(&file)?.into_iter().partition(|end| wanted(&end.port, &end.other));
+    match go.is_empty() {
+        true => Ok(TakenBack::default()),
+        false => take_back_all(participant, nodes, go, stay, &file),
+    }
+}
+
+/// `true` if the end of this report has the settings of `channel` already.
+pub(crate) fn has(report: &EndReport, channel: &Channel) -> bool {
+    let Channel { changes, proxy, .. } = channel;
+    let mut after = report.asked.clone();
+    changes.apply(&mut after);
+    // A mark that its packets have without being asked for needs no setting, which would take a member out of its multicast group.
+    if report.asked.mark.is_none() && report.class.is_some() && report.class == after.mark.and_then(Mark::class) {
+        after.mark = None;
+    }
+    after == report.asked && (proxy.is_empty() || proxy_back(proxy, report.proxied.as_ref()) == *proxy)
+}
+
 /// The entries of the file; none if there is no file.
 fn read(file: &Path) -> Result<Vec<Former>> {
     match linux::owned::read_own(file, LARGEST) {
@@ -240,12 +270,15 @@ fn take_back_all(
 fn merged<'a>(all: impl Iterator<Item = &'a Former>) -> Vec<Former> {
     let mut ends: Vec<Former> = Vec::new();
     for later in all {
+        // A program that started again is given the settings of its former end by the node of the other: they are not its own.
         let same = |one: &&mut Former| {
-            (&one.port, &one.other, &one.at, one.proxy.is_empty())
-                == (&later.port, &later.other, &later.at, later.proxy.is_empty())
+            (&one.port, &one.other, one.proxy.is_empty()) == (&later.port, &later.other, later.proxy.is_empty())
         };
         match ends.iter_mut().find(same) {
-            Some(first) if first.proxy.is_empty() => first.changes.fill(&later.changes),
+            Some(first) if first.proxy.is_empty() => {
+                first.changes.fill(&later.changes);
+                first.at.clone_from(&later.at);
+            }
             _ => ends.push(later.clone()),
         }
     }

@@ -41,7 +41,8 @@ pub(super) fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Ch
     let found = find(plan, &live);
     let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {
         let Some(live) = at.as_ref().and_then(|route| live.get(route.channel)) else { return Err(absent(planned)) };
-        settings(planned, live, nodes)
+        tell_absent_relay(planned, nodes);
+        settings(planned, live)
     });
     let all: Vec<Vec<Channel>> = each.collect::<Result<_>>()?;
     Ok(all.into_iter().flatten().map(|channel| (0, channel)).collect())
@@ -73,7 +74,17 @@ fn absent(planned: &qos::plan::Channel) -> Failure {
     ))
 }
 
-fn settings(planned: &qos::plan::Channel, live: &Live, nodes: &[Document]) -> Result<Vec<Channel>> {
+fn tell_absent_relay(planned: &qos::plan::Channel, nodes: &[Document]) {
+    let Some(place) = planned.place() else { return };
+    let away = place.relays().find(|name| !nodes.iter().any(|node| node.is_relay(name)));
+    away.into_iter().for_each(|name| tell(&format!("no relay {name} is there: its proxies go to it when it is")));
+}
+
+/// The settings of a channel of the plan, of which this is the one that runs.
+///
+/// # Errors
+/// An unknown word in the plan.
+pub(crate) fn settings(planned: &qos::plan::Channel, live: &Live) -> Result<Vec<Channel>> {
     let qos::plan::Channel { class, sched, sched_publisher, .. } = planned;
     let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
     for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
@@ -82,8 +93,6 @@ fn settings(planned: &qos::plan::Channel, live: &Live, nodes: &[Document]) -> Re
         }
     }
     if let Some(place) = planned.place() {
-        let away = place.relays().find(|name| !nodes.iter().any(|node| node.is_relay(name)));
-        away.into_iter().for_each(|name| tell(&format!("no relay {name} is there: its proxies go to it when it is")));
         let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
         let picture = planned.picture.as_ref().map(|picture| format!("picture={picture}"));
         let words: Vec<String> = scale.into_iter().chain(picture).chain([format!("proxy={place}")]).collect();

@@ -1,0 +1,326 @@
+//! The channels of this host's programs. Their ends get the settings of the plan as soon as they are there, and lose them with it.
+
+use crate::apply::host_file::Channel;
+use crate::apply::{channels, planned};
+use crate::ends::Which;
+use crate::failure::Result;
+use crate::output::{Output, tell};
+use crate::participant::Participant;
+use agent::message::{End, Side};
+use qos::plan::{self, Plan};
+use qos::verification::{Live, find};
+use serde_json::json;
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use thalweg::admin::{EndReport, Reply, Request};
+use thalweg::control::{Direction, Document, NodeId, PortInfo};
+
+/// Time between two looks at the nodes that are there.
+const TICK: Duration = Duration::from_millis(200);
+/// Time between two looks at the ends after something changed: the two ports of a channel connect.
+const SOON: Duration = Duration::from_millis(500);
+/// The time for which it may take them.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// Time between two looks at ends that nothing changed.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Time that a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One end of a running channel: its port, and the port at the other end.
+type Ports = (String, String);
+
+/// The agent's side: tells the plan, and hears of the ends.
+pub(super) struct Followed {
+    plans: Sender<Option<Plan>>,
+    ends: Arc<Mutex<Vec<End>>>,
+}
+
+impl agent::run::Channels for Followed {
+    fn follow(&self, plan: Option<Plan>) {
+        let _ = self.plans.send(plan); // the other side ends after this one
+    }
+
+    fn ends(&self) -> Vec<End> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Gives the ends of channels their settings.
+pub(super) struct Keeper {
+    participant: Participant,
+    journal: PathBuf,
+    output: Output,
+    plans: Receiver<Option<Plan>>,
+    told: Arc<Mutex<Vec<End>>>,
+    looks: Looks,
+    /// Ends that were refused; they are tried again when something changes.
+    refused: HashMap<Ports, String>,
+}
+
+/// A keeper with the node that reaches the programs of this host, and the agent's side of it.
+pub(super) fn keeper(participant: Participant, journal: PathBuf) -> (Followed, Keeper) {
+    let (plans, told) = (channel(), Arc::default());
+    let followed = Followed { plans: plans.0, ends: Arc::clone(&told) };
+    let (output, looks) = (participant.output, Looks::default());
+    (followed, Keeper { participant, journal, output, plans: plans.1, told, looks, refused: HashMap::new() })
+}
+
+impl Keeper {
+    /// Looks after the ends until the agent ends. Then they stay as they are.
+    pub(super) fn run(mut self) {
+        let mut plan = None;
+        loop {
+            match self.plans.recv_timeout(TICK) {
+                Ok(next) if plan.as_ref() == Some(&next) => continue,
+                Ok(next) => {
+                    plan = Some(next);
+                    self.looks.changed(Instant::now());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let Some(plan) = &plan else { continue };
+            self.participant.tell_events();
+            let nodes = self.nodes();
+            if self.looks.due(Instant::now(), nodes.iter().map(|node| (node.node, node.revision)).collect()) {
+                self.look(plan.as_ref(), &nodes).unwrap_or_else(|why| tell(why.text()));
+            }
+        }
+    }
+
+    /// The nodes of this host.
+    fn nodes(&self) -> Vec<Document> {
+        let host = linux::clock::host_id();
+        self.participant.others().into_iter().filter(|node| node.host == host).collect()
+    }
+
+    /// Sets what is not set, and takes back what is not in the plan any more.
+    fn look(&mut self, plan: Option<&Plan>, nodes: &[Document]) -> Result {
+        let mut wanted = match plan {
+            Some(plan) => self.wanted(plan, nodes)?,
+            None => Vec::new(),
+        };
+        let ports: BTreeSet<&Ports> = wanted.iter().map(|one| &one.ports).collect();
+        let is_wanted = |port: &str, other: &str| ports.contains(&(port.to_owned(), other.to_owned()));
+        let taken = channels::take_back_others(&self.participant, nodes, &self.journal, &is_wanted)?;
+        taken.told.iter().for_each(|text| self.tell(text));
+        let settled: Vec<End> = wanted.iter_mut().map(|one| self.settle(one)).collect();
+        let mut ends: Vec<End> = Vec::new();
+        for end in settled {
+            match ends.iter_mut().find(|other| is_same(other, &end)) {
+                Some(other) => other.because = other.because.take().or(end.because), // thread and class of one end
+                None => ends.push(end),
+            }
+        }
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+        Ok(())
+    }
+
+    /// Gives an end its settings, unless it has them.
+    fn settle(&mut self, one: &Wanted) -> End {
+        let Wanted { channel, ports, report, end } = one;
+        if report.as_ref().is_some_and(|report| channels::has(report, channel)) {
+            self.refused.remove(ports);
+            return end.clone();
+        }
+        if let Some(why) = self.refused.get(ports).filter(|_| !self.looks.is_fresh()) {
+            return End { because: Some(why.clone()), ..end.clone() };
+        }
+        let words = channel.words.join(" ");
+        let set = channels::add(&self.participant, &[(0, channel.clone())], &self.journal).map(channels::Applied::keep);
+        let (port, other) = ports;
+        match set {
+            Ok(_) => {
+                self.refused.remove(ports);
+                self.tell(&format!("{port} with {other}: {words}"));
+                end.clone()
+            }
+            Err(why) => {
+                let why = format!("{words}: {}", why.text());
+                if self.refused.insert(ports.clone(), why.clone()).as_ref() != Some(&why) {
+                    tell(&format!("{port} with {other}: refused: {why}"));
+                }
+                End { because: Some(why), ..end.clone() }
+            }
+        }
+    }
+
+    fn tell(&self, text: &str) {
+        // The agent itself notices a closed output.
+        let _ = self.output.result(&json!({ "channel": text }), || text.to_owned());
+    }
+
+    /// The settings of the ends that are here.
+    fn wanted(&self, plan: &Plan, nodes: &[Document]) -> Result<Vec<Wanted>> {
+        let reports = self.reports(plan, nodes);
+        let live = live(plan, nodes, reports.keys());
+        let found = find(plan, &live);
+        let mut wanted = Vec::new();
+        for (planned, route) in plan.channels.iter().zip(&found.planned) {
+            let Some(live) = route.as_ref().and_then(|route| live.get(route.channel)) else { continue };
+            for channel in planned::settings(planned, live)? {
+                let sides = [Side::Publisher, Side::Subscriber].into_iter().filter(|side| concerns(channel.end, *side));
+                wanted.extend(sides.filter_map(|side| Wanted::new(planned, &channel, side, nodes, &reports)));
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The ends of the plan's ports that are here, by port and other port.
+    fn reports(&self, plan: &Plan, nodes: &[Document]) -> HashMap<Ports, EndReport> {
+        let mut all = HashMap::new();
+        for (node, port) in ports(nodes).filter(|(_, port)| plan.channels.iter().any(|one| is_of(one, port))) {
+            let get = Request::Get { port: port.name.clone(), other: None };
+            let Ok(Reply::Settings(ends)) = self.participant.node.ask(node.node, &get, PATIENCE) else { continue };
+            for end in ends {
+                let other = if end.publisher == port.name { &end.subscriber } else { &end.publisher };
+                all.insert((port.name.clone(), other.clone()), end);
+            }
+        }
+        all
+    }
+}
+
+/// The settings that an end has to have.
+struct Wanted {
+    channel: Channel,
+    ports: Ports,
+    report: Option<EndReport>,
+    end: End,
+}
+
+impl Wanted {
+    /// `None` if the end is not here.
+    fn new(
+        planned: &plan::Channel,
+        channel: &Channel,
+        side: Side,
+        nodes: &[Document],
+        reports: &HashMap<Ports, EndReport>,
+    ) -> Option<Self> {
+        let (publisher, subscriber) = (channel.publisher.clone(), channel.subscriber.clone());
+        let (which, ports) = match side {
+            Side::Publisher => (Which::Publisher, (publisher, subscriber)),
+            Side::Subscriber => (Which::Subscriber, (subscriber, publisher)),
+        };
+        let is_here = self::ports(nodes).any(|(_, port)| port.name == ports.0);
+        let plan::Channel { topic, publisher, subscriber, .. } = planned.clone();
+        let end = End { topic, publisher, subscriber, end: side, because: None };
+        let channel = Channel { end: which, ..channel.clone() };
+        is_here.then(|| Self { channel, report: reports.get(&ports).cloned(), ports, end })
+    }
+}
+
+/// `true` if settings for these ends are for the one on this side.
+fn concerns(which: Which, side: Side) -> bool {
+    match side {
+        Side::Publisher => which != Which::Subscriber,
+        Side::Subscriber => which != Which::Publisher,
+    }
+}
+
+fn is_same(one: &End, other: &End) -> bool {
+    (&one.topic, &one.publisher, &one.subscriber, one.end)
+        == (&other.topic, &other.publisher, &other.subscriber, other.end)
+}
+
+fn ports(nodes: &[Document]) -> impl Iterator<Item = (&Document, &PortInfo)> {
+    nodes.iter().flat_map(|node| node.ports.values().map(move |port| (node, port)))
+}
+
+fn bare(topic: &str) -> &str {
+    topic.strip_prefix('/').unwrap_or(topic)
+}
+
+/// `true` if the port may be an end of this channel of the plan.
+fn is_of(planned: &plan::Channel, port: &PortInfo) -> bool {
+    match port.direction {
+        Direction::Publisher => bare(&planned.topic) == bare(&port.topic),
+        Direction::Subscriber => planned.subscriber == port.name,
+    }
+}
+
+/// The channels that have an end here, or will have one: publishers with the plan's subscribers of their topic, and subscribers with
+/// the publishers that they have or had.
+fn live<'a>(plan: &Plan, nodes: &[Document], known: impl Iterator<Item = &'a Ports>) -> Vec<Live> {
+    let node_of = |name: &str| ports(nodes).find(|(_, port)| port.name == name);
+    let one = |publisher: &str, subscriber: &str, topic: &str| Live {
+        topic: topic.to_owned(),
+        publisher: publisher.to_owned(),
+        publisher_node: node_of(publisher).map(|(node, _)| node.name.clone()).unwrap_or_default(),
+        subscriber: subscriber.to_owned(),
+        over: None,
+    };
+    let mut all = Vec::new();
+    for (_, port) in ports(nodes).filter(|(_, port)| port.direction == Direction::Publisher) {
+        let of_topic = plan.channels.iter().filter(|planned| is_of(planned, port));
+        all.extend(of_topic.map(|planned| one(&port.name, &planned.subscriber, &port.topic)));
+    }
+    for (port, other) in known {
+        let here = node_of(port).filter(|(_, port)| port.direction == Direction::Subscriber);
+        all.extend(here.map(|(_, subscriber)| one(other, &subscriber.name, &subscriber.topic)));
+    }
+    all.sort_by(|a, b| (&a.publisher, &a.subscriber).cmp(&(&b.publisher, &b.subscriber)));
+    all.dedup();
+    all
+}
+
+/// The times of looks: soon after a change, rarely otherwise. Pure.
+#[derive(Debug, Default)]
+struct Looks {
+    seen: Vec<(NodeId, u64)>,
+    changed: Option<Instant>,
+    last: Option<Instant>,
+    fresh: bool,
+}
+
+impl Looks {
+    /// Something changed: a look is due.
+    fn changed(&mut self, now: Instant) {
+        (self.changed, self.last) = (Some(now), None);
+    }
+
+    /// `true` if a look is due, with nodes of these revisions.
+    fn due(&mut self, now: Instant, nodes: Vec<(NodeId, u64)>) -> bool {
+        if self.seen != nodes {
+            self.seen = nodes;
+            self.changed(now);
+        }
+        let connects = self.changed.is_some_and(|at| now.duration_since(at) < CONNECTING);
+        let every = if connects { SOON } else { LOOK_EVERY };
+        let due = self.last.is_none_or(|last| now.duration_since(last) >= every);
+        if due {
+            self.fresh = self.last.is_none();
+            self.last = Some(now);
+        }
+        due
+    }
+
+    /// `true` if this look is the first one since something changed.
+    fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_due_at_a_change_soon_after_it_and_then_rarely() {
+        let (mut looks, start) = (Looks::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let nodes = |revision| vec![(NodeId(1), revision)];
+        assert!(looks.due(at(0), nodes(1)) && looks.is_fresh());
+        assert!(!looks.due(at(400), nodes(1)));
+        assert!(looks.due(at(600), nodes(1)) && !looks.is_fresh());
+        assert!(looks.due(at(10_000), nodes(1)) && !looks.due(at(15_000), nodes(1)));
+        assert!(looks.due(at(20_000), nodes(1)));
+        assert!(looks.due(at(20_100), nodes(2)) && looks.is_fresh(), "a port came");
+        looks.changed(at(20_200));
+        assert!(looks.due(at(20_200), nodes(2)), "another plan");
+    }
+}
