@@ -334,7 +334,7 @@ fn channels_follow_the_plan_as_their_programs_start() {
     let _broker = domain.broker();
     let agents = [0, 1, 2].map(|host| domain.agent(host));
     domain.until("all agents are heard", |domain| HOSTS.iter().all(|host| !domain.host(host).is_null()));
-    let subscriber = domain.program(2, "sub /state --port /state@b --json");
+    let subscriber = domain.program(2, "sub /state --json");
     domain.plan("high", &CONTRACT.replace("publisher = \"a\"", "publisher = \"a\"\nclass = \"high\""));
     assert_eq!(domain.apply("high.toml").code(), 0);
     let publisher = domain.program(0, "pub /state --port /out --rate 100 --size 100");
@@ -350,10 +350,10 @@ fn channels_follow_the_plan_as_their_programs_start() {
     domain.until("its end is back", |_| ends("a")[0]["end"] == "publisher");
 
     // What somebody else sets is set back.
-    let asked = || domain.asked("/out /state@b");
+    let asked = || domain.asked("/out /b/state/sub1");
     let high = asked();
     assert!(high.to_string().contains("high"), "{high}");
-    let other = domain.administer("set /out /state@b class=low --end publisher");
+    let other = domain.administer("set /out /b/state/sub1 class=low --end publisher");
     assert!(other.code() == 0 && other.lines[0].contains("low"), "{:?} {}", other.lines, other.errors);
     domain.until("it is changed back", |_| asked() == high);
 

@@ -17,7 +17,7 @@ mod judge;
 mod measured;
 
 pub use chain::ChainFound;
-pub use find::{Found, Leg, Live, Over, Route, find, suspects};
+pub use find::{Found, Leg, Live, Over, Route, find, is_subscriber, suspects};
 pub use judge::{AT_RISK, History, Judged, Looks};
 pub use measured::{Measured, measured};
 

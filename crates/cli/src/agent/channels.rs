@@ -8,7 +8,7 @@ use crate::output::{Output, tell};
 use crate::participant::Participant;
 use agent::message::{End, Side};
 use qos::plan::{self, Plan};
-use qos::verification::{Live, find};
+use qos::verification::{Live, Route, find, is_subscriber};
 use serde_json::json;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -156,11 +156,15 @@ impl Keeper {
     /// The settings of the ends that are here.
     fn wanted(&self, plan: &Plan, nodes: &[Document]) -> Result<Vec<Wanted>> {
         let reports = self.reports(plan, nodes);
-        let live = live(plan, nodes, reports.keys());
-        let found = find(plan, &live);
+        // Where one is open, no setting waits for another: a subscriber may have another name than the plan's.
+        let (open, waiting) = (open(nodes, &reports), waiting(plan, nodes, &reports));
+        let found = [&open, &waiting].map(|live| find(plan, live).planned);
         let mut wanted = Vec::new();
-        for (planned, route) in plan.channels.iter().zip(&found.planned) {
-            let Some(live) = route.as_ref().and_then(|route| live.get(route.channel)) else { continue };
+        for (index, planned) in plan.channels.iter().enumerate() {
+            let at = |found: &[Option<Route>]| found.get(index)?.as_ref().map(|route| route.channel);
+            let [first, second] = found.each_ref().map(|found| at(found));
+            let live = first.and_then(|at| open.get(at)).or_else(|| waiting.get(second?));
+            let Some(live) = live else { continue };
             for channel in planned::settings(planned, live)? {
                 let sides = [Side::Publisher, Side::Subscriber].into_iter().filter(|side| concerns(channel.end, *side));
                 wanted.extend(sides.filter_map(|side| Wanted::new(planned, &channel, side, nodes, &reports)));
@@ -239,33 +243,44 @@ fn bare(topic: &str) -> &str {
 fn is_of(planned: &plan::Channel, port: &PortInfo) -> bool {
     match port.direction {
         Direction::Publisher => bare(&planned.topic) == bare(&port.topic),
-        Direction::Subscriber => planned.subscriber == port.name,
+        Direction::Subscriber => is_subscriber(planned, &port.name),
     }
 }
 
-/// The channels that have an end here, or will have one: publishers with the plan's subscribers of their topic, and subscribers with
-/// the publishers that they have or had.
-fn live<'a>(plan: &Plan, nodes: &[Document], known: impl Iterator<Item = &'a Ports>) -> Vec<Live> {
-    let node_of = |name: &str| ports(nodes).find(|(_, port)| port.name == name);
-    let one = |publisher: &str, subscriber: &str, topic: &str| Live {
-        topic: topic.to_owned(),
-        publisher: publisher.to_owned(),
-        publisher_node: node_of(publisher).map(|(node, _)| node.name.clone()).unwrap_or_default(),
-        subscriber: subscriber.to_owned(),
-        over: None,
+/// A channel between two ports, of which one is here.
+fn between(nodes: &[Document], (port, other): &Ports) -> Option<Live> {
+    let holder = |name: &str| ports(nodes).find(|(_, port)| port.name == name);
+    let (_, here) = holder(port)?;
+    let (publisher, subscriber) = match here.direction {
+        Direction::Publisher => (port.clone(), other.clone()),
+        Direction::Subscriber => (other.clone(), port.clone()),
     };
-    let mut all = Vec::new();
-    for (_, port) in ports(nodes).filter(|(_, port)| port.direction == Direction::Publisher) {
-        let of_topic = plan.channels.iter().filter(|planned| is_of(planned, port));
-        all.extend(of_topic.map(|planned| one(&port.name, &planned.subscriber, &port.topic)));
-    }
-    for (port, other) in known {
-        let here = node_of(port).filter(|(_, port)| port.direction == Direction::Subscriber);
-        all.extend(here.map(|(_, subscriber)| one(other, &subscriber.name, &subscriber.topic)));
-    }
+    let publisher_node = holder(&publisher).map(|(node, _)| node.name.clone()).unwrap_or_default();
+    Some(Live { topic: here.topic.clone(), publisher, publisher_node, subscriber, over: None })
+}
+
+/// The channels that have an end here.
+fn open(nodes: &[Document], reports: &HashMap<Ports, EndReport>) -> Vec<Live> {
+    let open = reports.iter().filter(|(_, end)| !end.carrier.as_str().is_empty()).map(|(ports, _)| ports);
+    let mut all: Vec<Live> = open.filter_map(|ports| between(nodes, ports)).collect();
     all.sort_by(|a, b| (&a.publisher, &a.subscriber).cmp(&(&b.publisher, &b.subscriber)));
-    all.dedup();
+    all.dedup(); // both of its ends are here
     all
+}
+
+/// Those that will have one: ports with those at the other end for which settings are kept, and publishers with the plan's subscribers
+/// of their topic.
+fn waiting(plan: &Plan, nodes: &[Document], reports: &HashMap<Ports, EndReport>) -> Vec<Live> {
+    let kept = reports.iter().filter(|(_, end)| end.carrier.as_str().is_empty()).map(|(ports, _)| ports.clone());
+    let publishers = ports(nodes).filter(|(_, port)| port.direction == Direction::Publisher);
+    let planned = publishers.flat_map(|(_, port)| {
+        let of_topic = plan.channels.iter().filter(|planned| is_of(planned, port));
+        of_topic.map(|planned| (port.name.clone(), planned.subscriber.clone())).collect::<Vec<_>>()
+    });
+    let mut all: Vec<Ports> = kept.chain(planned).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.iter().filter_map(|ports| between(nodes, ports)).collect()
 }
 
 /// The times of looks: soon after a change, rarely otherwise. Pure.

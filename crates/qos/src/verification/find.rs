@@ -50,12 +50,13 @@ pub struct Found {
 
 /// Finds the channels of a plan among the running ones, each with the whole route: publisher, relay if there is one,
 /// subscriber. Topic and subscriber's port have the names of the contract (a `/` before the topic's does not matter).
-/// A publisher is the contract's node if its node or its port has that name, or the port is `/TOPIC@NODE`; if the
-/// plan has only one publisher for the subscriber, any publisher is it.
+/// A publisher is the contract's node if its node or its port has that name, or the port is `/TOPIC@NODE`, or has the name that a
+/// program on that node gives it (`/NODE/TOPIC/pub1`); if the plan has only one publisher for the subscriber, any publisher is it.
+/// A subscriber without a name in the contract may have its program's, too ([`is_subscriber`]).
 pub fn find(plan: &Plan, live: &[Live]) -> Found {
     let mut taken = vec![false; live.len()];
     let mut planned = vec![None; plan.channels.len()];
-    for by_name in [true, false] {
+    for (exact, by_name) in [(true, true), (true, false), (false, true), (false, false)] {
         for (index, channel) in plan.channels.iter().enumerate() {
             let alone = || same_subscription(plan, channel) == 1;
             if planned[index].is_some() || !(by_name || alone()) {
@@ -63,7 +64,7 @@ pub fn find(plan: &Plan, live: &[Live]) -> Found {
             }
             let fits = |one: &Live| {
                 bare(&one.topic) == bare(&channel.topic)
-                    && one.subscriber == channel.subscriber
+                    && (one.subscriber == channel.subscriber || !exact && is_subscriber(channel, &one.subscriber))
                     && (!by_name || is_publisher(one, &channel.publisher))
             };
             let found = (0..live.len()).find(|at| !taken[*at] && fits(&live[*at]));
@@ -110,6 +111,23 @@ fn is_publisher(live: &Live, node: &str) -> bool {
     live.publisher_node == node
         || bare(&live.publisher) == node
         || live.publisher == format!("/{}@{node}", bare(&live.topic))
+        || is_default(&live.publisher, node, &live.topic, "pub")
+}
+
+/// `true` if a port of this name is the subscriber of a channel of a plan: it has its name, or the contract names none (`/TOPIC@NODE`)
+/// and it has the name that a program on that node gives it (`/NODE/TOPIC/sub1`).
+pub fn is_subscriber(planned: &Channel, port: &str) -> bool {
+    let Channel { topic, node, subscriber, .. } = planned;
+    let unnamed = || *subscriber == format!("/{}@{node}", bare(topic));
+    port == subscriber || (is_default(port, node, topic, "sub") && unnamed())
+}
+
+/// `true` for `/NODE/TOPIC/sub1` and so on, with `word` instead of `sub`.
+fn is_default(port: &str, node: &str, topic: &str, word: &str) -> bool {
+    let rest = port.strip_prefix('/').and_then(|port| port.strip_prefix(node)).and_then(|port| port.strip_prefix('/'));
+    let rest = rest.and_then(|port| port.strip_prefix(bare(topic))).and_then(|port| port.strip_prefix('/'));
+    let number = rest.and_then(|port| port.strip_prefix(word));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Publishers of the same topic for the same subscriber.

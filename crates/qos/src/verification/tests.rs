@@ -309,6 +309,31 @@ fn channels_are_found_by_topic_subscriber_and_publisher() {
     assert_eq!((places(&found), found.unplanned), (vec![Some(1), Some(0), Some(2), None], vec![3, 4]));
 }
 
+/// Ports that nobody named: the contract calls a subscriber `/TOPIC@NODE`, and a program `/NODE/TOPIC/sub1`.
+#[test]
+fn ports_without_names_are_found_by_node_and_topic() {
+    let at = |node: &str, channel: Channel| Channel { node: node.into(), ..channel };
+    let channels = vec![
+        at("desk", planned("robot/imu", "left", "/robot/imu@desk")),
+        at("desk", planned("robot/imu", "right", "/robot/imu@desk")),
+        at("desk", planned("view", "camera", "/desk-view")),
+        at("base", planned("view", "camera", "/view@base")),
+    ];
+    let plan = Plan { channels, ..Plan::default() };
+    let running = [
+        live("/robot/imu", "/right/robot/imu/pub1", "", "/desk/robot/imu/sub1"),
+        live("/robot/imu", "/left/robot/imu/pub1", "", "/desk/robot/imu/sub1"),
+        live("/robot/imu", "/left/robot/imu/pub1", "", "/desk/robot/imu/subscriber"),
+        live("/view", "/camera/view/pub1", "", "/desk/view/sub1"),
+        live("/view", "/camera/view/pub1", "", "/base/view/sub3"),
+        live("/view", "/camera/view/pub1", "", "/view@base"),
+    ];
+    let found = find(&plan, &running);
+    assert_eq!(places(&found), [Some(1), Some(0), None, Some(5)], "a name that is stated is the only one");
+    assert_eq!(places(&find(&plan, &running[..5])), [Some(1), Some(0), None, Some(4)]);
+    assert_eq!(found.unplanned, [2, 3, 4]);
+}
+
 /// A relay's own channel from the publisher is part of the route, and other routes than planned are reported.
 #[test]
 fn a_route_over_a_relay_is_found_whole() {
