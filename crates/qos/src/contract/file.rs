@@ -118,6 +118,7 @@ pub(super) struct Chain {
 #[serde(deny_unknown_fields)]
 pub(super) struct Session {
     pub name: Entry,
+    pub lease: Entry,
 }
 
 #[derive(Default, Deserialize)]

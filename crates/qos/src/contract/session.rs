@@ -4,17 +4,20 @@
 //! refer to nodes and topics of the contract and of earlier sessions. Nodes, links and placement belong to the contract alone.
 
 use super::file::{self, Starts, unreadable};
-use super::value::{Value, Wrong, wrong};
+use super::value::{self, Value, Wrong, wrong};
 use super::{Contract, ContractError, read};
 use crate::system::Subscriber;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 use toml::Spanned;
 
 /// Longest name of a session, in bytes.
 const LONGEST_NAME: usize = 64;
+/// Shortest lease, ns.
+const SHORTEST_LEASE: u64 = 1_000_000_000;
 
 /// The tables of a session file. What stands in the others is read with the contract.
 #[derive(Deserialize)]
@@ -35,6 +38,8 @@ struct File {
 pub struct Session {
     /// Its name: 1 to 64 letters, digits, `_`, `-` and `.`, the first one a letter or digit.
     pub name: String,
+    /// The time after which it ends unless it is asked for again, 1 s to a day; `None`: it stays until it is stopped.
+    pub lease: Option<Duration>,
     /// The text of the file.
     pub text: String,
 }
@@ -48,16 +53,22 @@ impl Session {
         let starts = Starts::of(text);
         let failed = |(at, problem): Wrong| ContractError { line: starts.line(at.start), problem };
         let file: File = toml::from_str(text).map_err(|e| failed(unreadable(text, &e)))?;
-        let name = name(&file.session).map_err(failed)?;
-        Ok(Self { name, text: text.to_owned() })
+        let table = table(&file.session).map_err(failed)?;
+        let name = name(table).map_err(failed)?;
+        let lease = value::time("lease", &table.get_ref().lease, SHORTEST_LEASE).map_err(failed)?;
+        Ok(Self { name, lease: lease.map(Duration::from_nanos), text: text.to_owned() })
     }
 }
 
-fn name(tables: &[Spanned<file::Session>]) -> Result<String, Wrong> {
+fn table(tables: &[Spanned<file::Session>]) -> Result<&Spanned<file::Session>, Wrong> {
     let [table] = tables else {
         let at = tables.get(1).map_or(0..0, Spanned::span);
         return Err((at, format!("{} [[session]] tables: a session file has one, with a name", tables.len())));
     };
+    Ok(table)
+}
+
+fn name(table: &Spanned<file::Session>) -> Result<String, Wrong> {
     match &table.get_ref().name {
         None => Err((table.span(), "name is missing: allowed is a name such as \"teleop\"".to_owned())),
         Some(value) => match value.get_ref() {
@@ -195,6 +206,16 @@ mod tests {
         assert!(matches!(&again, Err(JoinError::Session(0, error)) if error.line == 4), "{again:?}");
         let broken = CONTRACT.replace("1 Mbit/s", "fast");
         assert!(matches!(join(&broken, &[]), Err(JoinError::Contract(error)) if error.line == 7));
+    }
+
+    #[test]
+    fn a_lease_is_a_second_to_a_day() {
+        let read = |lease: &str| Session::read(&format!("[[session]]\nname = \"s\"\nlease = {lease}\n"));
+        assert_eq!(read("\"90 s\"").unwrap().lease, Some(Duration::from_secs(90)));
+        assert_eq!(session("s", "").lease, None);
+        for wrong in ["\"0.5 s\"", "\"86401 s\"", "30", "\"30\""] {
+            assert!(read(wrong).is_err_and(|error| error.line == 3), "{wrong}");
+        }
     }
 
     /// What may not be changed by who asks for a session, in any way that it can be written.
