@@ -148,12 +148,24 @@ impl Client {
         self.expect(self.answer(self.agent.get(self.url("/v1/hosts")).call(), LARGEST_PLAN)?)
     }
 
-    /// Asks for the session of this file, or for a change of it: admitted as a whole, or refused.
+    /// Asks for the session of this file, or for a change of it: admitted as a whole, or refused. The same file again renews its lease.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub fn request_session(&self, name: &str, text: &str) -> Result<Session, ClientError> {
-        let request = self.agent.put(self.url(&format!("/v1/sessions/{name}")));
+        self.put_session(&format!("/v1/sessions/{name}"), text)
+    }
+
+    /// Asks whether the session of this file would be admitted.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn try_session(&self, name: &str, text: &str) -> Result<Session, ClientError> {
+        self.put_session(&format!("/v1/sessions/{name}?dry_run=true"), text)
+    }
+
+    fn put_session(&self, path: &str, text: &str) -> Result<Session, ClientError> {
+        let request = self.agent.put(self.url(path));
         let request = request.config().timeout_global(Some(ADMISSION)).build();
         self.expect(self.answer(request.content_type("application/toml").send(text), LARGEST_PLAN)?)
     }

@@ -5,6 +5,7 @@
 //! | `PUT /v1/plan?after=REVISION` | the text of a plan file | [`Accepted`]; 409 if somebody else changed it since that revision |
 //! | `DELETE /v1/plan?after=REVISION` | | the same |
 //! | `PUT /v1/sessions/NAME` | the text of a session file | [`Session`]; 409 if it does not fit |
+//! | `PUT /v1/sessions/NAME?dry_run=true` | the same | the same, and nothing is changed |
 //! | `DELETE /v1/sessions/NAME` | | [`Accepted`] |
 //! | `GET /v1/sessions`, `GET /v1/sessions/NAME` | | a list of [`Session`], or one with its text |
 //! | `GET /v1/hosts` | | a list of [`Host`] |
@@ -201,6 +202,9 @@ pub struct Session {
     pub because: Option<String>,
     /// Its channels: those of its subscribers, and those of its topics.
     pub channels: Vec<SessionChannel>,
+    /// Milliseconds until it ends unless it is asked for again; absent: it has no lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_left_ms: Option<u64>,
     /// The text of its file, where one session was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -230,6 +234,8 @@ pub struct SessionChannel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
+    /// It would be admitted: that alone was asked.
+    Fits,
     /// Some hosts have not reported its queues yet.
     Waiting,
     /// All hosts have had its queues: its bounds hold.

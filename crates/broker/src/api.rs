@@ -10,6 +10,7 @@
 mod sessions;
 
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
+use crate::leases::Leases;
 use crate::store::Store;
 use agent::identity::{Identity, Kind};
 use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LARGEST_SESSION, LONGEST_WAIT, Refusal};
@@ -26,7 +27,7 @@ use qos::plan::Plan;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as Turn, watch};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard, watch};
 
 /// Longest time for a request, with its body and its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,8 +37,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Broker {
     started: Instant,
     hosts: Mutex<Hosts>,
+    leases: Mutex<Leases>,
     /// Changes are made one after the other: kept, then told.
-    store: Turn<Arc<Store>>,
+    store: Arc<Turn<Store>>,
     changed: watch::Sender<u64>,
 }
 
@@ -102,7 +104,19 @@ impl Broker {
         let hosts = Hosts::start(kept, after);
         store.keep(hosts.kept())?;
         let (changed, _) = watch::channel(hosts.kept().revision);
-        Ok(Self { started: Instant::now(), hosts: Mutex::new(hosts), store: Turn::new(Arc::new(store)), changed })
+        let mut leases = Leases::default();
+        leases.are(Duration::ZERO, &hosts.kept().sessions);
+        let (hosts, leases, store) = (Mutex::new(hosts), Mutex::new(leases), Arc::new(Turn::new(store)));
+        Ok(Self { started: Instant::now(), hosts, leases, store, changed })
+    }
+
+    /// Waits until no other change is under way.
+    async fn turn(&self) -> OwnedMutexGuard<Store> {
+        self.store.clone().lock_owned().await
+    }
+
+    fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hosts(&self) -> MutexGuard<'_, Hosts> {
@@ -114,8 +128,8 @@ impl Broker {
     }
 
     /// Changes the plan, if nobody else did since that revision. A broker with a contract plans by itself.
-    async fn change(&self, plan: Option<(String, Vec<String>)>, after: u64) -> Result<Accepted, Refused> {
-        let store = self.store.lock().await;
+    async fn change(self: &Arc<Self>, plan: Option<(String, Vec<String>)>, after: u64) -> Result<Accepted, Refused> {
+        let turn = self.turn().await;
         let Kept { revision: present, contract, sessions, .. } = self.hosts().kept().clone();
         let refused = |text: String| Err(Refused::new(StatusCode::CONFLICT, text));
         if contract.is_some() && plan.is_some() {
@@ -131,22 +145,28 @@ impl Broker {
             ));
         }
         let kept = Kept { contract: None, ..self.hosts().with(plan) };
-        self.keep(&store, kept).await
+        self.keep(turn, kept).await
     }
 
-    /// Keeps a change, and tells it to all agents.
-    async fn keep(&self, store: &Arc<Store>, kept: Kept) -> Result<Accepted, Refused> {
-        let (file, copy) = (store.clone(), kept.clone());
-        let written = tokio::task::spawn_blocking(move || file.keep(&copy)).await;
+    /// Keeps a change, and tells it to all agents. It is done on a thread of its own to the end, even if the request is given up
+    /// meanwhile: disk and memory never differ.
+    async fn keep(self: &Arc<Self>, turn: OwnedMutexGuard<Store>, kept: Kept) -> Result<Accepted, Refused> {
+        let (broker, revision) = (self.clone(), kept.revision);
+        let written = tokio::task::spawn_blocking(move || turn.keep(&kept).map(|()| broker.tell(kept))).await;
         let failed = |what: &dyn std::fmt::Display| {
             let text = format!("the broker cannot keep it, nothing changes: {what}");
             Refused::new(StatusCode::INSUFFICIENT_STORAGE, text)
         };
         written.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
+        Ok(Accepted { revision })
+    }
+
+    /// A change is kept.
+    fn tell(&self, kept: Kept) {
+        self.leases().are(self.now(), &kept.sessions);
         let revision = kept.revision;
         self.hosts().change(kept);
         self.changed.send_replace(revision);
-        Ok(Accepted { revision })
     }
 }
 

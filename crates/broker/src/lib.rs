@@ -14,6 +14,7 @@
 
 pub mod api;
 pub mod hosts;
+pub mod leases;
 pub mod serve;
 pub mod sessions;
 pub mod store;

@@ -92,6 +92,7 @@ pub fn run(
         bound(listener.local_addr()?);
         tokio::select! {
             () = server.accept(listener) => {}
+            () = server.broker.end_leases() => {}
             () = until(ended) => {}
         }
         Ok(())

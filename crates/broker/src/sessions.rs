@@ -8,6 +8,7 @@ use qos::placement::Watch;
 use qos::plan::{FileChange, Model, Plan, Refusal, make};
 use qos::system::System;
 use std::fmt;
+use std::time::Duration;
 
 /// Most sessions of a domain.
 pub const MOST_SESSIONS: usize = 500;
@@ -25,6 +26,9 @@ pub struct Admitted {
     pub text: String,
     /// The ports of its subscribers and of those to its topics.
     pub subscribers: Vec<String>,
+    /// The time after which it ends unless it is asked for again.
+    #[serde(default)]
+    pub lease: Option<Duration>,
 }
 
 impl Admitted {
@@ -98,8 +102,8 @@ pub fn request(
     revision: u64,
     watch: &mut dyn Watch,
 ) -> Result<Change, Unadmitted> {
-    let name = Session::read(text).map_err(Unadmitted::Malformed)?.name;
-    let wanted = Admitted { name, owner: owner.to_owned(), revision, text: text.to_owned(), subscribers: Vec::new() };
+    let Session { name, lease, text } = Session::read(text).map_err(Unadmitted::Malformed)?;
+    let wanted = Admitted { name, owner: owner.to_owned(), revision, text, subscribers: Vec::new(), lease };
     let mut sessions = sessions.to_vec();
     match sessions.iter().position(|other| other.name == wanted.name) {
         Some(at) if sessions[at].owner != owner => return Err(Unadmitted::Anothers(sessions[at].owner.clone())),
@@ -128,6 +132,22 @@ pub fn stop(
     planned(contract, left, None, watch)
 }
 
+/// Ends the sessions of these names, whoever asked for them. One that another session needs goes on until that one ends.
+///
+/// # Errors
+/// [`Unadmitted`]: none of them can end.
+pub fn end(
+    (contract, sessions): (&str, &[Admitted]),
+    names: &[String],
+    watch: &mut dyn Watch,
+) -> Result<Change, Unadmitted> {
+    let without = |names: &[String]| sessions.iter().filter(|one| !names.contains(&one.name)).cloned().collect();
+    let all = planned(contract, without(names), None, watch);
+    let Err(why) = all else { return all };
+    let mut each = names.iter().filter(|_| names.len() > 1);
+    each.find_map(|name| planned(contract, without(std::slice::from_ref(name)), None, watch).ok()).ok_or(why)
+}
+
 /// The plan of a contract with these sessions. An error in another session than the one that is `asked` for is what that one needs.
 ///
 /// # Errors
@@ -138,7 +158,7 @@ pub fn planned(
     asked: Option<&str>,
     watch: &mut dyn Watch,
 ) -> Result<Change, Unadmitted> {
-    let read = |admitted: &Admitted| Session { name: admitted.name.clone(), text: admitted.text.clone() };
+    let read = |one: &Admitted| Session { name: one.name.clone(), lease: one.lease, text: one.text.clone() };
     let all: Vec<Session> = sessions.iter().map(read).collect();
     let blame = |error| match error {
         JoinError::Contract(error) => Unadmitted::Malformed(error),
@@ -281,6 +301,22 @@ deadline = "100 ms"
         assert!(matches!(&refused, Err(Unadmitted::Needed(by, _)) if by == "log"), "{refused:?}");
         let wrong = ask(&both.sessions, "bob", &log.replace("camera", "nothing"));
         assert!(matches!(&wrong, Err(Unadmitted::Malformed(error)) if error.line == 4), "{wrong:?}");
+    }
+
+    #[test]
+    fn sessions_that_end_leave_what_others_need() {
+        let first = ask(&[], "ann", &video("camera", 700, "80 ms")).unwrap();
+        let log = "[[session]]\nname = \"log\"\n[[subscriber]]\ntopic = \"camera\"\nnode = \"b\"\nname = \"/log\"\n";
+        let two = ask(&first.sessions, "bob", log).unwrap();
+        let three = ask(&two.sessions, "ann", &video("map", 10, "1 s")).unwrap().sessions;
+        let end = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let change = end((CONTRACT, &three), &names, &mut Patient)?;
+            Ok::<_, Unadmitted>(change.sessions.into_iter().map(|session| session.name).collect::<Vec<_>>())
+        };
+        assert_eq!(end(&["camera", "log"]), Ok(vec!["map".to_owned()]));
+        assert_eq!(end(&["camera", "map"]), Ok(vec!["camera".to_owned(), "log".to_owned()]));
+        assert!(matches!(end(&["camera"]), Err(Unadmitted::Needed(by, _)) if by == "log"));
     }
 
     #[test]

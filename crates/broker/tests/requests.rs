@@ -496,3 +496,45 @@ fn sessions_that_are_asked_for_at_once_do_not_share_the_room_of_one() {
     });
     assert_eq!((admitted, testbed.client(Kind::User, "ann").sessions().unwrap().len()), (2, 2));
 }
+
+#[test]
+fn a_question_changes_nothing() {
+    let mut testbed = Testbed::new();
+    testbed.stop();
+    testbed.contract = Some(CONTRACT);
+    testbed.start();
+    let ann = testbed.client(Kind::User, "ann");
+    let before = ann.plan().unwrap();
+    let offered = ann.try_session("camera", &session("camera", 800)).unwrap();
+    assert_eq!((offered.state, offered.channels.len()), (SessionState::Fits, 1));
+    assert!(matches!(ann.try_session("camera", &session("camera", 90_000)), Err(ClientError::Unfit(..))));
+    assert_eq!((ann.sessions().unwrap(), ann.plan().unwrap()), (Vec::new(), before));
+    let admitted = ann.request_session("camera", &session("camera", 800)).unwrap();
+    assert_eq!(admitted.channels, offered.channels, "as it was offered");
+}
+
+/// A lease of a second: the session stays as long as it is asked for, and not longer.
+#[test]
+fn a_session_whose_user_is_gone_ends_with_its_lease() {
+    let mut testbed = Testbed::new();
+    testbed.stop();
+    testbed.contract = Some(CONTRACT);
+    testbed.start();
+    let ann = testbed.client(Kind::User, "ann");
+    let leased = session("camera", 800).replacen('\n', "\nlease = \"1 s\"\n", 1);
+    let first = ann.request_session("camera", &leased).unwrap();
+    assert!(first.lease_left_ms.is_some_and(|left| (1..=1000).contains(&left)), "{first:?}");
+    ann.request_session("map", &session("map", 10)).unwrap();
+    let names = || ann.sessions().unwrap().into_iter().map(|one| one.session).collect::<Vec<_>>();
+    let began = std::time::Instant::now();
+    let mut renewed = began;
+    while began.elapsed() < Duration::from_millis(2500) {
+        renewed = std::time::Instant::now();
+        let again = ann.request_session("camera", &leased).unwrap();
+        assert_eq!(again.revision, first.revision, "it was there all the time");
+    }
+    while names() != ["map"] {
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+    assert!(renewed.elapsed() >= Duration::from_secs(1), "not before its lease was over");
+}

@@ -2,20 +2,26 @@
 
 use crate::domain::{BrokerArguments, failure};
 use crate::failure::{Failure, Result};
-use crate::output::{Output, table};
+use crate::output::{Output, table, tell};
 use crate::plan::refusals;
 use crate::quantity;
+use crate::signals::Stop;
 use agent::client::{Client, ClientError};
 use agent::message::{Session, SessionChannel, SessionState, Side};
 use clap::{Args, Subcommand};
 use qos::contract::session;
 use qos::show_time;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time between two looks at a session.
 const TICK: Duration = Duration::from_millis(50);
+/// Time between two looks for changes.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Requests within a lease: two may be lost.
+const RENEWALS: u32 = 3;
 
 /// Ask a broker for topics and subscribers beside those of its contract: all are admitted, each with its bound, or none
 ///
@@ -44,6 +50,12 @@ enum Verb {
         /// Longest wait for the agents
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
         patience: Duration,
+        /// Only ask whether it would be admitted, and with which bounds
+        #[arg(long, conflicts_with = "hold")]
+        dry_run: bool,
+        /// Go on until Ctrl-C: renew its lease, tell what changes, and stop it in the end
+        #[arg(long)]
+        hold: bool,
     },
     /// Show all sessions
     List,
@@ -51,6 +63,11 @@ enum Verb {
     Show {
         /// Its name
         name: String,
+    },
+    /// Tell each change of sessions, or of one, until Ctrl-C
+    Watch {
+        /// Its name
+        name: Option<String>,
     },
     /// Stop a session that you asked for
     Stop {
@@ -63,7 +80,14 @@ enum Verb {
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let (client, output) = (arguments.broker.client()?, Output { json: arguments.json });
     match &arguments.verb {
-        Verb::Request { file, patience } => request(&client, file, *patience, output),
+        Verb::Request { file, dry_run: true, .. } => attempt(&client, &Asked::read(file)?, output),
+        Verb::Request { file, patience, hold, .. } => {
+            let asked = Asked::read(file)?;
+            let stop = Stop::on_signals()?;
+            request(&client, &asked, *patience, output)?;
+            if *hold { hold_on(&client, &asked, &stop, output) } else { Ok(()) }
+        }
+        Verb::Watch { name } => watch(&client, name.as_deref(), &Stop::on_signals()?, output),
         Verb::List => {
             let all = client.sessions().map_err(failure)?;
             output.result(&all, || list(&all))
@@ -79,27 +103,111 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     }
 }
 
+/// A session that is asked for: its file.
+struct Asked<'a> {
+    file: &'a Path,
+    session: session::Session,
+}
+
+impl<'a> Asked<'a> {
+    fn read(file: &'a Path) -> Result<Self> {
+        let text = crate::plan::text_of(file)?;
+        let session = session::Session::read(&text).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))?;
+        Ok(Self { file, session })
+    }
+
+    /// The answer of the broker. If it does not fit, why, and what would.
+    fn admitted(&self, answer: std::result::Result<Session, ClientError>, output: Output) -> Result<Session> {
+        match answer {
+            Err(ClientError::Unfit(said, why)) => {
+                let document = json!({"session": self.session.name, "state": "unadmitted", "refusals": why});
+                output.result(&document, || format!("{said}\n{}", refusals(&why)))?;
+                Err(Failure::No(String::new()))
+            }
+            Err(ClientError::Refused(422, said)) => Err(Failure::Usage(format!("{}: {said}", self.file.display()))),
+            other => other.map_err(failure),
+        }
+    }
+}
+
+/// Asks whether a session would be admitted.
+fn attempt(client: &Client, asked: &Asked<'_>, output: Output) -> Result {
+    let session::Session { name, text, .. } = &asked.session;
+    let session = asked.admitted(client.try_session(name, text), output)?;
+    output.result(&session, || shown(&session))
+}
+
 /// Asks for a session. It is active when all hosts have its queues; if one refuses them, what was before is asked for again.
-fn request(client: &Client, file: &Path, patience: Duration, output: Output) -> Result {
-    let text = crate::plan::text_of(file)?;
-    let read = session::Session::read(&text).map_err(|e| Failure::Usage(format!("{}:{e}", file.display())))?;
-    let before = match client.session(&read.name) {
+fn request(client: &Client, asked: &Asked<'_>, patience: Duration, output: Output) -> Result {
+    let session::Session { name, text, .. } = &asked.session;
+    let before = match client.session(name) {
         Ok(session) => session.text,
         Err(ClientError::Refused(404, _)) => None,
         Err(other) => return Err(failure(other)),
     };
-    match client.request_session(&read.name, &text) {
-        Err(ClientError::Unfit(said, why)) => {
-            output.result(&json!({"session": read.name, "state": "unadmitted", "refusals": why}), || {
-                format!("{said}\n{}", refusals(&why))
-            })?;
-            return Err(Failure::No(String::new()));
-        }
-        Err(ClientError::Refused(422, said)) => return Err(Failure::Usage(format!("{}: {said}", file.display()))),
-        admitted => drop(admitted.map_err(failure)?),
-    }
-    let session = active(client, &read.name, patience).map_err(|why| put_back(client, &read.name, before, &why))?;
+    asked.admitted(client.request_session(name, text), output)?;
+    let session = active(client, name, patience).map_err(|why| put_back(client, name, before, &why))?;
     output.result(&session, || shown(&session))
+}
+
+/// Renews a session's lease until told to stop, and stops it then. A broker that does not answer is asked again: it may come back
+/// before the lease is over.
+fn hold_on(client: &Client, asked: &Asked<'_>, stop: &Stop, output: Output) -> Result {
+    let session::Session { name, text, lease } = &asked.session;
+    let (mut changes, mut renewed) = (Changes::default(), Instant::now());
+    while !stop.asked() {
+        if lease.is_some_and(|lease| renewed.elapsed() >= lease / RENEWALS) {
+            match client.request_session(name, text) {
+                Err(ClientError::Unreachable(why)) => tell(&why),
+                answer => drop(asked.admitted(answer, output)?),
+            }
+            renewed = Instant::now();
+        }
+        if let Ok(session) = client.session(name) {
+            changes.tell(vec![session], output)?;
+        }
+        stop.sleep_until(Instant::now() + LOOK_EVERY);
+    }
+    client.stop_session(name).map(drop).map_err(failure)
+}
+
+/// Tells each change of sessions until told to stop.
+fn watch(client: &Client, name: Option<&str>, stop: &Stop, output: Output) -> Result {
+    let mut changes = Changes::default();
+    while !stop.asked() {
+        let mut sessions = client.sessions().map_err(failure)?;
+        sessions.retain(|session| name.is_none_or(|name| session.session == name));
+        changes.tell(sessions, output)?;
+        stop.sleep_until(Instant::now() + LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// The sessions as they were told last.
+#[derive(Default)]
+struct Changes(BTreeMap<String, Session>);
+
+impl Changes {
+    /// Tells what differs from the last time.
+    fn tell(&mut self, sessions: Vec<Session>, output: Output) -> Result {
+        let alike = |session: Session| Session { lease_left_ms: None, text: None, ..session };
+        let now: BTreeMap<String, Session> =
+            sessions.into_iter().map(|session| (session.session.clone(), alike(session))).collect();
+        for name in self.0.keys().filter(|name| !now.contains_key(*name)) {
+            output.result(&json!({"session": name, "state": "stopped"}), || format!("{name}: stopped"))?;
+        }
+        for (name, session) in now.iter().filter(|(name, session)| self.0.get(*name) != Some(session)) {
+            output.result(session, || format!("{name}: {}, {}", state(session), ends(session)))?;
+        }
+        self.0 = now;
+        Ok(())
+    }
+}
+
+/// The number of ends of channels that have the plan's settings.
+fn ends(session: &Session) -> String {
+    let set: usize = session.channels.iter().map(|channel| channel.set.len()).sum();
+    format!("{set} of {} ends set", 2 * session.channels.len())
 }
 
 /// Waits until a session is active.
@@ -115,7 +223,7 @@ fn active(client: &Client, name: &str, patience: Duration) -> Result<Session> {
                 let text = format!("not active within {patience:?}: {because}; is `thalweg agent` running there?");
                 return Err(Failure::No(text));
             }
-            SessionState::Waiting => std::thread::sleep(TICK),
+            SessionState::Waiting | SessionState::Fits => std::thread::sleep(TICK),
         }
     }
 }
@@ -137,14 +245,20 @@ fn list(sessions: &[Session]) -> String {
     if sessions.is_empty() {
         return "no session is admitted".to_owned();
     }
-    let headers = [("session", '<'), ("state", '<'), ("channels", '>'), ("least slack", '>'), ("owner", '<')];
+    let headers =
+        [("session", '<'), ("state", '<'), ("channels", '>'), ("least slack", '>'), ("lease", '>'), ("owner", '<')];
     let row = |session: &Session| {
         let slack = session.channels.iter().filter_map(slack_us).min_by(f64::total_cmp);
         let slack = slack.map_or("-".to_owned(), show_time);
         let count = session.channels.len().to_string();
-        vec![session.session.clone(), state(session), count, slack, session.owner.clone()]
+        vec![session.session.clone(), state(session), count, slack, lease(session), session.owner.clone()]
     };
     table(&headers, &sessions.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The time until it ends unless it is asked for again.
+fn lease(session: &Session) -> String {
+    session.lease_left_ms.map_or("-".to_owned(), |ms| format!("{} s", ms / 1000))
 }
 
 /// For people: one session.
@@ -179,6 +293,7 @@ fn shown(session: &Session) -> String {
 fn state(session: &Session) -> String {
     let because = session.because.as_deref().unwrap_or_default();
     match session.state {
+        SessionState::Fits => "fits, and nothing is changed".to_owned(),
         SessionState::Active => "active".to_owned(),
         SessionState::Waiting => because.to_owned(),
         SessionState::Refused => format!("refused by {because}"),

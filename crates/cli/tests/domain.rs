@@ -290,7 +290,14 @@ fn a_session_is_active_on_all_hosts_or_on_none() {
         domain.ask(&format!("session request {} --patience 2s", file.display()))
     };
 
+    let file = domain.house.path("camera.toml");
+    std::fs::write(&file, session("camera", 8000)).unwrap();
+    let offered = domain.ask(&format!("session request {} --dry-run", file.display())).json();
+    assert_eq!(offered["state"], "fits", "{offered}");
+    assert_eq!((domain.queues(), domain.ask("session list").json()), (without.clone(), serde_json::json!([])));
+
     let camera = ask("camera", 8000).json();
+    assert_eq!(camera["channels"], offered["channels"], "as it was offered");
     assert_eq!((&camera["state"], &camera["channels"][0]["topic"]), (&"active".into(), &"camera".into()), "{camera}");
     let bound = camera["channels"][0]["bound_us"].as_f64().unwrap();
     assert!(bound > 1000.0 * 8.0 * 8.0 / 10.0 && bound < 60_000.0, "{camera}");
@@ -315,6 +322,20 @@ fn a_session_is_active_on_all_hosts_or_on_none() {
     assert_eq!(domain.queues(), with);
     let all = domain.ask("session list").json();
     assert_eq!(all.as_array().unwrap().iter().map(|one| &one["session"]).collect::<Vec<_>>(), ["camera"]);
+
+    // One that lasts as long as its command.
+    let leased = session("held", 100).replacen('\n', "\nlease = \"2 s\"\n", 1);
+    std::fs::write(&file, leased).unwrap();
+    let line = format!("session request {} --hold --json --user ann --broker {}", file.display(), BROKER[1]);
+    let held = domain.start(1, &line);
+    assert_eq!(held.json_line()["state"], "active");
+    let listed = domain.ask("session list").json();
+    assert!(listed[1]["lease_left_ms"].as_u64().is_some_and(|left| left <= 2000), "{listed}");
+    let watch = domain.start(1, &format!("session watch held --json --user ann --broker {}", BROKER[1]));
+    assert_eq!(watch.json_line()["session"], "held");
+    assert_eq!(held.interrupt().code(), 0);
+    assert_eq!(watch.json_line()["state"], "stopped");
+    assert_eq!(watch.interrupt().code(), 0);
 
     domain.ask("session stop camera").json();
     domain.until("the contract's queues are back", |domain| {

@@ -2,19 +2,20 @@
 
 use super::{Answer, Broker, Refused, Shared, User, check};
 use crate::hosts::Kept;
-use crate::sessions::{Admitted, Change, Unadmitted, planned, request, stop};
+use crate::sessions::{Admitted, Change, Unadmitted, end, planned, request, stop};
 use crate::store::Store;
-use agent::message::{Accepted, LARGEST_PLAN, Refusal, Session, SessionChannel};
+use agent::message::{Accepted, LARGEST_PLAN, Refusal, Session, SessionChannel, SessionState};
 use axum::Json;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use qos::placement::Watch;
 use qos::plan::Plan;
+use serde::Deserialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::MutexGuard;
+use tokio::sync::OwnedMutexGuard;
 
 /// The planner's clock.
 struct Clock(Instant);
@@ -24,6 +25,9 @@ impl Watch for Clock {
         self.0.elapsed()
     }
 }
+
+/// Time between two looks at the ends of leases.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 fn clock() -> Clock {
     Clock(Instant::now())
@@ -62,8 +66,7 @@ impl Broker {
         let store = self.store.try_lock().map_err(|e| e.to_string())?;
         let kept = Kept { contract: Some(contract.to_owned()), ..self.kept_with(change).map_err(|why| why.text())? };
         store.keep(&kept).map_err(|e| format!("the broker cannot keep it: {e}"))?;
-        self.changed.send_replace(kept.revision);
-        self.hosts().change(kept);
+        self.tell(kept);
         Ok(())
     }
 
@@ -78,8 +81,8 @@ impl Broker {
         Ok(Kept { sessions, ..self.hosts().with(Some(checked)) })
     }
 
-    /// Decides on a change of sessions, and makes it.
-    async fn admit<F>(&self, store: &MutexGuard<'_, Arc<Store>>, kept: Kept, decide: F) -> Result<Accepted, Refused>
+    /// Decides on a change of sessions.
+    async fn decide<F>(&self, kept: Kept, decide: F) -> Result<Change, Refused>
     where
         F: FnOnce((&str, &[Admitted]), u64) -> Result<Change, Unadmitted> + Send + 'static,
     {
@@ -90,9 +93,31 @@ impl Broker {
         };
         let (sessions, revision) = (kept.sessions, kept.revision + 1);
         let decided = tokio::task::spawn_blocking(move || decide((&contract, &sessions), revision)).await;
-        let change = decided.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??;
+        Ok(decided.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??)
+    }
+
+    /// Makes a change of sessions.
+    async fn make(self: &Arc<Self>, turn: OwnedMutexGuard<Store>, change: Change) -> Result<Accepted, Refused> {
         let kept = self.kept_with(change)?;
-        self.keep(store, kept).await
+        self.keep(turn, kept).await
+    }
+
+    /// Ends sessions whose lease is over, as long as the broker runs.
+    pub(crate) async fn end_leases(self: &Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if self.leases().over(self.now()).is_empty() {
+                continue;
+            }
+            let turn = self.turn().await;
+            let over = self.leases().over(self.now()); // one may have been renewed meanwhile
+            let kept = self.hosts().kept().clone();
+            let change = self.decide(kept, move |present, _| end(present, &over, &mut clock())).await;
+            // What another session needs, or the disk does not take, is tried again.
+            if let Ok(change) = change {
+                let _ = self.make(turn, change).await;
+            }
+        }
     }
 
     /// A session as it is now.
@@ -118,8 +143,16 @@ impl Broker {
             state,
             because,
             channels,
+            lease_left_ms: self.leases().left(self.now(), &admitted.name).map(|left| left.as_millis() as u64),
             text: None,
         }
+    }
+
+    /// The session of this name as it would be after a change.
+    fn offered(&self, name: &str, change: &Change) -> Result<Session, Refused> {
+        let found = change.sessions.iter().find(|session| session.name == name);
+        let admitted = found.ok_or_else(|| Unadmitted::Unknown(name.to_owned()))?;
+        Ok(Session { state: SessionState::Fits, because: None, ..self.shown(admitted, Some(&change.plan)) })
     }
 
     /// The session of this name, with its text.
@@ -145,33 +178,49 @@ pub(super) async fn show(_: User, State(broker): Shared, Path(name): Path<String
     broker.session(&name).map(Json)
 }
 
-/// The same file again, such as after an answer that was lost, changes nothing.
+/// The kind of a request for a session.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Mode {
+    /// It is only asked whether it would be admitted.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The same file again, such as after an answer that was lost, changes nothing, and renews the lease.
 pub(super) async fn put(
     User(user): User,
     State(broker): Shared,
     Path(name): Path<String>,
+    mode: Result<Query<Mode>, QueryRejection>,
     text: Result<axum::body::Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let wrong = |said: String| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, said);
+    let Query(Mode { dry_run }) = mode?;
     let text = String::from_utf8(text?.to_vec()).map_err(|e| wrong(format!("the session is no text: {e}")))?;
     let read = qos::contract::session::Session::read(&text).map_err(Unadmitted::Malformed)?;
     if read.name != name {
         return Err(wrong(format!("the file is of the session {:?}, and {name:?} was asked for", read.name)));
     }
-    let store = broker.store.lock().await;
+    let turn = broker.turn().await;
     let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
     let has = |session: &Admitted| session.name == name && session.owner == owner && session.text == text;
-    if !kept.sessions.iter().any(has) {
+    if dry_run || !kept.sessions.iter().any(has) {
         let decide =
             move |present: (&str, &[Admitted]), revision| request(present, (&owner, &text), revision, &mut clock());
-        broker.admit(&store, kept, decide).await?;
+        let change = broker.decide(kept, decide).await?;
+        if dry_run {
+            return Ok(Json(broker.offered(&name, &change)?).into_response());
+        }
+        broker.make(turn, change).await?;
     }
+    broker.leases().renew(broker.now(), &name);
     Ok(Json(broker.session(&name)?).into_response())
 }
 
 pub(super) async fn delete(User(user): User, State(broker): Shared, Path(name): Path<String>) -> Answer<Accepted> {
-    let store = broker.store.lock().await;
+    let turn = broker.turn().await;
     let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
     let decide = move |present: (&str, &[Admitted]), _| stop(present, (&owner, &name), &mut clock());
-    broker.admit(&store, kept, decide).await.map(Json)
+    let change = broker.decide(kept, decide).await?;
+    broker.make(turn, change).await.map(Json)
 }
