@@ -219,6 +219,16 @@ fn measurements_of_two_hosts_stand_beside_their_bound() {
 }
 
 #[test]
+fn a_stream_is_protected_by_the_policy_of_its_router() {
+    let Some(document) = run("velox-protection") else { return };
+    assert_eq!(document["cells"].as_array().unwrap().len(), 5);
+    assert_eq!(document["figure"]["panels"].as_array().unwrap().len(), 5);
+    assert_eq!(passed(&document, "is refused").len(), 2, "the paper's shares, and a second stream");
+    passed(&document, "offers of other shares");
+    passed(&document, "as planned: lost samples");
+}
+
+#[test]
 fn a_conference_goes_on_after_an_outage() {
     let Some(document) = run("rt-conference") else { return };
     assert_eq!(passed(&document, "went on after the outage").len(), 5);

@@ -67,6 +67,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &velox::VeloxProcessor,
         &velox::VeloxLan,
         &velox::VeloxSubscribers,
+        &velox::VeloxProtection,
         &conference::Conference,
         &pull_beside::PullBeside,
         &lossy::LossyLink,

@@ -2,7 +2,7 @@
 
 use super::Namespace;
 use crate::error::{Error, Result};
-use linux::queueing::{Scheduler, Share, Wanted};
+use linux::queueing::{PerClass, Scheduler, Share, Wanted};
 
 /// The queue in front of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Queue {
     Classes,
     /// The same with so many percent of the rate guaranteed to low, normal, high and critical.
     Shares([u64; 4]),
+    /// The same with these rates, ceilings and priorities.
+    Htb(PerClass<Share>),
 }
 
 /// The queue in front of a [`Line`](super::Line) of this rate, at one interface, in the direction out of it. It lets [`SHAPED`] percent of the
@@ -53,6 +55,7 @@ impl Wire {
             Queue::Bands => Scheduler::Strict,
             Queue::Classes => Scheduler::Htb(SHARES.map(share), Vec::new()),
             Queue::Shares(shares) => Scheduler::Htb(shares.map(share), Vec::new()),
+            Queue::Htb(shares) => Scheduler::Htb(shares, Vec::new()),
         };
         let wanted = Wanted {
             device: device.to_owned(),

@@ -7,6 +7,7 @@
 //! | `processor` | `velox-cpu`: processor time by rate and size |
 //! | `lan` | `velox-lan`: two hosts: model, bound, bare sockets and measurement |
 //! | `subscribers` | `velox-subscribers`: one publisher, and 1, 2, 4 and 8 subscribers |
+//! | `protection` | `velox-protection`: a stream beside other traffic on a narrow link, by the router's policy |
 //! | `trace` | roles that publish and take, with the stamps of each sample |
 //! | `station` | a queue's figures from its trace |
 //! | `bare` | roles of bare sockets: the same way without the middleware |
@@ -14,6 +15,7 @@
 mod bare;
 mod lan;
 mod processor;
+mod protection;
 mod queues;
 mod station;
 mod subscribers;
@@ -22,6 +24,7 @@ mod trace;
 
 pub(super) use lan::VeloxLan;
 pub(super) use processor::VeloxProcessor;
+pub(super) use protection::VeloxProtection;
 pub(super) use queues::VeloxQueues;
 pub(super) use subscribers::VeloxSubscribers;
 pub(super) use topics::VeloxTopics;
