@@ -229,6 +229,18 @@ fn a_stream_is_protected_by_the_policy_of_its_router() {
 }
 
 #[test]
+fn domains_far_apart_are_measured_with_their_bounds() {
+    for (experiment, arms) in
+        [("velox-wan", 3), ("velox-one-to-many", 3), ("velox-many-to-one", 3), ("velox-many-to-many", 3)]
+    {
+        let Some(document) = run(experiment) else { return };
+        assert_eq!(document["cells"].as_array().unwrap().len(), arms, "{experiment}");
+        passed(&document, "lost samples");
+        assert_eq!(passed(&document, "the fastest").len(), arms, "{experiment}");
+    }
+}
+
+#[test]
 fn a_conference_goes_on_after_an_outage() {
     let Some(document) = run("rt-conference") else { return };
     assert_eq!(passed(&document, "went on after the outage").len(), 5);

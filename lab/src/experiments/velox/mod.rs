@@ -8,6 +8,7 @@
 //! | `lan` | `velox-lan`: two hosts: model, bound, bare sockets and measurement |
 //! | `subscribers` | `velox-subscribers`: one publisher, and 1, 2, 4 and 8 subscribers |
 //! | `protection` | `velox-protection`: a stream beside other traffic on a narrow link, by the router's policy |
+//! | `wan` | `velox-wan`, `velox-one-to-many`, `velox-many-to-one`, `velox-many-to-many`: between two domains |
 //! | `trace` | roles that publish and take, with the stamps of each sample |
 //! | `station` | a queue's figures from its trace |
 //! | `bare` | roles of bare sockets: the same way without the middleware |
@@ -21,6 +22,7 @@ mod station;
 mod subscribers;
 mod topics;
 mod trace;
+mod wan;
 
 pub(super) use lan::VeloxLan;
 pub(super) use processor::VeloxProcessor;
@@ -28,6 +30,7 @@ pub(super) use protection::VeloxProtection;
 pub(super) use queues::VeloxQueues;
 pub(super) use subscribers::VeloxSubscribers;
 pub(super) use topics::VeloxTopics;
+pub(super) use wan::{MANY_TO_MANY, MANY_TO_ONE, ONE_TO_MANY, ONE_TO_ONE};
 
 use crate::error::Result;
 use crate::experiments::Tally;

@@ -22,17 +22,17 @@ use std::time::Duration;
 pub(crate) struct VeloxProtection;
 
 /// The line; 98 % of it, which its queue lets through, is [`RATE`].
-const LINE: u64 = 1_020_410;
+pub(super) const LINE: u64 = 1_020_410;
 /// The link as the queue has it, in kbit/s.
 const RATE: f64 = 1000.0;
 /// Bytes of a sample; with the headers of Thalweg, UDP, IPv4 and Ethernet, a frame.
-const SIZE: usize = 968;
-const FRAME: usize = SIZE + 32 + lines::HEADERS;
-const HZ: f64 = 60.0;
+pub(super) const SIZE: usize = 968;
+pub(super) const FRAME: usize = SIZE + 32 + lines::HEADERS;
+pub(super) const HZ: f64 = 60.0;
 /// The other traffic, in bit/s, in both directions.
-const LOAD: u64 = 600_000;
+pub(super) const LOAD: u64 = 600_000;
 /// Packets that wait in each queue of the router.
-const LIMIT: u32 = 20;
+pub(super) const LIMIT: u32 = 20;
 /// Largest deviation of a rate from the policy's.
 const POLICY: f64 = 0.02;
 /// Largest deviation of the reserved rate.
@@ -41,11 +41,11 @@ const RESERVED: f64 = 0.01;
 const HARMED: f64 = 0.97;
 const TOPIC: &str = "dds";
 /// The router's device in front of the line.
-const DEVICE: &str = "on";
+pub(super) const DEVICE: &str = "on";
 
 /// The paper's link with its shares: 40 % for all else, which is the traffic that is declared, 30 % for expedited and 20 % for assured
 /// forwarding, 5 % for control.
-const CONTRACT: &str = include_str!("protection.toml");
+pub(super) const CONTRACT: &str = include_str!("protection.toml");
 
 impl Experiment for VeloxProtection {
     fn name(&self) -> &'static str {
