@@ -96,6 +96,15 @@ impl Testbed {
         testbed
     }
 
+    /// With a contract, beside which it admits sessions.
+    fn planning() -> Self {
+        let mut testbed = Self::new();
+        testbed.stop();
+        testbed.contract = Some(CONTRACT);
+        testbed.start();
+        testbed
+    }
+
     fn start(&mut self) {
         let (tell, told) = channel();
         let ended = Arc::new(AtomicBool::new(false));
@@ -459,10 +468,7 @@ fn sessions_are_admitted_beside_a_contract_and_survive_the_broker() {
 
 #[test]
 fn who_may_not_and_what_is_wrong_gets_no_session() {
-    let mut testbed = Testbed::new();
-    testbed.stop();
-    testbed.contract = Some(CONTRACT);
-    testbed.start();
+    let testbed = Testbed::planning();
     let (ann, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
     let camera = session("camera", 800);
     assert_eq!(status(host.request_session("camera", &camera)), 403);
@@ -482,10 +488,7 @@ fn who_may_not_and_what_is_wrong_gets_no_session() {
 /// Users that ask at the same time are not admitted to the same room: 10 Mbit/s has room for two of 4 Mbit/s.
 #[test]
 fn sessions_that_are_asked_for_at_once_do_not_share_the_room_of_one() {
-    let mut testbed = Testbed::new();
-    testbed.stop();
-    testbed.contract = Some(CONTRACT);
-    testbed.start();
+    let testbed = Testbed::planning();
     let ask = |number: usize| {
         let name = format!("s{number}");
         testbed.client(Kind::User, "ann").request_session(&name, &session(&name, 9000)).is_ok()
@@ -499,10 +502,7 @@ fn sessions_that_are_asked_for_at_once_do_not_share_the_room_of_one() {
 
 #[test]
 fn a_question_changes_nothing() {
-    let mut testbed = Testbed::new();
-    testbed.stop();
-    testbed.contract = Some(CONTRACT);
-    testbed.start();
+    let testbed = Testbed::planning();
     let ann = testbed.client(Kind::User, "ann");
     let before = ann.plan().unwrap();
     let offered = ann.try_session("camera", &session("camera", 800)).unwrap();
@@ -516,10 +516,7 @@ fn a_question_changes_nothing() {
 /// A lease of a second: the session stays as long as it is asked for, and not longer.
 #[test]
 fn a_session_whose_user_is_gone_ends_with_its_lease() {
-    let mut testbed = Testbed::new();
-    testbed.stop();
-    testbed.contract = Some(CONTRACT);
-    testbed.start();
+    let testbed = Testbed::planning();
     let ann = testbed.client(Kind::User, "ann");
     let leased = session("camera", 800).replacen('\n', "\nlease = \"1 s\"\n", 1);
     let first = ann.request_session("camera", &leased).unwrap();

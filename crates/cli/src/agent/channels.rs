@@ -332,10 +332,10 @@ mod tests {
         assert!(looks.due(at(0), nodes(1)) && looks.is_fresh());
         assert!(!looks.due(at(400), nodes(1)));
         assert!(looks.due(at(600), nodes(1)) && !looks.is_fresh());
-        assert!(looks.due(at(10_000), nodes(1)) && !looks.due(at(15_000), nodes(1)));
-        assert!(looks.due(at(20_000), nodes(1)));
-        assert!(looks.due(at(20_100), nodes(2)) && looks.is_fresh(), "a port came");
-        looks.changed(at(20_200));
-        assert!(looks.due(at(20_200), nodes(2)), "another plan");
+        assert!(!looks.due(at(10_500), nodes(1)) && looks.due(at(10_700), nodes(1)));
+        assert!(!looks.due(at(20_600), nodes(1)) && looks.due(at(20_800), nodes(1)));
+        assert!(looks.due(at(20_900), nodes(2)) && looks.is_fresh(), "a port came");
+        looks.changed(at(21_000));
+        assert!(looks.due(at(21_000), nodes(2)), "another plan");
     }
 }
