@@ -56,8 +56,8 @@ pub(super) struct Keeper {
     plans: Receiver<Option<Plan>>,
     told: Arc<Mutex<Vec<End>>>,
     looks: Looks,
-    /// Ends that were refused; they are tried again when something changes.
-    refused: HashMap<Ports, String>,
+    /// Settings of ends that were refused; they are tried again when something changes.
+    refused: HashMap<(Ports, String), String>,
 }
 
 /// A keeper with the node that reaches the programs of this host, and the agent's side of it.
@@ -99,15 +99,18 @@ impl Keeper {
 
     /// Sets what is not set, and takes back what is not in the plan any more.
     fn look(&mut self, plan: Option<&Plan>, nodes: &[Document]) -> Result {
-        let mut wanted = match plan {
+        let (wanted, silent) = match plan {
             Some(plan) => self.wanted(plan, nodes)?,
-            None => Vec::new(),
+            None => Default::default(),
         };
         let ports: BTreeSet<&Ports> = wanted.iter().map(|one| &one.ports).collect();
-        let is_wanted = |port: &str, other: &str| ports.contains(&(port.to_owned(), other.to_owned()));
+        // The channels of a program that does not answer now are not known.
+        let is_wanted = |port: &str, other: &str| {
+            silent.iter().any(|silent| silent == port) || ports.contains(&(port.to_owned(), other.to_owned()))
+        };
         let taken = channels::take_back_others(&self.participant, nodes, &self.journal, &is_wanted)?;
         taken.told.iter().for_each(|text| self.tell(text));
-        let settled: Vec<End> = wanted.iter_mut().map(|one| self.settle(one)).collect();
+        let settled: Vec<End> = wanted.iter().map(|one| self.settle(one)).collect();
         let mut ends: Vec<End> = Vec::new();
         for end in settled {
             match ends.iter_mut().find(|other| is_same(other, &end)) {
@@ -122,25 +125,26 @@ impl Keeper {
     /// Gives an end its settings, unless it has them.
     fn settle(&mut self, one: &Wanted) -> End {
         let Wanted { channel, ports, report, end } = one;
+        let words = channel.words.join(" ");
+        let key = (ports.clone(), words.clone());
         if report.as_ref().is_some_and(|report| channels::has(report, channel)) {
-            self.refused.remove(ports);
+            self.refused.remove(&key);
             return end.clone();
         }
-        if let Some(why) = self.refused.get(ports).filter(|_| !self.looks.is_fresh()) {
+        if let Some(why) = self.refused.get(&key).filter(|_| !self.looks.is_fresh()) {
             return End { because: Some(why.clone()), ..end.clone() };
         }
-        let words = channel.words.join(" ");
         let set = channels::add(&self.participant, &[(0, channel.clone())], &self.journal).map(channels::Applied::keep);
         let (port, other) = ports;
         match set {
             Ok(_) => {
-                self.refused.remove(ports);
+                self.refused.remove(&key);
                 self.tell(&format!("{port} with {other}: {words}"));
                 end.clone()
             }
             Err(why) => {
                 let why = format!("{words}: {}", why.text());
-                if self.refused.insert(ports.clone(), why.clone()).as_ref() != Some(&why) {
+                if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
                     tell(&format!("{port} with {other}: refused: {why}"));
                 }
                 End { because: Some(why), ..end.clone() }
@@ -153,9 +157,9 @@ impl Keeper {
         let _ = self.output.result(&json!({ "channel": text }), || text.to_owned());
     }
 
-    /// The settings of the ends that are here.
-    fn wanted(&self, plan: &Plan, nodes: &[Document]) -> Result<Vec<Wanted>> {
-        let reports = self.reports(plan, nodes);
+    /// The settings of the ends that are here, and ports whose program did not answer.
+    fn wanted(&self, plan: &Plan, nodes: &[Document]) -> Result<(Vec<Wanted>, Vec<String>)> {
+        let (reports, silent) = self.reports(plan, nodes);
         // Where one is open, no setting waits for another: a subscriber may have another name than the plan's.
         let (open, waiting) = (open(nodes, &reports), waiting(plan, nodes, &reports));
         let found = [&open, &waiting].map(|live| find(plan, live).planned);
@@ -170,21 +174,24 @@ impl Keeper {
                 wanted.extend(sides.filter_map(|side| Wanted::new(planned, &channel, side, nodes, &reports)));
             }
         }
-        Ok(wanted)
+        Ok((wanted, silent))
     }
 
-    /// The ends of the plan's ports that are here, by port and other port.
-    fn reports(&self, plan: &Plan, nodes: &[Document]) -> HashMap<Ports, EndReport> {
-        let mut all = HashMap::new();
+    /// The ends of the plan's ports that are here, by port and other port, and ports whose program did not answer.
+    fn reports(&self, plan: &Plan, nodes: &[Document]) -> (HashMap<Ports, EndReport>, Vec<String>) {
+        let (mut all, mut silent) = (HashMap::new(), Vec::new());
         for (node, port) in ports(nodes).filter(|(_, port)| plan.channels.iter().any(|one| is_of(one, port))) {
             let get = Request::Get { port: port.name.clone(), other: None };
-            let Ok(Reply::Settings(ends)) = self.participant.node.ask(node.node, &get, PATIENCE) else { continue };
+            let Ok(Reply::Settings(ends)) = self.participant.node.ask(node.node, &get, PATIENCE) else {
+                silent.push(port.name.clone());
+                continue;
+            };
             for end in ends {
                 let other = if end.publisher == port.name { &end.subscriber } else { &end.publisher };
                 all.insert((port.name.clone(), other.clone()), end);
             }
         }
-        all
+        (all, silent)
     }
 }
 
