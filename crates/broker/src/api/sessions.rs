@@ -28,6 +28,8 @@ impl Watch for Clock {
 
 /// Time between two looks at the ends of leases.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Time after which a session that could not end is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 fn clock() -> Clock {
     Clock(Instant::now())
@@ -104,8 +106,9 @@ impl Broker {
 
     /// Ends sessions whose lease is over, as long as the broker runs.
     pub(crate) async fn end_leases(self: &Arc<Self>) {
+        let mut pause = LOOK_EVERY;
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(std::mem::replace(&mut pause, LOOK_EVERY)).await;
             if self.leases().over(self.now()).is_empty() {
                 continue;
             }
@@ -113,9 +116,13 @@ impl Broker {
             let over = self.leases().over(self.now()); // one may have been renewed meanwhile
             let kept = self.hosts().kept().clone();
             let change = self.decide(kept, move |present, _| end(present, &over, &mut clock())).await;
-            // What another session needs, or the disk does not take, is tried again.
-            if let Ok(change) = change {
-                let _ = self.make(turn, change).await;
+            // What another session needs, or the disk does not take, is tried again, but does not keep the planner busy.
+            let made = match change {
+                Ok(change) => self.make(turn, change).await.map(drop),
+                Err(why) => Err(why),
+            };
+            if made.is_err() {
+                pause = TRY_AGAIN;
             }
         }
     }

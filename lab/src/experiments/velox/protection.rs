@@ -78,7 +78,7 @@ impl Experiment for VeloxProtection {
 fn amount(size: Size) -> (usize, usize) {
     match size {
         Size::Tiny => (1, 1),
-        Size::Ci => (1, 5),
+        Size::Ci => (1, 4),
         Size::Quick => (1, 10),
         Size::Whole => (3, 20),
     }
