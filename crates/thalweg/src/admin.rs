@@ -8,7 +8,7 @@ pub(crate) mod priority;
 use crate::carrier;
 use crate::channel::ChannelReport;
 pub use crate::channel::memory::{DocumentMemory, HistoryMemory, MemoryReport, PeerMemory};
-use crate::channel::proxy::{Proxied, ProxyChanges};
+use crate::channel::proxy::{Proxied, Proxy, ProxyChanges};
 pub use crate::control::Peer;
 use crate::error::{Error, Result};
 use crate::trace::stages::{Asked, LateAfter, LatenessReport, StagesReport};
@@ -203,6 +203,9 @@ pub struct EndReport {
     pub note: String,
     /// Scaling of the channel, and its place; `None`: it is not scaled.
     pub proxied: Option<Proxied>,
+    /// The scaling and place that are asked for at the subscriber's end, by an administrator or else by its QoS; also before the two are
+    /// connected. `None`: the publisher's end.
+    pub proxy: Option<Proxy>,
     /// The part of the note about settings in `asked` that have nothing to act on at this end; empty: there are none.
     pub without_effect: String,
 }

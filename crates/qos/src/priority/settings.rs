@@ -89,6 +89,16 @@ impl<T: Clone> Change<T> {
     pub fn is_keep(&self) -> bool {
         matches!(self, Change::Keep)
     }
+    /// Takes the change from `other`, if this is none.
+    pub fn fill(&mut self, other: &Change<T>) {
+        if self.is_keep() {
+            self.clone_from(other);
+        }
+    }
+    /// The change as the first, if `other` is one, too; otherwise as the second.
+    pub fn apart(&self, other: &Change<T>) -> (Change<T>, Change<T>) {
+        if other.is_keep() { (Change::Keep, self.clone()) } else { (self.clone(), Change::Keep) }
+    }
 }
 
 /// Changes to [`PrioritySettings`].
@@ -125,16 +135,34 @@ impl Changes {
 
     /// Takes the changes that these do not state from `others`.
     pub fn fill(&mut self, others: &Changes) {
-        fn fill<T: Clone>(change: &mut Change<T>, other: &Change<T>) {
-            if change.is_keep() {
-                change.clone_from(other);
-            }
-        }
-        fill(&mut self.mark, &others.mark);
-        fill(&mut self.socket_priority, &others.socket_priority);
-        fill(&mut self.sched, &others.sched);
-        fill(&mut self.affinity, &others.affinity);
-        fill(&mut self.pace, &others.pace);
+        self.mark.fill(&others.mark);
+        self.socket_priority.fill(&others.socket_priority);
+        self.sched.fill(&others.sched);
+        self.affinity.fill(&others.affinity);
+        self.pace.fill(&others.pace);
+    }
+
+    /// The parts that `others` state, and the rest.
+    pub fn apart(&self, others: &Changes) -> (Self, Self) {
+        let (mark, socket_priority) =
+            (self.mark.apart(&others.mark), self.socket_priority.apart(&others.socket_priority));
+        let (sched, affinity) = (self.sched.apart(&others.sched), self.affinity.apart(&others.affinity));
+        let pace = self.pace.apart(&others.pace);
+        let stated = Self {
+            mark: mark.0,
+            socket_priority: socket_priority.0,
+            sched: sched.0,
+            affinity: affinity.0,
+            pace: pace.0,
+        };
+        let rest = Self {
+            mark: mark.1,
+            socket_priority: socket_priority.1,
+            sched: sched.1,
+            affinity: affinity.1,
+            pace: pace.1,
+        };
+        (stated, rest)
     }
 
     /// `true` if nothing changes.

@@ -147,6 +147,21 @@ impl ProxyChanges {
         self.selection.is_keep() && self.picture.is_keep() && self.place.is_keep()
     }
 
+    /// The parts that `others` state, and the rest.
+    pub fn apart(&self, others: &ProxyChanges) -> (Self, Self) {
+        let selection = self.selection.apart(&others.selection);
+        let (picture, place) = (self.picture.apart(&others.picture), self.place.apart(&others.place));
+        let stated = Self { selection: selection.0, picture: picture.0, place: place.0 };
+        (stated, Self { selection: selection.1, picture: picture.1, place: place.1 })
+    }
+
+    /// Takes the changes that these do not state from `others`.
+    pub fn fill(&mut self, others: &ProxyChanges) {
+        self.selection.fill(&others.selection);
+        self.picture.fill(&others.picture);
+        self.place.fill(&others.place);
+    }
+
     /// `proxy` with these changes; settings that go back to their default are as in `default`.
     pub fn apply(&self, proxy: Proxy, default: &Proxy) -> Proxy {
         let (mut selection, mut picture, mut place) = (Some(proxy.selection), proxy.picture, Some(proxy.place));

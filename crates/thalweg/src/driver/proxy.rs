@@ -10,7 +10,7 @@ use super::handshake_client::ClientHandshake;
 use super::keep::refuse_names;
 use super::matching::{Candidate, Pair, stated};
 use super::moves::{self, Failed, GivenUp, LONGEST_BOTH_OPEN, Open, Settled, fell_back, settled};
-use super::priority::Side;
+use super::priority::{End, Side};
 use super::reader::ServedBy;
 use crate::carrier;
 use crate::channel::Channel;
@@ -57,6 +57,13 @@ impl Control {
         let proxy = self.matching.proxy_of(publisher, subscriber, &self.state.directory(), &mut told);
         self.act(told);
         proxy
+    }
+
+    /// The proxy that is wanted at a subscriber's end. What is to be said about it is said when it is used.
+    pub(super) fn proxy_asked(&self, end: &End) -> Option<Proxy> {
+        let subscribers = self.state.subscriber_ports();
+        let (_, subscriber) = subscribers.iter().find(|(id, _)| *id == end.port)?;
+        Some(self.matching.proxy_of(&end.other, subscriber.info(), &self.state.directory(), &mut Vec::new()))
     }
 
     /// The proxy that the subscriber's QoS states.

@@ -22,8 +22,12 @@ impl Control {
             Side::Subscriber => (end.other.clone(), end.name.clone()),
         };
         let asked = self.asked_for(end);
-        let mut report =
-            EndReport { publisher, subscriber, asked, end: end.side.name().into(), ..EndReport::default() };
+        let proxy = match end.side {
+            Side::Publisher => None,
+            Side::Subscriber => self.proxy_asked(end),
+        };
+        let end_name = end.side.name().into();
+        let mut report = EndReport { publisher, subscriber, asked, proxy, end: end_name, ..EndReport::default() };
         let Some(channel) = channel else {
             report.note = format!("stored: applies when the two are connected; {}", self.no_channel(end));
             report.because = "the two are not connected".into();
