@@ -105,7 +105,7 @@ impl Broker {
         store.keep(hosts.kept())?;
         let (changed, _) = watch::channel(hosts.kept().revision);
         let mut leases = Leases::default();
-        leases.are(Duration::ZERO, &hosts.kept().sessions);
+        leases.are(Duration::ZERO, &hosts.kept().sessions, hosts.kept().revision);
         let (hosts, leases, store) = (Mutex::new(hosts), Mutex::new(leases), Arc::new(Turn::new(store)));
         Ok(Self { started: Instant::now(), hosts, leases, store, changed })
     }
@@ -144,7 +144,7 @@ impl Broker {
                 "somebody else changed the plan: it has revision {present}, not {after}; look, and try again"
             ));
         }
-        let kept = Kept { contract: None, ..self.hosts().with(plan) };
+        let kept = self.hosts().with(plan);
         self.keep(turn, kept).await
     }
 
@@ -163,7 +163,7 @@ impl Broker {
 
     /// A change is kept.
     fn tell(&self, kept: Kept) {
-        self.leases().are(self.now(), &kept.sessions);
+        self.leases().are(self.now(), &kept.sessions, kept.revision);
         let revision = kept.revision;
         self.hosts().change(kept);
         self.changed.send_replace(revision);

@@ -78,10 +78,12 @@ impl fmt::Display for Replaced {
 impl std::error::Error for Replaced {}
 
 impl Hosts {
-    /// A broker that was started once more; its epoch is later than `after`, too.
+    /// A broker that was started once more; its epoch is later than `after`, too. A contract without sessions is not kept: one is stated
+    /// at each start, or the broker takes plans.
     pub fn start(kept: Kept, after: u64) -> Self {
         let epoch = kept.epoch.max(after).saturating_add(1);
-        Self { kept: Kept { epoch, ..kept }, heard: BTreeMap::new() }
+        let contract = kept.contract.filter(|_| !kept.sessions.is_empty());
+        Self { kept: Kept { epoch, contract, ..kept }, heard: BTreeMap::new() }
     }
 
     /// What has to be kept.
@@ -147,9 +149,11 @@ impl Hosts {
         if !repaired.is_empty() {
             heard.repaired = repaired;
         }
-        if actual.state == State::Applied {
-            heard.applied = actual.revision;
-        }
+        heard.applied = match actual.state {
+            State::Applied => actual.revision,
+            // What it had it has no more, such as after its device was taken away.
+            State::Refused => heard.applied.min(actual.revision.saturating_sub(1)),
+        };
         heard.actual = Some(actual);
     }
 
@@ -169,8 +173,17 @@ impl Hosts {
         match (refused, waiting.is_empty()) {
             (Some(because), _) => (SessionState::Refused, Some(because)),
             (None, false) => (SessionState::Waiting, Some(format!("waits for {}", waiting.join(", ")))),
-            (None, true) => (SessionState::Active, None),
+            (None, true) => (SessionState::Active, self.behind()),
         }
+    }
+
+    /// Hosts that do not have the present plan yet: bounds may differ there from those of the plan.
+    fn behind(&self) -> Option<String> {
+        let has = |name: &&String| self.heard.get(*name).is_some_and(|heard| heard.applied >= self.kept.revision);
+        let behind: Vec<&str> =
+            self.kept.hosts.iter().filter(|name| !has(name)).map(String::as_str).take(NAMED).collect();
+        let text = || format!("revision {} of the plan is not on {}", self.kept.revision, behind.join(", "));
+        (!behind.is_empty()).then(text)
     }
 
     /// The ends of channels that have their settings, as agents reported last.
@@ -265,6 +278,23 @@ mod tests {
         let kept = hosts.with(None);
         hosts.change(kept);
         assert_eq!(states(&hosts, 3), all([HostState::Waiting, HostState::Waiting]), "until they are as before");
+    }
+
+    #[test]
+    fn what_a_host_has_no_more_is_not_active_and_what_it_has_not_yet_is_told() {
+        let mut hosts = planned();
+        ["a", "b"].iter().for_each(|host| hosts.reported(at(1), host, actual(1, State::Applied)));
+        assert_eq!(hosts.reached(1), (SessionState::Active, None));
+        hosts.reported(at(2), "a", actual(1, State::Refused)); // its device is gone
+        assert_eq!(hosts.reached(1), (SessionState::Refused, Some("a: no device eth0".into())));
+        hosts.reported(at(3), "a", actual(1, State::Applied));
+        let kept = hosts.with(Some(("more".into(), vec!["a".into(), "b".into()])));
+        hosts.change(kept);
+        hosts.reported(at(4), "a", actual(2, State::Applied));
+        hosts.reported(at(4), "b", actual(2, State::Refused));
+        let (state, because) = hosts.reached(1);
+        assert_eq!((state, because.as_deref()), (SessionState::Active, Some("revision 2 of the plan is not on b")));
+        assert_eq!(hosts.reached(2).0, SessionState::Refused);
     }
 
     #[test]

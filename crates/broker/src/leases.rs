@@ -18,12 +18,12 @@ struct Lease {
 }
 
 impl Leases {
-    /// These are the sessions from now on. One that is new, or has another lease than before, has all of it.
-    pub fn are(&mut self, now: Duration, sessions: &[Admitted]) {
+    /// These are the sessions from now on, in a plan of this revision. One that came or was changed with it has its whole lease.
+    pub fn are(&mut self, now: Duration, sessions: &[Admitted], revision: u64) {
         self.0.retain(|name, _| sessions.iter().any(|session| session.name == *name && session.lease.is_some()));
         for session in sessions {
             let Some(lasts) = session.lease else { continue };
-            if self.0.get(&session.name).is_none_or(|known| known.lasts != lasts) {
+            if session.revision == revision || !self.0.contains_key(&session.name) {
                 self.0.insert(session.name.clone(), Lease { lasts, end: now + lasts });
             }
         }
@@ -55,11 +55,11 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn session(name: &str, lease: Option<u64>) -> Admitted {
+    fn session(name: &str, lease: Option<u64>, revision: u64) -> Admitted {
         Admitted {
             name: name.into(),
             owner: "ann".into(),
-            revision: 1,
+            revision,
             text: String::new(),
             subscribers: Vec::new(),
             lease: lease.map(at),
@@ -69,25 +69,25 @@ mod tests {
     #[test]
     fn a_session_ends_unless_it_is_asked_for_again() {
         let mut leases = Leases::default();
-        let both = [session("camera", Some(10)), session("log", None), session("map", Some(30))];
-        leases.are(at(100), &both);
+        let all = [session("camera", Some(10), 1), session("log", None, 2), session("map", Some(30), 3)];
+        leases.are(at(100), &all, 3);
         assert_eq!((leases.left(at(104), "camera"), leases.left(at(104), "log")), (Some(at(6)), None));
         assert!(leases.over(at(109)).is_empty());
         assert_eq!(leases.over(at(110)), ["camera"]);
         leases.renew(at(109), "camera");
         leases.renew(at(109), "log");
-        leases.are(at(112), &both); // another session came or went
+        leases.are(at(112), &all, 4); // another session went
         assert_eq!((leases.over(at(118)), leases.over(at(119))), (Vec::new(), vec!["camera".to_owned()]));
         assert_eq!(leases.over(at(130)), ["camera", "map"]);
     }
 
     #[test]
-    fn another_lease_counts_from_its_request_and_a_stopped_session_has_none() {
+    fn a_changed_session_has_its_whole_lease_and_a_stopped_one_has_none() {
         let mut leases = Leases::default();
-        leases.are(at(0), &[session("camera", Some(10))]);
-        leases.are(at(9), &[session("camera", Some(5))]);
-        assert_eq!(leases.left(at(9), "camera"), Some(at(5)));
-        leases.are(at(10), &[session("camera", None)]);
+        leases.are(at(0), &[session("camera", Some(10), 1)], 1);
+        leases.are(at(9), &[session("camera", Some(10), 2)], 2);
+        assert_eq!(leases.left(at(9), "camera"), Some(at(10)));
+        leases.are(at(10), &[session("camera", None, 3)], 3);
         assert_eq!((leases.left(at(10), "camera"), leases.over(at(1000))), (None, Vec::new()));
     }
 }

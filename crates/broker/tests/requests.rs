@@ -464,6 +464,7 @@ fn sessions_are_admitted_beside_a_contract_and_survive_the_broker() {
     assert!(ann.sessions().unwrap().is_empty());
     assert_eq!(status(ann.stop_session("camera")), 404);
     assert!(ann.change_plan(None, stopped.revision).is_ok(), "without a session the hosts get back what they had");
+    assert_eq!(ann.request_session("camera", &camera).unwrap().channels, admitted.channels, "the contract stays");
 }
 
 #[test]

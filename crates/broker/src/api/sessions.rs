@@ -35,6 +35,9 @@ fn clock() -> Clock {
     Clock(Instant::now())
 }
 
+/// A change, and the turn in which it is made.
+type Decided = (OwnedMutexGuard<Store>, Change);
+
 impl From<Unadmitted> for Refused {
     fn from(unadmitted: Unadmitted) -> Self {
         let status = match &unadmitted {
@@ -83,8 +86,9 @@ impl Broker {
         Ok(Kept { sessions, ..self.hosts().with(Some(checked)) })
     }
 
-    /// Decides on a change of sessions.
-    async fn decide<F>(&self, kept: Kept, decide: F) -> Result<Change, Refused>
+    /// Decides on a change of sessions. Nobody else's turn comes before that is done, even if the request is given up meanwhile: one
+    /// planner runs at a time.
+    async fn decide<F>(&self, turn: OwnedMutexGuard<Store>, kept: Kept, decide: F) -> Result<Decided, Refused>
     where
         F: FnOnce((&str, &[Admitted]), u64) -> Result<Change, Unadmitted> + Send + 'static,
     {
@@ -94,7 +98,8 @@ impl Broker {
             return Err(Refused::new(StatusCode::CONFLICT, said.to_owned()));
         };
         let (sessions, revision) = (kept.sessions, kept.revision + 1);
-        let decided = tokio::task::spawn_blocking(move || decide((&contract, &sessions), revision)).await;
+        let decided = move || decide((&contract, &sessions), revision).map(|change| (turn, change));
+        let decided = tokio::task::spawn_blocking(decided).await;
         Ok(decided.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??)
     }
 
@@ -115,10 +120,10 @@ impl Broker {
             let turn = self.turn().await;
             let over = self.leases().over(self.now()); // one may have been renewed meanwhile
             let kept = self.hosts().kept().clone();
-            let change = self.decide(kept, move |present, _| end(present, &over, &mut clock())).await;
+            let decided = self.decide(turn, kept, move |present, _| end(present, &over, &mut clock())).await;
             // What another session needs, or the disk does not take, is tried again, but does not keep the planner busy.
-            let made = match change {
-                Ok(change) => self.make(turn, change).await.map(drop),
+            let made = match decided {
+                Ok((turn, change)) => self.make(turn, change).await.map(drop),
                 Err(why) => Err(why),
             };
             if made.is_err() {
@@ -153,6 +158,16 @@ impl Broker {
             lease_left_ms: self.leases().left(self.now(), &admitted.name).map(|left| left.as_millis() as u64),
             text: None,
         }
+    }
+
+    /// Renews the lease of the session of this text, if it is there.
+    fn renewed(&self, name: &str, owner: &str, text: &str) -> bool {
+        let has = |session: &Admitted| session.name == name && session.owner == owner && session.text == text;
+        let is_there = self.hosts().kept().sessions.iter().any(has);
+        if is_there {
+            self.leases().renew(self.now(), name);
+        }
+        is_there
     }
 
     /// The session of this name as it would be after a change.
@@ -208,19 +223,23 @@ pub(super) async fn put(
     if read.name != name {
         return Err(wrong(format!("the file is of the session {:?}, and {name:?} was asked for", read.name)));
     }
-    let turn = broker.turn().await;
-    let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
-    let has = |session: &Admitted| session.name == name && session.owner == owner && session.text == text;
-    if dry_run || !kept.sessions.iter().any(has) {
-        let decide =
-            move |present: (&str, &[Admitted]), revision| request(present, (&owner, &text), revision, &mut clock());
-        let change = broker.decide(kept, decide).await?;
-        if dry_run {
-            return Ok(Json(broker.offered(&name, &change)?).into_response());
-        }
-        broker.make(turn, change).await?;
+    let owner = user.to_string();
+    // A renewal waits for nobody's planning.
+    if !dry_run && broker.renewed(&name, &owner, &text) {
+        return Ok(Json(broker.session(&name)?).into_response());
     }
-    broker.leases().renew(broker.now(), &name);
+    let turn = broker.turn().await;
+    if !dry_run && broker.renewed(&name, &owner, &text) {
+        return Ok(Json(broker.session(&name)?).into_response());
+    }
+    let kept = broker.hosts().kept().clone();
+    let decide =
+        move |present: (&str, &[Admitted]), revision| request(present, (&owner, &text), revision, &mut clock());
+    let (turn, change) = broker.decide(turn, kept, decide).await?;
+    if dry_run {
+        return Ok(Json(broker.offered(&name, &change)?).into_response());
+    }
+    broker.make(turn, change).await?;
     Ok(Json(broker.session(&name)?).into_response())
 }
 
@@ -228,6 +247,6 @@ pub(super) async fn delete(User(user): User, State(broker): Shared, Path(name): 
     let turn = broker.turn().await;
     let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
     let decide = move |present: (&str, &[Admitted]), _| stop(present, (&owner, &name), &mut clock());
-    let change = broker.decide(kept, decide).await?;
+    let (turn, change) = broker.decide(turn, kept, decide).await?;
     broker.make(turn, change).await.map(Json)
 }
