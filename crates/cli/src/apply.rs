@@ -259,7 +259,7 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
         None if groups.iter().any(|(_, outcome)| matches!(outcome, cgroup::Outcome::Stuck(_))) => {
             Err(Failure::No(format!("{}: `thalweg restore` again when that is possible", limits.join("; "))))
         }
-        None => none_stuck(stuck),
+        None => none_stuck(stuck.len()),
     }
 }
 

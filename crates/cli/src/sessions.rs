@@ -84,8 +84,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         Verb::Request { file, patience, hold, .. } => {
             let asked = Asked::read(file)?;
             let stop = Stop::on_signals()?;
-            request(&client, &asked, *patience, output)?;
-            if *hold { hold_on(&client, &asked, &stop, output) } else { Ok(()) }
+            let asked_at = Instant::now();
+            request(&client, &asked, (*patience, &stop), output)?;
+            if *hold { hold_on(&client, &asked, (asked_at, &stop), output) } else { Ok(()) }
         }
         Verb::Watch { name } => watch(&client, name.as_deref(), &Stop::on_signals()?, output),
         Verb::List => {
@@ -138,7 +139,7 @@ fn attempt(client: &Client, asked: &Asked<'_>, output: Output) -> Result {
 }
 
 /// Asks for a session. It is active when all hosts have its queues; if one refuses them, what was before is asked for again.
-fn request(client: &Client, asked: &Asked<'_>, patience: Duration, output: Output) -> Result {
+fn request(client: &Client, asked: &Asked<'_>, waits: (Duration, &Stop), output: Output) -> Result {
     let session::Session { name, text, .. } = &asked.session;
     let before = match client.session(name) {
         Ok(session) => session.text,
@@ -146,22 +147,18 @@ fn request(client: &Client, asked: &Asked<'_>, patience: Duration, output: Outpu
         Err(other) => return Err(failure(other)),
     };
     asked.admitted(client.request_session(name, text), output)?;
-    let session = active(client, name, patience).map_err(|why| put_back(client, name, before, &why))?;
+    let session = active(client, asked, waits).map_err(|why| put_back(client, name, before, &why))?;
     output.result(&session, || shown(&session))
 }
 
 /// Renews a session's lease until told to stop, and stops it then. A broker that does not answer is asked again: it may come back
 /// before the lease is over.
-fn hold_on(client: &Client, asked: &Asked<'_>, stop: &Stop, output: Output) -> Result {
-    let session::Session { name, text, lease } = &asked.session;
-    let (mut changes, mut renewed) = (Changes::default(), Instant::now());
+fn hold_on(client: &Client, asked: &Asked<'_>, (asked_at, stop): (Instant, &Stop), output: Output) -> Result {
+    let session::Session { name, .. } = &asked.session;
+    let (mut changes, mut lease) = (Changes::default(), Lease { asked, renewed: asked_at });
     while !stop.asked() {
-        if lease.is_some_and(|lease| renewed.elapsed() >= lease / RENEWALS) {
-            match client.request_session(name, text) {
-                Err(ClientError::Unreachable(why)) => tell(&why),
-                answer => drop(asked.admitted(answer, output)?),
-            }
-            renewed = Instant::now();
+        if let Some(refused) = lease.renew(client) {
+            asked.admitted(Err(refused), output)?;
         }
         if let Ok(session) = client.session(name) {
             changes.tell(vec![session], output)?;
@@ -169,6 +166,30 @@ fn hold_on(client: &Client, asked: &Asked<'_>, stop: &Stop, output: Output) -> R
         stop.sleep_until(Instant::now() + LOOK_EVERY);
     }
     client.stop_session(name).map(drop).map_err(failure)
+}
+
+/// The lease of a session that is held.
+struct Lease<'a> {
+    asked: &'a Asked<'a>,
+    /// The start of the last request that was answered.
+    renewed: Instant,
+}
+
+impl Lease<'_> {
+    /// Asks again when a third of it is over. A broker that is busy, or does not answer, is asked again at the next look; any other refusal is
+    /// returned.
+    fn renew(&mut self, client: &Client) -> Option<ClientError> {
+        let session::Session { name, text, lease } = &self.asked.session;
+        lease.filter(|lease| self.renewed.elapsed() >= *lease / RENEWALS)?;
+        let began = Instant::now();
+        match client.request_session(name, text) {
+            Ok(_) => self.renewed = began,
+            Err(ClientError::Unreachable(why)) => tell(&why),
+            Err(ClientError::Refused(408 | 500.., why)) => tell(&why),
+            Err(other) => return Some(other),
+        }
+        None
+    }
 }
 
 /// Tells each change of sessions until told to stop.
@@ -210,15 +231,20 @@ fn ends(session: &Session) -> String {
     format!("{set} of {} ends set", 2 * session.channels.len())
 }
 
-/// Waits until a session is active.
-fn active(client: &Client, name: &str, patience: Duration) -> Result<Session> {
+/// Waits until a session is active, and renews its lease meanwhile.
+fn active(client: &Client, asked: &Asked<'_>, (patience, stop): (Duration, &Stop)) -> Result<Session> {
     let until = Instant::now() + patience;
+    let mut lease = Lease { asked, renewed: Instant::now() };
     loop {
-        let session = client.session(name).map_err(failure)?;
+        if let Some(refused) = lease.renew(client) {
+            return Err(failure(refused));
+        }
+        let session = client.session(&asked.session.name).map_err(failure)?;
         let because = session.because.as_deref().unwrap_or_default();
         match session.state {
             SessionState::Active => return Ok(session),
             SessionState::Refused => return Err(Failure::No(format!("refused by {because}"))),
+            SessionState::Waiting if stop.asked() => return Err(Failure::No(format!("interrupted: {because}"))),
             SessionState::Waiting if Instant::now() > until => {
                 let text = format!("not active within {patience:?}: {because}; is `thalweg agent` running there?");
                 return Err(Failure::No(text));
@@ -232,7 +258,10 @@ fn active(client: &Client, name: &str, patience: Duration) -> Result<Session> {
 fn put_back(client: &Client, name: &str, before: Option<String>, why: &Failure) -> Failure {
     let done = match before {
         Some(text) => client.request_session(name, &text).map(drop),
-        None => client.stop_session(name).map(drop),
+        None => match client.stop_session(name) {
+            Err(ClientError::Refused(404, _)) => Ok(()), // its lease was over
+            other => other.map(drop),
+        },
     };
     match done {
         Ok(()) => Failure::No(format!("{name} is not admitted: {}; all hosts get back what they had", why.text())),
@@ -294,7 +323,8 @@ fn state(session: &Session) -> String {
     let because = session.because.as_deref().unwrap_or_default();
     match session.state {
         SessionState::Fits => "fits, and nothing is changed".to_owned(),
-        SessionState::Active => "active".to_owned(),
+        SessionState::Active if because.is_empty() => "active".to_owned(),
+        SessionState::Active => format!("active; {because}"),
         SessionState::Waiting => because.to_owned(),
         SessionState::Refused => format!("refused by {because}"),
     }

@@ -370,6 +370,20 @@ fn channels_follow_the_plan_as_their_programs_start() {
     let _publisher = domain.program(0, "pub /state --port /out --rate 100 --size 100");
     domain.until("its end is back", |_| ends("a")[0]["end"] == "publisher");
 
+    // What only one plan states goes with it, though the channel stays.
+    let scaled = |wanted: bool| {
+        let until = Instant::now() + LONG;
+        while subscriber.json_line()["scaled"].is_null() == wanted {
+            assert!(Instant::now() < until, "scaled: {wanted}");
+        }
+    };
+    let high = CONTRACT.replace("publisher = \"a\"", "publisher = \"a\"\nclass = \"high\"");
+    domain.plan("scaled", &high.replace("deadline = \"20 ms\"", "scale = 2\ndeadline = \"60 ms\""));
+    assert_eq!(domain.apply("scaled.toml").code(), 0);
+    scaled(true);
+    assert_eq!(domain.apply("high.toml").code(), 0);
+    scaled(false);
+
     // What somebody else sets is set back.
     let asked = || domain.asked("/out /b/state/sub1");
     let high = asked();

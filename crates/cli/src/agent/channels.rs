@@ -1,22 +1,25 @@
 //! The channels of this host's programs. Their ends get the settings of the plan as soon as they are there, and lose them with it.
 
+use crate::apply::channels::{self, Stays, TakenBack};
 use crate::apply::host_file::Channel;
-use crate::apply::{channels, planned};
+use crate::apply::planned;
 use crate::ends::Which;
 use crate::failure::Result;
 use crate::output::{Output, tell};
 use crate::participant::Participant;
 use agent::message::{End, Side};
 use qos::plan::{self, Plan};
+use qos::priority::Changes;
 use qos::verification::{Live, Route, find, is_subscriber};
 use serde_json::json;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::proxy::ProxyChanges;
 
 /// Time between two looks at the nodes that are there.
 const TICK: Duration = Duration::from_millis(200);
@@ -26,6 +29,8 @@ const SOON: Duration = Duration::from_millis(500);
 const CONNECTING: Duration = Duration::from_secs(10);
 /// Time between two looks at ends that nothing changed.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Time after which a refused setting is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// Time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -56,8 +61,10 @@ pub(super) struct Keeper {
     plans: Receiver<Option<Plan>>,
     told: Arc<Mutex<Vec<End>>>,
     looks: Looks,
-    /// Settings of ends that were refused; they are tried again when something changes.
-    refused: HashMap<(Ports, String), String>,
+    /// Settings of ends that were refused, and when; they are tried again when something changes, or after [`TRY_AGAIN`].
+    refused: HashMap<(Ports, String), (String, Instant)>,
+    /// What was told of ends whose settings could not be taken back.
+    stuck: Vec<String>,
 }
 
 /// A keeper with the node that reaches the programs of this host, and the agent's side of it.
@@ -65,7 +72,19 @@ pub(super) fn keeper(participant: Participant, journal: PathBuf) -> (Followed, K
     let (plans, told) = (channel(), Arc::default());
     let followed = Followed { plans: plans.0, ends: Arc::clone(&told) };
     let (output, looks) = (participant.output, Looks::default());
-    (followed, Keeper { participant, journal, output, plans: plans.1, told, looks, refused: HashMap::new() })
+    (
+        followed,
+        Keeper {
+            participant,
+            journal,
+            output,
+            plans: plans.1,
+            told,
+            looks,
+            refused: HashMap::new(),
+            stuck: Vec::new(),
+        },
+    )
 }
 
 impl Keeper {
@@ -84,41 +103,57 @@ impl Keeper {
             }
             let Some(plan) = &plan else { continue };
             self.participant.tell_events();
-            let nodes = self.nodes();
-            if self.looks.due(Instant::now(), nodes.iter().map(|node| (node.node, node.revision)).collect()) {
-                self.look(plan.as_ref(), &nodes).unwrap_or_else(|why| tell(why.text()));
+            let nodes = self.participant.others();
+            let host = linux::clock::host_id();
+            let here: Vec<Document> = nodes.iter().filter(|node| node.host == host).cloned().collect();
+            if self.looks.due(Instant::now(), here.iter().map(|node| (node.node, node.revision)).collect()) {
+                let nodes = Nodes { here: &here, all: &nodes };
+                self.look(plan.as_ref(), nodes).unwrap_or_else(|why| tell(why.text()));
             }
         }
     }
 
-    /// The nodes of this host.
-    fn nodes(&self) -> Vec<Document> {
-        let host = linux::clock::host_id();
-        self.participant.others().into_iter().filter(|node| node.host == host).collect()
-    }
-
     /// Sets what is not set, and takes back what is not in the plan any more.
-    fn look(&mut self, plan: Option<&Plan>, nodes: &[Document]) -> Result {
-        let (wanted, silent) = match plan {
-            Some(plan) => self.wanted(plan, nodes)?,
-            None => Default::default(),
-        };
-        let ports: BTreeSet<&Ports> = wanted.iter().map(|one| &one.ports).collect();
-        // The channels of a program that does not answer now are not known.
-        let is_wanted = |port: &str, other: &str| {
-            silent.iter().any(|silent| silent == port) || ports.contains(&(port.to_owned(), other.to_owned()))
-        };
-        let taken = channels::take_back_others(&self.participant, nodes, &self.journal, &is_wanted)?;
-        taken.told.iter().for_each(|text| self.tell(text));
-        let settled: Vec<End> = wanted.iter().map(|one| self.settle(one)).collect();
+    fn look(&mut self, plan: Option<&Plan>, nodes: Nodes<'_>) -> Result {
+        let Found { wanted, silent, mut unfit } = plan.map_or_else(Found::default, |plan| self.find(plan, nodes));
+        self.take_back(&wanted, &silent, nodes)?;
+        self.refused.retain(|(ports, _), _| wanted.iter().any(|one| one.ports == *ports));
+        let is_silent = |one: &&Wanted| silent.contains(&one.ports.0);
+        let asleep = wanted.iter().filter(is_silent).map(|one| one.end_because("its program does not answer"));
+        unfit.extend(asleep);
+        let settled: Vec<End> = wanted.iter().filter(|one| !is_silent(one)).map(|one| self.settle(one)).collect();
         let mut ends: Vec<End> = Vec::new();
-        for end in settled {
+        for end in settled.into_iter().chain(unfit) {
             match ends.iter_mut().find(|other| is_same(other, &end)) {
                 Some(other) => other.because = other.because.take().or(end.because), // thread and class of one end
                 None => ends.push(end),
             }
         }
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+        Ok(())
+    }
+
+    /// Takes back the settings that the plan does not state any more.
+    fn take_back(&mut self, wanted: &[Wanted], silent: &[String], nodes: Nodes<'_>) -> Result {
+        let mut stated: HashMap<&Ports, (Changes, ProxyChanges)> = HashMap::new();
+        for one in wanted {
+            let (changes, proxy) = stated.entry(&one.ports).or_default();
+            changes.fill(&one.channel.changes);
+            proxy.fill(&one.channel.proxy);
+        }
+        let stays = |port: &str, other: &str| {
+            // The channels of a program that does not answer now are not known.
+            if silent.iter().any(|silent| silent == port) {
+                return Stays::All;
+            }
+            let (changes, proxy) = stated.get(&(port.to_owned(), other.to_owned())).cloned().unwrap_or_default();
+            Stays::Stated(changes, proxy)
+        };
+        let TakenBack { told, stuck } =
+            channels::take_back_others(&self.participant, nodes.here, &self.journal, &stays)?;
+        // An end that is stuck stays so for many looks.
+        told.iter().filter(|text| !self.stuck.contains(text)).for_each(|text| self.tell(text));
+        self.stuck = stuck;
         Ok(())
     }
 
@@ -131,8 +166,9 @@ impl Keeper {
             self.refused.remove(&key);
             return end.clone();
         }
-        if let Some(why) = self.refused.get(&key).filter(|_| !self.looks.is_fresh()) {
-            return End { because: Some(why.clone()), ..end.clone() };
+        let known = self.refused.get(&key);
+        if let Some((why, _)) = known.filter(|(_, at)| !self.looks.is_fresh() && at.elapsed() < TRY_AGAIN) {
+            return one.end_because(why);
         }
         let set = channels::add(&self.participant, &[(0, channel.clone())], &self.journal).map(channels::Applied::keep);
         let (port, other) = ports;
@@ -144,10 +180,10 @@ impl Keeper {
             }
             Err(why) => {
                 let why = format!("{words}: {}", why.text());
-                if self.refused.insert(key, why.clone()).as_ref() != Some(&why) {
+                if self.refused.insert(key, (why.clone(), Instant::now())).is_none_or(|(before, _)| before != why) {
                     tell(&format!("{port} with {other}: refused: {why}"));
                 }
-                End { because: Some(why), ..end.clone() }
+                one.end_because(&why)
             }
         }
     }
@@ -157,24 +193,36 @@ impl Keeper {
         let _ = self.output.result(&json!({ "channel": text }), || text.to_owned());
     }
 
-    /// The settings of the ends that are here, and ports whose program did not answer.
-    fn wanted(&self, plan: &Plan, nodes: &[Document]) -> Result<(Vec<Wanted>, Vec<String>)> {
-        let (reports, silent) = self.reports(plan, nodes);
+    /// The ends of the plan that are here.
+    fn find(&self, plan: &Plan, nodes: Nodes<'_>) -> Found {
+        let (reports, silent) = self.reports(plan, nodes.here);
         // Where one is open, no setting waits for another: a subscriber may have another name than the plan's.
         let (open, waiting) = (open(nodes, &reports), waiting(plan, nodes, &reports));
-        let found = [&open, &waiting].map(|live| find(plan, live).planned);
-        let mut wanted = Vec::new();
+        let routes = [&open, &waiting].map(|live| find(plan, live).planned);
+        let mut found = Found { silent, ..Found::default() };
         for (index, planned) in plan.channels.iter().enumerate() {
-            let at = |found: &[Option<Route>]| found.get(index)?.as_ref().map(|route| route.channel);
-            let [first, second] = found.each_ref().map(|found| at(found));
+            let at = |routes: &[Option<Route>]| routes.get(index)?.as_ref().map(|route| route.channel);
+            let [first, second] = routes.each_ref().map(|routes| at(routes));
             let live = first.and_then(|at| open.get(at)).or_else(|| waiting.get(second?));
             let Some(live) = live else { continue };
-            for channel in planned::settings(planned, live)? {
-                let sides = [Side::Publisher, Side::Subscriber].into_iter().filter(|side| concerns(channel.end, *side));
-                wanted.extend(sides.filter_map(|side| Wanted::new(planned, &channel, side, nodes, &reports)));
+            match planned::settings(planned, live) {
+                Ok(channels) => found.wanted.extend(channels.iter().flat_map(|channel| {
+                    let sides = [Side::Publisher, Side::Subscriber].into_iter();
+                    let concerned = sides.filter(|side| concerns(channel.end, *side));
+                    concerned
+                        .filter_map(|side| Wanted::new(planned, channel, side, nodes.here, &reports))
+                        .collect::<Vec<_>>()
+                })),
+                // A word of the plan that nobody knows: somebody changed the file.
+                Err(why) => found.unfit.extend(
+                    [(Side::Publisher, &live.publisher), (Side::Subscriber, &live.subscriber)]
+                        .into_iter()
+                        .filter(|(_, port)| ports(nodes.here).any(|(_, here)| here.name == **port))
+                        .map(|(side, _)| End { because: Some(why.text().to_owned()), ..end(planned, side) }),
+                ),
             }
         }
-        Ok((wanted, silent))
+        found
     }
 
     /// The ends of the plan's ports that are here, by port and other port, and ports whose program did not answer.
@@ -218,11 +266,38 @@ impl Wanted {
             Side::Subscriber => (Which::Subscriber, (subscriber, publisher)),
         };
         let is_here = self::ports(nodes).any(|(_, port)| port.name == ports.0);
-        let plan::Channel { topic, publisher, subscriber, .. } = planned.clone();
-        let end = End { topic, publisher, subscriber, end: side, because: None };
+        let end = end(planned, side);
         let channel = Channel { end: which, ..channel.clone() };
         is_here.then(|| Self { channel, report: reports.get(&ports).cloned(), ports, end })
     }
+
+    /// The end, which does not have its settings for this reason.
+    fn end_because(&self, why: &str) -> End {
+        End { because: Some(why.to_owned()), ..self.end.clone() }
+    }
+}
+
+/// The nodes of this host, and all that are known.
+#[derive(Clone, Copy)]
+struct Nodes<'a> {
+    here: &'a [Document],
+    all: &'a [Document],
+}
+
+/// The ends of a plan that are here.
+#[derive(Default)]
+struct Found {
+    wanted: Vec<Wanted>,
+    /// Ports whose program did not answer.
+    silent: Vec<String>,
+    /// Ends for which the plan has no settings that can be made.
+    unfit: Vec<End>,
+}
+
+/// An end of a channel of the plan.
+fn end(planned: &plan::Channel, side: Side) -> End {
+    let plan::Channel { topic, publisher, subscriber, .. } = planned.clone();
+    End { topic, publisher, subscriber, end: side, because: None }
 }
 
 /// `true` if settings for these ends are for the one on this side.
@@ -255,19 +330,19 @@ fn is_of(planned: &plan::Channel, port: &PortInfo) -> bool {
 }
 
 /// A channel between two ports, of which one is here.
-fn between(nodes: &[Document], (port, other): &Ports) -> Option<Live> {
-    let holder = |name: &str| ports(nodes).find(|(_, port)| port.name == name);
-    let (_, here) = holder(port)?;
+fn between(nodes: Nodes<'_>, (port, other): &Ports) -> Option<Live> {
+    let (_, here) = ports(nodes.here).find(|(_, here)| here.name == *port)?;
     let (publisher, subscriber) = match here.direction {
         Direction::Publisher => (port.clone(), other.clone()),
         Direction::Subscriber => (other.clone(), port.clone()),
     };
-    let publisher_node = holder(&publisher).map(|(node, _)| node.name.clone()).unwrap_or_default();
+    let holder = ports(nodes.all).find(|(_, port)| port.name == publisher);
+    let publisher_node = holder.map(|(node, _)| node.name.clone()).unwrap_or_default();
     Some(Live { topic: here.topic.clone(), publisher, publisher_node, subscriber, over: None })
 }
 
 /// The channels that have an end here.
-fn open(nodes: &[Document], reports: &HashMap<Ports, EndReport>) -> Vec<Live> {
+fn open(nodes: Nodes<'_>, reports: &HashMap<Ports, EndReport>) -> Vec<Live> {
     let open = reports.iter().filter(|(_, end)| !end.carrier.as_str().is_empty()).map(|(ports, _)| ports);
     let mut all: Vec<Live> = open.filter_map(|ports| between(nodes, ports)).collect();
     all.sort_by(|a, b| (&a.publisher, &a.subscriber).cmp(&(&b.publisher, &b.subscriber)));
@@ -277,9 +352,9 @@ fn open(nodes: &[Document], reports: &HashMap<Ports, EndReport>) -> Vec<Live> {
 
 /// Those that will have one: ports with those at the other end for which settings are kept, and publishers with the plan's subscribers
 /// of their topic.
-fn waiting(plan: &Plan, nodes: &[Document], reports: &HashMap<Ports, EndReport>) -> Vec<Live> {
+fn waiting(plan: &Plan, nodes: Nodes<'_>, reports: &HashMap<Ports, EndReport>) -> Vec<Live> {
     let kept = reports.iter().filter(|(_, end)| end.carrier.as_str().is_empty()).map(|(ports, _)| ports.clone());
-    let publishers = ports(nodes).filter(|(_, port)| port.direction == Direction::Publisher);
+    let publishers = ports(nodes.here).filter(|(_, port)| port.direction == Direction::Publisher);
     let planned = publishers.flat_map(|(_, port)| {
         let of_topic = plan.channels.iter().filter(|planned| is_of(planned, port));
         of_topic.map(|planned| (port.name.clone(), planned.subscriber.clone())).collect::<Vec<_>>()

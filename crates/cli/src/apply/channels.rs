@@ -14,7 +14,7 @@ use std::time::Duration;
 use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::silent_processes;
 use thalweg::control::{Document, NodeId};
-use thalweg::proxy::{Proxied, ProxyChanges};
+use thalweg::proxy::{Proxy, ProxyChanges};
 
 /// Time that a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -40,8 +40,16 @@ struct Former {
 pub(crate) struct TakenBack {
     /// One line per end, for people.
     pub told: Vec<String>,
-    /// Ends that could not be restored. Their former settings are kept for the next attempt.
-    pub stuck: usize,
+    /// Those of them about ends that could not be restored. Their former settings are kept for the next attempt.
+    pub stuck: Vec<String>,
+}
+
+/// The settings of an end that stay.
+pub(crate) enum Stays {
+    /// All of them: its program does not answer now.
+    All,
+    /// Those that these state.
+    Stated(Changes, ProxyChanges),
 }
 
 /// The result for one end.
@@ -85,7 +93,7 @@ pub(crate) fn apply<'a>(
 ) -> Result<Applied<'a>> {
     let nodes = participant.others();
     let TakenBack { told, stuck } = take_back(participant, &nodes, directory)?;
-    if stuck > 0 {
+    if !stuck.is_empty() {
         return Err(Failure::No(format!("what was applied before could not be taken back: {}", told.join("; "))));
     }
     add(participant, channels, directory)
@@ -126,10 +134,7 @@ impl Applied<'_> {
         let node = document.node;
         let at = (document.host.clone(), document.realm.clone(), document.pid);
         let (port, other) = (port.to_owned(), other.to_owned());
-        let get = Request::Get { port: port.clone(), other: Some(other.clone()) };
-        // An end without a channel has no former settings.
-        let before = self.participant.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
-        let before = before.into_iter().next().unwrap_or_default();
+        let before = self.before(node, &port, &other)?;
         let (changes_back, proxy) = (undo(changes, &before.asked), ProxyChanges::default());
         self.remember(Former { port: port.clone(), other: other.clone(), changes: changes_back, proxy, at })?;
         let set = Request::Set { port, other, changes: changes.clone() };
@@ -144,15 +149,21 @@ impl Applied<'_> {
         let document = holder(self.participant, nodes, subscriber).ok_or_else(|| unknown(subscriber))?;
         let (node, at) = (document.node, (document.host.clone(), document.realm.clone(), document.pid));
         let (publisher, subscriber) = (publisher.to_owned(), subscriber.to_owned());
-        let get = Request::Get { port: subscriber.clone(), other: Some(publisher.clone()) };
-        let before = self.participant.node.ask(node, &get, PATIENCE).map(ends).unwrap_or_default();
-        let proxied = before.into_iter().find_map(|end| end.proxied);
-        let proxy = proxy_back(changes, proxied.as_ref());
+        let before = self.before(node, &subscriber, &publisher)?;
+        let proxy = proxy_back(changes, before.proxy.as_ref());
         let (port, other) = (subscriber.clone(), publisher.clone());
         self.remember(Former { port, other, changes: Changes::default(), proxy, at })?;
         let request = Request::Scale { publisher, subscriber, changes: changes.clone() };
         self.participant.node.ask(node, &request, PATIENCE)?;
         Ok(())
+    }
+
+    /// The settings of an end. One without a channel, for which none are kept, has none; that its program does not answer is an error.
+    fn before(&self, node: NodeId, port: &str, other: &str) -> Result<EndReport> {
+        let get = Request::Get { port: port.to_owned(), other: None };
+        let all = ends(self.participant.node.ask(node, &get, PATIENCE)?);
+        let is_it = |end: &EndReport| end.publisher == other || end.subscriber == other;
+        Ok(all.into_iter().find(is_it).unwrap_or_default())
     }
 
     /// Writes the former settings to disk before anything is changed.
@@ -199,7 +210,7 @@ pub(crate) fn take_back(participant: &Participant, nodes: &[Document], directory
     }
 }
 
-/// Takes back the settings of ends that are not `wanted`, by port and other port. The others stay, also in the file.
+/// Takes back the settings that do not stay, by port and other port. The others stay, also in the file.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -207,10 +218,15 @@ pub(crate) fn take_back_others(
     participant: &Participant,
     nodes: &[Document],
     directory: &Path,
-    wanted: &dyn Fn(&str, &str) -> bool,
+    stays: &dyn Fn(&str, &str) -> Stays,
 ) -> Result<TakenBack> {
     let file = journal(directory);
-    let (stay, go): (Vec<_>, Vec<_>) = read(&file)?.into_iter().partition(|end| wanted(&end.port, &end.other));
+    let (mut stay, mut go) = (Vec::new(), Vec::new());
+    for former in read(&file)? {
+        let (one, other) = former.apart(stays(&former.port, &former.other));
+        stay.extend(one);
+        go.extend(other);
+    }
     match go.is_empty() {
         true => Ok(TakenBack::default()),
         false => take_back_all(participant, nodes, go, stay, &file),
@@ -226,7 +242,8 @@ pub(crate) fn has(report: &EndReport, channel: &Channel) -> bool {
     if report.asked.mark.is_none() && report.class.is_some() && report.class == after.mark.and_then(Mark::class) {
         after.mark = None;
     }
-    after == report.asked && (proxy.is_empty() || proxy_back(proxy, report.proxied.as_ref()) == *proxy)
+    let has_proxy = || report.proxy.as_ref().is_some_and(|asked| proxy.apply(asked.clone(), asked) == *asked);
+    after == report.asked && (proxy.is_empty() || has_proxy())
 }
 
 /// The entries of the file; none if there is no file.
@@ -246,14 +263,16 @@ fn take_back_all(
     earlier: Vec<Former>,
     file: &Path,
 ) -> Result<TakenBack> {
-    let (mut told, mut stuck) = (Vec::new(), Vec::new());
+    let (mut told, mut stuck, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     for former in former.into_iter().rev() {
         let Former { port, other, .. } = &former;
         match former.take_back(participant, nodes) {
             Outcome::AsBefore => told.push(format!("{port} with {other}: as before")),
             Outcome::Gone => told.push(format!("{port}: gone, and its priority with it")),
             Outcome::Stuck(why) => {
-                told.push(format!("{port} with {other}: not as before: {why}"));
+                let text = format!("{port} with {other}: not as before: {why}");
+                told.push(text.clone());
+                texts.push(text);
                 stuck.insert(0, former);
             }
         }
@@ -263,7 +282,7 @@ fn take_back_all(
     } else {
         save(file, earlier.iter().chain(&stuck))?;
     }
-    Ok(TakenBack { told, stuck: stuck.len() })
+    Ok(TakenBack { told, stuck: texts })
 }
 
 /// One entry per end, with its first former settings.
@@ -275,11 +294,12 @@ fn merged<'a>(all: impl Iterator<Item = &'a Former>) -> Vec<Former> {
             (&one.port, &one.other, one.proxy.is_empty()) == (&later.port, &later.other, later.proxy.is_empty())
         };
         match ends.iter_mut().find(same) {
-            Some(first) if first.proxy.is_empty() => {
+            Some(first) => {
                 first.changes.fill(&later.changes);
+                first.proxy.fill(&later.proxy);
                 first.at.clone_from(&later.at);
             }
-            _ => ends.push(later.clone()),
+            None => ends.push(later.clone()),
         }
     }
     ends
@@ -295,6 +315,15 @@ pub(crate) fn are_applied(directory: &Path) -> bool {
 }
 
 impl Former {
+    /// The part of it that stays, and the one that is taken back.
+    fn apart(&self, stays: Stays) -> (Option<Self>, Option<Self>) {
+        let Stays::Stated(changes, proxy) = stays else { return (Some(self.clone()), None) };
+        let ((changes, changes_back), (proxy, proxy_back)) = (self.changes.apart(&changes), self.proxy.apart(&proxy));
+        let part = |changes, proxy| Self { changes, proxy, ..self.clone() };
+        let is_some = |one: &Self| !(one.changes.is_empty() && one.proxy.is_empty());
+        (Some(part(changes, proxy)).filter(is_some), Some(part(changes_back, proxy_back)).filter(is_some))
+    }
+
     fn take_back(&self, participant: &Participant, nodes: &[Document]) -> Outcome {
         let (host, realm, pid) = &self.at;
         let Some(document) = holder(participant, nodes, &self.port) else {
@@ -339,16 +368,9 @@ fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
 }
 
 /// The changes that restore the former scale of the channel.
-fn proxy_back(changes: &ProxyChanges, before: Option<&Proxied>) -> ProxyChanges {
-    fn back<T: Clone>(change: &Change<T>, before: Option<T>) -> Change<T> {
-        if change.is_keep() { Change::Keep } else { before.map_or(Change::Unset, Change::Set) }
-    }
-    let provenance = before.map(|proxied| proxied.provenance);
-    ProxyChanges {
-        selection: back(&changes.selection, provenance.map(|scaled| scaled.selection)),
-        picture: back(&changes.picture, provenance.and_then(|scaled| scaled.picture)),
-        place: back(&changes.place, before.map(|proxied| proxied.place.clone())),
-    }
+fn proxy_back(changes: &ProxyChanges, before: Option<&Proxy>) -> ProxyChanges {
+    let unset = ProxyChanges { selection: Change::Unset, picture: Change::Unset, place: Change::Unset };
+    before.map_or(unset, ProxyChanges::to).apart(changes).0
 }
 
 fn ends(reply: Reply) -> Vec<EndReport> {
@@ -439,6 +461,55 @@ mod tests {
     }
 
     #[test]
+    fn what_a_later_plan_does_not_state_is_taken_back_alone() {
+        let former = Former {
+            port: "/in".into(),
+            other: "/out".into(),
+            changes: "class=default sched=fifo:3".parse().unwrap(),
+            proxy: ProxyChanges::default(),
+            at: Default::default(),
+        };
+        let stated = |changes: &str| Stays::Stated(changes.parse().unwrap(), ProxyChanges::default());
+        let parts = |stays| {
+            let (stays, back) = former.apart(stays);
+            [stays, back].map(|part| part.map(|part| part.changes.clone()))
+        };
+        let changes = |text: &str| Some(text.parse::<Changes>().unwrap());
+        assert_eq!(parts(stated("class=high")), [changes("class=default"), changes("sched=fifo:3")]);
+        assert_eq!(parts(stated("class=high sched=rr:1")), [Some(former.changes.clone()), None]);
+        assert_eq!(parts(stated("")), [None, Some(former.changes.clone())]);
+        assert_eq!(parts(Stays::All), [Some(former.changes.clone()), None]);
+        let scaled = |every: u32, picture: Change<thalweg::proxy::Picture>| {
+            let mut proxy = ProxyChanges { picture, ..ProxyChanges::default() };
+            proxy.add(&format!("every={every}")).unwrap();
+            Former { changes: Changes::default(), proxy, ..former.clone() }
+        };
+        let (both, only) = (scaled(2, Change::Unset), scaled(4, Change::Keep));
+        let back = both.apart(Stays::Stated(Changes::default(), only.proxy.clone())).1.unwrap();
+        assert_eq!((back.proxy.picture, back.proxy.selection.is_keep()), (Change::Unset, true));
+    }
+
+    #[test]
+    fn an_end_that_is_not_connected_has_what_is_asked_for_it() {
+        let mut proxy = ProxyChanges::default();
+        proxy.add("every=4").unwrap();
+        proxy.add("proxy=relay:gate").unwrap();
+        let channel = Channel {
+            publisher: "/out".into(),
+            subscriber: "/in".into(),
+            end: crate::ends::Which::Subscriber,
+            words: Vec::new(),
+            changes: Changes::default(),
+            proxy: proxy.clone(),
+        };
+        let asked = proxy.apply(Proxy::default(), &Proxy::default());
+        let report = |proxy| EndReport { proxy, ..EndReport::default() };
+        assert!(has(&report(Some(asked.clone())), &channel));
+        assert!(!has(&report(Some(Proxy::default())), &channel) && !has(&report(None), &channel));
+        assert_eq!(proxy_back(&proxy, Some(&asked)).apply(Proxy::default(), &Proxy::default()), asked);
+    }
+
+    #[test]
     fn an_end_set_twice_returns_to_its_first_settings() {
         let former = |port: &str, back: &str| Former {
             port: port.into(),
@@ -447,18 +518,22 @@ mod tests {
             proxy: ProxyChanges::default(),
             at: Default::default(),
         };
-        let moved =
-            Former { proxy: ProxyChanges { picture: Change::Unset, ..Default::default() }, ..former("/out", "") };
+        let moved = |proxy| Former { proxy, ..former("/out", "") };
+        let first = ProxyChanges { picture: Change::Unset, ..Default::default() };
+        let mut later = ProxyChanges { place: Change::Unset, ..Default::default() };
+        later.add("picture=320x240").unwrap();
         let all = [
             former("/out", "class=low"),
             former("/a", "sched=default"),
             former("/out", "class=high sched=fifo:3"),
-            moved.clone(),
-            moved,
+            moved(first),
+            moved(later),
         ];
         let ends = merged(all.iter());
         let shown: Vec<_> = ends.iter().map(|end| (end.port.as_str(), end.changes.clone())).collect();
-        let expected = [("/out", "class=low sched=fifo:3"), ("/a", "sched=default"), ("/out", ""), ("/out", "")];
+        let expected = [("/out", "class=low sched=fifo:3"), ("/a", "sched=default"), ("/out", "")];
         assert_eq!(shown, expected.map(|(port, back)| (port, back.parse().unwrap())));
+        let both = ProxyChanges { picture: Change::Unset, place: Change::Unset, ..Default::default() };
+        assert_eq!(ends[2].proxy, both, "one entry, however often it was set");
     }
 }
