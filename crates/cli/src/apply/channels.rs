@@ -160,7 +160,8 @@ impl Applied<'_> {
 
     /// The settings of an end. One without a channel, for which none are kept, has none; that its program does not answer is an error.
     fn before(&self, node: NodeId, port: &str, other: &str) -> Result<EndReport> {
-        let get = Request::Get { port: port.to_owned(), other: None };
+        let process = (port == other).then(|| other.to_owned());
+        let get = Request::Get { port: port.to_owned(), other: process };
         let all = ends(self.participant.node.ask(node, &get, PATIENCE)?);
         let is_it = |end: &EndReport| end.publisher == other || end.subscriber == other;
         Ok(all.into_iter().find(is_it).unwrap_or_default())
