@@ -208,6 +208,10 @@ fn a_subscriber_behind_a_bad_link_over_udp_delays_nobody() {
     behind_a_bad_link("udp");
 }
 
+const SAMPLES: f64 = 400.0;
+/// Of one sample, in bytes: one run is 4.8 Mbit, of which 1 Mbit/s carries an eighth in the run's half second.
+const SIZE: u32 = 1200;
+
 /// Seven subscribers on the publisher's host, the eighth behind 1 Mbit/s with 30 % loss, and more than that to send.
 fn behind_a_bad_link(carrier: &str) {
     let _alone = world::alone();
@@ -232,32 +236,37 @@ fn behind_a_bad_link(carrier: &str) {
     if let Err(why) = hosts.impair("1mbit", 30).and_then(|()| hosts.repair()) {
         return skipped(why);
     }
+    // However slowly: BBR takes seconds to believe in a better link.
+    let repaired = |publisher: &mut Agent, far: &mut Agent| {
+        hosts.repair().unwrap();
+        let last = number(&publisher.ask(&format!("publish count=1 size={SIZE}")), "last");
+        assert!(far.ask(&format!("until last={last} ms=30000"))["ok"] == true, "{}", far.ask("report"));
+    };
     let mut bad = false;
     let pairs = Pairs::measure(5, |impaired| {
         match (std::mem::replace(&mut bad, impaired), impaired) {
             (false, true) => hosts.impair("1mbit", 30).unwrap(),
-            (true, false) => {
-                hosts.repair().unwrap();
-                let last = number(&publisher.ask("publish count=1 size=512"), "last");
-                assert!(far.ask(&format!("until last={last} ms=10000"))["ok"] == true, "{}", far.ask("report"));
-            }
+            (true, false) => repaired(&mut publisher, &mut far),
             _ => {}
         }
-        beside_the_far_one(&mut publisher, &mut near, carrier)
+        let before = number(&far.ask("report"), "received");
+        let delays = beside_the_far_one(&mut publisher, &mut near, carrier);
+        // The link was bad: whether its samples are lost or only late depends on what buffers hold.
+        let came = number(&far.ask("report"), "received") - before;
+        assert!(!impaired || came < SAMPLES / 2.0, "the link was as good as any: {came} of {SAMPLES} came in time");
+        delays
     });
+    repaired(&mut publisher, &mut far);
     let report = far.ask("report");
     figure("bad link", format!("{carrier}: the far one got {}, {} missing", report["received"], report["missing"]));
     assert_eq!(number(&report, "again"), 0.0, "{report}");
-    assert!(number(&report, "received") > 2000.0, "nothing comes through at all: {report}");
-    assert!(number(&report, "missing") > 0.0, "the link was as good as any: {report}");
     let late = pairs.beyond("bad link", carrier, LOOSE);
     assert!(late.is_empty(), "while one is behind a bad link: {late:#?}");
 }
 
 /// One run: the delays of the seven. They have all samples but those that their own channels dropped.
 fn beside_the_far_one(publisher: &mut Agent, near: &mut [Agent], carrier: &str) -> Delays {
-    const SAMPLES: f64 = 400.0;
-    let warm = number(&publisher.ask("publish count=100 size=512"), "last");
+    let warm = number(&publisher.ask(&format!("publish count=100 size={SIZE}")), "last");
     for subscriber in near.iter_mut() {
         subscriber.ask(&format!("until last={warm} ms=1000"));
         subscriber.ask("reset");
@@ -267,7 +276,7 @@ fn beside_the_far_one(publisher: &mut Agent, near: &mut [Agent], carrier: &str) 
         all.filter(|c| c["subscriber"] != "/far").map(|c| number(c, "lost")).sum()
     };
     let before = lost(&publisher.ask("status"));
-    let published = publisher.ask(&format!("publish count={SAMPLES} size=512"));
+    let published = publisher.ask(&format!("publish count={SAMPLES} size={SIZE}"));
     let dropped = lost(&publisher.ask("status")) - before;
     let (mut got, mut p50, mut p99) = (0.0, Vec::new(), Vec::new());
     for subscriber in near.iter_mut() {
