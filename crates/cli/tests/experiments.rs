@@ -241,6 +241,16 @@ fn domains_far_apart_are_measured_with_their_bounds() {
 }
 
 #[test]
+fn sessions_are_admitted_by_four_rules_and_run() {
+    let Some(document) = run("cac") else { return };
+    assert_eq!(document["cells"].as_array().unwrap().len(), 12, "four rules, three kinds of sessions");
+    assert_eq!(document["tables"].as_array().unwrap().len(), 3);
+    assert_eq!(document["figure"]["panels"].as_array().unwrap().len(), 2);
+    assert_eq!(passed(&document, "load 2: sessions with a late sample, in virtual time").len(), 2, "bound and pipes");
+    assert_eq!(passed(&document, "lost samples in namespaces").len(), 2);
+}
+
+#[test]
 fn a_conference_goes_on_after_an_outage() {
     let Some(document) = run("rt-conference") else { return };
     assert_eq!(passed(&document, "went on after the outage").len(), 5);

@@ -1,5 +1,6 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
 
+pub mod admission;
 pub mod analysis;
 pub mod assignment;
 pub mod blocking;

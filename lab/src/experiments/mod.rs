@@ -1,6 +1,7 @@
 //! The experiments. To add one: a module with a type that is an [`Experiment`], and its line in [`experiments`].
 
 mod big_messages;
+mod cac;
 mod conference;
 mod cpu_contention;
 mod goodput;
@@ -72,6 +73,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &velox::ONE_TO_MANY,
         &velox::MANY_TO_ONE,
         &velox::MANY_TO_MANY,
+        &cac::Cac,
         &conference::Conference,
         &pull_beside::PullBeside,
         &lossy::LossyLink,

@@ -89,7 +89,7 @@ fn least_us(tally: &Tally) -> f64 {
 }
 
 /// The scheduling of all threads that are measured, as a plan gives it.
-fn fifo() -> Changes {
+pub(super) fn fifo() -> Changes {
     Changes { sched: Change::Set(Policy::Fifo(30).into()), ..Changes::default() }
 }
 
