@@ -3,15 +3,17 @@
 
 use agent::message::SessionChannel;
 use qos::contract::ContractError;
-use qos::contract::session::{JoinError, Part, Session, join};
+use qos::contract::session::{JoinError, Session, join};
 use qos::placement::Watch;
-use qos::plan::{FileChange, Model, Plan, Refusal, make};
-use qos::system::System;
+use qos::plan::{Model, Plan, Refusal, make, make_for};
 use std::fmt;
 use std::time::Duration;
 
 /// Most sessions of a domain.
 pub const MOST_SESSIONS: usize = 500;
+
+/// Most reasons that one line names.
+const NAMED: usize = 4;
 
 /// A session that was admitted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -79,8 +81,12 @@ impl fmt::Display for Unadmitted {
         match self {
             Self::Malformed(error) => error.fmt(f),
             Self::Unfit(refusals) => {
-                let what: Vec<&str> = refusals.iter().map(|refusal| refusal.what.as_str()).collect();
-                write!(f, "it does not fit beside what is admitted: {}", what.join(", "))
+                let what: Vec<&str> = refusals.iter().take(NAMED).map(|refusal| refusal.what.as_str()).collect();
+                write!(f, "it does not fit beside what is admitted: {}", what.join(", "))?;
+                match refusals.len() - what.len() {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
             }
             Self::Needed(by, error) => write!(f, "the session {by} needs it, in its line {error}; stop that one first"),
             Self::Anothers(owner) => write!(f, "the session belongs to {owner}, who alone may change or stop it"),
@@ -166,31 +172,19 @@ pub fn planned(
         JoinError::Session(index, error) => Unadmitted::Needed(all[index].name.clone(), error),
     };
     let joined = join(contract, &all.iter().collect::<Vec<_>>()).map_err(blame)?;
-    let plan = make(&joined.contract, Model::Bound, watch);
+    let part = all.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name)).map(|(_, part)| part);
+    let plan = match part {
+        Some(part) => make_for(part, &joined.contract, Model::Bound, watch),
+        None => make(&joined.contract, Model::Bound, watch),
+    };
     if !plan.feasible {
-        let part = all.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
-        let part = part.map(|(_, part)| part.clone()).unwrap_or_default();
-        return Err(Unadmitted::Unfit(own(plan.refusals, &joined.contract.system, &part)));
+        return Err(Unadmitted::Unfit(plan.refusals));
     }
     for (session, part) in sessions.iter_mut().zip(&joined.parts) {
         let names = part.receivers.iter().map(|index| joined.contract.system.subscribers[*index].name.clone());
         session.subscribers = names.collect();
     }
     Ok(Change { sessions, plan })
-}
-
-/// Refusals with those offers that change nothing but this part: contract and other sessions are not for their asker to change.
-fn own(mut refusals: Vec<Refusal>, system: &System, part: &Part) -> Vec<Refusal> {
-    let is_own = |change: &FileChange| match change.table.as_str() {
-        "topic" => part.topics.iter().any(|index| system.topics[*index].name == change.name),
-        "subscriber" => part.subscribers.iter().any(|index| system.subscribers[*index].name == change.name),
-        "chain" => part.chains.iter().any(|index| system.chains[*index].name == change.name),
-        _ => false,
-    };
-    for refusal in &mut refusals {
-        refusal.offers.retain(|offer| offer.changes.iter().all(is_own));
-    }
-    refusals
 }
 
 #[cfg(test)]
@@ -268,6 +262,21 @@ deadline = "100 ms"
         let second = ask(&first.sessions, "bob", &video("lidar", 500, "80 ms")).unwrap();
         assert!(second.plan.channels.iter().all(|channel| channel.bound_us < channel.deadline_us));
         assert_eq!(second.sessions.len(), 2);
+    }
+
+    #[test]
+    fn a_small_session_beside_many_larger_ones_has_offers_of_its_own() {
+        let mut sessions = Vec::new();
+        for n in 0..10 {
+            sessions = ask(&sessions, "ann", &video(&format!("camera{n}"), 134, "200 ms")).unwrap().sessions;
+        }
+        // 133 kbit/s of the contract, 800 of these, and 75 more.
+        let refused = ask(&sessions, "bob", &video("lidar", 120, "200 ms"));
+        let Err(Unadmitted::Unfit(refusals)) = &refused else { panic!("{refused:?}") };
+        let offers: Vec<&str> = refusals.iter().flat_map(|all| &all.offers).map(|offer| offer.what.as_str()).collect();
+        assert!(offers.iter().any(|what| what.contains("scale 2")) && offers.len() > 1, "{offers:?}");
+        let said = refused.unwrap_err().to_string();
+        assert!(said.len() < 300 && said.contains("link wire from a to b"), "{said}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::analysis::chain::Unsteady;
 use crate::analysis::end_to_end::Where;
 use crate::analysis::stages::Classes;
 use crate::contract::Contract;
+use crate::contract::session::Part;
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};
@@ -55,12 +56,21 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     make_within(contract, model, Work::of(&contract.system), watch)
 }
 
+/// The same, for the asker of a part of the contract: offers change nothing but that part.
+pub fn make_for(part: &Part, contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
+    planned(contract, Some(part), model, Work::of(&contract.system), watch)
+}
+
 /// The same with less work: bounds and offers that it does not suffice for are missing.
 pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
+    planned(contract, None, model, work, watch)
+}
+
+fn planned(contract: &Contract, part: Option<&Part>, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
     let steps = Steps::new(work.plan);
     let mut computed = compute(&contract.system, model, &steps, Effort::default(), watch);
     if !computed.plan.feasible {
-        match way_out(&contract.system, &computed, work, watch) {
+        match way_out(&contract.system, part, &computed, work, watch) {
             WayOut::Settings(settings) => computed = settled(contract, settings, model, work, watch),
             WayOut::Offers(offers) => {
                 computed.plan.refusals.iter_mut().for_each(|refusal| refusal.offers.clone_from(&offers));

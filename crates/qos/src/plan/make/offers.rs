@@ -16,6 +16,7 @@ use super::parties::Parties;
 use super::{Computed, Work, compute};
 use crate::analysis::chain::Unsteady;
 use crate::analysis::{Steps, channels};
+use crate::contract::session::Part;
 use crate::placement::{Effort, Watch};
 use crate::plan::{Model, Offer, Setting};
 use crate::system::System;
@@ -43,11 +44,18 @@ pub(super) enum WayOut {
 
 /// Settings with which the contract fits, or else changes, the nearest to the request first. Classes and sharing cost nothing. Then follow
 /// reductions of rate, size or deadline, weighed by importance; leaving a subscriber out comes last.
-pub(super) fn way_out(system: &System, computed: &Computed, work: Work, watch: &mut dyn Watch) -> WayOut {
+/// With a `part`, nothing but that is changed.
+pub(super) fn way_out(
+    system: &System,
+    part: Option<&Part>,
+    computed: &Computed,
+    work: Work,
+    watch: &mut dyn Watch,
+) -> WayOut {
     let steps = Steps::new(work.offers);
     let (model, trials, most) = (computed.plan.model, TRIALS, work.plan);
     let (base, found) = (Vec::new(), Vec::new());
-    let mut search = Search { system, model, watch, trials, most, steps, base, found };
+    let mut search = Search { system, part, model, watch, trials, most, steps, base, found };
     if let Some(settings) = search.settings(computed) {
         return WayOut::Settings(settings);
     }
@@ -60,13 +68,20 @@ impl Search<'_> {
         if !self.found.is_empty() {
             return self.found.into_iter().map(|(_, offer)| offer).collect();
         }
+        // All offers would state the jitter of topics of others.
+        if self.base.iter().any(|edit| matches!(edit, Edit::Jitter(topic, _) if !self.has_topic(*topic))) {
+            return Vec::new();
+        }
         let computed = steady.as_ref().unwrap_or(computed);
-        let parties = Parties::of(self.system, &computed.plan);
+        let mut parties = Parties::of(self.system, &computed.plan);
+        parties.giving.retain(|index| self.has_subscriber(*index));
         self.classes(&parties);
-        self.shares(&parties, computed);
         self.unreserved();
-        self.sharing();
-        self.devices(&parties, computed);
+        if self.part.is_none() {
+            self.shares(&parties, computed);
+            self.sharing();
+            self.devices(&parties, computed);
+        }
         for index in parties.giving.iter().take(GIVING) {
             self.scale(*index);
             self.size(*index);
@@ -92,6 +107,8 @@ impl Watch for Since<'_> {
 
 struct Search<'a> {
     system: &'a System,
+    /// All that may be changed; `None`: everything.
+    part: Option<&'a Part>,
     model: Model,
     watch: &'a mut dyn Watch,
     trials: u32,
@@ -105,6 +122,21 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// `true` if the topic (index) may be changed.
+    fn has_topic(&self, index: usize) -> bool {
+        self.part.is_none_or(|part| part.topics.contains(&index))
+    }
+
+    /// `true` if the subscriber (index) may be changed.
+    fn has_subscriber(&self, index: usize) -> bool {
+        self.part.is_none_or(|part| part.subscribers.contains(&index))
+    }
+
+    /// `true` if the chain (index) may be changed.
+    fn has_chain(&self, index: usize) -> bool {
+        self.part.is_none_or(|part| part.chains.contains(&index))
+    }
+
     fn fits(&mut self, edits: &[Edit]) -> bool {
         self.tried(edits).is_some_and(|computed| computed.plan.feasible)
     }
@@ -147,7 +179,8 @@ impl Search<'_> {
             }
             let computed = self.tried(&base)?;
             if computed.unsteady.is_empty() {
-                if computed.plan.feasible {
+                let is_own = |edit: &Edit| matches!(edit, Edit::Jitter(topic, _) if self.has_topic(*topic));
+                if computed.plan.feasible && base.iter().all(is_own) {
                     let words: Vec<String> = base.iter().map(|edit| edit.words(self.system)).collect();
                     self.offer(0.0, words.join(", "), &base);
                 }

@@ -18,6 +18,7 @@ impl Search<'_> {
         let parts = parties.chains.iter().flat_map(|(chain, _)| &self.system.chains[*chain].parts);
         topics.extend(parts.map(|part| self.system.subscribers[part.subscriber].topic));
         topics.dedup();
+        topics.retain(|topic| self.has_topic(*topic));
         for topic in topics.into_iter().take(GIVING) {
             let name = &self.system.topics[topic].name;
             let now = self.system.topics[topic].class.unwrap_or_default();
@@ -37,7 +38,9 @@ impl Search<'_> {
         let reserves = |(index, topic): &(usize, &system::Topic)| {
             topic.publishers.iter().any(|node| system.sched(*node, *index, None) == Sched::Reserved)
         };
-        for (index, topic) in system.topics.iter().enumerate().filter(reserves).take(GIVING) {
+        let reserving: Vec<(usize, &system::Topic)> = system.topics.iter().enumerate().filter(reserves).collect();
+        let own = reserving.into_iter().filter(|(index, _)| self.has_topic(*index)).take(GIVING);
+        for (index, topic) in own.collect::<Vec<_>>() {
             if self.fits(&[Edit::Priority(index)]) {
                 let what = format!("fixed priorities instead of reservations for topic {:?}", topic.name);
                 self.offer(0.4, what, &[Edit::Priority(index)]);
@@ -106,6 +109,10 @@ impl Search<'_> {
 
     /// Deadlines as late as samples come.
     pub(super) fn deadlines(&mut self, parties: &Parties) {
+        let others = parties.late.iter().any(|(index, _)| !self.has_subscriber(*index));
+        if others || parties.chains.iter().any(|(index, _)| !self.has_chain(*index)) {
+            return;
+        }
         let mut edits = Vec::new();
         let mut cost = 0.0_f64;
         for (index, delay) in &parties.late {
@@ -133,6 +140,9 @@ impl Search<'_> {
             out.push(*index);
             let cut = |chain: &system::Chain| chain.parts.iter().any(|part| out.contains(&part.subscriber));
             let chains = self.system.chains.iter().enumerate().filter(|(_, chain)| cut(chain));
+            if chains.clone().any(|(index, _)| !self.has_chain(index)) {
+                return;
+            }
             let (chains, mut names): (Vec<Edit>, Vec<String>) =
                 chains.map(|(index, chain)| (Edit::WithoutChain(index), format!("chain {:?}", chain.name))).unzip();
             let edits: Vec<Edit> = out.iter().map(|index| Edit::Without(*index)).chain(chains).collect();
