@@ -8,10 +8,9 @@ use serde_json::Value;
 use support::Testbed;
 
 /// A feature left out, and the experiment that must find it.
-const BROKEN: [(&str, &str); 8] = [
+const BROKEN: [(&str, &str); 7] = [
     ("marks", "yarp-switch"),
     ("marks", "yarp-nic"),
-    ("marks", "cac"),
     ("threads", "cpu-contention"),
     ("threads", "yarp-publish"),
     ("proxies", "pushpull-places"),

@@ -10,7 +10,7 @@ mod trace;
 
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
-use crate::lab::{Feature, Lab, Size};
+use crate::lab::{Lab, Size};
 use crate::link::LinkReport;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use qos::Class;
@@ -93,18 +93,16 @@ impl Experiment for Cac {
 
     fn run(&self, lab: &Lab) -> Result<Findings> {
         let (loads, count, seconds) = amount(lab.options.size);
-        let marks = lab.options.without != Some(Feature::Marks);
         let aimed = lab.options.size >= Size::Quick;
         let traces = loads.iter().map(|load| Trace::new(*load, count, lab.options.seed)).collect::<Result<Vec<_>>>()?;
         let (mut found, mut reports) = (Vec::new(), Vec::new());
         for (name, rule) in rules()? {
             lab.tell(&format!("{name}, in virtual time"));
-            let outcomes =
-                traces.iter().map(|trace| trace.decide(lab, &rule, marks, aimed)).collect::<Result<Vec<_>>>()?;
+            let outcomes = traces.iter().map(|trace| trace.decide(lab, &rule, aimed)).collect::<Result<Vec<_>>>()?;
             let measured = match (traces.last(), outcomes.last()) {
                 (Some(trace), Some(outcome)) => {
                     lab.tell(&format!("{name}, {} sessions in namespaces", outcome.most.len()));
-                    measure(lab, trace, outcome, marks, Duration::from_secs_f64(seconds), &mut reports)?
+                    measure(lab, trace, outcome, Duration::from_secs_f64(seconds), &mut reports)?
                 }
                 _ => Vec::new(),
             };
@@ -120,12 +118,11 @@ fn measure(
     lab: &Lab,
     trace: &Trace,
     outcome: &Outcome,
-    marks: bool,
     time: Duration,
     reports: &mut Vec<LinkReport>,
 ) -> Result<Vec<Tally>> {
     let sessions: Vec<(usize, Session)> = outcome.most.iter().map(|flow| (*flow, trace.sessions[*flow])).collect();
-    let mut testbed = Testbed::new(lab, &sessions, marks)?;
+    let mut testbed = Testbed::new(lab, &sessions)?;
     let tallies = testbed.run(lab, &sessions, time)?;
     reports.extend(testbed.end());
     Ok(tallies)

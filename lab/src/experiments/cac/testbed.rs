@@ -13,7 +13,6 @@ use crate::prediction::changed;
 use crate::stalls::{Monitor, Timed};
 use crate::topology::{Edge, Graph, Queue, Topology, Wire};
 use linux::queueing::Share;
-use qos::Class;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,7 +31,7 @@ pub(super) struct Testbed {
 
 impl Testbed {
     /// One for these sessions (each with its number).
-    pub(super) fn new(lab: &Lab, sessions: &[(usize, Session)], marks: bool) -> Result<Self> {
+    pub(super) fn new(lab: &Lab, sessions: &[(usize, Session)]) -> Result<Self> {
         let system = changed(NETWORK, &[])?.system;
         let host = |node: usize| node as u8 + 1;
         let rate = |(at, rate): (usize, u64)| if BORDERS.contains(&at) { line(rate) } else { rate };
@@ -58,7 +57,7 @@ impl Testbed {
         let all: Vec<SocketAddr> = nodes.iter().map(|node| at(*node)).collect();
         let streams = |of: &dyn Fn(&Session) -> bool| {
             let of = sessions.iter().filter(|(_, session)| of(session));
-            of.map(|(number, session)| stream(*number, session, marks)).collect::<Vec<Stream>>()
+            of.map(|(number, session)| stream(*number, session)).collect::<Vec<Stream>>()
         };
         let start = |node: &usize| {
             let settings = Settings {
@@ -120,13 +119,13 @@ impl Testbed {
     }
 }
 
-fn stream(number: usize, session: &Session, marks: bool) -> Stream {
+fn stream(number: usize, session: &Session) -> Stream {
     let kind = &KINDS[session.kind];
     Stream {
         topic: format!("/s{number}"),
         size: kind.size,
         hz: kind.hz,
-        class: if marks { kind.class } else { Class::Normal },
+        class: kind.class,
         scale: qos::Scale::default(),
         picture: None,
         place: qos::Place::Publisher,

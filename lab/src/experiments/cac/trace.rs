@@ -75,7 +75,7 @@ impl Trace {
     }
 
     /// The decisions of a rule, session by session.
-    pub(super) fn decide(&self, lab: &Lab, rule: &Rule, marks: bool, aimed: bool) -> Result<Outcome> {
+    pub(super) fn decide(&self, lab: &Lab, rule: &Rule, aimed: bool) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         let mut inside = BTreeSet::new();
         let mut decisions = Vec::new();
@@ -85,7 +85,7 @@ impl Trace {
                 inside.iter().copied().filter(|one: &usize| self.sessions[*one].until > session.from).collect();
             if left.len() < inside.len() {
                 // The most that were together: no subset of them does worse.
-                self.judge(&inside, marks, aimed, &mut outcome.late);
+                self.judge(&inside, aimed, &mut outcome.late);
             }
             inside = left;
             let activity = |flow: usize| self.activity(number, flow);
@@ -104,7 +104,7 @@ impl Trace {
                 outcome.most.clone_from(&inside);
             }
         }
-        self.judge(&inside, marks, aimed, &mut outcome.late);
+        self.judge(&inside, aimed, &mut outcome.late);
         outcome.decision_us = Distribution::of(&decisions).map_or([f64::NAN; 2], |all| [all.p50, all.p99]);
         outcome.used = self.used(&outcome.admitted);
         Ok(outcome)
@@ -117,11 +117,8 @@ impl Trace {
     }
 
     /// Notes the sessions of which a sample can be later than its deadline, if these are there together and send what they declared.
-    fn judge(&self, inside: &BTreeSet<usize>, marks: bool, aimed: bool, late: &mut BTreeSet<usize>) {
-        let mut system = self.flows.only(inside);
-        if !marks {
-            system.topics.iter_mut().for_each(|topic| topic.class = Some(Class::Normal));
-        }
+    fn judge(&self, inside: &BTreeSet<usize>, aimed: bool, late: &mut BTreeSet<usize>) {
+        let system = self.flows.only(inside);
         let stages = Stages::new(&system, &Network::new(&system), &[], &Classes::stated(&system));
         let run = Run { pattern: Pattern::Synchronous, seed: 1, duration: 1_200_000_000, events: 2_000_000 };
         let seen = match aimed {
