@@ -6,7 +6,6 @@
 use super::file::{self, Starts, unreadable};
 use super::value::{self, Value, Wrong, wrong};
 use super::{Contract, ContractError, read};
-use crate::system::Subscriber;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt;
@@ -130,26 +129,37 @@ impl std::error::Error for JoinError {}
 pub fn join(contract: &str, sessions: &[&Session]) -> Result<Joined, JoinError> {
     Contract::read(contract).map_err(JoinError::Contract)?;
     let mut whole = contract.to_owned();
+    let breaks = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
+    let mut last = 1 + breaks(contract);
     let mut lines: Vec<Range<usize>> = Vec::new();
     for session in sessions {
         whole.push('\n');
-        let first = whole.matches('\n').count() + 1;
         whole.push_str(&session.text);
-        lines.push(first..whole.matches('\n').count() + 2);
+        let first = last + 1;
+        last = first + breaks(&session.text);
+        lines.push(first..last + 1);
     }
     let contract = read::read(&whole).map_err(|error| blame(error, &lines))?;
-    let parts = lines.iter().map(|lines| part(&contract, lines)).collect();
+    let mut receivers = vec![Vec::new(); contract.system.topics.len()];
+    for (index, subscriber) in contract.system.subscribers.iter().enumerate() {
+        receivers[subscriber.topic].push(index);
+    }
+    let parts = lines.iter().map(|lines| part(&contract, lines, &receivers)).collect();
     Ok(Joined { contract, parts })
 }
 
-fn part(contract: &Contract, lines: &Range<usize>) -> Part {
-    let own = |all: &[usize]| (0..all.len()).filter(|index| lines.contains(&all[*index])).collect::<Vec<_>>();
-    let (topics, subscribers) = (own(&contract.lines.topics), own(&contract.lines.subscribers));
-    let all = contract.system.subscribers.iter().enumerate();
-    let receives = |(index, subscriber): &(usize, &Subscriber)| {
-        subscribers.binary_search(index).is_ok() || topics.binary_search(&subscriber.topic).is_ok()
+/// What stands in these lines. `receivers` are the subscribers of each topic.
+fn part(contract: &Contract, lines: &Range<usize>, receivers: &[Vec<usize>]) -> Part {
+    // Lines are in the order of the file.
+    let own = |all: &[usize]| {
+        let before = |end: usize| all.partition_point(|line| *line < end);
+        (before(lines.start)..before(lines.end)).collect::<Vec<usize>>()
     };
-    let receivers = all.filter(receives).map(|(index, _)| index).collect();
+    let (topics, subscribers) = (own(&contract.lines.topics), own(&contract.lines.subscribers));
+    let to_topics = topics.iter().flat_map(|topic| &receivers[*topic]);
+    let mut receivers: Vec<usize> = subscribers.iter().chain(to_topics).copied().collect();
+    receivers.sort_unstable();
+    receivers.dedup();
     Part { topics, subscribers, chains: own(&contract.lines.chains), receivers }
 }
 

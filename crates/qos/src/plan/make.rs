@@ -216,8 +216,8 @@ impl Answer {
             let late = |index: &usize| {
                 let subscriber = &system.subscribers[*index];
                 let deadline = subscriber.deadline.filter(|_| scales(&system.topics[*topic], subscriber));
-                let us = bounds.of(*topic, *publisher, *index).us;
-                deadline.is_some_and(|deadline| us.is_none_or(|us| us * 1e3 > deadline as f64))
+                let us = || bounds.of(*topic, *publisher, *index).us;
+                deadline.is_some_and(|deadline| us().is_none_or(|us| us * 1e3 > deadline as f64))
             };
             subscribers.iter().any(late)
         };
