@@ -5,7 +5,7 @@ use agent::message::SessionChannel;
 use qos::contract::ContractError;
 use qos::contract::session::{JoinError, Session, join};
 use qos::placement::Watch;
-use qos::plan::{Model, Plan, Refusal, make, make_for};
+use qos::plan::{Model, Plan, Refusal, make_for};
 use std::fmt;
 use std::time::Duration;
 
@@ -172,11 +172,10 @@ pub fn planned(
         JoinError::Session(index, error) => Unadmitted::Needed(all[index].name.clone(), error),
     };
     let joined = join(contract, &all.iter().collect::<Vec<_>>()).map_err(blame)?;
-    let part = all.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name)).map(|(_, part)| part);
-    let plan = match part {
-        Some(part) => make_for(part, &joined.contract, Model::Bound, watch),
-        None => make(&joined.contract, Model::Bound, watch),
-    };
+    let part = all.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
+    // Who stops a session has none that could be changed.
+    let part = part.map(|(_, part)| part.clone()).unwrap_or_default();
+    let plan = make_for(&part, &joined.contract, Model::Bound, watch);
     if !plan.feasible {
         return Err(Unadmitted::Unfit(plan.refusals));
     }
@@ -310,6 +309,15 @@ deadline = "100 ms"
         assert!(matches!(&refused, Err(Unadmitted::Needed(by, _)) if by == "log"), "{refused:?}");
         let wrong = ask(&both.sessions, "bob", &log.replace("camera", "nothing"));
         assert!(matches!(&wrong, Err(Unadmitted::Malformed(error)) if error.line == 4), "{wrong:?}");
+    }
+
+    #[test]
+    fn nobody_is_offered_changes_of_others() {
+        let sessions = ask(&[], "ann", &video("camera", 700, "80 ms")).unwrap().sessions;
+        let narrow = CONTRACT.replace("1 Mbit/s", "100 kbit/s");
+        let refused = planned(&narrow, sessions, None, &mut Patient);
+        let Err(Unadmitted::Unfit(refusals)) = refused else { panic!("{refused:?}") };
+        assert!(!refusals.is_empty() && refusals.iter().all(|refusal| refusal.offers.is_empty()), "{refusals:#?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | rule | admits a flow if | source |
 //! |---|---|---|
-//! | [`Rule::Declared`] | the declared rates of its class fit into the class's share, on each link of its way | Velox §2.2.3: the checks inside a domain, between two, and from end to end |
+//! | [`Rule::Declared`] | the declared rates of its class fit into the class's share, link by link of its way: inside domains and between them. From end to end all have to accept | Velox §2.2.3, which gives no formula (E-V17) |
 //! | [`Rule::Measured`] | its rate and the measured load of its class fit into 90 % of the share, on each link of its way | Jamin, Shenker & Danzig 1997, "measured sum" |
 //! | [`Rule::Bound`] | all flows keep their deadlines with it, by the analysis | [`crate::analysis::end_to_end`] |
 //! | [`Rule::Pipes`] | a pipe between its ends, which were analysed in advance and full, has room for it | [`pipes`] |
@@ -12,10 +12,10 @@
 pub mod pipes;
 
 use crate::Class;
-use crate::analysis::end_to_end::{Analysis, analyse};
+use crate::analysis::end_to_end::analyse;
 use crate::analysis::stages::{Classes, Stages};
 use crate::analysis::{Arrivals, Steps};
-use crate::network::{Direction, Network, wire_bytes, wire_load};
+use crate::network::{Direction, Network, wire_load};
 use crate::system::{System, Topic};
 use pipes::{Full, Pipes};
 use std::collections::BTreeSet;
@@ -67,6 +67,8 @@ pub enum Refusal {
     Late(usize),
     /// No pipe leads from its publisher to its subscriber with its class within its deadline.
     NoPipe,
+    /// It declares processor time at its ends, which pipes do not have.
+    Processors,
     /// The pipe is full.
     Pipe(Full),
 }
@@ -79,12 +81,18 @@ impl fmt::Display for Refusal {
             Self::Share { border: false, .. } => write!(f, "share of a link inside a domain"),
             Self::Late(_) => write!(f, "a flow would be late"),
             Self::NoPipe => write!(f, "no pipe within its deadline"),
+            Self::Processors => write!(f, "processor time at its ends"),
             Self::Pipe(full) => write!(f, "{full}"),
         }
     }
 }
 
 impl Rule {
+    /// `true`: what it admits keeps its deadlines, whatever else is admitted.
+    pub fn guarantees(&self) -> bool {
+        matches!(self, Self::Bound | Self::Pipes(_))
+    }
+
     /// Decides whether flow `asked` is admitted beside `admitted` ones.
     ///
     /// # Errors
@@ -116,10 +124,10 @@ impl Rule {
 }
 
 impl Flows {
-    /// The flows of `system`: its topics and subscribers come in pairs.
+    /// The flows of `system`: its topics and subscribers come in pairs. Its chains do not count.
     ///
     /// # Panics
-    /// If they do not.
+    /// If they do not come in pairs.
     pub fn new(system: System) -> Self {
         let paired = |(index, topic): (usize, &Topic)| {
             topic.publishers.len() == 1 && system.subscribers.get(index).is_some_and(|to| to.topic == index)
@@ -139,7 +147,7 @@ impl Flows {
 
     /// The network with these flows alone, in order.
     pub fn only(&self, flows: &BTreeSet<usize>) -> System {
-        let mut system = System { topics: Vec::new(), subscribers: Vec::new(), ..self.system.clone() };
+        let mut system = network_of(&self.system);
         for flow in flows {
             let mut subscriber = self.system.subscribers[*flow].clone();
             subscriber.topic = system.topics.len();
@@ -151,8 +159,14 @@ impl Flows {
 
     /// The bound of each of these flows beside the others, ns; `None`: it has none.
     pub fn bounds(&self, flows: &BTreeSet<usize>) -> Vec<(usize, Option<u64>)> {
-        let analysis = analysis(&self.only(flows), &self.network);
-        flows.iter().copied().zip(analysis.pairs.iter().map(|bound| bound.ns.ok())).collect()
+        let system = self.only(flows);
+        let stages = Stages::new(&system, &self.network, &[], &Classes::stated(&system));
+        let analysis = analyse(&system, &stages, &Steps::of(&system));
+        let mut bounds: Vec<(usize, Option<u64>)> = flows.iter().map(|flow| (*flow, None)).collect();
+        for (pair, bound) in stages.pairs.iter().zip(&analysis.pairs) {
+            bounds[pair.subscriber].1 = bound.ns.ok();
+        }
+        bounds
     }
 
     /// `true`: a delay that is within the flow's deadline.
@@ -167,7 +181,7 @@ impl Flows {
         let crosses = |flow: &usize| self.class(*flow) == class && self.way(*flow).is_some_and(|way| way.contains(&at));
         let of = |flow: &usize| {
             let topic = &self.system.topics[*flow];
-            part(*flow) * wire_load(link, topic.size, topic.rate * f64::from(topic.burst.max(1)))
+            part(*flow) * wire_load(link, topic.size, topic.rate)
         };
         flows.iter().filter(|flow| crosses(flow)).map(of).sum()
     }
@@ -181,19 +195,20 @@ impl Flows {
         self.system.topics[flow].class.unwrap_or_default()
     }
 
-    /// A leaky bucket above a flow: bytes of frames at once, and bit/s besides. Headers are those of the link with the largest.
+    /// A leaky bucket above a flow at its first link: bytes of frames at once, and bit/s besides. Packets are those of the narrowest link of its way,
+    /// headers those of the link with the largest.
     fn bucket(&self, flow: usize) -> Bucket {
         let topic = &self.system.topics[flow];
         let way = self.way(flow).unwrap_or_default();
-        let bytes =
-            way.iter().map(|at| wire_bytes(&self.system.links[at.link], topic.size)).max().unwrap_or(topic.size);
-        let Arrivals { period, jitter } = Arrivals::bursty(topic.period, topic.jitter, topic.burst);
-        let late = u128::from(bytes) * u128::from(jitter);
-        let late = late.div_ceil(u128::from(period.max(1)));
-        Bucket {
-            burst: bytes.saturating_add(u64::try_from(late).unwrap_or(u64::MAX)),
-            rate: bytes as f64 * 8e9 / period as f64,
-        }
+        let links = || way.iter().map(|at| &self.system.links[at.link]);
+        let packets = topic.size.div_ceil(links().map(|link| link.mtu.max(1)).min().unwrap_or(u64::MAX)).max(1);
+        let overhead = links().map(|link| link.overhead).max().unwrap_or(0);
+        let bytes = topic.size.saturating_add(packets.saturating_mul(overhead));
+        let jitter = topic.jitter.saturating_add(topic.hand_in);
+        let Arrivals { period, jitter } = Arrivals::bursty(topic.period.max(1), jitter, topic.burst);
+        let late = (u128::from(bytes) * u128::from(jitter)).div_ceil(u128::from(period));
+        let burst = bytes.saturating_add(u64::try_from(late).unwrap_or(u64::MAX));
+        Bucket { burst, rate: bytes as f64 * 8e9 / period as f64 }
     }
 
     /// On each link of its way: its rate and the load of its class fit into `part` of the class's share.
@@ -221,10 +236,10 @@ struct Bucket {
     rate: f64,
 }
 
-/// Bounds of all channels of `system` with the classes that it states.
-fn analysis(system: &System, network: &Network) -> Analysis {
-    let stages = Stages::new(system, network, &[], &Classes::stated(system));
-    analyse(system, &stages, &Steps::of(system))
+/// Nodes and links alone.
+fn network_of(system: &System) -> System {
+    let (name, nodes, links) = (system.name.clone(), system.nodes.clone(), system.links.clone());
+    System { name, nodes, links, placement: system.placement.clone(), ..System::default() }
 }
 
 #[cfg(test)]

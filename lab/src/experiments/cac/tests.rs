@@ -3,7 +3,7 @@ use crate::stalls::{Stalls, Timed};
 use std::collections::BTreeSet;
 
 /// A rule that admitted so many sessions, so many of them late, with a tally of each kind in which samples took this long, in ms.
-fn found(rule: &'static str, admitted: usize, late: usize, ms: u64) -> Found {
+fn found(rule: Rule, admitted: usize, late: usize, ms: u64) -> Found {
     let all = |count: usize| (0..count).collect::<BTreeSet<usize>>();
     let outcome = Outcome {
         admitted: all(admitted),
@@ -26,16 +26,37 @@ fn failed(found: &[Found]) -> Vec<String> {
 
 #[test]
 fn late_sessions_of_bounds_and_pipes_fail_and_those_of_means_must_be() {
-    let means = || [found("velox", 60, 5, 170), found("measured", 70, 9, 170)];
+    let means = || [found(Rule::Declared, 60, 5, 170), found(Rule::Measured, 70, 9, 170)];
     let with = |bound: Found, pipes: Found| means().into_iter().chain([bound, pipes]).collect::<Vec<_>>();
-    let good = || found("bound", 30, 0, 20);
-    assert_eq!(failed(&with(good(), found("pipes", 25, 0, 20))), Vec::<String>::new());
-    assert_eq!(failed(&with(found("bound", 30, 1, 20), found("pipes", 25, 0, 20))).len(), 1, "late in virtual time");
-    assert_eq!(failed(&with(good(), found("pipes", 25, 0, 151))).len(), 1, "late in namespaces");
-    assert_eq!(failed(&with(good(), found("pipes", 2, 0, 20))).len(), 1, "admits next to nothing");
-    assert_eq!(failed(&with(good(), found("pipes", 25, 0, 1))).len(), 3, "faster than the line");
-    let even = [found("velox", 60, 0, 20), found("measured", 70, 0, 20), good(), found("pipes", 25, 0, 20)];
-    assert_eq!(failed(&even).len(), 3, "nothing shows that the trace has bursts: {:?}", failed(&even));
+    let good = || found(Rule::Bound, 30, 0, 20);
+    assert_eq!(failed(&with(good(), found(Rule::Pipes(Default::default()), 25, 0, 20))), Vec::<String>::new());
+    assert_eq!(
+        failed(&with(found(Rule::Bound, 30, 1, 20), found(Rule::Pipes(Default::default()), 25, 0, 20))).len(),
+        1,
+        "late in virtual time"
+    );
+    assert_eq!(
+        failed(&with(good(), found(Rule::Pipes(Default::default()), 25, 0, 151))).len(),
+        1,
+        "late in namespaces"
+    );
+    assert_eq!(
+        failed(&with(good(), found(Rule::Pipes(Default::default()), 2, 0, 20))).len(),
+        1,
+        "admits next to nothing"
+    );
+    assert_eq!(
+        failed(&with(good(), found(Rule::Pipes(Default::default()), 25, 0, 1))).len(),
+        3,
+        "faster than the line"
+    );
+    let even = [
+        found(Rule::Declared, 60, 0, 20),
+        found(Rule::Measured, 70, 0, 20),
+        good(),
+        found(Rule::Pipes(Default::default()), 25, 0, 20),
+    ];
+    assert_eq!(failed(&even).len(), 4, "nothing shows that the trace has bursts: {:?}", failed(&even));
 }
 
 #[test]

@@ -84,8 +84,8 @@ impl Trace {
             let left: BTreeSet<usize> =
                 inside.iter().copied().filter(|one: &usize| self.sessions[*one].until > session.from).collect();
             if left.len() < inside.len() {
-                // The most that were together: no subset of them does worse.
-                self.judge(&inside, aimed, &mut outcome.late);
+                // The most that were together.
+                self.judge(&inside, aimed, &mut outcome.late)?;
             }
             inside = left;
             let activity = |flow: usize| self.activity(number, flow);
@@ -104,7 +104,7 @@ impl Trace {
                 outcome.most.clone_from(&inside);
             }
         }
-        self.judge(&inside, aimed, &mut outcome.late);
+        self.judge(&inside, aimed, &mut outcome.late)?;
         outcome.decision_us = Distribution::of(&decisions).map_or([f64::NAN; 2], |all| [all.p50, all.p99]);
         outcome.used = self.used(&outcome.admitted);
         Ok(outcome)
@@ -117,7 +117,7 @@ impl Trace {
     }
 
     /// Notes the sessions of which a sample can be later than its deadline, if these are there together and send what they declared.
-    fn judge(&self, inside: &BTreeSet<usize>, aimed: bool, late: &mut BTreeSet<usize>) {
+    fn judge(&self, inside: &BTreeSet<usize>, aimed: bool, late: &mut BTreeSet<usize>) -> Result {
         let system = self.flows.only(inside);
         let stages = Stages::new(&system, &Network::new(&system), &[], &Classes::stated(&system));
         let run = Run { pattern: Pattern::Synchronous, seed: 1, duration: 1_200_000_000, events: 2_000_000 };
@@ -128,8 +128,12 @@ impl Trace {
                 .iter()
                 .fold(Seen::default(), Seen::and),
         };
+        if seen.cut {
+            return Err(crate::Error::Failed("a simulation had more events than it may have".into()));
+        }
         let of = inside.iter().zip(&seen.pairs);
         late.extend(of.filter(|(flow, pair)| !self.flows.in_time(**flow, Some(pair.max))).map(|(flow, _)| *flow));
+        Ok(())
     }
 
     /// Mean part of the borders' rate that sessions declared.
@@ -164,22 +168,18 @@ pub(super) struct Outcome {
     pub decision_us: [f64; 2],
 }
 
-/// All rules, with their names.
-pub(super) fn rules() -> Result<Vec<(&'static str, Rule)>> {
+/// All rules.
+pub(super) fn rules() -> Result<[Rule; 4]> {
     let network = changed(NETWORK, &[])?.system;
     let wanted = |(from, to): (usize, usize)| {
         let limit = |kind: &super::Kind| kind.deadline_ms * 1_000_000 - 2 * HAND;
-        KINDS.iter().map(move |kind| Wanted { from, to, class: kind.class, limit: limit(kind) })
+        let largest = |kind: &super::Kind| kind.size as u64;
+        KINDS.iter().map(move |kind| Wanted { from, to, class: kind.class, limit: limit(kind), largest: largest(kind) })
     };
     let wanted: Vec<Wanted> = ROUTES.into_iter().flat_map(wanted).collect();
     let pipes = Pipes::new(&network, &wanted, SOLD);
-    let pipes = pipes.ok_or_else(|| crate::Error::Failed("no pipes within the deadlines".into()))?;
-    Ok(vec![
-        ("velox", Rule::Declared),
-        ("measured", Rule::Measured),
-        ("bound", Rule::Bound),
-        ("pipes", Rule::Pipes(pipes)),
-    ])
+    let pipes = pipes.map_err(|why| crate::Error::Failed(format!("the experiment's own pipes: {why:?}")))?;
+    Ok([Rule::Declared, Rule::Measured, Rule::Bound, Rule::Pipes(pipes)])
 }
 
 fn with_flows(mut system: System, sessions: &[Session]) -> System {

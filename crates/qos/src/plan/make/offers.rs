@@ -69,12 +69,12 @@ impl Search<'_> {
             return self.found.into_iter().map(|(_, offer)| offer).collect();
         }
         // All offers would state the jitter of topics of others.
-        if self.base.iter().any(|edit| matches!(edit, Edit::Jitter(topic, _) if !self.has_topic(*topic))) {
+        if self.base.iter().any(|edit| matches!(edit, Edit::Jitter(topic, _) if !self.may_change_topic(*topic))) {
             return Vec::new();
         }
         let computed = steady.as_ref().unwrap_or(computed);
         let mut parties = Parties::of(self.system, &computed.plan);
-        parties.giving.retain(|index| self.has_subscriber(*index));
+        parties.giving.retain(|index| self.may_change_subscriber(*index));
         self.classes(&parties);
         self.unreserved();
         if self.part.is_none() {
@@ -123,18 +123,18 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// `true` if the topic (index) may be changed.
-    fn has_topic(&self, index: usize) -> bool {
-        self.part.is_none_or(|part| part.topics.contains(&index))
+    fn may_change_topic(&self, index: usize) -> bool {
+        self.part.is_none_or(|part| part.topics.binary_search(&index).is_ok())
     }
 
     /// `true` if the subscriber (index) may be changed.
-    fn has_subscriber(&self, index: usize) -> bool {
-        self.part.is_none_or(|part| part.subscribers.contains(&index))
+    fn may_change_subscriber(&self, index: usize) -> bool {
+        self.part.is_none_or(|part| part.subscribers.binary_search(&index).is_ok())
     }
 
     /// `true` if the chain (index) may be changed.
-    fn has_chain(&self, index: usize) -> bool {
-        self.part.is_none_or(|part| part.chains.contains(&index))
+    fn may_change_chain(&self, index: usize) -> bool {
+        self.part.is_none_or(|part| part.chains.binary_search(&index).is_ok())
     }
 
     fn fits(&mut self, edits: &[Edit]) -> bool {
@@ -179,7 +179,7 @@ impl Search<'_> {
             }
             let computed = self.tried(&base)?;
             if computed.unsteady.is_empty() {
-                let is_own = |edit: &Edit| matches!(edit, Edit::Jitter(topic, _) if self.has_topic(*topic));
+                let is_own = |edit: &Edit| matches!(edit, Edit::Jitter(topic, _) if self.may_change_topic(*topic));
                 if computed.plan.feasible && base.iter().all(is_own) {
                     let words: Vec<String> = base.iter().map(|edit| edit.words(self.system)).collect();
                     self.offer(0.0, words.join(", "), &base);

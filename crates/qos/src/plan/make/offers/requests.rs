@@ -18,7 +18,7 @@ impl Search<'_> {
         let parts = parties.chains.iter().flat_map(|(chain, _)| &self.system.chains[*chain].parts);
         topics.extend(parts.map(|part| self.system.subscribers[part.subscriber].topic));
         topics.dedup();
-        topics.retain(|topic| self.has_topic(*topic));
+        topics.retain(|topic| self.may_change_topic(*topic));
         for topic in topics.into_iter().take(GIVING) {
             let name = &self.system.topics[topic].name;
             let now = self.system.topics[topic].class.unwrap_or_default();
@@ -39,7 +39,7 @@ impl Search<'_> {
             topic.publishers.iter().any(|node| system.sched(*node, *index, None) == Sched::Reserved)
         };
         let reserving: Vec<(usize, &system::Topic)> = system.topics.iter().enumerate().filter(reserves).collect();
-        let own = reserving.into_iter().filter(|(index, _)| self.has_topic(*index)).take(GIVING);
+        let own = reserving.into_iter().filter(|(index, _)| self.may_change_topic(*index)).take(GIVING);
         for (index, topic) in own.collect::<Vec<_>>() {
             if self.fits(&[Edit::Priority(index)]) {
                 let what = format!("fixed priorities instead of reservations for topic {:?}", topic.name);
@@ -109,8 +109,8 @@ impl Search<'_> {
 
     /// Deadlines as late as samples come.
     pub(super) fn deadlines(&mut self, parties: &Parties) {
-        let others = parties.late.iter().any(|(index, _)| !self.has_subscriber(*index));
-        if others || parties.chains.iter().any(|(index, _)| !self.has_chain(*index)) {
+        let others = parties.late.iter().any(|(index, _)| !self.may_change_subscriber(*index));
+        if others || parties.chains.iter().any(|(index, _)| !self.may_change_chain(*index)) {
             return;
         }
         let mut edits = Vec::new();
@@ -140,8 +140,9 @@ impl Search<'_> {
             out.push(*index);
             let cut = |chain: &system::Chain| chain.parts.iter().any(|part| out.contains(&part.subscriber));
             let chains = self.system.chains.iter().enumerate().filter(|(_, chain)| cut(chain));
-            if chains.clone().any(|(index, _)| !self.has_chain(index)) {
-                return;
+            if chains.clone().any(|(index, _)| !self.may_change_chain(index)) {
+                out.pop(); // another's chain needs it
+                continue;
             }
             let (chains, mut names): (Vec<Edit>, Vec<String>) =
                 chains.map(|(index, chain)| (Edit::WithoutChain(index), format!("chain {:?}", chain.name))).unzip();
