@@ -247,7 +247,7 @@ fn sessions_are_admitted_by_four_rules_and_run() {
     assert_eq!(document["tables"].as_array().unwrap().len(), 3);
     assert_eq!(document["figure"]["panels"].as_array().unwrap().len(), 2);
     assert_eq!(passed(&document, "load 2: sessions with a late sample, in virtual time").len(), 2, "bound and pipes");
-    assert_eq!(passed(&document, "lost samples in namespaces").len(), 2);
+    assert_eq!(passed(&document, ": lost samples in namespaces").len(), 2);
 }
 
 #[test]

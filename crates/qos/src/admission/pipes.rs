@@ -15,8 +15,6 @@ use crate::system::{Link, Scheduler, Subscriber, System, Topic};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Most packets that a pipe's burst grows by at once.
-const STEP: u32 = 64;
 /// Most packets that may come at once into one pipe.
 const PACKETS: u32 = 1 << 12;
 
@@ -117,19 +115,19 @@ impl Pipes {
         let mut packets = [1; 4];
         let mut best = maker.full(packets)?;
         let classes: BTreeSet<Class> = wanted.iter().map(|pipe| pipe.class).collect();
-        let mut step = STEP;
-        while step > 0 {
-            let mut grown = false;
-            for class in classes.iter().rev().map(|class| *class as usize) {
+        // In turn by a quarter, then by half of what did not fit: no class takes what all have together.
+        let mut growing: Vec<(usize, u32)> = classes.iter().rev().map(|class| (*class as usize, u32::MAX)).collect();
+        while !growing.is_empty() {
+            for (class, step) in &mut growing {
+                let by = (packets[*class] / 4).max(1).min(*step);
                 let mut more = packets;
-                more[class] += step;
-                if more[class] <= PACKETS
-                    && let Ok(found) = maker.full(more)
-                {
-                    (best, packets, grown) = (found, more, true);
+                more[*class] += by;
+                match maker.full(more).ok().filter(|_| more[*class] <= PACKETS) {
+                    Some(found) => (best, packets) = (found, more),
+                    None => *step = by / 2,
                 }
             }
-            step = if grown { step } else { step / 2 };
+            growing.retain(|(_, step)| *step > 0);
         }
         Ok(Self(best))
     }
