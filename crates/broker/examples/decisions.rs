@@ -1,0 +1,76 @@
+//! The time of a broker's decisions beside more and more sessions: `cargo run --release -p thalweg-broker --example decisions [RATE]`.
+//!
+//! Four hosts around a router, and sessions of one channel each, one after the other, until there are as many as a broker takes, or ten
+//! were refused. RATE is that of each link, 1 Gbit/s by default; with 10 Mbit/s some are refused. Neither disk nor network is in it.
+
+use std::time::{Duration, Instant};
+use thalweg_broker::sessions::{Admitted, MOST_SESSIONS, request};
+
+struct Clock(Instant);
+
+impl qos::placement::Watch for Clock {
+    fn elapsed(&mut self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
+
+fn contract(rate: &str) -> String {
+    let host = |host: &&str| {
+        format!(
+            "[[node]]\nname = {host:?}\n[[link]]\nname = {host:?}\nbetween = [{host:?}, \"router\"]\nrate = {rate:?}\nscheduler = \"htb\"\n\
+             devices = {{ {host} = \"eth0\", router = \"to-{host}\" }}\n"
+        )
+    };
+    format!("[[node]]\nname = \"router\"\nkind = \"router\"\n{}", HOSTS.iter().map(host).collect::<String>())
+}
+
+fn session(n: usize) -> String {
+    let (size, rate, deadline) = (200 + n % 7 * 100, [10, 20, 50][n % 3], [50, 100, 200][n % 3]);
+    let (from, to) = (HOSTS[n % 4], HOSTS[(n + 1 + n / 4 % 3) % 4]);
+    format!(
+        "[[session]]\nname = \"s{n}\"\n[[topic]]\nname = \"t{n}\"\nsize = \"{size} B\"\nrate = \"{rate} Hz\"\npublisher = {from:?}\n\
+         [[subscriber]]\ntopic = \"t{n}\"\nnode = {to:?}\ndeadline = \"{deadline} ms\"\n"
+    )
+}
+
+fn main() {
+    let contract = contract(&std::env::args().nth(1).unwrap_or_else(|| "1 Gbit/s".to_owned()));
+    let (mut sessions, mut refused): (Vec<Admitted>, Vec<Duration>) = (Vec::new(), Vec::new());
+    let mut last = Vec::new();
+    for n in 0.. {
+        if sessions.len() == MOST_SESSIONS || refused.len() == 10 {
+            break;
+        }
+        let (text, began) = (session(n), Instant::now());
+        match request((&contract, &sessions), ("ann", &text), n as u64, &mut Clock(began)) {
+            Ok(change) => {
+                last.push(began.elapsed());
+                sessions = change.sessions;
+            }
+            Err(_) => refused.push(began.elapsed()),
+        }
+        if last.len() == 100 {
+            println!(
+                "beside {} sessions: admitted in {:?} (median of the last 100)",
+                sessions.len(),
+                median(&mut last)
+            );
+            last.clear();
+        }
+    }
+    if !refused.is_empty() {
+        println!(
+            "beside {} sessions: refused in {:?} (median of {})",
+            sessions.len(),
+            median(&mut refused),
+            refused.len()
+        );
+    }
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
