@@ -161,17 +161,17 @@ fn pipes(flows: &Flows, limit: u64) -> Pipes {
 fn pipes_are_sold_until_they_are_full() {
     let pipes = pipes(&even(1), 80);
     let critical = pipes.all()[0];
-    assert!(critical.bound <= 80 * MS && critical.burst > 4000, "{critical:?}");
+    assert!(critical.bound <= 80 * MS && critical.burst > 8000, "{critical:?}");
     assert_eq!(critical.rate.round(), 1_000_000.0, "half of the share");
     let (all, refused) = admitted(&Rule::Pipes(pipes.clone()), &even(2), NOTHING);
     assert_eq!(all.len(), 1);
     assert!(matches!(refused[..], [Refusal::Pipe(Full::Rate { .. })]), "{refused:?}");
-    // Few samples a second, but as large as the burst.
+    // Few samples a second, but large ones: 8000 bytes in six packets.
     let one = |size, deadline| Flow { size, hz: 1, class: Class::Critical, deadline };
-    let half = critical.burst / 2;
-    let of = [one(half, 100), one(half, 100), one(10, 10), one(8101, 100)];
-    let (all, refused) = admitted(&Rule::Pipes(pipes.clone()), &flows(&of, 3), NOTHING);
-    assert_eq!(all.len(), 1);
+    let fit = critical.burst / (8000 + 6 * 66);
+    let of = (0..=fit).map(|_| one(8000, 100)).chain([one(10, 10), one(8101, 100)]);
+    let (all, refused) = admitted(&Rule::Pipes(pipes.clone()), &flows(&of.collect::<Vec<_>>(), 3), NOTHING);
+    assert_eq!((all.len() as u64, fit > 0), (fit, true));
     let reasons = [Full::Burst { needs: 0, has: 0 }, Full::Size { needs: 0, has: 0 }].map(|full| full.to_string());
     let found: Vec<String> = refused.iter().map(Refusal::to_string).collect();
     assert_eq!(found, [&reasons[0], "no pipe within its deadline", &reasons[1]]);
