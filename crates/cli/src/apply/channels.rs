@@ -6,7 +6,7 @@ use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::participant::Participant;
-use qos::priority::{Change, Changes, Mark, Policy, PrioritySettings};
+use qos::priority::{Change, Changes, Policy, PrioritySettings};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ pub(crate) struct TakenBack {
 }
 
 /// The settings of an end that stay.
+#[cfg(any(feature = "sessions", test))]
 pub(crate) enum Stays {
     /// All of them: its program does not answer now.
     All,
@@ -215,6 +216,7 @@ pub(crate) fn take_back(participant: &Participant, nodes: &[Document], directory
 ///
 /// # Errors
 /// The file cannot be read or written.
+#[cfg(feature = "sessions")]
 pub(crate) fn take_back_others(
     participant: &Participant,
     nodes: &[Document],
@@ -235,12 +237,16 @@ pub(crate) fn take_back_others(
 }
 
 /// `true` if the end of this report has the settings of `channel` already.
+#[cfg(any(feature = "sessions", test))]
 pub(crate) fn has(report: &EndReport, channel: &Channel) -> bool {
     let Channel { changes, proxy, .. } = channel;
     let mut after = report.asked.clone();
     changes.apply(&mut after);
     // A mark that its packets have without being asked for needs no setting, which would take a member out of its multicast group.
-    if report.asked.mark.is_none() && report.class.is_some() && report.class == after.mark.and_then(Mark::class) {
+    if report.asked.mark.is_none()
+        && report.class.is_some()
+        && report.class == after.mark.and_then(qos::priority::Mark::class)
+    {
         after.mark = None;
     }
     let has_proxy = || report.proxy.as_ref().is_some_and(|asked| proxy.apply(asked.clone(), asked) == *asked);
@@ -317,6 +323,7 @@ pub(crate) fn are_applied(directory: &Path) -> bool {
 
 impl Former {
     /// The part of it that stays, and the one that is taken back.
+    #[cfg(any(feature = "sessions", test))]
     fn apart(&self, stays: Stays) -> (Option<Self>, Option<Self>) {
         let Stays::Stated(changes, proxy) = stays else { return (Some(self.clone()), None) };
         let ((changes, changes_back), (proxy, proxy_back)) = (self.changes.apart(&changes), self.proxy.apart(&proxy));
