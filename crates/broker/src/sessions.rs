@@ -173,7 +173,7 @@ pub fn planned(
     };
     let joined = join(contract, &all.iter().collect::<Vec<_>>()).map_err(blame)?;
     let part = all.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
-    // Who stops a session has none that could be changed.
+    // Without an asker there is nothing that may be changed.
     let part = part.map(|(_, part)| part.clone()).unwrap_or_default();
     let plan = make_for(&part, &joined.contract, Model::Bound, watch);
     if !plan.feasible {

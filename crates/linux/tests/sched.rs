@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // clippy.toml exempts test functions only, not their helpers
 
 use qos::priority::{Policy, Scheduling};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
@@ -203,8 +204,9 @@ fn missing_threads_are_reported() {
 
 /// A process of its own, so that other tests' threads do not change.
 fn child(test: &str, unprivileged: bool) -> Option<std::process::Output> {
-    let program = std::env::current_exe().ok()?;
-    let mut command = Command::new(program);
+    // By its descriptor: another user may not reach the folder that it lies in.
+    let program = std::fs::File::open(std::env::current_exe().ok()?).ok()?;
+    let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
     command
         .args(["--exact", &format!("sched::{test}"), "--ignored", "--nocapture"])
         .env("THALWEG_TEST_CHILD", "1")

@@ -88,7 +88,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Rule {
-    /// `true`: what it admits keeps its deadlines, whatever else is admitted.
+    /// `true`: what it admits keeps its deadlines, as long as it alone admits.
     pub fn guarantees(&self) -> bool {
         matches!(self, Self::Bound | Self::Pipes(_))
     }
@@ -204,6 +204,7 @@ impl Flows {
         let packets = topic.size.div_ceil(links().map(|link| link.mtu.max(1)).min().unwrap_or(u64::MAX)).max(1);
         let overhead = links().map(|link| link.overhead).max().unwrap_or(0);
         let bytes = topic.size.saturating_add(packets.saturating_mul(overhead));
+        // What waits on its way to the middleware comes the later, and then at once.
         let jitter = topic.jitter.saturating_add(topic.hand_in);
         let Arrivals { period, jitter } = Arrivals::bursty(topic.period.max(1), jitter, topic.burst);
         let late = (u128::from(bytes) * u128::from(jitter)).div_ceil(u128::from(period));

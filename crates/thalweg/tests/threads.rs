@@ -116,8 +116,10 @@ fn a_callback_that_owns_a_publisher_is_dropped_without_holding_up_the_node() {
 #[test]
 fn a_channel_for_which_there_is_no_thread_ends_with_that_reason() {
     const NAME: &str = "a_channel_for_which_there_is_no_thread_ends_with_that_reason";
-    use std::os::unix::process::CommandExt;
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    use std::os::{fd::AsRawFd, unix::process::CommandExt};
+    // By its descriptor: another user may not reach the folder that it lies in.
+    let program = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    let mut child = std::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
     child
         .args(["--exact", "threads::without_threads_child", "--ignored", "--nocapture"])
         .env("THALWEG_TEST_CHILD", "1");

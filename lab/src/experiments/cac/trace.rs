@@ -59,13 +59,7 @@ impl Trace {
         let mut session = |_| {
             now += exponential(&mut dice, between);
             let drawn = dice.below(10);
-            let kind = if drawn < MIX[0] {
-                0
-            } else if drawn < MIX[0] + MIX[1] {
-                1
-            } else {
-                2
-            };
+            let kind = usize::from(drawn >= MIX[0]) + usize::from(drawn >= MIX[0] + MIX[1]);
             let route = dice.below(ROUTES.len() as u64) as usize;
             Session { kind, route, from: now, until: now + exponential(&mut dice, HOLDING) }
         };
