@@ -4,7 +4,8 @@
 
 use crate::identity::Identity;
 use crate::keys::Keys;
-use crate::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, Refusal, Session};
+use crate::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, Pipe, Refusal, Session};
+use crate::peer::Message;
 use qos::plan;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,6 +24,9 @@ use ureq::{Agent, Body};
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest time for a request that makes the broker plan.
 const ADMISSION: Duration = Duration::from_secs(25);
+
+/// Longest time for a message between brokers: it is repeated then.
+const PEER: Duration = Duration::from_secs(1);
 
 /// A connection to a broker, opened when it is needed.
 #[derive(Debug)]
@@ -194,6 +198,24 @@ impl Client {
     /// See [`ClientError`].
     pub fn sessions(&self) -> Result<Vec<Session>, ClientError> {
         self.expect(self.answer(self.agent.get(self.url("/v1/sessions")).call(), LARGEST_PLAN)?)
+    }
+
+    /// The pipes of the broker's domain, with what is sold of each.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn pipes(&self) -> Result<Vec<Pipe>, ClientError> {
+        self.expect(self.answer(self.agent.get(self.url("/v1/pipes")).call(), LARGEST_PLAN)?)
+    }
+
+    /// Says something to the broker of a neighbouring domain.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn tell_peer(&self, message: &Message) -> Result<(), ClientError> {
+        let request = self.agent.post(self.url("/v1/peer"));
+        let request = request.config().timeout_global(Some(PEER)).build();
+        self.answer::<()>(request.content_type("application/json").send(&json(message)?), LARGEST).map(drop)
     }
 
     fn url(&self, path: &str) -> String {

@@ -5,13 +5,14 @@
 //! | [`identity`] | the name of a party of a realm: `thalweg://REALM/KIND/NAME` |
 //! | [`keys`] | the certificate authority of a realm, and certificates that carry identities |
 //! | [`message`] | what agent and broker say to each other |
+//! | [`peer`] | what brokers of neighbouring domains say to each other |
 //! | [`client`] | requests to a broker |
 //! | [`queues`] | a plan on one of its hosts: the queues of its devices |
 //! | [`reconcile`] | the decisions: install, take away, repair, report; pure |
 //! | [`mod@run`] | the loop |
 
 //!
-//! Without the feature `tls`: [`identity`], [`message`], [`queues`] and [`reconcile`].
+//! Without the feature `tls`: [`identity`], [`message`], [`peer`], [`queues`] and [`reconcile`].
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // an agent runs by the clock; `reconcile` takes the time as an argument
 
@@ -21,6 +22,7 @@ pub mod identity;
 #[cfg(feature = "tls")]
 pub mod keys;
 pub mod message;
+pub mod peer;
 pub mod queues;
 pub mod reconcile;
 #[cfg(feature = "tls")]

@@ -8,6 +8,8 @@
 //! | `PUT /v1/sessions/NAME?dry_run=true` | the same | the same, and nothing is changed |
 //! | `DELETE /v1/sessions/NAME` | | [`Accepted`] |
 //! | `GET /v1/sessions`, `GET /v1/sessions/NAME` | | a list of [`Session`], or one with its text |
+//! | `GET /v1/pipes` | | a list of [`Pipe`] |
+//! | `POST /v1/peer` | a neighbour's [`crate::peer::Message`] | 204 |
 //! | `GET /v1/hosts` | | a list of [`Host`] |
 //! | `GET /v1/hosts/NAME/desired?since=REVISION&wait=SECONDS` | | [`Desired`], or 204 if there is no newer one within the time |
 //! | `POST /v1/hosts/NAME/actual` | [`Actual`] | 204 |
@@ -208,6 +210,49 @@ pub struct Session {
     /// The text of its file, where one session was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// What each domain promises, if it goes over several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainPart>,
+}
+
+/// A domain's part of a channel that goes over several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainPart {
+    /// The domain.
+    pub domain: String,
+    /// The subscriber's port.
+    pub subscriber: String,
+    /// The domain's pipe.
+    pub pipe: String,
+    /// The longest delay in it, µs.
+    pub bound_us: f64,
+    /// The price, in a unit of the domains' own.
+    pub price: u64,
+}
+
+/// A pipe of a domain, and what is sold of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pipe {
+    /// Its name.
+    pub pipe: String,
+    /// The node at which samples come in.
+    pub from: String,
+    /// The node at which they go out.
+    pub to: String,
+    /// The class of its packets.
+    pub class: Class,
+    /// The longest delay in it, µs.
+    pub bound_us: f64,
+    /// The price of a flow, in a unit of the domains' own.
+    pub price: u64,
+    /// Its rate, headers included.
+    pub rate_bits_per_s: f64,
+    /// The part of it that is sold or held.
+    pub sold_bits_per_s: f64,
+    /// Bytes of frames that may come at once.
+    pub burst_bytes: u64,
+    /// The part of them that is sold or held.
+    pub sold_bytes: u64,
 }
 
 /// A channel of a session, as it is planned.

@@ -5,10 +5,14 @@
 //! | `GET`, `PUT`, `DELETE /v1/plan`, `GET /v1/hosts` | users |
 //! | `GET /v1/sessions`, `GET`, `PUT /v1/sessions/NAME` | users; the session of a name is its owner's |
 //! | `DELETE /v1/sessions/NAME` | its owner |
+//! | `GET /v1/pipes` | users |
+//! | `POST /v1/peer` | the brokers of neighbouring domains |
 //! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual` | the agent of this host |
 
+mod domains;
 mod sessions;
 
+use crate::domains::Effect;
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::leases::Leases;
 use crate::store::Store;
@@ -23,9 +27,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use domains::Crossings;
 use qos::plan::Plan;
 use serde::Deserialize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, watch};
 
@@ -41,6 +46,10 @@ pub struct Broker {
     /// Changes are made one after the other: kept, then told.
     store: Arc<Turn<Store>>,
     changed: watch::Sender<u64>,
+    /// Its part in sessions over several domains, once it has a contract.
+    crossings: OnceLock<Arc<Crossings>>,
+    /// What has to be done for them first.
+    first: Mutex<Vec<Effect>>,
 }
 
 /// A request that is refused.
@@ -107,12 +116,17 @@ impl Broker {
         let mut leases = Leases::default();
         leases.are(Duration::ZERO, &hosts.kept().sessions, hosts.kept().revision);
         let (hosts, leases, store) = (Mutex::new(hosts), Mutex::new(leases), Arc::new(Turn::new(store)));
-        Ok(Self { started: Instant::now(), hosts, leases, store, changed })
+        let (started, crossings) = (Instant::now(), OnceLock::new());
+        Ok(Self { started, hosts, leases, store, changed, crossings, first: Mutex::default() })
     }
 
     /// Waits until no other change is under way.
     async fn turn(&self) -> OwnedMutexGuard<Store> {
         self.store.clone().lock_owned().await
+    }
+
+    fn crossings(&self) -> Option<Arc<Crossings>> {
+        self.crossings.get().cloned()
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -139,6 +153,11 @@ impl Broker {
             let (count, name) = (sessions.len(), &session.name);
             return refused(format!("{count} sessions are admitted, such as {name}: stop them first"));
         }
+        if let Some(name) = self.crossings().and_then(|crossings| crossings.domains().any()) {
+            return refused(format!(
+                "this domain has a part in sessions over several, such as {name}: stop them first"
+            ));
+        }
         if present != after {
             return refused(format!(
                 "somebody else changed the plan: it has revision {present}, not {after}; look, and try again"
@@ -163,8 +182,11 @@ impl Broker {
 
     /// A change is kept.
     fn tell(&self, kept: Kept) {
-        self.leases().are(self.now(), &kept.sessions, kept.revision);
         let revision = kept.revision;
+        let is_new = self.hosts().kept().revision != revision;
+        if is_new {
+            self.leases().are(self.now(), &kept.sessions, revision);
+        }
         self.hosts().change(kept);
         self.changed.send_replace(revision);
     }
@@ -179,6 +201,8 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
         .route("/v1/plan", plan)
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{name}", session)
+        .route("/v1/pipes", get(domains::pipes))
+        .route("/v1/peer", post(domains::peer))
         .route("/v1/hosts", get(list))
         .route("/v1/hosts/{host}/desired", get(desired))
         .route("/v1/hosts/{host}/actual", post(actual))

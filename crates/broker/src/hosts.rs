@@ -1,7 +1,8 @@
 //! The plan of a domain, and the state of each of its hosts. Pure: times come as arguments, of any monotonic clock.
 
+use crate::domains::Crossing;
 use crate::sessions::Admitted;
-use agent::message::{Actual, Desired, End, Host, HostState, SessionState, State};
+use agent::message::{Actual, Desired, End, Host, HostState, SessionChannel, SessionState, State};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -33,6 +34,9 @@ pub struct Kept {
     /// The sessions, in the order in which they were first admitted.
     #[serde(default)]
     pub sessions: Vec<Admitted>,
+    /// The sessions over several domains that this one has a part in.
+    #[serde(default)]
+    pub crossings: Vec<Crossing>,
 }
 
 /// The plan, and what agents have said.
@@ -82,7 +86,7 @@ impl Hosts {
     /// at each start, or the broker takes plans.
     pub fn start(kept: Kept, after: u64) -> Self {
         let epoch = kept.epoch.max(after).saturating_add(1);
-        let contract = kept.contract.filter(|_| !kept.sessions.is_empty());
+        let contract = kept.contract.filter(|_| !kept.sessions.is_empty() || !kept.crossings.is_empty());
         Self { kept: Kept { epoch, contract, ..kept }, heard: BTreeMap::new() }
     }
 
@@ -187,9 +191,24 @@ impl Hosts {
     }
 
     /// The ends of channels that have their settings, as agents reported last.
-    pub fn ends(&self) -> impl Iterator<Item = &End> {
+    fn ends(&self) -> impl Iterator<Item = &End> {
         let reported = self.heard.values().filter_map(|heard| heard.actual.as_ref());
         reported.flat_map(|actual| &actual.ends).filter(|end| end.because.is_none())
+    }
+
+    /// Notes the ends of channels that have their settings.
+    pub fn mark_set(&self, channels: &mut [SessionChannel]) {
+        for end in self.ends() {
+            let is_its = |channel: &&mut SessionChannel| {
+                (&channel.topic, &channel.publisher, &channel.subscriber)
+                    == (&end.topic, &end.publisher, &end.subscriber)
+            };
+            channels.iter_mut().filter(is_its).for_each(|channel| channel.set.push(end.end));
+        }
+        for channel in channels {
+            channel.set.sort_unstable();
+            channel.set.dedup();
+        }
     }
 
     /// All hosts: those of the plan, and those whose agents were heard.

@@ -29,6 +29,14 @@ impl Leases {
         }
     }
 
+    /// A session has its whole lease from now on, or none.
+    pub fn begin(&mut self, now: Duration, name: &str, lasts: Option<Duration>) {
+        match lasts {
+            Some(lasts) => drop(self.0.insert(name.to_owned(), Lease { lasts, end: now + lasts })),
+            None => drop(self.0.remove(name)),
+        }
+    }
+
     /// A session was asked for again.
     pub fn renew(&mut self, now: Duration, name: &str) {
         if let Some(lease) = self.0.get_mut(name) {

@@ -5,6 +5,9 @@
 //! |---|---|
 //! | [`hosts`] | the plan, and the state of each host; pure |
 //! | [`sessions`] | the sessions that fit beside a contract; pure |
+//! | [`ledger`] | the sold parts of pipes; pure |
+//! | [`domains`] | sessions over several domains; pure |
+//! | [`leases`] | sessions that have to be asked for again and again; pure |
 //! | [`store`] | what a broker that starts again has to know |
 //! | [`api`] | the requests, and who may make them |
 //! | [`serve`] | connections, and their limits |
@@ -13,8 +16,10 @@
 #![allow(clippy::disallowed_methods)] // a server runs by the clock; `hosts` takes the time as an argument
 
 pub mod api;
+pub mod domains;
 pub mod hosts;
 pub mod leases;
+pub mod ledger;
 pub mod serve;
 pub mod sessions;
 pub mod store;

@@ -108,7 +108,7 @@ pub fn request(
     revision: u64,
     watch: &mut dyn Watch,
 ) -> Result<Change, Unadmitted> {
-    let Session { name, lease, text } = Session::read(text).map_err(Unadmitted::Malformed)?;
+    let Session { name, lease, text, .. } = Session::read(text).map_err(Unadmitted::Malformed)?;
     let wanted = Admitted { name, owner: owner.to_owned(), revision, text, subscribers: Vec::new(), lease };
     let mut sessions = sessions.to_vec();
     match sessions.iter().position(|other| other.name == wanted.name) {
@@ -164,7 +164,10 @@ pub fn planned(
     asked: Option<&str>,
     watch: &mut dyn Watch,
 ) -> Result<Change, Unadmitted> {
-    let read = |one: &Admitted| Session { name: one.name.clone(), lease: one.lease, text: one.text.clone() };
+    let read = |one: &Admitted| {
+        let (name, lease, text, abroad) = (one.name.clone(), one.lease, one.text.clone(), Vec::new());
+        Session { name, lease, text, abroad }
+    };
     let all: Vec<Session> = sessions.iter().map(read).collect();
     let blame = |error| match error {
         JoinError::Contract(error) => Unadmitted::Malformed(error),

@@ -115,7 +115,7 @@ impl Testbed {
             let keys = Keys::read(&dir.join("robot"), Kind::Broker, "base").unwrap();
             let (store, kept) = Store::open(&dir.join("state")).unwrap();
             let broker = Broker::start(store, kept, after).unwrap();
-            contract.map_or(Ok(()), |contract| broker.plan_for(contract)).unwrap();
+            contract.map_or(Ok(()), |contract| broker.plan_for(contract, &keys)).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
             let bound = |at| tell.send(at).unwrap();
             thalweg_broker::serve::run(listen, &keys, broker, limits, &asked, bound).unwrap();

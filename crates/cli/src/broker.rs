@@ -53,8 +53,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let (store, kept) = Store::open(state).map_err(in_state)?;
     let broker = Broker::start(store, kept, *epoch).map_err(in_state)?;
     if let Some(file) = contract {
-        let planned = broker.plan_for(&crate::plan::text_of(file)?);
+        let planned = broker.plan_for(&crate::plan::text_of(file)?, &keys);
         planned.map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))?;
+    } else {
+        broker.plan_on(&keys).map_err(Failure::Usage)?;
     }
     let bound = |address: SocketAddr| {
         let told = json!({"broker": name, "listening": address});

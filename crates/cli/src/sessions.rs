@@ -7,10 +7,10 @@ use crate::plan::refusals;
 use crate::quantity;
 use crate::signals::Stop;
 use agent::client::{Client, ClientError};
-use agent::message::{Session, SessionChannel, SessionState, Side};
+use agent::message::{DomainPart, Pipe, Session, SessionChannel, SessionState, Side};
 use clap::{Args, Subcommand};
 use qos::contract::session;
-use qos::show_time;
+use qos::{show_bit_rate, show_time};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,8 @@ enum Verb {
         /// Its name
         name: Option<String>,
     },
+    /// Show the pipes of the broker's domain, with what is sold of each
+    Pipes,
     /// Stop a session that you asked for
     Stop {
         /// Its name
@@ -96,6 +98,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         Verb::Show { name } => {
             let found = client.session(name).map_err(failure)?;
             output.result(&found, || shown(&found))
+        }
+        Verb::Pipes => {
+            let all = client.pipes().map_err(failure)?;
+            output.result(&all, || pipes(&all))
         }
         Verb::Stop { name } => {
             let accepted = client.stop_session(name).map_err(failure)?;
@@ -179,7 +185,7 @@ impl Lease<'_> {
     /// Asks again when a third of it is over. A broker that is busy, or does not answer, is asked again at the next look; any other refusal is
     /// returned.
     fn renew(&mut self, client: &Client) -> Option<ClientError> {
-        let session::Session { name, text, lease } = &self.asked.session;
+        let session::Session { name, text, lease, .. } = &self.asked.session;
         lease.filter(|lease| self.renewed.elapsed() >= *lease / RENEWALS)?;
         let began = Instant::now();
         match client.request_session(name, text) {
@@ -316,7 +322,45 @@ fn shown(session: &Session) -> String {
         words.into_iter().chain(times).collect()
     };
     let rows: Vec<Vec<String>> = session.channels.iter().map(row).collect();
-    format!("{}: {}\n\n{}", session.session, state(session), table(&headers, &rows))
+    let channels = format!("{}: {}\n\n{}", session.session, state(session), table(&headers, &rows));
+    if session.domains.is_empty() { channels } else { format!("{channels}\n\n{}", domains(session)) }
+}
+
+/// For people: what each domain promises.
+fn domains(session: &Session) -> String {
+    let headers = [("domain", '<'), ("to", '<'), ("pipe", '<'), ("bound", '>'), ("price", '>')];
+    let row = |part: &DomainPart| {
+        let DomainPart { domain, subscriber, pipe, bound_us, price } = part;
+        vec![domain.clone(), subscriber.clone(), pipe.clone(), show_time(*bound_us), price.to_string()]
+    };
+    table(&headers, &session.domains.iter().map(row).collect::<Vec<_>>())
+}
+
+/// For people: one line per pipe.
+fn pipes(pipes: &[Pipe]) -> String {
+    if pipes.is_empty() {
+        return "the contract of this broker has no [[pipe]]".to_owned();
+    }
+    let headers = [
+        ("pipe", '<'),
+        ("from", '<'),
+        ("to", '<'),
+        ("class", '<'),
+        ("bound", '>'),
+        ("price", '>'),
+        ("sold", '>'),
+        ("of", '>'),
+        ("at once", '>'),
+        ("of", '>'),
+    ];
+    let row = |one: &Pipe| {
+        let words = [one.pipe.clone(), one.from.clone(), one.to.clone(), one.class.to_string()];
+        let rates = [one.sold_bits_per_s, one.rate_bits_per_s].map(show_bit_rate);
+        let bursts = [one.sold_bytes, one.burst_bytes].map(|bytes| format!("{bytes} B"));
+        let middle = [show_time(one.bound_us), one.price.to_string()];
+        words.into_iter().chain(middle).chain(rates).chain(bursts).collect()
+    };
+    table(&headers, &pipes.iter().map(row).collect::<Vec<_>>())
 }
 
 fn state(session: &Session) -> String {

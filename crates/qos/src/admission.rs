@@ -201,15 +201,12 @@ impl Flows {
         let topic = &self.system.topics[flow];
         let way = self.way(flow).unwrap_or_default();
         let links = || way.iter().map(|at| &self.system.links[at.link]);
-        let packets = topic.size.div_ceil(links().map(|link| link.mtu.max(1)).min().unwrap_or(u64::MAX)).max(1);
+        let mtu = links().map(|link| link.mtu.max(1)).min().unwrap_or(u64::MAX);
         let overhead = links().map(|link| link.overhead).max().unwrap_or(0);
-        let bytes = topic.size.saturating_add(packets.saturating_mul(overhead));
         // What waits on its way to the middleware comes the later, and then at once.
         let jitter = topic.jitter.saturating_add(topic.hand_in);
-        let Arrivals { period, jitter } = Arrivals::bursty(topic.period.max(1), jitter, topic.burst);
-        let late = (u128::from(bytes) * u128::from(jitter)).div_ceil(u128::from(period));
-        let burst = bytes.saturating_add(u64::try_from(late).unwrap_or(u64::MAX));
-        Bucket { burst, rate: bytes as f64 * 8e9 / period as f64 }
+        let arrivals = Arrivals::bursty(topic.period.max(1), jitter, topic.burst);
+        Bucket::of(topic.size, [mtu, overhead], arrivals)
     }
 
     /// On each link of its way: its rate and the load of its class fit into `part` of the class's share.
@@ -230,11 +227,35 @@ impl Flows {
     }
 }
 
-/// At most `burst` bytes at once, and `rate` bit/s besides.
+/// A token bucket above a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Bucket {
-    burst: u64,
-    rate: f64,
+pub struct Bucket {
+    /// Bytes of frames that may come at once.
+    pub burst: u64,
+    /// bit/s of frames besides.
+    pub rate: f64,
+}
+
+impl Bucket {
+    /// The bucket of samples of this size that arrive so, in packets with this largest payload and overhead (bytes).
+    pub fn of(size: u64, [mtu, overhead]: [u64; 2], arrivals: Arrivals) -> Self {
+        let Arrivals { period, jitter } = arrivals;
+        let packets = size.div_ceil(mtu.max(1)).max(1);
+        let bytes = size.saturating_add(packets.saturating_mul(overhead));
+        let late = (u128::from(bytes) * u128::from(jitter)).div_ceil(u128::from(period.max(1)));
+        let burst = bytes.saturating_add(u64::try_from(late).unwrap_or(u64::MAX));
+        Self { burst, rate: bytes as f64 * 8e9 / period.max(1) as f64 }
+    }
+
+    /// Both together.
+    pub fn with(self, other: Self) -> Self {
+        Self { burst: self.burst.saturating_add(other.burst), rate: self.rate + other.rate }
+    }
+
+    /// The larger one, part by part.
+    pub fn max(self, other: Self) -> Self {
+        Self { burst: self.burst.max(other.burst), rate: self.rate.max(other.rate) }
+    }
 }
 
 /// Nodes and links alone.

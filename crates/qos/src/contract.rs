@@ -10,13 +10,17 @@
 //! | `read` | from the file to [`System`] |
 //! | `chain` | its chains: the channels that they go over |
 //! | [`session`] | what is asked for beside a contract |
+//! | [`flow`] | those parts of it that go into other domains |
+//! | [`pipe`] | neighbouring domains, and capacity that is sold to sessions over several of them |
 //! | `merging` | topics that would cost less as one |
 //!
 //! [`check`] finds likely mistakes in a readable contract, and [`hints`] what would cost less.
 
 mod chain;
 mod file;
+pub mod flow;
 mod merging;
+pub mod pipe;
 mod read;
 pub mod session;
 mod value;
@@ -25,6 +29,7 @@ use crate::network::{Direction, Network, packets, wire_bytes};
 use crate::quantity::{show_share, show_time};
 use crate::system::{Link, Node, PlacementDelay, Sched, Subscriber, System, Topic};
 pub use merging::{Hint, hints};
+use pipe::{Neighbour, Pipe};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -36,6 +41,10 @@ pub struct Contract {
     pub system: System,
     /// The lines of its tables.
     pub lines: Lines,
+    /// The domains beside this one.
+    pub neighbours: Vec<Neighbour>,
+    /// Its pipes. Each is the topic and subscriber at the same place from the end of the system's lists.
+    pub pipes: Vec<Pipe>,
     /// 64-bit FNV-1a of the text, by which a plan names its contract.
     pub hash: u64,
 }

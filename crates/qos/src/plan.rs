@@ -105,6 +105,9 @@ pub struct Channel {
     /// The same of the thread that sends it.
     #[serde(default)]
     pub sched_publisher: Option<String>,
+    /// It stands for a pipe, which sessions over several domains share: no program has its ports.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pipe: bool,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
     /// The directions of links that it crosses, in order, such as `air to operator`.

@@ -144,6 +144,8 @@ pub struct Topic {
     pub class: Option<Class>,
     /// Processor time of the threads that send and receive it; `None`: as at their nodes.
     pub sched: Option<Sched>,
+    /// It stands for a pipe: no program publishes it, and nobody is offered a change of it.
+    pub pipe: bool,
 }
 
 /// A subscriber of a topic.

@@ -11,7 +11,7 @@ pub use systems::{Sketch, chained, extreme, sketch};
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
 use crate::analysis::stages::{Pair, Stage, Stages, Step};
-use crate::contract::{Contract, Lines, check};
+use crate::contract::{Contract, check};
 use crate::network::Network;
 use crate::placement::Watch;
 use crate::plan::{Channel, Model, Plan, Work, make_within};
@@ -246,7 +246,7 @@ pub fn planner_at_length(seed: u64, model: Model) {
 }
 
 fn plan_of(seed: u64, model: Model, whole: bool) {
-    plan(&Contract { system: extreme(seed), lines: Lines::default(), hash: 0 }, model, whole);
+    plan(&Contract { system: extreme(seed), ..Contract::default() }, model, whole);
 }
 
 /// One of so many inputs may take as much work as a user's plan: nearly none of these systems fits, and then offers are tried for a second.

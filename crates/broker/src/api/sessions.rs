@@ -1,10 +1,12 @@
 //! Requests about sessions. They are decided one after the other, so that no two of them are admitted to the same room.
 
+use super::domains::Crossings;
 use super::{Answer, Broker, Refused, Shared, User, check};
 use crate::hosts::Kept;
 use crate::sessions::{Admitted, Change, Unadmitted, end, planned, request, stop};
 use crate::store::Store;
-use agent::message::{Accepted, LARGEST_PLAN, Refusal, Session, SessionChannel, SessionState};
+use agent::keys::Keys;
+use agent::message::{Accepted, LARGEST_PLAN, Refusal, Session, SessionState};
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -13,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use qos::placement::Watch;
 use qos::plan::Plan;
 use serde::Deserialize;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
@@ -58,21 +60,36 @@ impl From<Unadmitted> for Refused {
 }
 
 impl Broker {
-    /// From now on the broker admits sessions beside this contract. Those that were admitted before stay.
+    /// From now on the broker with these keys admits sessions beside this contract. Those that were admitted before stay.
     ///
     /// # Errors
     /// The contract does not fit with them, or cannot be kept.
-    pub fn plan_for(&self, contract: &str) -> Result<(), String> {
+    pub fn plan_for(&self, contract: &str, keys: &Keys) -> Result<(), String> {
         let kept = self.hosts().kept().clone();
         let change = planned(contract, kept.sessions, None, &mut clock()).map_err(|why| match why {
             Unadmitted::Malformed(error) => format!("line {error}"),
             other => other.to_string(),
         })?;
         let store = self.store.try_lock().map_err(|e| e.to_string())?;
-        let kept = Kept { contract: Some(contract.to_owned()), ..self.kept_with(change).map_err(|why| why.text())? };
+        let kept = self.kept_with(change).map_err(|why| why.text())?;
+        let (crossings, effects) = Crossings::start(contract, keys, &kept, kept.revision, self.now())?;
+        if self.crossings.set(Arc::new(crossings)).is_err() {
+            return Err("the broker has a contract already".to_owned());
+        }
+        let kept = self.crossed(Kept { contract: Some(contract.to_owned()), ..kept });
         store.keep(&kept).map_err(|e| format!("the broker cannot keep it: {e}"))?;
         self.tell(kept);
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = effects;
         Ok(())
+    }
+
+    /// Goes on with the contract that was kept, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::plan_for`].
+    pub fn plan_on(&self, keys: &Keys) -> Result<(), String> {
+        let contract = self.hosts().kept().contract.clone();
+        contract.map_or(Ok(()), |contract| self.plan_for(&contract, keys))
     }
 
     /// What has to be kept with this change.
@@ -83,7 +100,8 @@ impl Broker {
             return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, said));
         }
         let checked = check(text.as_bytes())?;
-        Ok(Kept { sessions, ..self.hosts().with(Some(checked)) })
+        let kept = Kept { sessions, ..self.hosts().with(Some(checked)) };
+        Ok(self.crossed(kept))
     }
 
     /// Decides on a change of sessions. Nobody else's turn comes before that is done, even if the request is given up meanwhile: one
@@ -137,17 +155,7 @@ impl Broker {
         let hosts = self.hosts();
         let (state, because) = hosts.reached(admitted.revision);
         let mut channels = plan.map(|plan| admitted.channels(plan)).unwrap_or_default();
-        for end in hosts.ends() {
-            let is_its = |channel: &&mut SessionChannel| {
-                (&channel.topic, &channel.publisher, &channel.subscriber)
-                    == (&end.topic, &end.publisher, &end.subscriber)
-            };
-            channels.iter_mut().filter(is_its).for_each(|channel| channel.set.push(end.end));
-        }
-        for channel in &mut channels {
-            channel.set.sort_unstable();
-            channel.set.dedup();
-        }
+        hosts.mark_set(&mut channels);
         Session {
             session: admitted.name.clone(),
             owner: admitted.owner.clone(),
@@ -157,6 +165,7 @@ impl Broker {
             channels,
             lease_left_ms: self.leases().left(self.now(), &admitted.name).map(|left| left.as_millis() as u64),
             text: None,
+            domains: Vec::new(),
         }
     }
 
@@ -193,11 +202,12 @@ fn plan_of(kept: &Kept) -> Option<Plan> {
 pub(super) async fn list(_: User, State(broker): Shared) -> Answer<Vec<Session>> {
     let kept = broker.hosts().kept().clone();
     let plan = plan_of(&kept);
-    Ok(Json(kept.sessions.iter().map(|admitted| broker.shown(admitted, plan.as_ref())).collect()))
+    let own = kept.sessions.iter().map(|admitted| broker.shown(admitted, plan.as_ref()));
+    Ok(Json(own.chain(broker.all_crossings()).collect()))
 }
 
 pub(super) async fn show(_: User, State(broker): Shared, Path(name): Path<String>) -> Answer<Session> {
-    broker.session(&name).map(Json)
+    broker.crossing(&name).map_or_else(|| broker.session(&name), Ok).map(Json)
 }
 
 /// The kind of a request for a session.
@@ -224,6 +234,20 @@ pub(super) async fn put(
         return Err(wrong(format!("the file is of the session {:?}, and {name:?} was asked for", read.name)));
     }
     let owner = user.to_string();
+    let taken = |kind: &str| {
+        let said = format!("there is a session {name} {kind} already: stop it first, or take another name");
+        Err(Refused::new(StatusCode::CONFLICT, said))
+    };
+    if !read.abroad.is_empty() {
+        let is_taken = broker.hosts().kept().sessions.iter().any(|session| session.name == name);
+        return match is_taken {
+            true => taken("of this domain"),
+            false => broker.cross(&read, owner, dry_run).await.map(|session| Json(session).into_response()),
+        };
+    }
+    if broker.crossing(&name).is_some() {
+        return taken("over several domains");
+    }
     // A renewal waits for nobody's planning.
     if !dry_run && broker.renewed(&name, &owner, &text) {
         return Ok(Json(broker.session(&name)?).into_response());
@@ -244,6 +268,9 @@ pub(super) async fn put(
 }
 
 pub(super) async fn delete(User(user): User, State(broker): Shared, Path(name): Path<String>) -> Answer<Accepted> {
+    if let Some(stopped) = broker.stop_crossing(&name, &user.to_string()).await {
+        return stopped.map(Json);
+    }
     let turn = broker.turn().await;
     let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
     let decide = move |present: (&str, &[Admitted]), _| stop(present, (&owner, &name), &mut clock());

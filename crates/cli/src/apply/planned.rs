@@ -39,7 +39,8 @@ pub(super) fn queues(plan: &Plan, host: Option<&str>, prio: bool) -> Result<Vec<
 pub(super) fn channels(plan: &Plan, nodes: &[Document]) -> Result<Vec<(usize, Channel)>> {
     let live = pairs(nodes);
     let found = find(plan, &live);
-    let each = plan.channels.iter().zip(&found.planned).map(|(planned, at)| {
+    let programs = plan.channels.iter().zip(&found.planned).filter(|(planned, _)| !planned.pipe);
+    let each = programs.map(|(planned, at)| {
         let Some(live) = at.as_ref().and_then(|route| live.get(route.channel)) else { return Err(absent(planned)) };
         tell_absent_relay(planned, nodes);
         settings(planned, live)

@@ -149,10 +149,7 @@ impl Pipes {
         let delay = |pipe: &Pipe| pipe.bound.saturating_add(topic.hand_in).saturating_add(topic.hand_out);
         let pipe = found.filter(|pipe| flows.in_time(asked, Some(delay(pipe)))).ok_or(Refusal::NoPipe)?;
         let inside = admitted.iter().copied().filter(|flow| key(*flow) == key(asked)).chain([asked]);
-        let sum = inside.map(|flow| flows.bucket(flow)).fold(Bucket::default(), |sum, one| Bucket {
-            burst: sum.burst.saturating_add(one.burst),
-            rate: sum.rate + one.rate,
-        });
+        let sum = inside.map(|flow| flows.bucket(flow)).fold(Bucket::default(), Bucket::with);
         pipe.takes(topic.size, sum).map_err(Refusal::Pipe)
     }
 }

@@ -21,6 +21,10 @@ pub(super) struct File {
     #[serde(default)]
     pub chain: Vec<Spanned<Chain>>,
     #[serde(default)]
+    pub neighbour: Vec<Spanned<Neighbour>>,
+    #[serde(default)]
+    pub pipe: Vec<Spanned<Pipe>>,
+    #[serde(default)]
     pub session: Vec<Spanned<Session>>,
     pub placement: Option<Placement>,
 }
@@ -112,6 +116,29 @@ pub(super) struct Chain {
     pub subscribers: Entry,
     pub sampled: Entry,
     pub deadline: Entry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Neighbour {
+    pub domain: Entry,
+    pub via: Entry,
+    pub broker: Entry,
+    pub reach: Entry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pipe {
+    pub name: Entry,
+    pub from: Entry,
+    pub to: Entry,
+    pub class: Entry,
+    pub rate: Entry,
+    pub burst: Entry,
+    pub largest: Entry,
+    pub deadline: Entry,
+    pub price: Entry,
 }
 
 #[derive(Deserialize)]

@@ -2,6 +2,7 @@
 
 use super::chain;
 use super::file::{self, File, Names, Starts, place, unreadable};
+use super::pipe::{self, Neighbour, Pipe};
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, DEVICE, Lines, is_device};
 use crate::Class;
@@ -38,29 +39,38 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     let line = |at: usize| starts.line(at);
     let failed = |(at, problem): Wrong| ContractError { line: line(at.start), problem };
     let file: File = toml::from_str(text).map_err(|e| failed(unreadable(text, &e)))?;
-    let system = system(&file, &starts).map_err(failed)?;
+    let Parts { system, neighbours, pipes } = parts_of(&file, &starts).map_err(failed)?;
     fn lines<T>(tables: &[Spanned<T>], line: impl Fn(usize) -> usize) -> Vec<usize> {
         tables.iter().map(|table| line(table.span().start)).collect()
     }
+    // The topics and subscribers of pipes stand behind the others.
+    let with_pipes = |own: Vec<usize>| own.into_iter().chain(lines(&file.pipe, line)).collect();
     let lines = Lines {
         nodes: lines(&file.node, line),
         links: lines(&file.link, line),
-        topics: lines(&file.topic, line),
-        subscribers: lines(&file.subscriber, line),
+        topics: with_pipes(lines(&file.topic, line)),
+        subscribers: with_pipes(lines(&file.subscriber, line)),
         chains: lines(&file.chain, line),
         sessions: lines(&file.session, line),
     };
-    Ok(Contract { system, lines, hash: super::hash(text) })
+    Ok(Contract { system, lines, neighbours, pipes, hash: super::hash(text) })
 }
 
-fn system(file: &File, starts: &Starts) -> Result<System, Wrong> {
+/// A contract's system, and its parts for sessions over several domains.
+struct Parts {
+    system: System,
+    neighbours: Vec<Neighbour>,
+    pipes: Vec<Pipe>,
+}
+
+fn parts_of(file: &File, starts: &Starts) -> Result<Parts, Wrong> {
     at_most(&file.node, "node")?;
     at_most(&file.link, "link")?;
     at_most(&file.topic, "topic")?;
     at_most(&file.subscriber, "subscriber")?;
     at_most(&file.chain, "chain")?;
     if file.node.is_empty() {
-        let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]], [[chain]] and [placement]";
+        let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]], [[chain]], [[neighbour]], [[pipe]] and [placement]";
         return Err((0..0, format!("no [[node]]: a contract has the tables {tables}")));
     }
     let mut names = Names::new("node", starts);
@@ -86,7 +96,10 @@ fn system(file: &File, starts: &Starts) -> Result<System, Wrong> {
     let chains = chain::chains(&file.chain, &named, starts, &nodes, &topics, &subscribers)?;
     let name = file.system.as_ref().map_or(Ok(None), |system| value::name("name", &system.name))?;
     let placement = placement(file.placement.as_ref().unwrap_or(&file::Placement::default()))?;
-    Ok(System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, chains, placement })
+    let neighbours = pipe::neighbours(&file.neighbour, &names)?;
+    let mut system = System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, chains, placement };
+    let pipes = pipe::pipes(&file.pipe, &names, &mut system)?;
+    Ok(Parts { system, neighbours, pipes })
 }
 
 fn at_most<T>(tables: &[Spanned<T>], kind: &str) -> Result<(), Wrong> {
@@ -239,6 +252,7 @@ fn topic(
         buffer: value::whole("buffer", &entry.buffer, 1..=1_000_000)?.map(|messages| messages as u32),
         class: value::choice("class", &entry.class, &classes)?,
         sched: sched(&entry.sched)?,
+        pipe: false,
     })
 }
 

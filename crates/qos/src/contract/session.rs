@@ -4,7 +4,7 @@
 //! refer to nodes and topics of the contract and of earlier sessions. Nodes, links and placement belong to the contract alone.
 
 use super::file::{self, Starts, unreadable};
-use super::value::{self, Value, Wrong, wrong};
+use super::value::{self, Entry, Value, Wrong, wrong};
 use super::{Contract, ContractError, read};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -26,10 +26,27 @@ struct File {
     session: Vec<Spanned<file::Session>>,
     #[serde(default, rename = "topic")]
     _topic: Vec<IgnoredAny>,
-    #[serde(default, rename = "subscriber")]
-    _subscriber: Vec<IgnoredAny>,
+    #[serde(default)]
+    subscriber: Vec<Spanned<Wish>>,
     #[serde(default, rename = "chain")]
     _chain: Vec<IgnoredAny>,
+}
+
+/// What is read of a subscriber.
+#[derive(Deserialize)]
+struct Wish {
+    node: Entry,
+}
+
+impl Wish {
+    /// The node, if it is in another domain: `DOMAIN/NODE`.
+    fn abroad(&self) -> Option<(String, Range<usize>)> {
+        let value = self.node.as_ref()?;
+        match value.get_ref() {
+            Value::Text(text) if text.contains('/') => Some((text.clone(), value.span())),
+            _ => None,
+        }
+    }
 }
 
 /// A session file, of which the name was read, and that it has no other tables than it may have.
@@ -41,6 +58,8 @@ pub struct Session {
     pub lease: Option<Duration>,
     /// The text of the file.
     pub text: String,
+    /// Nodes of other domains that its subscribers are on, `DOMAIN/NODE`, with their lines.
+    pub abroad: Vec<(String, usize)>,
 }
 
 impl Session {
@@ -55,7 +74,16 @@ impl Session {
         let table = table(&file.session).map_err(failed)?;
         let name = name(table).map_err(failed)?;
         let lease = value::time("lease", &table.get_ref().lease, SHORTEST_LEASE).map_err(failed)?;
-        Ok(Self { name, lease: lease.map(Duration::from_nanos), text: text.to_owned() })
+        let abroad: Vec<_> = file.subscriber.iter().map(|table| table.get_ref().abroad().ok_or(table.span())).collect();
+        let one =
+            abroad.iter().any(Result::is_ok).then(|| abroad.iter().find_map(|found| found.as_ref().err())).flatten();
+        if let Some(at) = one {
+            let said =
+                "this subscriber is in the own domain, and others are in other ones: allowed are sessions of one kind";
+            return Err(failed((at.clone(), said.to_owned())));
+        }
+        let abroad = abroad.into_iter().flatten().map(|(node, at)| (node, starts.line(at.start))).collect();
+        Ok(Self { name, lease: lease.map(Duration::from_nanos), text: text.to_owned(), abroad })
     }
 }
 
@@ -149,13 +177,16 @@ pub fn join(contract: &str, sessions: &[&Session]) -> Result<Joined, JoinError> 
 }
 
 /// What stands in these lines. `receivers` are the subscribers of each topic.
-fn part(contract: &Contract, lines: &Range<usize>, receivers: &[Vec<usize>]) -> Part {
-    // Lines are in the order of the file.
+fn part<'a>(contract: &'a Contract, lines: &Range<usize>, receivers: &[Vec<usize>]) -> Part {
+    // Lines are in the order of the file, but for those of pipes.
+    let pipes = contract.pipes.len();
     let own = |all: &[usize]| {
         let before = |end: usize| all.partition_point(|line| *line < end);
         (before(lines.start)..before(lines.end)).collect::<Vec<usize>>()
     };
-    let (topics, subscribers) = (own(&contract.lines.topics), own(&contract.lines.subscribers));
+    let without_pipes = |all: &'a [usize]| &all[..all.len() - pipes];
+    let (topics, subscribers) =
+        (own(without_pipes(&contract.lines.topics)), own(without_pipes(&contract.lines.subscribers)));
     let to_topics = topics.iter().flat_map(|topic| &receivers[*topic]);
     let mut receivers: Vec<usize> = subscribers.iter().chain(to_topics).copied().collect();
     receivers.sort_unstable();

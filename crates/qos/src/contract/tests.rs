@@ -86,7 +86,7 @@ fn refused(from: &str, to: &str) -> String {
 
 #[test]
 fn everything_is_read() {
-    let Contract { system, lines, hash } = Contract::read(WHOLE).unwrap();
+    let Contract { system, lines, hash, .. } = Contract::read(WHOLE).unwrap();
     assert_eq!((system.name.as_str(), system.nodes.len(), system.nodes[1].kind), ("star", 3, NodeKind::Switch));
     assert_eq!((system.nodes[0].cpus, system.nodes[0].proxy_capacity, system.nodes[2].cpus), (2, Some(2000.0), 1));
     let link = &system.links[0];

@@ -124,12 +124,13 @@ struct Search<'a> {
 impl Search<'_> {
     /// `true` if the topic (index) may be changed.
     fn may_change_topic(&self, index: usize) -> bool {
-        self.part.is_none_or(|part| part.topics.binary_search(&index).is_ok())
+        !self.system.topics[index].pipe && self.part.is_none_or(|part| part.topics.binary_search(&index).is_ok())
     }
 
     /// `true` if the subscriber (index) may be changed.
     fn may_change_subscriber(&self, index: usize) -> bool {
-        self.part.is_none_or(|part| part.subscribers.binary_search(&index).is_ok())
+        let pipe = self.system.topics[self.system.subscribers[index].topic].pipe;
+        !pipe && self.part.is_none_or(|part| part.subscribers.binary_search(&index).is_ok())
     }
 
     /// `true` if the chain (index) may be changed.

@@ -1,0 +1,429 @@
+//! Sessions over several domains: the disk, the messages and the waiting users around [`crate::domains`].
+
+use super::{Answer, Broker, Refused, Shared, User, caller};
+use crate::domains::{Asker, Crossing, Domains, Effect, Phase, Wanted, is_abroad};
+use crate::hosts::Kept;
+use crate::leases::Leases;
+use agent::client::Client;
+use agent::identity::{Identity, Kind};
+use agent::keys::Keys;
+use agent::message::{Accepted, LARGEST_PLAN, Pipe, Refusal, Session, SessionState};
+use agent::peer::{self, Key, Message};
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequestParts, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use qos::contract::session::Session as File;
+use qos::contract::{Contract, flow};
+use qos::plan::{self, FileChange, Offer, Plan};
+use qos::show_time;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Time between two looks at what has to be repeated or forgotten.
+const TICK: Duration = Duration::from_millis(100);
+/// Most messages that wait for one neighbour. One that does not fit is repeated later.
+const WAITING: usize = 1000;
+/// Longest wait of a user for the other domains.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Rates at which a session that is refused is tried again: every so many samples.
+const SCALES: [u32; 4] = [2, 3, 5, 10];
+/// Parts of the size at which it is tried again.
+const PARTS: [u64; 2] = [2, 4];
+/// Longest search for offers.
+const TRYING: Duration = Duration::from_secs(5);
+/// Most offers of a refusal.
+const MOST_OFFERS: usize = 3;
+
+/// A broker's part in sessions over several domains.
+#[derive(Debug)]
+pub(super) struct Crossings {
+    contract: Contract,
+    text: String,
+    domains: Mutex<Domains>,
+    leases: Mutex<Leases>,
+    /// The revision of the plan in which the pipes came.
+    revision: u64,
+    /// The messages that wait for each neighbour.
+    out: HashMap<String, mpsc::Sender<Message>>,
+    /// Their other ends, until they are served.
+    unserved: Mutex<Vec<(Client, mpsc::Receiver<Message>)>>,
+    /// Users who wait for an answer.
+    asked: Mutex<HashMap<Key, oneshot::Sender<Result<(), peer::Refused>>>>,
+}
+
+impl Crossings {
+    /// What is to be done first are the effects.
+    pub(super) fn start(
+        text: &str,
+        keys: &Keys,
+        kept: &Kept,
+        revision: u64,
+        now: Duration,
+    ) -> Result<(Self, Vec<Effect>), String> {
+        let contract = Contract::read(text).map_err(|error| format!("line {error}"))?;
+        let (name, before) = (keys.identity.name(), kept.crossings.clone());
+        let (mut domains, effects) = Domains::start(name, &contract, before, kept.epoch, now)?;
+        domains.set_unready(Some("its hosts have not reported yet".to_owned()));
+        let (mut out, mut unserved) = (HashMap::new(), Vec::new());
+        for neighbour in domains.neighbours() {
+            let (sender, receiver) = mpsc::channel(WAITING);
+            out.insert(neighbour.domain.clone(), sender);
+            unserved.push((Client::new(&neighbour.broker, keys), receiver));
+        }
+        let mut leases = Leases::default();
+        let lease = |one: &&Crossing| one.asker.as_ref().and_then(|asker| asker.lease);
+        domains.own().iter().for_each(|one| leases.begin(now, &one.key.session, lease(one)));
+        let crossings = Self {
+            contract,
+            text: text.to_owned(),
+            domains: Mutex::new(domains),
+            leases: Mutex::new(leases),
+            revision,
+            out,
+            unserved: Mutex::new(unserved),
+            asked: Mutex::default(),
+        };
+        Ok((crossings, effects))
+    }
+
+    pub(super) fn domains(&self) -> MutexGuard<'_, Domains> {
+        self.domains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<Key, oneshot::Sender<Result<(), peer::Refused>>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Renews the lease of the session of this text, if it is there.
+    fn renewed(&self, now: Duration, name: &str, owner: &str, text: &str) -> bool {
+        let is_same = |one: &Crossing| {
+            one.phase == Phase::Committed && one.asker.as_ref().is_some_and(|by| by.owner == owner && by.text == text)
+        };
+        let found = self.domains().find(name).is_some_and(is_same);
+        if found {
+            self.leases().renew(now, name);
+        }
+        found
+    }
+}
+
+/// A plan's text with the channels of these sessions, and no others that cross a border; `None`: it has them already.
+fn with_channels(text: &str, channels: Vec<plan::Channel>) -> Option<String> {
+    let mut plan = Plan::from_text(text).ok()?;
+    let before: Vec<plan::Channel> = plan.channels.iter().filter(|one| is_abroad(one)).cloned().collect();
+    if before == channels {
+        return None;
+    }
+    plan.channels.retain(|one| !is_abroad(one));
+    plan.channels.extend(channels);
+    Some(plan.to_text())
+}
+
+impl Broker {
+    /// What has to be kept of a state with the present sessions over several domains.
+    pub(super) fn crossed(&self, kept: Kept) -> Kept {
+        let Some(crossings) = self.crossings() else { return kept };
+        let mut domains = crossings.domains();
+        let changed = kept.plan.as_deref().and_then(|text| with_channels(text, domains.channels()));
+        let fits = changed.filter(|text| text.len() <= LARGEST_PLAN);
+        let kept = match fits {
+            Some(text) => {
+                Kept { revision: kept.revision.max(self.hosts().kept().revision + 1), plan: Some(text), ..kept }
+            }
+            None => kept,
+        };
+        domains.came_with(kept.revision);
+        Kept { crossings: domains.kept(), ..kept }
+    }
+
+    async fn keep_crossings(self: &Arc<Self>) -> Result<Accepted, Refused> {
+        let turn = self.turn().await;
+        let kept = self.hosts().kept().clone();
+        let kept = self.crossed(kept);
+        self.keep(turn, kept).await
+    }
+
+    /// Does what has to be done, in order.
+    pub(super) async fn carry_out(self: &Arc<Self>, effects: Vec<Effect>) {
+        let mut left: Vec<Effect> = effects;
+        while !left.is_empty() {
+            let mut next = Vec::new();
+            for effect in left {
+                let Some(crossings) = self.crossings() else { return };
+                match effect {
+                    Effect::Keep(key) => {
+                        if self.keep_crossings().await.is_err() {
+                            next = crossings.domains().unkept(self.now(), &key);
+                            break;
+                        }
+                    }
+                    // What has no room is repeated later.
+                    Effect::Send(to, message) => drop(crossings.out.get(&to).map(|out| out.try_send(message))),
+                    Effect::Told(key, said) => drop(crossings.asked().remove(&key).map(|user| user.send(said))),
+                }
+            }
+            left = next;
+        }
+    }
+
+    /// Looks after sessions over several domains as long as the broker runs.
+    pub(crate) async fn serve_crossings(self: &Arc<Self>) {
+        let alone = |crossings: &Arc<Crossings>| crossings.out.is_empty();
+        let Some(crossings) = self.crossings().filter(|one| !alone(one)) else { return std::future::pending().await };
+        let unserved = std::mem::take(&mut *crossings.unserved.lock().unwrap_or_else(PoisonError::into_inner));
+        for (client, messages) in unserved {
+            tokio::spawn(deliver(Arc::new(client), messages));
+        }
+        let first = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
+        self.carry_out(first).await;
+        loop {
+            tokio::time::sleep(TICK).await;
+            let ready = self.hosts().reached(crossings.revision);
+            let unready = (ready.0 != SessionState::Active).then(|| ready.1.unwrap_or_default());
+            let effects = {
+                let mut domains = crossings.domains();
+                domains.set_unready(unready);
+                domains.tick(self.now())
+            };
+            self.carry_out(effects).await;
+            let over = crossings.leases().over(self.now());
+            for name in over {
+                crossings.leases().begin(self.now(), &name, None);
+                let effects = crossings.domains().stop(self.now(), &name);
+                self.carry_out(effects).await;
+            }
+        }
+    }
+
+    /// Asks for a session all of whose subscribers are in other domains.
+    pub(super) async fn cross(self: &Arc<Self>, file: &File, owner: String, dry_run: bool) -> Result<Session, Refused> {
+        let Some(crossings) = self.crossings() else {
+            let said = "this broker has no contract with [[neighbour]]: start it with --contract FILE";
+            return Err(Refused::new(StatusCode::CONFLICT, said.to_owned()));
+        };
+        let flows = flow::flows(&crossings.text, &crossings.contract, file);
+        let flows = flows.map_err(crate::sessions::Unadmitted::Malformed)?;
+        let asker = crossings.domains().find(&file.name).and_then(|one| one.asker.clone());
+        if let Some(other) = asker.filter(|asker| asker.owner != owner) {
+            return Err(crate::sessions::Unadmitted::Anothers(other.owner).into());
+        }
+        if !dry_run && crossings.renewed(self.now(), &file.name, &owner, &file.text) {
+            return self.crossing(&file.name).ok_or_else(gone);
+        }
+        let asker = Asker { owner, text: file.text.clone(), lease: file.lease, dry_run };
+        let wanted = Wanted { name: file.name.clone(), asker, flows };
+        match self.ask(wanted.clone()).await? {
+            Ok(Some(fits)) => Ok(fits.shown(0)),
+            Ok(None) => {
+                crossings.leases().begin(self.now(), &file.name, file.lease);
+                self.crossing(&file.name).ok_or_else(gone)
+            }
+            Err(why) => {
+                let offers = self.offers(&wanted, &why).await;
+                let error = format!("it does not fit: {}: {}", why.what, why.because);
+                let peer::Refused { what, needs, has, because, .. } = why;
+                let refusals = vec![plan::Refusal { what, needs, has, because, offers }];
+                Err(Refused(StatusCode::CONFLICT, Refusal { error, refusals }))
+            }
+        }
+    }
+
+    /// One request, with its answer: what it would be (a dry run), or that it is active.
+    async fn ask(self: &Arc<Self>, wanted: Wanted) -> Result<Result<Option<Crossing>, peer::Refused>, Refused> {
+        let Some(crossings) = self.crossings() else { return Err(gone()) };
+        let dry_run = wanted.asker.dry_run;
+        let (tell, told) = oneshot::channel();
+        let requested = crossings.domains().request(self.now(), wanted);
+        let (key, effects) = match requested {
+            Ok(requested) => requested,
+            Err(why) => return Ok(Err(why)),
+        };
+        crossings.asked().insert(key.clone(), tell);
+        self.carry_out(effects).await;
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        crossings.asked().remove(&key);
+        let Ok(Ok(said)) = told else {
+            let because = "the other domains took too long: `thalweg session show` tells what became of it".to_owned();
+            let what = format!("session {key}");
+            return Ok(Err(peer::Refused { what, because, ..peer::Refused::default() }));
+        };
+        let fits = crossings.domains().forget(&key).filter(|_| dry_run);
+        Ok(said.map(|()| fits))
+    }
+
+    /// Changes of its subscribers with which a session would be admitted, each tried.
+    async fn offers(self: &Arc<Self>, wanted: &Wanted, why: &peer::Refused) -> Vec<Offer> {
+        let mut offers = Vec::new();
+        // A domain that is away, say, is no limit that a smaller session would keep.
+        let changes = if why.needs.is_empty() { Vec::new() } else { changes(wanted, why) };
+        let until = self.now() + TRYING;
+        for (flow, change) in changes {
+            if offers.len() == MOST_OFFERS || self.now() > until {
+                break;
+            }
+            let mut tried = wanted.clone();
+            tried.asker.dry_run = true;
+            change.make(&mut tried.flows[flow]);
+            if matches!(self.ask(tried).await, Ok(Ok(_))) {
+                offers.push(change.offer(&wanted.flows[flow]));
+            }
+        }
+        offers
+    }
+
+    /// A session over several domains that was asked for here, as it is now.
+    pub(super) fn crossing(&self, name: &str) -> Option<Session> {
+        let crossings = self.crossings()?;
+        let one = crossings.domains().find(name)?.clone();
+        Some(self.shown_crossing(&crossings, &one))
+    }
+
+    /// All of them.
+    pub(super) fn all_crossings(&self) -> Vec<Session> {
+        let Some(crossings) = self.crossings() else { return Vec::new() };
+        let all: Vec<Crossing> = crossings.domains().own().into_iter().cloned().collect();
+        all.iter().map(|one| Session { text: None, ..self.shown_crossing(&crossings, one) }).collect()
+    }
+
+    fn shown_crossing(&self, crossings: &Crossings, one: &Crossing) -> Session {
+        let mut session = Session {
+            lease_left_ms: crossings.leases().left(self.now(), &one.key.session).map(|left| left.as_millis() as u64),
+            text: one.asker.as_ref().map(|asker| asker.text.clone()),
+            ..one.shown(one.revision)
+        };
+        if session.state == SessionState::Active {
+            (session.state, session.because) = self.hosts().reached(one.revision);
+        }
+        self.hosts().mark_set(&mut session.channels);
+        session
+    }
+
+    /// Stops a session over several domains; `None`: there is none of this name.
+    pub(super) async fn stop_crossing(self: &Arc<Self>, name: &str, owner: &str) -> Option<Result<Accepted, Refused>> {
+        let crossings = self.crossings()?;
+        let asker = crossings.domains().find(name)?.asker.clone()?;
+        if asker.owner != owner {
+            return Some(Err(crate::sessions::Unadmitted::Anothers(asker.owner).into()));
+        }
+        crossings.leases().begin(self.now(), name, None);
+        let effects = crossings.domains().stop(self.now(), name);
+        self.carry_out(effects).await;
+        Some(Ok(Accepted { revision: self.hosts().kept().revision }))
+    }
+}
+
+fn gone() -> Refused {
+    Refused::new(StatusCode::CONFLICT, "it was stopped meanwhile".to_owned())
+}
+
+/// A change of one flow.
+enum Change {
+    Scale(u32),
+    Size(u64),
+    Deadline(u64),
+}
+
+/// The changes that are worth a try, the nearest to the request first.
+fn changes(wanted: &Wanted, why: &peer::Refused) -> Vec<(usize, Change)> {
+    let late = why.what.starts_with("deadline");
+    let each = wanted.flows.iter().enumerate();
+    let of = |(index, flow): (usize, &flow::Flow)| {
+        let needed = qos::parse_duration(&why.needs).ok().filter(|_| late && why.what.ends_with(&flow.subscriber));
+        let deadline = needed.and_then(|time| u64::try_from(time.as_nanos()).ok());
+        let scales = SCALES.iter().filter(|_| !late).map(|scale| Change::Scale(flow.scale.saturating_mul(*scale)));
+        let sizes = PARTS.iter().filter(|_| !late).map(|part| Change::Size((flow.size / part).max(1)));
+        let all: Vec<Change> =
+            deadline.map(|ns| Change::Deadline(ns + 1000)).into_iter().chain(scales).chain(sizes).collect();
+        all.into_iter().map(move |change| (index, change)).collect::<Vec<_>>()
+    };
+    each.flat_map(of).collect()
+}
+
+impl Change {
+    fn make(&self, flow: &mut flow::Flow) {
+        match self {
+            Self::Scale(scale) => {
+                flow.period = flow.period / u64::from(flow.scale.max(1)) * u64::from(*scale);
+                flow.scale = *scale;
+            }
+            Self::Size(size) => flow.size = *size,
+            Self::Deadline(ns) => flow.deadline = Some(*ns),
+        }
+    }
+
+    fn offer(&self, flow: &flow::Flow) -> Offer {
+        let name = flow.subscriber.clone();
+        let (what, key, value) = match self {
+            Self::Scale(scale) => {
+                (format!("scale {scale} instead of {} for {name}", flow.scale), "scale", scale.to_string())
+            }
+            Self::Size(size) => {
+                let what = format!("samples of {size} B instead of {} B for {name}", flow.size);
+                (what, "scaled_size", format!("\"{size} B\""))
+            }
+            Self::Deadline(ns) => {
+                let time = show_time(*ns as f64 / 1e3);
+                (format!("a deadline of {time} for {name}"), "deadline", format!("\"{time}\""))
+            }
+        };
+        let change = FileChange { table: "subscriber".to_owned(), name, key: key.to_owned(), value };
+        Offer { what, changes: vec![change] }
+    }
+}
+
+/// Sends what is said to one neighbour, in order. What does not arrive is repeated by who said it.
+async fn deliver(client: Arc<Client>, mut messages: mpsc::Receiver<Message>) {
+    while let Some(message) = messages.recv().await {
+        let client = client.clone();
+        let _ = tokio::task::spawn_blocking(move || client.tell_peer(&message)).await;
+    }
+}
+
+/// The broker of a neighbouring domain.
+pub(super) struct Neighbour(Identity);
+
+impl<S: Send + Sync> FromRequestParts<S> for Neighbour {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let caller = caller(parts, state).await?;
+        match caller.kind() {
+            Kind::Broker => Ok(Self(caller)),
+            _ => Err(Refused::new(StatusCode::FORBIDDEN, format!("{caller} may not: only brokers of neighbours may"))),
+        }
+    }
+}
+
+pub(super) async fn peer(
+    Neighbour(from): Neighbour,
+    State(broker): Shared,
+    message: Result<Json<Message>, JsonRejection>,
+) -> Result<StatusCode, Refused> {
+    let Json(message) = message?;
+    let wrong = |status, text: String| Err(Refused::new(status, text));
+    if !message.is_bounded() {
+        return wrong(StatusCode::UNPROCESSABLE_ENTITY, "a list, text or number is too large".to_owned());
+    }
+    let Some(crossings) = broker.crossings() else {
+        return wrong(StatusCode::CONFLICT, "this broker has no contract with [[neighbour]]".to_owned());
+    };
+    if !crossings.out.contains_key(from.name()) {
+        return wrong(StatusCode::FORBIDDEN, format!("{from} is no neighbour by this domain's contract"));
+    }
+    let effects = crossings.domains().receive(broker.now(), from.name(), message);
+    // To the end, even if the neighbour gives the request up.
+    tokio::spawn(async move { broker.carry_out(effects).await });
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn pipes(_: User, State(broker): Shared) -> Answer<Vec<Pipe>> {
+    Ok(Json(broker.crossings().map(|crossings| crossings.domains().pipes()).unwrap_or_default()))
+}

@@ -1,0 +1,636 @@
+//! Sessions over several domains, as the broker of one domain takes part in them. Pure: times, messages and failures of the disk come as
+//! arguments; what is to be sent, kept and told goes out as [`Effect`]s, in their order.
+//!
+//! The broker whose user asks is the first. Each broker does its own part of a step, asks the neighbours behind it for theirs, and answers when all have.
+//!
+//! ```text
+//! quoting ─▶ holding ─▶ starting ─▶ committed ─▶ stopping      at the first
+//! quoting ─▶ holding ─▶ held ─────▶ committed ─▶ stopping      at the others
+//! ```
+//!
+//! | rule | reason |
+//! |---|---|
+//! | a hold is in memory alone, and ends after [`HOLD`] | a broker that dies holds nothing |
+//! | `starting` and `committed` are kept before the next domain hears of them | whoever has committed is known to the one before, and is stopped by it |
+//! | one that starts again stops what it was `starting` | nobody was told that it is active |
+//! | a stop is kept, and repeated until it is answered | a neighbour that is away hears of it later |
+//! | every [`PRESENT_EVERY`] each neighbour is told which sessions go through it | a lost disk is noticed at both ends |
+//!
+//! A new version of a session is a session of its own that shares the former one's room; that one is stopped when the new one is active.
+
+mod choice;
+mod legs;
+mod view;
+
+use crate::ledger::Ledger;
+use agent::peer::{Flow, HOLD, Key, MOST_HOPS, MOST_SESSIONS, Menu, Message, Refused, Said, Step, StepName};
+use qos::contract::{Contract, flow, pipe};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+pub use view::{Sold, is_abroad};
+
+/// Time between two summaries to a neighbour.
+pub const PRESENT_EVERY: Duration = Duration::from_secs(10);
+/// Time after which a session stops of whose first domain nothing was heard any more.
+pub const GRACE: Duration = Duration::from_secs(600);
+/// Longest time of a step at the first domain; at each further one it is shorter by [`PER_HOP`].
+const STEP: Duration = Duration::from_secs(3);
+/// The time by which a domain gives up before the one that asked it.
+const PER_HOP: Duration = Duration::from_millis(150);
+/// Time after which an unanswered message is repeated.
+const REPEAT: Duration = Duration::from_millis(500);
+/// The longest such time, for stops.
+const REPEAT_SLOWLY: Duration = Duration::from_secs(5);
+/// A session that was committed later than this before a summary may not be in it yet.
+const SETTLED: Duration = Duration::from_secs(30);
+
+/// A neighbour, with the name of the node that is in both contracts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its domain.
+    pub domain: String,
+    /// The node.
+    pub via: String,
+    /// The address of its broker.
+    pub broker: String,
+    /// The domains that are reached through it, its own among them.
+    reach: Vec<String>,
+}
+
+/// The state of a session over several domains, at one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Menus are asked for.
+    Quoting,
+    /// Domains behind are asked to hold.
+    Holding,
+    /// Held here and behind.
+    Held,
+    /// At the first domain: it is decided, and domains behind are asked to commit.
+    Starting,
+    /// It is decided, and kept. At the first domain it is active.
+    Committed,
+    /// Domains behind are told that it is over.
+    Stopping,
+    /// At the first domain: another one has lost it.
+    Lost,
+}
+
+/// Who asked for a session here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Asker {
+    /// The user's identity.
+    pub owner: String,
+    /// The text of the session's file.
+    pub text: String,
+    /// The time after which it ends unless it is asked for again.
+    #[serde(default)]
+    pub lease: Option<Duration>,
+    /// It is only asked whether it would be admitted.
+    #[serde(skip)]
+    pub dry_run: bool,
+}
+
+/// The domain behind this one for some of a session's flows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Leg {
+    /// The domain.
+    pub domain: String,
+    /// The flows (indices).
+    pub flows: Vec<usize>,
+    /// It has answered the present step.
+    #[serde(skip)]
+    done: bool,
+}
+
+/// A session over several domains.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Crossing {
+    /// Its name and version.
+    pub key: Key,
+    /// The domains before this one; empty: it was asked for here.
+    pub passed: Vec<String>,
+    /// Who asked for it, if that was here.
+    pub asker: Option<Asker>,
+    /// Its flows, as they come in.
+    pub flows: Vec<Flow>,
+    /// For each of them, the classes with the parts of all domains from here.
+    pub menus: Vec<Menu>,
+    /// The domains behind this one.
+    pub legs: Vec<Leg>,
+    /// Its state.
+    pub phase: Phase,
+    /// Why it is lost.
+    #[serde(default)]
+    pub because: Option<String>,
+    /// The revision of the plan that its channels came with; 0: none yet.
+    #[serde(default)]
+    pub revision: u64,
+    /// It was kept since it was committed or starting.
+    #[serde(skip)]
+    kept: bool,
+    /// The beginning of the present step, or of being held or committed.
+    #[serde(skip)]
+    since: Duration,
+    /// The last message of the present step.
+    #[serde(skip)]
+    sent: Duration,
+    /// The time until that is repeated.
+    #[serde(skip)]
+    repeat: Duration,
+    /// It was refused to the domain before: nothing more is said until that stops it.
+    #[serde(skip)]
+    failed: bool,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// [`Domains::kept`] has to be on disk before anything further is done. If it cannot be: [`Domains::unkept`], and nothing further.
+    Keep(Key),
+    /// A message to the broker of a neighbour.
+    Send(String, Message),
+    /// The answer for who asked: it is active (or fits), or refused.
+    Told(Key, Result<(), Refused>),
+}
+
+/// A session that is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// Who asks.
+    pub asker: Asker,
+    /// Its flows.
+    pub flows: Vec<flow::Flow>,
+}
+
+/// All sessions over several domains that one domain has a part in.
+#[derive(Debug)]
+pub struct Domains {
+    name: String,
+    /// Why nothing new is admitted: its pipes are not installed on all hosts.
+    unready: Option<String>,
+    nodes: BTreeSet<String>,
+    neighbours: Vec<Neighbour>,
+    ledger: Ledger,
+    crossings: BTreeMap<Key, Crossing>,
+    version: u64,
+    /// The time of the last summary of each neighbour.
+    heard: BTreeMap<String, Duration>,
+    told: Duration,
+}
+
+impl Domains {
+    /// The domain of this name, with the contract's pipes and neighbours and the sessions that were kept. Versions of sessions come after those of all
+    /// earlier starts: `start` is the number of this one. What has to be done first are the effects.
+    ///
+    /// # Errors
+    /// The contract has not what is sold.
+    pub fn start(
+        name: &str,
+        contract: &Contract,
+        kept: Vec<Crossing>,
+        start: u64,
+        now: Duration,
+    ) -> Result<(Self, Vec<Effect>), String> {
+        let named = |one: &pipe::Neighbour| Neighbour {
+            domain: one.domain.clone(),
+            via: contract.system.nodes[one.via].name.clone(),
+            broker: one.broker.clone(),
+            reach: pipe::domains(one).map(str::to_owned).collect(),
+        };
+        let mut domains = Self {
+            name: name.to_owned(),
+            unready: None,
+            nodes: contract.system.nodes.iter().map(|node| node.name.clone()).collect(),
+            neighbours: contract.neighbours.iter().map(named).collect(),
+            ledger: Ledger::new(name, contract),
+            crossings: BTreeMap::new(),
+            version: start << 32,
+            heard: contract.neighbours.iter().map(|one| (one.domain.clone(), now)).collect(),
+            told: now,
+        };
+        let mut effects = Vec::new();
+        for crossing in kept {
+            effects.extend(domains.resume(crossing, now)?);
+        }
+        Ok((domains, effects))
+    }
+
+    /// Takes over a session that was kept.
+    fn resume(&mut self, mut crossing: Crossing, now: Duration) -> Result<Vec<Effect>, String> {
+        let key = crossing.key.clone();
+        (crossing.kept, crossing.since, crossing.sent) = (true, now, now);
+        let lives = matches!(crossing.phase, Phase::Starting | Phase::Committed);
+        if lives {
+            let targets = self.targets(&crossing.flows, crossing.passed.last());
+            let held = targets.and_then(|targets| self.hold(&key, &crossing.flows, &targets));
+            held.map_err(|why| format!("session {key} has what the contract has not any more: {}", why.what))?;
+        }
+        // Whether domains behind have committed, too, is not known: they are asked if the one before asks again.
+        crossing.failed = crossing.phase == Phase::Committed;
+        let phase = crossing.phase;
+        self.crossings.insert(key.clone(), crossing);
+        Ok(match phase {
+            Phase::Starting | Phase::Stopping => self.end(now, &key),
+            _ => Vec::new(),
+        })
+    }
+
+    /// A user asks for a session, or for a change of one. Its key is in all effects about it.
+    ///
+    /// # Errors
+    /// It cannot be asked for now.
+    pub fn request(&mut self, now: Duration, wanted: Wanted) -> Result<(Key, Vec<Effect>), Refused> {
+        let own = |key: &Key| key.first == self.name && key.session == wanted.name;
+        let is_busy = |phase: Phase| matches!(phase, Phase::Quoting | Phase::Holding | Phase::Starting);
+        if self.crossings.values().any(|one| own(&one.key) && is_busy(one.phase)) {
+            let because = "the former request is not decided yet: try again".to_owned();
+            return Err(self.refusal(format!("session {}", wanted.name), because));
+        }
+        self.version += 1;
+        let key = Key { first: self.name.clone(), session: wanted.name.clone(), version: self.version };
+        let flows: Vec<Flow> = wanted.flows.into_iter().map(choice::as_it_enters).collect();
+        let effects = self.quote(now, key.clone(), Vec::new(), Some(wanted.asker), flows);
+        Ok((key, effects))
+    }
+
+    /// A message of a neighbour's broker. One that is no neighbour is not heard.
+    pub fn receive(&mut self, now: Duration, from: &str, message: Message) -> Vec<Effect> {
+        if !self.neighbours.iter().any(|one| one.domain == from) {
+            return Vec::new();
+        }
+        match message {
+            Message::Request { key, passed, step } => {
+                let name = step.name();
+                match self.possible(from, &key, &passed, &step) {
+                    Ok(()) => self.asked(now, from, key, passed, step),
+                    Err(why) => vec![answer(from, &key, name, Said::Refused(why))],
+                }
+            }
+            Message::Answer { key, step, said } => self.answered(now, from, &key, step, said),
+            Message::Present(keys) => self.present(now, from, &keys),
+            Message::Unknown(keys) => self.unknown(now, from, &keys),
+        }
+    }
+
+    /// Checks that a neighbour may ask for a step.
+    fn possible(&self, from: &str, key: &Key, passed: &[String], step: &Step) -> Result<(), Refused> {
+        let refused = |because: String| Err(self.refusal(format!("session {key}"), because));
+        if passed.first() != Some(&key.first) || passed.last().map(String::as_str) != Some(from) {
+            return refused(format!("{from} asks in another's name"));
+        }
+        if passed.contains(&self.name) || passed.len() >= MOST_HOPS {
+            return refused(format!(
+                "it has passed {} already: allowed is each of {MOST_HOPS} domains once",
+                passed.join(", ")
+            ));
+        }
+        if self.crossings.get(key).is_some_and(|known| known.passed != passed) {
+            return refused("it came another way before: allowed is one way".to_owned());
+        }
+        let via = self.neighbours.iter().find(|one| one.domain == from).map(|one| one.via.as_str());
+        if let Some(flow) = step.flows().iter().find(|flow| Some(flow.enters.as_str()) != via) {
+            let via = via.unwrap_or_default();
+            return refused(format!("a flow comes in at {:?}: allowed is {via:?}, by the contract", flow.enters));
+        }
+        match step.flows().iter().find(|flow| flow.before.is_empty()) {
+            Some(flow) => refused(format!("no class is asked for {:?}", flow.topic)),
+            None => Ok(()),
+        }
+    }
+
+    fn asked(&mut self, now: Duration, from: &str, key: Key, passed: Vec<String>, step: Step) -> Vec<Effect> {
+        let phase = self.crossings.get(&key).map(|known| known.phase);
+        let name = step.name();
+        let say = |said: Said| vec![answer(from, &key, name, said)];
+        match (step, phase) {
+            (Step::Quote(_), Some(Phase::Quoting)) | (Step::Hold(_), Some(Phase::Holding)) => Vec::new(), // under way
+            (Step::Quote(flows), None) => self.quote(now, key, passed, None, flows),
+            (Step::Hold(flows), None | Some(Phase::Quoting)) => self.take(now, key, passed, None, flows),
+            (Step::Hold(flows), Some(Phase::Held | Phase::Committed)) => {
+                let same = self.crossings.get(&key).is_some_and(|known| known.flows == flows);
+                let other =
+                    || Said::Refused(self.refusal(format!("session {key}"), "it has other flows already".to_owned()));
+                say(if same { Said::Done } else { other() })
+            }
+            (Step::Commit, Some(Phase::Held)) => self.commit(now, &key),
+            (Step::Commit, Some(Phase::Committed)) => self.committed_again(now, &key),
+            (Step::Stop, None) => say(Said::Done),
+            (Step::Stop, Some(_)) => {
+                let mut effects = self.end(now, &key);
+                effects.extend(say(Said::Done));
+                effects
+            }
+            (Step::Quote(_) | Step::Hold(_) | Step::Commit, _) => {
+                let because = "nothing is held for it: it took too long, or the broker started again".to_owned();
+                say(Said::Refused(self.refusal(format!("session {key}"), because)))
+            }
+        }
+    }
+
+    /// Asks for the menus of all domains from here.
+    fn quote(
+        &mut self,
+        now: Duration,
+        key: Key,
+        passed: Vec<String>,
+        asker: Option<Asker>,
+        flows: Vec<Flow>,
+    ) -> Vec<Effect> {
+        let own = self.targets(&flows, passed.last()).and_then(|targets| {
+            self.ready()?;
+            let menus = self.menus(&key, &flows, &targets)?;
+            Ok((self.legs(&targets), menus))
+        });
+        let crossing = Crossing::new(key.clone(), passed, asker, flows, now);
+        match own {
+            Ok((legs, menus)) => {
+                self.crossings.insert(key.clone(), Crossing { legs, menus, ..crossing });
+                self.step(now, &key, Phase::Quoting)
+            }
+            Err(why) => {
+                self.crossings.insert(key.clone(), crossing);
+                self.fail(now, &key, why)
+            }
+        }
+    }
+
+    /// Holds what these flows need, here and behind.
+    fn take(
+        &mut self,
+        now: Duration,
+        key: Key,
+        passed: Vec<String>,
+        asker: Option<Asker>,
+        flows: Vec<Flow>,
+    ) -> Vec<Effect> {
+        let through = self.targets(&flows, passed.last()).and_then(|targets| {
+            let legs = self.legs(&targets);
+            self.room(&legs)?;
+            let menus = self.menus(&key, &flows, &targets)?;
+            self.hold(&key, &flows, &targets)?;
+            Ok((legs, menus))
+        });
+        let crossing = Crossing::new(key.clone(), passed, asker, flows, now);
+        match through {
+            Ok((legs, menus)) => {
+                self.crossings.insert(key.clone(), Crossing { legs, menus, phase: Phase::Holding, ..crossing });
+                self.step(now, &key, Phase::Holding)
+            }
+            Err(why) => {
+                self.crossings.insert(key.clone(), Crossing { phase: Phase::Holding, ..crossing });
+                self.fail(now, &key, why)
+            }
+        }
+    }
+
+    /// Commits: kept here, then asked for behind.
+    fn commit(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+        let mut effects = vec![Effect::Keep(key.clone())];
+        if let Some(crossing) = self.crossings.get_mut(key) {
+            crossing.kept = true;
+        }
+        let is_first = self.crossings.get(key).is_some_and(|crossing| crossing.passed.is_empty());
+        effects.extend(self.step(now, key, if is_first { Phase::Starting } else { Phase::Committed }));
+        effects
+    }
+
+    /// The domain before asks again.
+    fn committed_again(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+        let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
+        if crossing.legs.iter().all(|leg| leg.done) {
+            return self.say(key, StepName::Commit, Said::Done);
+        }
+        if std::mem::take(&mut crossing.failed) {
+            (crossing.since, crossing.sent) = (now, now);
+            return self.ask(key);
+        }
+        Vec::new()
+    }
+
+    /// A user stops a session that was asked for here: all its versions.
+    pub fn stop(&mut self, now: Duration, name: &str) -> Vec<Effect> {
+        let own = |key: &&Key| key.first == self.name && key.session == name;
+        let keys: Vec<Key> = self.crossings.keys().filter(own).cloned().collect();
+        let stopped = |domains: &Self| domains.refusal(format!("session {name}"), "it was stopped".to_owned());
+        keys.iter()
+            .flat_map(|key| {
+                let waits = self
+                    .crossings
+                    .get(key)
+                    .is_some_and(|one| !matches!(one.phase, Phase::Committed | Phase::Stopping | Phase::Lost));
+                let mut effects = self.end(now, key);
+                effects.extend(waits.then(|| Effect::Told(key.clone(), Err(stopped(self)))));
+                effects
+            })
+            .collect()
+    }
+
+    /// Ends a session here, and asks for its end behind.
+    fn end(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+        self.ledger.release(key);
+        let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
+        if crossing.phase == Phase::Stopping && crossing.legs.iter().any(|leg| leg.done) {
+            return Vec::new(); // under way
+        }
+        if crossing.phase == Phase::Lost {
+            crossing.legs.clear();
+            crossing.because = None;
+        }
+        let was_kept = crossing.kept;
+        // A quote leaves nothing behind; those that hold are told, so that nobody waits for the end of the hold.
+        if crossing.phase == Phase::Quoting {
+            crossing.legs.clear();
+        }
+        let asks = self.step(now, key, Phase::Stopping);
+        was_kept.then(|| Effect::Keep(key.clone())).into_iter().chain(asks).collect()
+    }
+
+    /// What could not be kept.
+    pub fn unkept(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+        let why = self.refusal(format!("session {key}"), "the broker's disk took nothing".to_owned());
+        match self.crossings.get_mut(key) {
+            Some(crossing) if crossing.phase == Phase::Starting => {
+                crossing.kept = false;
+                self.fail(now, key, why)
+            }
+            Some(crossing) if crossing.phase == Phase::Committed && !crossing.passed.is_empty() => {
+                (crossing.kept, crossing.phase, crossing.since) = (false, Phase::Held, now);
+                self.say(key, StepName::Commit, Said::Refused(why))
+            }
+            // The disk has it as starting, and nobody was told.
+            Some(crossing) if crossing.phase == Phase::Committed => {
+                let told = Effect::Told(key.clone(), Err(why));
+                std::iter::once(told).chain(self.end(now, key)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What has to be on disk.
+    pub fn kept(&self) -> Vec<Crossing> {
+        self.crossings.values().filter(|crossing| crossing.kept).cloned().collect()
+    }
+
+    /// Time has passed: repeats, gives up, and forgets what was held for too long.
+    pub fn tick(&mut self, now: Duration) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for key in self.crossings.keys().cloned().collect::<Vec<_>>() {
+            effects.extend(self.look(now, &key));
+        }
+        if now.saturating_sub(self.told) >= PRESENT_EVERY {
+            self.told = now;
+            effects.extend(self.summaries());
+        }
+        effects
+    }
+
+    fn look(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+        let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
+        let age = now.saturating_sub(crossing.since);
+        let waits = crossing.legs.iter().any(|leg| !leg.done) && !crossing.failed;
+        let limit = STEP.saturating_sub(PER_HOP * crossing.passed.len() as u32);
+        let upstream = crossing.passed.last();
+        let heard = upstream.and_then(|domain| self.heard.get(domain)).copied().unwrap_or(now);
+        match crossing.phase {
+            Phase::Held if age >= HOLD => {
+                self.ledger.release(key);
+                self.crossings.remove(key);
+                Vec::new()
+            }
+            Phase::Committed if now.saturating_sub(heard.max(crossing.since)) >= GRACE => self.end(now, key),
+            Phase::Stopping if waits && now.saturating_sub(crossing.sent) >= crossing.repeat => {
+                crossing.repeat = (crossing.repeat * 2).min(REPEAT_SLOWLY);
+                crossing.sent = now;
+                self.ask(key)
+            }
+            Phase::Quoting | Phase::Holding | Phase::Starting | Phase::Committed if waits => {
+                if age >= limit {
+                    let silent: Vec<&str> =
+                        crossing.legs.iter().filter(|leg| !leg.done).map(|leg| leg.domain.as_str()).collect();
+                    let because = format!("the broker of {} did not answer within {limit:?}", silent.join(", "));
+                    let why = self.refusal(format!("session {key}"), because);
+                    self.fail(now, key, why)
+                } else if now.saturating_sub(crossing.sent) >= REPEAT {
+                    crossing.sent = now;
+                    self.ask(key)
+                } else {
+                    Vec::new()
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Which sessions go through each neighbour.
+    fn summaries(&self) -> Vec<Effect> {
+        let lives = |one: &&Crossing| matches!(one.phase, Phase::Starting | Phase::Committed);
+        let of = |neighbour: &Neighbour| {
+            let through = |one: &&Crossing| one.legs.iter().any(|leg| leg.domain == neighbour.domain);
+            let all = self.crossings.values().filter(lives).filter(through).map(|one| one.key.clone());
+            Effect::Send(neighbour.domain.clone(), Message::Present(all.collect()))
+        };
+        self.neighbours.iter().map(of).collect()
+    }
+
+    /// A neighbour's summary: what it does not have any more ends here; what is unknown here, it is told.
+    fn present(&mut self, now: Duration, from: &str, keys: &[Key]) -> Vec<Effect> {
+        self.heard.insert(from.to_owned(), now);
+        let known: BTreeSet<&Key> = keys.iter().collect();
+        let gone = |one: &&Crossing| {
+            let settled = one.phase == Phase::Committed && now.saturating_sub(one.since) >= SETTLED;
+            one.passed.last().map(String::as_str) == Some(from) && settled && !known.contains(&one.key)
+        };
+        let gone: Vec<Key> = self.crossings.values().filter(gone).map(|one| one.key.clone()).collect();
+        let mut effects: Vec<Effect> = gone.iter().flat_map(|key| self.end(now, key)).collect();
+        let unknown: Vec<Key> = keys.iter().filter(|key| !self.crossings.contains_key(key)).cloned().collect();
+        if !unknown.is_empty() {
+            effects.push(Effect::Send(from.to_owned(), Message::Unknown(unknown)));
+        }
+        effects
+    }
+
+    /// Sessions that a neighbour behind has lost.
+    fn unknown(&mut self, now: Duration, from: &str, keys: &[Key]) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for key in keys {
+            let Some(crossing) = self.crossings.get_mut(key) else { continue };
+            let lives = matches!(crossing.phase, Phase::Starting | Phase::Committed);
+            if !lives || !crossing.legs.iter().any(|leg| leg.domain == from) {
+                continue;
+            }
+            let starting = crossing.phase == Phase::Starting;
+            let because = format!("domain {from} has lost it: ask for it again");
+            // Nobody was told of one that was starting: it is refused.
+            crossing.because = (crossing.asker.is_some() && !starting).then(|| because.clone());
+            crossing.legs.retain(|leg| leg.domain != from);
+            effects.extend(self.end(now, key));
+            if starting {
+                let why = self.refusal(format!("session {key}"), because);
+                effects.push(Effect::Told(key.clone(), Err(why)));
+            }
+        }
+        effects
+    }
+
+    /// Checks that a summary can name one more session through each of these.
+    fn room(&self, legs: &[Leg]) -> Result<(), Refused> {
+        let count = |domain: &str| {
+            self.crossings.values().filter(|one| one.legs.iter().any(|leg| leg.domain == domain)).count()
+        };
+        match legs.iter().find(|leg| count(&leg.domain) >= MOST_SESSIONS) {
+            Some(leg) => {
+                let what = format!("sessions from {} to {}", self.name, leg.domain);
+                let because = "a summary names no more".to_owned();
+                let (needs, has) = ((MOST_SESSIONS + 1).to_string(), MOST_SESSIONS.to_string());
+                Err(Refused { domain: self.name.clone(), what, needs, has, because })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// From now on, or until further notice, nothing new is admitted.
+    pub fn set_unready(&mut self, because: Option<String>) {
+        self.unready = because;
+    }
+
+    fn ready(&self) -> Result<(), Refused> {
+        let because = |why: &String| self.refusal(format!("pipes of domain {}", self.name), why.clone());
+        self.unready.as_ref().map_or(Ok(()), |why| Err(because(why)))
+    }
+
+    fn refusal(&self, what: String, because: String) -> Refused {
+        Refused { domain: self.name.clone(), what, because, ..Refused::default() }
+    }
+}
+
+impl Crossing {
+    fn new(key: Key, passed: Vec<String>, asker: Option<Asker>, flows: Vec<Flow>, now: Duration) -> Self {
+        Self {
+            key,
+            passed,
+            asker,
+            flows,
+            menus: Vec::new(),
+            legs: Vec::new(),
+            phase: Phase::Quoting,
+            because: None,
+            revision: 0,
+            kept: false,
+            since: now,
+            sent: now,
+            repeat: REPEAT,
+            failed: false,
+        }
+    }
+}
+
+fn answer(to: &str, key: &Key, step: StepName, said: Said) -> Effect {
+    Effect::Send(to.to_owned(), Message::Answer { key: key.clone(), step, said })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,510 @@
+//! Three domains in a row, with a simulated network, disks and crashes.
+
+use super::*;
+use agent::peer::Part;
+use qos::Class;
+use qos::contract::session::Session as File;
+use std::collections::VecDeque;
+
+const NAMES: [&str; 3] = ["robot", "wan", "base"];
+
+/// The contract of a domain whose way leads over `nodes`, with neighbours before and behind.
+fn contract(nodes: [&str; 2], neighbours: &[(&str, &str, &str)], pipes: &str) -> String {
+    let [from, to] = nodes;
+    let mut text = format!(
+        "[[node]]\nname = {from:?}\n[[node]]\nname = {to:?}\n[[link]]\nbetween = [{from:?}, {to:?}]\nrate = \"10 Mbit/s\"\nscheduler = \"strict\"\noverhead = \"0 B\"\n"
+    );
+    for (domain, via, reach) in neighbours {
+        text += &format!("[[neighbour]]\ndomain = {domain:?}\nvia = {via:?}\nbroker = \"h:1\"\nreach = [{reach}]\n");
+    }
+    text + pipes
+}
+
+fn pipe(from: &str, to: &str, class: &str, rate: &str, deadline: &str, price: u64) -> String {
+    format!(
+        "[[pipe]]\nfrom = {from:?}\nto = {to:?}\nclass = {class:?}\nrate = {rate:?}\nburst = \"20 kB\"\nlargest = \"1 kB\"\ndeadline = {deadline:?}\nprice = {price}\n"
+    )
+}
+
+/// In each domain two pipes: a fast one of 200 kbit/s and a slow, cheap one of 400 kbit/s.
+fn contract_of(name: &str) -> String {
+    let (nodes, neighbours): (_, &[(&str, &str, &str)]) = match name {
+        "robot" => (["cam", "rw"], &[("wan", "rw", "\"base\"")]),
+        "wan" => (["rw", "wb"], &[("robot", "rw", ""), ("base", "wb", "")]),
+        _ => (["wb", "desk"], &[("wan", "wb", "\"robot\"")]),
+    };
+    let [from, to] = nodes;
+    let pipes = pipe(from, to, "high", "200 kbit/s", "20 ms", 5) + &pipe(from, to, "low", "400 kbit/s", "60 ms", 1);
+    contract(nodes, neighbours, &pipes)
+}
+
+/// A session of samples of so many bytes at 10 Hz.
+fn session(name: &str, size: u64, deadline: &str) -> String {
+    format!(
+        "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"{size} B\"\nrate = \"10 Hz\"\npublisher = \"cam\"\n\
+         [[subscriber]]\ntopic = {name:?}\nnode = \"base/desk\"\ndeadline = {deadline:?}\n"
+    )
+}
+
+fn wanted(text: &str) -> Wanted {
+    let (of_robot, file) = (contract_of("robot"), File::read(text).unwrap());
+    let flows = qos::contract::flow::flows(&of_robot, &Contract::read(&of_robot).unwrap(), &file).unwrap();
+    let asker = Asker { owner: "ann".into(), text: text.to_owned(), ..Asker::default() };
+    Wanted { name: file.name, asker, flows }
+}
+
+/// A seeded stream of numbers (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+struct World {
+    brokers: BTreeMap<&'static str, Domains>,
+    disks: BTreeMap<&'static str, Vec<Crossing>>,
+    net: VecDeque<(&'static str, String, Message)>,
+    told: Vec<(Key, Result<(), Refused>)>,
+    now: Duration,
+    starts: u64,
+    /// The broker that dies before its effect of this number, counted over all brokers' effects.
+    crash: Option<(&'static str, u64)>,
+    effects: u64,
+    /// Of 100 messages so many are lost, and so many come twice; they come in any order then.
+    lossy: Option<(u64, u64)>,
+    dice: Dice,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut world = Self {
+            brokers: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            net: VecDeque::new(),
+            told: Vec::new(),
+            now: Duration::ZERO,
+            starts: 0,
+            crash: None,
+            effects: 0,
+            lossy: None,
+            dice: Dice(seed),
+        };
+        NAMES.iter().for_each(|name| world.start(name));
+        world
+    }
+
+    fn start(&mut self, name: &'static str) {
+        self.starts += 1;
+        let kept = self.disks.get(name).cloned().unwrap_or_default();
+        // As a disk has them: without what is not written.
+        let text = serde_json::to_string(&kept).unwrap();
+        let contract = Contract::read(&contract_of(name)).unwrap();
+        let kept = serde_json::from_str(&text).unwrap();
+        let (domains, effects) = Domains::start(name, &contract, kept, self.starts, self.now).unwrap();
+        self.brokers.insert(name, domains);
+        self.perform(name, effects);
+    }
+
+    fn broker(&mut self, name: &str) -> &mut Domains {
+        self.brokers.get_mut(name).unwrap()
+    }
+
+    /// Does what a broker wants, until it dies.
+    fn perform(&mut self, name: &'static str, effects: Vec<Effect>) {
+        for effect in effects {
+            self.effects += 1;
+            if self.crash.is_some_and(|(who, at)| who == name && at <= self.effects) {
+                self.crash = None;
+                return self.start(name);
+            }
+            match effect {
+                Effect::Keep(_) => drop(self.disks.insert(name, self.brokers[name].kept())),
+                Effect::Send(to, message) => self.net.push_back((name, to, message)),
+                Effect::Told(key, said) => self.told.push((key, said)),
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        while !self.net.is_empty() {
+            let at = if self.lossy.is_some() { self.dice.below(self.net.len() as u64) as usize } else { 0 };
+            let Some((from, to, message)) = self.net.remove(at) else { return };
+            if let Some((lost, twice)) = self.lossy {
+                match self.dice.below(100) {
+                    n if n < lost => continue,
+                    n if n < lost + twice => self.net.push_back((from, to.clone(), message.clone())),
+                    _ => {}
+                }
+            }
+            let name = NAMES.into_iter().find(|name| *name == to).unwrap();
+            assert!(message.is_bounded(), "{message:?}");
+            let now = self.now;
+            let effects = self.broker(name).receive(now, from, message);
+            self.perform(name, effects);
+        }
+    }
+
+    /// Lets so many seconds pass.
+    fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds * 10 {
+            self.deliver();
+            self.now += Duration::from_millis(100);
+            for name in NAMES {
+                let now = self.now;
+                let effects = self.broker(name).tick(now);
+                self.perform(name, effects);
+            }
+        }
+        self.deliver();
+    }
+
+    fn request(&mut self, text: &str) -> Option<Key> {
+        let now = self.now;
+        match self.broker("robot").request(now, wanted(text)) {
+            Ok((key, effects)) => {
+                self.perform("robot", effects);
+                Some(key)
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn stop(&mut self, name: &str) {
+        let now = self.now;
+        let effects = self.broker("robot").stop(now, name);
+        self.perform("robot", effects);
+    }
+
+    fn said(&self, key: &Key) -> Option<&Result<(), Refused>> {
+        self.told.iter().rev().find(|(told, _)| told == key).map(|(_, said)| said)
+    }
+
+    /// The versions of a session in each domain, if all that is there is committed.
+    fn versions(&self, session: &str) -> [Vec<u64>; 3] {
+        NAMES.map(|name| {
+            let of = self.brokers[name].crossings.values().filter(|one| one.key.session == session);
+            of.inspect(|one| assert_eq!(one.phase, Phase::Committed, "{name}: {one:?}"))
+                .map(|one| one.key.version)
+                .collect()
+        })
+    }
+
+    /// What is sold of the fast and the slow pipe of each domain, bit/s.
+    fn sold(&self) -> [[f64; 2]; 3] {
+        NAMES.map(|name| {
+            let sold: Vec<f64> = self.brokers[name].ledger.pipes().map(|(_, sold)| sold.rate).collect();
+            [sold[0], sold[1]]
+        })
+    }
+
+    /// Every session is in all domains with the same versions, and what is sold is theirs.
+    fn check(&self, context: &str) {
+        let mut names: Vec<String> = Vec::new();
+        for broker in self.brokers.values() {
+            names.extend(broker.crossings.keys().map(|key| key.session.clone()));
+        }
+        for name in names {
+            let [robot, wan, base] = self.versions(&name);
+            assert!(robot == wan && wan == base, "{context}: {name}: {robot:?}, {wan:?}, {base:?}");
+            assert!(robot.len() <= 1, "{context}: {name} has versions {robot:?}");
+        }
+        for (name, broker) in &self.brokers {
+            let held: Vec<bool> = broker.crossings.keys().map(|key| broker.ledger.has(key)).collect();
+            assert!(held.iter().all(|has| *has), "{context}: {name}");
+            if broker.crossings.is_empty() {
+                assert!(
+                    broker.ledger.pipes().all(|(_, sold)| sold.rate == 0.0 && sold.burst == 0),
+                    "{context}: {name}"
+                );
+            }
+            let on_disk = self.disks.get(name).cloned().unwrap_or_default();
+            let [now, on_disk] = [&broker.kept(), &on_disk].map(|all| serde_json::to_string(all).unwrap());
+            assert_eq!(now, on_disk, "{context}: disk of {name}");
+        }
+    }
+}
+
+#[test]
+fn a_session_is_admitted_by_all_domains_with_the_cheapest_class_that_is_fast_enough() {
+    let mut world = World::new(1);
+    let key = world.request(&session("teleop", 1000, "100 ms")).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&key), Some(&Ok(())));
+    assert_eq!(world.sold(), [[80_000.0, 0.0]; 3]);
+    let first = world.broker("robot").find("teleop").unwrap().clone();
+    let parts: Vec<(String, u64, u64)> = first.menus[0][&Class::High]
+        .iter()
+        .map(|Part { domain, bound, price, .. }| (domain.clone(), *bound, *price))
+        .collect();
+    assert_eq!(parts, NAMES.map(|name| (name.to_owned(), 20_000_000, 5)));
+    assert_eq!(first.flows[0].bound, Some(60_000_000));
+    let channels: Vec<_> = NAMES.iter().map(|name| world.broker(name).channels()).collect();
+    assert_eq!(channels.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1]);
+    assert_eq!((&*channels[0][0].publisher, &*channels[0][0].node), ("cam", "base/desk"));
+    assert_eq!((&*channels[2][0].publisher, &*channels[2][0].node), ("robot/cam", "desk"));
+    // A slow one takes the cheap pipes.
+    let slow = world.request(&session("log", 1000, "1 s")).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&slow), Some(&Ok(())));
+    assert_eq!(world.sold(), [[80_000.0, 80_000.0]; 3]);
+    world.stop("teleop");
+    world.stop("log");
+    world.wait(1);
+    assert_eq!(world.sold(), [[0.0; 2]; 3]);
+    world.check("stopped");
+}
+
+#[test]
+fn what_one_domain_refuses_leaves_nothing_behind_in_any() {
+    let mut world = World::new(1);
+    // Two fit into the fast pipes, and a third one into none.
+    for name in ["one", "two"] {
+        let key = world.request(&session(name, 1000, "100 ms")).unwrap();
+        world.wait(1);
+        assert_eq!(world.said(&key), Some(&Ok(())));
+    }
+    let before = world.sold();
+    let late = world.request(&session("late", 1000, "100 ms")).unwrap();
+    world.wait(1);
+    let refused = world.said(&late).unwrap().clone().unwrap_err();
+    assert_eq!((&*refused.what, &*refused.needs, &*refused.has), ("deadline of /late@desk", "180 ms", "100 ms"));
+    // The last domain has no such node.
+    let nowhere = world.request(&session("three", 10, "1 s").replace("base/desk", "base/moon")).unwrap();
+    world.wait(1);
+    let refused = world.said(&nowhere).unwrap().clone().unwrap_err();
+    assert_eq!((&*refused.domain, &*refused.what), ("base", "node moon of domain base"));
+    assert_eq!(world.sold(), before);
+    world.check("refused");
+}
+
+#[test]
+fn a_dry_run_holds_nothing() {
+    let mut world = World::new(1);
+    let now = world.now;
+    let mut asked = wanted(&session("teleop", 1000, "100 ms"));
+    asked.asker.dry_run = true;
+    let (key, effects) = world.broker("robot").request(now, asked).unwrap();
+    world.perform("robot", effects);
+    world.wait(1);
+    assert_eq!(world.said(&key), Some(&Ok(())));
+    let fits = world.broker("robot").forget(&key).unwrap();
+    assert_eq!(fits.flows[0].bound, Some(60_000_000));
+    assert_eq!(world.sold(), [[0.0; 2]; 3]);
+    world.check("dry run");
+}
+
+#[test]
+fn a_change_that_does_not_fit_leaves_the_session_as_it_was() {
+    let mut world = World::new(1);
+    let first = world.request(&session("teleop", 1000, "100 ms")).unwrap();
+    world.wait(1);
+    let second = world.request(&session("teleop", 800, "100 ms")).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&second), Some(&Ok(())));
+    assert_eq!(world.versions("teleop")[2], [second.version]);
+    assert_eq!(world.sold(), [[64_000.0, 0.0]; 3]);
+    assert!(world.said(&first).unwrap().is_ok());
+    let third = world.request(&session("teleop", 800, "10 ms")).unwrap();
+    world.wait(1);
+    assert!(world.said(&third).unwrap().is_err());
+    assert_eq!(world.versions("teleop")[0], [second.version]);
+    world.check("changed");
+}
+
+#[test]
+fn a_neighbour_that_is_away_is_told_of_a_stop_when_it_is_back() {
+    let mut world = World::new(1);
+    world.request(&session("teleop", 1000, "100 ms")).unwrap();
+    world.wait(1);
+    world.lossy = Some((100, 0));
+    world.stop("teleop");
+    let second = world.request(&session("other", 1000, "100 ms")).unwrap();
+    world.wait(60);
+    let refused = world.said(&second).unwrap().clone().unwrap_err();
+    assert!(refused.because.contains("did not answer within 3s"), "{refused:?}");
+    assert_eq!(world.sold(), [[0.0, 0.0], [80_000.0, 0.0], [80_000.0, 0.0]]);
+    world.lossy = None;
+    world.wait(10);
+    world.check("back");
+    assert_eq!(world.sold(), [[0.0; 2]; 3]);
+}
+
+#[test]
+fn a_first_domain_that_is_gone_for_good_loses_its_sessions_after_a_while() {
+    let mut world = World::new(1);
+    world.request(&session("teleop", 1000, "100 ms")).unwrap();
+    world.wait(1);
+    world.lossy = Some((100, 0));
+    world.wait(GRACE.as_secs() - 60);
+    assert_eq!(world.sold()[1], [80_000.0, 0.0]);
+    world.wait(70);
+    world.lossy = None;
+    world.disks.remove("robot");
+    world.start("robot");
+    world.wait(60);
+    assert_eq!(world.sold(), [[0.0; 2]; 3]);
+    world.check("gone");
+}
+
+#[test]
+fn a_domain_that_lost_its_disk_is_found_out_at_both_ends() {
+    for lost in NAMES {
+        let mut world = World::new(1);
+        world.request(&session("teleop", 1000, "100 ms")).unwrap();
+        world.wait(40);
+        world.disks.remove(lost);
+        world.start(lost);
+        world.wait(60);
+        assert_eq!(world.sold(), [[0.0; 2]; 3], "{lost}");
+        if lost != "robot" {
+            let told = world.broker("robot").find("teleop").unwrap().clone();
+            assert!(told.phase == Phase::Lost && told.because.unwrap().contains("has lost it"), "{lost}");
+            world.stop("teleop");
+            world.wait(1);
+        }
+        world.check(lost);
+    }
+}
+
+/// Each broker dies before each of its effects: while a session is asked for, changed, and stopped.
+#[test]
+fn a_crash_at_any_point_leaves_a_session_in_all_domains_or_in_none() {
+    let mut points = 0;
+    for dies in NAMES {
+        for at in 1..200 {
+            let mut world = World::new(at);
+            world.crash = Some((dies, at));
+            let context = format!("{dies} dies at {at}");
+            let first = world.request(&session("teleop", 1000, "100 ms"));
+            world.wait(60);
+            world.check(&format!("{context}, asked for"));
+            let active = first.as_ref().is_some_and(|key| world.said(key) == Some(&Ok(())));
+            if active {
+                assert_eq!(world.versions("teleop")[2].len(), 1, "{context}: it was told to be active");
+            }
+            let second = world.request(&session("teleop", 900, "100 ms"));
+            world.wait(60);
+            world.check(&format!("{context}, changed"));
+            if let Some(key) = second.filter(|key| world.said(key) == Some(&Ok(()))) {
+                assert_eq!(world.versions("teleop")[1], [key.version], "{context}: it was told to be changed");
+            } else if active {
+                assert_eq!(world.versions("teleop")[1].len(), 1, "{context}: what was active is no more");
+            }
+            world.stop("teleop");
+            world.wait(60);
+            world.check(&format!("{context}, stopped"));
+            if world.crash.is_some() {
+                break; // it has not so many effects
+            }
+            points += 1;
+        }
+    }
+    assert!(points > 40, "{points} points only");
+}
+
+/// Many sessions over a network that loses, doubles and reorders, with brokers that die at any time.
+#[test]
+fn random_schedules_with_losses_and_crashes_leave_no_session_in_some_domains() {
+    let (mut admitted, mut crashes) = (0, 0);
+    for seed in 0..150 {
+        let mut world = World::new(seed);
+        world.lossy = Some((20, 10));
+        let mut active: BTreeMap<String, Key> = BTreeMap::new();
+        for _ in 0..30 {
+            let name = ["one", "two", "three", "four"][world.dice.below(4) as usize];
+            match world.dice.below(5) {
+                0 => {
+                    world.stop(name);
+                    active.remove(name);
+                }
+                1 => {
+                    let who = NAMES[world.dice.below(3) as usize];
+                    let later = world.dice.below(20);
+                    world.crash = Some((who, world.effects + later));
+                    crashes += 1;
+                }
+                _ => {
+                    let size = 100 + world.dice.below(900);
+                    let deadline = ["100 ms", "1 s"][world.dice.below(2) as usize];
+                    if let Some(key) = world.request(&session(name, size, deadline)) {
+                        active.insert(name.to_owned(), key);
+                    }
+                }
+            }
+            let pause = world.dice.below(4);
+            world.wait(pause);
+            for broker in world.brokers.values() {
+                for (pipe, sold) in broker.ledger.pipes() {
+                    assert!(
+                        sold.rate <= pipe.whole.rate && sold.burst <= pipe.whole.burst,
+                        "seed {seed}: {}",
+                        pipe.name
+                    );
+                }
+            }
+        }
+        (world.lossy, world.crash) = (None, None);
+        world.wait(120);
+        world.check(&format!("seed {seed}"));
+        for key in active.values().filter(|key| world.said(key) == Some(&Ok(()))) {
+            assert_eq!(
+                world.versions(&key.session)[2].len(),
+                1,
+                "seed {seed}: {key} was active, and nobody stopped it"
+            );
+            admitted += 1;
+        }
+    }
+    assert!(admitted > 100 && crashes > 100, "{admitted} sessions, {crashes} crashes");
+}
+
+#[test]
+fn nobody_asks_in_another_s_name() {
+    let mut world = World::new(1);
+    world.request(&session("teleop", 1000, "100 ms")).unwrap();
+    world.wait(1);
+    let key = world.broker("robot").find("teleop").unwrap().key.clone();
+    let request = |passed: &[&str], step| Message::Request {
+        key: key.clone(),
+        passed: passed.iter().map(|name| (*name).to_owned()).collect(),
+        step,
+    };
+    let forged = [
+        ("base", request(&["robot"], Step::Stop)),         // base says that robot asks
+        ("base", request(&["robot", "base"], Step::Stop)), // base says that it stands between
+        ("moon", request(&["robot"], Step::Stop)),         // no neighbour
+        ("robot", request(&["robot", "wan", "robot"], Step::Stop)), // in a ring
+    ];
+    for (from, message) in forged {
+        let now = world.now;
+        let effects = world.broker("wan").receive(now, from, message.clone());
+        world.perform("wan", effects.into_iter().filter(|effect| !matches!(effect, Effect::Send(..))).collect());
+        assert_eq!(world.sold(), [[80_000.0, 0.0]; 3], "{from}: {message:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_takes_nothing_admits_nothing() {
+    let mut world = World::new(1);
+    let now = world.now;
+    let (key, effects) = world.broker("robot").request(now, wanted(&session("teleop", 1000, "100 ms"))).unwrap();
+    world.perform("robot", effects);
+    // All but the disk of the first domain.
+    for _ in 0..20 {
+        let Some((from, to, message)) = world.net.pop_front() else { break };
+        let name = NAMES.into_iter().find(|name| *name == to).unwrap();
+        let effects = world.broker(name).receive(now, from, message);
+        let full = name == "robot" && effects.iter().any(|effect| matches!(effect, Effect::Keep(_)));
+        let effects = if full { world.broker("robot").unkept(now, &key) } else { effects };
+        world.perform(name, effects);
+    }
+    world.wait(20);
+    assert!(world.said(&key).unwrap().clone().unwrap_err().because.contains("disk"));
+    assert_eq!(world.sold(), [[0.0; 2]; 3]);
+}

@@ -1,0 +1,179 @@
+//! What others see of a domain's sessions: users, and the agents of its hosts.
+
+use super::{Crossing, Domains, Neighbour, Phase};
+use agent::message::{DomainPart, Session, SessionChannel, SessionState};
+use agent::peer::{Flow, Key, Menu};
+use qos::plan::Channel;
+
+/// A pipe, and what is sold of it.
+pub type Sold = agent::message::Pipe;
+
+/// Mark of a name in another domain: `DOMAIN/NODE`.
+const ABROAD: char = '/';
+
+impl Domains {
+    /// The neighbours.
+    pub fn neighbours(&self) -> &[Neighbour] {
+        &self.neighbours
+    }
+
+    /// `true` if it knows a session of this name that was asked for here, in whatever state.
+    pub fn has(&self, name: &str) -> bool {
+        self.asked_here().any(|one| one.key.session == name)
+    }
+
+    /// The session of a name that was asked for here, in its latest version that is active, or was.
+    pub fn find(&self, name: &str) -> Option<&Crossing> {
+        let of_name = self.asked_here().filter(|one| one.key.session == name);
+        of_name.max_by_key(|one| (one.phase == Phase::Committed, one.key.version))
+    }
+
+    /// The sessions that were asked for here, one version of each.
+    pub fn own(&self) -> Vec<&Crossing> {
+        let mut names: Vec<&str> = self.asked_here().map(|one| one.key.session.as_str()).collect();
+        names.dedup(); // keys are in order
+        names.into_iter().filter_map(|name| self.find(name)).collect()
+    }
+
+    /// The channels of sessions that were committed since came with this revision of the plan.
+    pub fn came_with(&mut self, revision: u64) {
+        let fresh = self.crossings.values_mut().filter(|one| one.phase == Phase::Committed && one.revision == 0);
+        fresh.for_each(|one| one.revision = revision);
+    }
+
+    /// A version of a session.
+    pub fn get(&self, key: &Key) -> Option<&Crossing> {
+        self.crossings.get(key)
+    }
+
+    /// Forgets a session that was only asked about.
+    pub fn forget(&mut self, key: &Key) -> Option<Crossing> {
+        let quoted = self.crossings.get(key).is_some_and(|one| one.phase == Phase::Quoting);
+        quoted.then(|| self.crossings.remove(key)).flatten()
+    }
+
+    /// `true` if it has no part in any session.
+    pub fn is_empty(&self) -> bool {
+        self.crossings.is_empty()
+    }
+
+    /// The name of some session that it has a part in.
+    pub fn any(&self) -> Option<String> {
+        self.crossings.keys().next().map(ToString::to_string)
+    }
+
+    fn asked_here(&self) -> impl Iterator<Item = &Crossing> {
+        self.crossings.values().filter(|one| one.asker.is_some())
+    }
+
+    /// The pipes, with what is sold of each.
+    pub fn pipes(&self) -> Vec<Sold> {
+        let shown = |(pipe, sold): (&crate::ledger::Pipe, qos::admission::Bucket)| Sold {
+            pipe: pipe.name.clone(),
+            from: pipe.from.clone(),
+            to: pipe.to.clone(),
+            class: pipe.class,
+            bound_us: pipe.bound as f64 / 1e3,
+            price: pipe.price,
+            rate_bits_per_s: pipe.whole.rate,
+            sold_bits_per_s: sold.rate,
+            burst_bytes: pipe.whole.burst,
+            sold_bytes: sold.burst,
+        };
+        self.ledger.pipes().map(shown).collect()
+    }
+
+    /// The channels of committed sessions that have an end here, for the agents of hosts.
+    pub fn channels(&self) -> Vec<Channel> {
+        let lives = self.crossings.values().filter(|one| one.phase == Phase::Committed);
+        let of = |one: &Crossing| {
+            let flows = one.flows.iter().zip(&one.menus);
+            let here = flows.filter(|(flow, _)| one.passed.is_empty() || flow.domain == self.name);
+            here.filter_map(|(flow, menu)| self.channel(one, flow, menu)).collect::<Vec<_>>()
+        };
+        lives.flat_map(of).collect()
+    }
+
+    fn channel(&self, crossing: &Crossing, flow: &Flow, menu: &Menu) -> Option<Channel> {
+        let class = *menu.keys().next()?;
+        let is_first = crossing.passed.is_empty();
+        let abroad = |domain: &str, node: &str| format!("{domain}{ABROAD}{node}");
+        let publisher = if is_first { flow.publisher.clone() } else { abroad(&crossing.key.first, &flow.publisher) };
+        let node = if flow.domain == self.name { flow.node.clone() } else { abroad(&flow.domain, &flow.node) };
+        Some(Channel {
+            topic: flow.topic.clone(),
+            proxy: (flow.scale > 1).then(|| publisher.clone()),
+            publisher,
+            subscriber: flow.subscriber.clone(),
+            node,
+            class,
+            dscp: class.dscp(),
+            scale: flow.scale,
+            rate_hz: Some(1e9 / flow.period.max(1) as f64),
+            burst: Some(f64::from(flow.burst) + flow.jitter as f64 / flow.period.max(1) as f64),
+            bound_us: flow.bound.map(|ns| ns as f64 / 1e3),
+            deadline_us: flow.deadline.map(|ns| ns as f64 / 1e3),
+            ..Channel::default()
+        })
+    }
+}
+
+/// `true` for a channel of a plan with an end in another domain.
+pub fn is_abroad(channel: &Channel) -> bool {
+    channel.publisher.contains(ABROAD) || channel.node.contains(ABROAD)
+}
+
+impl Crossing {
+    /// For its user.
+    pub fn shown(&self, revision: u64) -> Session {
+        let (state, because) = match self.phase {
+            Phase::Quoting => (SessionState::Fits, None),
+            Phase::Committed => (SessionState::Active, None),
+            Phase::Holding | Phase::Held | Phase::Starting => {
+                (SessionState::Waiting, Some("waits for other domains".to_owned()))
+            }
+            Phase::Stopping | Phase::Lost => {
+                let stops = || "waits until the other domains have stopped it".to_owned();
+                (SessionState::Refused, Some(self.because.clone().unwrap_or_else(stops)))
+            }
+        };
+        let channels = self.flows.iter().zip(&self.menus).filter_map(|(flow, menu)| {
+            Some(SessionChannel {
+                topic: flow.topic.clone(),
+                publisher: flow.publisher.clone(),
+                subscriber: flow.subscriber.clone(),
+                class: *menu.keys().next()?,
+                bound_us: flow.bound.map(|ns| ns as f64 / 1e3),
+                deadline_us: flow.deadline.map(|ns| ns as f64 / 1e3),
+                set: Vec::new(),
+            })
+        });
+        let asker = self.asker.clone().unwrap_or_default();
+        Session {
+            session: self.key.session.clone(),
+            owner: asker.owner,
+            revision,
+            state,
+            because,
+            channels: channels.collect(),
+            lease_left_ms: None,
+            text: None,
+            domains: self.domains(),
+        }
+    }
+
+    /// The part of each domain for each flow.
+    fn domains(&self) -> Vec<DomainPart> {
+        let of = |(flow, menu): (&Flow, &Menu)| {
+            let part = |part: &agent::peer::Part| DomainPart {
+                domain: part.domain.clone(),
+                subscriber: flow.subscriber.clone(),
+                pipe: part.pipe.clone(),
+                bound_us: part.bound as f64 / 1e3,
+                price: part.price,
+            };
+            menu.values().next().into_iter().flatten().map(part).collect::<Vec<_>>()
+        };
+        self.flows.iter().zip(&self.menus).flat_map(of).collect()
+    }
+}

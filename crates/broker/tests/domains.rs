@@ -1,0 +1,298 @@
+//! Three brokers that negotiate a session over real connections.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use agent::client::{Client, ClientError};
+use agent::identity::Kind;
+use agent::keys::{self, Keys};
+use agent::message::{Actual, Session, SessionState, State};
+use agent::peer::{Flow, Key, Message, Step};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thalweg_broker::api::Broker;
+use thalweg_broker::serve::Limits;
+use thalweg_broker::store::Store;
+
+const NAMES: [&str; 3] = ["robot", "wan", "base"];
+/// The nodes of each domain; the second one is the next one's first.
+const WAYS: [[&str; 2]; 3] = [["cam", "rw"], ["rw", "wb"], ["wb", "desk"]];
+
+struct Running {
+    ended: Arc<AtomicBool>,
+    server: JoinHandle<()>,
+}
+
+/// Three domains in a row, a broker for each, and users and agents.
+struct Testbed {
+    dir: PathBuf,
+    addresses: Vec<SocketAddr>,
+    running: Vec<Option<Running>>,
+}
+
+/// Addresses that are free now.
+fn free() -> Vec<SocketAddr> {
+    let listeners: Vec<TcpListener> = NAMES.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
+}
+
+impl Testbed {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("thalweg-domains-{}-{number}", std::process::id()));
+        let keys = dir.join("keys");
+        keys::init("world", &keys).unwrap();
+        let users = [(Kind::User, "ann"), (Kind::User, "bob"), (Kind::Broker, "moon")];
+        let hosts = ["cam", "rw", "wb"].map(|name| (Kind::Host, name));
+        for (kind, name) in NAMES.map(|name| (Kind::Broker, name)).into_iter().chain(users).chain(hosts) {
+            keys::issue(&keys, kind, name, 1, &keys).unwrap();
+        }
+        let mut testbed = Self { dir, addresses: free(), running: Vec::new() };
+        testbed.running = (0..NAMES.len()).map(|_| None).collect();
+        (0..NAMES.len()).for_each(|index| testbed.start(index));
+        testbed
+    }
+
+    fn contract(&self, index: usize) -> String {
+        let [from, to] = WAYS[index];
+        let mut text = format!(
+            "[[node]]\nname = {from:?}\n[[node]]\nname = {to:?}\n[[link]]\nbetween = [{from:?}, {to:?}]\nrate = \"10 Mbit/s\"\n\
+             scheduler = \"strict\"\ndevices = {{ {from} = \"eth\" }}\n\
+             [[pipe]]\nfrom = {from:?}\nto = {to:?}\nclass = \"high\"\nrate = \"200 kbit/s\"\nburst = \"9 kB\"\nlargest = \"1 kB\"\ndeadline = \"20 ms\"\nprice = 5\n\
+             [[pipe]]\nfrom = {from:?}\nto = {to:?}\nclass = \"low\"\nrate = \"400 kbit/s\"\nburst = \"9 kB\"\nlargest = \"1 kB\"\ndeadline = \"60 ms\"\n"
+        );
+        let mut beside = |other: usize, via: &str, reach: &str| {
+            let (domain, broker) = (NAMES[other], self.addresses[other]);
+            text += &format!(
+                "[[neighbour]]\ndomain = {domain:?}\nvia = {via:?}\nbroker = \"{broker}\"\nreach = [{reach}]\n"
+            );
+        };
+        match index {
+            0 => beside(1, "rw", "\"base\""),
+            1 => {
+                beside(0, "rw", "");
+                beside(2, "wb", "");
+            }
+            _ => beside(1, "wb", "\"robot\""),
+        }
+        text
+    }
+
+    fn start(&mut self, index: usize) {
+        let (tell, told) = channel();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (dir, seen, listen, name) = (self.dir.clone(), ended.clone(), self.addresses[index], NAMES[index]);
+        let contract = self.contract(index);
+        let server = std::thread::spawn(move || {
+            let keys = Keys::read(&dir.join("keys"), Kind::Broker, name).unwrap();
+            let (store, kept) = Store::open(&dir.join(name)).unwrap();
+            let broker = Broker::start(store, kept, 0).unwrap();
+            broker.plan_for(&contract, &keys).unwrap();
+            let asked = || seen.load(Ordering::Relaxed);
+            let bound = |_| tell.send(()).unwrap();
+            thalweg_broker::serve::run(listen, &keys, broker, Limits::default(), &asked, bound).unwrap();
+        });
+        told.recv().unwrap();
+        self.running[index] = Some(Running { ended, server });
+        self.install(index);
+    }
+
+    fn stop(&mut self, index: usize) {
+        if let Some(Running { ended, server }) = self.running[index].take() {
+            ended.store(true, Ordering::Relaxed);
+            server.join().unwrap();
+        }
+    }
+
+    fn client(&self, index: usize, kind: Kind, name: &str) -> Client {
+        Client::new(&self.addresses[index].to_string(), &Keys::read(&self.dir.join("keys"), kind, name).unwrap())
+    }
+
+    fn ann(&self) -> Client {
+        self.client(0, Kind::User, "ann")
+    }
+
+    /// The agent of a domain's one host says that it has the newest plan.
+    fn install(&self, index: usize) {
+        let host = WAYS[index][0];
+        let agent = self.client(index, Kind::Host, host);
+        let desired = agent.desired(host, (0, 0), Duration::ZERO).unwrap().unwrap();
+        let actual = Actual {
+            epoch: desired.epoch,
+            revision: desired.revision,
+            state: State::Applied,
+            because: None,
+            devices: Vec::new(),
+            repaired: Vec::new(),
+            ends: Vec::new(),
+        };
+        agent.report(host, &actual).unwrap();
+    }
+
+    /// What is sold of all pipes of a domain, bit/s.
+    fn sold(&self, index: usize) -> f64 {
+        let pipes = self.client(index, Kind::User, "ann").pipes().unwrap();
+        assert_eq!(pipes.len(), 2);
+        pipes.iter().map(|pipe| pipe.sold_bits_per_s).sum()
+    }
+
+    fn all_sold(&self) -> Vec<f64> {
+        (0..NAMES.len()).map(|index| self.sold(index)).collect()
+    }
+
+    /// Asks until its domains are ready.
+    fn request(&self, text: &str) -> Result<Session, ClientError> {
+        let name = qos::contract::session::Session::read(text).unwrap().name;
+        eventually(|| match self.ann().request_session(&name, text) {
+            Err(ClientError::Unfit(said, _)) if said.contains("pipes of domain") => None,
+            other => Some(other),
+        })
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        (0..NAMES.len()).for_each(|index| self.stop(index));
+        std::fs::remove_dir_all(&self.dir).unwrap();
+    }
+}
+
+/// Looks until there is something.
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "it never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A session of samples of so many bytes at 10 Hz.
+fn session(name: &str, size: u64, deadline: &str) -> String {
+    format!(
+        "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"{size} B\"\nrate = \"10 Hz\"\npublisher = \"cam\"\n\
+         [[subscriber]]\ntopic = {name:?}\nnode = \"base/desk\"\ndeadline = {deadline:?}\n"
+    )
+}
+
+/// 934 B and 66 B of overhead, ten times a second.
+const RATE: f64 = 80_000.0;
+
+#[test]
+fn three_domains_admit_a_session_together_and_forget_it_together() {
+    let testbed = Testbed::new();
+    let text = session("teleop", 934, "100 ms");
+    let asked = testbed.request(&text).unwrap();
+    let domains: Vec<(&str, f64, u64)> =
+        asked.domains.iter().map(|part| (part.domain.as_str(), part.bound_us, part.price)).collect();
+    assert_eq!(domains, [("robot", 20_000.0, 5), ("wan", 20_000.0, 5), ("base", 20_000.0, 5)]);
+    assert_eq!(asked.channels[0].bound_us, Some(60_000.0));
+    assert_eq!(testbed.all_sold(), [RATE; 3]);
+    // It is active once the hosts of its first domain have its channel.
+    assert_eq!(asked.state, SessionState::Waiting);
+    testbed.install(0);
+    assert_eq!(testbed.ann().session("teleop").unwrap().state, SessionState::Active);
+    // The channel is in the plans of both ends.
+    for (index, host) in [(0, "cam"), (2, "wb")] {
+        let agent = testbed.client(index, Kind::Host, host);
+        let plan = agent.desired(host, (0, 0), Duration::ZERO).unwrap().unwrap().plan.unwrap();
+        assert!(plan.contains("/teleop@desk"), "{host}");
+    }
+    // The same again changes nothing; another user may not touch it.
+    assert_eq!(testbed.ann().request_session("teleop", &text).unwrap().revision, asked.revision);
+    let bob = testbed.client(0, Kind::User, "bob");
+    assert!(matches!(bob.request_session("teleop", &text), Err(ClientError::Refused(403, _))));
+    assert!(matches!(bob.stop_session("teleop"), Err(ClientError::Refused(403, _))));
+    assert_eq!(testbed.ann().sessions().unwrap().len(), 1);
+    testbed.ann().stop_session("teleop").unwrap();
+    eventually(|| (testbed.all_sold() == [0.0; 3]).then_some(()));
+    assert!(testbed.ann().sessions().unwrap().is_empty());
+}
+
+#[test]
+fn a_refusal_in_the_last_domain_names_it_and_leaves_nothing_behind() {
+    let testbed = Testbed::new();
+    testbed.request(&session("one", 934, "100 ms")).unwrap();
+    testbed.request(&session("two", 934, "100 ms")).unwrap();
+    let refused = testbed.request(&session("three", 934, "100 ms"));
+    let Err(ClientError::Unfit(said, refusals)) = refused else { panic!("{refused:?}") };
+    assert!(said.contains("deadline of /three@desk"), "{said}");
+    let offers: Vec<&str> = refusals[0].offers.iter().map(|offer| offer.what.as_str()).collect();
+    assert_eq!(offers, ["a deadline of 180.001 ms for /three@desk"], "{refusals:?}");
+    // Taken, it fits.
+    let later = session("three", 934, "180.001 ms");
+    testbed.request(&later).unwrap();
+    testbed.ann().stop_session("three").unwrap();
+    // Too much for any class, and less of it.
+    let refused = testbed.request(&session("three", 934, "1 s").replace("10 Hz", "60 Hz"));
+    let Err(ClientError::Unfit(_, refusals)) = refused else { panic!("{refused:?}") };
+    let offers: Vec<&str> = refusals[0].offers.iter().map(|offer| offer.what.as_str()).collect();
+    assert_eq!(offers[0], "scale 2 instead of 1 for /three@desk");
+    let nowhere = testbed.request(&session("three", 934, "1 s").replace("base/desk", "base/moon"));
+    let Err(ClientError::Unfit(_, refusals)) = nowhere else { panic!("{nowhere:?}") };
+    assert_eq!(refusals[0].what, "node moon of domain base");
+    eventually(|| (testbed.all_sold() == [2.0 * RATE; 3]).then_some(()));
+}
+
+#[test]
+fn a_dry_run_tells_the_bound_and_a_lease_ends_in_all_domains() {
+    let testbed = Testbed::new();
+    testbed.request(&session("first", 10, "1 s")).unwrap(); // all are ready
+    let before = testbed.all_sold();
+    let fits = testbed.ann().try_session("teleop", &session("teleop", 934, "100 ms")).unwrap();
+    assert_eq!((fits.state, fits.channels[0].bound_us), (SessionState::Fits, Some(60_000.0)));
+    assert_eq!(testbed.all_sold(), before);
+    let leased = session("teleop", 934, "100 ms")
+        .replace("name = \"teleop\"\n[[topic]]", "name = \"teleop\"\nlease = \"1 s\"\n[[topic]]");
+    assert!(testbed.request(&leased).unwrap().lease_left_ms.is_some());
+    eventually(|| (testbed.all_sold() == before).then_some(()));
+}
+
+#[test]
+fn a_broker_that_starts_again_has_what_was_active_and_one_that_is_away_is_named() {
+    let mut testbed = Testbed::new();
+    testbed.request(&session("teleop", 934, "100 ms")).unwrap();
+    for (index, name) in NAMES.iter().enumerate() {
+        testbed.stop(index);
+        testbed.start(index);
+        assert_eq!(testbed.all_sold(), [RATE; 3], "{name} started again");
+    }
+    testbed.stop(2);
+    let refused = testbed.request(&session("other", 10, "1 s"));
+    let Err(ClientError::Unfit(said, _)) = &refused else { panic!("{refused:?}") };
+    assert!(said.contains("the broker of base did not answer"), "{said}");
+    // What is stopped meanwhile, the last domain hears of when it is back.
+    testbed.ann().stop_session("teleop").unwrap();
+    testbed.start(2);
+    eventually(|| (testbed.all_sold() == [0.0; 3]).then_some(()));
+}
+
+#[test]
+fn only_brokers_of_neighbours_are_heard() {
+    let testbed = Testbed::new();
+    let message = |first: &str| Message::Request {
+        key: Key { first: first.into(), session: "s".into(), version: 1 },
+        passed: vec![first.into()],
+        step: Step::Commit,
+    };
+    let status = |answer: Result<(), ClientError>| match answer {
+        Err(ClientError::Refused(status, _)) => status,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(status(testbed.ann().tell_peer(&message("robot"))), 403);
+    assert_eq!(status(testbed.client(1, Kind::Broker, "moon").tell_peer(&message("moon"))), 403);
+    let endless = Message::Request {
+        key: Key { first: "robot".into(), session: "s".into(), version: 1 },
+        passed: vec!["robot".into()],
+        step: Step::Quote(vec![Flow::default()]),
+    };
+    assert_eq!(status(testbed.client(1, Kind::Broker, "robot").tell_peer(&endless)), 422);
+    testbed.client(1, Kind::Broker, "robot").tell_peer(&message("robot")).unwrap();
+    assert_eq!(testbed.all_sold(), [0.0; 3]);
+}
