@@ -4,7 +4,7 @@
 
 use crate::identity::Identity;
 use crate::keys::Keys;
-use crate::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, Pipe, Refusal, Session};
+use crate::message::{Accepted, Actual, Admission, Desired, Host, LARGEST, LARGEST_PLAN, Pipe, Refusal, Session};
 use crate::peer::Message;
 use qos::plan;
 use serde::Serialize;
@@ -120,6 +120,16 @@ impl Client {
         let request = self.agent.post(self.url(&format!("/v1/hosts/{host}/actual")));
         let body = json(actual)?;
         self.answer::<()>(request.content_type("application/json").send(&body), LARGEST).map(drop)
+    }
+
+    /// Asks for a program of `host` whether a topic is part of a session that is active.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn admitted(&self, host: &str, session: &str, topic: &str) -> Result<Admission, ClientError> {
+        let request = self.agent.get(self.url(&format!("/v1/hosts/{host}/admitted")));
+        let answered = request.query("session", session).query("topic", topic).call();
+        self.expect(self.answer(answered, LARGEST)?)
     }
 
     /// Makes the plan of this text the one that all hosts have to have, or takes the plan away: all hosts have to be as they were

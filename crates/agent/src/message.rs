@@ -13,6 +13,7 @@
 //! | `GET /v1/hosts` | | a list of [`Host`] |
 //! | `GET /v1/hosts/NAME/desired?since=REVISION&wait=SECONDS` | | [`Desired`], or 204 if there is no newer one within the time |
 //! | `POST /v1/hosts/NAME/actual` | [`Actual`] | 204 |
+//! | `GET /v1/hosts/NAME/admitted?session=SESSION&topic=TOPIC` | | [`Admission`] |
 //!
 //! Anything refused is a [`Refusal`].
 
@@ -253,6 +254,19 @@ pub struct Pipe {
     pub burst_bytes: u64,
     /// The part of them that is sold or held.
     pub sold_bytes: u64,
+}
+
+/// Whether a topic is part of a session that is active.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admission {
+    /// It is.
+    pub admitted: bool,
+    /// The reason, if not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// Changes with which the session would have been admitted, when it was last asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<String>,
 }
 
 /// A channel of a session, as it is planned.

@@ -7,7 +7,7 @@
 //! | `DELETE /v1/sessions/NAME` | its owner |
 //! | `GET /v1/pipes` | users |
 //! | `POST /v1/peer` | the brokers of neighbouring domains |
-//! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual` | the agent of this host |
+//! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual`, `GET /v1/hosts/NAME/admitted` | the agent of this host |
 
 mod domains;
 mod sessions;
@@ -30,6 +30,7 @@ use axum::{Extension, Json, Router};
 use domains::Crossings;
 use qos::plan::Plan;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, watch};
@@ -50,6 +51,8 @@ pub struct Broker {
     crossings: OnceLock<Arc<Crossings>>,
     /// What has to be done for them first.
     first: Mutex<Vec<Effect>>,
+    /// The last refusals, by session, for programs that were to be part of one.
+    refusals: Mutex<BTreeMap<String, Refusal>>,
 }
 
 /// A request that is refused.
@@ -117,7 +120,16 @@ impl Broker {
         leases.are(Duration::ZERO, &hosts.kept().sessions, hosts.kept().revision);
         let (hosts, leases, store) = (Mutex::new(hosts), Mutex::new(leases), Arc::new(Turn::new(store)));
         let (started, crossings) = (Instant::now(), OnceLock::new());
-        Ok(Self { started, hosts, leases, store, changed, crossings, first: Mutex::default() })
+        Ok(Self {
+            started,
+            hosts,
+            leases,
+            store,
+            changed,
+            crossings,
+            first: Mutex::default(),
+            refusals: Mutex::default(),
+        })
     }
 
     /// Waits until no other change is under way.
@@ -206,6 +218,7 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
         .route("/v1/hosts", get(list))
         .route("/v1/hosts/{host}/desired", get(desired))
         .route("/v1/hosts/{host}/actual", post(actual))
+        .route("/v1/hosts/{host}/admitted", get(sessions::admitted))
         .fallback(async || {
             Refused::new(StatusCode::NOT_FOUND, "there is no such request: docs/hosts.md has all".to_owned())
         })

@@ -27,7 +27,7 @@ use agent::peer::{Flow, HOLD, Key, MOST_HOPS, MOST_SESSIONS, Menu, Message, Refu
 use qos::contract::{Contract, flow, pipe};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-pub use view::{Sold, is_abroad};
+pub use view::Sold;
 
 /// Time between two summaries to a neighbour.
 pub const PRESENT_EVERY: Duration = Duration::from_secs(10);
@@ -393,7 +393,11 @@ impl Domains {
         if let Some(crossing) = self.crossings.get_mut(key) {
             crossing.kept = true;
         }
-        let is_first = self.crossings.get(key).is_some_and(|crossing| crossing.passed.is_empty());
+        let crossing = self.crossings.get(key);
+        if crossing.is_some_and(|crossing| crossing.passed.is_empty() && crossing.legs.is_empty()) {
+            return self.active(now, key); // nobody else has to commit, so it is kept once
+        }
+        let is_first = crossing.is_some_and(|crossing| crossing.passed.is_empty());
         effects.extend(self.step(now, key, if is_first { Phase::Starting } else { Phase::Committed }));
         effects
     }

@@ -8,12 +8,16 @@ use crate::keys;
 use crate::output::{Output, line, tell};
 use crate::participant::Common;
 use crate::signals::Stop;
-use agent::client::Client;
+use agent::client::{Client, ClientError};
 use agent::identity::Kind;
 use agent::run::{News, Settings, run as run_agent};
+use channels::Planned;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use thalweg::{Admission, AgentSocket};
 
 /// Install this host's part of the plan that a broker keeps, and look after it until told to stop
 ///
@@ -37,6 +41,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
 }
+
+/// Time between two looks at the request to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// This host's name.
 fn own_name() -> String {
@@ -63,14 +70,44 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             closed = Some(failure);
         }
     };
+    // Programs that join sessions ask here; without it the others have all that they had.
+    let socket = AgentSocket::open().map_err(|e| tell(&format!("no program can join a session: {e}"))).ok();
+    let (planned, over) = (followed.planned(), AtomicBool::new(false));
     let done = std::thread::scope(|scope| {
         scope.spawn(|| keeper.run());
+        if let Some(socket) = &socket {
+            scope.spawn(|| {
+                answer_programs(socket, &client, &host, &planned, &|| stop.asked() || over.load(Ordering::Relaxed))
+            });
+        }
         // The keeper ends when `followed` is dropped.
         let followed = followed;
-        run_agent(&client, &settings, &followed, &|| stop.asked(), &mut show)
+        let done = run_agent(&client, &settings, &followed, &|| stop.asked(), &mut show);
+        over.store(true, Ordering::Relaxed);
+        done
     });
     done.map_err(|e| in_state(state, &e))?;
     closed.map_or(Ok(()), Err)
+}
+
+/// Answers programs of this host until told to stop. Without a broker, what is planned is admitted: a robot that is out of reach
+/// goes on.
+fn answer_programs(socket: &AgentSocket, client: &Client, host: &str, planned: &Planned, ended: &dyn Fn() -> bool) {
+    while !ended() {
+        let answered = socket.answer_next(LOOK_EVERY, |question| {
+            match client.admitted(host, &question.session, &question.topic) {
+                Ok(agent::message::Admission { admitted, because, offers }) => Admission { admitted, because, offers },
+                Err(ClientError::Unreachable(why)) => {
+                    let admitted = planned.has(&question.topic);
+                    Admission { admitted, because: (!admitted).then_some(why), offers: Vec::new() }
+                }
+                Err(why) => Admission { because: Some(why.to_string()), ..Admission::default() },
+            }
+        });
+        if let Err(error) = answered {
+            return tell(&format!("no program can join a session any more: {error}"));
+        }
+    }
 }
 
 fn in_state(state: &Path, error: &std::io::Error) -> Failure {

@@ -67,6 +67,9 @@ pub(crate) struct Arguments {
     /// Over udp and mcast, add so much parity to large samples: as many of their datagrams may be lost; 1% to 100%
     #[arg(long, value_name = "PERCENT", value_parser = quantity::parity)]
     parity: Option<thalweg::Redundancy>,
+    /// Publish only as part of this session, which `thalweg session request` had admitted
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
     /// Lose nothing (the default, except on udp and mcast, which then retransmit)
     #[arg(long, conflicts_with = "best_effort")]
     reliable: bool,
@@ -199,6 +202,9 @@ impl Arguments {
         let mut builder = participant.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
         if let Some(name) = &self.port {
             builder = builder.named(name);
+        }
+        if let Some(session) = &self.session {
+            builder = builder.session(session);
         }
         if let Some(limit) = self.limit {
             builder = builder.limit(limit);

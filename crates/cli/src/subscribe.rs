@@ -26,6 +26,9 @@ pub(crate) struct Arguments {
     target: Target,
     #[command(flatten)]
     scaled: Scaled,
+    /// Subscribe only as part of this session, which `thalweg session request` had admitted
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
     /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -60,7 +63,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let _ = tell.send(Arrived { info: *sample.info(), bytes: sample.to_vec() });
     };
     let (given, scaled) = (Some(arguments.given.clone()), arguments.scaled.clone());
-    let tap = Tap::with(&participant, &arguments.target, given, scaled, callback)?;
+    let session = arguments.session.as_deref();
+    let tap = Tap::with(&participant, &arguments.target, given, scaled, session, callback)?;
     let mut printer = Printer { arguments, origins: Origins::default(), printed: 0, latencies: Latencies::default() };
     let outcome = print_all(&mut printer, &mut participant, tap, told);
     printer.tell_latencies();

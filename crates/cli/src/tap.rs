@@ -90,15 +90,16 @@ impl Tap {
         target: &Target,
         callback: impl FnMut(Sample<'_, Untyped>) + Send + 'static,
     ) -> Result<Self> {
-        Self::with(participant, target, None, Scaled::default(), callback)
+        Self::with(participant, target, None, Scaled::default(), None, callback)
     }
 
-    /// Subscribes as [`Tap::open`] does, with priorities and a scale.
+    /// Subscribes as [`Tap::open`] does, with priorities and a scale, as part of a session.
     pub(crate) fn with(
         participant: &Participant,
         target: &Target,
         given: Option<Given>,
         scaled: Scaled,
+        session: Option<&str>,
         callback: impl FnMut(Sample<'_, Untyped>) + Send + 'static,
     ) -> Result<Self> {
         let may_lose = carrier::Name::from(&target.carrier).is_lossy() && !target.reliable;
@@ -117,6 +118,9 @@ impl Tap {
             let default = || format!("/{}/{topic}/sub1", participant.node.name());
             let name = target.port.clone().unwrap_or_else(default);
             builder = builder.priority(given.settings(&name, &target.topic, Direction::Subscriber, &mut qos)?);
+        }
+        if let Some(session) = session {
+            builder = builder.session(session);
         }
         if target.carrier != "auto" {
             builder = builder.carriers([target.carrier.as_str()]);

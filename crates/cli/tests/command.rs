@@ -11,6 +11,8 @@ mod demo;
 mod diagnosis;
 #[cfg(feature = "sessions")]
 mod domain;
+#[cfg(feature = "sessions")]
+mod domains;
 mod experiments;
 mod figures;
 mod hosts;

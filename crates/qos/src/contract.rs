@@ -127,7 +127,9 @@ pub fn check(contract: &Contract) -> Vec<Finding> {
     findings.extend(names(contract));
     findings.extend(topics(contract));
     findings.extend(chain::check(contract));
-    for (index, subscriber) in contract.system.subscribers.iter().enumerate() {
+    // A pipe has no period of its own.
+    let programs = |one: &Subscriber| !contract.system.topics[one.topic].pipe;
+    for (index, subscriber) in contract.system.subscribers.iter().enumerate().filter(|(_, one)| programs(one)) {
         let because = requests(&contract.system, subscriber, &network);
         findings.extend(because.into_iter().map(|because| Finding {
             line: contract.lines.subscribers[index],

@@ -31,6 +31,15 @@ pub enum Error {
         /// Node and process that hold it.
         holder: String,
     },
+    /// The session that a port was to join is not active, or has no such topic.
+    NotAdmitted {
+        /// The session.
+        session: String,
+        /// The reason.
+        because: String,
+        /// Changes of the session with which it would have been admitted, when it was last asked for.
+        offers: Vec<String>,
+    },
     /// A message cannot be encoded or is larger than the port's `max_message`.
     Message(String),
     /// The node or port was closed.
@@ -94,6 +103,12 @@ impl fmt::Display for Error {
             Error::System { what, source, remedy } => write!(f, "{what}: {source}; {remedy}"),
             Error::NameTaken { name, holder } => {
                 write!(f, "the port name {name} is taken by {holder}; choose another with --port or `named`")
+            }
+            Error::NotAdmitted { session, because, offers } if offers.is_empty() => {
+                write!(f, "session {session}: {because}")
+            }
+            Error::NotAdmitted { session, because, offers } => {
+                write!(f, "session {session}: {because}; any one of these would make it fit: {}", offers.join("; "))
             }
             Error::Closed => f.write_str("the node or port is closed"),
         }

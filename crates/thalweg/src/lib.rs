@@ -22,6 +22,7 @@
 //! | `node` | nodes, publishers and subscribers as users hold them: where everything starts |
 //! | `driver` | the threads of a node: control and readers |
 //! | `settings` | the settings of a node |
+//! | `session` | whether a broker has admitted the session that a port is part of |
 //! | [`admin`] | requests between nodes, and YARP's administration grammar |
 //! | `port` | one sample to all channels of a port, and from all of them; histories, policies, monitors |
 //! | `pull` | questions to histories of other nodes |
@@ -58,6 +59,7 @@ mod node;
 mod port;
 pub mod profile;
 mod pull;
+mod session;
 mod settings;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -80,6 +82,7 @@ pub use node::{
 };
 pub use port::{PolicyCounts, Published, PublisherInfo, Sample, SubscriberState, TakenSample, monitor};
 pub use qos;
+pub use session::{Admission, AgentSocket, Question};
 pub use settings::{DiscoverySource, PortLimits, RelayLimits, Settings};
 pub use thread::schedule_this_thread;
 pub use trace::stages;

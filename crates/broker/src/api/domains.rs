@@ -1,7 +1,7 @@
 //! Sessions over several domains: the disk, the messages and the waiting users around [`crate::domains`].
 
 use super::{Answer, Broker, Refused, Shared, User, caller};
-use crate::domains::{Asker, Crossing, Domains, Effect, Phase, Wanted, is_abroad};
+use crate::domains::{Asker, Crossing, Domains, Effect, Phase, Wanted};
 use crate::hosts::Kept;
 use crate::leases::Leases;
 use agent::client::Client;
@@ -41,6 +41,7 @@ const MOST_OFFERS: usize = 3;
 /// A broker's part in sessions over several domains.
 #[derive(Debug)]
 pub(super) struct Crossings {
+    name: String,
     contract: Contract,
     text: String,
     domains: Mutex<Domains>,
@@ -78,6 +79,7 @@ impl Crossings {
         let lease = |one: &&Crossing| one.asker.as_ref().and_then(|asker| asker.lease);
         domains.own().iter().for_each(|one| leases.begin(now, &one.key.session, lease(one)));
         let crossings = Self {
+            name: name.to_owned(),
             contract,
             text: text.to_owned(),
             domains: Mutex::new(domains),
@@ -115,14 +117,14 @@ impl Crossings {
     }
 }
 
-/// A plan's text with the channels of these sessions, and no others that cross a border; `None`: it has them already.
+/// A plan's text with these channels through pipes, and no others; `None`: it has them already.
 fn with_channels(text: &str, channels: Vec<plan::Channel>) -> Option<String> {
     let mut plan = Plan::from_text(text).ok()?;
-    let before: Vec<plan::Channel> = plan.channels.iter().filter(|one| is_abroad(one)).cloned().collect();
+    let before: Vec<plan::Channel> = plan.channels.iter().filter(|one| one.sold).cloned().collect();
     if before == channels {
         return None;
     }
-    plan.channels.retain(|one| !is_abroad(one));
+    plan.channels.retain(|one| !one.sold);
     plan.channels.extend(channels);
     Some(plan.to_text())
 }
@@ -176,8 +178,8 @@ impl Broker {
 
     /// Looks after sessions over several domains as long as the broker runs.
     pub(crate) async fn serve_crossings(self: &Arc<Self>) {
-        let alone = |crossings: &Arc<Crossings>| crossings.out.is_empty();
-        let Some(crossings) = self.crossings().filter(|one| !alone(one)) else { return std::future::pending().await };
+        let sells = |crossings: &Arc<Crossings>| !crossings.contract.pipes.is_empty();
+        let Some(crossings) = self.crossings().filter(sells) else { return std::future::pending().await };
         let unserved = std::mem::take(&mut *crossings.unserved.lock().unwrap_or_else(PoisonError::into_inner));
         for (client, messages) in unserved {
             tokio::spawn(deliver(Arc::new(client), messages));
@@ -203,13 +205,13 @@ impl Broker {
         }
     }
 
-    /// Asks for a session all of whose subscribers are in other domains.
+    /// Asks for a session all of whose subscribers are named with their domains.
     pub(super) async fn cross(self: &Arc<Self>, file: &File, owner: String, dry_run: bool) -> Result<Session, Refused> {
         let Some(crossings) = self.crossings() else {
             let said = "this broker has no contract with [[neighbour]]: start it with --contract FILE";
             return Err(Refused::new(StatusCode::CONFLICT, said.to_owned()));
         };
-        let flows = flow::flows(&crossings.text, &crossings.contract, file);
+        let flows = flow::flows(&crossings.name, &crossings.text, &crossings.contract, file);
         let flows = flows.map_err(crate::sessions::Unadmitted::Malformed)?;
         let asker = crossings.domains().find(&file.name).and_then(|one| one.asker.clone());
         if let Some(other) = asker.filter(|asker| asker.owner != owner) {

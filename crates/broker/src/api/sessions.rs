@@ -1,12 +1,12 @@
 //! Requests about sessions. They are decided one after the other, so that no two of them are admitted to the same room.
 
 use super::domains::Crossings;
-use super::{Answer, Broker, Refused, Shared, User, check};
+use super::{Answer, Broker, OwnHost, Refused, Shared, User, check};
 use crate::hosts::Kept;
 use crate::sessions::{Admitted, Change, Unadmitted, end, planned, request, stop};
 use crate::store::Store;
 use agent::keys::Keys;
-use agent::message::{Accepted, LARGEST_PLAN, Refusal, Session, SessionState};
+use agent::message::{Accepted, Admission, LARGEST_PLAN, Refusal, Session, SessionState};
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -30,6 +30,8 @@ impl Watch for Clock {
 
 /// Time between two looks at the ends of leases.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Most refusals that are remembered.
+const MOST_REFUSALS: usize = 100;
 /// Time after which a session that could not end is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
@@ -186,6 +188,46 @@ impl Broker {
         Ok(Session { state: SessionState::Fits, because: None, ..self.shown(admitted, Some(&change.plan)) })
     }
 
+    /// Whether a topic is part of a session that is active.
+    fn admission(&self, name: &str, topic: &str) -> Admission {
+        let bare = |topic: &str| topic.trim_start_matches('/').to_owned();
+        let found = self.crossing(name).map_or_else(|| self.session(name).ok(), Some);
+        let from_abroad = || self.crossings().is_some_and(|crossings| crossings.domains().has_topic(name, topic));
+        let because = match found {
+            Some(session) if session.state != SessionState::Active => {
+                Some(session.because.unwrap_or_else(|| "it is not active".to_owned()))
+            }
+            Some(session) if session.channels.iter().any(|channel| bare(&channel.topic) == bare(topic)) => None,
+            Some(_) => Some(format!("{topic} is no topic of it")),
+            None if from_abroad() => None,
+            None => return self.refusal(name),
+        };
+        Admission { admitted: because.is_none(), because, offers: Vec::new() }
+    }
+
+    /// For a session that is not there: why it was refused last.
+    fn refusal(&self, name: &str) -> Admission {
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Refusal { error, refusals }) = refusals.get(name) else {
+            let because = "nobody has asked for it: `thalweg session request FILE` does".to_owned();
+            return Admission { because: Some(because), ..Admission::default() };
+        };
+        let offers = refusals.first().map(|first| first.offers.iter().map(|offer| offer.what.clone()).collect());
+        Admission { admitted: false, because: Some(error.clone()), offers: offers.unwrap_or_default() }
+    }
+
+    /// Notes how a request for a session ended.
+    fn note(&self, name: &str, refused: Option<&Refused>) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.remove(name);
+        if let Some(Refused(_, refusal)) = refused.filter(|Refused(_, refusal)| !refusal.refusals.is_empty()) {
+            if refusals.len() >= MOST_REFUSALS {
+                refusals.pop_first();
+            }
+            refusals.insert(name.to_owned(), refusal.clone());
+        }
+    }
+
     /// The session of this name, with its text.
     fn session(&self, name: &str) -> Result<Session, Refused> {
         let kept = self.hosts().kept().clone();
@@ -220,6 +262,21 @@ pub(super) struct Mode {
 
 /// The same file again, such as after an answer that was lost, changes nothing, and renews the lease.
 pub(super) async fn put(
+    user: User,
+    State(broker): Shared,
+    path: Path<String>,
+    mode: Result<Query<Mode>, QueryRejection>,
+    text: Result<axum::body::Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let (name, dry_run) = (path.0.clone(), mode.as_ref().is_ok_and(|Query(mode)| mode.dry_run));
+    let asked = ask(user, State(broker.clone()), path, mode, text).await;
+    if !dry_run {
+        broker.note(&name, asked.as_ref().err());
+    }
+    asked
+}
+
+async fn ask(
     User(user): User,
     State(broker): Shared,
     Path(name): Path<String>,
@@ -265,6 +322,22 @@ pub(super) async fn put(
     }
     broker.make(turn, change).await?;
     Ok(Json(broker.session(&name)?).into_response())
+}
+
+/// A program's question, through the agent of its host.
+#[derive(Debug, Deserialize)]
+pub(super) struct Question {
+    session: String,
+    topic: String,
+}
+
+pub(super) async fn admitted(
+    OwnHost(_): OwnHost,
+    State(broker): Shared,
+    question: Result<Query<Question>, QueryRejection>,
+) -> Answer<Admission> {
+    let Query(Question { session, topic }) = question?;
+    Ok(Json(broker.admission(&session, &topic)))
 }
 
 pub(super) async fn delete(User(user): User, State(broker): Shared, Path(name): Path<String>) -> Answer<Accepted> {

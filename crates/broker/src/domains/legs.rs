@@ -168,16 +168,20 @@ impl Domains {
             }
             (Phase::Holding, true) => self.commit(now, key),
             (Phase::Committed, false) => self.say(key, StepName::Commit, Said::Done),
-            (Phase::Starting, true) => {
-                crossing.phase = Phase::Committed;
-                crossing.since = now;
-                let mut effects = vec![Effect::Keep(key.clone()), Effect::Told(key.clone(), Ok(()))];
-                effects.extend(self.replaced(now, key));
-                effects
-            }
+            (Phase::Starting, true) => self.active(now, key),
             (Phase::Stopping, _) => self.ended(key),
             _ => Vec::new(),
         }
+    }
+
+    /// At the first domain: all have committed.
+    pub(super) fn active(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+        if let Some(crossing) = self.crossings.get_mut(key) {
+            (crossing.phase, crossing.since) = (Phase::Committed, now);
+        }
+        let mut effects = vec![Effect::Keep(key.clone()), Effect::Told(key.clone(), Ok(()))];
+        effects.extend(self.replaced(now, key));
+        effects
     }
 
     /// The first domain has the menus of all: it chooses, and holds.

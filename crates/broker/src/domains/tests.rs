@@ -48,7 +48,7 @@ fn session(name: &str, size: u64, deadline: &str) -> String {
 
 fn wanted(text: &str) -> Wanted {
     let (of_robot, file) = (contract_of("robot"), File::read(text).unwrap());
-    let flows = qos::contract::flow::flows(&of_robot, &Contract::read(&of_robot).unwrap(), &file).unwrap();
+    let flows = qos::contract::flow::flows("robot", &of_robot, &Contract::read(&of_robot).unwrap(), &file).unwrap();
     let asker = Asker { owner: "ann".into(), text: text.to_owned(), ..Asker::default() };
     Wanted { name: file.name, asker, flows }
 }
@@ -258,6 +258,18 @@ fn a_session_is_admitted_by_all_domains_with_the_cheapest_class_that_is_fast_eno
     world.wait(1);
     assert_eq!(world.sold(), [[0.0; 2]; 3]);
     world.check("stopped");
+}
+
+#[test]
+fn a_session_inside_one_domain_has_a_part_of_its_pipe() {
+    let mut world = World::new(1);
+    let key = world.request(&session("near", 1000, "20 ms").replace("base/desk", "robot/rw")).unwrap();
+    assert_eq!(world.said(&key), Some(&Ok(())), "nobody else is asked");
+    assert_eq!(world.sold(), [[80_000.0, 0.0], [0.0; 2], [0.0; 2]]);
+    let channel = &world.broker("robot").channels()[0];
+    assert_eq!((&*channel.publisher, &*channel.node, channel.sold), ("cam", "rw", true));
+    world.stop("near");
+    assert_eq!(world.sold(), [[0.0; 2]; 3]);
 }
 
 #[test]

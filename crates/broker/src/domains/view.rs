@@ -41,6 +41,13 @@ impl Domains {
         fresh.for_each(|one| one.revision = revision);
     }
 
+    /// `true` if a session of this name that is committed has this topic and an end here.
+    pub fn has_topic(&self, session: &str, topic: &str) -> bool {
+        let bare = |name: &str| name.trim_start_matches('/').to_owned();
+        let lives = self.crossings.values().filter(|one| one.phase == Phase::Committed && one.key.session == session);
+        lives.flat_map(|one| &one.flows).any(|flow| flow.domain == self.name && bare(&flow.topic) == bare(topic))
+    }
+
     /// A version of a session.
     pub fn get(&self, key: &Key) -> Option<&Crossing> {
         self.crossings.get(key)
@@ -108,6 +115,7 @@ impl Domains {
             node,
             class,
             dscp: class.dscp(),
+            sold: true,
             scale: flow.scale,
             rate_hz: Some(1e9 / flow.period.max(1) as f64),
             burst: Some(f64::from(flow.burst) + flow.jitter as f64 / flow.period.max(1) as f64),
@@ -116,11 +124,6 @@ impl Domains {
             ..Channel::default()
         })
     }
-}
-
-/// `true` for a channel of a plan with an end in another domain.
-pub fn is_abroad(channel: &Channel) -> bool {
-    channel.publisher.contains(ABROAD) || channel.node.contains(ABROAD)
 }
 
 impl Crossing {

@@ -41,10 +41,37 @@ type Ports = (String, String);
 pub(super) struct Followed {
     plans: Sender<Option<Plan>>,
     ends: Arc<Mutex<Vec<End>>>,
+    planned: Planned,
+}
+
+/// The topics of the plan that is installed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Planned(Arc<Mutex<Vec<String>>>);
+
+impl Planned {
+    /// `true` if a topic is planned.
+    pub(super) fn has(&self, topic: &str) -> bool {
+        let bare = |topic: &str| topic.trim_start_matches('/').to_owned();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|planned| bare(planned) == bare(topic))
+    }
+
+    fn are(&self, plan: Option<&Plan>) {
+        let channels = plan.map(|plan| plan.channels.as_slice()).unwrap_or_default();
+        let topics = channels.iter().filter(|channel| !channel.pipe).map(|channel| channel.topic.clone());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = topics.collect();
+    }
+}
+
+impl Followed {
+    /// The topics of the plan, as they change.
+    pub(super) fn planned(&self) -> Planned {
+        self.planned.clone()
+    }
 }
 
 impl agent::run::Channels for Followed {
     fn follow(&self, plan: Option<Plan>) {
+        self.planned.are(plan.as_ref());
         let _ = self.plans.send(plan); // the other side ends after this one
     }
 
@@ -70,7 +97,7 @@ pub(super) struct Keeper {
 /// A keeper with the node that reaches the programs of this host, and the agent's side of it.
 pub(super) fn keeper(participant: Participant, journal: PathBuf) -> (Followed, Keeper) {
     let (plans, told) = (channel(), Arc::default());
-    let followed = Followed { plans: plans.0, ends: Arc::clone(&told) };
+    let followed = Followed { plans: plans.0, ends: Arc::clone(&told), planned: Planned::default() };
     let (output, looks) = (participant.output, Looks::default());
     (
         followed,

@@ -1,7 +1,9 @@
 //! The real binary, in a run directory of its own. Tests wait for its output.
 #![allow(dead_code, unused_imports, clippy::unwrap_used)] // each test file uses a part of it
 
+mod chain;
 mod row;
+pub use chain::Chain;
 pub use row::Row;
 
 use serde_json::Value;

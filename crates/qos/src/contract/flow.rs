@@ -1,4 +1,4 @@
-//! The flows of a session whose subscribers are in other domains.
+//! The flows of a session through pipes: its subscribers are named with their domains.
 
 use super::pipe::{Neighbour, domains, is_domain};
 use super::session::{JoinError, Session, join};
@@ -6,7 +6,7 @@ use super::{Contract, ContractError};
 use crate::Class;
 use crate::system::{Subscriber, System, Topic};
 
-/// A flow into another domain. Times are ns.
+/// A flow through pipes. Times are ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// The topic.
@@ -19,9 +19,7 @@ pub struct Flow {
     pub domain: String,
     /// The subscriber's node, as its domain calls it.
     pub node: String,
-    /// The neighbour (index) through which it is reached.
-    pub neighbour: usize,
-    /// Bytes of a sample that crosses the border.
+    /// Bytes of a sample that leaves the publisher.
     pub size: u64,
     /// Shortest time between two of them.
     pub period: u64,
@@ -42,22 +40,22 @@ pub struct Flow {
 /// Most flows of a session.
 const MOST: usize = 64;
 
-/// The flows of a session, all of whose subscribers are in other domains.
+/// The flows of a session, all of whose subscribers are named with a domain, in the domain `own`.
 ///
 /// # Errors
 /// [`ContractError`] at a line of the session's file.
-pub fn flows(text: &str, contract: &Contract, session: &Session) -> Result<Vec<Flow>, ContractError> {
+pub fn flows(own: &str, text: &str, contract: &Contract, session: &Session) -> Result<Vec<Flow>, ContractError> {
     let mut whole = text.to_owned();
     let mut known: Vec<&str> = Vec::new();
     let wrong = |line: usize, problem: String| Err(ContractError { line, problem });
     if let Some((_, line)) = session.abroad.get(MOST) {
-        return wrong(*line, format!("{} subscribers in other domains: allowed are {MOST}", session.abroad.len()));
+        return wrong(*line, format!("{} subscribers through pipes: allowed are {MOST}", session.abroad.len()));
     }
     for (node, line) in &session.abroad {
-        let neighbour = through(contract, node).map_err(|problem| ContractError { line: *line, problem })?;
+        let via = through(own, contract, node).map_err(|problem| ContractError { line: *line, problem })?;
         if !known.contains(&node.as_str()) {
-            // For its reader the other domain is a node behind the neighbour.
-            let via = &contract.system.nodes[contract.neighbours[neighbour].via].name;
+            // For its reader it is a node behind the last one of the own domain.
+            let via = &contract.system.nodes[via].name;
             let link =
                 format!("\n[[node]]\nname = {node:?}\n[[link]]\nbetween = [{via:?}, {node:?}]\nrate = \"1 Gbit/s\"\n");
             whole.push_str(&link);
@@ -84,16 +82,22 @@ fn first_line(whole: &str) -> usize {
     1 + whole.matches('\n').count()
 }
 
-/// The neighbour (index) that reaches `DOMAIN/NODE`; if there is none, what is allowed.
-fn through(contract: &Contract, node: &str) -> Result<usize, String> {
+/// The node (index) at which the way to `DOMAIN/NODE` leaves the own domain, or ends; if there is none, what is allowed.
+fn through(own: &str, contract: &Contract, node: &str) -> Result<usize, String> {
     let (domain, rest) = node.split_once('/').unwrap_or((node, ""));
     let reached = |one: &Neighbour| domains(one).any(|reached| reached == domain);
-    let found = contract.neighbours.iter().position(reached);
+    if domain == own {
+        let found = contract.system.nodes.iter().position(|one| one.name == rest);
+        return found.ok_or_else(|| format!("node = {node:?}: allowed are the nodes of this domain's contract"));
+    }
+    let found = contract.neighbours.iter().find(|one| reached(one)).map(|one| one.via);
     let allowed = || {
         let all: Vec<&str> = contract.neighbours.iter().flat_map(domains).take(12).collect();
         match all.is_empty() {
-            true => format!("node = {node:?}: this domain has no [[neighbour]], so allowed are its own nodes"),
-            false => format!("node = {node:?}: allowed is DOMAIN/NODE with one of the domains {}", all.join(", ")),
+            true => format!("node = {node:?}: this domain has no [[neighbour]], so allowed is {own}/NODE"),
+            false => {
+                format!("node = {node:?}: allowed is DOMAIN/NODE with one of the domains {own}, {}", all.join(", "))
+            }
         }
     };
     found.filter(|_| is_domain(domain) && !rest.is_empty() && !rest.contains('/')).ok_or_else(allowed)
@@ -107,7 +111,6 @@ fn flow(system: &System, contract: &Contract, index: usize) -> Result<Flow, Stri
     };
     possible(topic, subscriber)?;
     let whole = &system.nodes[subscriber.node].name;
-    let neighbour = through(contract, whole)?;
     if contract.neighbours.iter().any(|other| other.via == *publisher) {
         return Err(format!(
             "topic {:?} comes from {:?}, which is a neighbour's: allowed are publishers of the own domain",
@@ -123,7 +126,6 @@ fn flow(system: &System, contract: &Contract, index: usize) -> Result<Flow, Stri
         subscriber: subscriber.name.replace(whole.as_str(), node),
         domain: domain.to_owned(),
         node: node.to_owned(),
-        neighbour,
         size: subscriber.scaled_size.unwrap_or(topic.size),
         period: topic.period.saturating_mul(u64::from(scale)),
         burst: topic.burst,
@@ -159,7 +161,7 @@ mod tests {
 
     fn read(rest: &str) -> Result<Vec<Flow>, ContractError> {
         let session = Session::read(&format!("[[session]]\nname = \"teleop\"\n{rest}"))?;
-        flows(CONTRACT, &Contract::read(CONTRACT).unwrap(), &session)
+        flows("home", CONTRACT, &Contract::read(CONTRACT).unwrap(), &session)
     }
 
     fn video(more: &str, subscriber: &str) -> String {
@@ -176,7 +178,9 @@ mod tests {
         let [flow] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((&*flow.domain, &*flow.node, &*flow.subscriber), ("base", "desk", "/video@desk"));
         assert_eq!((flow.period, flow.jitter, flow.hand, flow.scale), (40_000_000, 1_000_000, 1_000_000, 2));
-        assert_eq!((&*flow.publisher, flow.deadline, flow.neighbour), ("cam", Some(80_000_000), 0));
+        assert_eq!((&*flow.publisher, flow.deadline), ("cam", Some(80_000_000)));
+        let inside = read(&video("", "node = \"home/border\"\n")).unwrap();
+        assert_eq!((&*inside[0].domain, &*inside[0].node, &*inside[0].subscriber), ("home", "border", "/video@border"));
     }
 
     #[test]
@@ -185,7 +189,8 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.line == line && error.problem.contains(words), "{error}");
         };
-        refused(&video("", "node = \"moon/desk\"\n"), 10, "wan, base");
+        refused(&video("", "node = \"moon/desk\"\n"), 10, "home, wan, base");
+        refused(&video("", "node = \"home/desk\"\n"), 10, "nodes of this domain");
         refused(&video("", "node = \"base/\"\n"), 10, "DOMAIN/NODE");
         refused(&video("cpu_send = \"1 ms\"\n", "node = \"base/desk\"\n"), 9, "processor time");
         refused(&video("", "node = \"base/desk\"\npicture = \"10x10\"\n"), 8, "scaled_size");

@@ -296,7 +296,7 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// 64-bit FNV-1a of a text: short enough for a socket's path.
-pub(super) fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     format!("{:016x}", short_bits(text))
 }
 

@@ -60,6 +60,7 @@ pub(crate) struct PortRequest {
     pub(crate) reader: Option<Reader>,
     pub(crate) priority: PrioritySettings,
     pub(crate) pull: PullRole,
+    pub(crate) session: Option<String>,
 }
 
 impl PortRequest {
@@ -75,7 +76,13 @@ impl PortRequest {
             reader: None,
             priority: PrioritySettings::default(),
             pull: PullRole::default(),
+            session: None,
         }
+    }
+
+    /// Joins its session, if it is to be part of one.
+    fn join(&self) -> Result<()> {
+        self.session.as_deref().map_or(Ok(()), |session| crate::session::join(session, &self.topic))
     }
 }
 
@@ -245,6 +252,7 @@ impl Node {
 
     pub(crate) fn open_publisher<M: Message>(&self, request: PortRequest) -> Result<Arc<PublisherPort<M>>> {
         check_name(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
+        request.join()?;
         let (port, info) = self.describe::<M>(&request, Direction::Publisher)?;
         let me = PortRef { node: self.id(), port };
         let incarnation = self.state().incarnation;
@@ -267,6 +275,7 @@ impl Node {
         make: impl FnOnce(PortInfo, crate::event::Events) -> SubscriberPort<M>,
     ) -> Result<(PortRef, Arc<SubscriberPort<M>>)> {
         check_pattern(&request.topic).map_err(|e| Error::Usage(format!("topic {e}")))?;
+        request.join()?;
         let (port, info) = self.describe::<M>(&request, Direction::Subscriber)?;
         let me = PortRef { node: self.id(), port };
         let subscriber_port = Arc::new(make(info.clone(), self.state().events.clone()));

@@ -119,10 +119,16 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.reader = Some(Box::new(reader));
         self
     }
+    /// Opens only as part of this session, which a broker has admitted with the port's topic (`thalweg session request`): so every sample has the
+    /// bound that was promised. The agent of this host is asked. Default: none.
+    pub fn session(mut self, name: impl Into<String>) -> Self {
+        self.request.session = Some(name.into());
+        self
+    }
     /// Opens the port.
     ///
     /// # Errors
-    /// [`Error::NameTaken`], [`Error::Usage`] for a name, topic, carrier or QoS that is not allowed, [`Error::Closed`].
+    /// [`Error::NameTaken`], [`Error::Usage`] for a name, topic, carrier or QoS that is not allowed, [`Error::NotAdmitted`], [`Error::Closed`].
     pub fn open(self) -> Result<Publisher<M>> {
         let publisher_port = self.node.open_publisher::<M>(self.request)?;
         Ok(Publisher { publisher_port, node: self.node, closing: Duration::from_secs(1) })

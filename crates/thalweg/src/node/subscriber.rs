@@ -158,6 +158,12 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.reader = Some(Box::new(reader));
         self
     }
+    /// Opens only as part of this session, which a broker has admitted with the port's topic (`thalweg session request`): so every sample has the
+    /// bound that was promised. The agent of this host is asked. Default: none.
+    pub fn session(mut self, name: impl Into<String>) -> Self {
+        self.request.session = Some(name.into());
+        self
+    }
     /// Opens the port; samples are taken with [`Subscriber::take`], [`Subscriber::wait`] or as a stream.
     ///
     /// # Errors
