@@ -1,7 +1,8 @@
 //! The time of admission over several domains: `cargo run --release -p thalweg-broker --example domains [DOMAINS [SESSIONS]]`.
 //!
 //! So many domains in a row (3 by default), each with a broker and its disk in this process, over TLS on loopback. Sessions are admitted one
-//! after the other: a dry run of each, then the request until it is active, and a renewal. Agents are not in it: their hosts report once.
+//! after the other: a dry run of each, then the request until it is committed, and a renewal; then as many again by 16 clients at once. Agents are not
+//! in it: their hosts report once.
 
 use agent::client::Client;
 use agent::identity::Kind;
@@ -15,7 +16,11 @@ use thalweg_broker::api::Broker;
 use thalweg_broker::serve::Limits;
 use thalweg_broker::store::Store;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+type Failure = Box<dyn std::error::Error>;
+type Result<T> = std::result::Result<T, Failure>;
+
+/// Clients that ask at once.
+const CLIENTS: usize = 16;
 
 fn contract(index: usize, addresses: &[SocketAddr]) -> String {
     let mut text = format!(
@@ -107,5 +112,22 @@ fn main() -> Result<()> {
         let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
         println!("{what}: p50 {:.2?}, p99 {:.2?}, most {:.2?}", at(50), at(99), at(100));
     }
+    let began = Instant::now();
+    let each = sessions.div_ceil(CLIENTS);
+    let client = |number: usize| -> Result<()> {
+        let user = Client::new(&addresses[0].to_string(), &Keys::read(&dir, Kind::User, "ann")?);
+        for n in (0..each).map(|n| sessions + number * each + n) {
+            user.request_session(&format!("s{n}"), &text(n))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..CLIENTS)
+            .map(|number| scope.spawn(move || client(number).map_err(|e: Failure| e.to_string())))
+            .collect();
+        all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err("a client failed".to_owned())))
+    })?;
+    let all = (each * CLIENTS) as f64;
+    println!("{CLIENTS} clients at once: {:.0} sessions/s", all / began.elapsed().as_secs_f64());
     Ok(std::fs::remove_dir_all(&dir)?)
 }

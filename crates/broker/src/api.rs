@@ -12,7 +12,7 @@
 mod domains;
 mod sessions;
 
-use crate::domains::Effect;
+use crate::domains::{Crossing, Effect};
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::leases::Leases;
 use crate::store::Store;
@@ -51,6 +51,8 @@ pub struct Broker {
     crossings: OnceLock<Arc<Crossings>>,
     /// What has to be done for them first.
     first: Mutex<Vec<Effect>>,
+    /// The sessions over several domains that it had when it started, until it has a contract.
+    before: Mutex<Vec<Crossing>>,
     /// The last refusals, by session, for programs that were to be part of one.
     refusals: Mutex<BTreeMap<String, Refusal>>,
 }
@@ -112,7 +114,8 @@ impl Broker {
     ///
     /// # Errors
     /// The store cannot be written.
-    pub fn start(store: Store, kept: Kept, after: u64) -> std::io::Result<Self> {
+    pub fn start(mut store: Store, kept: Kept, after: u64) -> std::io::Result<Self> {
+        let before = kept.crossings.clone();
         let hosts = Hosts::start(kept, after);
         store.keep(hosts.kept())?;
         let (changed, _) = watch::channel(hosts.kept().revision);
@@ -128,6 +131,7 @@ impl Broker {
             changed,
             crossings,
             first: Mutex::default(),
+            before: Mutex::new(before),
             refusals: Mutex::default(),
         })
     }
@@ -181,7 +185,7 @@ impl Broker {
 
     /// Keeps a change, and tells it to all agents. It is done on a thread of its own to the end, even if the request is given up
     /// meanwhile: disk and memory never differ.
-    async fn keep(self: &Arc<Self>, turn: OwnedMutexGuard<Store>, kept: Kept) -> Result<Accepted, Refused> {
+    async fn keep(self: &Arc<Self>, mut turn: OwnedMutexGuard<Store>, kept: Kept) -> Result<Accepted, Refused> {
         let (broker, revision) = (self.clone(), kept.revision);
         let written = tokio::task::spawn_blocking(move || turn.keep(&kept).map(|()| broker.tell(kept))).await;
         let failed = |what: &dyn std::fmt::Display| {
@@ -278,7 +282,8 @@ type Answer<T> = Result<Json<T>, Refused>;
 type Shared = State<Arc<Broker>>;
 
 async fn plan(_: User, State(broker): Shared) -> Answer<Desired> {
-    Ok(Json(broker.hosts().desired()))
+    let desired = broker.hosts().desired();
+    Ok(Json(broker.with_sold(desired)))
 }
 
 /// The revision after which a change is meant.
@@ -349,7 +354,7 @@ async fn desired(
     let asked = broker.hosts().asked(broker.now(), &host, epoch);
     asked.map_err(|replaced| Refused::new(StatusCode::CONFLICT, replaced.to_string()))?;
     loop {
-        let newer = broker.hosts().newer_than((epoch, since));
+        let newer = broker.hosts().newer_than((epoch, since)).map(|desired| broker.with_sold(desired));
         if let Some(desired) = newer {
             return Ok(Json(desired).into_response());
         }

@@ -125,7 +125,7 @@ pub struct Crossing {
     #[serde(default)]
     pub because: Option<String>,
     /// The revision of the plan that its channels came with; 0: none yet.
-    #[serde(default)]
+    #[serde(skip)]
     pub revision: u64,
     /// It was kept since it was committed or starting.
     #[serde(skip)]
@@ -176,6 +176,10 @@ pub struct Domains {
     neighbours: Vec<Neighbour>,
     ledger: Ledger,
     crossings: BTreeMap<Key, Crossing>,
+    /// Those that wait for something.
+    open: BTreeSet<Key>,
+    /// Those that are not on disk as they are.
+    dirty: BTreeSet<Key>,
     version: u64,
     /// The time of the last summary of each neighbour.
     heard: BTreeMap<String, Duration>,
@@ -208,6 +212,8 @@ impl Domains {
             neighbours: contract.neighbours.iter().map(named).collect(),
             ledger: Ledger::new(name, contract),
             crossings: BTreeMap::new(),
+            open: BTreeSet::new(),
+            dirty: BTreeSet::new(),
             version: start << 32,
             heard: contract.neighbours.iter().map(|one| (one.domain.clone(), now)).collect(),
             told: now,
@@ -244,9 +250,8 @@ impl Domains {
     /// # Errors
     /// It cannot be asked for now.
     pub fn request(&mut self, now: Duration, wanted: Wanted) -> Result<(Key, Vec<Effect>), Refused> {
-        let own = |key: &Key| key.first == self.name && key.session == wanted.name;
-        let is_busy = |phase: Phase| matches!(phase, Phase::Quoting | Phase::Holding | Phase::Starting);
-        if self.crossings.values().any(|one| own(&one.key) && is_busy(one.phase)) {
+        let is_busy = |one: &Crossing| matches!(one.phase, Phase::Quoting | Phase::Holding | Phase::Starting);
+        if self.versions(&self.name, &wanted.name).any(is_busy) {
             let because = "the former request is not decided yet: try again".to_owned();
             return Err(self.refusal(format!("session {}", wanted.name), because));
         }
@@ -389,10 +394,10 @@ impl Domains {
 
     /// Commits: kept here, then asked for behind.
     fn commit(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
-        let mut effects = vec![Effect::Keep(key.clone())];
         if let Some(crossing) = self.crossings.get_mut(key) {
             crossing.kept = true;
         }
+        let mut effects = vec![self.keep(key)];
         let crossing = self.crossings.get(key);
         if crossing.is_some_and(|crossing| crossing.passed.is_empty() && crossing.legs.is_empty()) {
             return self.active(now, key); // nobody else has to commit, so it is kept once
@@ -417,8 +422,7 @@ impl Domains {
 
     /// A user stops a session that was asked for here: all its versions.
     pub fn stop(&mut self, now: Duration, name: &str) -> Vec<Effect> {
-        let own = |key: &&Key| key.first == self.name && key.session == name;
-        let keys: Vec<Key> = self.crossings.keys().filter(own).cloned().collect();
+        let keys: Vec<Key> = self.versions(&self.name, name).map(|one| one.key.clone()).collect();
         let stopped = |domains: &Self| domains.refusal(format!("session {name}"), "it was stopped".to_owned());
         keys.iter()
             .flat_map(|key| {
@@ -450,7 +454,7 @@ impl Domains {
             crossing.legs.clear();
         }
         let asks = self.step(now, key, Phase::Stopping);
-        was_kept.then(|| Effect::Keep(key.clone())).into_iter().chain(asks).collect()
+        was_kept.then(|| self.keep(key)).into_iter().chain(asks).collect()
     }
 
     /// What could not be kept.
@@ -474,6 +478,33 @@ impl Domains {
         }
     }
 
+    /// The versions of a session.
+    fn versions(&self, first: &str, session: &str) -> impl Iterator<Item = &Crossing> {
+        let key = |version| Key { first: first.to_owned(), session: session.to_owned(), version };
+        self.crossings.range(key(0)..=key(u64::MAX)).map(|(_, one)| one)
+    }
+
+    /// A session has to be on disk as it is now.
+    fn keep(&mut self, key: &Key) -> Effect {
+        self.dirty.insert(key.clone());
+        Effect::Keep(key.clone())
+    }
+
+    /// All that is not on disk as it is: the sessions, or `None` for those that are to be forgotten. If they cannot be written, they are
+    /// [`Self::unwritten`].
+    pub fn changes(&mut self) -> Vec<(Key, Option<Crossing>)> {
+        let kept = |key: Key| {
+            let found = self.crossings.get(&key).filter(|crossing| crossing.kept).cloned();
+            (key, found)
+        };
+        std::mem::take(&mut self.dirty).into_iter().map(kept).collect()
+    }
+
+    /// These could not be written.
+    pub fn unwritten(&mut self, keys: impl IntoIterator<Item = Key>) {
+        self.dirty.extend(keys);
+    }
+
     /// What has to be on disk.
     pub fn kept(&self) -> Vec<Crossing> {
         self.crossings.values().filter(|crossing| crossing.kept).cloned().collect()
@@ -482,14 +513,37 @@ impl Domains {
     /// Time has passed: repeats, gives up, and forgets what was held for too long.
     pub fn tick(&mut self, now: Duration) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for key in self.crossings.keys().cloned().collect::<Vec<_>>() {
+        for key in self.open.iter().cloned().collect::<Vec<_>>() {
             effects.extend(self.look(now, &key));
+            if !self.waits(&key) {
+                self.open.remove(&key);
+            }
         }
         if now.saturating_sub(self.told) >= PRESENT_EVERY {
             self.told = now;
+            effects.extend(self.abandoned(now));
             effects.extend(self.summaries());
         }
         effects
+    }
+
+    /// `true` as long as time changes something about a session.
+    fn waits(&self, key: &Key) -> bool {
+        self.crossings.get(key).is_some_and(|one| match one.phase {
+            Phase::Lost => false,
+            Phase::Committed => !one.failed && one.legs.iter().any(|leg| !leg.done),
+            _ => true,
+        })
+    }
+
+    /// Ends sessions whose domain before was not heard for too long.
+    fn abandoned(&mut self, now: Duration) -> Vec<Effect> {
+        let is_abandoned = |one: &&Crossing| {
+            let heard = one.passed.last().and_then(|domain| self.heard.get(domain)).copied().unwrap_or(now);
+            one.phase == Phase::Committed && now.saturating_sub(heard.max(one.since)) >= GRACE
+        };
+        let all: Vec<Key> = self.crossings.values().filter(is_abandoned).map(|one| one.key.clone()).collect();
+        all.iter().flat_map(|key| self.end(now, key)).collect()
     }
 
     fn look(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
@@ -497,15 +551,12 @@ impl Domains {
         let age = now.saturating_sub(crossing.since);
         let waits = crossing.legs.iter().any(|leg| !leg.done) && !crossing.failed;
         let limit = STEP.saturating_sub(PER_HOP * crossing.passed.len() as u32);
-        let upstream = crossing.passed.last();
-        let heard = upstream.and_then(|domain| self.heard.get(domain)).copied().unwrap_or(now);
         match crossing.phase {
             Phase::Held if age >= HOLD => {
                 self.ledger.release(key);
                 self.crossings.remove(key);
                 Vec::new()
             }
-            Phase::Committed if now.saturating_sub(heard.max(crossing.since)) >= GRACE => self.end(now, key),
             Phase::Stopping if waits && now.saturating_sub(crossing.sent) >= crossing.repeat => {
                 crossing.repeat = (crossing.repeat * 2).min(REPEAT_SLOWLY);
                 crossing.sent = now;

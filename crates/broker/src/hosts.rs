@@ -34,8 +34,8 @@ pub struct Kept {
     /// The sessions, in the order in which they were first admitted.
     #[serde(default)]
     pub sessions: Vec<Admitted>,
-    /// The sessions over several domains that this one has a part in.
-    #[serde(default)]
+    /// The sessions over several domains that this one had a part in when it started; from then on they are kept for themselves.
+    #[serde(skip)]
     pub crossings: Vec<Crossing>,
 }
 
@@ -87,7 +87,7 @@ impl Hosts {
     pub fn start(kept: Kept, after: u64) -> Self {
         let epoch = kept.epoch.max(after).saturating_add(1);
         let contract = kept.contract.filter(|_| !kept.sessions.is_empty() || !kept.crossings.is_empty());
-        Self { kept: Kept { epoch, contract, ..kept }, heard: BTreeMap::new() }
+        Self { kept: Kept { epoch, contract, crossings: Vec::new(), ..kept }, heard: BTreeMap::new() }
     }
 
     /// What has to be kept.
@@ -108,6 +108,11 @@ impl Hosts {
     /// The change is kept.
     pub fn change(&mut self, kept: Kept) {
         self.kept = kept;
+    }
+
+    /// A later revision is kept.
+    pub fn advance(&mut self, revision: u64) {
+        self.kept.revision = revision;
     }
 
     /// The state that any host has to have.

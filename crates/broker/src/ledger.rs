@@ -1,7 +1,8 @@
 //! The sold parts of a domain's pipes. No pipe is ever sold beyond its rate or its burst, whatever is held, committed and stopped in whatever
 //! order. Pure.
 //!
-//! All pipes are planned full with the domain's contract, so a part that is sold changes nobody's bound: a decision is a sum.
+//! All pipes are planned full with the domain's contract, so a part that is sold changes nobody's bound: a decision is a sum. Sums are kept, in whole
+//! numbers, so that no order of buying and giving back leaves a rest.
 
 use agent::peer::{Flow, Key, Refused};
 use qos::admission::Bucket;
@@ -33,19 +34,58 @@ pub struct Pipe {
     packet: [u64; 2],
 }
 
+/// A token bucket in whole numbers, rounded up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    /// Bytes.
+    burst: u64,
+    /// Thousandths of bit/s.
+    rate: u64,
+}
+
+impl Amount {
+    fn of(Bucket { burst, rate }: Bucket) -> Self {
+        Self { burst, rate: (rate * 1e3).ceil() as u64 }
+    }
+
+    fn bucket(self) -> Bucket {
+        Bucket { burst: self.burst, rate: self.rate as f64 / 1e3 }
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self { burst: self.burst.saturating_add(other.burst), rate: self.rate.saturating_add(other.rate) }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self { burst: self.burst.saturating_sub(other.burst), rate: self.rate.saturating_sub(other.rate) }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self { burst: self.burst.max(other.burst), rate: self.rate.max(other.rate) }
+    }
+}
+
 /// A part of a pipe (index) that a session has.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
     pipe: usize,
-    bucket: Bucket,
+    amount: Amount,
 }
+
+/// A session's name: its first domain, and its name there.
+type Name = (String, String);
+
+/// What each version of a session has.
+type Versions = BTreeMap<u64, Vec<Share>>;
 
 /// The pipes, and who has which part of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ledger {
     domain: String,
     pipes: Vec<Pipe>,
-    sold: BTreeMap<Key, Vec<Share>>,
+    /// What is sold of each pipe.
+    sold: Vec<Amount>,
+    sessions: BTreeMap<Name, Versions>,
 }
 
 /// A limit of a pipe that a flow would exceed.
@@ -71,12 +111,13 @@ impl Ledger {
             price: pipe.price,
             packet: [pipe.mtu, pipe.overhead],
         };
-        Self { domain: domain.to_owned(), pipes: contract.pipes.iter().map(pipe).collect(), sold: BTreeMap::new() }
+        let pipes: Vec<Pipe> = contract.pipes.iter().map(pipe).collect();
+        Self { domain: domain.to_owned(), sold: vec![Amount::default(); pipes.len()], pipes, sessions: BTreeMap::new() }
     }
 
     /// The pipes, each with what is sold of it.
     pub fn pipes(&self) -> impl Iterator<Item = (&Pipe, Bucket)> {
-        self.pipes.iter().enumerate().map(|(index, pipe)| (pipe, self.sold(index, None)))
+        self.pipes.iter().zip(&self.sold).map(|(pipe, sold)| (pipe, sold.bucket()))
     }
 
     /// The pipes that could carry the last of these flows beside the others to `to`, by class. Other versions of the session give way to it. All
@@ -120,41 +161,38 @@ impl Ledger {
             let of_pipe: Vec<Share> = shares.iter().filter(|share| share.pipe == index).copied().collect();
             self.fits(key, index, flow, &of_pipe).map_err(|limit| self.refused(index, limit))?;
         }
-        self.sold.insert(key.clone(), shares);
+        self.change(key, |versions| drop(versions.insert(key.version, shares)));
         Ok(())
     }
 
     /// Takes back what a version of a session has.
     pub fn release(&mut self, key: &Key) {
-        self.sold.remove(key);
+        self.change(key, |versions| drop(versions.remove(&key.version)));
     }
 
     /// `true` if this version of a session has parts.
     pub fn has(&self, key: &Key) -> bool {
-        self.sold.contains_key(key)
+        self.versions(key).is_some_and(|versions| versions.contains_key(&key.version))
     }
 
-    /// What is sold of a pipe, without any version of one session. Of several versions of a session the largest counts: they carry the
-    /// same samples.
-    fn sold(&self, pipe: usize, without: Option<&Key>) -> Bucket {
-        let mut sum = Bucket::default();
-        let mut last: Option<(&Key, Bucket)> = None;
-        let is_same = |one: &Key, other: &Key| (&one.first, &one.session) == (&other.first, &other.session);
-        for (key, shares) in &self.sold {
-            if without.is_some_and(|other| is_same(key, other)) {
-                continue;
-            }
-            let own = of_pipe(shares, pipe);
-            last = match last.take() {
-                Some((before, largest)) if is_same(before, key) => Some((key, largest.max(own))),
-                Some((_, largest)) => {
-                    sum = sum.with(largest);
-                    Some((key, own))
-                }
-                None => Some((key, own)),
-            };
+    fn versions(&self, key: &Key) -> Option<&Versions> {
+        self.sessions.get(&(key.first.clone(), key.session.clone()))
+    }
+
+    /// Changes the versions of a session, and the sums with them.
+    fn change(&mut self, key: &Key, change: impl FnOnce(&mut Versions)) {
+        let name = (key.first.clone(), key.session.clone());
+        let mut versions = self.sessions.remove(&name).unwrap_or_default();
+        for (pipe, amount) in all(&versions, None) {
+            self.sold[pipe] = self.sold[pipe].without(amount);
         }
-        last.map_or(sum, |(_, largest)| sum.with(largest))
+        change(&mut versions);
+        for (pipe, amount) in all(&versions, None) {
+            self.sold[pipe] = self.sold[pipe].with(amount);
+        }
+        if !versions.is_empty() {
+            self.sessions.insert(name, versions);
+        }
     }
 
     /// Checks that a pipe has room for these parts of a session, beside all other sessions and in place of the session's other versions where they
@@ -166,11 +204,11 @@ impl Ledger {
             let (needs, has) = (format!("{} B", flow.size), format!("{largest} B"));
             return Err(Limit { what: "largest sample", needs, has, because });
         }
-        let versions =
-            self.sold.iter().filter(|(other, _)| (&other.first, &other.session) == (&key.first, &key.session));
-        let before = versions.filter(|(other, _)| *other != key).map(|(_, shares)| of_pipe(shares, pipe));
-        let own = before.fold(of_pipe(shares, pipe), Bucket::max);
-        let sum = self.sold(pipe, Some(key)).with(own);
+        let part = |all: BTreeMap<usize, Amount>| all.get(&pipe).copied().unwrap_or_default();
+        let versions = self.versions(key);
+        let before = versions.map(|versions| part(all(versions, None))).unwrap_or_default();
+        let others = versions.map(|versions| part(all(versions, Some(key.version)))).unwrap_or_default();
+        let sum = self.sold[pipe].without(before).with(others.max(of_pipe(shares, pipe))).bucket();
         let because = || {
             format!(
                 "with {:?} beside what is sold of it; later domains get a flow with the jitter of earlier ones",
@@ -197,7 +235,7 @@ impl Ledger {
         // What may be late on its way comes the closer together then.
         let jitter = flow.jitter.saturating_add(*flow.before.get(&class)?);
         let arrivals = Arrivals::bursty(flow.period.max(1), jitter, flow.burst);
-        Some(Share { pipe, bucket: Bucket::of(flow.size, self.pipes[pipe].packet, arrivals) })
+        Some(Share { pipe, amount: Amount::of(Bucket::of(flow.size, self.pipes[pipe].packet, arrivals)) })
     }
 
     fn refused(&self, pipe: usize, limit: Limit) -> Refused {
@@ -218,9 +256,21 @@ impl Ledger {
     }
 }
 
-fn of_pipe(shares: &[Share], pipe: usize) -> Bucket {
-    let own = shares.iter().filter(|share| share.pipe == pipe).map(|share| share.bucket);
-    own.fold(Bucket::default(), Bucket::with)
+fn of_pipe(shares: &[Share], pipe: usize) -> Amount {
+    let own = shares.iter().filter(|share| share.pipe == pipe).map(|share| share.amount);
+    own.fold(Amount::default(), Amount::with)
+}
+
+/// What a session has of each pipe, without one version of it. Of several versions the largest counts: they carry the same samples.
+fn all(versions: &Versions, without: Option<u64>) -> BTreeMap<usize, Amount> {
+    let mut all: BTreeMap<usize, Amount> = BTreeMap::new();
+    for (_, shares) in versions.iter().filter(|(version, _)| Some(**version) != without) {
+        for pipe in shares.iter().map(|share| share.pipe) {
+            let largest = all.entry(pipe).or_default();
+            *largest = largest.max(of_pipe(shares, pipe));
+        }
+    }
+    all
 }
 
 #[cfg(test)]

@@ -1,19 +1,45 @@
-//! The broker's file: replaced as a whole, so that a crash leaves the old or the new state.
+//! The broker's disk: an embedded database (redb), in which a change is written as a whole or not at all, and survives a crash of the machine once it
+//! is written. Only what has changed is written.
 
+use crate::domains::Crossing;
 use crate::hosts::Kept;
+use agent::peer::Key;
+use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-/// Largest file that is read.
-const LARGEST: u64 = 64 << 20;
+/// What there is once: the state, plan, contract and sessions.
+const PARTS: TableDefinition<&str, &[u8]> = TableDefinition::new("parts");
+/// Sessions over several domains, by [`name`].
+const CROSSINGS: TableDefinition<&str, &[u8]> = TableDefinition::new("crossings");
+/// Memory for pages of the database: what is read is read once.
+const CACHE: usize = 8 << 20;
 
 /// A directory that one broker uses.
 #[derive(Debug)]
 pub struct Store {
-    file: PathBuf,
+    database: Database,
+    /// What is on disk.
+    last: Kept,
     /// Held as long as the broker runs.
     _lock: fs::File,
+}
+
+/// The numbers of a state, and its hosts.
+#[derive(Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+struct Head {
+    epoch: u64,
+    revision: u64,
+    hosts: Vec<String>,
+}
+
+impl Head {
+    fn of(kept: &Kept) -> Self {
+        Self { epoch: kept.epoch, revision: kept.revision, hosts: kept.hosts.clone() }
+    }
 }
 
 impl Store {
@@ -25,78 +51,194 @@ impl Store {
         fs::create_dir_all(directory)?;
         let lock = fs::File::create(directory.join("broker.lock"))?;
         lock.try_lock().map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another broker uses it"))?;
-        let file = directory.join("broker.json");
-        let kept = match fs::File::open(&file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
-            Err(error) => return Err(error),
-            Ok(opened) => read(opened)?,
-        };
-        Ok((Self { file, _lock: lock }, kept))
+        let database =
+            Database::builder().set_cache_size(CACHE).create(directory.join("broker.redb")).map_err(damaged)?;
+        let kept = read(&database)?;
+        let last = Kept { crossings: Vec::new(), ..kept.clone() };
+        Ok((Self { database, last, _lock: lock }, kept))
     }
 
-    /// Keeps this. When it returns, the state survives a crash of the machine.
+    /// Keeps this, but for sessions over several domains. When it returns, the state survives a crash of the machine.
     ///
     /// # Errors
     /// The state from before stays.
-    pub fn keep(&self, kept: &Kept) -> io::Result<()> {
-        let fresh = self.file.with_extension("new");
-        let mut opened = fs::File::create(&fresh)?;
-        opened.write_all(&serde_json::to_vec(kept)?)?;
-        opened.sync_all()?;
-        fs::rename(&fresh, &self.file)?;
-        self.file.parent().map_or(Ok(()), |parent| fs::File::open(parent)?.sync_all())
+    pub fn keep(&mut self, kept: &Kept) -> io::Result<()> {
+        self.write(|parts, _, last| {
+            put(parts, "state", &Head::of(last), &Head::of(kept))?;
+            put(parts, "plan", &last.plan, &kept.plan)?;
+            put(parts, "contract", &last.contract, &kept.contract)?;
+            put(parts, "sessions", &last.sessions, &kept.sessions)
+        })?;
+        self.last = Kept { crossings: Vec::new(), ..kept.clone() };
+        Ok(())
+    }
+
+    /// Keeps these sessions over several domains, or forgets those that are `None`, with a revision.
+    ///
+    /// # Errors
+    /// The state from before stays.
+    pub fn keep_crossings(&mut self, revision: u64, changes: &[(Key, Option<Crossing>)]) -> io::Result<()> {
+        self.write(|parts, crossings, last| {
+            put(parts, "state", &Head::of(last), &Head { revision, ..Head::of(last) })?;
+            for (key, crossing) in changes {
+                match crossing {
+                    Some(crossing) => insert(crossings, &name(key), crossing)?,
+                    None => drop(crossings.remove(name(key).as_str()).map_err(io::Error::other)?),
+                }
+            }
+            Ok(())
+        })?;
+        self.last.revision = revision;
+        Ok(())
+    }
+
+    fn write(&self, write: impl FnOnce(&mut Part<'_>, &mut Part<'_>, &Kept) -> io::Result<()>) -> io::Result<()> {
+        let change = self.database.begin_write().map_err(io::Error::other)?;
+        {
+            let mut parts = change.open_table(PARTS).map_err(io::Error::other)?;
+            let mut crossings = change.open_table(CROSSINGS).map_err(io::Error::other)?;
+            write(&mut parts, &mut crossings, &self.last)?;
+        }
+        change.commit().map_err(io::Error::other)
     }
 }
 
-fn read(opened: fs::File) -> io::Result<Kept> {
-    let mut text = Vec::new();
-    opened.take(LARGEST + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LARGEST {
-        return Err(io::Error::other(format!("broker.json is larger than {LARGEST} bytes")));
-    }
-    let damaged = |e| {
-        io::Error::other(format!(
-            "broker.json is damaged ({e}): put back a copy, or remove it; `thalweg hosts` tells which --epoch is needed then"
-        ))
+type Part<'a> = Table<'a, &'static str, &'static [u8]>;
+
+/// Writes a part unless it is the same as before.
+fn put<T: Serialize + PartialEq>(table: &mut Part<'_>, name: &str, before: &T, value: &T) -> io::Result<()> {
+    if before == value { Ok(()) } else { insert(table, name, value) }
+}
+
+fn insert(table: &mut Part<'_>, name: &str, value: &impl Serialize) -> io::Result<()> {
+    table.insert(name, serde_json::to_vec(value)?.as_slice()).map(drop).map_err(io::Error::other)
+}
+
+/// The name of a session in the table.
+fn name(Key { first, session, version }: &Key) -> String {
+    format!("{first}/{session}/{version:020}")
+}
+
+fn read(database: &Database) -> io::Result<Kept> {
+    let found = database.begin_read().map_err(damaged)?;
+    let parts = match found.open_table(PARTS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Kept::default()),
+        other => other.map_err(damaged)?,
     };
-    serde_json::from_slice(&text).map_err(damaged)
+    let Head { epoch, revision, hosts } = part(&parts, "state")?;
+    let mut crossings = Vec::new();
+    for entry in found.open_table(CROSSINGS).map_err(damaged)?.iter().map_err(damaged)? {
+        crossings.push(parsed(entry.map_err(damaged)?.1.value())?);
+    }
+    let (plan, contract, sessions) = (part(&parts, "plan")?, part(&parts, "contract")?, part(&parts, "sessions")?);
+    Ok(Kept { epoch, revision, plan, hosts, contract, sessions, crossings })
+}
+
+fn part<T: DeserializeOwned + Default>(
+    table: &impl ReadableTable<&'static str, &'static [u8]>,
+    name: &str,
+) -> io::Result<T> {
+    let found = table.get(name).map_err(damaged)?;
+    found.map_or_else(|| Ok(T::default()), |bytes| parsed(bytes.value()))
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(bytes).map_err(damaged)
+}
+
+fn damaged(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!(
+        "broker.redb cannot be read ({error}): put back a copy, or remove it; `thalweg hosts` tells which --epoch is needed then"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domains::{Asker, Phase};
 
-    /// Writing the new file, its rename, and what comes after them: whatever is there when the broker dies, the next one finds a whole state.
-    #[test]
-    fn a_crash_at_any_byte_leaves_the_old_state_or_the_new_one() {
-        let directory = std::env::temp_dir().join(format!("thalweg-store-crash-{}", std::process::id()));
-        let states = [1, 2].map(|revision| Kept { revision, plan: Some("plan".into()), ..Kept::default() });
-        let (store, _) = Store::open(&directory).unwrap();
-        store.keep(&states[0]).unwrap();
-        drop(store);
-        let next = serde_json::to_vec(&states[1]).unwrap();
-        for length in 0..=next.len() {
-            fs::write(directory.join("broker.new"), &next[..length]).unwrap();
-            assert_eq!(Store::open(&directory).unwrap().1, states[0], "{length} bytes written");
+    /// A directory of a test.
+    struct Directory(std::path::PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("thalweg-store-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
         }
-        fs::rename(directory.join("broker.new"), directory.join("broker.json")).unwrap();
-        assert_eq!(Store::open(&directory).unwrap().1, states[1], "renamed");
-        fs::remove_dir_all(&directory).unwrap();
+
+        /// What a broker finds that starts after the machine stopped now.
+        fn after_a_crash(&self) -> Kept {
+            let other = Self(self.0.with_extension("crash"));
+            let _ = fs::remove_dir_all(&other.0);
+            fs::create_dir_all(&other.0).unwrap();
+            fs::copy(self.0.join("broker.redb"), other.0.join("broker.redb")).unwrap();
+            Store::open(&other.0).unwrap().1
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn crossing(session: &str, version: u64) -> (Key, Option<Crossing>) {
+        let key = Key { first: "robot".into(), session: session.into(), version };
+        let text = serde_json::json!({
+            "key": key, "passed": [], "asker": Asker { owner: "ann".into(), ..Asker::default() },
+            "flows": [], "menus": [], "legs": [], "phase": Phase::Committed,
+        });
+        (key, Some(serde_json::from_value(text).unwrap()))
     }
 
     #[test]
-    fn what_is_kept_is_found_by_the_next_broker_and_one_at_a_time() {
-        let directory = std::env::temp_dir().join(format!("thalweg-store-{}", std::process::id()));
-        let (store, kept) = Store::open(&directory).unwrap();
+    fn what_is_kept_survives_a_crash_and_is_found_by_one_broker_at_a_time() {
+        let directory = Directory::new("kept");
+        let (mut store, kept) = Store::open(&directory.0).unwrap();
         assert_eq!(kept, Kept::default());
         let (plan, hosts) = (Some("plan".into()), vec!["a".into()]);
         let kept = Kept { epoch: 3, revision: 7, plan, hosts, ..Kept::default() };
         store.keep(&kept).unwrap();
-        assert_eq!(Store::open(&directory).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(directory.after_a_crash(), kept);
+        let less = Kept { revision: 8, plan: None, ..kept };
+        store.keep(&less).unwrap();
+        assert_eq!(directory.after_a_crash(), less);
+        assert_eq!(Store::open(&directory.0).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         drop(store);
-        assert_eq!(Store::open(&directory).unwrap().1, kept);
-        fs::write(directory.join("broker.json"), "{").unwrap();
-        assert!(Store::open(&directory).unwrap_err().to_string().contains("damaged"));
-        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(Store::open(&directory.0).unwrap().1, less);
+    }
+
+    #[test]
+    fn sessions_come_and_go_one_by_one() {
+        let directory = Directory::new("crossings");
+        let (mut store, _) = Store::open(&directory.0).unwrap();
+        store.keep(&Kept { epoch: 1, revision: 1, contract: Some("contract".into()), ..Kept::default() }).unwrap();
+        let all = [crossing("one", 9), crossing("one", 10), crossing("two", 1)];
+        store.keep_crossings(2, &all).unwrap();
+        let found = directory.after_a_crash();
+        assert_eq!((found.epoch, found.revision, found.contract.as_deref()), (1, 2, Some("contract")));
+        assert_eq!(
+            found.crossings.iter().map(|one| &one.key).collect::<Vec<_>>(),
+            all.iter().map(|(key, _)| key).collect::<Vec<_>>()
+        );
+        store.keep_crossings(3, &[(all[0].0.clone(), None), crossing("three", 1)]).unwrap();
+        let found = directory.after_a_crash();
+        assert_eq!(
+            found.crossings.iter().map(|one| one.key.session.as_str()).collect::<Vec<_>>(),
+            ["one", "three", "two"]
+        );
+        // What else is kept leaves them as they are.
+        store.keep(&Kept { epoch: 1, revision: 4, ..Kept::default() }).unwrap();
+        assert_eq!(directory.after_a_crash().crossings, found.crossings);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        let directory = Directory::new("damaged");
+        drop(Store::open(&directory.0).unwrap());
+        fs::write(directory.0.join("broker.redb"), "{").unwrap();
+        let error = Store::open(&directory.0).unwrap_err().to_string();
+        assert!(error.contains("broker.redb cannot be read") && error.contains("--epoch"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use crate::leases::Leases;
 use agent::client::Client;
 use agent::identity::{Identity, Kind};
 use agent::keys::Keys;
-use agent::message::{Accepted, LARGEST_PLAN, Pipe, Refusal, Session, SessionState};
+use agent::message::{Accepted, Desired, LARGEST_PLAN, Pipe, Refusal, Session, SessionState};
 use agent::peer::{self, Key, Message};
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -16,9 +16,9 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use qos::contract::session::Session as File;
 use qos::contract::{Contract, flow};
-use qos::plan::{self, FileChange, Offer, Plan};
+use qos::plan::{self, FileChange, Offer};
 use qos::show_time;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -27,6 +27,8 @@ use tokio::sync::{mpsc, oneshot};
 const TICK: Duration = Duration::from_millis(100);
 /// Most messages that wait for one neighbour. One that does not fit is repeated later.
 const WAITING: usize = 1000;
+/// Most bytes of the channels of sessions with parts of pipes: agents read them with the plan.
+const MOST_OF_CHANNELS: usize = LARGEST_PLAN / 2;
 /// Longest wait of a user for the other domains.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Rates at which a session that is refused is tried again: every so many samples.
@@ -48,6 +50,7 @@ pub(super) struct Crossings {
     leases: Mutex<Leases>,
     /// The revision of the plan in which the pipes came.
     revision: u64,
+    texts: Mutex<Texts>,
     /// The messages that wait for each neighbour.
     out: HashMap<String, mpsc::Sender<Message>>,
     /// Their other ends, until they are served.
@@ -61,12 +64,11 @@ impl Crossings {
     pub(super) fn start(
         text: &str,
         keys: &Keys,
-        kept: &Kept,
-        revision: u64,
+        (kept, before): (&Kept, Vec<Crossing>),
         now: Duration,
     ) -> Result<(Self, Vec<Effect>), String> {
         let contract = Contract::read(text).map_err(|error| format!("line {error}"))?;
-        let (name, before) = (keys.identity.name(), kept.crossings.clone());
+        let name = keys.identity.name();
         let (mut domains, effects) = Domains::start(name, &contract, before, kept.epoch, now)?;
         domains.set_unready(Some("its hosts have not reported yet".to_owned()));
         let (mut out, mut unserved) = (HashMap::new(), Vec::new());
@@ -84,16 +86,32 @@ impl Crossings {
             text: text.to_owned(),
             domains: Mutex::new(domains),
             leases: Mutex::new(leases),
-            revision,
+            revision: kept.revision,
+            texts: Mutex::default(),
             out,
             unserved: Mutex::new(unserved),
             asked: Mutex::default(),
         };
+        let keys: Vec<Key> = crossings.domains().keys();
+        keys.iter().for_each(|key| {
+            crossings.show(key);
+        });
+        crossings.domains().came_with(kept.revision, &keys);
         Ok((crossings, effects))
     }
 
     pub(super) fn domains(&self) -> MutexGuard<'_, Domains> {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the hosts a session's channels as they are now; `true` if that is news.
+    fn show(&self, key: &Key) -> bool {
+        let channels = self.domains().channels_of(key);
+        self.texts().set(key, &channels)
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -117,40 +135,67 @@ impl Crossings {
     }
 }
 
-/// A plan's text with these channels through pipes, and no others; `None`: it has them already.
-fn with_channels(text: &str, channels: Vec<plan::Channel>) -> Option<String> {
-    let mut plan = Plan::from_text(text).ok()?;
-    let before: Vec<plan::Channel> = plan.channels.iter().filter(|one| one.sold).cloned().collect();
-    if before == channels {
-        return None;
+/// The channels of sessions with parts of pipes, as text behind a plan.
+#[derive(Debug, Default)]
+struct Texts {
+    by_session: BTreeMap<Key, String>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// `true` if this changed something.
+    fn set(&mut self, key: &Key, channels: &[plan::Channel]) -> bool {
+        let text = plan::Plan::text_of_channels(channels);
+        let before = if text.is_empty() {
+            self.by_session.remove(key)
+        } else {
+            self.bytes += text.len();
+            self.by_session.insert(key.clone(), text.clone())
+        };
+        self.bytes -= before.as_ref().map_or(0, String::len);
+        before.unwrap_or_default() != text
     }
-    plan.channels.retain(|one| !one.sold);
-    plan.channels.extend(channels);
-    Some(plan.to_text())
 }
 
 impl Broker {
-    /// What has to be kept of a state with the present sessions over several domains.
-    pub(super) fn crossed(&self, kept: Kept) -> Kept {
-        let Some(crossings) = self.crossings() else { return kept };
-        let mut domains = crossings.domains();
-        let changed = kept.plan.as_deref().and_then(|text| with_channels(text, domains.channels()));
-        let fits = changed.filter(|text| text.len() <= LARGEST_PLAN);
-        let kept = match fits {
-            Some(text) => {
-                Kept { revision: kept.revision.max(self.hosts().kept().revision + 1), plan: Some(text), ..kept }
-            }
-            None => kept,
+    /// A state with the channels of sessions that have parts of pipes.
+    pub(super) fn with_sold(&self, desired: Desired) -> Desired {
+        let Some(crossings) = self.crossings() else { return desired };
+        let with = |plan: String| {
+            let texts = crossings.texts();
+            let mut whole = String::with_capacity(plan.len() + texts.bytes);
+            whole.push_str(&plan);
+            texts.by_session.values().for_each(|text| whole.push_str(text));
+            whole
         };
-        domains.came_with(kept.revision);
-        Kept { crossings: domains.kept(), ..kept }
+        Desired { plan: desired.plan.map(with), ..desired }
     }
 
-    async fn keep_crossings(self: &Arc<Self>) -> Result<Accepted, Refused> {
-        let turn = self.turn().await;
-        let kept = self.hosts().kept().clone();
-        let kept = self.crossed(kept);
-        self.keep(turn, kept).await
+    /// Writes all sessions over several domains that are not on disk as they are: also those of others who wait for their turn meanwhile.
+    async fn keep_crossings(self: &Arc<Self>, crossings: &Arc<Crossings>) -> std::io::Result<()> {
+        let mut turn = self.turn().await;
+        let changes = crossings.domains().changes();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let (broker, crossings) = (self.clone(), crossings.clone());
+        // To the end, even if the request is given up meanwhile.
+        let written = tokio::task::spawn_blocking(move || {
+            let changed = changes.iter().filter(|(key, _)| crossings.show(key)).count();
+            let revision = broker.hosts().kept().revision + u64::from(changed > 0);
+            let done = turn.keep_crossings(revision, &changes);
+            let keys = changes.into_iter().map(|(key, _)| key);
+            match &done {
+                Ok(()) => {
+                    crossings.domains().came_with(revision, keys.collect::<Vec<_>>().iter());
+                    broker.hosts().advance(revision);
+                    broker.changed.send_replace(revision);
+                }
+                Err(_) => crossings.domains().unwritten(keys),
+            }
+            done
+        });
+        written.await.map_err(std::io::Error::other)?
     }
 
     /// Does what has to be done, in order.
@@ -162,7 +207,7 @@ impl Broker {
                 let Some(crossings) = self.crossings() else { return };
                 match effect {
                     Effect::Keep(key) => {
-                        if self.keep_crossings().await.is_err() {
+                        if self.keep_crossings(&crossings).await.is_err() {
                             next = crossings.domains().unkept(self.now(), &key);
                             break;
                         }
@@ -219,6 +264,12 @@ impl Broker {
         }
         if !dry_run && crossings.renewed(self.now(), &file.name, &owner, &file.text) {
             return self.crossing(&file.name).ok_or_else(gone);
+        }
+        if crossings.texts().bytes > MOST_OF_CHANNELS {
+            let said = format!(
+                "the channels of all sessions have more than {MOST_OF_CHANNELS} bytes, which is the limit: stop one first"
+            );
+            return Err(Refused::new(StatusCode::CONFLICT, said));
         }
         let asker = Asker { owner, text: file.text.clone(), lease: file.lease, dry_run };
         let wanted = Wanted { name: file.name.clone(), asker, flows };

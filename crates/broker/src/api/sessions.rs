@@ -72,13 +72,14 @@ impl Broker {
             Unadmitted::Malformed(error) => format!("line {error}"),
             other => other.to_string(),
         })?;
-        let store = self.store.try_lock().map_err(|e| e.to_string())?;
+        let mut store = self.store.try_lock().map_err(|e| e.to_string())?;
         let kept = self.kept_with(change).map_err(|why| why.text())?;
-        let (crossings, effects) = Crossings::start(contract, keys, &kept, kept.revision, self.now())?;
+        let before = std::mem::take(&mut *self.before.lock().unwrap_or_else(PoisonError::into_inner));
+        let (crossings, effects) = Crossings::start(contract, keys, (&kept, before), self.now())?;
         if self.crossings.set(Arc::new(crossings)).is_err() {
             return Err("the broker has a contract already".to_owned());
         }
-        let kept = self.crossed(Kept { contract: Some(contract.to_owned()), ..kept });
+        let kept = Kept { contract: Some(contract.to_owned()), ..kept };
         store.keep(&kept).map_err(|e| format!("the broker cannot keep it: {e}"))?;
         self.tell(kept);
         *self.first.lock().unwrap_or_else(PoisonError::into_inner) = effects;
@@ -102,8 +103,7 @@ impl Broker {
             return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, said));
         }
         let checked = check(text.as_bytes())?;
-        let kept = Kept { sessions, ..self.hosts().with(Some(checked)) };
-        Ok(self.crossed(kept))
+        Ok(Kept { sessions, ..self.hosts().with(Some(checked)) })
     }
 
     /// Decides on a change of sessions. Nobody else's turn comes before that is done, even if the request is given up meanwhile: one

@@ -93,6 +93,7 @@ impl Domains {
         (crossing.phase, crossing.since, crossing.sent, crossing.repeat) = (phase, now, now, REPEAT);
         crossing.failed = false;
         crossing.legs.iter_mut().for_each(|leg| leg.done = false);
+        self.open.insert(key.clone());
         if crossing.legs.is_empty() { self.complete(now, key) } else { self.ask(key) }
     }
 
@@ -179,7 +180,7 @@ impl Domains {
         if let Some(crossing) = self.crossings.get_mut(key) {
             (crossing.phase, crossing.since) = (Phase::Committed, now);
         }
-        let mut effects = vec![Effect::Keep(key.clone()), Effect::Told(key.clone(), Ok(()))];
+        let mut effects = vec![self.keep(key), Effect::Told(key.clone(), Ok(()))];
         effects.extend(self.replaced(now, key));
         effects
     }
@@ -203,8 +204,8 @@ impl Domains {
 
     /// A session is active: its former versions end.
     fn replaced(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
-        let former = |one: &&Key| (&one.first, &one.session) == (&key.first, &key.session) && one.version < key.version;
-        let former: Vec<Key> = self.crossings.keys().filter(former).cloned().collect();
+        let versions = self.versions(&key.first, &key.session).map(|one| &one.key);
+        let former: Vec<Key> = versions.filter(|one| one.version < key.version).cloned().collect();
         former.iter().flat_map(|one| self.end(now, one)).collect()
     }
 
@@ -217,7 +218,7 @@ impl Domains {
         } else {
             self.crossings.remove(key);
         }
-        kept.then(|| Effect::Keep(key.clone())).into_iter().collect()
+        kept.then(|| self.keep(key)).into_iter().collect()
     }
 
     /// The present step cannot be done.

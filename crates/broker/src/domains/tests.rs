@@ -124,7 +124,16 @@ impl World {
                 return self.start(name);
             }
             match effect {
-                Effect::Keep(_) => drop(self.disks.insert(name, self.brokers[name].kept())),
+                // As a broker writes it: what has changed.
+                Effect::Keep(_) => {
+                    let changes = self.broker(name).changes();
+                    let disk = self.disks.entry(name).or_default();
+                    for (key, crossing) in changes {
+                        disk.retain(|one| one.key != key);
+                        disk.extend(crossing);
+                    }
+                    disk.sort_by(|one, other| one.key.cmp(&other.key));
+                }
                 Effect::Send(to, message) => self.net.push_back((name, to, message)),
                 Effect::Told(key, said) => self.told.push((key, said)),
             }

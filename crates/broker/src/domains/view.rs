@@ -19,12 +19,12 @@ impl Domains {
 
     /// `true` if it knows a session of this name that was asked for here, in whatever state.
     pub fn has(&self, name: &str) -> bool {
-        self.asked_here().any(|one| one.key.session == name)
+        self.find(name).is_some()
     }
 
     /// The session of a name that was asked for here, in its latest version that is active, or was.
     pub fn find(&self, name: &str) -> Option<&Crossing> {
-        let of_name = self.asked_here().filter(|one| one.key.session == name);
+        let of_name = self.versions(&self.name, name).filter(|one| one.asker.is_some());
         of_name.max_by_key(|one| (one.phase == Phase::Committed, one.key.version))
     }
 
@@ -35,10 +35,15 @@ impl Domains {
         names.into_iter().filter_map(|name| self.find(name)).collect()
     }
 
-    /// The channels of sessions that were committed since came with this revision of the plan.
-    pub fn came_with(&mut self, revision: u64) {
-        let fresh = self.crossings.values_mut().filter(|one| one.phase == Phase::Committed && one.revision == 0);
-        fresh.for_each(|one| one.revision = revision);
+    /// The channels of these sessions came with this revision of the plan.
+    pub fn came_with<'a>(&mut self, revision: u64, keys: impl IntoIterator<Item = &'a Key>) {
+        for key in keys {
+            if let Some(one) =
+                self.crossings.get_mut(key).filter(|one| one.phase == Phase::Committed && one.revision == 0)
+            {
+                one.revision = revision;
+            }
+        }
     }
 
     /// `true` if a session of this name that is committed has this topic and an end here.
@@ -46,6 +51,11 @@ impl Domains {
         let bare = |name: &str| name.trim_start_matches('/').to_owned();
         let lives = self.crossings.values().filter(|one| one.phase == Phase::Committed && one.key.session == session);
         lives.flat_map(|one| &one.flows).any(|flow| flow.domain == self.name && bare(&flow.topic) == bare(topic))
+    }
+
+    /// The keys of all of them.
+    pub fn keys(&self) -> Vec<Key> {
+        self.crossings.keys().cloned().collect()
     }
 
     /// A version of a session.
@@ -90,15 +100,17 @@ impl Domains {
         self.ledger.pipes().map(shown).collect()
     }
 
-    /// The channels of committed sessions that have an end here, for the agents of hosts.
+    /// The channels of a session that have an end here, for the agents of hosts: none unless it is committed.
+    pub fn channels_of(&self, key: &Key) -> Vec<Channel> {
+        let Some(one) = self.crossings.get(key).filter(|one| one.phase == Phase::Committed) else { return Vec::new() };
+        let flows = one.flows.iter().zip(&one.menus);
+        let here = flows.filter(|(flow, _)| one.passed.is_empty() || flow.domain == self.name);
+        here.filter_map(|(flow, menu)| self.channel(one, flow, menu)).collect()
+    }
+
+    /// Those of all committed sessions.
     pub fn channels(&self) -> Vec<Channel> {
-        let lives = self.crossings.values().filter(|one| one.phase == Phase::Committed);
-        let of = |one: &Crossing| {
-            let flows = one.flows.iter().zip(&one.menus);
-            let here = flows.filter(|(flow, _)| one.passed.is_empty() || flow.domain == self.name);
-            here.filter_map(|(flow, menu)| self.channel(one, flow, menu)).collect::<Vec<_>>()
-        };
-        lives.flat_map(of).collect()
+        self.crossings.keys().flat_map(|key| self.channels_of(key)).collect()
     }
 
     fn channel(&self, crossing: &Crossing, flow: &Flow, menu: &Menu) -> Option<Channel> {

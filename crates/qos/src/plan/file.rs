@@ -24,6 +24,16 @@ impl Plan {
         toml::to_string(&plan).map(|text| format!("{HEAD}{text}")).unwrap_or_default()
     }
 
+    /// Channels as text that may stand behind the text of a plan with other channels: none as no text.
+    pub fn text_of_channels(channels: &[Channel]) -> String {
+        #[derive(Serialize)]
+        struct More<'a> {
+            channels: &'a [Channel],
+        }
+        let text = || toml::to_string(&More { channels }).unwrap_or_default(); // as above
+        if channels.is_empty() { String::new() } else { format!("\n{}", text()) }
+    }
+
     /// Reads the text of a plan file.
     ///
     /// # Errors
@@ -245,6 +255,20 @@ mod tests {
         plan.solver.ms = Some(3.0);
         plan.channels[0].derivation.push(Term::new("link a", 83.42, "L"));
         assert_eq!(plan.to_text(), text, "what differs between runs is not in it");
+    }
+
+    #[test]
+    fn channels_may_stand_behind_a_plan() {
+        let channel = |topic: &str| {
+            let mut channel = Channel { topic: topic.into(), sold: true, ..Channel::default() };
+            channel.terms.insert("pipe".into(), 1.0);
+            channel
+        };
+        let plan = Plan { channels: vec![channel("a")], feasible: true, ..Plan::default() };
+        let more = Plan::text_of_channels(&[channel("b"), channel("c")]) + &Plan::text_of_channels(&[channel("d")]);
+        let read = Plan::from_text(&(plan.to_text() + &more)).unwrap();
+        assert_eq!(read.channels.iter().map(|one| one.topic.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+        assert_eq!(Plan::text_of_channels(&[]), "");
     }
 
     #[test]
