@@ -426,14 +426,15 @@ fn a_crash_at_any_point_leaves_a_session_in_all_domains_or_in_none() {
             points += 1;
         }
     }
-    assert!(points > 40, "{points} points only");
+    assert!(points > 100, "{points} points only");
+    println!("{points} points");
 }
 
 /// Many sessions over a network that loses, doubles and reorders, with brokers that die at any time.
 #[test]
 fn random_schedules_with_losses_and_crashes_leave_no_session_in_some_domains() {
     let (mut admitted, mut crashes) = (0, 0);
-    for seed in 0..150 {
+    for seed in 0..1000 {
         let mut world = World::new(seed);
         world.lossy = Some((20, 10));
         let mut active: BTreeMap<String, Key> = BTreeMap::new();
@@ -482,7 +483,8 @@ fn random_schedules_with_losses_and_crashes_leave_no_session_in_some_domains() {
             admitted += 1;
         }
     }
-    assert!(admitted > 100 && crashes > 100, "{admitted} sessions, {crashes} crashes");
+    assert!(admitted > 1000 && crashes > 1000, "{admitted} sessions, {crashes} crashes");
+    println!("{admitted} sessions active in the end, {crashes} crashes");
 }
 
 #[test]

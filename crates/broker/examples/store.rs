@@ -1,0 +1,64 @@
+//! The time of many sessions in one domain's pipes, without a network: `cargo run --release -p thalweg-broker --example store [SESSIONS]`.
+//!
+//! So many sessions (100,000 by default) are admitted and written to disk, a hundred in a write; then the broker's state is read again, as at its start.
+
+use qos::contract::{Contract, flow, session};
+use std::time::{Duration, Instant};
+use thalweg_broker::domains::{Asker, Domains, Wanted};
+use thalweg_broker::hosts::Kept;
+use thalweg_broker::store::Store;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Sessions in one write, as when so many clients ask at once.
+const GROUP: usize = 100;
+
+const CONTRACT: &str = "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1000 Gbit/s\"\nscheduler = \"strict\"\n\
+    [[pipe]]\nfrom = \"a\"\nto = \"b\"\nclass = \"high\"\nrate = \"500 Gbit/s\"\nburst = \"60 MB\"\nlargest = \"1 kB\"\ndeadline = \"200 ms\"\n";
+
+fn wanted(contract: &Contract, n: usize) -> Result<Wanted> {
+    let text = format!(
+        "[[session]]\nname = \"s{n}\"\n[[topic]]\nname = \"t{n}\"\nsize = \"500 B\"\nrate = \"20 Hz\"\npublisher = \"a\"\n\
+         [[subscriber]]\ntopic = \"t{n}\"\nnode = \"home/b\"\ndeadline = \"2 s\"\n"
+    );
+    let file = session::Session::read(&text)?;
+    let flows = flow::flows("home", CONTRACT, contract, &file)?;
+    let asker = Asker { owner: "thalweg://world/user/ann".into(), text, ..Asker::default() };
+    Ok(Wanted { name: file.name, asker, flows })
+}
+
+fn main() -> Result<()> {
+    let sessions = std::env::args().nth(1).map_or(Ok(100_000), |word| word.parse::<usize>())?;
+    let dir = std::env::temp_dir().join(format!("thalweg-example-store-{}", std::process::id()));
+    let contract = Contract::read(CONTRACT)?;
+    let (mut store, _) = Store::open(&dir)?;
+    store.keep(&Kept { epoch: 1, contract: Some(CONTRACT.to_owned()), ..Kept::default() })?;
+    let (mut domains, _) = Domains::start("home", &contract, Vec::new(), 1, Duration::ZERO)?;
+    let (mut deciding, mut writing) = (Duration::ZERO, Duration::ZERO);
+    let all = (0..sessions).map(|n| wanted(&contract, n)).collect::<Result<Vec<_>>>()?;
+    for (group, of_group) in all.chunks(GROUP).enumerate() {
+        let began = Instant::now();
+        for one in of_group {
+            domains.request(Duration::ZERO, one.clone()).map_err(|why| why.what)?;
+        }
+        let decided = Instant::now();
+        store.keep_crossings(group as u64 + 1, &domains.changes())?;
+        (deciding, writing) = (deciding + (decided - began), writing + decided.elapsed());
+    }
+    let sold: u64 = domains.pipes().iter().map(|pipe| pipe.sold_bytes).sum();
+    println!("{sessions} sessions, {sold} bytes of bursts sold");
+    let per_second = |time: Duration| sessions as f64 / time.as_secs_f64();
+    println!(
+        "decided: {:.0}/s; written, {GROUP} at once: {:.0}/s; both: {:.0}/s",
+        per_second(deciding),
+        per_second(writing),
+        per_second(deciding + writing)
+    );
+    drop((store, domains));
+    println!("on disk: {:.1} MB", std::fs::metadata(dir.join("broker.redb"))?.len() as f64 / 1e6);
+    let began = Instant::now();
+    let (_store, kept) = Store::open(&dir)?;
+    let (domains, _) = Domains::start("home", &contract, kept.crossings, 2, Duration::ZERO)?;
+    println!("read again: {:.2?}, {} sessions", began.elapsed(), domains.kept().len());
+    Ok(std::fs::remove_dir_all(&dir)?)
+}
