@@ -219,7 +219,7 @@ pub enum Message {
 impl Message {
     /// `true` if no part of it is longer or larger than allowed.
     pub fn is_bounded(&self) -> bool {
-        let is_name = |name: &String| (1..=LONGEST_NAME).contains(&name.len());
+        let is_name = |name: &String| (1..=LONGEST_NAME).contains(&name.len()) && is_printable(name);
         let short = |key: &Key| is_name(&key.first) && is_name(&key.session);
         let keys = |keys: &Vec<Key>| keys.len() <= MOST_SESSIONS && keys.iter().all(short);
         match self {
@@ -237,7 +237,7 @@ impl Message {
 
 impl Said {
     fn is_bounded(&self) -> bool {
-        let short = |text: &String| text.len() <= 4 * LONGEST_NAME;
+        let short = |text: &String| text.len() <= 4 * LONGEST_NAME && is_printable(text);
         let part = |part: &Part| short(&part.domain) && short(&part.pipe) && part.bound <= DAY && part.price <= 1 << 40;
         match self {
             Self::Menus(menus) => {
@@ -250,6 +250,11 @@ impl Said {
             }
         }
     }
+}
+
+/// `true` if a terminal shows it as it is.
+fn is_printable(text: &str) -> bool {
+    !text.chars().any(char::is_control)
 }
 
 #[cfg(test)]

@@ -38,13 +38,18 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard, watch};
 /// Longest time for a request, with its body and its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Largest message of a neighbour, in bytes: a summary of all sessions.
+const LARGEST_OF_PEER: usize = 1 << 20;
+
 /// A broker.
 #[derive(Debug)]
 pub struct Broker {
     started: Instant,
     hosts: Mutex<Hosts>,
     leases: Mutex<Leases>,
-    /// Changes are made one after the other: kept, then told.
+    /// Who plans. One planner runs at a time; locked before the store.
+    planner: Arc<Turn<()>>,
+    /// Changes are made one after the other: kept, then told. Nobody plans meanwhile.
     store: Arc<Turn<Store>>,
     changed: watch::Sender<u64>,
     /// Its part in sessions over several domains, once it has a contract.
@@ -127,6 +132,7 @@ impl Broker {
             started,
             hosts,
             leases,
+            planner: Arc::default(),
             store,
             changed,
             crossings,
@@ -136,8 +142,13 @@ impl Broker {
         })
     }
 
-    /// Waits until no other change is under way.
-    async fn turn(&self) -> OwnedMutexGuard<Store> {
+    /// Waits until nobody else plans.
+    async fn turn(&self) -> OwnedMutexGuard<()> {
+        self.planner.clone().lock_owned().await
+    }
+
+    /// Waits until no other change is written.
+    async fn disk(&self) -> OwnedMutexGuard<Store> {
         self.store.clone().lock_owned().await
     }
 
@@ -159,7 +170,8 @@ impl Broker {
 
     /// Changes the plan, if nobody else did since that revision. A broker with a contract plans by itself.
     async fn change(self: &Arc<Self>, plan: Option<(String, Vec<String>)>, after: u64) -> Result<Accepted, Refused> {
-        let turn = self.turn().await;
+        let _turn = self.turn().await;
+        let disk = self.disk().await;
         let Kept { revision: present, contract, sessions, .. } = self.hosts().kept().clone();
         let refused = |text: String| Err(Refused::new(StatusCode::CONFLICT, text));
         if contract.is_some() && plan.is_some() {
@@ -171,7 +183,7 @@ impl Broker {
         }
         if let Some(name) = self.crossings().and_then(|crossings| crossings.domains().any()) {
             return refused(format!(
-                "this domain has a part in sessions over several, such as {name}: stop them first"
+                "this domain has a part in sessions over several, such as {name}: who asked for them stops them first"
             ));
         }
         if present != after {
@@ -180,14 +192,14 @@ impl Broker {
             ));
         }
         let kept = self.hosts().with(plan);
-        self.keep(turn, kept).await
+        self.keep(disk, kept).await
     }
 
     /// Keeps a change, and tells it to all agents. It is done on a thread of its own to the end, even if the request is given up
     /// meanwhile: disk and memory never differ.
-    async fn keep(self: &Arc<Self>, mut turn: OwnedMutexGuard<Store>, kept: Kept) -> Result<Accepted, Refused> {
+    async fn keep(self: &Arc<Self>, mut disk: OwnedMutexGuard<Store>, kept: Kept) -> Result<Accepted, Refused> {
         let (broker, revision) = (self.clone(), kept.revision);
-        let written = tokio::task::spawn_blocking(move || turn.keep(&kept).map(|()| broker.tell(kept))).await;
+        let written = tokio::task::spawn_blocking(move || disk.keep(&kept).map(|()| broker.tell(kept))).await;
         let failed = |what: &dyn std::fmt::Display| {
             let text = format!("the broker cannot keep it, nothing changes: {what}");
             Refused::new(StatusCode::INSUFFICIENT_STORAGE, text)
@@ -218,7 +230,7 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{name}", session)
         .route("/v1/pipes", get(domains::pipes))
-        .route("/v1/peer", post(domains::peer))
+        .route("/v1/peer", post(domains::peer).layer(DefaultBodyLimit::max(LARGEST_OF_PEER)))
         .route("/v1/hosts", get(list))
         .route("/v1/hosts/{host}/desired", get(desired))
         .route("/v1/hosts/{host}/actual", post(actual))

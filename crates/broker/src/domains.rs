@@ -41,6 +41,10 @@ const PER_HOP: Duration = Duration::from_millis(150);
 const REPEAT: Duration = Duration::from_millis(500);
 /// The longest such time, for stops.
 const REPEAT_SLOWLY: Duration = Duration::from_secs(5);
+/// Time between two attempts to write what the disk did not take.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Most letters of a reason that is told to neighbours.
+const LONGEST_REASON: usize = 250;
 /// A session that was committed later than this before a summary may not be in it yet.
 const SETTLED: Duration = Duration::from_secs(30);
 
@@ -127,9 +131,12 @@ pub struct Crossing {
     /// The revision of the plan that its channels came with; 0: none yet.
     #[serde(skip)]
     pub revision: u64,
-    /// It was kept since it was committed or starting.
+    /// It has to be on disk, since it was committed or starting.
     #[serde(skip)]
     kept: bool,
+    /// The state that is on disk: nobody hears of another one.
+    #[serde(skip)]
+    written: Option<Phase>,
     /// The beginning of the present step, or of being held or committed.
     #[serde(skip)]
     since: Duration,
@@ -184,6 +191,8 @@ pub struct Domains {
     /// The time of the last summary of each neighbour.
     heard: BTreeMap<String, Duration>,
     told: Duration,
+    /// The last time that something was to be written which should have been.
+    tried: Duration,
 }
 
 impl Domains {
@@ -217,11 +226,16 @@ impl Domains {
             version: start << 32,
             heard: contract.neighbours.iter().map(|one| (one.domain.clone(), now)).collect(),
             told: now,
+            tried: now,
         };
         let mut effects = Vec::new();
         for crossing in kept {
             effects.extend(domains.resume(crossing, now)?);
         }
+        // A change was on disk, and the former version had not ended yet.
+        let active = |one: &&Crossing| one.is_active() && one.passed.is_empty();
+        let keys: Vec<Key> = domains.crossings.values().filter(active).map(|one| one.key.clone()).collect();
+        keys.iter().for_each(|key| effects.extend(domains.replaced(now, key)));
         Ok((domains, effects))
     }
 
@@ -229,6 +243,7 @@ impl Domains {
     fn resume(&mut self, mut crossing: Crossing, now: Duration) -> Result<Vec<Effect>, String> {
         let key = crossing.key.clone();
         (crossing.kept, crossing.since, crossing.sent) = (true, now, now);
+        crossing.written = Some(crossing.phase);
         let lives = matches!(crossing.phase, Phase::Starting | Phase::Committed);
         if lives {
             let targets = self.targets(&crossing.flows, crossing.passed.last());
@@ -250,7 +265,9 @@ impl Domains {
     /// # Errors
     /// It cannot be asked for now.
     pub fn request(&mut self, now: Duration, wanted: Wanted) -> Result<(Key, Vec<Effect>), Refused> {
-        let is_busy = |one: &Crossing| matches!(one.phase, Phase::Quoting | Phase::Holding | Phase::Starting);
+        let is_busy = |one: &Crossing| {
+            matches!(one.phase, Phase::Quoting | Phase::Holding | Phase::Starting) && !one.is_question()
+        };
         if self.versions(&self.name, &wanted.name).any(is_busy) {
             let because = "the former request is not decided yet: try again".to_owned();
             return Err(self.refusal(format!("session {}", wanted.name), because));
@@ -258,6 +275,10 @@ impl Domains {
         self.version += 1;
         let key = Key { first: self.name.clone(), session: wanted.name.clone(), version: self.version };
         let flows: Vec<Flow> = wanted.flows.into_iter().map(choice::as_it_enters).collect();
+        if let Some(flow) = flows.iter().find(|flow| !flow.is_bounded()) {
+            let because = format!("{} has a name, size or time that no neighbour takes", flow.subscriber);
+            return Err(self.refusal(format!("session {}", wanted.name), because));
+        }
         let effects = self.quote(now, key.clone(), Vec::new(), Some(wanted.asker), flows);
         Ok((key, effects))
     }
@@ -375,6 +396,7 @@ impl Domains {
         let through = self.targets(&flows, passed.last()).and_then(|targets| {
             let legs = self.legs(&targets);
             self.room(&legs)?;
+            self.ready()?;
             let menus = self.menus(&key, &flows, &targets)?;
             self.hold(&key, &flows, &targets)?;
             Ok((legs, menus))
@@ -409,15 +431,26 @@ impl Domains {
 
     /// The domain before asks again.
     fn committed_again(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
-        let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
+        let Some(crossing) = self.crossings.get_mut(key).filter(|one| one.is_written()) else { return Vec::new() };
         if crossing.legs.iter().all(|leg| leg.done) {
             return self.say(key, StepName::Commit, Said::Done);
         }
         if std::mem::take(&mut crossing.failed) {
             (crossing.since, crossing.sent) = (now, now);
+            self.open.insert(key.clone());
             return self.ask(key);
         }
         Vec::new()
+    }
+
+    /// Nobody waits for a request any more: it comes to nothing, unless it is decided.
+    pub fn withdraw(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+        let waits = |one: &&Crossing| matches!(one.phase, Phase::Quoting | Phase::Holding | Phase::Starting);
+        if self.crossings.get(key).filter(waits).is_none() {
+            return Vec::new();
+        }
+        let why = self.refusal(format!("session {key}"), "nobody waits for it any more".to_owned());
+        self.fail(now, key, why)
     }
 
     /// A user stops a session that was asked for here: all its versions.
@@ -461,12 +494,14 @@ impl Domains {
     pub fn unkept(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
         let why = self.refusal(format!("session {key}"), "the broker's disk took nothing".to_owned());
         match self.crossings.get_mut(key) {
+            Some(crossing) if crossing.is_written() => Vec::new(),
             Some(crossing) if crossing.phase == Phase::Starting => {
                 crossing.kept = false;
                 self.fail(now, key, why)
             }
             Some(crossing) if crossing.phase == Phase::Committed && !crossing.passed.is_empty() => {
                 (crossing.kept, crossing.phase, crossing.since) = (false, Phase::Held, now);
+                self.open.insert(key.clone());
                 self.say(key, StepName::Commit, Said::Refused(why))
             }
             // The disk has it as starting, and nobody was told.
@@ -500,6 +535,21 @@ impl Domains {
         std::mem::take(&mut self.dirty).into_iter().map(kept).collect()
     }
 
+    /// These changes are on disk. What is to be done now, and not before, are the effects.
+    pub fn wrote(&mut self, now: Duration, changes: &[(Key, Option<Crossing>)]) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (key, on_disk) in changes {
+            let phase = on_disk.as_ref().map(|crossing| crossing.phase);
+            let Some(crossing) = self.crossings.get_mut(key) else { continue };
+            let is_news = crossing.written != phase;
+            crossing.written = phase;
+            if is_news && crossing.passed.is_empty() && crossing.is_written() && phase == Some(Phase::Committed) {
+                effects.extend(self.replaced(now, key));
+            }
+        }
+        effects
+    }
+
     /// These could not be written.
     pub fn unwritten(&mut self, keys: impl IntoIterator<Item = Key>) {
         self.dirty.extend(keys);
@@ -518,6 +568,11 @@ impl Domains {
             if !self.waits(&key) {
                 self.open.remove(&key);
             }
+        }
+        // What the disk did not take is tried again.
+        if let Some(key) = self.dirty.first().cloned().filter(|_| now.saturating_sub(self.tried) >= TRY_AGAIN) {
+            self.tried = now;
+            effects.push(Effect::Keep(key));
         }
         if now.saturating_sub(self.told) >= PRESENT_EVERY {
             self.told = now;
@@ -538,12 +593,24 @@ impl Domains {
 
     /// Ends sessions whose domain before was not heard for too long.
     fn abandoned(&mut self, now: Duration) -> Vec<Effect> {
-        let is_abandoned = |one: &&Crossing| {
-            let heard = one.passed.last().and_then(|domain| self.heard.get(domain)).copied().unwrap_or(now);
-            one.phase == Phase::Committed && now.saturating_sub(heard.max(one.since)) >= GRACE
+        // A domain that the contract does not name any more is not heard.
+        let is_silent = |one: &Crossing, domain: &String| {
+            let heard = self.heard.get(domain).copied().unwrap_or_default();
+            now.saturating_sub(heard.max(one.since)) >= GRACE
         };
-        let all: Vec<Key> = self.crossings.values().filter(is_abandoned).map(|one| one.key.clone()).collect();
-        all.iter().flat_map(|key| self.end(now, key)).collect()
+        let lives = self.crossings.values().filter(|one| one.phase == Phase::Committed);
+        let silent = |one: &Crossing| {
+            let beside = one.passed.last().into_iter().chain(one.legs.iter().map(|leg| &leg.domain));
+            beside.into_iter().find(|domain| is_silent(one, domain)).cloned()
+        };
+        let all: Vec<(Key, String)> = lives.filter_map(|one| Some((one.key.clone(), silent(one)?))).collect();
+        let end = |(key, domain): (Key, String)| {
+            if let Some(crossing) = self.crossings.get_mut(&key).filter(|one| one.asker.is_some()) {
+                crossing.because = Some(format!("domain {domain} was not heard for {GRACE:?}: ask for it again"));
+            }
+            self.end(now, &key)
+        };
+        all.into_iter().flat_map(end).collect()
     }
 
     fn look(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
@@ -562,6 +629,11 @@ impl Domains {
                 crossing.sent = now;
                 self.ask(key)
             }
+            Phase::Quoting if !waits && age >= limit => {
+                self.crossings.remove(key); // a question whose answer nobody took
+                Vec::new()
+            }
+            Phase::Starting | Phase::Committed if !crossing.is_written() => Vec::new(),
             Phase::Quoting | Phase::Holding | Phase::Starting | Phase::Committed if waits => {
                 if age >= limit {
                     let silent: Vec<&str> =
@@ -658,11 +730,27 @@ impl Domains {
     }
 
     fn refusal(&self, what: String, because: String) -> Refused {
+        let because = because.chars().take(LONGEST_REASON).collect();
         Refused { domain: self.name.clone(), what, because, ..Refused::default() }
     }
 }
 
 impl Crossing {
+    /// `true` if its present state is on disk.
+    fn is_written(&self) -> bool {
+        self.written == Some(self.phase)
+    }
+
+    /// `true`: it is only asked whether it would be admitted.
+    fn is_question(&self) -> bool {
+        self.asker.as_ref().is_some_and(|asker| asker.dry_run)
+    }
+
+    /// `true`: it is active here, and a crash would not change that.
+    pub fn is_active(&self) -> bool {
+        self.phase == Phase::Committed && self.is_written()
+    }
+
     fn new(key: Key, passed: Vec<String>, asker: Option<Asker>, flows: Vec<Flow>, now: Duration) -> Self {
         Self {
             key,
@@ -675,6 +763,7 @@ impl Crossing {
             because: None,
             revision: 0,
             kept: false,
+            written: None,
             since: now,
             sent: now,
             repeat: REPEAT,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What there is once: the state, plan, contract and sessions.
 const PARTS: TableDefinition<&str, &[u8]> = TableDefinition::new("parts");
@@ -21,7 +21,9 @@ const CACHE: usize = 8 << 20;
 /// A directory that one broker uses.
 #[derive(Debug)]
 pub struct Store {
-    database: Database,
+    file: PathBuf,
+    /// `None`: it has failed, and is opened again for the next write (redb takes nothing more after an error).
+    database: Option<Database>,
     /// What is on disk.
     last: Kept,
     /// Held as long as the broker runs.
@@ -51,11 +53,11 @@ impl Store {
         fs::create_dir_all(directory)?;
         let lock = fs::File::create(directory.join("broker.lock"))?;
         lock.try_lock().map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another broker uses it"))?;
-        let database =
-            Database::builder().set_cache_size(CACHE).create(directory.join("broker.redb")).map_err(damaged)?;
+        let file = directory.join("broker.redb");
+        let database = opened(&file)?;
         let kept = read(&database)?;
         let last = Kept { crossings: Vec::new(), ..kept.clone() };
-        Ok((Self { database, last, _lock: lock }, kept))
+        Ok((Self { file, database: Some(database), last, _lock: lock }, kept))
     }
 
     /// Keeps this, but for sessions over several domains. When it returns, the state survives a crash of the machine.
@@ -92,15 +94,29 @@ impl Store {
         Ok(())
     }
 
-    fn write(&self, write: impl FnOnce(&mut Part<'_>, &mut Part<'_>, &Kept) -> io::Result<()>) -> io::Result<()> {
-        let change = self.database.begin_write().map_err(io::Error::other)?;
-        {
-            let mut parts = change.open_table(PARTS).map_err(io::Error::other)?;
-            let mut crossings = change.open_table(CROSSINGS).map_err(io::Error::other)?;
-            write(&mut parts, &mut crossings, &self.last)?;
-        }
-        change.commit().map_err(io::Error::other)
+    fn write(&mut self, write: impl FnOnce(&mut Part<'_>, &mut Part<'_>, &Kept) -> io::Result<()>) -> io::Result<()> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => opened(&self.file)?,
+        };
+        written(&database, |parts, crossings| write(parts, crossings, &self.last))?;
+        self.database = Some(database);
+        Ok(())
     }
+}
+
+fn opened(file: &Path) -> io::Result<Database> {
+    Database::builder().set_cache_size(CACHE).create(file).map_err(damaged)
+}
+
+fn written(database: &Database, write: impl FnOnce(&mut Part<'_>, &mut Part<'_>) -> io::Result<()>) -> io::Result<()> {
+    let change = database.begin_write().map_err(io::Error::other)?;
+    {
+        let mut parts = change.open_table(PARTS).map_err(io::Error::other)?;
+        let mut crossings = change.open_table(CROSSINGS).map_err(io::Error::other)?;
+        write(&mut parts, &mut crossings)?;
+    }
+    change.commit().map_err(io::Error::other)
 }
 
 type Part<'a> = Table<'a, &'static str, &'static [u8]>;

@@ -148,7 +148,7 @@ impl Testbed {
     fn request(&self, text: &str) -> Result<Session, ClientError> {
         let name = qos::contract::session::Session::read(text).unwrap().name;
         eventually(|| match self.ann().request_session(&name, text) {
-            Err(ClientError::Unfit(said, _)) if said.contains("pipes of domain") => None,
+            Err(ClientError::Refused(503, said)) if said.contains("pipes of domain") => None,
             other => Some(other),
         })
     }
@@ -265,7 +265,7 @@ fn a_broker_that_starts_again_has_what_was_active_and_one_that_is_away_is_named(
     }
     testbed.stop(2);
     let refused = testbed.request(&session("other", 10, "1 s"));
-    let Err(ClientError::Unfit(said, _)) = &refused else { panic!("{refused:?}") };
+    let Err(ClientError::Refused(503, said)) = &refused else { panic!("{refused:?}") };
     assert!(said.contains("the broker of base did not answer"), "{said}");
     // What is stopped meanwhile, the last domain hears of when it is back.
     testbed.ann().stop_session("teleop").unwrap();

@@ -15,9 +15,9 @@ use channels::Planned;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use thalweg::{Admission, AgentSocket};
+use thalweg::{Admission, AgentSocket, Question};
 
 /// Install this host's part of the plan that a broker keeps, and look after it until told to stop
 ///
@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
 
 /// Time between two looks at the request to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Most programs that are answered at once.
+const MOST_QUESTIONS: usize = 64;
 
 /// This host's name.
 fn own_name() -> String {
@@ -90,23 +93,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     closed.map_or(Ok(()), Err)
 }
 
-/// Answers programs of this host until told to stop. Without a broker, what is planned is admitted: a robot that is out of reach
-/// goes on.
+/// Answers programs of this host until told to stop, each on a thread of its own.
 fn answer_programs(socket: &AgentSocket, client: &Client, host: &str, planned: &Planned, ended: &dyn Fn() -> bool) {
-    while !ended() {
-        let answered = socket.answer_next(LOOK_EVERY, |question| {
-            match client.admitted(host, &question.session, &question.topic) {
-                Ok(agent::message::Admission { admitted, because, offers }) => Admission { admitted, because, offers },
-                Err(ClientError::Unreachable(why)) => {
-                    let admitted = planned.has(&question.topic);
-                    Admission { admitted, because: (!admitted).then_some(why), offers: Vec::new() }
+    let under_way = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        while !ended() {
+            match socket.next(LOOK_EVERY) {
+                Ok(Some(asking)) if under_way.load(Ordering::Relaxed) < MOST_QUESTIONS => {
+                    under_way.fetch_add(1, Ordering::Relaxed);
+                    scope.spawn(|| {
+                        asking.answer(|question| admission(client, host, planned, question));
+                        under_way.fetch_sub(1, Ordering::Relaxed);
+                    });
                 }
-                Err(why) => Admission { because: Some(why.to_string()), ..Admission::default() },
+                Ok(_) => {} // a program beyond the limit hears nothing, and asks again
+                Err(error) => return tell(&format!("no program can join a session any more: {error}")),
             }
-        });
-        if let Err(error) = answered {
-            return tell(&format!("no program can join a session any more: {error}"));
         }
+    });
+}
+
+/// The broker's answer. Without a broker, what is planned is admitted: a robot that is out of reach goes on.
+fn admission(client: &Client, host: &str, planned: &Planned, question: &Question) -> Admission {
+    match client.admitted(host, &question.session, &question.topic) {
+        Ok(agent::message::Admission { admitted, because, offers }) => Admission { admitted, because, offers },
+        Err(ClientError::Unreachable(why)) => {
+            let admitted = planned.has(&question.topic);
+            Admission { admitted, because: (!admitted).then_some(why), offers: Vec::new() }
+        }
+        Err(why) => Admission { because: Some(why.to_string()), ..Admission::default() },
     }
 }
 

@@ -6,8 +6,11 @@
 //! | [`part`] | one process of the robot |
 //! | [`stage`] | the load, on a narrow link between two hosts or on the processors; the priorities against it |
 //! | [`processes`] | starting, stopping and listening to the processes |
+//! | `domains` | three domains that admit a session together (`--domains`) |
 //! | [`report`], [`schedule`] | the lines of a part and the summary of one phase; both phases |
 
+#[cfg(feature = "sessions")]
+mod domains;
 mod part;
 mod processes;
 mod report;
@@ -39,7 +42,9 @@ use thalweg::{Node, Settings};
 /// gets what this user may give it. Exit 1 if, with its priority, the command channel lost a sample or was more than 10 %
 /// below its rate.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json --figure robot.svg")]
+#[command(
+    after_help = "Example: thalweg demo --seconds 5\n         thalweg demo --json --figure robot.svg\n         thalweg demo --domains --seconds 5"
+)]
 pub(crate) struct Arguments {
     /// Length of each of the two phases
     #[arg(long, default_value = "20", value_parser = quantity::seconds, allow_negative_numbers = true)]
@@ -47,6 +52,10 @@ pub(crate) struct Arguments {
     /// File of the figure [default: thalweg-demo.svg in the current folder; with --json none]
     #[arg(long, value_name = "FILE")]
     figure: Option<PathBuf>,
+    /// Three domains instead, each with a broker, and a video over all of them: first as it is, then as a session that they admit together. As root
+    #[cfg(feature = "sessions")]
+    #[arg(long, conflicts_with = "without_root")]
+    domains: bool,
     /// Do what needs no root, even as root
     #[arg(long)]
     without_root: bool,
@@ -82,6 +91,10 @@ pub(crate) fn part(arguments: &PartArguments) -> Result {
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let realm = arguments.realm.clone().unwrap_or_else(|| format!("demo-{}", std::process::id()));
     thalweg::control::check_realm(&realm).map_err(|e| Failure::Usage(e.to_string()))?;
+    #[cfg(feature = "sessions")]
+    if arguments.domains {
+        return domains::run(arguments, &realm);
+    }
     let stop = Stop::on_signals()?;
     arguments.reach.warn_of_open_addresses();
     let (mut stage, because) = Stage::build(arguments.without_root, &arguments.reach)?;

@@ -297,7 +297,7 @@ fn lease(session: &Session) -> String {
 }
 
 /// For people: one session.
-fn shown(session: &Session) -> String {
+pub(crate) fn shown(session: &Session) -> String {
     let headers = [
         ("topic", '<'),
         ("from", '<'),

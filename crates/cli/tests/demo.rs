@@ -153,3 +153,30 @@ fn the_robot_ends_with_a_killed_parent() {
     next.finish();
     assert_eq!((namespaces_of(group), namespaces_of(after)), (Vec::new(), Vec::new()));
 }
+
+/// Three domains admit a session: nothing of it is lost, and all within what they promise; a second one is refused, with what would fit.
+#[cfg(feature = "sessions")]
+#[test]
+fn three_domains_admit_a_session_and_refuse_a_second_one() {
+    let house = Testbed::new();
+    let (running, group) = start(&house, "--domains --seconds 2 --json");
+    let done = running.finish();
+    if done.code() == 3 {
+        println!("skipped: three_domains_admit_a_session_and_refuse_a_second_one: because {}", done.errors);
+        return;
+    }
+    let story = done.json();
+    let session = &story["session"];
+    assert_eq!(
+        (&session["state"], session["domains"].as_array().map(Vec::len)),
+        (&"active".into(), Some(3)),
+        "{story}"
+    );
+    assert_eq!(session["channels"][0]["set"][0], "publisher", "{story}");
+    let bound = session["channels"][0]["bound_us"].as_f64().unwrap();
+    assert!(story["before"]["p50_us"].as_f64().unwrap() > bound, "other traffic delays what is not reserved: {story}");
+    assert!(story["after"]["sent"].as_u64() > Some(100) && story["after"]["lost"] == 0, "{story}");
+    assert!(story["refused"][0]["offers"].as_array().is_some_and(|offers| !offers.is_empty()), "{story}");
+    assert_gone(&house, group);
+    assert!(namespaces_of(group).is_empty());
+}

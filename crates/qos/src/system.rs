@@ -146,6 +146,8 @@ pub struct Topic {
     pub sched: Option<Sched>,
     /// It stands for a pipe: no program publishes it, and nobody is offered a change of it.
     pub pipe: bool,
+    /// Its samples come from another domain: the node that they start from forwards them.
+    pub forwarded: bool,
 }
 
 /// A subscriber of a topic.

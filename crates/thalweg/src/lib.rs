@@ -82,7 +82,7 @@ pub use node::{
 };
 pub use port::{PolicyCounts, Published, PublisherInfo, Sample, SubscriberState, TakenSample, monitor};
 pub use qos;
-pub use session::{Admission, AgentSocket, Question};
+pub use session::{Admission, AgentSocket, Asking, Question};
 pub use settings::{DiscoverySource, PortLimits, RelayLimits, Settings};
 pub use thread::schedule_this_thread;
 pub use trace::stages;

@@ -7,18 +7,18 @@
 use crate::control::local::{run_dir, short};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for the agent, which asks its broker.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Longest wait of the agent for a program's question.
 const QUESTION: Duration = Duration::from_secs(1);
 /// Longest line, in bytes.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: usize = 64 << 10;
 
 /// A program's question: is this topic part of this session?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,18 +73,23 @@ impl AgentSocket {
         Ok(Self { listener, path })
     }
 
-    /// Waits so long for a question, and answers it. One that is malformed, or whose program gives up, is passed over.
+    /// Waits so long for a program with a question.
     ///
     /// # Errors
     /// The socket is lost.
-    pub fn answer_next(&self, within: Duration, answer: impl FnOnce(&Question) -> Admission) -> io::Result<()> {
-        if !is_readable(&self.listener, within)? {
-            return Ok(());
-        }
-        let (stream, _) = self.listener.accept()?;
-        // Whatever a program does is its own matter.
-        let _ = answered(&stream, answer);
-        Ok(())
+    pub fn next(&self, within: Duration) -> io::Result<Option<Asking>> {
+        Ok(if is_readable(&self.listener, within)? { Some(Asking(self.listener.accept()?.0)) } else { None })
+    }
+}
+
+/// A program that asks.
+#[derive(Debug)]
+pub struct Asking(UnixStream);
+
+impl Asking {
+    /// Hears the question, for a second at most, and answers it. One that is malformed, or whose program gives up, is passed over.
+    pub fn answer(self, answer: impl FnOnce(&Question) -> Admission) {
+        let _ = answered(&self.0, answer);
     }
 }
 
@@ -106,16 +111,27 @@ fn is_readable(listener: &UnixListener, within: Duration) -> io::Result<bool> {
 }
 
 fn answered(stream: &UnixStream, answer: impl FnOnce(&Question) -> Admission) -> io::Result<()> {
-    stream.set_read_timeout(Some(QUESTION))?;
     stream.set_write_timeout(Some(QUESTION))?;
-    let question: Question = serde_json::from_str(&line_of(stream)?)?;
+    let question: Question = serde_json::from_str(&line_of(stream, QUESTION)?)?;
     say(stream, &answer(&question))
 }
 
-fn line_of(stream: &UnixStream) -> io::Result<String> {
-    let mut line = String::new();
-    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
-    Ok(line)
+/// One line that comes within this time, piece by piece or at once.
+fn line_of(mut stream: &UnixStream, within: Duration) -> io::Result<String> {
+    let until = Instant::now() + within;
+    let (mut line, mut piece) = (Vec::new(), [0; 4096]);
+    while !line.contains(&b'\n') && line.len() < LONGEST {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece)? {
+            0 => break,
+            count => line.extend_from_slice(&piece[..count]),
+        }
+    }
+    String::from_utf8(line).map_err(io::Error::other)
 }
 
 fn say(mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()> {
@@ -132,10 +148,9 @@ fn path() -> PathBuf {
 pub(crate) fn join(session: &str, topic: &str) -> Result<()> {
     let path = path();
     let asked = |stream: &UnixStream| {
-        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(QUESTION))?;
         say(stream, &Question { session: session.to_owned(), topic: topic.to_owned() })?;
-        Ok(serde_json::from_str::<Admission>(&line_of(stream)?)?)
+        Ok(serde_json::from_str::<Admission>(&line_of(stream, PATIENCE)?)?)
     };
     let answer = UnixStream::connect(&path).and_then(|stream| asked(&stream));
     let answer = answer.map_err(|error| {
@@ -162,7 +177,7 @@ mod tests {
         program.shutdown(std::net::Shutdown::Write).unwrap();
         let done = answered(&agent, |_| admission);
         drop(agent);
-        (done, line_of(&program).unwrap())
+        (done, line_of(&program, QUESTION).unwrap_or_default())
     }
 
     #[test]

@@ -204,6 +204,18 @@ impl StandStill {
         let waits = self.drained_ns.is_none_or(|drained| from_ns < drained);
         if waits { self.ns.saturating_sub(self.to_ns.saturating_sub(from_ns)) } else { 0 }
     }
+
+    /// What is left of that at `from_ns`, if it shrinks evenly until the line has sent all that waited.
+    pub fn left(&self, from_ns: u64) -> u64 {
+        let most = self.delays(from_ns);
+        match self.drained_ns {
+            Some(drained) if from_ns > self.to_ns && drained > self.to_ns => {
+                (u128::from(most) * u128::from(drained - from_ns.min(drained)) / u128::from(drained - self.to_ns))
+                    as u64
+            }
+            _ => most,
+        }
+    }
 }
 
 /// The bytes that one direction sent beyond its rate in the worst window, by the times at which frames left.

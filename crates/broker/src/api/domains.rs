@@ -1,7 +1,7 @@
 //! Sessions over several domains: the disk, the messages and the waiting users around [`crate::domains`].
 
 use super::{Answer, Broker, Refused, Shared, User, caller};
-use crate::domains::{Asker, Crossing, Domains, Effect, Phase, Wanted};
+use crate::domains::{Asker, Crossing, Domains, Effect, Wanted};
 use crate::hosts::Kept;
 use crate::leases::Leases;
 use agent::client::Client;
@@ -18,7 +18,7 @@ use qos::contract::session::Session as File;
 use qos::contract::{Contract, flow};
 use qos::plan::{self, FileChange, Offer};
 use qos::show_time;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -108,6 +108,17 @@ impl Crossings {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Begins the lease of a session that is active.
+    fn begin_lease(&self, now: Duration, key: &Key, is_active: bool) {
+        let domains = self.domains();
+        let one = domains.find(&key.session).filter(|one| one.key == *key && one.is_active());
+        let lease = one.map(|one| one.asker.as_ref().and_then(|asker| asker.lease));
+        drop(domains);
+        if let Some(lease) = lease.filter(|_| is_active) {
+            self.leases().begin(now, &key.session, lease);
+        }
+    }
+
     /// Shows the hosts a session's channels as they are now; `true` if that is news.
     fn show(&self, key: &Key) -> bool {
         let channels = self.domains().channels_of(key);
@@ -125,7 +136,7 @@ impl Crossings {
     /// Renews the lease of the session of this text, if it is there.
     fn renewed(&self, now: Duration, name: &str, owner: &str, text: &str) -> bool {
         let is_same = |one: &Crossing| {
-            one.phase == Phase::Committed && one.asker.as_ref().is_some_and(|by| by.owner == owner && by.text == text)
+            one.is_active() && one.asker.as_ref().is_some_and(|by| by.owner == owner && by.text == text)
         };
         let found = self.domains().find(name).is_some_and(is_same);
         if found {
@@ -171,54 +182,63 @@ impl Broker {
         Desired { plan: desired.plan.map(with), ..desired }
     }
 
-    /// Writes all sessions over several domains that are not on disk as they are: also those of others who wait for their turn meanwhile.
-    async fn keep_crossings(self: &Arc<Self>, crossings: &Arc<Crossings>) -> std::io::Result<()> {
-        let mut turn = self.turn().await;
+    /// Writes all sessions over several domains that are not on disk as they are: also those of others who wait for the disk meanwhile. What is to be
+    /// done after it are the effects.
+    async fn keep_crossings(self: &Arc<Self>, crossings: &Arc<Crossings>) -> std::io::Result<Vec<Effect>> {
+        let mut disk = self.disk().await;
         let changes = crossings.domains().changes();
         if changes.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let (broker, crossings) = (self.clone(), crossings.clone());
         // To the end, even if the request is given up meanwhile.
         let written = tokio::task::spawn_blocking(move || {
             let changed = changes.iter().filter(|(key, _)| crossings.show(key)).count();
             let revision = broker.hosts().kept().revision + u64::from(changed > 0);
-            let done = turn.keep_crossings(revision, &changes);
-            let keys = changes.into_iter().map(|(key, _)| key);
-            match &done {
+            let done = disk.keep_crossings(revision, &changes);
+            drop(disk);
+            let mut domains = crossings.domains();
+            match done {
                 Ok(()) => {
-                    crossings.domains().came_with(revision, keys.collect::<Vec<_>>().iter());
+                    domains.came_with(revision, changes.iter().map(|(key, _)| key));
+                    let next = domains.wrote(broker.now(), &changes);
+                    drop(domains);
                     broker.hosts().advance(revision);
                     broker.changed.send_replace(revision);
+                    Ok(next)
                 }
-                Err(_) => crossings.domains().unwritten(keys),
+                Err(error) => {
+                    domains.unwritten(changes.into_iter().map(|(key, _)| key));
+                    Err(error)
+                }
             }
-            done
         });
         written.await.map_err(std::io::Error::other)?
     }
 
     /// Does what has to be done, in order.
     pub(super) async fn carry_out(self: &Arc<Self>, effects: Vec<Effect>) {
-        let mut left: Vec<Effect> = effects;
-        while !left.is_empty() {
-            let mut next = Vec::new();
-            for effect in left {
-                let Some(crossings) = self.crossings() else { return };
-                match effect {
-                    Effect::Keep(key) => {
-                        if self.keep_crossings(&crossings).await.is_err() {
-                            next = crossings.domains().unkept(self.now(), &key);
-                            break;
-                        }
-                    }
-                    // What has no room is repeated later.
-                    Effect::Send(to, message) => drop(crossings.out.get(&to).map(|out| out.try_send(message))),
-                    Effect::Told(key, said) => drop(crossings.asked().remove(&key).map(|user| user.send(said))),
+        let mut left: VecDeque<Effect> = effects.into();
+        while let (Some(effect), Some(crossings)) = (left.pop_front(), self.crossings()) {
+            match effect {
+                Effect::Keep(key) => match self.keep_crossings(&crossings).await {
+                    Ok(next) => left.extend(next),
+                    Err(_) => left = crossings.domains().unkept(self.now(), &key).into(),
+                },
+                // What has no room is repeated later.
+                Effect::Send(to, message) => drop(crossings.out.get(&to).map(|out| out.try_send(message))),
+                Effect::Told(key, said) => {
+                    crossings.begin_lease(self.now(), &key, said.is_ok());
+                    drop(crossings.asked().remove(&key).map(|user| user.send(said)));
                 }
             }
-            left = next;
         }
+    }
+
+    /// The same on a task of its own, which goes on to the end whoever gives up meanwhile.
+    fn spawn(self: &Arc<Self>, effects: Vec<Effect>) {
+        let broker = self.clone();
+        tokio::spawn(async move { broker.carry_out(effects).await });
     }
 
     /// Looks after sessions over several domains as long as the broker runs.
@@ -233,21 +253,30 @@ impl Broker {
         self.carry_out(first).await;
         loop {
             tokio::time::sleep(TICK).await;
-            let ready = self.hosts().reached(crossings.revision);
-            let unready = (ready.0 != SessionState::Active).then(|| ready.1.unwrap_or_default());
+            let (state, because) = self.hosts().reached(crossings.revision);
+            let full = (crossings.texts().bytes > MOST_OF_CHANNELS).then(|| {
+                format!("the channels of all sessions have more than {MOST_OF_CHANNELS} bytes, which is the limit")
+            });
+            let unready = full.or((state != SessionState::Active).then(|| because.unwrap_or_default()));
             let effects = {
                 let mut domains = crossings.domains();
                 domains.set_unready(unready);
                 domains.tick(self.now())
             };
-            self.carry_out(effects).await;
-            let over = crossings.leases().over(self.now());
-            for name in over {
-                crossings.leases().begin(self.now(), &name, None);
+            self.spawn(effects);
+            for name in self.over(&crossings) {
                 let effects = crossings.domains().stop(self.now(), &name);
-                self.carry_out(effects).await;
+                self.spawn(effects);
             }
         }
+    }
+
+    /// The sessions whose lease is over, each told once.
+    fn over(&self, crossings: &Crossings) -> Vec<String> {
+        let mut leases = crossings.leases();
+        let over = leases.over(self.now());
+        over.iter().for_each(|name| leases.begin(self.now(), name, None));
+        over
     }
 
     /// Asks for a session all of whose subscribers are named with their domains.
@@ -265,19 +294,15 @@ impl Broker {
         if !dry_run && crossings.renewed(self.now(), &file.name, &owner, &file.text) {
             return self.crossing(&file.name).ok_or_else(gone);
         }
-        if crossings.texts().bytes > MOST_OF_CHANNELS {
-            let said = format!(
-                "the channels of all sessions have more than {MOST_OF_CHANNELS} bytes, which is the limit: stop one first"
-            );
-            return Err(Refused::new(StatusCode::CONFLICT, said));
-        }
         let asker = Asker { owner, text: file.text.clone(), lease: file.lease, dry_run };
         let wanted = Wanted { name: file.name.clone(), asker, flows };
         match self.ask(wanted.clone()).await? {
             Ok(Some(fits)) => Ok(fits.shown(0)),
-            Ok(None) => {
-                crossings.leases().begin(self.now(), &file.name, file.lease);
-                self.crossing(&file.name).ok_or_else(gone)
+            Ok(None) => self.crossing(&file.name).ok_or_else(gone),
+            // No limit of a pipe: another time it may be admitted.
+            Err(why) if why.needs.is_empty() => {
+                let said = format!("{}: {}", why.what, why.because);
+                Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, said))
             }
             Err(why) => {
                 let offers = self.offers(&wanted, &why).await;
@@ -300,11 +325,13 @@ impl Broker {
             Err(why) => return Ok(Err(why)),
         };
         crossings.asked().insert(key.clone(), tell);
-        self.carry_out(effects).await;
+        self.spawn(effects);
         let told = tokio::time::timeout(PATIENCE, told).await;
         crossings.asked().remove(&key);
         let Ok(Ok(said)) = told else {
-            let because = "the other domains took too long: `thalweg session show` tells what became of it".to_owned();
+            let effects = crossings.domains().withdraw(self.now(), &key);
+            self.spawn(effects);
+            let because = "it took too long: `thalweg session show` tells what became of it".to_owned();
             let what = format!("session {key}");
             return Ok(Err(peer::Refused { what, because, ..peer::Refused::default() }));
         };
@@ -315,10 +342,8 @@ impl Broker {
     /// Changes of its subscribers with which a session would be admitted, each tried.
     async fn offers(self: &Arc<Self>, wanted: &Wanted, why: &peer::Refused) -> Vec<Offer> {
         let mut offers = Vec::new();
-        // A domain that is away, say, is no limit that a smaller session would keep.
-        let changes = if why.needs.is_empty() { Vec::new() } else { changes(wanted, why) };
         let until = self.now() + TRYING;
-        for (flow, change) in changes {
+        for (flow, change) in changes(wanted, why) {
             if offers.len() == MOST_OFFERS || self.now() > until {
                 break;
             }
@@ -368,7 +393,9 @@ impl Broker {
         }
         crossings.leases().begin(self.now(), name, None);
         let effects = crossings.domains().stop(self.now(), name);
-        self.carry_out(effects).await;
+        let (broker, done) = (self.clone(), effects);
+        // To the end, even if the user gives up.
+        let _ = tokio::spawn(async move { broker.carry_out(done).await }).await;
         Some(Ok(Accepted { revision: self.hosts().kept().revision }))
     }
 }
@@ -419,8 +446,11 @@ impl Change {
                 (format!("scale {scale} instead of {} for {name}", flow.scale), "scale", scale.to_string())
             }
             Self::Size(size) => {
-                let what = format!("samples of {size} B instead of {} B for {name}", flow.size);
-                (what, "scaled_size", format!("\"{size} B\""))
+                let what = format!("samples of {size} B instead of {} B of {}", flow.size, flow.topic);
+                let value = format!("\"{size} B\"");
+                let change =
+                    FileChange { table: "topic".to_owned(), name: flow.topic.clone(), key: "size".to_owned(), value };
+                return Offer { what, changes: vec![change] };
             }
             Self::Deadline(ns) => {
                 let time = show_time(*ns as f64 / 1e3);
@@ -441,9 +471,9 @@ async fn deliver(client: Arc<Client>, mut messages: mpsc::Receiver<Message>) {
 }
 
 /// The broker of a neighbouring domain.
-pub(super) struct Neighbour(Identity);
+pub(super) struct Peer(Identity);
 
-impl<S: Send + Sync> FromRequestParts<S> for Neighbour {
+impl<S: Send + Sync> FromRequestParts<S> for Peer {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
@@ -456,7 +486,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Neighbour {
 }
 
 pub(super) async fn peer(
-    Neighbour(from): Neighbour,
+    Peer(from): Peer,
     State(broker): Shared,
     message: Result<Json<Message>, JsonRejection>,
 ) -> Result<StatusCode, Refused> {
@@ -472,8 +502,7 @@ pub(super) async fn peer(
         return wrong(StatusCode::FORBIDDEN, format!("{from} is no neighbour by this domain's contract"));
     }
     let effects = crossings.domains().receive(broker.now(), from.name(), message);
-    // To the end, even if the neighbour gives the request up.
-    tokio::spawn(async move { broker.carry_out(effects).await });
+    broker.spawn(effects);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -4,7 +4,6 @@ use super::domains::Crossings;
 use super::{Answer, Broker, OwnHost, Refused, Shared, User, check};
 use crate::hosts::Kept;
 use crate::sessions::{Admitted, Change, Unadmitted, end, planned, request, stop};
-use crate::store::Store;
 use agent::keys::Keys;
 use agent::message::{Accepted, Admission, LARGEST_PLAN, Refusal, Session, SessionState};
 use axum::Json;
@@ -40,7 +39,7 @@ fn clock() -> Clock {
 }
 
 /// A change, and the turn in which it is made.
-type Decided = (OwnedMutexGuard<Store>, Change);
+type Decided = (OwnedMutexGuard<()>, Change);
 
 impl From<Unadmitted> for Refused {
     fn from(unadmitted: Unadmitted) -> Self {
@@ -108,7 +107,7 @@ impl Broker {
 
     /// Decides on a change of sessions. Nobody else's turn comes before that is done, even if the request is given up meanwhile: one
     /// planner runs at a time.
-    async fn decide<F>(&self, turn: OwnedMutexGuard<Store>, kept: Kept, decide: F) -> Result<Decided, Refused>
+    async fn decide<F>(&self, turn: OwnedMutexGuard<()>, kept: Kept, decide: F) -> Result<Decided, Refused>
     where
         F: FnOnce((&str, &[Admitted]), u64) -> Result<Change, Unadmitted> + Send + 'static,
     {
@@ -123,10 +122,20 @@ impl Broker {
         Ok(decided.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??)
     }
 
-    /// Makes a change of sessions.
-    async fn make(self: &Arc<Self>, turn: OwnedMutexGuard<Store>, change: Change) -> Result<Accepted, Refused> {
+    /// Makes a change of sessions, in a turn that ends with it. Revisions may have come since it was decided: those of sessions through pipes.
+    async fn make(
+        self: &Arc<Self>,
+        turn: OwnedMutexGuard<()>,
+        mut change: Change,
+        planned: u64,
+    ) -> Result<Accepted, Refused> {
+        let disk = self.disk().await;
+        let revision = self.hosts().kept().revision + 1;
+        change.sessions.iter_mut().filter(|one| one.revision == planned).for_each(|one| one.revision = revision);
         let kept = self.kept_with(change)?;
-        self.keep(turn, kept).await
+        let made = self.keep(disk, kept).await;
+        drop(turn);
+        made
     }
 
     /// Ends sessions whose lease is over, as long as the broker runs.
@@ -140,10 +149,11 @@ impl Broker {
             let turn = self.turn().await;
             let over = self.leases().over(self.now()); // one may have been renewed meanwhile
             let kept = self.hosts().kept().clone();
+            let planned = kept.revision + 1;
             let decided = self.decide(turn, kept, move |present, _| end(present, &over, &mut clock())).await;
             // What another session needs, or the disk does not take, is tried again, but does not keep the planner busy.
             let made = match decided {
-                Ok((turn, change)) => self.make(turn, change).await.map(drop),
+                Ok((turn, change)) => self.make(turn, change, planned).await.map(drop),
                 Err(why) => Err(why),
             };
             if made.is_err() {
@@ -219,7 +229,9 @@ impl Broker {
     /// Notes how a request for a session ended.
     fn note(&self, name: &str, refused: Option<&Refused>) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.remove(name);
+        if refused.is_none() {
+            refusals.remove(name);
+        }
         if let Some(Refused(_, refusal)) = refused.filter(|Refused(_, refusal)| !refusal.refusals.is_empty()) {
             if refusals.len() >= MOST_REFUSALS {
                 refusals.pop_first();
@@ -314,13 +326,14 @@ async fn ask(
         return Ok(Json(broker.session(&name)?).into_response());
     }
     let kept = broker.hosts().kept().clone();
+    let planned = kept.revision + 1;
     let decide =
         move |present: (&str, &[Admitted]), revision| request(present, (&owner, &text), revision, &mut clock());
     let (turn, change) = broker.decide(turn, kept, decide).await?;
     if dry_run {
         return Ok(Json(broker.offered(&name, &change)?).into_response());
     }
-    broker.make(turn, change).await?;
+    broker.make(turn, change, planned).await?;
     Ok(Json(broker.session(&name)?).into_response())
 }
 
@@ -346,7 +359,8 @@ pub(super) async fn delete(User(user): User, State(broker): Shared, Path(name): 
     }
     let turn = broker.turn().await;
     let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
+    let planned = kept.revision + 1;
     let decide = move |present: (&str, &[Admitted]), _| stop(present, (&owner, &name), &mut clock());
     let (turn, change) = broker.decide(turn, kept, decide).await?;
-    broker.make(turn, change).await.map(Json)
+    broker.make(turn, change, planned).await.map(Json)
 }

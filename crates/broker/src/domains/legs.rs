@@ -130,7 +130,9 @@ impl Domains {
     /// The answer of a domain behind.
     pub(super) fn answered(&mut self, now: Duration, from: &str, key: &Key, step: StepName, said: Said) -> Vec<Effect> {
         let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
-        let asked = crossing.phase.step() == Some(step) && !crossing.failed;
+        // What is not on disk yet has not been asked for.
+        let unwritten = matches!(crossing.phase, Phase::Starting | Phase::Committed) && !crossing.is_written();
+        let asked = crossing.phase.step() == Some(step) && !crossing.failed && !unwritten;
         let Some(leg) = crossing.legs.iter_mut().find(|leg| leg.domain == from && !leg.done).filter(|_| asked) else {
             return Vec::new();
         };
@@ -180,9 +182,7 @@ impl Domains {
         if let Some(crossing) = self.crossings.get_mut(key) {
             (crossing.phase, crossing.since) = (Phase::Committed, now);
         }
-        let mut effects = vec![self.keep(key), Effect::Told(key.clone(), Ok(()))];
-        effects.extend(self.replaced(now, key));
-        effects
+        vec![self.keep(key), Effect::Told(key.clone(), Ok(()))]
     }
 
     /// The first domain has the menus of all: it chooses, and holds.
@@ -202,8 +202,8 @@ impl Domains {
         effects
     }
 
-    /// A session is active: its former versions end.
-    fn replaced(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+    /// A session is active, and on disk: its former versions end.
+    pub(super) fn replaced(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
         let versions = self.versions(&key.first, &key.session).map(|one| &one.key);
         let former: Vec<Key> = versions.filter(|one| one.version < key.version).cloned().collect();
         former.iter().flat_map(|one| self.end(now, one)).collect()

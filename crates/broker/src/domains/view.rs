@@ -17,14 +17,9 @@ impl Domains {
         &self.neighbours
     }
 
-    /// `true` if it knows a session of this name that was asked for here, in whatever state.
-    pub fn has(&self, name: &str) -> bool {
-        self.find(name).is_some()
-    }
-
     /// The session of a name that was asked for here, in its latest version that is active, or was.
     pub fn find(&self, name: &str) -> Option<&Crossing> {
-        let of_name = self.versions(&self.name, name).filter(|one| one.asker.is_some());
+        let of_name = self.versions(&self.name, name).filter(|one| one.asker.is_some() && !one.is_question());
         of_name.max_by_key(|one| (one.phase == Phase::Committed, one.key.version))
     }
 
@@ -49,7 +44,7 @@ impl Domains {
     /// `true` if a session of this name that is committed has this topic and an end here.
     pub fn has_topic(&self, session: &str, topic: &str) -> bool {
         let bare = |name: &str| name.trim_start_matches('/').to_owned();
-        let lives = self.crossings.values().filter(|one| one.phase == Phase::Committed && one.key.session == session);
+        let lives = self.crossings.values().filter(|one| one.is_active() && one.key.session == session);
         lives.flat_map(|one| &one.flows).any(|flow| flow.domain == self.name && bare(&flow.topic) == bare(topic))
     }
 
@@ -58,20 +53,10 @@ impl Domains {
         self.crossings.keys().cloned().collect()
     }
 
-    /// A version of a session.
-    pub fn get(&self, key: &Key) -> Option<&Crossing> {
-        self.crossings.get(key)
-    }
-
     /// Forgets a session that was only asked about.
     pub fn forget(&mut self, key: &Key) -> Option<Crossing> {
         let quoted = self.crossings.get(key).is_some_and(|one| one.phase == Phase::Quoting);
         quoted.then(|| self.crossings.remove(key)).flatten()
-    }
-
-    /// `true` if it has no part in any session.
-    pub fn is_empty(&self) -> bool {
-        self.crossings.is_empty()
     }
 
     /// The name of some session that it has a part in.
@@ -80,7 +65,7 @@ impl Domains {
     }
 
     fn asked_here(&self) -> impl Iterator<Item = &Crossing> {
-        self.crossings.values().filter(|one| one.asker.is_some())
+        self.crossings.values().filter(|one| one.asker.is_some() && !one.is_question())
     }
 
     /// The pipes, with what is sold of each.
@@ -143,7 +128,8 @@ impl Crossing {
     pub fn shown(&self, revision: u64) -> Session {
         let (state, because) = match self.phase {
             Phase::Quoting => (SessionState::Fits, None),
-            Phase::Committed => (SessionState::Active, None),
+            Phase::Committed if self.is_active() => (SessionState::Active, None),
+            Phase::Committed => (SessionState::Waiting, Some("waits for the broker's disk".to_owned())),
             Phase::Holding | Phase::Held | Phase::Starting => {
                 (SessionState::Waiting, Some("waits for other domains".to_owned()))
             }

@@ -204,6 +204,7 @@ proptest! {
         };
         let with_pipes = network(scheduler, &classes.into_iter().zip(&pipes).map(pipe).collect::<String>());
         let promised = bounds(&with_pipes);
+        prop_assert!(promised.values().all(|bound| bound.is_finite()), "{with_pipes}");
         let mut ledger = Ledger::new("home", &Contract::read(&with_pipes).unwrap());
         let mut sold = String::new();
         for (number, (high, size, period, jitter, burst)) in flows.into_iter().enumerate() {

@@ -340,17 +340,19 @@ impl<'a> Way<'a> {
         let own = route.iter().map(|direction| self.system.links[direction.link].mtu).min();
         let mtu = if shared { self.mtus.get(&from).copied() } else { own };
         let mtu = mtu.unwrap_or(u64::MAX).max(1);
+        let forwarded = self.system.topics[self.all.streams[self.stream].topic].forwarded;
         let cross = |front: Front, (hop, direction): (usize, &Direction)| {
+            let is_own = hop == 0 && !forwarded;
             let link = &self.system.links[direction.link];
             let kind = self.system.nodes[direction.ends(self.system)[0]].kind;
             // What comes from other hosts is not taken apart by this limit.
-            let segments = direction.segments(self.system).filter(|_| hop == 0);
+            let segments = direction.segments(self.system).filter(|_| is_own);
             let at_once = at_once(link, kind, mtu, direction.device(self.system).is_some(), segments);
             let step = Step::Cross {
                 queue: direction.index(),
                 class: self.class,
                 packets: packets(link, front.size, mtu, at_once),
-                forwarding: if hop == 0 { 0 } else { link.forwarding },
+                forwarding: if is_own { 0 } else { link.forwarding },
             };
             let stage = Stage { stream: self.stream, after: front.after, every: front.every, step };
             Front { after: Some(self.stage(front, stage, direction.index(), shared)), ..front }

@@ -118,15 +118,16 @@ fn flow(system: &System, contract: &Contract, index: usize) -> Result<Flow, Stri
         ));
     }
     let (domain, node) = whole.split_once('/').unwrap_or((whole, ""));
+    let unnamed = |node: &str| format!("/{}@{node}", topic.name.trim_start_matches('/'));
     let scale = subscriber.scale.max(1);
     Ok(Flow {
         topic: topic.name.clone(),
         publisher: system.nodes[*publisher].name.clone(),
         // A program there does not know by which domain it is called.
-        subscriber: subscriber.name.replace(whole.as_str(), node),
+        subscriber: if subscriber.name == unnamed(whole) { unnamed(node) } else { subscriber.name.clone() },
         domain: domain.to_owned(),
         node: node.to_owned(),
-        size: subscriber.scaled_size.unwrap_or(topic.size),
+        size: topic.size,
         period: topic.period.saturating_mul(u64::from(scale)),
         burst: topic.burst,
         jitter: topic.jitter.saturating_add(topic.hand_in),
@@ -145,8 +146,9 @@ fn possible(topic: &Topic, subscriber: &Subscriber) -> Result<(), String> {
         () if topic.cpu_send > 0 || subscriber.cpu_receive > 0 => Err(format!(
             "{name:?} states processor time, which no pipe has: allowed are topics and subscribers without cpu_send and cpu_receive"
         )),
-        () if subscriber.picture.is_some() => {
-            Err("picture: allowed between domains are scale and scaled_size".to_owned())
+        // Nobody on the way makes samples smaller.
+        () if subscriber.picture.is_some() || subscriber.scaled_size.is_some() => {
+            Err("picture or scaled_size: allowed through pipes is scale, and a smaller size of the topic".to_owned())
         }
         () => Ok(()),
     }
@@ -194,6 +196,7 @@ mod tests {
         refused(&video("", "node = \"base/\"\n"), 10, "DOMAIN/NODE");
         refused(&video("cpu_send = \"1 ms\"\n", "node = \"base/desk\"\n"), 9, "processor time");
         refused(&video("", "node = \"base/desk\"\npicture = \"10x10\"\n"), 8, "scaled_size");
+        refused(&video("", "node = \"base/desk\"\nscaled_size = \"10 B\"\n"), 8, "smaller size");
         refused(&video("rate = 3\n", "node = \"base/desk\"\n"), 8, "rate");
         let both = video("", "node = \"base/desk\"\n[[subscriber]]\ntopic = \"video\"\nnode = \"cam\"\n");
         refused(&both, 11, "own domain");

@@ -135,6 +135,7 @@ fn reach(entry: &value::Entry) -> Result<Vec<String>, Wrong> {
 pub(super) fn pipes(
     tables: &[Spanned<file::Pipe>],
     nodes: &Names<'_>,
+    neighbours: &[Neighbour],
     system: &mut System,
 ) -> Result<Vec<Pipe>, Wrong> {
     if let Some(table) = tables.get(MOST_PIPES) {
@@ -147,7 +148,8 @@ pub(super) fn pipes(
     let mut pipes = Vec::new();
     for table in tables {
         let pipe = pipe(table, nodes, system, &network, &pipes)?;
-        let (topic, subscriber) = planned(&pipe, system.topics.len(), system, &network);
+        let (mut topic, subscriber) = planned(&pipe, system.topics.len(), system, &network);
+        topic.forwarded = neighbours.iter().any(|neighbour| neighbour.via == pipe.from);
         let named = |name: &String| *name == topic.name;
         if system.topics.iter().map(|one| &one.name).chain(system.subscribers.iter().map(|one| &one.name)).any(named) {
             let said = format!(
@@ -321,6 +323,14 @@ price = 12
         let neighbour = &contract.neighbours[0];
         assert_eq!(domains(neighbour).collect::<Vec<_>>(), ["wan", "base"]);
         assert_eq!((neighbour.via, &*neighbour.broker), (2, "10.0.0.2:7450"));
+    }
+
+    #[test]
+    fn what_comes_from_another_domain_is_forwarded_at_its_border() {
+        let back = CONTRACT.replace("from = \"cam\"\nto = \"border\"", "from = \"border\"\nto = \"cam\"");
+        for (text, forwarded) in [(CONTRACT, false), (&back, true)] {
+            assert_eq!(Contract::read(text).unwrap().system.topics[0].forwarded, forwarded);
+        }
     }
 
     #[test]

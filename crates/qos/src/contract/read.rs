@@ -98,7 +98,7 @@ fn parts_of(file: &File, starts: &Starts) -> Result<Parts, Wrong> {
     let placement = placement(file.placement.as_ref().unwrap_or(&file::Placement::default()))?;
     let neighbours = pipe::neighbours(&file.neighbour, &names)?;
     let mut system = System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, chains, placement };
-    let pipes = pipe::pipes(&file.pipe, &names, &mut system)?;
+    let pipes = pipe::pipes(&file.pipe, &names, &neighbours, &mut system)?;
     Ok(Parts { system, neighbours, pipes })
 }
 
@@ -253,6 +253,7 @@ fn topic(
         class: value::choice("class", &entry.class, &classes)?,
         sched: sched(&entry.sched)?,
         pipe: false,
+        forwarded: false,
     })
 }
 

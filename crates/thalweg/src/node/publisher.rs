@@ -119,8 +119,8 @@ impl<M: Message> PublisherBuilder<M> {
         self.request.reader = Some(Box::new(reader));
         self
     }
-    /// Opens only as part of this session, which a broker has admitted with the port's topic (`thalweg session request`): so every sample has the
-    /// bound that was promised. The agent of this host is asked. Default: none.
+    /// Opens only as part of this session, which a broker has admitted with the port's topic (`thalweg session request`), else
+    /// [`Error::NotAdmitted`]. The agent of this host is asked, once. Default: none.
     pub fn session(mut self, name: impl Into<String>) -> Self {
         self.request.session = Some(name.into());
         self

@@ -268,6 +268,14 @@ impl Run {
         self.all().map(|(sent, took)| self.stalls.without(sent, sent + took) as f64 / 1000.0)
     }
 
+    /// Round-trip times in µs less the stalls during each, and less what was left of a line's standing still when it began.
+    pub(super) fn undisturbed(&self) -> impl Iterator<Item = f64> {
+        self.all().map(|(sent, took)| {
+            let waited: u64 = self.stood.iter().map(|stood| stood.left(sent)).sum();
+            self.stalls.without(sent, sent + took).saturating_sub(waited) as f64 / 1000.0
+        })
+    }
+
     /// Round-trip times in µs less the stalls during each, and less its wait for what a line that had stood still had yet to send,
     /// of all that came back.
     pub(super) fn without_stalls(&self) -> impl Iterator<Item = f64> {

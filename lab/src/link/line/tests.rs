@@ -33,6 +33,8 @@ fn a_stand_still_delays_what_comes_before_the_line_was_idle_again() {
     let stood = StandStill { ns: 5, to_ns: 100, drained_ns: Some(200) };
     assert_eq!([90, 95, 98, 100, 199, 200].map(|from| stood.delays(from)), [0, 0, 3, 5, 5, 0]);
     assert_eq!(StandStill { drained_ns: None, ..stood }.delays(u64::MAX), 5);
+    let stood = StandStill { ns: 50, ..stood };
+    assert_eq!([0, 80, 100, 150, 190, 200].map(|from| stood.left(from)), [0, 30, 50, 25, 5, 0]);
 }
 
 #[test]

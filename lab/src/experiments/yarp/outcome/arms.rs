@@ -118,17 +118,17 @@ pub(super) fn time_us(bytes: usize) -> f64 {
 /// Figures of a row's pairs: normal, qos.
 struct Pairs {
     pairs: Vec<(Distribution, Distribution)>,
-    /// Those with priority, less stalls and the wait for what a line that had stood still had yet to send: at 2 % less than its rate it takes
-    /// 49 times as long as it stood, and a hundredth of a run's samples come within 30 ms.
-    undisturbed: Vec<Distribution>,
+    /// The same less stalls, and less the wait for what a line that had stood still had yet to send: at 2 % less than its rate it takes 49 times
+    /// as long as it stood, and a hundredth of a run's samples come within 30 ms.
+    undisturbed: Vec<(Distribution, Distribution)>,
     lost: u64,
 }
 
 impl Pairs {
     fn of([normal, qos]: &[Vec<Run>; 2]) -> Self {
         let figures = |run: &Run| Distribution::of(&run.times());
-        let less = |run: &Run| Distribution::of(&run.without_stalls().collect::<Vec<f64>>());
-        let each = normal.iter().zip(qos).filter_map(|(n, q)| Some(((figures(n)?, figures(q)?), less(q)?)));
+        let less = |run: &Run| Distribution::of(&run.undisturbed().collect::<Vec<f64>>());
+        let each = normal.iter().zip(qos).filter_map(|(n, q)| Some(((figures(n)?, figures(q)?), (less(n)?, less(q)?))));
         let (pairs, undisturbed) = each.unzip();
         Self { pairs, undisturbed, lost: qos.iter().map(Run::lost).sum() }
     }
@@ -143,15 +143,14 @@ impl Pairs {
         median_ratio(&self.pairs.iter().map(|(n, q)| (figure(q), figure(n))).collect::<Vec<_>>())
     }
 
-    /// Median of normal / qos, the latter less what disturbed the machine and its lines.
+    /// Median of normal / qos, both less what disturbed the machine and its lines.
     fn undisturbed_ratio(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
-        let both = self.pairs.iter().zip(&self.undisturbed);
-        median_ratio(&both.map(|((n, _), q)| (figure(n), figure(q))).collect::<Vec<_>>())
+        median_ratio(&self.undisturbed.iter().map(|(n, q)| (figure(n), figure(q))).collect::<Vec<_>>())
     }
 
     /// Median with priority, less the same.
     fn undisturbed(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
-        median(&self.undisturbed.iter().map(figure).collect::<Vec<_>>())
+        median(&self.undisturbed.iter().map(|(_, q)| figure(q)).collect::<Vec<_>>())
     }
 
     fn without_priority(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
