@@ -171,6 +171,7 @@ impl Ledger {
     }
 
     /// `true` if this version of a session has parts.
+    #[cfg(test)]
     pub fn has(&self, key: &Key) -> bool {
         self.versions(key).is_some_and(|versions| versions.contains_key(&key.version))
     }

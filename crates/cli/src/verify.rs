@@ -74,7 +74,8 @@ pub(crate) struct Arguments {
 
 /// Measures, shows the result, and switches the measurement off, also when interrupted.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let plan = read_plan(&arguments.plan)?;
+    let mut plan = read_plan(&arguments.plan)?;
+    plan.channels.retain(|channel| !channel.pipe); // no program has its ports
     let mut agent = Agent::new(arguments, &plan)?;
     let mut participant = arguments.common.open("verify")?;
     participant.settled();

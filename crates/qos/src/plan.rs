@@ -108,9 +108,6 @@ pub struct Channel {
     /// It stands for a pipe, which sessions over several domains share: no program has its ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pipe: bool,
-    /// A broker added it, for a session that has a part of pipes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sold: bool,
     /// The node of its proxy, if it has one.
     pub proxy: Option<String>,
     /// The directions of links that it crosses, in order, such as `air to operator`.

@@ -112,7 +112,6 @@ impl Domains {
             node,
             class,
             dscp: class.dscp(),
-            sold: true,
             scale: flow.scale,
             rate_hz: Some(1e9 / flow.period.max(1) as f64),
             burst: Some(f64::from(flow.burst) + flow.jitter as f64 / flow.period.max(1) as f64),

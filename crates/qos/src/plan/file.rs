@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn channels_may_stand_behind_a_plan() {
         let channel = |topic: &str| {
-            let mut channel = Channel { topic: topic.into(), sold: true, ..Channel::default() };
+            let mut channel = Channel { topic: topic.into(), ..Channel::default() };
             channel.terms.insert("pipe".into(), 1.0);
             channel
         };

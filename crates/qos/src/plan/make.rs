@@ -256,7 +256,6 @@ fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel 
         sched: None,
         sched_publisher: None,
         pipe: path.topic.pipe,
-        sold: false,
         proxy: path.proxy.map(|node| system.nodes[node].name.clone()),
         proxied_us: us.filter(|_| !mean && hops_to_proxy > 0).and_then(|_| until(&terms, route.get(hops_to_proxy)?)),
         route,
