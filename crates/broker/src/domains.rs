@@ -16,22 +16,32 @@
 //! | a stop is kept, and repeated until it is answered | a neighbour that is away hears of it later |
 //! | every [`PRESENT_EVERY`] each neighbour is told which sessions go through it | a lost disk is noticed at both ends |
 //!
+//! | module | contents |
+//! |---|---|
+//! | `crossing` | a session over several domains, as one of them has it |
+//! | `legs` | one step of a session, here and at the domains behind |
+//! | `choice` | the class of each flow |
+//! | `summaries` | what neighbours have lost, and neighbours that are silent |
+//! | `view` | what users and agents see |
+//!
 //! A new version of a session is a session of its own that shares the former one's room; that one is stopped when the new one is active.
 
 mod choice;
+mod crossing;
 mod legs;
+mod summaries;
 mod view;
 
 use crate::ledger::Ledger;
-use agent::peer::{Flow, HOLD, Key, MOST_HOPS, MOST_SESSIONS, Menu, Message, Refused, Said, Step, StepName};
+use agent::peer::{Flow, HOLD, Key, MOST_HOPS, Menu, Message, Refused, Said, Step, StepName};
+pub use crossing::{Asker, Crossing, Leg, Phase};
 use qos::contract::{Contract, flow, pipe};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-pub use view::Sold;
 
 /// Time between two summaries to a neighbour.
 pub const PRESENT_EVERY: Duration = Duration::from_secs(10);
-/// Time after which a session stops of whose first domain nothing was heard any more.
+/// Time after which a session stops of which a domain beside is silent.
 pub const GRACE: Duration = Duration::from_secs(600);
 /// Longest time of a step at the first domain; at each further one it is shorter by [`PER_HOP`].
 const STEP: Duration = Duration::from_secs(3);
@@ -45,8 +55,6 @@ const REPEAT_SLOWLY: Duration = Duration::from_secs(5);
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Most letters of a reason that is told to neighbours.
 const LONGEST_REASON: usize = 250;
-/// A session that was committed later than this before a summary may not be in it yet.
-const SETTLED: Duration = Duration::from_secs(30);
 
 /// A neighbour, with the name of the node that is in both contracts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,100 +69,10 @@ pub struct Neighbour {
     reach: Vec<String>,
 }
 
-/// The state of a session over several domains, at one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// Menus are asked for.
-    Quoting,
-    /// Domains behind are asked to hold.
-    Holding,
-    /// Held here and behind.
-    Held,
-    /// At the first domain: it is decided, and domains behind are asked to commit.
-    Starting,
-    /// It is decided, and kept. At the first domain it is active.
-    Committed,
-    /// Domains behind are told that it is over.
-    Stopping,
-    /// At the first domain: another one has lost it.
-    Lost,
-}
-
-/// Who asked for a session here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Asker {
-    /// The user's identity.
-    pub owner: String,
-    /// The text of the session's file.
-    pub text: String,
-    /// The time after which it ends unless it is asked for again.
-    #[serde(default)]
-    pub lease: Option<Duration>,
-    /// It is only asked whether it would be admitted.
-    #[serde(skip)]
-    pub dry_run: bool,
-}
-
-/// The domain behind this one for some of a session's flows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Leg {
-    /// The domain.
-    pub domain: String,
-    /// The flows (indices).
-    pub flows: Vec<usize>,
-    /// It has answered the present step.
-    #[serde(skip)]
-    done: bool,
-}
-
-/// A session over several domains.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Crossing {
-    /// Its name and version.
-    pub key: Key,
-    /// The domains before this one; empty: it was asked for here.
-    pub passed: Vec<String>,
-    /// Who asked for it, if that was here.
-    pub asker: Option<Asker>,
-    /// Its flows, as they come in.
-    pub flows: Vec<Flow>,
-    /// For each of them, the classes with the parts of all domains from here.
-    pub menus: Vec<Menu>,
-    /// The domains behind this one.
-    pub legs: Vec<Leg>,
-    /// Its state.
-    pub phase: Phase,
-    /// Why it is lost.
-    #[serde(default)]
-    pub because: Option<String>,
-    /// The revision of the plan that its channels came with; 0: none yet.
-    #[serde(skip)]
-    pub revision: u64,
-    /// It has to be on disk, since it was committed or starting.
-    #[serde(skip)]
-    kept: bool,
-    /// The state that is on disk: nobody hears of another one.
-    #[serde(skip)]
-    written: Option<Phase>,
-    /// The beginning of the present step, or of being held or committed.
-    #[serde(skip)]
-    since: Duration,
-    /// The last message of the present step.
-    #[serde(skip)]
-    sent: Duration,
-    /// The time until that is repeated.
-    #[serde(skip)]
-    repeat: Duration,
-    /// It was refused to the domain before: nothing more is said until that stops it.
-    #[serde(skip)]
-    failed: bool,
-}
-
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// [`Domains::kept`] has to be on disk before anything further is done. If it cannot be: [`Domains::unkept`], and nothing further.
+    /// [`Domains::changes`] have to be on disk before anything further is done. If they cannot be: [`Domains::unkept`].
     Keep(Key),
     /// A message to the broker of a neighbour.
     Send(String, Message),
@@ -279,7 +197,8 @@ impl Domains {
             let because = format!("{} has a name, size or time that no neighbour takes", flow.subscriber);
             return Err(self.refusal(format!("session {}", wanted.name), because));
         }
-        let effects = self.quote(now, key.clone(), Vec::new(), Some(wanted.asker), flows);
+        let asked = Crossing::new(key.clone(), Vec::new(), flows, now);
+        let effects = self.enter(now, Crossing { asker: Some(wanted.asker), ..asked });
         Ok((key, effects))
     }
 
@@ -334,8 +253,11 @@ impl Domains {
         let say = |said: Said| vec![answer(from, &key, name, said)];
         match (step, phase) {
             (Step::Quote(_), Some(Phase::Quoting)) | (Step::Hold(_), Some(Phase::Holding)) => Vec::new(), // under way
-            (Step::Quote(flows), None) => self.quote(now, key, passed, None, flows),
-            (Step::Hold(flows), None | Some(Phase::Quoting)) => self.take(now, key, passed, None, flows),
+            (Step::Quote(flows), None) => self.enter(now, Crossing::new(key, passed, flows, now)),
+            (Step::Hold(flows), None | Some(Phase::Quoting)) => {
+                let asked = Crossing::new(key, passed, flows, now);
+                self.enter(now, Crossing { phase: Phase::Holding, ..asked })
+            }
             (Step::Hold(flows), Some(Phase::Held | Phase::Committed)) => {
                 let same = self.crossings.get(&key).is_some_and(|known| known.flows == flows);
                 let other =
@@ -357,61 +279,30 @@ impl Domains {
         }
     }
 
-    /// Asks for the menus of all domains from here.
-    fn quote(
-        &mut self,
-        now: Duration,
-        key: Key,
-        passed: Vec<String>,
-        asker: Option<Asker>,
-        flows: Vec<Flow>,
-    ) -> Vec<Effect> {
-        let own = self.targets(&flows, passed.last()).and_then(|targets| {
-            self.ready()?;
-            let menus = self.menus(&key, &flows, &targets)?;
-            Ok((self.legs(&targets), menus))
-        });
-        let crossing = Crossing::new(key.clone(), passed, asker, flows, now);
+    /// A session comes in: its menus are asked for, or what it needs is held, here and behind.
+    fn enter(&mut self, now: Duration, mut crossing: Crossing) -> Vec<Effect> {
+        let (key, phase) = (crossing.key.clone(), crossing.phase);
+        let own = self.own_part(&crossing).map(|(legs, menus)| (crossing.legs, crossing.menus) = (legs, menus));
+        self.crossings.insert(key.clone(), crossing);
         match own {
-            Ok((legs, menus)) => {
-                self.crossings.insert(key.clone(), Crossing { legs, menus, ..crossing });
-                self.step(now, &key, Phase::Quoting)
-            }
-            Err(why) => {
-                self.crossings.insert(key.clone(), crossing);
-                self.fail(now, &key, why)
-            }
+            Ok(()) => self.step(now, &key, phase),
+            Err(why) => self.fail(now, &key, why),
         }
     }
 
-    /// Holds what these flows need, here and behind.
-    fn take(
+    /// The domains behind, and the own menus; held, if the session is.
+    fn own_part(
         &mut self,
-        now: Duration,
-        key: Key,
-        passed: Vec<String>,
-        asker: Option<Asker>,
-        flows: Vec<Flow>,
-    ) -> Vec<Effect> {
-        let through = self.targets(&flows, passed.last()).and_then(|targets| {
-            let legs = self.legs(&targets);
+        Crossing { key, flows, passed, phase, .. }: &Crossing,
+    ) -> Result<(Vec<Leg>, Vec<Menu>), Refused> {
+        let targets = self.targets(flows, passed.last())?;
+        self.ready()?;
+        let (legs, menus) = (self.legs(&targets), self.menus(key, flows, &targets)?);
+        if *phase == Phase::Holding {
             self.room(&legs)?;
-            self.ready()?;
-            let menus = self.menus(&key, &flows, &targets)?;
-            self.hold(&key, &flows, &targets)?;
-            Ok((legs, menus))
-        });
-        let crossing = Crossing::new(key.clone(), passed, asker, flows, now);
-        match through {
-            Ok((legs, menus)) => {
-                self.crossings.insert(key.clone(), Crossing { legs, menus, phase: Phase::Holding, ..crossing });
-                self.step(now, &key, Phase::Holding)
-            }
-            Err(why) => {
-                self.crossings.insert(key.clone(), Crossing { phase: Phase::Holding, ..crossing });
-                self.fail(now, &key, why)
-            }
+            self.hold(key, flows, &targets)?;
         }
+        Ok((legs, menus))
     }
 
     /// Commits: kept here, then asked for behind.
@@ -490,11 +381,11 @@ impl Domains {
         was_kept.then(|| self.keep(key)).into_iter().chain(asks).collect()
     }
 
-    /// What could not be kept.
-    pub fn unkept(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
+    /// A session could not be kept. `None`: it is on disk all the same, by a later attempt, and what was to follow is still to be done.
+    pub fn unkept(&mut self, now: Duration, key: &Key) -> Option<Vec<Effect>> {
         let why = self.refusal(format!("session {key}"), "the broker's disk took nothing".to_owned());
-        match self.crossings.get_mut(key) {
-            Some(crossing) if crossing.is_written() => Vec::new(),
+        Some(match self.crossings.get_mut(key) {
+            Some(crossing) if crossing.is_written() => return None,
             Some(crossing) if crossing.phase == Phase::Starting => {
                 crossing.kept = false;
                 self.fail(now, key, why)
@@ -510,7 +401,7 @@ impl Domains {
                 std::iter::once(told).chain(self.end(now, key)).collect()
             }
             _ => Vec::new(),
-        }
+        })
     }
 
     /// The versions of a session.
@@ -591,28 +482,6 @@ impl Domains {
         })
     }
 
-    /// Ends sessions whose domain before was not heard for too long.
-    fn abandoned(&mut self, now: Duration) -> Vec<Effect> {
-        // A domain that the contract does not name any more is not heard.
-        let is_silent = |one: &Crossing, domain: &String| {
-            let heard = self.heard.get(domain).copied().unwrap_or_default();
-            now.saturating_sub(heard.max(one.since)) >= GRACE
-        };
-        let lives = self.crossings.values().filter(|one| one.phase == Phase::Committed);
-        let silent = |one: &Crossing| {
-            let beside = one.passed.last().into_iter().chain(one.legs.iter().map(|leg| &leg.domain));
-            beside.into_iter().find(|domain| is_silent(one, domain)).cloned()
-        };
-        let all: Vec<(Key, String)> = lives.filter_map(|one| Some((one.key.clone(), silent(one)?))).collect();
-        let end = |(key, domain): (Key, String)| {
-            if let Some(crossing) = self.crossings.get_mut(&key).filter(|one| one.asker.is_some()) {
-                crossing.because = Some(format!("domain {domain} was not heard for {GRACE:?}: ask for it again"));
-            }
-            self.end(now, &key)
-        };
-        all.into_iter().flat_map(end).collect()
-    }
-
     fn look(&mut self, now: Duration, key: &Key) -> Vec<Effect> {
         let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
         let age = now.saturating_sub(crossing.since);
@@ -652,73 +521,6 @@ impl Domains {
         }
     }
 
-    /// Which sessions go through each neighbour.
-    fn summaries(&self) -> Vec<Effect> {
-        let lives = |one: &&Crossing| matches!(one.phase, Phase::Starting | Phase::Committed);
-        let of = |neighbour: &Neighbour| {
-            let through = |one: &&Crossing| one.legs.iter().any(|leg| leg.domain == neighbour.domain);
-            let all = self.crossings.values().filter(lives).filter(through).map(|one| one.key.clone());
-            Effect::Send(neighbour.domain.clone(), Message::Present(all.collect()))
-        };
-        self.neighbours.iter().map(of).collect()
-    }
-
-    /// A neighbour's summary: what it does not have any more ends here; what is unknown here, it is told.
-    fn present(&mut self, now: Duration, from: &str, keys: &[Key]) -> Vec<Effect> {
-        self.heard.insert(from.to_owned(), now);
-        let known: BTreeSet<&Key> = keys.iter().collect();
-        let gone = |one: &&Crossing| {
-            let settled = one.phase == Phase::Committed && now.saturating_sub(one.since) >= SETTLED;
-            one.passed.last().map(String::as_str) == Some(from) && settled && !known.contains(&one.key)
-        };
-        let gone: Vec<Key> = self.crossings.values().filter(gone).map(|one| one.key.clone()).collect();
-        let mut effects: Vec<Effect> = gone.iter().flat_map(|key| self.end(now, key)).collect();
-        let unknown: Vec<Key> = keys.iter().filter(|key| !self.crossings.contains_key(key)).cloned().collect();
-        if !unknown.is_empty() {
-            effects.push(Effect::Send(from.to_owned(), Message::Unknown(unknown)));
-        }
-        effects
-    }
-
-    /// Sessions that a neighbour behind has lost.
-    fn unknown(&mut self, now: Duration, from: &str, keys: &[Key]) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        for key in keys {
-            let Some(crossing) = self.crossings.get_mut(key) else { continue };
-            let lives = matches!(crossing.phase, Phase::Starting | Phase::Committed);
-            if !lives || !crossing.legs.iter().any(|leg| leg.domain == from) {
-                continue;
-            }
-            let starting = crossing.phase == Phase::Starting;
-            let because = format!("domain {from} has lost it: ask for it again");
-            // Nobody was told of one that was starting: it is refused.
-            crossing.because = (crossing.asker.is_some() && !starting).then(|| because.clone());
-            crossing.legs.retain(|leg| leg.domain != from);
-            effects.extend(self.end(now, key));
-            if starting {
-                let why = self.refusal(format!("session {key}"), because);
-                effects.push(Effect::Told(key.clone(), Err(why)));
-            }
-        }
-        effects
-    }
-
-    /// Checks that a summary can name one more session through each of these.
-    fn room(&self, legs: &[Leg]) -> Result<(), Refused> {
-        let count = |domain: &str| {
-            self.crossings.values().filter(|one| one.legs.iter().any(|leg| leg.domain == domain)).count()
-        };
-        match legs.iter().find(|leg| count(&leg.domain) >= MOST_SESSIONS) {
-            Some(leg) => {
-                let what = format!("sessions from {} to {}", self.name, leg.domain);
-                let because = "a summary names no more".to_owned();
-                let (needs, has) = ((MOST_SESSIONS + 1).to_string(), MOST_SESSIONS.to_string());
-                Err(Refused { domain: self.name.clone(), what, needs, has, because })
-            }
-            None => Ok(()),
-        }
-    }
-
     /// From now on, or until further notice, nothing new is admitted.
     pub fn set_unready(&mut self, because: Option<String>) {
         self.unready = because;
@@ -732,43 +534,6 @@ impl Domains {
     fn refusal(&self, what: String, because: String) -> Refused {
         let because = because.chars().take(LONGEST_REASON).collect();
         Refused { domain: self.name.clone(), what, because, ..Refused::default() }
-    }
-}
-
-impl Crossing {
-    /// `true` if its present state is on disk.
-    fn is_written(&self) -> bool {
-        self.written == Some(self.phase)
-    }
-
-    /// `true`: it is only asked whether it would be admitted.
-    fn is_question(&self) -> bool {
-        self.asker.as_ref().is_some_and(|asker| asker.dry_run)
-    }
-
-    /// `true`: it is active here, and a crash would not change that.
-    pub fn is_active(&self) -> bool {
-        self.phase == Phase::Committed && self.is_written()
-    }
-
-    fn new(key: Key, passed: Vec<String>, asker: Option<Asker>, flows: Vec<Flow>, now: Duration) -> Self {
-        Self {
-            key,
-            passed,
-            asker,
-            flows,
-            menus: Vec::new(),
-            legs: Vec::new(),
-            phase: Phase::Quoting,
-            because: None,
-            revision: 0,
-            kept: false,
-            written: None,
-            since: now,
-            sent: now,
-            repeat: REPEAT,
-            failed: false,
-        }
     }
 }
 

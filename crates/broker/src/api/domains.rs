@@ -1,5 +1,7 @@
 //! Sessions over several domains: the disk, the messages and the waiting users around [`crate::domains`].
 
+mod offers;
+
 use super::{Answer, Broker, Refused, Shared, User, caller};
 use crate::domains::{Asker, Crossing, Domains, Effect, Wanted};
 use crate::hosts::Kept;
@@ -16,8 +18,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use qos::contract::session::Session as File;
 use qos::contract::{Contract, flow};
-use qos::plan::{self, FileChange, Offer};
-use qos::show_time;
+use qos::plan::{self, Offer};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,10 +32,6 @@ const WAITING: usize = 1000;
 const MOST_OF_CHANNELS: usize = LARGEST_PLAN / 2;
 /// Longest wait of a user for the other domains.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Rates at which a session that is refused is tried again: every so many samples.
-const SCALES: [u32; 4] = [2, 3, 5, 10];
-/// Parts of the size at which it is tried again.
-const PARTS: [u64; 2] = [2, 4];
 /// Longest search for offers.
 const TRYING: Duration = Duration::from_secs(5);
 /// Most offers of a refusal.
@@ -223,7 +220,7 @@ impl Broker {
             match effect {
                 Effect::Keep(key) => match self.keep_crossings(&crossings).await {
                     Ok(next) => left.extend(next),
-                    Err(_) => left = crossings.domains().unkept(self.now(), &key).into(),
+                    Err(_) => left = crossings.domains().unkept(self.now(), &key).map_or(left, VecDeque::from),
                 },
                 // What has no room is repeated later.
                 Effect::Send(to, message) => drop(crossings.out.get(&to).map(|out| out.try_send(message))),
@@ -343,7 +340,7 @@ impl Broker {
     async fn offers(self: &Arc<Self>, wanted: &Wanted, why: &peer::Refused) -> Vec<Offer> {
         let mut offers = Vec::new();
         let until = self.now() + TRYING;
-        for (flow, change) in changes(wanted, why) {
+        for (flow, change) in offers::changes(wanted, why) {
             if offers.len() == MOST_OFFERS || self.now() > until {
                 break;
             }
@@ -402,64 +399,6 @@ impl Broker {
 
 fn gone() -> Refused {
     Refused::new(StatusCode::CONFLICT, "it was stopped meanwhile".to_owned())
-}
-
-/// A change of one flow.
-enum Change {
-    Scale(u32),
-    Size(u64),
-    Deadline(u64),
-}
-
-/// The changes that are worth a try, the nearest to the request first.
-fn changes(wanted: &Wanted, why: &peer::Refused) -> Vec<(usize, Change)> {
-    let late = why.what.starts_with("deadline");
-    let each = wanted.flows.iter().enumerate();
-    let of = |(index, flow): (usize, &flow::Flow)| {
-        let needed = qos::parse_duration(&why.needs).ok().filter(|_| late && why.what.ends_with(&flow.subscriber));
-        let deadline = needed.and_then(|time| u64::try_from(time.as_nanos()).ok());
-        let scales = SCALES.iter().filter(|_| !late).map(|scale| Change::Scale(flow.scale.saturating_mul(*scale)));
-        let sizes = PARTS.iter().filter(|_| !late).map(|part| Change::Size((flow.size / part).max(1)));
-        let all: Vec<Change> =
-            deadline.map(|ns| Change::Deadline(ns + 1000)).into_iter().chain(scales).chain(sizes).collect();
-        all.into_iter().map(move |change| (index, change)).collect::<Vec<_>>()
-    };
-    each.flat_map(of).collect()
-}
-
-impl Change {
-    fn make(&self, flow: &mut flow::Flow) {
-        match self {
-            Self::Scale(scale) => {
-                flow.period = flow.period / u64::from(flow.scale.max(1)) * u64::from(*scale);
-                flow.scale = *scale;
-            }
-            Self::Size(size) => flow.size = *size,
-            Self::Deadline(ns) => flow.deadline = Some(*ns),
-        }
-    }
-
-    fn offer(&self, flow: &flow::Flow) -> Offer {
-        let name = flow.subscriber.clone();
-        let (what, key, value) = match self {
-            Self::Scale(scale) => {
-                (format!("scale {scale} instead of {} for {name}", flow.scale), "scale", scale.to_string())
-            }
-            Self::Size(size) => {
-                let what = format!("samples of {size} B instead of {} B of {}", flow.size, flow.topic);
-                let value = format!("\"{size} B\"");
-                let change =
-                    FileChange { table: "topic".to_owned(), name: flow.topic.clone(), key: "size".to_owned(), value };
-                return Offer { what, changes: vec![change] };
-            }
-            Self::Deadline(ns) => {
-                let time = show_time(*ns as f64 / 1e3);
-                (format!("a deadline of {time} for {name}"), "deadline", format!("\"{time}\""))
-            }
-        };
-        let change = FileChange { table: "subscriber".to_owned(), name, key: key.to_owned(), value };
-        Offer { what, changes: vec![change] }
-    }
 }
 
 /// Sends what is said to one neighbour, in order. What does not arrive is repeated by who said it.

@@ -191,11 +191,13 @@ impl Domains {
         if let Err(why) = choice::choose(crossing) {
             return self.fail(now, key, why);
         }
-        if crossing.asker.as_ref().is_some_and(|asker| asker.dry_run) {
+        if crossing.is_question() {
             return vec![Effect::Told(key.clone(), Ok(()))];
         }
-        let Some(Crossing { passed, asker, flows, menus, .. }) = self.crossings.remove(key) else { return Vec::new() };
-        let effects = self.take(now, key.clone(), passed, asker, flows);
+        let Some(Crossing { asker, flows, menus, .. }) = self.crossings.remove(key) else { return Vec::new() };
+        let asked = Crossing::new(key.clone(), Vec::new(), flows, now);
+        let effects = self.enter(now, Crossing { asker, phase: Phase::Holding, ..asked });
+        // With the parts of all domains, of which the own one comes first.
         if let Some(crossing) = self.crossings.get_mut(key) {
             crossing.menus = menus;
         }

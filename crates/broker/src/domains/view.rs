@@ -1,12 +1,9 @@
 //! What others see of a domain's sessions: users, and the agents of its hosts.
 
 use super::{Crossing, Domains, Neighbour, Phase};
-use agent::message::{DomainPart, Session, SessionChannel, SessionState};
+use agent::message::{DomainPart, Pipe, Session, SessionChannel, SessionState};
 use agent::peer::{Flow, Key, Menu};
 use qos::plan::Channel;
-
-/// A pipe, and what is sold of it.
-pub type Sold = agent::message::Pipe;
 
 /// Mark of a name in another domain: `DOMAIN/NODE`.
 const ABROAD: char = '/';
@@ -69,8 +66,8 @@ impl Domains {
     }
 
     /// The pipes, with what is sold of each.
-    pub fn pipes(&self) -> Vec<Sold> {
-        let shown = |(pipe, sold): (&crate::ledger::Pipe, qos::admission::Bucket)| Sold {
+    pub fn pipes(&self) -> Vec<Pipe> {
+        let shown = |(pipe, sold): (&crate::ledger::Pipe, qos::admission::Bucket)| Pipe {
             pipe: pipe.name.clone(),
             from: pipe.from.clone(),
             to: pipe.to.clone(),
@@ -94,6 +91,7 @@ impl Domains {
     }
 
     /// Those of all committed sessions.
+    #[cfg(test)]
     pub fn channels(&self) -> Vec<Channel> {
         self.crossings.keys().flat_map(|key| self.channels_of(key)).collect()
     }
