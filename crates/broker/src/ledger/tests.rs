@@ -184,6 +184,16 @@ fn bounds(text: &str) -> BTreeMap<String, f64> {
     bounds
 }
 
+/// The node at a border forwards what comes from the other domain: that takes the link's `forwarding`, in the pipe that begins there.
+#[test]
+fn a_pipe_from_a_border_counts_what_its_first_node_takes_to_forward() {
+    let pipe = "[[pipe]]\nname = \"high\"\nfrom = \"a\"\nto = \"b\"\nclass = \"high\"\nrate = \"100 kbit/s\"\nlargest = \"500 B\"\ndeadline = \"60 s\"\n";
+    let text = network(1, pipe).replacen("rate = \"1.2 Mbit/s\"", "rate = \"1.2 Mbit/s\"\nforwarding = \"3 ms\"", 1);
+    let border = "[[neighbour]]\ndomain = \"other\"\nvia = \"a\"\nbroker = \"h:1\"\n";
+    let [own, forwarded] = [text.clone(), text + border].map(|text| bounds(&text)["pipe high"]);
+    assert!(forwarded >= own + 3000.0, "{own} and {forwarded} µs");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
