@@ -4,7 +4,9 @@
 
 use crate::identity::Identity;
 use crate::keys::Keys;
-use crate::message::{Accepted, Actual, Admission, Desired, Host, LARGEST, LARGEST_PLAN, Pipe, Refusal, Session};
+use crate::message::{
+    Accepted, Actual, Admission, Carrier, Desired, Host, LARGEST, LARGEST_PLAN, Links, Pipe, Rate, Refusal, Session,
+};
 use crate::peer::Message;
 use qos::plan;
 use serde::Serialize;
@@ -120,6 +122,39 @@ impl Client {
         let request = self.agent.post(self.url(&format!("/v1/hosts/{host}/actual")));
         let body = json(actual)?;
         self.answer::<()>(request.content_type("application/json").send(&body), LARGEST).map(drop)
+    }
+
+    /// Reports the carriers of the devices of `host`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn report_carriers(&self, host: &str, carriers: &[Carrier]) -> Result<(), ClientError> {
+        let request = self.agent.post(self.url(&format!("/v1/hosts/{host}/links")));
+        self.answer::<()>(request.content_type("application/json").send(&json(&carriers)?), LARGEST).map(drop)
+    }
+
+    /// The links of the broker's domain, with what each carries now.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn links(&self) -> Result<Links, ClientError> {
+        self.expect(self.answer(self.agent.get(self.url("/v1/links")).call(), LARGEST_PLAN)?)
+    }
+
+    /// States that a link carries this rate now, bit/s, or what the contract says.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn state_link(&self, link: &str, rate: Option<u64>) -> Result<Links, ClientError> {
+        let url = self.url(&format!("/v1/links/{link}"));
+        let answered = match rate {
+            Some(rate_bits_per_s) => {
+                let request = self.agent.put(url).config().timeout_global(Some(ADMISSION)).build();
+                request.content_type("application/json").send(&json(&Rate { rate_bits_per_s })?)
+            }
+            None => self.agent.delete(url).config().timeout_global(Some(ADMISSION)).build().call(),
+        };
+        self.expect(self.answer(answered, LARGEST_PLAN)?)
     }
 
     /// Asks for a program of `host` whether a topic is part of a session that is active.

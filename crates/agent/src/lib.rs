@@ -9,6 +9,7 @@
 //! | [`client`] | requests to a broker |
 //! | [`queues`] | a plan on one of its hosts: the queues of its devices |
 //! | [`reconcile`] | the decisions: install, take away, repair, report; pure |
+//! | `carriers` | the carriers of its devices, for the broker |
 //! | [`mod@run`] | the loop |
 
 //!
@@ -16,6 +17,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // an agent runs by the clock; `reconcile` takes the time as an argument
 
+#[cfg(feature = "tls")]
+mod carriers;
 #[cfg(feature = "tls")]
 pub mod client;
 pub mod identity;

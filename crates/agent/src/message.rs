@@ -12,7 +12,11 @@
 //! | `POST /v1/peer` | a neighbour's [`crate::peer::Message`] | 204 |
 //! | `GET /v1/hosts` | | a list of [`Host`] |
 //! | `GET /v1/hosts/NAME/desired?since=REVISION&wait=SECONDS` | | [`Desired`], or 204 if there is no newer one within the time |
+//! | `GET /v1/links` | | [`Links`] |
+//! | `PUT /v1/links/NAME` | [`Rate`] | [`Links`] |
+//! | `DELETE /v1/links/NAME` | | [`Links`], with the contract's rate |
 //! | `POST /v1/hosts/NAME/actual` | [`Actual`] | 204 |
+//! | `POST /v1/hosts/NAME/links` | a list of [`Carrier`] | 204 |
 //! | `GET /v1/hosts/NAME/admitted?session=SESSION&topic=TOPIC` | | [`Admission`] |
 //!
 //! Anything refused is a [`Refusal`].
@@ -256,6 +260,51 @@ pub struct Pipe {
     pub sold_bytes: u64,
 }
 
+/// A device of a host, at the end of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carrier {
+    /// The device.
+    pub device: String,
+    /// It is there, is up, and has a carrier.
+    pub up: bool,
+}
+
+/// The rate that a link carries now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// bit/s, no more than the contract says; 0: nothing.
+    pub rate_bits_per_s: u64,
+}
+
+/// The links of a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Links {
+    /// Each of them.
+    pub links: Vec<Link>,
+    /// Subscribers of the contract, and pipes, that are left out because of links that are down or slow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    /// The reason why nothing is planned for the links as they are: the contract does not fit there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// A link of a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Its name.
+    pub link: String,
+    /// The nodes that it joins.
+    pub between: [String; 2],
+    /// bit/s in each direction, by the contract.
+    pub rate_bits_per_s: u64,
+    /// bit/s that it carries now, as agents report and users state; 0: nothing.
+    pub carries_bits_per_s: u64,
+    /// A user has stated it.
+    #[serde(default)]
+    pub stated: bool,
+}
+
 /// Whether a topic is part of a session that is active.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
@@ -284,6 +333,9 @@ pub struct SessionChannel {
     pub bound_us: Option<f64>,
     /// The latest that it may, µs.
     pub deadline_us: Option<f64>,
+    /// Ratio of published samples to those that it gets.
+    #[serde(default)]
+    pub scale: u32,
     /// The ends whose programs run and have the plan's class and threads, as their hosts' agents reported.
     #[serde(default)]
     pub set: Vec<Side>,
@@ -301,6 +353,8 @@ pub enum SessionState {
     Active,
     /// A host refused its queues.
     Refused,
+    /// It does not run, because links carry less than the contract says. It goes on when they carry it again.
+    Suspended,
 }
 
 /// Answer to a request that is refused.

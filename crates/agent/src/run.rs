@@ -1,5 +1,6 @@
 //! The loop of an agent: hears the broker, carries out the steps on this host, reports.
 
+use crate::carriers;
 use crate::client::{Client, ClientError};
 use crate::message::{Actual, Desired, End};
 use crate::queues::{Unfit, queues};
@@ -9,6 +10,8 @@ use qos::plan::Plan;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for news of the broker; a request to end waits as long.
@@ -70,6 +73,40 @@ pub fn run(
     tell: &mut dyn FnMut(News),
 ) -> io::Result<()> {
     fs::create_dir_all(&settings.state)?;
+    let (devices, over) = (Devices::default(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| carriers::tell(client, &settings.host, &|| devices.get(), &|| over.load(Ordering::Relaxed)));
+        let done = obey(client, settings, (channels, &devices), ended, tell);
+        over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// The devices with queues of ours.
+#[derive(Debug, Default)]
+struct Devices(Mutex<Vec<String>>);
+
+impl Devices {
+    fn get(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A step that failed leaves them: one that is not there any more is the end of a link that is down.
+    fn note(&self, outcome: &Outcome) {
+        if let Outcome::Done { devices, .. } = outcome {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(devices);
+        }
+    }
+}
+
+/// Hears the broker, carries out, reports.
+fn obey(
+    client: &Client,
+    settings: &Settings,
+    (channels, devices): (&dyn Channels, &Devices),
+    ended: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(News),
+) -> io::Result<()> {
     let file = settings.state.join(format!("{}.agent.json", settings.host));
     let started = Instant::now();
     let mut agent = Reconciler::resume(Duration::ZERO, kept(&file)?);
@@ -80,6 +117,7 @@ pub fn run(
     while !ended() {
         if let Some(step) = agent.step(started.elapsed()) {
             let outcome = carry_out(step, settings, channels);
+            devices.note(&outcome);
             let has_plan = agent.desired().plan.is_some();
             agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
         }

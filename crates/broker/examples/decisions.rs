@@ -1,10 +1,14 @@
 //! The time of a broker's decisions beside more and more sessions: `cargo run --release -p thalweg-broker --example decisions [RATE]`.
 //!
 //! Four hosts around a router, and sessions of one channel each, one after the other, until there are as many as a broker takes, or ten
-//! were refused. RATE is that of each link, 1 Gbit/s by default; with 10 Mbit/s some are refused. Neither disk nor network is in it.
+//! were refused. Then links carry less and less, and sessions are thinned or suspended. RATE is that of each link, 1 Gbit/s by default; with 10 Mbit/s some are refused. Neither disk nor network is in it.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use thalweg_broker::sessions::{Admitted, MOST_SESSIONS, request};
+use thalweg_broker::degradation::adapt;
+use thalweg_broker::links::Rates;
+use thalweg_broker::planning::{Admitted, MOST_SESSIONS, Present, Reduction};
+use thalweg_broker::sessions::request;
 
 struct Clock(Instant);
 
@@ -31,8 +35,31 @@ fn session(n: usize) -> String {
     let (from, to) = (HOSTS[n % 4], HOSTS[(n + 1 + n / 4 % 3) % 4]);
     format!(
         "[[session]]\nname = \"s{n}\"\n[[topic]]\nname = \"t{n}\"\nsize = \"{size} B\"\nrate = \"{rate} Hz\"\npublisher = {from:?}\n\
-         [[subscriber]]\ntopic = \"t{n}\"\nnode = {to:?}\ndeadline = \"{deadline} ms\"\n"
+         [[subscriber]]\ntopic = \"t{n}\"\nnode = {to:?}\ndeadline = \"{deadline} ms\"\nscale_max = 4\n"
     )
+}
+
+/// With all links as the contract says.
+fn present<'a>(contract: &'a str, sessions: &'a [Admitted]) -> Present<'a> {
+    static AS_STATED: LazyLock<(Rates, Reduction)> = LazyLock::new(Default::default);
+    let (links, reduction) = &*AS_STATED;
+    Present { contract, links, reduction, sessions }
+}
+
+/// The link of host `a` carries this part of what the contract says.
+fn slower(contract: &str, sessions: &[Admitted], percent: u64) {
+    let rate = qos::contract::Contract::read(contract).map_or(0, |contract| contract.system.links[0].rate);
+    let links: Rates = [("a".to_owned(), rate * percent / 100)].into();
+    let (present, began) = (Present { links: &links, ..present(contract, sessions) }, Instant::now());
+    let found = adapt(present, &mut Clock(began))
+        .map(|change| (change.reduction.scaled.len(), change.reduction.suspended.len()));
+    let took = began.elapsed();
+    match found {
+        Ok((scaled, suspended)) => {
+            println!("a link at {percent} %: {scaled} thinned, {suspended} suspended, decided in {took:?}")
+        }
+        Err(why) => println!("a link at {percent} %: {why}, decided in {took:?}"),
+    }
 }
 
 fn main() {
@@ -44,7 +71,7 @@ fn main() {
             break;
         }
         let (text, began) = (session(n), Instant::now());
-        match request((&contract, &sessions), ("ann", &text), n as u64, &mut Clock(began)) {
+        match request(present(&contract, &sessions), ("ann", &text), n as u64, &mut Clock(began)) {
             Ok(change) => {
                 last.push(began.elapsed());
                 sessions = change.sessions;
@@ -68,6 +95,7 @@ fn main() {
             refused.len()
         );
     }
+    [50, 20, 10, 5, 2, 0].into_iter().for_each(|percent| slower(&contract, &sessions, percent));
 }
 
 fn median(times: &mut [Duration]) -> Duration {

@@ -7,14 +7,17 @@
 //! | `DELETE /v1/sessions/NAME` | its owner |
 //! | `GET /v1/pipes` | users |
 //! | `POST /v1/peer` | the brokers of neighbouring domains |
-//! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual`, `GET /v1/hosts/NAME/admitted` | the agent of this host |
+//! | `GET /v1/links`, `PUT`, `DELETE /v1/links/NAME` | users |
+//! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual`, `POST /v1/hosts/NAME/links`, `GET /v1/hosts/NAME/admitted` | the agent of this host |
 
 mod domains;
+mod links;
 mod sessions;
 
 use crate::domains::{Crossing, Effect};
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::leases::Leases;
+use crate::links::Links;
 use crate::store::Store;
 use agent::identity::{Identity, Kind};
 use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LARGEST_SESSION, LONGEST_WAIT, Refusal};
@@ -33,7 +36,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex as Turn, Notify, OwnedMutexGuard, watch};
 
 /// Longest time for a request, with its body and its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,6 +50,11 @@ pub struct Broker {
     started: Instant,
     hosts: Mutex<Hosts>,
     leases: Mutex<Leases>,
+    links: Mutex<Links>,
+    /// An agent has reported links.
+    news_of_links: Notify,
+    /// The links for which no plan was found.
+    unplanned: Mutex<Option<links::Unplanned>>,
     /// Who plans. One planner runs at a time; locked before the store.
     planner: Arc<Turn<()>>,
     /// Changes are made one after the other: kept, then told. Nobody plans meanwhile.
@@ -132,6 +140,9 @@ impl Broker {
             started,
             hosts,
             leases,
+            links: Mutex::default(),
+            news_of_links: Notify::new(),
+            unplanned: Mutex::default(),
             planner: Arc::default(),
             store,
             changed,
@@ -232,6 +243,9 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
         .route("/v1/pipes", get(domains::pipes))
         .route("/v1/peer", post(domains::peer).layer(DefaultBodyLimit::max(LARGEST_OF_PEER)))
         .route("/v1/hosts", get(list))
+        .route("/v1/links", get(links::list))
+        .route("/v1/links/{link}", axum::routing::put(links::put).delete(links::delete))
+        .route("/v1/hosts/{host}/links", post(links::reported))
         .route("/v1/hosts/{host}/desired", get(desired))
         .route("/v1/hosts/{host}/actual", post(actual))
         .route("/v1/hosts/{host}/admitted", get(sessions::admitted))

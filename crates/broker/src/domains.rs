@@ -178,6 +178,12 @@ impl Domains {
         })
     }
 
+    /// From now on nothing goes through these pipes, for this reason, and through all others it does. Sessions that have a part of one of them are lost.
+    pub fn close_pipes(&mut self, now: Duration, names: &[String], because: &str) -> Vec<Effect> {
+        let keys = self.ledger.close(names, because);
+        keys.iter().flat_map(|key| self.lose(now, key, because)).collect()
+    }
+
     /// A user asks for a session, or for a change of one. Its key is in all effects about it.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! The plan of a domain, and the state of each of its hosts. Pure: times come as arguments, of any monotonic clock.
 
 use crate::domains::Crossing;
-use crate::sessions::Admitted;
+use crate::links::Rates;
+use crate::planning::{Admitted, Reduction};
 use agent::message::{Actual, Desired, End, Host, HostState, SessionChannel, SessionState, State};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +35,15 @@ pub struct Kept {
     /// The sessions, in the order in which they were first admitted.
     #[serde(default)]
     pub sessions: Vec<Admitted>,
+    /// The rates of links that users have stated.
+    #[serde(default)]
+    pub stated: Rates,
+    /// The links for which the plan was made: those that carry less than the contract says.
+    #[serde(default)]
+    pub links: Rates,
+    /// What is taken back because of them.
+    #[serde(default)]
+    pub reduction: Reduction,
     /// The sessions over several domains that this one had a part in when it started; from then on they are kept for themselves.
     #[serde(skip)]
     pub crossings: Vec<Crossing>,

@@ -3,7 +3,7 @@
 //! Ends are not kept on disk: a broker that starts again gives every session its whole lease, so that a robot whose broker was away
 //! loses nothing.
 
-use crate::sessions::Admitted;
+use crate::planning::Admitted;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

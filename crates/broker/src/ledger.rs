@@ -85,6 +85,8 @@ pub struct Ledger {
     pipes: Vec<Pipe>,
     /// What is sold of each pipe.
     sold: Vec<Amount>,
+    /// Those of which nothing is sold now, with the reason.
+    closed: BTreeMap<usize, String>,
     sessions: BTreeMap<Name, Versions>,
 }
 
@@ -112,7 +114,20 @@ impl Ledger {
             packet: [pipe.mtu, pipe.overhead],
         };
         let pipes: Vec<Pipe> = contract.pipes.iter().map(pipe).collect();
-        Self { domain: domain.to_owned(), sold: vec![Amount::default(); pipes.len()], pipes, sessions: BTreeMap::new() }
+        let sold = vec![Amount::default(); pipes.len()];
+        Self { domain: domain.to_owned(), sold, pipes, closed: BTreeMap::new(), sessions: BTreeMap::new() }
+    }
+
+    /// From now on nothing is sold of these pipes, for this reason, and of all others it is. Gives the sessions that have a part of one of them.
+    pub fn close(&mut self, names: &[String], because: &str) -> Vec<Key> {
+        let all = self.pipes.iter().enumerate().filter(|(_, pipe)| names.contains(&pipe.name));
+        self.closed = all.map(|(index, _)| (index, because.to_owned())).collect();
+        let is_closed = |shares: &[Share]| shares.iter().any(|share| self.closed.contains_key(&share.pipe));
+        let of = |((first, session), versions): (&Name, &Versions)| {
+            let key = |version: &u64| Key { first: first.clone(), session: session.clone(), version: *version };
+            versions.iter().filter(|(_, shares)| is_closed(shares)).map(|(version, _)| key(version)).collect::<Vec<_>>()
+        };
+        self.sessions.iter().flat_map(of).collect()
     }
 
     /// The pipes, each with what is sold of it.
@@ -200,6 +215,10 @@ impl Ledger {
     /// have less.
     fn fits(&self, key: &Key, pipe: usize, flow: &Flow, shares: &[Share]) -> Result<(), Limit> {
         let Pipe { whole, largest, .. } = &self.pipes[pipe];
+        if let Some(because) = self.closed.get(&pipe) {
+            let (needs, has) = ("open".to_owned(), "closed".to_owned());
+            return Err(Limit { what: "state", needs, has, because: because.clone() });
+        }
         if flow.size > *largest {
             let because = format!("a sample of {:?} is larger than the largest of the pipe", flow.topic);
             let (needs, has) = (format!("{} B", flow.size), format!("{largest} B"));

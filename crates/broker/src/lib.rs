@@ -4,7 +4,10 @@
 //! | module | contents |
 //! |---|---|
 //! | [`hosts`] | the plan, and the state of each host; pure |
+//! | [`planning`] | the plan of contract and sessions on the links as they are; pure |
 //! | [`sessions`] | the sessions that fit beside a contract; pure |
+//! | [`links`] | links that carry less than the contract says; pure |
+//! | [`degradation`] | sessions on such links: thinned, or suspended; pure |
 //! | [`ledger`] | the sold parts of pipes; pure |
 //! | [`domains`] | sessions over several domains; pure |
 //! | [`leases`] | sessions that have to be asked for again and again; pure |
@@ -16,10 +19,13 @@
 #![allow(clippy::disallowed_methods)] // a server runs by the clock; `hosts` takes the time as an argument
 
 pub mod api;
+pub mod degradation;
 pub mod domains;
 pub mod hosts;
 pub mod leases;
 pub mod ledger;
+pub mod links;
+pub mod planning;
 pub mod serve;
 pub mod sessions;
 pub mod store;

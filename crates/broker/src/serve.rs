@@ -93,6 +93,7 @@ pub fn run(
         tokio::select! {
             () = server.accept(listener) => {}
             () = server.broker.end_leases() => {}
+            () = server.broker.follow_links() => {}
             () = server.broker.serve_crossings() => {}
             () = until(ended) => {}
         }

@@ -69,6 +69,9 @@ impl Store {
             put(parts, "state", &Head::of(last), &Head::of(kept))?;
             put(parts, "plan", &last.plan, &kept.plan)?;
             put(parts, "contract", &last.contract, &kept.contract)?;
+            put(parts, "stated", &last.stated, &kept.stated)?;
+            put(parts, "links", &last.links, &kept.links)?;
+            put(parts, "reduction", &last.reduction, &kept.reduction)?;
             put(parts, "sessions", &last.sessions, &kept.sessions)
         })?;
         self.last = Kept { crossings: Vec::new(), ..kept.clone() };
@@ -147,7 +150,8 @@ fn read(database: &Database) -> io::Result<Kept> {
         crossings.push(parsed(entry.map_err(damaged)?.1.value())?);
     }
     let (plan, contract, sessions) = (part(&parts, "plan")?, part(&parts, "contract")?, part(&parts, "sessions")?);
-    Ok(Kept { epoch, revision, plan, hosts, contract, sessions, crossings })
+    let (stated, links, reduction) = (part(&parts, "stated")?, part(&parts, "links")?, part(&parts, "reduction")?);
+    Ok(Kept { epoch, revision, plan, hosts, contract, sessions, stated, links, reduction, crossings })
 }
 
 fn part<T: DeserializeOwned + Default>(
@@ -172,6 +176,7 @@ fn damaged(error: impl std::fmt::Display) -> io::Error {
 mod tests {
     use super::*;
     use crate::domains::{Asker, Phase};
+    use crate::planning::Reduction;
 
     /// A directory of a test.
     struct Directory(std::path::PathBuf);
@@ -214,7 +219,9 @@ mod tests {
         let (mut store, kept) = Store::open(&directory.0).unwrap();
         assert_eq!(kept, Kept::default());
         let (plan, hosts) = (Some("plan".into()), vec!["a".into()]);
-        let kept = Kept { epoch: 3, revision: 7, plan, hosts, ..Kept::default() };
+        let links = [("wire".to_owned(), 0)].into();
+        let reduction = Reduction { because: "link wire is down".into(), ..Reduction::default() };
+        let kept = Kept { epoch: 3, revision: 7, plan, hosts, links, reduction, ..Kept::default() };
         store.keep(&kept).unwrap();
         assert_eq!(directory.after_a_crash(), kept);
         let less = Kept { revision: 8, plan: None, ..kept };

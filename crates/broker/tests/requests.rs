@@ -1,6 +1,9 @@
 //! Requests to a broker over real connections: who may make them, and what is refused.
 #![allow(clippy::unwrap_used)] // all of this is test
 
+#[path = "requests/links.rs"]
+mod links;
+
 use agent::client::{Client, ClientError};
 use agent::identity::{Identity, Kind};
 use agent::keys::{self, Keys};

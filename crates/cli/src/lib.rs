@@ -10,7 +10,7 @@
 //! | [`connect`] | channels by administration |
 //! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host, or of all hosts, from a file, and undoing them |
-//! | `agent`, `broker`, `domain`, `keys`, `sessions` | a plan on all hosts: who obeys, who decides, who asks, their certificates, and what is admitted beside it (feature `sessions`) |
+//! | `agent`, `broker`, `domain`, `keys`, `sessions`, `links` | a plan on all hosts: who obeys, who decides, who asks, their certificates, what is admitted beside it, and what links carry (feature `sessions`) |
 //! | [`verify`] | promises of a plan, and measurements |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
@@ -42,6 +42,8 @@ mod info;
 #[cfg(feature = "sessions")]
 mod keys;
 mod lab;
+#[cfg(feature = "sessions")]
+mod links;
 mod list;
 mod measure;
 mod output;
@@ -122,6 +124,8 @@ enum Verb {
     Hosts(domain::Arguments),
     #[cfg(feature = "sessions")]
     Session(sessions::Arguments),
+    #[cfg(feature = "sessions")]
+    Links(links::Arguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
@@ -168,6 +172,8 @@ pub fn main() -> ExitCode {
         Verb::Hosts(arguments) => domain::run(arguments),
         #[cfg(feature = "sessions")]
         Verb::Session(arguments) => sessions::run(arguments),
+        #[cfg(feature = "sessions")]
+        Verb::Links(arguments) => links::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),

@@ -37,6 +37,12 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a number of Hz from 0.000001 to 10000000, such as 30, or with a unit: 1kHz".to_owned())
 }
 
+/// A bit rate with a unit.
+pub(crate) fn bit_rate(text: &str) -> Result<u64, String> {
+    let rate = qos::parse_bit_rate(text).ok().filter(|rate| *rate > 0);
+    rate.ok_or_else(|| "a bit rate of at least 1 bit/s, such as 600kbit/s (bit/s kbit/s Mbit/s Gbit/s)".to_owned())
+}
+
 /// A bit rate with a unit, as a limit with a burst: 10 ms of it, and at least one packet.
 pub(crate) fn limit(text: &str) -> Result<thalweg::Limit, String> {
     let rate = qos::parse_bit_rate(text).ok().map(|bits| bits / 8).filter(|rate| *rate > 0);

@@ -250,6 +250,7 @@ fn active(client: &Client, asked: &Asked<'_>, (patience, stop): (Duration, &Stop
         match session.state {
             SessionState::Active => return Ok(session),
             SessionState::Refused => return Err(Failure::No(format!("refused by {because}"))),
+            SessionState::Suspended => return Err(Failure::No(format!("suspended: {because}"))),
             SessionState::Waiting if stop.asked() => return Err(Failure::No(format!("interrupted: {because}"))),
             SessionState::Waiting if Instant::now() > until => {
                 let text = format!("not active within {patience:?}: {because}; is `thalweg agent` running there?");
@@ -309,7 +310,7 @@ pub(crate) fn shown(session: &Session) -> String {
         ("slack", '>'),
     ];
     let row = |channel: &SessionChannel| {
-        let SessionChannel { topic, publisher, subscriber, class, bound_us, deadline_us, set } = channel;
+        let SessionChannel { topic, publisher, subscriber, class, bound_us, deadline_us, set, .. } = channel;
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
         let times = [*bound_us, *deadline_us, slack_us(channel)].map(time);
         let set = match set.as_slice() {
@@ -371,6 +372,7 @@ fn state(session: &Session) -> String {
         SessionState::Active => format!("active; {because}"),
         SessionState::Waiting => because.to_owned(),
         SessionState::Refused => format!("refused by {because}"),
+        SessionState::Suspended => format!("suspended; {because}"),
     }
 }
 

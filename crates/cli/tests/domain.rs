@@ -348,6 +348,70 @@ fn a_session_is_active_on_all_hosts_or_on_none() {
     }
 }
 
+/// The camera is thinned while the right link is slow, suspended while it is cut, and as before when it is back.
+#[test]
+fn a_session_gives_way_while_a_link_is_slow_or_cut() {
+    let Some(domain) = Domain::new("links that are slow or cut") else { return };
+    domain.plan("patient", &CONTRACT.replace("20 ms", "200 ms"));
+    let contract = domain.house.path("patient-contract.toml");
+    let _broker = domain.broker_with(&format!("--contract {}", contract.display()));
+    let _agents = [0, 1, 2].map(|host| domain.agent(host));
+    domain.until("the contract's queues are there", |domain| {
+        HOSTS.iter().all(|host| domain.host(host)["state"] == "applied")
+    });
+    let without = domain.queues();
+    let file = domain.house.path("camera.toml");
+    let text = session("camera", 8000).replace("deadline = \"60 ms\"", "deadline = \"900 ms\"\nscale_max = 8");
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(domain.ask(&format!("session request {}", file.display())).json()["state"], "active");
+    let camera = || domain.ask("session show camera").json();
+    let subscriber = domain.program(2, "sub /camera --json");
+    let _publisher = domain.program(0, "pub /camera --port /out --rate 50 --size 8000");
+    // Samples that are one of `every`, twice in a row.
+    let arrives = |every: u64| {
+        let (until, mut last, mut in_a_row) = (Instant::now() + LONG, 0, 0);
+        while in_a_row < 2 {
+            let sample = subscriber.json_line();
+            let seq = sample["seq"].as_u64().unwrap();
+            in_a_row = if seq == last + every { in_a_row + 1 } else { 0 };
+            last = seq;
+            assert!(Instant::now() < until, "every {every}: {sample} {}", camera());
+        }
+    };
+    arrives(1);
+    let with = domain.queues();
+
+    let links = domain.ask("links right --rate 1Mbit/s").json();
+    assert_eq!(
+        (&links["links"][1]["carries_bits_per_s"], &links["links"][1]["stated"]),
+        (&1_000_000.into(), &true.into())
+    );
+    let every = camera()["channels"][0]["scale"].as_u64().unwrap();
+    assert!((2..=8).contains(&every), "{}", camera());
+    arrives(every);
+    domain.until("the queues are slower", |domain| domain.queues() != with);
+
+    let began = Instant::now();
+    let set = |state| {
+        let line = ["link", "set", "dev", "gb", state];
+        assert!(domain.row.command(1, "ip").args(line).status().unwrap().success());
+    };
+    set("down");
+    domain.until("the camera is suspended", |_| camera()["state"] == "suspended");
+    println!("FIGURE domain: a cut link is seen, and its session suspended, within {:.2?}", began.elapsed());
+    let links = domain.ask("links").json();
+    assert_eq!((&links["links"][1]["carries_bits_per_s"], &links["left_out"][0]), (&0.into(), &"/state@b".into()));
+    assert!(camera()["because"].as_str().unwrap().contains("no way leads to /camera@b: down is right"), "{}", camera());
+
+    set("up");
+    domain.ask("links right --as-stated").json();
+    domain.until("the camera is active", |_| camera()["state"] == "active" && camera()["channels"][0]["scale"] == 1);
+    arrives(1);
+    domain.until("the queues are as before", |domain| domain.queues() == with);
+    domain.ask("session stop camera").json();
+    domain.until("the contract's queues are back", |domain| domain.queues() == without);
+}
+
 /// The ends of a plan's channel get its class when their programs start, and lose it with the plan.
 #[test]
 fn channels_follow_the_plan_as_their_programs_start() {

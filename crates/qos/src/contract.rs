@@ -19,6 +19,7 @@
 mod chain;
 mod file;
 pub mod flow;
+pub mod joined;
 mod merging;
 pub mod pipe;
 mod read;

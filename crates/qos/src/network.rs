@@ -1,6 +1,6 @@
 //! The network of a contract as a graph: routes, the size of a sample on the wire, and the load of each link.
 //!
-//! Routes are shortest in hops; ties go to the lowest total propagation delay, then to the node that stands first in the file.
+//! Routes avoid links that are down, and are shortest in hops; ties go to the lowest total propagation delay, then to the node that stands first in the file.
 //! Such a route's parts are routes themselves, so those from one node form a tree, and those towards one node, too.
 
 use std::sync::OnceLock;
@@ -72,8 +72,9 @@ impl Network {
     pub fn new(system: &System) -> Self {
         let count = system.nodes.len();
         let mut neighbours = vec![Vec::new(); count];
-        for (link, [first, second]) in system.links.iter().map(|link| link.between).enumerate() {
-            if first != second {
+        for (link, Link { between: [first, second], down, .. }) in system.links.iter().enumerate() {
+            let (first, second) = (*first, *second);
+            if first != second && !down {
                 neighbours[first].push((second, Direction { link, reversed: false }));
                 neighbours[second].push((first, Direction { link, reversed: true }));
             }

@@ -111,6 +111,8 @@ pub struct Link {
     pub segments: [Option<u32>; 2],
     /// Undeclared best-effort traffic, bit/s.
     pub background: u64,
+    /// Nothing passes it now: no route leads over it. No contract says so.
+    pub down: bool,
 }
 
 /// A stream of samples.
@@ -161,6 +163,8 @@ pub struct Subscriber {
     pub name: String,
     /// Ratio of published samples to wanted ones, at least 1.
     pub scale: u32,
+    /// The largest ratio that it accepts when links carry less than the contract says; `None`: its [`Self::scale`].
+    pub scale_max: Option<u32>,
     /// The picture size it wants.
     pub picture: Option<[u32; 2]>,
     /// Bytes of one sample after scaling.

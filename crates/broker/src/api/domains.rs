@@ -101,6 +101,12 @@ impl Crossings {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The pipes whose ports are among these.
+    pub(super) fn left_out(&self, ports: &[String]) -> Vec<String> {
+        let pipes = self.contract.pipes.iter().filter(|pipe| ports.contains(&pipe.port()));
+        pipes.map(|pipe| pipe.name.clone()).collect()
+    }
+
     fn texts(&self) -> MutexGuard<'_, Texts> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,7 +239,7 @@ impl Broker {
     }
 
     /// The same on a task of its own, which goes on to the end whoever gives up meanwhile.
-    fn spawn(self: &Arc<Self>, effects: Vec<Effect>) {
+    pub(super) fn spawn(self: &Arc<Self>, effects: Vec<Effect>) {
         let broker = self.clone();
         tokio::spawn(async move { broker.carry_out(effects).await });
     }
@@ -283,10 +289,10 @@ impl Broker {
             return Err(Refused::new(StatusCode::CONFLICT, said.to_owned()));
         };
         let flows = flow::flows(&crossings.name, &crossings.text, &crossings.contract, file);
-        let flows = flows.map_err(crate::sessions::Unadmitted::Malformed)?;
+        let flows = flows.map_err(crate::planning::Unadmitted::Malformed)?;
         let asker = crossings.domains().find(&file.name).and_then(|one| one.asker.clone());
         if let Some(other) = asker.filter(|asker| asker.owner != owner) {
-            return Err(crate::sessions::Unadmitted::Anothers(other.owner).into());
+            return Err(crate::planning::Unadmitted::Anothers(other.owner).into());
         }
         if !dry_run && crossings.renewed(self.now(), &file.name, &owner, &file.text) {
             return self.crossing(&file.name).ok_or_else(gone);
@@ -386,7 +392,7 @@ impl Broker {
         let crossings = self.crossings()?;
         let asker = crossings.domains().find(name)?.asker.clone()?;
         if asker.owner != owner {
-            return Some(Err(crate::sessions::Unadmitted::Anothers(asker.owner).into()));
+            return Some(Err(crate::planning::Unadmitted::Anothers(asker.owner).into()));
         }
         crossings.leases().begin(self.now(), name, None);
         let effects = crossings.domains().stop(self.now(), name);

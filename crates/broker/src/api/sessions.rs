@@ -2,8 +2,11 @@
 
 use super::domains::Crossings;
 use super::{Answer, Broker, OwnHost, Refused, Shared, User, check};
+use crate::degradation::adapt;
 use crate::hosts::Kept;
-use crate::sessions::{Admitted, Change, Unadmitted, end, planned, request, stop};
+use crate::links::Links;
+use crate::planning::{Admitted, Change, Present, Reduction, Unadmitted};
+use crate::sessions::{end, request, stop};
 use agent::keys::Keys;
 use agent::message::{Accepted, Admission, LARGEST_PLAN, Refusal, Session, SessionState};
 use axum::Json;
@@ -11,6 +14,7 @@ use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use qos::contract::Contract;
 use qos::placement::Watch;
 use qos::plan::Plan;
 use serde::Deserialize;
@@ -19,7 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
 /// The planner's clock.
-struct Clock(Instant);
+pub(super) struct Clock(Instant);
 
 impl Watch for Clock {
     fn elapsed(&mut self) -> Duration {
@@ -34,7 +38,7 @@ const MOST_REFUSALS: usize = 100;
 /// Time after which a session that could not end is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-fn clock() -> Clock {
+pub(super) fn clock() -> Clock {
     Clock(Instant::now())
 }
 
@@ -45,7 +49,9 @@ impl From<Unadmitted> for Refused {
     fn from(unadmitted: Unadmitted) -> Self {
         let status = match &unadmitted {
             Unadmitted::Malformed(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Unadmitted::Unfit(_) | Unadmitted::Needed(..) | Unadmitted::TooMany => StatusCode::CONFLICT,
+            Unadmitted::Unfit(_) | Unadmitted::Needed(..) | Unadmitted::Cut(..) | Unadmitted::TooMany => {
+                StatusCode::CONFLICT
+            }
             Unadmitted::Anothers(_) => StatusCode::FORBIDDEN,
             Unadmitted::Unknown(_) => StatusCode::NOT_FOUND,
         };
@@ -67,7 +73,11 @@ impl Broker {
     /// The contract does not fit with them, or cannot be kept.
     pub fn plan_for(&self, contract: &str, keys: &Keys) -> Result<(), String> {
         let kept = self.hosts().kept().clone();
-        let change = planned(contract, kept.sessions, None, &mut clock()).map_err(|why| match why {
+        let read = Contract::read(contract).map_err(|error| format!("line {error}"))?;
+        let mut links = Links::new(&read, &kept.stated, &kept.links);
+        let Kept { reduction, sessions, .. } = &kept;
+        let present = Present { contract, links: &links.now(self.now()), reduction, sessions };
+        let change = adapt(present, &mut clock()).map_err(|why| match why {
             Unadmitted::Malformed(error) => format!("line {error}"),
             other => other.to_string(),
         })?;
@@ -78,7 +88,8 @@ impl Broker {
         if self.crossings.set(Arc::new(crossings)).is_err() {
             return Err("the broker has a contract already".to_owned());
         }
-        let kept = Kept { contract: Some(contract.to_owned()), ..kept };
+        let kept = Kept { contract: Some(contract.to_owned()), stated: links.stated().clone(), ..kept };
+        *self.links() = links;
         store.keep(&kept).map_err(|e| format!("the broker cannot keep it: {e}"))?;
         self.tell(kept);
         *self.first.lock().unwrap_or_else(PoisonError::into_inner) = effects;
@@ -95,35 +106,38 @@ impl Broker {
     }
 
     /// What has to be kept with this change.
-    fn kept_with(&self, Change { sessions, plan }: Change) -> Result<Kept, Refused> {
+    fn kept_with(&self, Change { sessions, links, reduction, plan }: Change) -> Result<Kept, Refused> {
         let text = plan.to_text();
         if text.len() > LARGEST_PLAN {
             let said = format!("the plan would have {} bytes: allowed are {LARGEST_PLAN}", text.len());
             return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, said));
         }
         let checked = check(text.as_bytes())?;
-        Ok(Kept { sessions, ..self.hosts().with(Some(checked)) })
+        Ok(Kept { sessions, links, reduction, ..self.hosts().with(Some(checked)) })
     }
 
     /// Decides on a change of sessions. Nobody else's turn comes before that is done, even if the request is given up meanwhile: one
     /// planner runs at a time.
-    async fn decide<F>(&self, turn: OwnedMutexGuard<()>, kept: Kept, decide: F) -> Result<Decided, Refused>
+    pub(super) async fn decide<F>(&self, turn: OwnedMutexGuard<()>, kept: Kept, decide: F) -> Result<Decided, Refused>
     where
-        F: FnOnce((&str, &[Admitted]), u64) -> Result<Change, Unadmitted> + Send + 'static,
+        F: FnOnce(Present<'_>, u64) -> Result<Change, Unadmitted> + Send + 'static,
     {
-        let Some(contract) = kept.contract else {
+        let Kept { contract, sessions, links, reduction, revision, .. } = kept;
+        let Some(contract) = contract else {
             let said =
                 "this broker has no contract beside which sessions could be admitted: start it with --contract FILE";
             return Err(Refused::new(StatusCode::CONFLICT, said.to_owned()));
         };
-        let (sessions, revision) = (kept.sessions, kept.revision + 1);
-        let decided = move || decide((&contract, &sessions), revision).map(|change| (turn, change));
+        let decided = move || {
+            let present = Present { contract: &contract, links: &links, reduction: &reduction, sessions: &sessions };
+            decide(present, revision + 1).map(|change| (turn, change))
+        };
         let decided = tokio::task::spawn_blocking(decided).await;
         Ok(decided.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??)
     }
 
     /// Makes a change of sessions, in a turn that ends with it. Revisions may have come since it was decided: those of sessions through pipes.
-    async fn make(
+    pub(super) async fn make(
         self: &Arc<Self>,
         turn: OwnedMutexGuard<()>,
         mut change: Change,
@@ -165,7 +179,12 @@ impl Broker {
     /// A session as it is now.
     fn shown(&self, admitted: &Admitted, plan: Option<&Plan>) -> Session {
         let hosts = self.hosts();
-        let (state, because) = hosts.reached(admitted.revision);
+        let (state, because) = match hosts.kept().reduction.suspended.get(&admitted.name) {
+            Some(because) => (SessionState::Suspended, Some(because.clone())),
+            None => hosts.reached(admitted.revision),
+        };
+        let because: Vec<String> = because.into_iter().chain(thinned(admitted, &hosts.kept().reduction)).collect();
+        let because = (!because.is_empty()).then(|| because.join("; "));
         let mut channels = plan.map(|plan| admitted.channels(plan)).unwrap_or_default();
         hosts.mark_set(&mut channels);
         Session {
@@ -249,6 +268,13 @@ impl Broker {
     }
 }
 
+/// The ports of a session that get fewer samples than they asked for, and why.
+fn thinned(admitted: &Admitted, reduction: &Reduction) -> Option<String> {
+    let its = reduction.scaled.iter().filter(|(port, _)| admitted.subscribers.contains(port));
+    let each: Vec<String> = its.map(|(port, scale)| format!("{port} gets one of {scale} samples")).collect();
+    (!each.is_empty()).then(|| format!("{}: {}", each.join(", "), reduction.because))
+}
+
 fn plan_of(kept: &Kept) -> Option<Plan> {
     Plan::from_text(kept.plan.as_deref()?).ok()
 }
@@ -327,8 +353,7 @@ async fn ask(
     }
     let kept = broker.hosts().kept().clone();
     let planned = kept.revision + 1;
-    let decide =
-        move |present: (&str, &[Admitted]), revision| request(present, (&owner, &text), revision, &mut clock());
+    let decide = move |present: Present<'_>, revision| request(present, (&owner, &text), revision, &mut clock());
     let (turn, change) = broker.decide(turn, kept, decide).await?;
     if dry_run {
         return Ok(Json(broker.offered(&name, &change)?).into_response());
@@ -360,7 +385,7 @@ pub(super) async fn delete(User(user): User, State(broker): Shared, Path(name): 
     let turn = broker.turn().await;
     let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
     let planned = kept.revision + 1;
-    let decide = move |present: (&str, &[Admitted]), _| stop(present, (&owner, &name), &mut clock());
+    let decide = move |present: Present<'_>, _| stop(present, (&owner, &name), &mut clock());
     let (turn, change) = broker.decide(turn, kept, decide).await?;
     broker.make(turn, change, planned).await.map(Json)
 }

@@ -46,16 +46,23 @@ impl Domains {
             if !lives || !crossing.legs.iter().any(|leg| leg.domain == from) {
                 continue;
             }
-            let starting = crossing.phase == Phase::Starting;
-            let because = format!("domain {from} has lost it: ask for it again");
-            // Nobody was told of one that was starting: it is refused.
-            crossing.because = (crossing.asker.is_some() && !starting).then(|| because.clone());
             crossing.legs.retain(|leg| leg.domain != from);
-            effects.extend(self.end(now, key));
-            if starting {
-                let why = self.refusal(format!("session {key}"), because);
-                effects.push(Effect::Told(key.clone(), Err(why)));
-            }
+            effects.extend(self.lose(now, key, &format!("domain {from} has lost it: ask for it again")));
+        }
+        effects
+    }
+
+    /// A session cannot go on here: the domain before is told as if it was lost, those behind are told to stop it.
+    pub(super) fn lose(&mut self, now: Duration, key: &Key, because: &str) -> Vec<Effect> {
+        let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
+        let (starting, before) = (crossing.phase == Phase::Starting, crossing.passed.last().cloned());
+        // Nobody was told of one that was starting: it is refused.
+        crossing.because = (crossing.asker.is_some() && !starting).then(|| because.to_owned());
+        let mut effects = self.end(now, key);
+        effects.extend(before.map(|before| Effect::Send(before, Message::Unknown(vec![key.clone()]))));
+        if starting {
+            let why = self.refusal(format!("session {key}"), because.to_owned());
+            effects.push(Effect::Told(key.clone(), Err(why)));
         }
         effects
     }

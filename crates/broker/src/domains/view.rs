@@ -143,6 +143,7 @@ impl Crossing {
                 class: *menu.keys().next()?,
                 bound_us: flow.bound.map(|ns| ns as f64 / 1e3),
                 deadline_us: flow.deadline.map(|ns| ns as f64 / 1e3),
+                scale: flow.scale,
                 set: Vec::new(),
             })
         });

@@ -13,6 +13,8 @@ pub(crate) struct Device {
     /// `txqueuelen`, in packets.
     pub length: u32,
     pub largest: Largest,
+    /// It is up and has a carrier.
+    pub running: bool,
 }
 
 /// The largest unit that a device is given at once.
@@ -26,6 +28,8 @@ pub struct Largest {
     pub segments: u32,
 }
 
+/// `IFF_UP | IFF_RUNNING` (netdevice(7))
+const UP_AND_RUNNING: u32 = 0x41;
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
 const NEW_ROUTE: u16 = 24;
@@ -74,6 +78,7 @@ fn device(body: &[u8]) -> Option<Device> {
         name: attribute(rest, NAME).map(text)?,
         length: number(QUEUE_LENGTH),
         largest,
+        running: u32_at(body, 8)? & UP_AND_RUNNING == UP_AND_RUNNING,
     })
 }
 
@@ -101,6 +106,18 @@ pub(crate) fn set_segments(socket: &mut Socket, index: u32, segments: u32, flush
             remedy: "open connections would go on to send larger super-packets: make the file writable".to_owned(),
         }),
         _ => Ok(()),
+    }
+}
+
+/// `true` if this device is there, is up, and has a carrier.
+///
+/// # Errors
+/// The error of a netlink socket.
+pub fn carrier(name: &str) -> io::Result<bool> {
+    match find(&mut Socket::open()?, name) {
+        Ok(device) => Ok(device.running),
+        Err(QueueError { reason: Reason::NoDevice(_), .. }) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -168,6 +185,12 @@ mod tests {
         assert_eq!(egress(v4, IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped())).unwrap(), "lo");
         let foreign = egress(Ipv6Addr::LOCALHOST.into(), v4).unwrap_err();
         assert!(foreign.to_string().contains("from ::1 to 127.0.0.1"), "{foreign}");
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_has_no_carrier() {
+        assert!(carrier("lo").unwrap());
+        assert!(!carrier("nothere").unwrap());
     }
 
     #[test]

@@ -99,6 +99,7 @@ pub(super) struct Subscriber {
     pub node: Entry,
     pub name: Entry,
     pub scale: Entry,
+    pub scale_max: Entry,
     pub picture: Entry,
     pub scaled_size: Entry,
     pub deadline: Entry,
@@ -146,6 +147,7 @@ pub(super) struct Pipe {
 pub(super) struct Session {
     pub name: Entry,
     pub lease: Entry,
+    pub importance: Entry,
 }
 
 #[derive(Default, Deserialize)]

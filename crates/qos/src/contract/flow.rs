@@ -1,7 +1,8 @@
 //! The flows of a session through pipes: its subscribers are named with their domains.
 
+use super::joined::{JoinError, join};
 use super::pipe::{Neighbour, domains, is_domain};
-use super::session::{JoinError, Session, join};
+use super::session::Session;
 use super::{Contract, ContractError};
 use crate::Class;
 use crate::system::{Subscriber, System, Topic};

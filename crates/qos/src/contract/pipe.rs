@@ -59,6 +59,13 @@ pub struct Pipe {
     pub overhead: u64,
 }
 
+impl Pipe {
+    /// The name of its topic and of its subscriber in a plan.
+    pub fn port(&self) -> String {
+        format!("pipe {}", self.name)
+    }
+}
+
 /// Neighbours of a contract.
 pub(super) fn neighbours(tables: &[Spanned<file::Neighbour>], nodes: &Names<'_>) -> Result<Vec<Neighbour>, Wrong> {
     if let Some(table) = tables.get(MOST_NEIGHBOURS) {
@@ -249,7 +256,7 @@ fn planned(pipe: &Pipe, topic: usize, system: &System, network: &Network) -> (To
     let links = || way.iter().map(|at| &system.links[at.link]);
     let frames = links().map(|link| wire_bytes(link, pipe.largest)).max().unwrap_or(pipe.largest);
     let time = |link: &Link| (u128::from(frames) * 8_000_000_000).div_ceil(u128::from(link.rate.max(1))) as u64;
-    let name = format!("pipe {}", pipe.name);
+    let name = pipe.port();
     let period = period(frames, pipe.rate).max(1);
     let topic_of = Topic {
         name: name.clone(),

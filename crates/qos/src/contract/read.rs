@@ -148,6 +148,7 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
         background: value::bit_rate("background", &entry.background, 0)?.unwrap_or(0),
         segments: [None; 2],
         devices: devices(entry, between, all)?,
+        down: false,
     })
 }
 
@@ -329,22 +330,20 @@ impl Subscribers<'_> {
             None => self.unused_name(topic, node),
         };
         self.names.add(&name, &entry.name, at)?;
-        let scale = value::whole("scale", &entry.scale, 1..=1_000_000)?.map_or(1, |scale| scale as u32);
-        if u64::from(scale).saturating_mul(self.topics[topic].period) > DAY {
-            let problem = format!("scale = {scale}: allowed is at least one sample a day");
-            return Err((place(&entry.scale, at), problem));
-        }
+        let period = self.topics[topic].period;
+        let scale = scale("scale", &entry.scale, at, (1, period))?;
         Ok(Subscriber {
             topic,
             node,
             name,
-            scale,
+            scale: scale.unwrap_or(1),
+            scale_max: self::scale("scale_max", &entry.scale_max, at, (scale.unwrap_or(1), period))?,
             picture: value::picture("picture", &entry.picture)?,
             scaled_size: value::bytes("scaled_size", &entry.scaled_size, 1..=LARGEST)?,
             deadline: value::time("deadline", &entry.deadline, 1)?,
             cpu_receive: value::time("cpu_receive", &entry.cpu_receive, 0)?.unwrap_or(0),
             sched: sched(&entry.sched)?,
-            importance: value::whole("importance", &entry.importance, -1_000_000..=1_000_000)?.unwrap_or(1),
+            importance: importance(&entry.importance)?,
         })
     }
 
@@ -370,6 +369,25 @@ impl Subscribers<'_> {
             }
         }
     }
+}
+
+/// Every so many samples of a topic with this period one is wanted, at least so many.
+fn scale(
+    key: &str,
+    entry: &value::Entry,
+    at: &Range<usize>,
+    (least, period): (u32, u64),
+) -> Result<Option<u32>, Wrong> {
+    let Some(found) = value::whole(key, entry, i64::from(least)..=1_000_000)? else { return Ok(None) };
+    if (found as u64).saturating_mul(period) > DAY {
+        return Err((place(entry, at), format!("{key} = {found}: allowed is at least one sample a day")));
+    }
+    Ok(Some(found as u32))
+}
+
+/// Order of giving way: higher stays.
+pub(super) fn importance(entry: &value::Entry) -> Result<i64, Wrong> {
+    Ok(value::whole("importance", entry, -1_000_000..=1_000_000)?.unwrap_or(1))
 }
 
 /// Connected parts of the network: nodes with a path between them have equal numbers.

@@ -5,10 +5,9 @@
 
 use super::file::{self, Starts, unreadable};
 use super::value::{self, Entry, Value, Wrong, wrong};
-use super::{Contract, ContractError, read};
+use super::{ContractError, read};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 use toml::Spanned;
@@ -56,6 +55,8 @@ pub struct Session {
     pub name: String,
     /// The time after which it ends unless it is asked for again, 1 s to a day; `None`: it stays until it is stopped.
     pub lease: Option<Duration>,
+    /// Order of giving way when links carry less than the contract says: higher stays.
+    pub importance: i64,
     /// The text of the file.
     pub text: String,
     /// Nodes of other domains that its subscribers are on, `DOMAIN/NODE`, with their lines.
@@ -74,6 +75,7 @@ impl Session {
         let table = table(&file.session).map_err(failed)?;
         let name = name(table).map_err(failed)?;
         let lease = value::time("lease", &table.get_ref().lease, SHORTEST_LEASE).map_err(failed)?;
+        let importance = read::importance(&table.get_ref().importance).map_err(failed)?;
         let abroad: Vec<_> = file.subscriber.iter().map(|table| table.get_ref().abroad().ok_or(table.span())).collect();
         let one =
             abroad.iter().any(Result::is_ok).then(|| abroad.iter().find_map(|found| found.as_ref().err())).flatten();
@@ -83,7 +85,7 @@ impl Session {
             return Err(failed((at.clone(), said.to_owned())));
         }
         let abroad = abroad.into_iter().flatten().map(|(node, at)| (node, starts.line(at.start))).collect();
-        Ok(Self { name, lease: lease.map(Duration::from_nanos), text: text.to_owned(), abroad })
+        Ok(Self { name, lease: lease.map(Duration::from_nanos), importance, text: text.to_owned(), abroad })
     }
 }
 
@@ -110,150 +112,18 @@ fn is_name(text: &str) -> bool {
     text.len() <= LONGEST_NAME && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(allowed)
 }
 
-/// A contract with sessions.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Joined {
-    /// The whole, as one contract.
-    pub contract: Contract,
-    /// What each session has in it.
-    pub parts: Vec<Part>,
-}
-
-/// What a session has in the whole: indices, each list in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Its topics.
-    pub topics: Vec<usize>,
-    /// Its subscribers.
-    pub subscribers: Vec<usize>,
-    /// Its chains.
-    pub chains: Vec<usize>,
-    /// Its subscribers, and those of the contract or of other sessions to its topics.
-    pub receivers: Vec<usize>,
-}
-
-/// An error in a contract with sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JoinError {
-    /// In the contract.
-    Contract(ContractError),
-    /// In the session with this index, at a line of its file.
-    Session(usize, ContractError),
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Contract(error) | Self::Session(_, error)) = self;
-        error.fmt(f)
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-/// Reads a contract with sessions beside it.
-///
-/// # Errors
-/// [`JoinError`]: the part that cannot be read, or that does not go with those before it.
-pub fn join(contract: &str, sessions: &[&Session]) -> Result<Joined, JoinError> {
-    Contract::read(contract).map_err(JoinError::Contract)?;
-    let mut whole = contract.to_owned();
-    let breaks = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
-    let mut last = 1 + breaks(contract);
-    let mut lines: Vec<Range<usize>> = Vec::new();
-    for session in sessions {
-        whole.push('\n');
-        whole.push_str(&session.text);
-        let first = last + 1;
-        last = first + breaks(&session.text);
-        lines.push(first..last + 1);
-    }
-    let contract = read::read(&whole).map_err(|error| blame(error, &lines))?;
-    let mut receivers = vec![Vec::new(); contract.system.topics.len()];
-    for (index, subscriber) in contract.system.subscribers.iter().enumerate() {
-        receivers[subscriber.topic].push(index);
-    }
-    let parts = lines.iter().map(|lines| part(&contract, lines, &receivers)).collect();
-    Ok(Joined { contract, parts })
-}
-
-/// What stands in these lines. `receivers` are the subscribers of each topic.
-fn part<'a>(contract: &'a Contract, lines: &Range<usize>, receivers: &[Vec<usize>]) -> Part {
-    // Lines are in the order of the file, but for those of pipes.
-    let pipes = contract.pipes.len();
-    let own = |all: &[usize]| {
-        let before = |end: usize| all.partition_point(|line| *line < end);
-        (before(lines.start)..before(lines.end)).collect::<Vec<usize>>()
-    };
-    let without_pipes = |all: &'a [usize]| &all[..all.len() - pipes];
-    let (topics, subscribers) =
-        (own(without_pipes(&contract.lines.topics)), own(without_pipes(&contract.lines.subscribers)));
-    let to_topics = topics.iter().flat_map(|topic| &receivers[*topic]);
-    let mut receivers: Vec<usize> = subscribers.iter().chain(to_topics).copied().collect();
-    receivers.sort_unstable();
-    receivers.dedup();
-    Part { topics, subscribers, chains: own(&contract.lines.chains), receivers }
-}
-
-/// The part of the whole in which an error stands.
-fn blame(error: ContractError, lines: &[Range<usize>]) -> JoinError {
-    match lines.iter().position(|lines| lines.contains(&error.line)) {
-        Some(index) => JoinError::Session(index, ContractError { line: error.line + 1 - lines[index].start, ..error }),
-        None => JoinError::Contract(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Contract;
 
-    const CONTRACT: &str = "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\n\
-        [[topic]]\nname = \"state\"\nsize = \"100 B\"\nrate = \"10 Hz\"\npublisher = \"a\"\n[[subscriber]]\ntopic = \"state\"\nnode = \"b\"\n";
-
-    fn session(name: &str, rest: &str) -> Session {
-        Session::read(&format!("[[session]]\nname = {name:?}\n{rest}")).unwrap()
-    }
-
-    fn topic(name: &str) -> String {
-        format!(
-            "[[topic]]\nname = {name:?}\nsize = \"1 kB\"\nrate = \"5 Hz\"\npublisher = \"b\"\n[[subscriber]]\ntopic = {name:?}\nnode = \"a\"\n"
-        )
-    }
-
-    #[test]
-    fn sessions_add_topics_and_subscribers() {
-        let (first, second) = (
-            session("one", &topic("video")),
-            session(
-                "two",
-                "[[subscriber]]\ntopic = \"video\"\nnode = \"b\"\n[[subscriber]]\ntopic = \"state\"\nnode = \"b\"\nname = \"/log\"",
-            ),
-        );
-        let joined = join(CONTRACT, &[&first, &second]).unwrap();
-        let names: Vec<&str> = joined.contract.system.topics.iter().map(|topic| &*topic.name).collect();
-        assert_eq!(names, ["state", "video"]);
-        // The second session's subscriber to the first one's topic is in both.
-        let receivers: Vec<_> = joined.parts.iter().map(|part| part.receivers.clone()).collect();
-        assert_eq!(receivers, [vec![1, 2], vec![2, 3]]);
-        assert_eq!((&*joined.parts[0].topics, &*joined.parts[1].subscribers), (&[1][..], &[2, 3][..]));
-        assert_eq!(join(CONTRACT, &[]).unwrap().contract, Contract::read(CONTRACT).unwrap());
-    }
-
-    #[test]
-    fn an_error_is_in_the_line_of_its_own_file() {
-        let wrong = session("two", "\n[[subscriber]]\ntopic = \"nothing\"\nnode = \"b\"\n");
-        let found = join(CONTRACT, &[&session("one", &topic("video")), &wrong]);
-        assert!(matches!(&found, Err(JoinError::Session(1, error)) if error.line == 5), "{found:?}");
-        let again = join(CONTRACT, &[&session("one", &topic("state"))]);
-        assert!(matches!(&again, Err(JoinError::Session(0, error)) if error.line == 4), "{again:?}");
-        let broken = CONTRACT.replace("1 Mbit/s", "fast");
-        assert!(matches!(join(&broken, &[]), Err(JoinError::Contract(error)) if error.line == 7));
-    }
+    const CONTRACT: &str = "[[node]]\nname = \"a\"\n";
 
     #[test]
     fn a_lease_is_a_second_to_a_day() {
         let read = |lease: &str| Session::read(&format!("[[session]]\nname = \"s\"\nlease = {lease}\n"));
         assert_eq!(read("\"90 s\"").unwrap().lease, Some(Duration::from_secs(90)));
-        assert_eq!(session("s", "").lease, None);
+        assert_eq!(Session::read("[[session]]\nname = \"s\"\n").unwrap().lease, None);
         for wrong in ["\"0.5 s\"", "\"86401 s\"", "30", "\"30\""] {
             assert!(read(wrong).is_err_and(|error| error.line == 3), "{wrong}");
         }

@@ -21,7 +21,7 @@ use crate::analysis::chain::Unsteady;
 use crate::analysis::end_to_end::Where;
 use crate::analysis::stages::Classes;
 use crate::contract::Contract;
-use crate::contract::session::Part;
+use crate::contract::joined::Part;
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};

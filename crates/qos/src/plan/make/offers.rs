@@ -16,7 +16,7 @@ use super::parties::Parties;
 use super::{Computed, Work, compute};
 use crate::analysis::chain::Unsteady;
 use crate::analysis::{Steps, channels};
-use crate::contract::session::Part;
+use crate::contract::joined::Part;
 use crate::placement::{Effort, Watch};
 use crate::plan::{Model, Offer, Setting};
 use crate::system::System;

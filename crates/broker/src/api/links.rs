@@ -1,0 +1,162 @@
+//! Links that carry less than the contract says: what agents report and users state, and the plans that follow.
+
+use super::{Answer, Broker, OwnHost, Refused, Shared, User};
+use crate::degradation::adapt;
+use crate::hosts::Kept;
+use crate::links::{Links, Rates, Unstated};
+use crate::planning::Unadmitted;
+use agent::message::{self, Carrier, LONGEST_NAME, MOST_DEVICES, Rate};
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use qos::contract::Contract;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Longest time between two looks at the links.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Time after which links are planned for again for which no plan was found, or that the disk did not take.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// The links for which there is no plan.
+#[derive(Debug)]
+pub(super) struct Unplanned {
+    links: Rates,
+    because: String,
+    at: Duration,
+}
+
+impl Broker {
+    pub(super) fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unplanned(&self) -> MutexGuard<'_, Option<Unplanned>> {
+        self.unplanned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks after links as long as the broker runs.
+    pub(crate) async fn follow_links(self: &Arc<Self>) {
+        loop {
+            let _ = tokio::time::timeout(LOOK_EVERY, self.news_of_links.notified()).await;
+            let now = self.now();
+            let links = self.links().now(now);
+            let given_up = |one: &Unplanned| one.links == links && now.saturating_sub(one.at) < TRY_AGAIN;
+            let waits = self.unplanned().as_ref().is_some_and(given_up);
+            if !waits && self.hosts().kept().links != links {
+                self.plan_for_links().await;
+            }
+        }
+    }
+
+    /// Plans for the links as they are now.
+    async fn plan_for_links(self: &Arc<Self>) {
+        let turn = self.turn().await;
+        let links = self.links().now(self.now());
+        let kept = Kept { links: links.clone(), ..self.hosts().kept().clone() };
+        if kept.contract.is_none() {
+            return;
+        }
+        let planned = kept.revision + 1;
+        let decided = self.decide(turn, kept, move |present, _| adapt(present, &mut super::sessions::clock())).await;
+        let made = match decided {
+            Ok((turn, change)) => self.make(turn, change, planned).await.map(drop),
+            Err(why) => Err(why),
+        };
+        let at = self.now();
+        *self.unplanned() = made.err().map(|why| Unplanned { links, because: why.text(), at });
+        self.close_pipes();
+    }
+
+    /// Pipes that are left out of the plan sell nothing.
+    fn close_pipes(self: &Arc<Self>) {
+        let Some(crossings) = self.crossings() else { return };
+        let reduction = self.hosts().kept().reduction.clone();
+        let names = crossings.left_out(&reduction.left_out);
+        let effects = crossings.domains().close_pipes(self.now(), &names, &reduction.because);
+        self.spawn(effects);
+    }
+
+    /// The links as they are.
+    fn shown_links(&self) -> Result<message::Links, Refused> {
+        let kept = self.hosts().kept().clone();
+        let missing = || Refused::new(StatusCode::CONFLICT, "this broker has no contract, and so no links".to_owned());
+        let contract = Contract::read(&kept.contract.ok_or_else(missing)?).map_err(Unadmitted::Malformed)?;
+        let mut links = self.links();
+        let now = links.now(self.now());
+        let system = &contract.system;
+        let shown = |link: &qos::system::Link| message::Link {
+            link: link.name.clone(),
+            between: link.between.map(|node| system.nodes[node].name.clone()),
+            rate_bits_per_s: link.rate,
+            carries_bits_per_s: now.get(&link.name).copied().unwrap_or(link.rate),
+            stated: links.stated().contains_key(&link.name),
+        };
+        let because = self.unplanned().as_ref().map(|one| one.because.clone());
+        let links = system.links.iter().map(shown).collect();
+        Ok(message::Links { links, left_out: kept.reduction.left_out, because })
+    }
+
+    /// A user states what a link carries; `None`: what the contract says.
+    async fn state(self: &Arc<Self>, link: &str, rate: Option<u64>) -> Result<message::Links, Refused> {
+        self.shown_links()?;
+        let stated = self.links().state(link, rate);
+        stated.map_err(|why| match why {
+            Unstated::Unknown(names) => {
+                Refused::new(StatusCode::NOT_FOUND, format!("there is no link {link}: allowed is {names}"))
+            }
+            Unstated::TooMuch(most) => {
+                let rate = rate.unwrap_or(0);
+                let said =
+                    format!("{rate} bit/s for link {link}: allowed is at most the contract's rate, {most} bit/s");
+                Refused::new(StatusCode::UNPROCESSABLE_ENTITY, said)
+            }
+        })?;
+        {
+            let _turn = self.turn().await; // nobody's plan is made from what was kept before
+            let disk = self.disk().await;
+            let kept = Kept { stated: self.links().stated().clone(), ..self.hosts().kept().clone() };
+            self.keep(disk, kept).await?;
+        }
+        self.plan_for_links().await;
+        self.shown_links()
+    }
+}
+
+pub(super) async fn list(_: User, State(broker): Shared) -> Answer<message::Links> {
+    broker.shown_links().map(Json)
+}
+
+pub(super) async fn put(
+    _: User,
+    State(broker): Shared,
+    Path(link): Path<String>,
+    rate: Result<Json<Rate>, JsonRejection>,
+) -> Answer<message::Links> {
+    let Json(Rate { rate_bits_per_s }) = rate?;
+    broker.state(&link, Some(rate_bits_per_s)).await.map(Json)
+}
+
+pub(super) async fn delete(_: User, State(broker): Shared, Path(link): Path<String>) -> Answer<message::Links> {
+    broker.state(&link, None).await.map(Json)
+}
+
+pub(super) async fn reported(
+    OwnHost(host): OwnHost,
+    State(broker): Shared,
+    report: Result<Json<Vec<Carrier>>, JsonRejection>,
+) -> Result<StatusCode, Refused> {
+    let Json(devices) = report?;
+    if devices.len() > MOST_DEVICES || devices.iter().any(|one| one.device.len() > LONGEST_NAME) {
+        let said = format!("{} devices: allowed are {MOST_DEVICES}", devices.len());
+        return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, said));
+    }
+    let now = broker.now();
+    {
+        let mut links = broker.links();
+        devices.iter().for_each(|Carrier { device, up }| links.reported(now, &host, device, *up));
+    }
+    broker.news_of_links.notify_one();
+    Ok(StatusCode::NO_CONTENT)
+}

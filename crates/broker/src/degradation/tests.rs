@@ -1,0 +1,268 @@
+use super::*;
+use crate::links::Rates;
+use crate::planning::Reduction;
+use crate::sessions::request;
+use proptest::prelude::*;
+
+/// A clock that stands still.
+struct Patient;
+
+impl Watch for Patient {
+    fn elapsed(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A triangle: from a to b directly, or through c.
+const CONTRACT: &str = r#"
+[[node]]
+name = "a"
+[[node]]
+name = "b"
+[[node]]
+name = "c"
+kind = "router"
+proxy = false
+[[link]]
+name = "wire"
+between = ["a", "b"]
+rate = "2 Mbit/s"
+scheduler = "strict"
+devices = { a = "wire", b = "wire" }
+[[link]]
+name = "up"
+between = ["a", "c"]
+rate = "1 Mbit/s"
+scheduler = "strict"
+devices = { a = "up", c = "up" }
+[[link]]
+name = "over"
+between = ["c", "b"]
+rate = "1 Mbit/s"
+scheduler = "strict"
+devices = { c = "over", b = "over" }
+[[topic]]
+name = "state"
+size = "100 B"
+rate = "100 Hz"
+publisher = "a"
+[[subscriber]]
+topic = "state"
+node = "b"
+deadline = "3 s"
+"#;
+
+/// Sessions of some 250 kbit/s each from a to b, with importance and `scale_max`, in the order of their admission.
+fn admitted(contract: &str, all: &[(&str, i64, u32)]) -> Vec<Admitted> {
+    let (links, reduction) = (Rates::new(), Reduction::default());
+    let mut sessions = Vec::new();
+    for (revision, (name, importance, most)) in all.iter().enumerate() {
+        let text = format!(
+            "[[session]]\nname = {name:?}\nimportance = {importance}\n[[topic]]\nname = {name:?}\nsize = \"550 B\"\nrate = \"50 Hz\"\n\
+             publisher = \"a\"\n[[subscriber]]\ntopic = {name:?}\nnode = \"b\"\ndeadline = \"3 s\"\nscale_max = {most}\n"
+        );
+        let present = Present { contract, links: &links, reduction: &reduction, sessions: &sessions };
+        sessions = request(present, ("ann", &text), revision as u64, &mut Patient).unwrap().sessions;
+    }
+    sessions
+}
+
+fn links(all: &[(&str, u64)]) -> Rates {
+    all.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect()
+}
+
+fn adapted(contract: &str, sessions: &[Admitted], links: &Rates) -> Result<Change, Unadmitted> {
+    let reduction = Reduction { left_out: vec!["what was before does not count".into()], ..Reduction::default() };
+    adapt(Present { contract, links, reduction: &reduction, sessions }, &mut Patient)
+}
+
+/// The sessions that are suspended, and the ports that are thinned.
+fn taken(change: &Change) -> (Vec<&str>, Vec<(&str, u32)>) {
+    let Reduction { suspended, scaled, .. } = &change.reduction;
+    (
+        suspended.keys().map(String::as_str).collect(),
+        scaled.iter().map(|(port, scale)| (port.as_str(), *scale)).collect(),
+    )
+}
+
+#[test]
+fn nothing_is_taken_on_links_as_the_contract_has_them() {
+    let sessions = admitted(CONTRACT, &[("camera", 1, 4), ("lidar", 2, 1)]);
+    let change = adapted(CONTRACT, &sessions, &links(&[])).unwrap();
+    assert_eq!((change.reduction, change.plan.channels.len()), (Reduction::default(), 3));
+}
+
+#[test]
+fn another_way_is_taken_where_there_is_one() {
+    let sessions = admitted(CONTRACT, &[("camera", 1, 1)]);
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0)])).unwrap();
+    assert_eq!(taken(&change), (vec![], vec![]));
+    assert!(
+        change.plan.channels.iter().all(|channel| channel.route == ["up to c", "over to b"]),
+        "{:?}",
+        change.plan.channels
+    );
+}
+
+#[test]
+fn a_proxy_is_placed_anew_where_it_helps() {
+    let contract =
+        CONTRACT.replace("proxy = false\n", "").replace("deadline = \"3 s\"", "deadline = \"3 s\"\nscale_max = 2");
+    let sessions = admitted(&contract, &[("camera", 1, 4)]);
+    let change = adapted(&contract, &sessions, &links(&[("wire", 50_000)])).unwrap();
+    assert_eq!(taken(&change), (vec![], vec![("/camera@b", 2), ("/state@b", 2)]));
+    let camera = change.plan.channels.iter().find(|channel| channel.topic == "camera").unwrap();
+    assert_eq!(
+        (camera.proxy.as_deref(), &*camera.route),
+        (Some("c"), &["up to c".to_owned(), "over to b".to_owned()][..])
+    );
+}
+
+#[test]
+fn what_has_no_way_is_suspended_or_left_out() {
+    let alone = "[[session]]\nname = \"alone\"\nimportance = 9\n[[topic]]\nname = \"t\"\nsize = \"10 B\"\nrate = \"1 Hz\"\npublisher = \"c\"\n\
+                 [[subscriber]]\ntopic = \"t\"\nnode = \"a\"\n";
+    let follower = "[[session]]\nname = \"follower\"\nimportance = 9\n[[subscriber]]\ntopic = \"camera\"\nnode = \"b\"\nname = \"/log\"\n";
+    let mut sessions = admitted(CONTRACT, &[("camera", 1, 1)]);
+    for text in [alone, follower] {
+        let (links, reduction) = (Rates::new(), Reduction::default());
+        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+        sessions = request(present, ("ann", text), 7, &mut Patient).unwrap().sessions;
+    }
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0), ("over", 0)])).unwrap();
+    assert_eq!(taken(&change), (vec!["camera", "follower"], vec![]));
+    assert!(change.reduction.suspended["camera"].contains("no way leads to /camera@b: down is over, wire"));
+    assert!(change.reduction.suspended["follower"].contains("needs a session"));
+    assert_eq!(change.reduction.left_out, ["/state@b"]);
+    assert_eq!(change.plan.channels.iter().map(|channel| &*channel.topic).collect::<Vec<_>>(), ["t"]);
+    // All of them come back.
+    let back = adapted(CONTRACT, &change.sessions, &links(&[])).unwrap();
+    assert_eq!((back.reduction, back.plan.channels.len()), (Reduction::default(), 4));
+}
+
+#[test]
+fn the_least_important_is_thinned_before_anything_is_suspended() {
+    let sessions = admitted(CONTRACT, &[("camera", 1, 8), ("lidar", 5, 8), ("map", 2, 1)]);
+    // 133 and 3 x 248 kbit/s do not fit into 800.
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 800_000)])).unwrap();
+    assert_eq!(taken(&change), (vec![], vec![("/camera@b", 2)]));
+    assert!(
+        change.reduction.because.contains("link wire carries 800 kbit/s instead of 2 Mbit/s"),
+        "{:?}",
+        change.reduction
+    );
+    let camera = change.plan.channels.iter().find(|channel| channel.topic == "camera").unwrap();
+    assert_eq!((camera.scale, camera.rate_hz), (2, Some(25.0)));
+    // Into 500 fit two thinned ones beside the one that accepts nothing less, into 300 not even that.
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 500_000)])).unwrap();
+    let (suspended, scaled) = taken(&change);
+    assert_eq!(
+        (suspended, scaled.iter().map(|(port, _)| *port).collect::<Vec<_>>()),
+        (vec![], vec!["/camera@b", "/lidar@b"])
+    );
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 300_000)])).unwrap();
+    assert_eq!(taken(&change).0, ["map"], "which accepts no less, though it is more important than what is thinned");
+}
+
+#[test]
+fn the_least_important_and_youngest_is_suspended() {
+    let all = [("one", 5, 1), ("two", 1, 1), ("three", 1, 1), ("four", 1, 1), ("five", 9, 1)];
+    let sessions = admitted(CONTRACT, &all);
+    let suspended = |rate| {
+        let change = adapted(CONTRACT, &sessions, &links(&[("wire", rate)])).unwrap();
+        change.reduction.suspended.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(suspended(1_500_000), [""; 0]);
+    assert_eq!(suspended(1_200_000), ["four"]);
+    assert_eq!(suspended(950_000), ["four", "three"]);
+    assert_eq!(suspended(450_000), ["four", "one", "three", "two"]);
+}
+
+#[test]
+fn a_contract_that_does_not_fit_by_itself_is_told() {
+    let sessions = admitted(CONTRACT, &[("camera", 1, 4)]);
+    let found = adapted(CONTRACT, &sessions, &links(&[("wire", 50_000)]));
+    assert!(matches!(found, Err(Unadmitted::Unfit(_))), "{found:?}");
+    // Unless it says how far it may be thinned itself.
+    let thinned = CONTRACT.replace("deadline = \"3 s\"", "deadline = \"3 s\"\nscale_max = 10");
+    let change = adapted(&thinned, &sessions, &links(&[("wire", 50_000)])).unwrap();
+    assert_eq!(taken(&change), (vec!["camera"], vec![("/state@b", 3)]));
+}
+
+#[test]
+fn a_pipe_that_does_not_fit_is_left_out_last() {
+    let pipe = |class: &str, rate: &str| {
+        format!(
+            "[[pipe]]\nfrom = \"a\"\nto = \"b\"\nclass = {class:?}\nrate = \"{rate}\"\nlargest = \"500 B\"\ndeadline = \"100 ms\"\n"
+        )
+    };
+    let contract = format!("{CONTRACT}{}{}", pipe("high", "500 kbit/s"), pipe("normal", "400 kbit/s"));
+    let sessions = admitted(&contract, &[("camera", 1, 1)]);
+    let change = adapted(&contract, &sessions, &links(&[("wire", 1_100_000)])).unwrap();
+    assert_eq!((taken(&change).0, change.reduction.left_out.len()), (vec!["camera"], 0));
+    let change = adapted(&contract, &sessions, &links(&[("wire", 700_000)])).unwrap();
+    assert_eq!(change.reduction.left_out, ["pipe a-b-normal"]);
+    let change = adapted(&contract, &sessions, &links(&[("wire", 0), ("up", 0)])).unwrap();
+    assert_eq!(change.reduction.left_out, ["/state@b", "pipe a-b-high", "pipe a-b-normal"]);
+}
+
+/// A clock that says that a second passed at each look.
+struct Hasty(u64);
+
+impl Watch for Hasty {
+    fn elapsed(&mut self) -> Duration {
+        self.0 += 1;
+        Duration::from_secs(self.0)
+    }
+}
+
+#[test]
+fn without_time_for_more_what_is_found_first_is_taken() {
+    let sessions = admitted(CONTRACT, &[("camera", 1, 8), ("lidar", 5, 8), ("map", 2, 1)]);
+    let (links, reduction) = (links(&[("wire", 800_000)]), Reduction::default());
+    let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+    // The planner has a clock, too, and gives up nothing in so short a contract.
+    let change = adapt(present, &mut Hasty(0)).unwrap();
+    assert_eq!(taken(&change), (vec![], vec![("/camera@b", 8)]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// What is left fits, and none of what is taken could be given back alone.
+    #[test]
+    fn no_less_could_be_taken(
+        all in proptest::collection::vec((-2i64..3, 1u32..5), 1..7),
+        rate in 150_000u64..2_000_000,
+    ) {
+        let names: Vec<String> = (0..all.len()).map(|n| format!("s{n}")).collect();
+        let all: Vec<(&str, i64, u32)> = names.iter().zip(&all).map(|(name, (importance, most))| (name.as_str(), *importance, *most)).collect();
+        let sessions = admitted(CONTRACT, &all);
+        let links = links(&[("wire", rate)]);
+        let change = adapted(CONTRACT, &sessions, &links).unwrap();
+        prop_assert!(change.plan.channels.iter().all(|channel| channel.bound_us <= channel.deadline_us));
+        let fits = |reduction: &Reduction| {
+            planned(Present { contract: CONTRACT, links: &links, reduction, sessions: &sessions }, None, &mut Patient).is_ok()
+        };
+        for name in change.reduction.suspended.keys() {
+            let mut less = change.reduction.clone();
+            less.suspended.remove(name);
+            prop_assert!(!fits(&less), "{} need not be suspended: {:?}", name, change.reduction);
+        }
+        for (port, scale) in &change.reduction.scaled {
+            let mut less = change.reduction.clone();
+            less.scaled.insert(port.clone(), scale - 1);
+            prop_assert!(!fits(&less), "{} need not be thinned so much: {:?}", port, change.reduction);
+        }
+        // Of sessions that could not be thinned, the more important ones stay.
+        let stays = |name: &str| !change.reduction.suspended.contains_key(name);
+        for (index, (name, importance, most)) in all.iter().enumerate() {
+            for (other, (lower, less, least)) in all.iter().enumerate() {
+                let before = (less, std::cmp::Reverse(other)) < (importance, std::cmp::Reverse(index));
+                if before && *most == 1 && *least == 1 && !stays(name) {
+                    prop_assert!(!stays(lower), "{} goes before {}: {:?}", name, lower, change.reduction);
+                }
+            }
+        }
+    }
+}

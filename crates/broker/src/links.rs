@@ -1,0 +1,188 @@
+//! Links that carry less than the contract says: agents report devices without a carrier, users state rates. Pure: times come as arguments, of
+//! any monotonic clock.
+
+use qos::contract::Contract;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Time for which a link has to be back before it counts: one that comes and goes is down.
+pub const STEADY: Duration = Duration::from_secs(2);
+
+/// What links carry now, bit/s, by name: those that carry less than the contract says. 0: nothing.
+pub type Rates = BTreeMap<String, u64>;
+
+/// A device of a host, at an end of a link.
+type Device = (String, String);
+
+/// The links of a contract.
+#[derive(Debug, Default)]
+pub struct Links {
+    /// The rate of each, by the contract.
+    rates: Rates,
+    /// The link of each device.
+    ends: BTreeMap<Device, String>,
+    /// What users have stated.
+    stated: Rates,
+    /// Devices without a carrier; with the time since when they have it again.
+    lost: BTreeMap<Device, Option<Duration>>,
+}
+
+/// A rate that cannot be stated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unstated {
+    /// There is no such link.
+    Unknown(String),
+    /// It is more than the contract says, bit/s.
+    TooMuch(u64),
+}
+
+impl Links {
+    /// The links of a contract. Links that were down before a restart are down until an agent reports them up.
+    pub fn new(contract: &Contract, stated: &Rates, before: &Rates) -> Self {
+        let system = &contract.system;
+        let mut links = Self::default();
+        for link in &system.links {
+            links.rates.insert(link.name.clone(), link.rate);
+            for (node, device) in link.between.iter().zip(&link.devices) {
+                let Some(device) = device else { continue };
+                links.ends.insert((system.nodes[*node].name.clone(), device.clone()), link.name.clone());
+            }
+        }
+        let known = |(name, rate): &(&String, &u64)| links.rates.get(*name).is_some_and(|most| *rate < most);
+        links.stated = stated.iter().filter(known).map(|(name, rate)| (name.clone(), *rate)).collect();
+        let down = |name: &String| before.get(name) == Some(&0) && stated.get(name) != Some(&0);
+        links.lost = links.ends.iter().filter(|(_, name)| down(name)).map(|(end, _)| (end.clone(), None)).collect();
+        links
+    }
+
+    /// What users have stated.
+    pub fn stated(&self) -> &Rates {
+        &self.stated
+    }
+
+    /// A link carries this rate, or what the contract says.
+    ///
+    /// # Errors
+    /// [`Unstated`]; nothing changes.
+    pub fn state(&mut self, link: &str, rate: Option<u64>) -> Result<(), Unstated> {
+        let most = *self.rates.get(link).ok_or_else(|| Unstated::Unknown(self.names()))?;
+        match rate {
+            Some(rate) if rate > most => return Err(Unstated::TooMuch(most)),
+            Some(rate) if rate < most => drop(self.stated.insert(link.to_owned(), rate)),
+            _ => drop(self.stated.remove(link)),
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> String {
+        self.rates.keys().map(String::as_str).take(12).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A host's agent reports whether this device has a carrier.
+    pub fn reported(&mut self, now: Duration, host: &str, device: &str, up: bool) {
+        let end = (host.to_owned(), device.to_owned());
+        if !self.ends.contains_key(&end) {
+            return;
+        }
+        match (up, self.lost.get_mut(&end)) {
+            (false, _) => drop(self.lost.insert(end, None)),
+            (true, Some(back)) => drop(back.get_or_insert(now)),
+            (true, None) => {}
+        }
+    }
+
+    /// What links carry now.
+    pub fn now(&mut self, now: Duration) -> Rates {
+        self.lost.retain(|_, back| back.is_none_or(|back| now.saturating_sub(back) < STEADY));
+        let down = self.lost.keys().filter_map(|end| Some((self.ends.get(end)?.clone(), 0)));
+        self.stated.clone().into_iter().chain(down).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTRACT: &str = r#"
+[[node]]
+name = "a"
+[[node]]
+name = "b"
+[[link]]
+name = "wire"
+between = ["a", "b"]
+rate = "1 Mbit/s"
+devices = { a = "eth0", b = "eth1" }
+[[link]]
+name = "air"
+between = ["a", "b"]
+rate = "2 Mbit/s"
+"#;
+
+    fn links(stated: &[(&str, u64)], before: &[(&str, u64)]) -> Links {
+        Links::new(&Contract::read(CONTRACT).unwrap(), &rates(stated), &rates(before))
+    }
+
+    fn rates(all: &[(&str, u64)]) -> Rates {
+        all.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect()
+    }
+
+    const fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_link_is_down_at_once_and_up_when_both_ends_are_steady() {
+        let mut links = links(&[], &[]);
+        links.reported(at(0), "a", "eth0", true);
+        assert_eq!(links.now(at(0)), rates(&[]));
+        links.reported(at(10), "b", "eth1", false);
+        assert_eq!(links.now(at(10)), rates(&[("wire", 0)]));
+        links.reported(at(20), "a", "eth0", false);
+        links.reported(at(100), "a", "eth0", true);
+        assert_eq!(links.now(at(5000)), rates(&[("wire", 0)]), "the other end is down");
+        links.reported(at(5000), "b", "eth1", true);
+        links.reported(at(6000), "b", "eth1", true); // again: it is back since 5000
+        assert_eq!((links.now(at(6999)), links.now(at(7000))), (rates(&[("wire", 0)]), rates(&[])));
+    }
+
+    #[test]
+    fn one_that_comes_and_goes_is_down() {
+        let mut links = links(&[], &[]);
+        for ms in (0..10_000).step_by(1000) {
+            links.reported(at(ms), "a", "eth0", ms % 2000 != 0);
+            assert_eq!(links.now(at(ms)), rates(&[("wire", 0)]), "{ms}");
+        }
+    }
+
+    #[test]
+    fn users_state_rates_up_to_those_of_the_contract() {
+        let mut links = links(&[("gone", 7)], &[]);
+        assert_eq!(links.state("air", Some(600_000)), Ok(()));
+        links.reported(at(0), "a", "eth0", false);
+        assert_eq!(links.now(at(0)), rates(&[("air", 600_000), ("wire", 0)]));
+        assert_eq!(links.state("air", Some(2_000_001)), Err(Unstated::TooMuch(2_000_000)));
+        assert_eq!(links.state("water", None), Err(Unstated::Unknown("air, wire".into())));
+        assert_eq!(links.state("air", Some(2_000_000)), Ok(()));
+        assert!(links.stated().is_empty());
+        links.state("wire", Some(5)).unwrap();
+        assert_eq!(links.now(at(0)), rates(&[("wire", 0)]), "one that is down carries nothing, whatever is stated");
+    }
+
+    #[test]
+    fn what_was_down_before_a_restart_is_down_until_it_is_reported() {
+        let mut links = links(&[("air", 0)], &[("wire", 0), ("air", 0)]);
+        assert_eq!(links.now(at(0)), rates(&[("air", 0), ("wire", 0)]));
+        links.reported(at(0), "a", "eth0", true);
+        assert_eq!(links.now(at(9000)), rates(&[("air", 0), ("wire", 0)]), "its other end was not heard");
+        links.reported(at(9000), "b", "eth1", true);
+        assert_eq!(links.now(at(11_000)), rates(&[("air", 0)]), "what was stated stays");
+    }
+
+    #[test]
+    fn devices_of_no_link_are_not_remembered() {
+        let mut links = links(&[], &[]);
+        (0..1000).for_each(|n| links.reported(at(0), "a", &format!("eth{}", n + 5), false));
+        assert!(links.lost.is_empty() && links.now(at(0)).is_empty());
+    }
+}

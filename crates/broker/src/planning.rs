@@ -1,0 +1,222 @@
+//! The plan of a domain: its contract with the sessions that were admitted, on the links as they are. Pure.
+
+use crate::links::Rates;
+use agent::message::SessionChannel;
+use qos::contract::ContractError;
+use qos::contract::joined::{JoinError, Joined, Part, join};
+use qos::contract::session::Session;
+use qos::placement::Watch;
+use qos::plan::{Model, Plan, Refusal, make_for};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Most sessions of a domain.
+pub const MOST_SESSIONS: usize = 500;
+
+/// Most reasons that one line names.
+const NAMED: usize = 4;
+
+/// A session that was admitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// Its name.
+    pub name: String,
+    /// The identity of the user who asked for it.
+    pub owner: String,
+    /// The revision of the plan that it came with.
+    pub revision: u64,
+    /// The text of its file.
+    pub text: String,
+    /// The ports of its subscribers and of those to its topics.
+    pub subscribers: Vec<String>,
+    /// The time after which it ends unless it is asked for again.
+    #[serde(default)]
+    pub lease: Option<Duration>,
+}
+
+impl Admitted {
+    /// Its channels in a plan.
+    pub fn channels(&self, plan: &Plan) -> Vec<SessionChannel> {
+        let its = plan.channels.iter().filter(|channel| self.subscribers.contains(&channel.subscriber));
+        let shown = |channel: &qos::plan::Channel| SessionChannel {
+            topic: channel.topic.clone(),
+            publisher: channel.publisher.clone(),
+            subscriber: channel.subscriber.clone(),
+            class: channel.class,
+            bound_us: channel.bound_us,
+            deadline_us: channel.deadline_us,
+            scale: channel.scale,
+            set: Vec::new(),
+        };
+        its.map(shown).collect()
+    }
+}
+
+/// What is taken back as long as links carry less than the contract says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reduction {
+    /// The ratio of samples of each subscriber (by port) that gets fewer.
+    pub scaled: BTreeMap<String, u32>,
+    /// Sessions that do not run, with the reason of each.
+    pub suspended: BTreeMap<String, String>,
+    /// Subscribers (ports) of the contract, and pipes, that are left out.
+    pub left_out: Vec<String>,
+    /// The links that are the reason.
+    pub because: String,
+}
+
+/// What a domain has now.
+#[derive(Clone, Copy, Debug)]
+pub struct Present<'a> {
+    /// The text of its contract.
+    pub contract: &'a str,
+    /// The links that carry less than it says.
+    pub links: &'a Rates,
+    /// What is taken back because of them.
+    pub reduction: &'a Reduction,
+    /// The sessions that were admitted.
+    pub sessions: &'a [Admitted],
+}
+
+/// The sessions after a change, and the plan for all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The sessions.
+    pub sessions: Vec<Admitted>,
+    /// The links that it is made for.
+    pub links: Rates,
+    /// What is taken back because of them.
+    pub reduction: Reduction,
+    /// The plan, which fits.
+    pub plan: Plan,
+}
+
+/// The reason why a change of sessions is not made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unadmitted {
+    /// A file that cannot be read, or that does not go with contract and other sessions.
+    Malformed(ContractError),
+    /// It does not fit.
+    Unfit(Vec<Refusal>),
+    /// Another session refers to what would go.
+    Needed(String, ContractError),
+    /// No way leads to a subscriber of a session, for this reason.
+    Cut(String, String),
+    /// It is another user's.
+    Anothers(String),
+    /// There is no session of this name.
+    Unknown(String),
+    /// There are as many as allowed.
+    TooMany,
+}
+
+impl fmt::Display for Unadmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => error.fmt(f),
+            Self::Unfit(refusals) => {
+                let what: Vec<&str> = refusals.iter().take(NAMED).map(|refusal| refusal.what.as_str()).collect();
+                write!(f, "it does not fit beside what is admitted: {}", what.join(", "))?;
+                match refusals.len() - what.len() {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::Needed(by, error) => write!(f, "the session {by} needs it, in its line {error}; stop that one first"),
+            Self::Cut(name, because) => write!(f, "the session {name} has no way: {because}"),
+            Self::Anothers(owner) => write!(f, "the session belongs to {owner}, who alone may change or stop it"),
+            Self::Unknown(name) => write!(f, "there is no session {name}; `thalweg session list` shows all"),
+            Self::TooMany => write!(f, "there are {MOST_SESSIONS} sessions, which is the limit: stop one first"),
+        }
+    }
+}
+
+impl std::error::Error for Unadmitted {}
+
+/// A contract with sessions. An error in another session than the one that is `asked` for is what that one needs.
+pub(crate) fn joined<'a>(
+    contract: &str,
+    sessions: impl Iterator<Item = &'a Admitted>,
+    asked: Option<&str>,
+) -> Result<Joined, Unadmitted> {
+    let read = |one: &Admitted| {
+        let (name, lease, text, abroad) = (one.name.clone(), one.lease, one.text.clone(), Vec::new());
+        Session { name, lease, importance: 0, text, abroad }
+    };
+    let all: Vec<Session> = sessions.map(read).collect();
+    join(contract, &all.iter().collect::<Vec<_>>()).map_err(|error| match error {
+        JoinError::Contract(error) => Unadmitted::Malformed(error),
+        JoinError::Session(index, error) if asked == Some(&all[index].name) => Unadmitted::Malformed(error),
+        JoinError::Session(index, error) => Unadmitted::Needed(all[index].name.clone(), error),
+    })
+}
+
+/// The plan of what a domain has.
+///
+/// # Errors
+/// [`Unadmitted`]
+pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
+    let Present { contract, links, reduction, sessions } = present;
+    let mut reduction = reduction.clone();
+    let runs = |one: &&Admitted| !reduction.suspended.contains_key(&one.name);
+    let running: Vec<&Admitted> = sessions.iter().filter(runs).collect();
+    let mut joined = joined(contract, running.iter().copied(), asked)?;
+    reduce(&mut joined, &running, (links, &mut reduction))?;
+    let part = running.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
+    // Without an asker there is nothing that may be changed.
+    let part = part.map(|(_, part)| part.clone()).unwrap_or_default();
+    let plan = make_for(&part, &joined.contract, Model::Bound, watch);
+    if !plan.feasible {
+        return Err(Unadmitted::Unfit(plan.refusals));
+    }
+    let ports = |part: &Part| {
+        part.receivers.iter().map(|index| joined.contract.system.subscribers[*index].name.clone()).collect()
+    };
+    let ports: BTreeMap<&str, Vec<String>> =
+        running.iter().zip(&joined.parts).map(|(session, part)| (session.name.as_str(), ports(part))).collect();
+    let with = |session: &Admitted| {
+        let subscribers = ports.get(session.name.as_str()).unwrap_or(&session.subscribers).clone();
+        Admitted { subscribers, ..session.clone() }
+    };
+    let sessions = sessions.iter().map(with).collect();
+    Ok(Change { sessions, links: links.clone(), reduction, plan })
+}
+
+/// The links as they are, without what is taken back.
+fn reduce(
+    joined: &mut Joined,
+    running: &[&Admitted],
+    (links, reduction): (&Rates, &mut Reduction),
+) -> Result<(), Unadmitted> {
+    let system = &mut joined.contract.system;
+    for link in &mut system.links {
+        match links.get(&link.name) {
+            Some(0) => link.down = true,
+            Some(rate) => link.rate = link.rate.min(*rate),
+            None => {}
+        }
+    }
+    for subscriber in &mut system.subscribers {
+        if let Some(scale) = reduction.scaled.get(&subscriber.name) {
+            subscriber.scale = subscriber.scale.max(*scale);
+        }
+    }
+    let gone = if links.values().any(|rate| *rate == 0) { joined.unreachable() } else { Vec::new() };
+    let subscribers = &joined.contract.system.subscribers;
+    for (session, part) in running.iter().zip(&joined.parts) {
+        if let Some(cut) = gone.iter().find(|index| part.subscribers.binary_search(index).is_ok()) {
+            let down: Vec<&str> = links.iter().filter(|(_, rate)| **rate == 0).map(|(name, _)| name.as_str()).collect();
+            let because = format!("no way leads to {}: down is {}", subscribers[*cut].name, down.join(", "));
+            return Err(Unadmitted::Cut(session.name.clone(), because));
+        }
+    }
+    reduction.left_out.extend(gone.iter().map(|index| subscribers[*index].name.clone()));
+    reduction.left_out.sort_unstable();
+    reduction.left_out.dedup();
+    let is_left_out = |index: &usize| reduction.left_out.binary_search(&subscribers[*index].name).is_ok();
+    let gone: Vec<usize> = (0..subscribers.len()).filter(is_left_out).collect();
+    joined.leave_out(&gone);
+    Ok(())
+}

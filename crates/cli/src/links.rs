@@ -1,0 +1,76 @@
+//! `thalweg links`: what the links of a domain carry now, and saying so where no agent can see it.
+
+use crate::domain::{BrokerArguments, failure};
+use crate::failure::{Failure, Result};
+use crate::output::{Output, table};
+use crate::quantity;
+use agent::message::{Link, Links};
+use clap::Args;
+use qos::show_bit_rate;
+
+/// Show the links of a domain, or state that one carries less than the contract says: a radio link, say, or one of a rented line
+///
+/// Agents report links that are down by themselves. Sessions that do not fit any more are thinned as far as they allow, or suspended, the least
+/// important first; they get back what they had when the links carry it again. Exit code 1 if the contract itself does not fit.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: thalweg links --broker 10.0.0.1:7450 --keys keys\n         thalweg links air --rate 600kbit/s --broker 10.0.0.1:7450 --keys keys\n         thalweg links air --as-stated --broker 10.0.0.1:7450 --keys keys"
+)]
+pub(crate) struct Arguments {
+    /// The link, by its name in the contract
+    #[arg(requires = "change")]
+    link: Option<String>,
+    /// It carries so much, such as 600kbit/s
+    #[arg(long, value_name = "RATE", requires = "link", group = "change", value_parser = quantity::bit_rate)]
+    rate: Option<u64>,
+    /// It carries nothing
+    #[arg(long, requires = "link", group = "change")]
+    down: bool,
+    /// It carries what the contract says
+    #[arg(long, requires = "link", group = "change")]
+    as_stated: bool,
+    #[command(flatten)]
+    broker: BrokerArguments,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// States what is to be stated, and shows all.
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let Arguments { link, rate, down, as_stated: _, broker, json } = arguments;
+    let client = broker.client()?;
+    let links = match link {
+        Some(link) => client.state_link(link, rate.or(down.then_some(0))),
+        None => client.links(),
+    };
+    let links = links.map_err(failure)?;
+    Output { json: *json }.result(&links, || shown(&links))?;
+    match &links.because {
+        Some(_) => Err(Failure::No(String::new())),
+        None => Ok(()),
+    }
+}
+
+/// For people: one line per link.
+fn shown(Links { links, left_out, because }: &Links) -> String {
+    let headers = [("link", '<'), ("between", '<'), ("by the contract", '>'), ("carries", '>')];
+    let mut text = table(&headers, &links.iter().map(row).collect::<Vec<_>>());
+    if !left_out.is_empty() {
+        text += &format!("\n\nleft out: {}", left_out.join(", "));
+    }
+    if let Some(because) = because {
+        text += &format!("\n\nno plan for these links: {because}");
+    }
+    text
+}
+
+fn row(link: &Link) -> Vec<String> {
+    let carries = match (link.carries_bits_per_s, link.stated) {
+        (0, false) => "down".to_owned(),
+        (0, true) => "down (stated)".to_owned(),
+        (rate, false) => show_bit_rate(rate as f64),
+        (rate, true) => format!("{} (stated)", show_bit_rate(rate as f64)),
+    };
+    vec![link.link.clone(), link.between.join(" - "), show_bit_rate(link.rate_bits_per_s as f64), carries]
+}
