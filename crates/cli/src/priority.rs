@@ -10,7 +10,7 @@ use crate::participant::{Common, Participant};
 use crate::policies::Policies;
 use crate::quantity;
 use clap::Args;
-use qos::priority::{Change, Changes, PrioritySettings};
+use qos::priority::{Changes, PrioritySettings};
 use qos::{Place, Qos};
 use serde_json::json;
 use show::Shown;
@@ -27,12 +27,12 @@ use thalweg::proxy::ProxyChanges;
 /// process. NAME=default takes a setting back.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE] [every=N] [rate=P/Q] [picture=WxH] [proxy=PLACE]",
+    override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE] [police=RATE/SAMPLES/BYTES] [every=N] [rate=P/Q] [picture=WxH] [proxy=PLACE]",
     after_help = "Example: thalweg set /arm/out /arm/in class=high sched=fifo:30 affinity=1\n         thalweg set /camera/out /viewer/in class=default sched=default"
 )]
 pub(crate) struct SetArguments {
     /// The publishing port, the subscribing port, and what is set: class=low|normal|high|critical, dscp=AF42, tos=144,
-    /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s; how much of the stream, and where the rest is
+    /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s, police=100Hz/2/1000B; how much of the stream, and where the rest is
     /// left out: every=10, rate=4/5, picture=320x240, proxy=publisher|subscriber|relay:NAME
     #[arg(value_name = "PORT|NAME=VALUE", required = true, num_args = 1..)]
     words: Vec<String>,
@@ -140,27 +140,9 @@ pub(crate) fn change(participant: &Participant, all: &[End], changes: &Changes) 
                 return Err(failure.at(&format!("at {}", end.port)));
             }
         }
-        undo.push((end, back(changes, &before.unwrap_or_default())));
+        undo.push((end, changes.undone(&before.unwrap_or_default())));
     }
     Ok(reports)
-}
-
-/// The changes that undo `changes`, given the settings before.
-fn back(changes: &Changes, before: &PrioritySettings) -> Changes {
-    fn one<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
-        match (change, before) {
-            (Change::Keep, _) => Change::Keep,
-            (_, Some(before)) => Change::Set(before.clone()),
-            (_, None) => Change::Unset,
-        }
-    }
-    Changes {
-        mark: one(&changes.mark, &before.mark),
-        socket_priority: one(&changes.socket_priority, &before.socket_priority),
-        sched: one(&changes.sched, &before.sched),
-        affinity: one(&changes.affinity, &before.affinity),
-        pace: one(&changes.pace, &before.pace),
-    }
 }
 
 /// Shows channels' priorities.

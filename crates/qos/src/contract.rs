@@ -230,7 +230,14 @@ fn topics(contract: &Contract) -> Vec<Finding> {
         })
     };
     let each = || contract.system.topics.iter().zip(&contract.lines.topics);
-    each().filter_map(busy).chain(each().filter_map(idle)).collect()
+    let strict = |(topic, line): (&Topic, &usize)| {
+        (topic.police && topic.jitter == 0 && topic.burst == 1).then(|| Finding {
+            line: *line,
+            what: format!("topic {:?}", topic.name),
+            because: "police = true without jitter: behind a sample that is a little late, the next one comes too early and is refused".to_owned(),
+        })
+    };
+    each().filter_map(busy).chain(each().filter_map(idle)).chain(each().filter_map(strict)).collect()
 }
 
 fn show(ns: u64) -> String {

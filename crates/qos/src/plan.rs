@@ -130,6 +130,9 @@ pub struct Channel {
     pub rate_hz: Option<f64>,
     /// Samples that may come at once, by burst and jitter.
     pub burst: Option<f64>,
+    /// What its publisher may send on it, such as `100Hz/2/1000B`; `None`: it is not policed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub police: Option<String>,
     /// Mean delay, µs; `None`: the model has none.
     pub mean_us: Option<f64>,
     /// The latest that a sample arrives, µs; `None`: the model has none.
@@ -272,6 +275,9 @@ pub struct Link {
     /// The network device of the node that sends, for `thalweg apply` to install the queue on; `None`: the contract names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// It is down: nothing is planned over it, and it has no queue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub down: bool,
     /// Packets that each class's queue must hold (with `device`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<u32>,

@@ -3,14 +3,17 @@
 //! | module | contents |
 //! |---|---|
 //! | `mark` | DSCP by name or number, TOS octet, class, and the socket priority and band that follow from them |
+//! | `policing` | the samples that may be sent at all |
 //! | `settings` | marks and scheduling as one end of a channel has them, changes to them, and both as YARP writes them |
 //!
 //! The [`Scheduling`] of a thread is policy, priority, reservation and nice value: sched(7).
 
 mod mark;
+mod policing;
 mod settings;
 
 pub use mark::{Class, Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
+pub use policing::Policing;
 pub use settings::{Change, Changes, PolicyName, PrioritySettings};
 
 use crate::quantity::parse_duration;

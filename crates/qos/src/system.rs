@@ -146,6 +146,8 @@ pub struct Topic {
     pub class: Option<Class>,
     /// Processor time of the threads that send and receive it; `None`: as at their nodes.
     pub sched: Option<Sched>,
+    /// Its publishers send no more than this contract says, whatever they publish.
+    pub police: bool,
     /// It stands for a pipe: no program publishes it, and nobody is offered a change of it.
     pub pipe: bool,
     /// Its samples come from another domain: the node that they start from forwards them.

@@ -4,7 +4,7 @@
 //! [[port]]
 //! name = "/arm/**"             # pattern of port names; left out: any
 //! topic = "/arm/command"       # pattern of topics; left out: any
-//! class = "high"               # class, dscp, tos, priority (of the socket), sched, affinity, pace: as `thalweg set` takes them
+//! class = "high"               # class, dscp, tos, priority (of the socket), sched, affinity, pace, police: as `thalweg set` takes them
 //! sched = "fifo:30"
 //! affinity = "0-1"
 //! deadline = "20 ms"           # policies by the names of `qos::Qos::set`
@@ -152,7 +152,7 @@ impl Profile {
     }
 }
 
-const KEYS: &str = "name, topic, class, dscp, tos, priority, sched, affinity, pace, qos, and the policies";
+const KEYS: &str = "name, topic, class, dscp, tos, priority, sched, affinity, pace, police, qos, and the policies";
 
 fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (usize, String)> {
     let mut entry = Entry::default();
@@ -170,7 +170,7 @@ fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (us
                 let changes = Changes::from_yarp(&text).map_err(|e| (at, format!("qos = {text:?}: {e}")))?;
                 entry.changes = both(&entry.changes, &changes);
             }
-            "class" | "dscp" | "tos" | "priority" | "sched" | "affinity" | "pace" => {
+            "class" | "dscp" | "tos" | "priority" | "sched" | "affinity" | "pace" | "police" => {
                 entry.changes.add(&format!("{key}={text}")).map_err(|e| (at, format!("{key} = {text:?}: {e}")))?;
             }
             _ if Qos::names().any(|name| name == key) => {

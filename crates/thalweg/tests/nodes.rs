@@ -12,6 +12,7 @@ mod fuzz;
 mod late;
 mod limit;
 mod policies;
+mod policing;
 mod proxies;
 mod pull;
 mod relays;

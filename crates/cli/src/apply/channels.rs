@@ -6,7 +6,7 @@ use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::participant::Participant;
-use qos::priority::{Change, Changes, Policy, PrioritySettings};
+use qos::priority::{Change, Changes, Policy};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -136,7 +136,7 @@ impl Applied<'_> {
         let at = (document.host.clone(), document.realm.clone(), document.pid);
         let (port, other) = (port.to_owned(), other.to_owned());
         let before = self.before(node, &port, &other)?;
-        let (changes_back, proxy) = (undo(changes, &before.asked), ProxyChanges::default());
+        let (changes_back, proxy) = (changes.undone(&before.asked), ProxyChanges::default());
         self.remember(Former { port: port.clone(), other: other.clone(), changes: changes_back, proxy, at })?;
         let set = Request::Set { port, other, changes: changes.clone() };
         let set = ends(self.participant.node.ask(node, &set, PATIENCE)?);
@@ -354,24 +354,6 @@ impl Former {
             Err(_) if participant.node.holder(&self.port).is_none() => Outcome::Gone,
             Err(error) => Outcome::Stuck(error.to_string()),
         }
-    }
-}
-
-/// The changes that lead from `changes` back to `before`.
-fn undo(changes: &Changes, before: &PrioritySettings) -> Changes {
-    fn back<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
-        match (change, before) {
-            (Change::Keep, _) => Change::Keep,
-            (_, Some(value)) => Change::Set(value.clone()),
-            (_, None) => Change::Unset,
-        }
-    }
-    Changes {
-        mark: back(&changes.mark, &before.mark),
-        socket_priority: back(&changes.socket_priority, &before.socket_priority),
-        sched: back(&changes.sched, &before.sched),
-        affinity: back(&changes.affinity, &before.affinity),
-        pace: back(&changes.pace, &before.pace),
     }
 }
 

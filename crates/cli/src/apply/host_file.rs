@@ -129,6 +129,7 @@ struct ChannelEntry {
     sched: Option<Text>,
     affinity: Option<Text>,
     pace: Option<Text>,
+    police: Option<Text>,
     every: Option<Spanned<u32>>,
     rate: Option<Text>,
     picture: Option<Text>,
@@ -329,6 +330,7 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
         ("sched", &entry.sched),
         ("affinity", &entry.affinity),
         ("pace", &entry.pace),
+        ("police", &entry.police),
     ];
     let every = entry.every.as_ref().map(|every| Spanned::new(every.span(), every.get_ref().to_string()));
     let scaled = [("every", &every), ("rate", &entry.rate), ("picture", &entry.picture), ("proxy", &entry.proxy)];

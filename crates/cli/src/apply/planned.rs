@@ -86,12 +86,15 @@ fn tell_absent_relay(planned: &qos::plan::Channel, nodes: &[Document]) {
 /// # Errors
 /// An unknown word in the plan.
 pub(crate) fn settings(planned: &qos::plan::Channel, live: &Live) -> Result<Vec<Channel>> {
-    let qos::plan::Channel { class, sched, sched_publisher, .. } = planned;
+    let qos::plan::Channel { class, sched, sched_publisher, police, .. } = planned;
     let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
     for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
         if let Some(sched) = sched {
             all.push(channel(live, end, &[format!("sched={sched}")])?);
         }
+    }
+    if let Some(police) = police {
+        all.push(channel(live, Which::Publisher, &[format!("police={police}")])?);
     }
     if let Some(place) = planned.place() {
         let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));

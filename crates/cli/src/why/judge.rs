@@ -242,6 +242,7 @@ kinds! {
     STARVED "starved" "the thread that receives waits for a processor a fifth of the time or more, and samples wait or are dropped"
     NOT_TAKEN "not-taken" "the subscriber takes samples more slowly than they come: its queue overflows, or holds up its channel"
     TOO_LARGE "too-large" "messages are larger than the subscriber's max_message"
+    POLICED "policed" "the publisher sends more than the contract allows, and the rest is refused"
     QUEUE_FULL "queue-full" "the publisher's queue for this channel overflows"
     OVER_BYTES "over-bytes" "what waits for the subscriber, or at it, has as many bytes as it may (docs/qos.md#memory)"
     OVER_MEMORY "over-memory" "what a node holds for the other one, or for all, has as many bytes as it may (docs/qos.md#memory)"

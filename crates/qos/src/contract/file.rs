@@ -90,6 +90,7 @@ pub(super) struct Topic {
     pub buffer: Entry,
     pub class: Entry,
     pub sched: Entry,
+    pub police: Entry,
 }
 
 #[derive(Deserialize)]

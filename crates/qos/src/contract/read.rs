@@ -253,6 +253,7 @@ fn topic(
         buffer: value::whole("buffer", &entry.buffer, 1..=1_000_000)?.map(|messages| messages as u32),
         class: value::choice("class", &entry.class, &classes)?,
         sched: sched(&entry.sched)?,
+        police: value::flag("police", &entry.police)?.unwrap_or(false),
         pipe: false,
         forwarded: false,
     })

@@ -24,6 +24,7 @@ use crate::contract::Contract;
 use crate::contract::joined::Part;
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
+use crate::priority::Policing;
 use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};
 use delay::{Bounds, Delay, Queue, delay};
 use offers::{WayOut, way_out};
@@ -263,7 +264,8 @@ fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel 
         scale: path.subscriber.scale,
         picture: path.subscriber.picture.map(|[width, height]| format!("{width}x{height}")),
         rate_hz: Some(path.topic.rate / f64::from(path.subscriber.scale)),
-        burst: Some(f64::from(path.topic.burst) + path.topic.jitter as f64 * path.topic.rate / 1e9),
+        burst: Some(path.at_once()),
+        police: path.policing().map(|policing| policing.to_string()),
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
         deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
@@ -306,6 +308,7 @@ fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Link> {
             utilisation: (load + link.background as f64) / link.rate as f64,
             scheduler: scheduler.to_owned(),
             backlog_bytes: queue.bytes,
+            down: link.down,
             queue_packets: queue.packets.filter(|_| device.is_some()),
             shares: queue.shares,
             device,
@@ -375,6 +378,22 @@ impl Path<'_> {
     /// Time between two samples that the subscriber gets, ns.
     fn scaled_period(&self) -> u64 {
         self.topic.period.saturating_mul(u64::from(self.subscriber.scale))
+    }
+
+    /// Samples that may come at once, by burst and jitter.
+    fn at_once(&self) -> f64 {
+        f64::from(self.topic.burst) + self.topic.jitter as f64 * self.topic.rate / 1e9
+    }
+
+    /// The samples that leave the publisher by the contract, if they are policed.
+    fn policing(&self) -> Option<Policing> {
+        let is_here = self.proxy == Some(self.publisher);
+        let (scale, size) = match is_here {
+            true => (self.subscriber.scale, self.subscriber.scaled_size.unwrap_or(self.topic.size)),
+            false => (self.subscriber.scale_before_proxy(), self.topic.size),
+        };
+        let policing = || Policing::new(self.topic.rate / f64::from(scale.max(1)), self.at_once(), size);
+        self.topic.police.then(policing).flatten()
     }
 
     /// Packets of one sample on the hop that needs the most.

@@ -104,6 +104,8 @@ pub enum ResourceLimit {
     NodeMemory,
     /// The largest message that both ends take.
     MaxMessage,
+    /// What the contract allows ([`crate::priority::Policing`]).
+    Policing,
 }
 
 /// The order of samples of several publishers (DDS DESTINATION_ORDER). The offer must be at least the request:
@@ -329,7 +331,7 @@ words! {
     Reliability: BestEffort = "best-effort", Reliable = "reliable";
     Durability: Volatile = "volatile", TransientLocal = "transient-local";
     ResourceLimit: Samples = "samples", Instances = "instances", SamplesPerInstance = "samples-per-instance", Bytes = "bytes",
-        PeerMemory = "peer-memory", NodeMemory = "node-memory", MaxMessage = "max-message";
+        PeerMemory = "peer-memory", NodeMemory = "node-memory", MaxMessage = "max-message", Policing = "policing";
     DestinationOrder: ByReception = "by-reception", BySource = "by-source";
     LivelinessKind: Automatic = "automatic", ByNode = "by-node", ByPort = "by-port";
     Ownership: Shared = "shared", Exclusive = "exclusive";

@@ -1,7 +1,7 @@
 //! The priority of one end of a channel, and changes to it; also as YARP writes them: `qos="level:high; priority:10; policy:1"`
 //! (YS-31), `DSCP:AF42`, `POL:1 PRT:30` (YS-32).
 
-use super::{Mark, PriorityError, Scheduling, refuse};
+use super::{Mark, Policing, PriorityError, Scheduling, refuse};
 use crate::quantity::parse_bit_rate;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -20,6 +20,8 @@ pub struct PrioritySettings {
     pub affinity: Option<Vec<u16>>,
     /// Most bytes per second that leave this end: paced, and in packets that are small enough for it. For bulk channels.
     pub pace: Option<u64>,
+    /// The samples that a publisher may send; those beyond are refused.
+    pub police: Option<Policing>,
 }
 
 impl PrioritySettings {
@@ -46,6 +48,7 @@ impl PrioritySettings {
         self.socket_priority.map_or(Ok(0), |p| socket_priority(&p.to_string()))?;
         self.sched.map_or(Ok(Scheduling::default()), |sched| sched.to_string().parse())?;
         self.pace.map_or(Ok(0), |bytes| pace(&format!("{}bit/s", bytes.saturating_mul(8))))?;
+        self.police.map_or(Ok(()), |police| police.check())?;
         let numbers = |cpus: &Vec<u16>| cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
         self.affinity.as_ref().map_or(Ok(Vec::new()), |cpus| processors(&numbers(cpus)))?;
         Ok(())
@@ -59,6 +62,7 @@ impl PrioritySettings {
             sched: self.sched.or(default.sched),
             affinity: self.affinity.clone().or_else(|| default.affinity.clone()),
             pace: self.pace.or(default.pace),
+            police: self.police.or(default.police),
         }
     }
 }
@@ -115,10 +119,12 @@ pub struct Changes {
     pub affinity: Change<Vec<u16>>,
     /// Change of the pace.
     pub pace: Change<u64>,
+    /// Change of the policing.
+    pub police: Change<Policing>,
 }
 
 const WORDS: &str = "class=low|normal|high|critical, dscp=NAME or 0 to 63, tos=0 to 255, priority=0 to 15 (socket priority), \
-                     sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU, pace=20Mbit/s; NAME=default takes one back";
+                     sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU, pace=20Mbit/s, police=100Hz/2/1000B; NAME=default takes one back";
 
 /// Highest processor number that is believed.
 const MOST_CPU: u16 = 1023;
@@ -131,6 +137,7 @@ impl Changes {
         self.sched.apply(&mut to.sched);
         self.affinity.apply(&mut to.affinity);
         self.pace.apply(&mut to.pace);
+        self.police.apply(&mut to.police);
     }
 
     /// Takes the changes that these do not state from `others`.
@@ -140,6 +147,7 @@ impl Changes {
         self.sched.fill(&others.sched);
         self.affinity.fill(&others.affinity);
         self.pace.fill(&others.pace);
+        self.police.fill(&others.police);
     }
 
     /// The parts that `others` state, and the rest.
@@ -147,13 +155,14 @@ impl Changes {
         let (mark, socket_priority) =
             (self.mark.apart(&others.mark), self.socket_priority.apart(&others.socket_priority));
         let (sched, affinity) = (self.sched.apart(&others.sched), self.affinity.apart(&others.affinity));
-        let pace = self.pace.apart(&others.pace);
+        let (pace, police) = (self.pace.apart(&others.pace), self.police.apart(&others.police));
         let stated = Self {
             mark: mark.0,
             socket_priority: socket_priority.0,
             sched: sched.0,
             affinity: affinity.0,
             pace: pace.0,
+            police: police.0,
         };
         let rest = Self {
             mark: mark.1,
@@ -161,6 +170,7 @@ impl Changes {
             sched: sched.1,
             affinity: affinity.1,
             pace: pace.1,
+            police: police.1,
         };
         (stated, rest)
     }
@@ -170,9 +180,28 @@ impl Changes {
         self.is_without_packets() && self.sched.is_keep() && self.affinity.is_keep()
     }
 
+    /// The changes that lead from these back to what was `before`.
+    pub fn undone(&self, before: &PrioritySettings) -> Self {
+        fn back<T: Clone>(change: &Change<T>, before: &Option<T>) -> Change<T> {
+            match (change, before) {
+                (Change::Keep, _) => Change::Keep,
+                (_, Some(before)) => Change::Set(before.clone()),
+                (_, None) => Change::Unset,
+            }
+        }
+        Self {
+            mark: back(&self.mark, &before.mark),
+            socket_priority: back(&self.socket_priority, &before.socket_priority),
+            sched: back(&self.sched, &before.sched),
+            affinity: back(&self.affinity, &before.affinity),
+            pace: back(&self.pace, &before.pace),
+            police: back(&self.police, &before.police),
+        }
+    }
+
     /// `true` if nothing changes that concerns packets.
     pub fn is_without_packets(&self) -> bool {
-        self.mark.is_keep() && self.socket_priority.is_keep() && self.pace.is_keep()
+        self.mark.is_keep() && self.socket_priority.is_keep() && self.pace.is_keep() && self.police.is_keep()
     }
 
     /// Adds one `NAME=VALUE`, as `thalweg set` takes it.
@@ -197,6 +226,7 @@ impl Changes {
             "sched" => setting(default, || value.parse()).map(|change| self.sched = change),
             "affinity" => setting(default, || processors(value)).map(|change| self.affinity = change),
             "pace" => setting(default, || pace(value)).map(|change| self.pace = change),
+            "police" => setting(default, || value.parse()).map(|change| self.police = change),
             _ => refuse("setting", word, WORDS),
         }
     }
@@ -361,6 +391,10 @@ mod tests {
             PrioritySettings { affinity: Some(Vec::new()), ..Default::default() },
             PrioritySettings { affinity: Some(vec![0, 1024]), ..Default::default() },
             PrioritySettings { pace: Some(0), ..Default::default() },
+            PrioritySettings {
+                police: Some(Policing { period_ns: 0, tolerance_ns: 0, largest: 1 }),
+                ..Default::default()
+            },
         ] {
             assert!(fine(bad.clone()).is_err(), "{bad:?}");
         }
@@ -388,6 +422,7 @@ mod tests {
             ("priority=16", "0 to 15"),
             ("pace=20", "20Mbit/s"),
             ("pace=1bit/s", "8kbit/s"),
+            ("police=100Hz", "100Hz/2/1000B"),
             ("colour=red", "class=low"),
             ("class", "class=low"),
             ("class=high dscp=46", "not two"),

@@ -21,7 +21,7 @@ pub enum Outcome {
         /// The limit that left no room beside them.
         limit: ResourceLimit,
     },
-    /// Not taken: the queue is full, and its policy drops no sample, or has none left to drop.
+    /// Not taken: the queue is full, and its policy drops no sample, or has none left to drop; or it is too large, or beyond the contract.
     Refused {
         /// The limit that left no room for it.
         limit: ResourceLimit,
@@ -51,6 +51,8 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Samples that were not taken because the subscriber takes no messages of that size (publisher).
     pub too_large: AtomicU64,
+    /// Samples that were not taken because they are beyond the contract (publisher).
+    pub policed: AtomicU64,
     /// Samples that were dropped or refused because waiting samples have too many bytes (publisher).
     pub over_bytes: AtomicU64,
     /// Samples that were dropped or refused because the peer or the node holds too much (publisher).
@@ -135,6 +137,9 @@ pub struct ChannelReport {
     /// Lost samples that were larger than the subscriber's `max_message`.
     #[serde(default)]
     pub too_large: u64,
+    /// Lost samples that the publisher refused because they were beyond the contract.
+    #[serde(default)]
+    pub policed: u64,
     /// Bytes that wait at this end.
     #[serde(default)]
     pub waiting_bytes: u64,

@@ -18,6 +18,7 @@ pub(crate) mod late;
 pub mod memory;
 pub(crate) mod outgoing;
 pub(crate) mod parity;
+mod policer;
 pub mod proxy;
 pub(crate) mod queue;
 pub(crate) mod reliable;
@@ -42,6 +43,7 @@ use crate::trace::stages::{Asked, LatenessReport, Measured, Stages, StagesReport
 use flow::Flow;
 use linux::lock::PiMutex;
 use memory::Account;
+use policer::Policer;
 use proxy::{Gate, Provenance, Proxied, Selection};
 use qos::{Qos, ResourceLimit};
 use std::collections::HashMap;
@@ -95,6 +97,8 @@ pub struct Channel {
     pub(crate) gate: Gate,
     /// The samples that are sent on it, by their content and distance in time; `None`: all.
     pub(crate) sends: Option<SentSelection>,
+    /// At the publisher: refuses samples beyond the contract.
+    pub(crate) policer: Policer,
     /// At the subscriber of a reopened channel: the last sample of the channel before. Samples between it and the first live one
     /// are lost unless a history brings them.
     pub(crate) resumes_after: Option<u64>,
@@ -159,6 +163,7 @@ impl Channel {
             replaces: None,
             selection: Default::default(),
             sends: None,
+            policer: Default::default(),
             resumes_after: None,
             account,
             gate: Default::default(),
@@ -241,6 +246,19 @@ impl Channel {
         Outcome::Refused { limit: ResourceLimit::MaxMessage }
     }
 
+    /// `true` if a message of so many bytes may not be sent by the contract. The end of an instance always may.
+    #[inline]
+    pub(crate) fn exceeds(&self, change: Change, bytes: usize) -> bool {
+        self.policer.is_set() && change == Change::Written && !self.policer.passes(linux::clock::monotonic_ns(), bytes)
+    }
+
+    /// Counts a message beyond the contract.
+    #[cold]
+    pub(crate) fn refuse_excess(&self) -> Outcome {
+        self.counters.policed.fetch_add(1, Relaxed);
+        Outcome::Refused { limit: ResourceLimit::Policing }
+    }
+
     /// Latency of its samples by stage, if it is measured.
     pub(crate) fn stages_report(&self, end: End) -> Option<StagesReport> {
         let Measured { every, missed, stages } = self.stages.figures(linux::clock::monotonic_ns())?;
@@ -281,6 +299,7 @@ impl Channel {
             waiting: waiting as u64,
             malformed: self.counters.malformed.load(Relaxed) + malformed,
             too_large: self.counters.too_large.load(Relaxed),
+            policed: self.counters.policed.load(Relaxed),
             waiting_bytes: bytes.0 as u64,
             most_bytes: bytes.1,
             over_bytes: self.counters.over_bytes.load(Relaxed),

@@ -16,7 +16,7 @@ use super::control::Control;
 use super::entries::Entry;
 use super::reader::ThreadError;
 use crate::admin::{self, EndReport, Reply, Request};
-use crate::carrier::{SharedSocket, shared};
+use crate::carrier::{self, SharedSocket, shared};
 use crate::channel::flow::Flow;
 use crate::channel::{Channel, FlowNews, PortRef};
 use crate::control::PortId;
@@ -230,6 +230,9 @@ impl Control {
             put_back(before);
             return Err(why);
         }
+        // Within a process no link is used.
+        let leaves = end.side == Side::Publisher && channel.carrier != carrier::Name::Local;
+        channel.policer.set(wanted.police.filter(|_| leaves));
         if let Some(flow) = &flow {
             flow.set_pace(marked.pace);
             flow.set_class(sending_class(marked.mark, marked.priority));

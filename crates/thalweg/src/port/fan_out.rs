@@ -103,10 +103,12 @@ impl<M: Message> FanOut<'_, M> {
             let outcome = match &entry.way {
                 TypedWay::Group(_, false) => group,
                 TypedWay::Group(_, true) => {
-                    group = self.offer(entry, message);
+                    let exceeds = entry.channel.exceeds(change, size);
+                    group = if exceeds { entry.channel.refuse_excess() } else { self.offer(entry, message) };
                     group
                 }
                 _ if size > entry.channel.max_message as usize => entry.channel.refuse_size(),
+                _ if entry.channel.exceeds(change, size) => entry.channel.refuse_excess(),
                 _ => self.offer(entry, message),
             };
             self.count(&entry.channel, outcome, size);

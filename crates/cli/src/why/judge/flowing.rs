@@ -3,7 +3,9 @@
 mod queues;
 
 use super::super::End;
-use super::{Both, Diagnosis, LOST, MALFORMED, NOT_ARRIVING, Problem, SILENT, TOO_LARGE, UNDECODABLE, UNSCALABLE};
+use super::{
+    Both, Diagnosis, LOST, MALFORMED, NOT_ARRIVING, POLICED, Problem, SILENT, TOO_LARGE, UNDECODABLE, UNSCALABLE,
+};
 use qos::{Place, Qos, Queue, Reliability};
 use std::time::Duration;
 use thalweg::ChannelReport;
@@ -43,6 +45,7 @@ struct Seen {
     sent: Count,
     refused: Count,
     too_large: Count,
+    policed: Count,
     received: Count,
     lost: Count,
     malformed: Count,
@@ -69,8 +72,9 @@ pub(super) fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -
     let dropped = |state: Option<&&SubscriberState>| state.map_or(0, |state| state.dropped);
     let seen = Seen {
         sent: Count::of(out, |r| r.samples),
-        refused: Count::of(out, |r| r.lost.saturating_sub(r.too_large + r.over_bytes + r.over_memory)),
+        refused: Count::of(out, |r| r.lost.saturating_sub(r.too_large + r.policed + r.over_bytes + r.over_memory)),
         too_large: Count::of(out, |r| r.too_large),
+        policed: Count::of(out, |r| r.policed),
         received: Count::of(taken, |r| r.samples),
         lost: Count::of(taken, |r| r.lost),
         malformed: Count::of(taken, |r| r.malformed),
@@ -175,6 +179,7 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Dura
     let slow = slow.or_else(|| queues::starved(both, seen, datagrams));
     let found = [
         sizes,
+        policed(both, seen, watched),
         slow.clone(),
         // Before its consequences: queues are full in front of a path that lets no packet through.
         not_arriving(both, seen, datagrams, watched).filter(|_| slow.is_none()),
@@ -199,6 +204,15 @@ fn too_large(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     );
     let remedy = format!("raise max_message of {} (the publisher allows {} bytes)", s.name, p.qos.max_message);
     seen.too_large.matters(seen.sent.now + seen.too_large.now).then(|| TOO_LARGE.found(what, remedy))
+}
+
+fn policed(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem> {
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let what = format!("samples of {p} are beyond its contract, and are refused: {}", seen.policed.said(watched));
+    let remedy = format!(
+        "thalweg get {p} {s} shows what it may send: publish no more, or plan anew with its real size, rate, burst and jitter"
+    );
+    (seen.policed.grew > 0).then(|| POLICED.found(what, remedy))
 }
 
 fn undecodable(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
@@ -230,8 +244,8 @@ fn unscalable(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem
 fn silent(both: &Both<'_>, seen: &Seen) -> Option<Problem> {
     let (p, End { node, .. }) = (&both.publisher.port.name, both.publisher);
     let left_out = seen.unscalable.now > 0;
-    let nothing =
-        !left_out && seen.sent.now == 0 && seen.refused.now == 0 && seen.too_large.now == 0 && seen.received.now == 0;
+    let nothing = !left_out
+        && [seen.sent, seen.refused, seen.too_large, seen.policed, seen.received].iter().all(|one| one.now == 0);
     let monitor = both.sent.looks.last().and_then(|look| look.monitors.first());
     nothing.then(|| match monitor {
         Some(monitor) => {

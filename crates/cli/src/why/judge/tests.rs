@@ -265,6 +265,11 @@ fn missing_samples_are_found_where_they_were_lost() {
         (last.lost, last.too_large) = (5, 5);
     };
     assert_eq!(ids(too_large), ["too-large"]);
+    let policed = |e: &mut Evidence| {
+        let last = reports(&mut e.publisher).1;
+        (last.lost, last.policed) = (5, 5);
+    };
+    assert_eq!(ids(policed), ["policed"]);
     let busy = |e: &mut Evidence| {
         reports(&mut e.publisher).1.lost = 5;
         said(&mut e.subscriber).looks.iter_mut().for_each(|l| l.subscriber.as_mut().unwrap().in_callback = 7);

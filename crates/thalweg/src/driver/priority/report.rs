@@ -3,6 +3,7 @@
 use super::ends::sockets;
 use super::{End, Refusal, Side};
 use crate::admin::EndReport;
+use crate::carrier;
 use crate::channel::Channel;
 use crate::control::PortId;
 use crate::driver::control::Control;
@@ -157,6 +158,11 @@ fn without_effect(side: Side, channel: &Channel, report: &EndReport) -> String {
         add(&mut said, "pace has no effect here: a subscriber's end sends no samples, set it at the publisher's");
     } else if asked.pace.is_some() && without_packets {
         add(&mut said, &format!("pace has no effect here: {carrier} has no packets"));
+    }
+    if asked.police.is_some() && side == Side::Subscriber {
+        add(&mut said, "police has no effect here: a subscriber's end sends no samples, set it at the publisher's");
+    } else if asked.police.is_some() && *carrier == carrier::Name::Local {
+        add(&mut said, "police has no effect here: within a process no link is used");
     }
     if asked.wants_own_thread() && side == Side::Publisher && channel.flow.get().is_none() {
         add(&mut said, "sched and affinity have no effect here: set those of the thread that publishes");
