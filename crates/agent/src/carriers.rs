@@ -9,21 +9,31 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time after which all is said again.
 const AGAIN_EVERY: Duration = Duration::from_secs(2);
+/// Shortest and longest pause before a broker that does not answer, or refuses, is told again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// What the broker was told last.
 #[derive(Debug, Default)]
 struct Told {
     carriers: Vec<Carrier>,
-    /// `None`: it has not heard it.
-    at: Option<Duration>,
+    /// When all is to be said again, whether it has changed or not.
+    again_at: Duration,
+    /// The pause after which a failure is tried again; none: there was none.
+    pause: Option<Duration>,
 }
 
 impl Told {
     /// `true` if this has to be told now.
     fn is_due(&self, now: Duration, carriers: &[Carrier]) -> bool {
-        let fresh = self.at.is_some_and(|at| now.saturating_sub(at) < AGAIN_EVERY);
-        let is_old = fresh && self.carriers == carriers;
-        !(is_old || carriers.is_empty())
+        let is_news = self.carriers != carriers && self.pause.is_none();
+        !carriers.is_empty() && (is_news || now >= self.again_at)
+    }
+
+    /// It was told, and heard or not.
+    fn told(&mut self, now: Duration, carriers: Vec<Carrier>, is_heard: bool) {
+        self.carriers = carriers;
+        self.pause = (!is_heard).then(|| self.pause.map_or(PAUSES[0], |last| (2 * last).min(PAUSES[1])));
+        self.again_at = now + self.pause.unwrap_or(AGAIN_EVERY);
     }
 }
 
@@ -37,8 +47,8 @@ pub(crate) fn tell(client: &Client, host: &str, devices: &dyn Fn() -> Vec<String
         let carriers: Vec<Carrier> = devices.filter_map(look).collect();
         let now = began.elapsed();
         if told.is_due(now, &carriers) {
-            let at = client.report_carriers(host, &carriers).ok().map(|()| now);
-            told = Told { carriers, at };
+            let is_heard = client.report_carriers(host, &carriers).is_ok();
+            told.told(now, carriers, is_heard);
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -54,10 +64,18 @@ mod tests {
         let carriers = |up| vec![Carrier { device: "eth0".into(), up }];
         let mut told = Told::default();
         assert!(told.is_due(at(0), &carriers(true)) && !told.is_due(at(0), &[]));
-        told = Told { carriers: carriers(true), at: Some(at(0)) };
+        told.told(at(0), carriers(true), true);
         assert!(!told.is_due(at(1999), &carriers(true)) && told.is_due(at(2000), &carriers(true)));
         assert!(told.is_due(at(100), &carriers(false)));
-        told = Told { carriers: carriers(false), at: None };
-        assert!(told.is_due(at(200), &carriers(false)), "the broker has not heard it");
+        // The broker does not hear it: again after 0.1, 0.2 … 5 s.
+        let mut now = 100;
+        for pause in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
+            told.told(at(now), carriers(false), false);
+            assert!(!told.is_due(at(now + pause - 1), &carriers(true)), "{pause}");
+            assert!(told.is_due(at(now + pause), &carriers(false)), "{pause}");
+            now += pause;
+        }
+        told.told(at(now), carriers(false), true);
+        assert!(!told.is_due(at(now + 1), &carriers(false)) && told.is_due(at(now + 1), &carriers(true)));
     }
 }

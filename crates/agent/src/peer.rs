@@ -214,6 +214,8 @@ pub enum Message {
     Present(Vec<Key>),
     /// Of these the receiver of [`Message::Present`] knows nothing.
     Unknown(Vec<Key>),
+    /// This session, which came from the receiver's domain, goes on no more in the sender's or behind it, for this reason.
+    Lost(Key, String),
 }
 
 impl Message {
@@ -231,6 +233,7 @@ impl Message {
             }
             Self::Answer { key, said, .. } => short(key) && said.is_bounded(),
             Self::Present(all) | Self::Unknown(all) => keys(all),
+            Self::Lost(key, because) => short(key) && because.len() <= 4 * LONGEST_NAME && is_printable(because),
         }
     }
 }

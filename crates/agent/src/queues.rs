@@ -37,6 +37,11 @@ pub fn hosts(plan: &Plan) -> Vec<&str> {
     plan.nodes.iter().map(|node| node.name.as_str()).filter(|name| has_device(name)).collect()
 }
 
+/// The devices of the node `host`, also those of links that are down.
+pub fn devices(plan: &Plan, host: &str) -> Vec<String> {
+    plan.links.iter().filter(|link| link.from == host).filter_map(|link| link.device.clone()).collect()
+}
+
 /// The queues of the node `host`, with the discipline `prio` if the kernel has it. None if the plan names no devices there.
 ///
 /// # Errors
@@ -51,11 +56,14 @@ pub fn queues(plan: &Plan, host: &str, prio: bool) -> Result<Vec<Wanted>, Unfit>
         NodeKind::Router => Some(Hook::Router),
         NodeKind::Switch => Some(Hook::Bridge),
     };
-    let own = plan.links.iter().filter(|link| link.from == node.name);
+    let own = plan.links.iter().filter(|link| link.from == node.name && !link.down);
     let mut wanted = own
         .filter_map(|link| link.device.as_ref().map(|device| queue(link, device, prio, map)))
         .collect::<Result<Vec<_>, _>>()?;
-    for setting in plan.settings.iter().filter(|setting| setting.node == node.name) {
+    let is_down = |device: &str| {
+        plan.links.iter().any(|link| link.down && link.device.as_deref() == Some(device) && link.from == node.name)
+    };
+    for setting in plan.settings.iter().filter(|setting| setting.node == node.name && !is_down(&setting.device)) {
         limit(&mut wanted, setting)?;
     }
     Ok(wanted)

@@ -76,13 +76,12 @@ pub fn run(
     let (devices, over) = (Devices::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| carriers::tell(client, &settings.host, &|| devices.get(), &|| over.load(Ordering::Relaxed)));
-        let done = obey(client, settings, (channels, &devices), ended, tell);
-        over.store(true, Ordering::Relaxed);
-        done
+        let _ends = Ends(&over);
+        obey(client, settings, (channels, &devices), ended, tell)
     })
 }
 
-/// The devices with queues of ours.
+/// The devices of the plan.
 #[derive(Debug, Default)]
 struct Devices(Mutex<Vec<String>>);
 
@@ -91,11 +90,23 @@ impl Devices {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A step that failed leaves them: one that is not there any more is the end of a link that is down.
-    fn note(&self, outcome: &Outcome) {
-        if let Outcome::Done { devices, .. } = outcome {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(devices);
-        }
+    /// Those of a plan that is to be installed, whether it can be or not: one that is not there is the end of a link that is down.
+    fn note(&self, step: Step<'_>, host: &str) {
+        let plan = match step {
+            Step::Install(text) => Plan::from_text(text).ok(),
+            Step::Restore => None,
+        };
+        let devices = plan.map(|plan| crate::queues::devices(&plan, host)).unwrap_or_default();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = devices;
+    }
+}
+
+/// Ends the other thread, however this one ends.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -116,8 +127,8 @@ fn obey(
     let mut pause = None;
     while !ended() {
         if let Some(step) = agent.step(started.elapsed()) {
+            devices.note(step, &settings.host);
             let outcome = carry_out(step, settings, channels);
-            devices.note(&outcome);
             let has_plan = agent.desired().plan.is_some();
             agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
         }

@@ -210,7 +210,13 @@ impl Broker {
     /// meanwhile: disk and memory never differ.
     async fn keep(self: &Arc<Self>, mut disk: OwnedMutexGuard<Store>, kept: Kept) -> Result<Accepted, Refused> {
         let (broker, revision) = (self.clone(), kept.revision);
-        let written = tokio::task::spawn_blocking(move || disk.keep(&kept).map(|()| broker.tell(kept))).await;
+        let written = tokio::task::spawn_blocking(move || {
+            disk.keep(&kept)?;
+            broker.tell(kept);
+            broker.open_and_close_pipes();
+            Ok::<(), std::io::Error>(())
+        });
+        let written = written.await;
         let failed = |what: &dyn std::fmt::Display| {
             let text = format!("the broker cannot keep it, nothing changes: {what}");
             Refused::new(StatusCode::INSUFFICIENT_STORAGE, text)

@@ -1,10 +1,10 @@
 //! Sessions on links that carry less than the contract says: what has no way any more is suspended; if what is left does not fit, samples are thinned
-//! as far as sessions allow, then sessions are suspended, the least important and youngest first. Pure.
+//! as far as subscribers allow, then sessions are suspended, the least important and youngest first. Pure.
 //!
-//! The answer depends on contract, sessions and links alone, and not on how it came to that: when a link is back, the same search gives back what
+//! The answer depends on contract, sessions and links, and not on how it came to that: when a link is back, the same search gives back what
 //! was taken.
 
-use crate::planning::{Admitted, Change, Present, Reduction, Unadmitted, joined, planned};
+use crate::planning::{Change, Present, Reduction, Unadmitted, cut, joined, planned};
 use qos::contract::Contract;
 use qos::contract::joined::Joined;
 use qos::contract::session::Session;
@@ -20,20 +20,26 @@ const NAMED: usize = 4;
 /// The plan on these links, with as much of the sessions as they carry.
 ///
 /// # Errors
-/// [`Unadmitted::Unfit`]: the contract does not fit there, even without any session.
+/// [`Unadmitted::Unfit`]: the contract does not fit there, even without any session. [`Unadmitted::Malformed`], [`Unadmitted::Needed`]: contract and
+/// sessions do not go together, on any links.
 pub fn adapt(present: Present<'_>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
     let contract = Contract::read(present.contract).map_err(Unadmitted::Malformed)?;
-    let base = Reduction { because: words(&contract, present), ..Reduction::default() };
+    let whole = joined(present.contract, present.sessions.iter(), None)?;
+    let mut base = Reduction { because: words(&contract, present), ..Reduction::default() };
+    cut(present, &mut base)?;
     let began = watch.elapsed();
     let mut search = Search { present, base, steps: Vec::new(), watch, began };
     match search.tried(&[]) {
-        Err(Unadmitted::Unfit(_)) if !present.links.is_empty() => {}
+        Err(Unadmitted::Unfit(_)) => {}
         found => return found,
     }
-    search.steps = steps(present, &contract)?;
-    let (order, all) = search.enough()?;
-    let taken = search.minimal(order, all)?;
-    search.as_little(taken)
+    if search.base.because.is_empty() {
+        "more was admitted than the links carry".clone_into(&mut search.base.because);
+    }
+    search.steps = steps(present, &contract, &whole)?;
+    let enough = search.enough()?;
+    let taken = search.minimal(enough)?;
+    search.as_little(&taken)
 }
 
 /// The links that carry less, as words.
@@ -43,11 +49,8 @@ fn words(contract: &Contract, present: Present<'_>) -> String {
         Some(match rate {
             0 => format!("link {name} is down"),
             rate => {
-                format!(
-                    "link {name} carries {} instead of {}",
-                    show_bit_rate(*rate as f64),
-                    show_bit_rate(stated as f64)
-                )
+                let [now, stated] = [*rate, stated].map(|rate| show_bit_rate(rate as f64));
+                format!("link {name} carries {now} instead of {stated}")
             }
         })
     };
@@ -60,60 +63,52 @@ fn words(contract: &Contract, present: Present<'_>) -> String {
 /// One thing that can be taken back.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Subscribers (ports) get every so many samples.
-    Scale(Vec<(String, u32)>),
+    /// A subscriber (port) gets every so many samples: of the first number it wants, to the second.
+    Scale(String, u32, u32),
     /// A session does not run.
     Suspend(String),
-    /// A pipe, or a subscriber of the contract, is left out.
+    /// A pipe (by its port) is left out.
     LeaveOut(String),
 }
 
 impl Step {
     fn take(&self, reduction: &mut Reduction) {
         match self {
-            Self::Scale(ports) => reduction.scaled.extend(ports.iter().cloned()),
+            Self::Scale(port, _, scale) => drop(reduction.scaled.insert(port.clone(), *scale)),
             Self::Suspend(name) => {
                 let because = format!("{}: what is at least as important takes it", reduction.because);
                 reduction.suspended.entry(name.clone()).or_insert(because);
             }
-            Self::LeaveOut(name) => reduction.left_out.push(name.clone()),
+            Self::LeaveOut(port) => reduction.left_out.push(port.clone()),
         }
     }
 }
 
 /// All that can be taken back, in this order: thinning in sessions, then in the contract; whole sessions; pipes, the lowest class first.
-fn steps(present: Present<'_>, contract: &Contract) -> Result<Vec<Step>, Unadmitted> {
+fn steps(present: Present<'_>, contract: &Contract, whole: &Joined) -> Result<Vec<Step>, Unadmitted> {
     let mut sessions = Vec::new();
-    for (age, admitted) in present.sessions.iter().enumerate() {
+    for (age, (admitted, part)) in present.sessions.iter().zip(&whole.parts).enumerate() {
         let read = Session::read(&admitted.text).map_err(Unadmitted::Malformed)?;
-        sessions.push((read.importance, std::cmp::Reverse(age), admitted));
+        sessions.push((read.importance, std::cmp::Reverse(age), admitted, part));
     }
-    sessions.sort_by_key(|(importance, age, _)| (*importance, *age));
-    let whole = whole(present)?;
-    let scale = |indices: &[usize]| {
-        let subscribers = indices.iter().map(|index| &whole.contract.system.subscribers[*index]);
-        let may =
-            subscribers.filter_map(|one| Some((one.name.clone(), one.scale_max.filter(|most| *most > one.scale)?)));
-        let ports: Vec<(String, u32)> = may.collect();
-        (!ports.is_empty()).then_some(Step::Scale(ports))
+    sessions.sort_by_key(|(importance, age, ..)| (*importance, *age));
+    let scales = |indices: &[usize]| {
+        let mut subscribers: Vec<_> = indices.iter().map(|index| &whole.contract.system.subscribers[*index]).collect();
+        subscribers.sort_by_key(|one| one.importance);
+        let step = |one: &qos::system::Subscriber| {
+            let most = one.scale_max.filter(|most| *most > one.scale)?;
+            Some(Step::Scale(one.name.clone(), one.scale, most))
+        };
+        subscribers.into_iter().filter_map(step).collect::<Vec<Step>>()
     };
-    let of_session = |admitted: &Admitted| {
-        let place = present.sessions.iter().position(|one| one.name == admitted.name)?;
-        scale(&whole.parts[place].subscribers)
-    };
-    let own: Vec<usize> = (0..contract.system.subscribers.len()).collect();
-    let mut steps: Vec<Step> = sessions.iter().filter_map(|(.., admitted)| of_session(admitted)).collect();
-    steps.extend(scale(&own));
-    steps.extend(sessions.iter().map(|(.., admitted)| Step::Suspend(admitted.name.clone())));
+    let own: Vec<usize> = (0..contract.system.subscribers.len() - contract.pipes.len()).collect();
+    let mut steps: Vec<Step> = sessions.iter().flat_map(|(.., part)| scales(&part.subscribers)).collect();
+    steps.extend(scales(&own));
+    steps.extend(sessions.iter().map(|(_, _, admitted, _)| Step::Suspend(admitted.name.clone())));
     let mut pipes: Vec<_> = contract.pipes.iter().collect();
     pipes.sort_by_key(|pipe| (pipe.class, pipe.price));
     steps.extend(pipes.into_iter().map(|pipe| Step::LeaveOut(pipe.port())));
     Ok(steps)
-}
-
-/// The contract with all sessions.
-fn whole(present: Present<'_>) -> Result<Joined, Unadmitted> {
-    joined(present.contract, present.sessions.iter(), None)
 }
 
 struct Search<'a> {
@@ -126,20 +121,17 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The plan without what these steps (indices) take. What has no way, or needs a session that does not run, is suspended besides.
+    /// The plan without what these steps (indices) take. What needs a session that does not run is suspended besides.
     fn tried(&mut self, taken: &[usize]) -> Result<Change, Unadmitted> {
         let mut reduction = self.base.clone();
         taken.iter().for_each(|step| self.steps[*step].take(&mut reduction));
         loop {
             let present = Present { reduction: &reduction, ..self.present };
-            let (name, because) = match planned(present, None, self.watch) {
-                Err(Unadmitted::Cut(name, because)) => (name, because),
-                Err(Unadmitted::Needed(name, _)) => (name, "it needs a session that does not run".to_owned()),
+            match planned(present, None, self.watch) {
+                Err(Unadmitted::Needed(name, _)) if !reduction.suspended.contains_key(&name) => {
+                    reduction.suspended.insert(name, "it needs a session that does not run".to_owned());
+                }
                 found => return found,
-            };
-            let known = self.present.sessions.iter().any(|session| session.name == name);
-            if !known || reduction.suspended.insert(name.clone(), because).is_some() {
-                return Err(Unadmitted::Unknown(name));
             }
         }
     }
@@ -153,8 +145,8 @@ impl Search<'_> {
         }
     }
 
-    /// The first steps that are enough.
-    fn enough(&mut self) -> Result<(Vec<usize>, usize), Unadmitted> {
+    /// The first steps that are enough: so many.
+    fn enough(&mut self) -> Result<usize, Unadmitted> {
         let order: Vec<usize> = (0..self.steps.len()).collect();
         self.tried(&order)?;
         let (mut too_few, mut enough) = (0, order.len());
@@ -162,13 +154,14 @@ impl Search<'_> {
             let middle = usize::midpoint(too_few, enough);
             if self.fits(&order[..middle])? { enough = middle } else { too_few = middle }
         }
-        Ok((order, enough))
+        Ok(enough)
     }
 
     /// Of the first `enough` steps those without any of which it would not fit, the least important ones rather than others
     /// (QuickXplain, Junker 2004).
-    fn minimal(&mut self, order: Vec<usize>, enough: usize) -> Result<Vec<usize>, Unadmitted> {
-        let mut taken = self.explain(&[], false, &order[..enough])?;
+    fn minimal(&mut self, enough: usize) -> Result<Vec<usize>, Unadmitted> {
+        let order: Vec<usize> = (0..enough).collect();
+        let mut taken = self.explain(&[], false, &order)?;
         taken.sort_unstable();
         Ok(taken)
     }
@@ -195,23 +188,19 @@ impl Search<'_> {
     }
 
     /// The plan with these steps, each subscriber thinned no more than needed, the most important ones first.
-    fn as_little(&mut self, taken: Vec<usize>) -> Result<Change, Unadmitted> {
+    fn as_little(&mut self, taken: &[usize]) -> Result<Change, Unadmitted> {
         for step in taken.iter().rev() {
-            let Step::Scale(most) = self.steps[*step].clone() else { continue };
-            let (mut too_little, mut enough) = (1, most.iter().map(|(_, scale)| *scale).max().unwrap_or(1));
+            let Step::Scale(port, own, most) = self.steps[*step].clone() else { continue };
+            let (mut too_little, mut enough) = (own, most);
             while enough - too_little > 1 && !self.is_late() {
                 let middle = u32::midpoint(too_little, enough);
-                self.steps[*step] = Step::Scale(at_most(&most, middle));
-                if self.fits(&taken)? { enough = middle } else { too_little = middle }
+                self.steps[*step] = Step::Scale(port.clone(), own, middle);
+                if self.fits(taken)? { enough = middle } else { too_little = middle }
             }
-            self.steps[*step] = Step::Scale(at_most(&most, enough));
+            self.steps[*step] = Step::Scale(port, own, enough);
         }
-        self.tried(&taken)
+        self.tried(taken)
     }
-}
-
-fn at_most(most: &[(String, u32)], scale: u32) -> Vec<(String, u32)> {
-    most.iter().map(|(port, most)| (port.clone(), scale.min(*most))).collect()
 }
 
 #[cfg(test)]

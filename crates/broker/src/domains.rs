@@ -179,9 +179,17 @@ impl Domains {
     }
 
     /// From now on nothing goes through these pipes, for this reason, and through all others it does. Sessions that have a part of one of them are lost.
-    pub fn close_pipes(&mut self, now: Duration, names: &[String], because: &str) -> Vec<Effect> {
+    /// What is to be done for each of them is a list of its own.
+    pub fn close_pipes(&mut self, now: Duration, names: &[String], because: &str) -> Vec<Vec<Effect>> {
         let keys = self.ledger.close(names, because);
-        keys.iter().flat_map(|key| self.lose(now, key, because)).collect()
+        let because = format!("domain {}: {because}: ask for it again", self.name);
+        let because: String = because.chars().take(LONGEST_REASON).collect();
+        keys.iter().map(|key| self.end_for(now, key, &because)).collect()
+    }
+
+    /// `true` if a pipe that sells nothing now is not among these.
+    pub fn opens(&self, names: &[String]) -> bool {
+        self.ledger.closed().any(|pipe| !names.contains(&pipe.name))
     }
 
     /// A user asks for a session, or for a change of one. Its key is in all effects about it.
@@ -223,7 +231,11 @@ impl Domains {
             }
             Message::Answer { key, step, said } => self.answered(now, from, &key, step, said),
             Message::Present(keys) => self.present(now, from, &keys),
-            Message::Unknown(keys) => self.unknown(now, from, &keys),
+            Message::Unknown(keys) => {
+                let because = format!("domain {from} has lost it: ask for it again");
+                keys.iter().flat_map(|key| self.lost(now, from, key, &because)).collect()
+            }
+            Message::Lost(key, because) => self.lost(now, from, &key, &because),
         }
     }
 

@@ -118,6 +118,11 @@ impl Ledger {
         Self { domain: domain.to_owned(), sold, pipes, closed: BTreeMap::new(), sessions: BTreeMap::new() }
     }
 
+    /// The pipes of which nothing is sold now.
+    pub fn closed(&self) -> impl Iterator<Item = &Pipe> {
+        self.closed.keys().map(|index| &self.pipes[*index])
+    }
+
     /// From now on nothing is sold of these pipes, for this reason, and of all others it is. Gives the sessions that have a part of one of them.
     pub fn close(&mut self, names: &[String], because: &str) -> Vec<Key> {
         let all = self.pipes.iter().enumerate().filter(|(_, pipe)| names.contains(&pipe.name));

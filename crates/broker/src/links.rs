@@ -7,6 +7,12 @@ use std::time::Duration;
 
 /// Time for which a link has to be back before it counts: one that comes and goes is down.
 pub const STEADY: Duration = Duration::from_secs(2);
+/// The longest such time: it doubles each time that a link is lost again within this time (as RFC 2439 damps routes).
+pub const LONGEST_STEADY: Duration = Duration::from_secs(64);
+/// Lowest rate that can be stated, bit/s: that of the slowest queue.
+pub const SLOWEST: u64 = 1000;
+/// The same, as a part of the contract's rate.
+const LEAST_PART: u64 = 1000;
 
 /// What links carry now, bit/s, by name: those that carry less than the contract says. 0: nothing.
 pub type Rates = BTreeMap<String, u64>;
@@ -15,7 +21,7 @@ pub type Rates = BTreeMap<String, u64>;
 type Device = (String, String);
 
 /// The links of a contract.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Links {
     /// The rate of each, by the contract.
     rates: Rates,
@@ -23,8 +29,25 @@ pub struct Links {
     ends: BTreeMap<Device, String>,
     /// What users have stated.
     stated: Rates,
-    /// Devices without a carrier; with the time since when they have it again.
-    lost: BTreeMap<Device, Option<Duration>>,
+    /// Devices that are, or were, without a carrier.
+    lost: BTreeMap<Device, Lost>,
+}
+
+/// A device that lost its carrier.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    /// The last time.
+    at: Duration,
+    /// Since when it has it again.
+    back: Option<Duration>,
+    /// How long it has to have it.
+    steady: Duration,
+}
+
+impl Lost {
+    fn is_down(&self, now: Duration) -> bool {
+        self.back.is_none_or(|back| now.saturating_sub(back) < self.steady)
+    }
 }
 
 /// A rate that cannot be stated.
@@ -32,12 +55,12 @@ pub struct Links {
 pub enum Unstated {
     /// There is no such link.
     Unknown(String),
-    /// It is more than the contract says, bit/s.
-    TooMuch(u64),
+    /// It is neither 0 nor between these, bit/s: the slowest queue, and what the contract says.
+    OutOfRange(u64, u64),
 }
 
 impl Links {
-    /// The links of a contract. Links that were down before a restart are down until an agent reports them up.
+    /// The links of a contract. Links that were down before a restart are down until the agents of their ends report them up.
     pub fn new(contract: &Contract, stated: &Rates, before: &Rates) -> Self {
         let system = &contract.system;
         let mut links = Self::default();
@@ -51,7 +74,8 @@ impl Links {
         let known = |(name, rate): &(&String, &u64)| links.rates.get(*name).is_some_and(|most| *rate < most);
         links.stated = stated.iter().filter(known).map(|(name, rate)| (name.clone(), *rate)).collect();
         let down = |name: &String| before.get(name) == Some(&0) && stated.get(name) != Some(&0);
-        links.lost = links.ends.iter().filter(|(_, name)| down(name)).map(|(end, _)| (end.clone(), None)).collect();
+        let lost = Lost { at: Duration::ZERO, back: None, steady: STEADY };
+        links.lost = links.ends.iter().filter(|(_, name)| down(name)).map(|(end, _)| (end.clone(), lost)).collect();
         links
     }
 
@@ -60,16 +84,20 @@ impl Links {
         &self.stated
     }
 
-    /// A link carries this rate, or what the contract says.
+    /// A link carries this rate; `None`: what the contract says, unless an agent reports again that it is down.
     ///
     /// # Errors
     /// [`Unstated`]; nothing changes.
     pub fn state(&mut self, link: &str, rate: Option<u64>) -> Result<(), Unstated> {
         let most = *self.rates.get(link).ok_or_else(|| Unstated::Unknown(self.names()))?;
+        let least = SLOWEST.max(most / LEAST_PART).min(most);
         match rate {
-            Some(rate) if rate > most => return Err(Unstated::TooMuch(most)),
+            Some(rate) if rate > most || (1..least).contains(&rate) => return Err(Unstated::OutOfRange(least, most)),
             Some(rate) if rate < most => drop(self.stated.insert(link.to_owned(), rate)),
-            _ => drop(self.stated.remove(link)),
+            _ => {
+                self.stated.remove(link);
+                self.lost.retain(|end, _| self.ends.get(end).is_none_or(|of| of != link));
+            }
         }
         Ok(())
     }
@@ -85,16 +113,22 @@ impl Links {
             return;
         }
         match (up, self.lost.get_mut(&end)) {
-            (false, _) => drop(self.lost.insert(end, None)),
-            (true, Some(back)) => drop(back.get_or_insert(now)),
+            (true, Some(lost)) => drop(lost.back.get_or_insert(now)),
             (true, None) => {}
+            (false, Some(lost)) if lost.back.is_none() => {}
+            (false, before) => {
+                let again = before.filter(|lost| now.saturating_sub(lost.at) < LONGEST_STEADY);
+                let steady = again.map_or(STEADY, |lost| (2 * lost.steady).min(LONGEST_STEADY));
+                self.lost.insert(end, Lost { at: now, back: None, steady });
+            }
         }
     }
 
     /// What links carry now.
     pub fn now(&mut self, now: Duration) -> Rates {
-        self.lost.retain(|_, back| back.is_none_or(|back| now.saturating_sub(back) < STEADY));
-        let down = self.lost.keys().filter_map(|end| Some((self.ends.get(end)?.clone(), 0)));
+        self.lost.retain(|_, lost| lost.is_down(now) || now.saturating_sub(lost.at) < LONGEST_STEADY);
+        let down = self.lost.iter().filter(|(_, lost)| lost.is_down(now)).map(|(end, _)| end);
+        let down = down.filter_map(|end| Some((self.ends.get(end)?.clone(), 0)));
         self.stated.clone().into_iter().chain(down).collect()
     }
 }
@@ -153,6 +187,14 @@ rate = "2 Mbit/s"
             links.reported(at(ms), "a", "eth0", ms % 2000 != 0);
             assert_eq!(links.now(at(ms)), rates(&[("wire", 0)]), "{ms}");
         }
+        // The fifth loss within a minute: it has to be back for 32 s.
+        links.reported(at(10_000), "a", "eth0", true);
+        assert_eq!((links.now(at(40_999)), links.now(at(41_000))), (rates(&[("wire", 0)]), rates(&[])));
+        // A loss after a long time is a first one.
+        links.now(at(200_000));
+        links.reported(at(200_000), "a", "eth0", false);
+        links.reported(at(200_001), "a", "eth0", true);
+        assert_eq!((links.now(at(202_000)), links.now(at(202_001))), (rates(&[("wire", 0)]), rates(&[])));
     }
 
     #[test]
@@ -161,12 +203,16 @@ rate = "2 Mbit/s"
         assert_eq!(links.state("air", Some(600_000)), Ok(()));
         links.reported(at(0), "a", "eth0", false);
         assert_eq!(links.now(at(0)), rates(&[("air", 600_000), ("wire", 0)]));
-        assert_eq!(links.state("air", Some(2_000_001)), Err(Unstated::TooMuch(2_000_000)));
+        for wrong in [1, 1999, 2_000_001] {
+            assert_eq!(links.state("air", Some(wrong)), Err(Unstated::OutOfRange(2000, 2_000_000)));
+        }
         assert_eq!(links.state("water", None), Err(Unstated::Unknown("air, wire".into())));
         assert_eq!(links.state("air", Some(2_000_000)), Ok(()));
         assert!(links.stated().is_empty());
-        links.state("wire", Some(5)).unwrap();
+        links.state("wire", Some(5000)).unwrap();
         assert_eq!(links.now(at(0)), rates(&[("wire", 0)]), "one that is down carries nothing, whatever is stated");
+        links.state("wire", None).unwrap();
+        assert_eq!(links.now(at(0)), rates(&[]), "until its agent says again that it is down");
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use crate::links::Rates;
 use agent::message::SessionChannel;
-use qos::contract::ContractError;
 use qos::contract::joined::{JoinError, Joined, Part, join};
 use qos::contract::session::Session;
+use qos::contract::{ContractError, pipe};
 use qos::placement::Watch;
 use qos::plan::{Model, Plan, Refusal, make_for};
+use qos::system::System;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -160,10 +161,13 @@ pub(crate) fn joined<'a>(
 pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
     let Present { contract, links, reduction, sessions } = present;
     let mut reduction = reduction.clone();
-    let runs = |one: &&Admitted| !reduction.suspended.contains_key(&one.name);
-    let running: Vec<&Admitted> = sessions.iter().filter(runs).collect();
+    let running = running(sessions, &reduction);
     let mut joined = joined(contract, running.iter().copied(), asked)?;
-    reduce(&mut joined, &running, (links, &mut reduction))?;
+    let unfit = on(&mut joined, links);
+    if let Some((name, because)) = without_way(&joined, &running, links).into_iter().next() {
+        return Err(Unadmitted::Cut(name, because));
+    }
+    reduce(&mut joined, unfit, &mut reduction);
     let part = running.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
     // Without an asker there is nothing that may be changed.
     let part = part.map(|(_, part)| part.clone()).unwrap_or_default();
@@ -184,39 +188,76 @@ pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch)
     Ok(Change { sessions, links: links.clone(), reduction, plan })
 }
 
-/// The links as they are, without what is taken back.
-fn reduce(
-    joined: &mut Joined,
-    running: &[&Admitted],
-    (links, reduction): (&Rates, &mut Reduction),
-) -> Result<(), Unadmitted> {
-    let system = &mut joined.contract.system;
-    for link in &mut system.links {
+/// Suspends the sessions that have no way on these links, and those that need them.
+pub(crate) fn cut(present: Present<'_>, reduction: &mut Reduction) -> Result<(), Unadmitted> {
+    let Present { contract, links, sessions, .. } = present;
+    if !links.values().any(|rate| *rate == 0) {
+        return Ok(());
+    }
+    loop {
+        let running = running(sessions, reduction);
+        let mut joined = match joined(contract, running.iter().copied(), None) {
+            Err(Unadmitted::Needed(name, _)) if !reduction.suspended.contains_key(&name) => {
+                reduction.suspended.insert(name, "it needs a session that does not run".to_owned());
+                continue;
+            }
+            found => found?,
+        };
+        on(&mut joined, links);
+        let found = without_way(&joined, &running, links);
+        if found.is_empty() {
+            return Ok(());
+        }
+        reduction.suspended.extend(found);
+    }
+}
+
+fn running<'a>(sessions: &'a [Admitted], reduction: &Reduction) -> Vec<&'a Admitted> {
+    sessions.iter().filter(|one| !reduction.suspended.contains_key(&one.name)).collect()
+}
+
+/// The links as they are. Gives the pipes (ports) that cannot be planned there.
+fn on(joined: &mut Joined, links: &Rates) -> Vec<String> {
+    for link in &mut joined.contract.system.links {
         match links.get(&link.name) {
             Some(0) => link.down = true,
             Some(rate) => link.rate = link.rate.min(*rate),
             None => {}
         }
     }
-    for subscriber in &mut system.subscribers {
-        if let Some(scale) = reduction.scaled.get(&subscriber.name) {
+    if links.is_empty() { Vec::new() } else { pipe::replan(&mut joined.contract) }
+}
+
+/// The sessions a part of which no way leads to, each with the reason.
+fn without_way(joined: &Joined, running: &[&Admitted], links: &Rates) -> Vec<(String, String)> {
+    let gone = if links.values().any(|rate| *rate == 0) { joined.unreachable() } else { Vec::new() };
+    let System { subscribers, chains, .. } = &joined.contract.system;
+    let is_gone = |index: &usize| gone.binary_search(index).is_ok();
+    let down: Vec<&str> = links.iter().filter(|(_, rate)| **rate == 0).map(|(name, _)| name.as_str()).collect();
+    let of = |(session, part): (&&Admitted, &Part)| {
+        let of_chains = part.chains.iter().flat_map(|chain| &chains[*chain].parts).map(|part| part.subscriber);
+        let cut = part.subscribers.iter().copied().chain(of_chains).find(is_gone)?;
+        let because = format!("no way leads to {}: down is {}", subscribers[cut].name, down.join(", "));
+        Some((session.name.clone(), because))
+    };
+    running.iter().zip(&joined.parts).filter_map(of).collect()
+}
+
+/// Thins subscribers, and leaves out those of the contract that no way leads to, and pipes.
+fn reduce(joined: &mut Joined, unfit: Vec<String>, reduction: &mut Reduction) {
+    let unreachable = joined.unreachable();
+    let subscribers = &mut joined.contract.system.subscribers;
+    for subscriber in subscribers.iter_mut() {
+        let scale = reduction.scaled.get(&subscriber.name);
+        // A port without a name of its own may be called so where other sessions run.
+        if let Some(scale) = scale.filter(|scale| subscriber.scale_max.is_some_and(|most| most >= **scale)) {
             subscriber.scale = subscriber.scale.max(*scale);
         }
     }
-    let gone = if links.values().any(|rate| *rate == 0) { joined.unreachable() } else { Vec::new() };
-    let subscribers = &joined.contract.system.subscribers;
-    for (session, part) in running.iter().zip(&joined.parts) {
-        if let Some(cut) = gone.iter().find(|index| part.subscribers.binary_search(index).is_ok()) {
-            let down: Vec<&str> = links.iter().filter(|(_, rate)| **rate == 0).map(|(name, _)| name.as_str()).collect();
-            let because = format!("no way leads to {}: down is {}", subscribers[*cut].name, down.join(", "));
-            return Err(Unadmitted::Cut(session.name.clone(), because));
-        }
-    }
-    reduction.left_out.extend(gone.iter().map(|index| subscribers[*index].name.clone()));
+    reduction.left_out.extend(unreachable.iter().map(|index| subscribers[*index].name.clone()).chain(unfit));
     reduction.left_out.sort_unstable();
     reduction.left_out.dedup();
     let is_left_out = |index: &usize| reduction.left_out.binary_search(&subscribers[*index].name).is_ok();
     let gone: Vec<usize> = (0..subscribers.len()).filter(is_left_out).collect();
     joined.leave_out(&gone);
-    Ok(())
 }

@@ -2,12 +2,12 @@
 //! channel keeps its deadline, and is refused with the planner's reasons and offers otherwise. Pure.
 
 use crate::degradation::adapt;
-use crate::planning::{Admitted, Change, MOST_SESSIONS, Present, Unadmitted, joined, planned};
+use crate::planning::{Admitted, Change, MOST_SESSIONS, Present, Reduction, Unadmitted, joined, planned};
 use qos::contract::session::Session;
 use qos::placement::Watch;
 
 /// Admits the session of a file, or changes the one of its name, in a plan of this revision. Where links carry less than the contract says, it has to
-/// fit as it is beside what is left of the others.
+/// fit as it is beside what is left of the others, and with all of them when the links are back.
 ///
 /// # Errors
 /// [`Unadmitted`]; nothing is changed then.
@@ -20,18 +20,44 @@ pub fn request(
     let Session { name, lease, text, .. } = Session::read(text).map_err(Unadmitted::Malformed)?;
     let wanted = Admitted { name, owner: owner.to_owned(), revision, text, subscribers: Vec::new(), lease };
     let mut sessions = present.sessions.to_vec();
-    let mut reduction = present.reduction.clone();
     match sessions.iter().position(|other| other.name == wanted.name) {
         Some(at) if sessions[at].owner != owner => return Err(Unadmitted::Anothers(sessions[at].owner.clone())),
-        Some(at) => {
-            reduction.suspended.remove(&wanted.name);
-            reduction.scaled.retain(|port, _| !sessions[at].subscribers.contains(port));
-            sessions[at] = wanted.clone();
-        }
+        Some(at) => sessions[at] = wanted.clone(),
         None if sessions.len() >= MOST_SESSIONS => return Err(Unadmitted::TooMany),
         None => sessions.push(wanted.clone()),
     }
-    planned(Present { sessions: &sessions, reduction: &reduction, ..present }, Some(&wanted.name), watch)
+    let all = Present { sessions: &sessions, ..present };
+    if present.links.is_empty() && *present.reduction == Reduction::default() {
+        return planned(all, Some(&wanted.name), watch);
+    }
+    beside_what_is_left(all, &wanted.name, watch)
+}
+
+/// As [`request`], where something is taken back from others.
+fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
+    let whole = joined(present.contract, present.sessions.iter(), Some(name))?;
+    let (links, nothing) = Default::default();
+    planned(Present { links: &links, reduction: &nothing, ..present }, Some(name), watch)?;
+    let mut reduction = present.reduction.clone();
+    reduction.suspended.remove(name);
+    let own = present.sessions.iter().zip(&whole.parts).find(|(session, _)| session.name == name);
+    let own = own.map(|(_, part)| part.subscribers.as_slice()).unwrap_or_default();
+    for index in own {
+        reduction.scaled.remove(&whole.contract.system.subscribers[*index].name);
+    }
+    let left = planned(Present { reduction: &reduction, ..present }, Some(name), watch).map_err(|why| match why {
+        // All of it goes together, but not all of it runs.
+        Unadmitted::Malformed(_) => Unadmitted::Cut(name.to_owned(), "it needs a session that is suspended".to_owned()),
+        other => other,
+    })?;
+    // What it leaves, if it has become smaller, is for those that have less than they asked for.
+    let again = adapt(present, watch);
+    let is_whole = |change: &Change| {
+        let ports = change.sessions.iter().find(|session| session.name == name).map(|one| &one.subscribers);
+        let thinned = |port: &String| change.reduction.scaled.contains_key(port);
+        !change.reduction.suspended.contains_key(name) && !ports.into_iter().flatten().any(thinned)
+    };
+    Ok(again.ok().filter(is_whole).unwrap_or(left))
 }
 
 /// Stops a session.
@@ -61,7 +87,6 @@ pub fn end(present: Present<'_>, names: &[String], watch: &mut dyn Watch) -> Res
 /// The plan without these sessions. What they leave goes to those that have less than they asked for.
 fn without(present: Present<'_>, names: &[String], watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
     let left: Vec<Admitted> = present.sessions.iter().filter(|one| !names.contains(&one.name)).cloned().collect();
-    joined(present.contract, left.iter(), None)?; // what another session needs does not go, whatever is suspended
     adapt(Present { sessions: &left, ..present }, watch)
 }
 
@@ -69,7 +94,6 @@ fn without(present: Present<'_>, names: &[String], watch: &mut dyn Watch) -> Res
 mod tests {
     use super::*;
     use crate::links::Rates;
-    use crate::planning::Reduction;
     use std::sync::LazyLock;
     use std::time::Duration;
 

@@ -8,13 +8,13 @@ use agent::message::{Link, Links};
 use clap::Args;
 use qos::show_bit_rate;
 
-/// Show the links of a domain, or state that one carries less than the contract says: a radio link, say, or one of a rented line
+/// Show the links of a domain, or set that one carries less than the contract says: a radio link, say, or one of a rented line
 ///
 /// Agents report links that are down by themselves. Sessions that do not fit any more are thinned as far as they allow, or suspended, the least
 /// important first; they get back what they had when the links carry it again. Exit code 1 if the contract itself does not fit.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg links --broker 10.0.0.1:7450 --keys keys\n         thalweg links air --rate 600kbit/s --broker 10.0.0.1:7450 --keys keys\n         thalweg links air --as-stated --broker 10.0.0.1:7450 --keys keys"
+    after_help = "Example: thalweg links --broker 10.0.0.1:7450 --keys keys\n         thalweg links air --rate 600kbit/s --broker 10.0.0.1:7450 --keys keys\n         thalweg links air --clear --broker 10.0.0.1:7450 --keys keys"
 )]
 pub(crate) struct Arguments {
     /// The link, by its name in the contract
@@ -26,9 +26,9 @@ pub(crate) struct Arguments {
     /// It carries nothing
     #[arg(long, requires = "link", group = "change")]
     down: bool,
-    /// It carries what the contract says
+    /// It carries what the contract says again, unless an agent reports that it is down
     #[arg(long, requires = "link", group = "change")]
-    as_stated: bool,
+    clear: bool,
     #[command(flatten)]
     broker: BrokerArguments,
     /// Print JSON
@@ -36,9 +36,9 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// States what is to be stated, and shows all.
+/// Sets what is to be set, and shows all.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let Arguments { link, rate, down, as_stated: _, broker, json } = arguments;
+    let Arguments { link, rate, down, clear: _, broker, json } = arguments;
     let client = broker.client()?;
     let links = match link {
         Some(link) => client.state_link(link, rate.or(down.then_some(0))),
@@ -68,9 +68,9 @@ fn shown(Links { links, left_out, because }: &Links) -> String {
 fn row(link: &Link) -> Vec<String> {
     let carries = match (link.carries_bits_per_s, link.stated) {
         (0, false) => "down".to_owned(),
-        (0, true) => "down (stated)".to_owned(),
+        (0, true) => "down (set)".to_owned(),
         (rate, false) => show_bit_rate(rate as f64),
-        (rate, true) => format!("{} (stated)", show_bit_rate(rate as f64)),
+        (rate, true) => format!("{} (set)", show_bit_rate(rate as f64)),
     };
     vec![link.link.clone(), link.between.join(" - "), show_bit_rate(link.rate_bits_per_s as f64), carries]
 }

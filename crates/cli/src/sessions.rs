@@ -154,7 +154,11 @@ fn request(client: &Client, asked: &Asked<'_>, waits: (Duration, &Stop), output:
     };
     asked.admitted(client.request_session(name, text), output)?;
     let session = active(client, asked, waits).map_err(|why| put_back(client, name, before, &why))?;
-    output.result(&session, || shown(&session))
+    output.result(&session, || shown(&session))?;
+    match session.state {
+        SessionState::Suspended => Err(Failure::No(format!("{name} is admitted, and suspended"))),
+        _ => Ok(()),
+    }
 }
 
 /// Renews a session's lease until told to stop, and stops it then. A broker that does not answer is asked again: it may come back
@@ -237,7 +241,7 @@ fn ends(session: &Session) -> String {
     format!("{set} of {} ends set", 2 * session.channels.len())
 }
 
-/// Waits until a session is active, and renews its lease meanwhile.
+/// Waits until a session is active, or suspended, and renews its lease meanwhile.
 fn active(client: &Client, asked: &Asked<'_>, (patience, stop): (Duration, &Stop)) -> Result<Session> {
     let until = Instant::now() + patience;
     let mut lease = Lease { asked, renewed: Instant::now() };
@@ -248,9 +252,8 @@ fn active(client: &Client, asked: &Asked<'_>, (patience, stop): (Duration, &Stop
         let session = client.session(&asked.session.name).map_err(failure)?;
         let because = session.because.as_deref().unwrap_or_default();
         match session.state {
-            SessionState::Active => return Ok(session),
+            SessionState::Active | SessionState::Suspended => return Ok(session),
             SessionState::Refused => return Err(Failure::No(format!("refused by {because}"))),
-            SessionState::Suspended => return Err(Failure::No(format!("suspended: {because}"))),
             SessionState::Waiting if stop.asked() => return Err(Failure::No(format!("interrupted: {because}"))),
             SessionState::Waiting if Instant::now() > until => {
                 let text = format!("not active within {patience:?}: {because}; is `thalweg agent` running there?");

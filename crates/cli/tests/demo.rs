@@ -180,6 +180,10 @@ fn three_domains_admit_a_session_and_refuse_a_second_one() {
     assert!(story["after"]["sent"].as_u64() > Some(100) && story["after"]["lost"] == 0, "{story}");
     assert!(story["after"]["p50_us"].as_f64() < story["before"]["p50_us"].as_f64(), "{story}");
     assert!(story["refused"][0]["offers"].as_array().is_some_and(|offers| !offers.is_empty()), "{story}");
+    let cut = &story["cut"];
+    assert!(cut["because"].as_str().is_some_and(|why| why.contains("domain wan: link line is down")), "{story}");
+    // A link is back when it is steady.
+    assert!(cut["regained_after_ms"].as_f64() >= Some(2000.0), "{story}");
     assert_gone(&house, group);
     assert!(namespaces_of(group).is_empty());
 }

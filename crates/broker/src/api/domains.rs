@@ -6,6 +6,7 @@ use super::{Answer, Broker, Refused, Shared, User, caller};
 use crate::domains::{Asker, Crossing, Domains, Effect, Wanted};
 use crate::hosts::Kept;
 use crate::leases::Leases;
+use crate::planning::Reduction;
 use agent::client::Client;
 use agent::identity::{Identity, Kind};
 use agent::keys::Keys;
@@ -20,6 +21,7 @@ use qos::contract::session::Session as File;
 use qos::contract::{Contract, flow};
 use qos::plan::{self, Offer};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -45,8 +47,8 @@ pub(super) struct Crossings {
     text: String,
     domains: Mutex<Domains>,
     leases: Mutex<Leases>,
-    /// The revision of the plan in which the pipes came.
-    revision: u64,
+    /// The revision of the plan in which the last of its pipes came.
+    revision: AtomicU64,
     texts: Mutex<Texts>,
     /// The messages that wait for each neighbour.
     out: HashMap<String, mpsc::Sender<Message>>,
@@ -83,7 +85,7 @@ impl Crossings {
             text: text.to_owned(),
             domains: Mutex::new(domains),
             leases: Mutex::new(leases),
-            revision: kept.revision,
+            revision: AtomicU64::new(kept.revision),
             texts: Mutex::default(),
             out,
             unserved: Mutex::new(unserved),
@@ -94,17 +96,23 @@ impl Crossings {
             crossings.show(key);
         });
         crossings.domains().came_with(kept.revision, &keys);
-        Ok((crossings, effects))
+        let lost = crossings.close_pipes(now, &kept.reduction, kept.revision);
+        Ok((crossings, effects.into_iter().chain(lost.into_iter().flatten()).collect()))
     }
 
     pub(super) fn domains(&self) -> MutexGuard<'_, Domains> {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pipes whose ports are among these.
-    pub(super) fn left_out(&self, ports: &[String]) -> Vec<String> {
-        let pipes = self.contract.pipes.iter().filter(|pipe| ports.contains(&pipe.port()));
-        pipes.map(|pipe| pipe.name.clone()).collect()
+    /// Pipes that are left out sell nothing, and all others do. What has to be done for each session that is lost is a list of its own.
+    pub(super) fn close_pipes(&self, now: Duration, reduction: &Reduction, revision: u64) -> Vec<Vec<Effect>> {
+        let pipes = self.contract.pipes.iter().filter(|pipe| reduction.left_out.contains(&pipe.port()));
+        let names: Vec<String> = pipes.map(|pipe| pipe.name.clone()).collect();
+        let mut domains = self.domains();
+        if domains.opens(&names) {
+            self.revision.store(revision, Ordering::Relaxed);
+        }
+        domains.close_pipes(now, &names, &reduction.because)
     }
 
     fn texts(&self) -> MutexGuard<'_, Texts> {
@@ -256,7 +264,7 @@ impl Broker {
         self.carry_out(first).await;
         loop {
             tokio::time::sleep(TICK).await;
-            let (state, because) = self.hosts().reached(crossings.revision);
+            let (state, because) = self.hosts().reached(crossings.revision.load(Ordering::Relaxed));
             let full = (crossings.texts().bytes > MOST_OF_CHANNELS).then(|| {
                 format!("the channels of all sessions have more than {MOST_OF_CHANNELS} bytes, which is the limit")
             });

@@ -4,7 +4,7 @@ use super::{Answer, Broker, OwnHost, Refused, Shared, User};
 use crate::degradation::adapt;
 use crate::hosts::Kept;
 use crate::links::{Links, Rates, Unstated};
-use crate::planning::Unadmitted;
+use crate::planning::{Present, Unadmitted};
 use agent::message::{self, Carrier, LONGEST_NAME, MOST_DEVICES, Rate};
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -44,38 +44,75 @@ impl Broker {
             let links = self.links().now(now);
             let given_up = |one: &Unplanned| one.links == links && now.saturating_sub(one.at) < TRY_AGAIN;
             let waits = self.unplanned().as_ref().is_some_and(given_up);
-            if !waits && self.hosts().kept().links != links {
+            if !waits && !self.is_planned_for(&links) {
                 self.plan_for_links().await;
             }
         }
     }
 
-    /// Plans for the links as they are now.
+    /// `true` if the plan is for these links, or nothing is planned. Then there is no reason any more why not.
+    fn is_planned_for(&self, links: &Rates) -> bool {
+        let is_planned = {
+            let hosts = self.hosts();
+            hosts.kept().links == *links || hosts.kept().contract.is_none()
+        };
+        if is_planned {
+            *self.unplanned() = None;
+        }
+        is_planned
+    }
+
+    /// Plans for the links as they are now, unless that was done meanwhile.
     async fn plan_for_links(self: &Arc<Self>) {
         let turn = self.turn().await;
         let links = self.links().now(self.now());
-        let kept = Kept { links: links.clone(), ..self.hosts().kept().clone() };
-        if kept.contract.is_none() {
+        if self.is_planned_for(&links) {
             return;
         }
-        let planned = kept.revision + 1;
-        let decided = self.decide(turn, kept, move |present, _| adapt(present, &mut super::sessions::clock())).await;
+        let kept = Kept { links: links.clone(), ..self.hosts().kept().clone() };
+        let (planned, before) = (kept.revision + 1, kept.reduction.clone());
+        let decide = move |present: Present<'_>, revision| {
+            let mut change = adapt(present, &mut super::sessions::clock())?;
+            let resumed =
+                |name: &String| before.suspended.contains_key(name) && !change.reduction.suspended.contains_key(name);
+            // What goes on again is active when all hosts have it.
+            let resumed = change.sessions.iter_mut().filter(|session| resumed(&session.name));
+            resumed.for_each(|session| session.revision = revision);
+            Ok(change)
+        };
+        let decided = self.decide(turn, kept, decide).await;
         let made = match decided {
             Ok((turn, change)) => self.make(turn, change, planned).await.map(drop),
             Err(why) => Err(why),
         };
         let at = self.now();
         *self.unplanned() = made.err().map(|why| Unplanned { links, because: why.text(), at });
-        self.close_pipes();
     }
 
-    /// Pipes that are left out of the plan sell nothing.
-    fn close_pipes(self: &Arc<Self>) {
+    /// Pipes that are left out of the plan sell nothing; those that are in it again sell when all hosts have it. Called while nobody else
+    /// keeps a change.
+    pub(super) fn open_and_close_pipes(self: &Arc<Self>) {
         let Some(crossings) = self.crossings() else { return };
-        let reduction = self.hosts().kept().reduction.clone();
-        let names = crossings.left_out(&reduction.left_out);
-        let effects = crossings.domains().close_pipes(self.now(), &names, &reduction.because);
-        self.spawn(effects);
+        let (reduction, revision) = {
+            let hosts = self.hosts();
+            (hosts.kept().reduction.clone(), hosts.kept().revision)
+        };
+        let each = crossings.close_pipes(self.now(), &reduction, revision);
+        each.into_iter().for_each(|effects| self.spawn(effects));
+    }
+
+    /// Refuses if there is no plan for the links as they are.
+    pub(super) fn check_links(&self) -> Result<(), Refused> {
+        let now = self.links().now(self.now());
+        match self.unplanned().as_ref().filter(|one| one.links == now) {
+            Some(Unplanned { because, .. }) => {
+                let said = format!(
+                    "nothing is admitted while there is no plan for the links as they are (`thalweg links`): {because}"
+                );
+                Err(Refused::new(StatusCode::CONFLICT, said))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The links as they are.
@@ -93,34 +130,43 @@ impl Broker {
             carries_bits_per_s: now.get(&link.name).copied().unwrap_or(link.rate),
             stated: links.stated().contains_key(&link.name),
         };
-        let because = self.unplanned().as_ref().map(|one| one.because.clone());
+        let because = self.unplanned().as_ref().filter(|one| one.links == now).map(|one| one.because.clone());
         let links = system.links.iter().map(shown).collect();
         Ok(message::Links { links, left_out: kept.reduction.left_out, because })
     }
 
-    /// A user states what a link carries; `None`: what the contract says.
-    async fn state(self: &Arc<Self>, link: &str, rate: Option<u64>) -> Result<message::Links, Refused> {
+    /// A user states what a link carries; `None`: what the contract says. Done to the end, even if the user gives up.
+    async fn state(self: &Arc<Self>, link: String, rate: Option<u64>) -> Result<message::Links, Refused> {
         self.shown_links()?;
-        let stated = self.links().state(link, rate);
-        stated.map_err(|why| match why {
+        let broker = self.clone();
+        let done = tokio::spawn(async move {
+            broker.keep_stated(&link, rate).await?;
+            broker.plan_for_links().await;
+            broker.shown_links()
+        });
+        done.await.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?
+    }
+
+    /// Kept first, then told: what the disk does not take changes nothing.
+    async fn keep_stated(self: &Arc<Self>, link: &str, rate: Option<u64>) -> Result<(), Refused> {
+        let _turn = self.turn().await; // nobody's plan is made from what was kept before
+        let disk = self.disk().await;
+        let mut copy = self.links().clone();
+        copy.state(link, rate).map_err(|why| match why {
             Unstated::Unknown(names) => {
                 Refused::new(StatusCode::NOT_FOUND, format!("there is no link {link}: allowed is {names}"))
             }
-            Unstated::TooMuch(most) => {
+            Unstated::OutOfRange(least, most) => {
                 let rate = rate.unwrap_or(0);
-                let said =
-                    format!("{rate} bit/s for link {link}: allowed is at most the contract's rate, {most} bit/s");
+                let said = format!("{rate} bit/s for link {link}: allowed is {least} to the contract's rate, {most} bit/s, or 0: it is down");
                 Refused::new(StatusCode::UNPROCESSABLE_ENTITY, said)
             }
         })?;
-        {
-            let _turn = self.turn().await; // nobody's plan is made from what was kept before
-            let disk = self.disk().await;
-            let kept = Kept { stated: self.links().stated().clone(), ..self.hosts().kept().clone() };
-            self.keep(disk, kept).await?;
-        }
-        self.plan_for_links().await;
-        self.shown_links()
+        let kept = Kept { stated: copy.stated().clone(), ..self.hosts().kept().clone() };
+        self.keep(disk, kept).await?;
+        // Agents may have reported meanwhile.
+        let _ = self.links().state(link, rate);
+        Ok(())
     }
 }
 
@@ -135,11 +181,11 @@ pub(super) async fn put(
     rate: Result<Json<Rate>, JsonRejection>,
 ) -> Answer<message::Links> {
     let Json(Rate { rate_bits_per_s }) = rate?;
-    broker.state(&link, Some(rate_bits_per_s)).await.map(Json)
+    broker.state(link, Some(rate_bits_per_s)).await.map(Json)
 }
 
 pub(super) async fn delete(_: User, State(broker): Shared, Path(link): Path<String>) -> Answer<message::Links> {
-    broker.state(&link, None).await.map(Json)
+    broker.state(link, None).await.map(Json)
 }
 
 pub(super) async fn reported(

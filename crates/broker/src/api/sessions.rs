@@ -76,8 +76,16 @@ impl Broker {
         let read = Contract::read(contract).map_err(|error| format!("line {error}"))?;
         let mut links = Links::new(&read, &kept.stated, &kept.links);
         let Kept { reduction, sessions, .. } = &kept;
-        let present = Present { contract, links: &links.now(self.now()), reduction, sessions };
-        let change = adapt(present, &mut clock()).map_err(|why| match why {
+        let links_now = links.now(self.now());
+        let present = Present { contract, links: &links_now, reduction, sessions };
+        let change = match adapt(present, &mut clock()) {
+            // There is no plan for the links as they are: the broker starts as if all were up, and goes on to look for one.
+            Err(Unadmitted::Unfit(_)) if !links_now.is_empty() => {
+                adapt(Present { links: &Default::default(), ..present }, &mut clock())
+            }
+            found => found,
+        };
+        let change = change.map_err(|why| match why {
             Unadmitted::Malformed(error) => format!("line {error}"),
             other => other.to_string(),
         })?;
@@ -351,6 +359,7 @@ async fn ask(
     if !dry_run && broker.renewed(&name, &owner, &text) {
         return Ok(Json(broker.session(&name)?).into_response());
     }
+    broker.check_links()?;
     let kept = broker.hosts().kept().clone();
     let planned = kept.revision + 1;
     let decide = move |present: Present<'_>, revision| request(present, (&owner, &text), revision, &mut clock());

@@ -1,6 +1,6 @@
 use super::*;
 use crate::links::Rates;
-use crate::planning::Reduction;
+use crate::planning::{Admitted, Reduction};
 use crate::sessions::request;
 use proptest::prelude::*;
 
@@ -122,7 +122,7 @@ fn a_proxy_is_placed_anew_where_it_helps() {
 fn what_has_no_way_is_suspended_or_left_out() {
     let alone = "[[session]]\nname = \"alone\"\nimportance = 9\n[[topic]]\nname = \"t\"\nsize = \"10 B\"\nrate = \"1 Hz\"\npublisher = \"c\"\n\
                  [[subscriber]]\ntopic = \"t\"\nnode = \"a\"\n";
-    let follower = "[[session]]\nname = \"follower\"\nimportance = 9\n[[subscriber]]\ntopic = \"camera\"\nnode = \"b\"\nname = \"/log\"\n";
+    let follower = "[[session]]\nname = \"follower\"\nimportance = 9\n[[subscriber]]\ntopic = \"camera\"\nnode = \"c\"\nname = \"/log\"\n";
     let mut sessions = admitted(CONTRACT, &[("camera", 1, 1)]);
     for text in [alone, follower] {
         let (links, reduction) = (Rates::new(), Reduction::default());
@@ -176,6 +176,86 @@ fn the_least_important_and_youngest_is_suspended() {
     assert_eq!(suspended(1_200_000), ["four"]);
     assert_eq!(suspended(950_000), ["four", "three"]);
     assert_eq!(suspended(450_000), ["four", "one", "three", "two"]);
+}
+
+/// One port of a session is on a slow link, the other one on none.
+#[test]
+fn only_who_is_concerned_is_thinned() {
+    let two = "[[session]]\nname = \"two\"\n[[topic]]\nname = \"t\"\nsize = \"550 B\"\nrate = \"50 Hz\"\npublisher = \"a\"\n\
+               [[subscriber]]\ntopic = \"t\"\nnode = \"c\"\nscale_max = 4\ndeadline = \"3 s\"\n\
+               [[subscriber]]\ntopic = \"t\"\nnode = \"b\"\nscale = 2\nscale_max = 8\ndeadline = \"3 s\"\n";
+    let contract = CONTRACT.replace("deadline = \"3 s\"", "deadline = \"3 s\"\nscale_max = 2\n[[subscriber]]\ntopic = \"state\"\nnode = \"c\"\nscale_max = 9\ndeadline = \"3 s\"");
+    let (none, reduction) = (Rates::new(), Reduction::default());
+    let present = Present { contract: &contract, links: &none, reduction: &reduction, sessions: &[] };
+    let sessions = request(present, ("ann", two), 1, &mut Patient).unwrap().sessions;
+    let change = adapted(&contract, &sessions, &links(&[("wire", 180_000)])).unwrap();
+    assert_eq!(taken(&change), (vec![], vec![("/t@b", 6)]));
+    // With less the contract's own stream to b is thinned, too; nobody else's.
+    let change = adapted(&contract, &sessions, &links(&[("wire", 100_000)])).unwrap();
+    assert_eq!(taken(&change), (vec![], vec![("/state@b", 2), ("/t@b", 8)]));
+}
+
+#[test]
+fn who_was_admitted_beside_others_that_do_not_run_goes_together_with_them() {
+    let all = |sessions: &[Admitted], rate: u64, text: &str| {
+        let links = links(&[("wire", rate)]);
+        let reduction = adapted(CONTRACT, sessions, &links).unwrap().reduction;
+        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions };
+        request(present, ("bob", text), 9, &mut Patient)
+    };
+    let large = |name: &str, bytes: u32| {
+        format!(
+            "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"{bytes} B\"\nrate = \"50 Hz\"\npublisher = \"a\"\n\
+                 [[subscriber]]\ntopic = {name:?}\nnode = \"b\"\ndeadline = \"3 s\"\n"
+        )
+    };
+    let nothing = Reduction::default();
+    let present = Present { contract: CONTRACT, links: &links(&[]), reduction: &nothing, sessions: &[] };
+    let sessions = request(present, ("ann", &large("big", 3500)), 1, &mut Patient).unwrap().sessions;
+    // The big one does not run on 600 kbit/s. What fits there, and not beside it when the link is back, is refused.
+    let refused = all(&sessions, 600_000, &large("late", 1000));
+    assert!(matches!(&refused, Err(Unadmitted::Unfit(_))), "{refused:?}");
+    let fits = all(&sessions, 600_000, &large("small", 500)).unwrap();
+    assert_eq!(taken(&fits), (vec!["big"], vec![]));
+    // A topic that it has is taken; what needs it is cut as it is.
+    assert!(matches!(
+        all(&sessions, 600_000, &large("big2", 10).replace("topic]]\nname = \"big2\"", "topic]]\nname = \"big\"")),
+        Err(Unadmitted::Malformed(_))
+    ));
+    let log = "[[session]]\nname = \"log\"\n[[subscriber]]\ntopic = \"big\"\nnode = \"b\"\nname = \"/log\"\n";
+    let cut = all(&sessions, 600_000, log);
+    assert!(matches!(&cut, Err(Unadmitted::Unfit(_) | Unadmitted::Cut(..))), "{cut:?}");
+    // A smaller version of it runs, and all come back.
+    let again = large("big", 400);
+    let links = links(&[("wire", 600_000)]);
+    let present = Present { contract: CONTRACT, links: &links, reduction: &fits.reduction, sessions: &fits.sessions };
+    let smaller = request(present, ("ann", &again), 10, &mut Patient).unwrap();
+    assert_eq!(taken(&smaller), (vec![], vec![]));
+}
+
+#[test]
+fn contract_and_sessions_that_do_not_go_together_are_no_matter_of_links() {
+    let sessions = admitted(CONTRACT, &[("camera", 1, 1)]);
+    let other =
+        CONTRACT.replace("name = \"state\"", "name = \"camera\"").replace("topic = \"state\"", "topic = \"camera\"");
+    for now in [links(&[]), links(&[("wire", 0)])] {
+        assert!(matches!(adapted(&other, &sessions, &now), Err(Unadmitted::Needed(name, _)) if name == "camera"));
+    }
+    // A contract that became narrower: what does not fit is suspended, and the broker starts.
+    let narrow = CONTRACT.replace("rate = \"2 Mbit/s\"", "rate = \"300 kbit/s\"");
+    let change = adapted(&narrow, &sessions, &links(&[])).unwrap();
+    assert_eq!(taken(&change), (vec!["camera"], vec![]));
+    assert!(change.reduction.suspended["camera"].contains("more was admitted than the links carry"));
+}
+
+#[test]
+fn a_session_whose_chain_is_cut_is_suspended() {
+    let chain = "[[session]]\nname = \"chained\"\n[[chain]]\nname = \"c\"\ntopics = [\"state\"]\nsubscribers = [\"/state@b\"]\ndeadline = \"9 s\"\n";
+    let (none, reduction) = (Rates::new(), Reduction::default());
+    let present = Present { contract: CONTRACT, links: &none, reduction: &reduction, sessions: &[] };
+    let sessions = request(present, ("ann", chain), 1, &mut Patient).unwrap().sessions;
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0), ("up", 0)])).unwrap();
+    assert_eq!((taken(&change).0, &*change.reduction.left_out), (vec!["chained"], &["/state@b".to_owned()][..]));
 }
 
 #[test]

@@ -37,30 +37,27 @@ impl Domains {
         effects
     }
 
-    /// Sessions that a neighbour behind has lost.
-    pub(super) fn unknown(&mut self, now: Duration, from: &str, keys: &[Key]) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        for key in keys {
-            let Some(crossing) = self.crossings.get_mut(key) else { continue };
-            let lives = matches!(crossing.phase, Phase::Starting | Phase::Committed);
-            if !lives || !crossing.legs.iter().any(|leg| leg.domain == from) {
-                continue;
-            }
-            crossing.legs.retain(|leg| leg.domain != from);
-            effects.extend(self.lose(now, key, &format!("domain {from} has lost it: ask for it again")));
+    /// A neighbour behind tells that a session goes on no more there.
+    pub(super) fn lost(&mut self, now: Duration, from: &str, key: &Key, because: &str) -> Vec<Effect> {
+        let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
+        let lives = matches!(crossing.phase, Phase::Starting | Phase::Committed);
+        if !lives || !crossing.legs.iter().any(|leg| leg.domain == from) {
+            return Vec::new();
         }
-        effects
+        crossing.legs.retain(|leg| leg.domain != from);
+        self.end_for(now, key, because)
     }
 
-    /// A session cannot go on here: the domain before is told as if it was lost, those behind are told to stop it.
-    pub(super) fn lose(&mut self, now: Duration, key: &Key, because: &str) -> Vec<Effect> {
+    /// A session cannot go on here or behind: its user, or the domain before, is told; other domains behind stop it.
+    pub(super) fn end_for(&mut self, now: Duration, key: &Key, because: &str) -> Vec<Effect> {
         let Some(crossing) = self.crossings.get_mut(key) else { return Vec::new() };
-        let (starting, before) = (crossing.phase == Phase::Starting, crossing.passed.last().cloned());
-        // Nobody was told of one that was starting: it is refused.
-        crossing.because = (crossing.asker.is_some() && !starting).then(|| because.to_owned());
+        let undecided = matches!(crossing.phase, Phase::Holding | Phase::Starting) && crossing.asker.is_some();
+        let before = crossing.passed.last().cloned();
+        // Nobody was told that it is active: it is refused.
+        crossing.because = (crossing.asker.is_some() && !undecided).then(|| because.to_owned());
         let mut effects = self.end(now, key);
-        effects.extend(before.map(|before| Effect::Send(before, Message::Unknown(vec![key.clone()]))));
-        if starting {
+        effects.extend(before.map(|before| Effect::Send(before, Message::Lost(key.clone(), because.to_owned()))));
+        if undecided {
             let why = self.refusal(format!("session {key}"), because.to_owned());
             effects.push(Effect::Told(key.clone(), Err(why)));
         }

@@ -73,6 +73,40 @@ fn what_one_domain_refuses_leaves_nothing_behind_in_any() {
 }
 
 #[test]
+fn a_session_whose_pipe_closes_is_lost_in_all_domains_at_once() {
+    for (closes, pipe) in [("robot", "cam-rw-high"), ("wan", "rw-wb-high"), ("base", "wb-desk-high")] {
+        let mut world = World::new(1);
+        for (name, deadline) in [("teleop", "100 ms"), ("log", "1 s")] {
+            world.request(&session(name, 1000, deadline)).unwrap();
+            world.wait(1);
+        }
+        assert_eq!(world.sold(), [[80_000.0; 2]; 3]);
+        let close = |world: &mut World, names: &[String]| {
+            let now = world.now;
+            let effects = world.broker(closes).close_pipes(now, names, "link air is down");
+            effects.into_iter().for_each(|effects| world.perform(closes, effects));
+            world.wait(1);
+        };
+        close(&mut world, &[pipe.to_owned()]);
+        assert_eq!(world.sold(), [[0.0, 80_000.0]; 3], "{closes}: the other session stays");
+        let lost = world.broker("robot").find("teleop").unwrap().shown(0).because.unwrap();
+        assert_eq!(lost, format!("domain {closes}: link air is down: ask for it again"));
+        // Nothing more goes through it; the other class would be too slow.
+        let again = world.request(&session("again", 1000, "100 ms")).unwrap();
+        world.wait(1);
+        let refused = world.said(&again).unwrap().clone().unwrap_err();
+        assert_eq!((&*refused.domain, refused.has.as_str()), ("base", "100 ms"), "{closes}: {refused:?}");
+        close(&mut world, &[]);
+        let back = world.request(&session("back", 1000, "100 ms")).unwrap();
+        world.wait(1);
+        assert_eq!(world.said(&back), Some(&Ok(())), "{closes}");
+        world.stop("teleop");
+        world.wait(1);
+        world.check(closes);
+    }
+}
+
+#[test]
 fn a_dry_run_holds_nothing() {
     let mut world = World::new(1);
     let now = world.now;

@@ -114,6 +114,7 @@ fn who_may_not_and_what_is_wrong_changes_no_link() {
     assert_eq!(status(ann.report_carriers("a", &eth0(false))), 403);
     assert_eq!(status(ann.state_link("air", Some(1))), 404);
     assert_eq!(status(ann.state_link("wire", Some(10_000_001))), 422);
+    assert_eq!(status(ann.state_link("wire", Some(1))), 422, "slower than the slowest queue");
     let many = vec![Carrier { device: "eth0".into(), up: false }; 257];
     assert_eq!(status(host.report_carriers("a", &many)), 422);
     let long = vec![Carrier { device: "e".repeat(257), up: false }];
@@ -156,5 +157,12 @@ deadline = "5 ms"
     let links = ann.state_link("wire", Some(1_000_000)).unwrap();
     assert!(links.because.as_deref().is_some_and(|because| because.contains("state")), "{links:?}");
     assert_eq!((carries(&links), ann.plan().unwrap()), (1_000_000, before));
+    assert_eq!(status(ann.request_session("map", &session("map", 10))), 409, "nothing is admitted meanwhile");
+    // The broker starts all the same, and says so again.
+    testbed.stop();
+    testbed.start();
+    until(|| ann.links().unwrap().because.is_some());
+    assert_eq!(carries(&ann.links().unwrap()), 1_000_000);
     assert_eq!(ann.state_link("wire", Some(9_000_000)).unwrap().because, None);
+    ann.request_session("map", &session("map", 10)).unwrap();
 }

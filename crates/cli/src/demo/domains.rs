@@ -1,5 +1,5 @@
 //! `thalweg demo --domains`: a robot, a wide-area network and a base, each with a broker of its own. A video from robot to base is measured beside other
-//! traffic, first as it is, then as a session that all three have admitted; and a second session is refused.
+//! traffic, first as it is, then as a session that all three have admitted; a second session is refused; and a link is cut, and joined again.
 //!
 //! | module | contents |
 //! |---|---|
@@ -20,7 +20,7 @@ use qos::plan::Refusal;
 use qos::show_time;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use video::{Seen, Video};
 use world::World;
 
@@ -64,7 +64,20 @@ struct Story {
     after: Seen,
     /// Why a second session is refused, and what would fit.
     refused: Vec<Refusal>,
+    /// The wan's link was cut, and joined again.
+    cut: Cut,
     figure: Option<String>,
+}
+
+/// What a cut link does to the session.
+#[derive(Serialize)]
+struct Cut {
+    /// The reason that its user is told.
+    because: String,
+    /// From the cut until the robot's broker tells it, ms.
+    told_after_ms: f64,
+    /// From the end of the cut until the session is active again, ms.
+    regained_after_ms: f64,
 }
 
 /// Tells the story.
@@ -100,9 +113,27 @@ pub(super) fn run(arguments: &Arguments, realm: &str) -> Result {
         Err(other) => return Err(Failure::No(other.to_string())),
         Ok(_) => return Err(Failure::No("a second session was admitted, for which the pipes have no room".to_owned())),
     };
-    let mut story = Story { before, session, after, refused, figure: None };
+    let cut = cut(&world, &stop, &say)?;
+    let mut story = Story { before, session, after, refused, cut, figure: None };
     story.figure = draw(&story, arguments)?;
     finish(&story, arguments)
+}
+
+/// Cuts the wan's link, and joins it again.
+fn cut(world: &World, stop: &Stop, say: &dyn Fn(&str)) -> Result<Cut> {
+    let ms = |since: Instant| since.elapsed().as_secs_f64() * 1e3;
+    say("the link of the wan is cut");
+    let began = Instant::now();
+    world.cut(true)?;
+    let because = world.ended(stop, "teleop")?;
+    let told_after_ms = ms(began);
+    say(&format!("teleop, {told_after_ms:.0} ms later: {because}"));
+    let began = Instant::now();
+    world.cut(false)?;
+    world.regained(stop, "teleop", TELEOP)?;
+    let regained_after_ms = ms(began);
+    say(&format!("the link is back: teleop is active again {:.1} s later", regained_after_ms / 1e3));
+    Ok(Cut { because, told_after_ms, regained_after_ms })
 }
 
 /// The video beside other traffic; `None`: the user asked to end.

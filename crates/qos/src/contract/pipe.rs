@@ -4,6 +4,7 @@
 //! token bucket with the pipe's burst and rate (Le Boudec & Thiran 2001, §1.2), whatever the sizes of the samples in it, as long as the overhead of a
 //! packet is the same on all links. So a sample in a pipe that is not oversold keeps the pipe's deadline.
 
+use super::Contract;
 use super::file::{self, Names};
 use super::value::{self, DAY, Value, Wrong, needed, wrong};
 use crate::Class;
@@ -156,7 +157,7 @@ pub(super) fn pipes(
     for table in tables {
         let pipe = pipe(table, nodes, system, &network, &pipes)?;
         let (mut topic, subscriber) = planned(&pipe, system.topics.len(), system, &network);
-        topic.forwarded = neighbours.iter().any(|neighbour| neighbour.via == pipe.from);
+        topic.forwarded = is_forwarded(&pipe, neighbours);
         let named = |name: &String| *name == topic.name;
         if system.topics.iter().map(|one| &one.name).chain(system.subscribers.iter().map(|one| &one.name)).any(named) {
             let said = format!(
@@ -275,6 +276,31 @@ fn planned(pipe: &Pipe, topic: usize, system: &System, network: &Network) -> (To
     (topic_of, Subscriber { topic, node: pipe.to, name, scale: 1, deadline, importance: 1, ..Subscriber::default() })
 }
 
+/// Plans pipes anew for links that have changed. Gives the ports of those that have no way any more, or one whose packets differ from what is sold:
+/// they stay as they were, and are to be left out.
+pub fn replan(contract: &mut Contract) -> Vec<String> {
+    let Contract { system, neighbours, pipes, .. } = contract;
+    let network = Network::new(system);
+    let (topics, subscribers) = (system.topics.len() - pipes.len(), system.subscribers.len() - pipes.len());
+    let mut unfit = Vec::new();
+    for (index, pipe) in pipes.iter().enumerate() {
+        let way = network.route(pipe.from, pipe.to).filter(|way| !way.is_empty());
+        if way.is_none_or(|way| packet(&way, system) != Ok((pipe.mtu, pipe.overhead))) {
+            unfit.push(pipe.port());
+            continue;
+        }
+        let (mut topic, subscriber) = planned(pipe, topics + index, system, &network);
+        topic.forwarded = is_forwarded(pipe, neighbours);
+        (system.topics[topics + index], system.subscribers[subscribers + index]) = (topic, subscriber);
+    }
+    unfit
+}
+
+/// `true` if its samples come from another domain.
+fn is_forwarded(pipe: &Pipe, neighbours: &[Neighbour]) -> bool {
+    neighbours.iter().any(|neighbour| neighbour.via == pipe.from)
+}
+
 /// Time between two samples of so many bytes at this rate, ns.
 fn period(frames: u64, rate: u64) -> u64 {
     (u128::from(frames) * 8_000_000_000 / u128::from(rate.max(1))).min(u128::from(u64::MAX)) as u64
@@ -282,7 +308,6 @@ fn period(frames: u64, rate: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Contract;
     use super::*;
 
     const CONTRACT: &str = r#"

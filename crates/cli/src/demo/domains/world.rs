@@ -188,6 +188,37 @@ impl World {
         let set = || active().filter(|session| session.channels.iter().all(|channel| !channel.set.is_empty()));
         wait(stop, "the session is not active", set).map(Ok)
     }
+
+    /// Takes the carrier of the wan's line away at its sending end, or gives it back.
+    pub(super) fn cut(&self, cut: bool) -> Result {
+        let (namespace, device) = (self.namespace(1), device_of(1));
+        let carrier = if cut { "off" } else { "on" };
+        let words = ["-n", &namespace, "link", "set", "dev", &device, "carrier", carrier];
+        let done = Command::new("ip").args(words).output()?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        Err(Failure::System(format!("ip {}: {said}", words.join(" "))))
+    }
+
+    /// Waits until the robot's broker tells that a session runs no more, and gives its reason.
+    pub(super) fn ended(&self, stop: &Stop, name: &str) -> Result<String> {
+        let ended = || {
+            let session = self.ask(0, |client| client.session(name)).ok()?;
+            (session.state == SessionState::Refused).then(|| session.because.unwrap_or_default())
+        };
+        wait(stop, "the session goes on", ended)
+    }
+
+    /// Asks for a session again and again, until it is active.
+    pub(super) fn regained(&self, stop: &Stop, name: &str, text: &str) -> Result<Session> {
+        let active = || {
+            let asked = self.ask(0, |client| client.request_session(name, text)).ok()?;
+            (asked.state == SessionState::Active).then_some(asked)
+        };
+        wait(stop, "the session is not admitted again", active)
+    }
 }
 
 /// A process on a host, killed when dropped.
@@ -225,12 +256,17 @@ fn broker_of(domain: usize) -> String {
     format!("{}:7450", Topology::address_of(domain as u8 + 1))
 }
 
+/// The device of a domain's link, at the host that it leads from.
+fn device_of(domain: usize) -> String {
+    format!("to{}", domain + 2)
+}
+
 /// A domain's contract: its link, a fast and a slow pipe, its neighbours.
 fn contract_of(domain: usize) -> String {
     let [from, to] = [HOSTS[domain], HOSTS[domain + 1]];
     let [fast, slow] = PROMISES[domain];
     let rate = RATES[domain];
-    let device = domain + 2;
+    let device = device_of(domain);
     let pipe = |class: &str, kbit: u32, deadline: u64, price: u32| {
         format!(
             "[[pipe]]\nfrom = {from:?}\nto = {to:?}\nclass = {class:?}\nrate = \"{kbit} kbit/s\"\nburst = \"4 kB\"\nlargest = \"500 B\"\n\
@@ -252,7 +288,7 @@ fn contract_of(domain: usize) -> String {
     let kind = if domain == 0 { "host" } else { "router" };
     format!(
         "[[node]]\nname = {from:?}\nkind = {kind:?}\n[[node]]\nname = {to:?}\n[[link]]\nname = \"line\"\nbetween = [{from:?}, {to:?}]\n\
-         rate = \"{rate} Mbit/s\"\nscheduler = \"strict\"\ndevices = {{ {from} = \"to{device}\" }}\n{}{}{neighbours}",
+         rate = \"{rate} Mbit/s\"\nscheduler = \"strict\"\ndevices = {{ {from} = {device:?} }}\n{}{}{neighbours}",
         pipe("high", 600, fast, 5),
         pipe("low", 100, slow, 1),
     )
