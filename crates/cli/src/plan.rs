@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`show`] | a plan as tables |
 //! | [`explain`] | the terms of each delay, with their sources |
+//! | [`export`] | its streams for a network with time-sensitive networking |
 //! | [`figure`], [`map`] | the network as a picture |
 //! | [`simulate`] | a plan in virtual time |
 
 mod explain;
+mod export;
 mod figure;
 mod map;
 mod show;
@@ -53,6 +55,9 @@ pub(crate) struct Arguments {
     /// Show the terms of each delay, and their sources
     #[arg(long)]
     explain: bool,
+    /// Print its streams for a network controller instead, if everything fits
+    #[arg(long, value_name = "FORM", conflicts_with_all = ["explain", "json", "check", "diff", "whatif", "simulate"])]
+    export: Option<export::Form>,
     /// Only look for likely mistakes: shares below 100 %, deadlines nothing can keep, unused links …
     #[arg(long, conflicts_with_all = ["output", "figure", "explain", "diff", "whatif"])]
     check: bool,
@@ -103,6 +108,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         return what_if(arguments, &plan, &planned(&read(changed)?, arguments.model));
     }
     write(arguments, &contract, &plan)?;
+    if let Some(form) = arguments.export.filter(|_| plan.feasible) {
+        return line(export::text(form, &contract, &plan).trim_end());
+    }
     if let Some(duration) = arguments.simulate {
         let simulation = simulate::run(&settle(&contract.system, &plan.settings), &plan, duration, arguments.seed)?;
         let mut document = serde_json::to_value(&plan).map_err(std::io::Error::from)?;
