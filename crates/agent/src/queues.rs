@@ -31,10 +31,17 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// The hosts of a plan on which it names devices: those that need an agent.
+/// The hosts of a plan on which it names devices, all links of which are not down: those that need an agent.
 pub fn hosts(plan: &Plan) -> Vec<&str> {
-    let has_device = |name: &str| plan.links.iter().any(|link| link.from == name && link.device.is_some());
+    let has_device =
+        |name: &str| plan.links.iter().any(|link| link.from == name && link.device.is_some() && !link.down);
     plan.nodes.iter().map(|node| node.name.as_str()).filter(|name| has_device(name)).collect()
+}
+
+/// Those of its devices whose links are down: they may be gone.
+pub fn down(plan: &Plan, host: &str) -> Vec<String> {
+    let down = plan.links.iter().filter(|link| link.from == host && link.down);
+    down.filter_map(|link| link.device.clone()).collect()
 }
 
 /// The devices of the node `host`, also those of links that are down.
@@ -56,14 +63,11 @@ pub fn queues(plan: &Plan, host: &str, prio: bool) -> Result<Vec<Wanted>, Unfit>
         NodeKind::Router => Some(Hook::Router),
         NodeKind::Switch => Some(Hook::Bridge),
     };
-    let own = plan.links.iter().filter(|link| link.from == node.name && !link.down);
+    let own = plan.links.iter().filter(|link| link.from == node.name);
     let mut wanted = own
         .filter_map(|link| link.device.as_ref().map(|device| queue(link, device, prio, map)))
         .collect::<Result<Vec<_>, _>>()?;
-    let is_down = |device: &str| {
-        plan.links.iter().any(|link| link.down && link.device.as_deref() == Some(device) && link.from == node.name)
-    };
-    for setting in plan.settings.iter().filter(|setting| setting.node == node.name && !is_down(&setting.device)) {
+    for setting in plan.settings.iter().filter(|setting| setting.node == node.name) {
         limit(&mut wanted, setting)?;
     }
     Ok(wanted)

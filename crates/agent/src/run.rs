@@ -213,10 +213,13 @@ fn carry_out(step: Step<'_>, settings: &Settings, channels: &dyn Channels) -> Ou
 
 fn install(text: &str, settings: &Settings) -> Result<(Outcome, Plan), String> {
     let plan = Plan::from_text(text).map_err(|e| e.to_string())?;
-    let wanted = match queues(&plan, &settings.host, settings.prio) {
+    let mut wanted = match queues(&plan, &settings.host, settings.prio) {
         Err(Unfit::NoHost(_)) => Vec::new(), // a plan without this host: it gets back what it had
         found => found.map_err(|e| e.to_string())?,
     };
+    // The others have their queues all the same.
+    let down = crate::queues::down(&plan, &settings.host);
+    wanted.retain(|one| !down.contains(&one.device) || queueing::exists(&one.device));
     let (installed, adjusted) = queueing::adjust(&settings.journal, &wanted).map_err(|e| e.to_string())?;
     let restored: Vec<String> = installed.restored.iter().map(ToString::to_string).collect();
     installed.keep().map_err(|e| e.to_string())?;

@@ -350,7 +350,7 @@ fn check(text: &[u8]) -> Result<(String, Vec<String>), Refused> {
         return Err(wrong("the plan does not fit (`thalweg plan` says why): nothing is applied".to_owned()));
     }
     let hosts: Vec<String> = queues::hosts(&plan).into_iter().map(str::to_owned).collect();
-    if hosts.is_empty() {
+    if plan.links.iter().all(|link| link.device.is_none()) {
         return Err(wrong("the plan names no devices: give `devices` to the links of its contract".to_owned()));
     }
     if hosts.len() > MOST_HOSTS {

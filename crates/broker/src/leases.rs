@@ -23,7 +23,7 @@ impl Leases {
         self.0.retain(|name, _| sessions.iter().any(|session| session.name == *name && session.lease.is_some()));
         for session in sessions {
             let Some(lasts) = session.lease else { continue };
-            if session.revision == revision || !self.0.contains_key(&session.name) {
+            if session.asked == revision || !self.0.contains_key(&session.name) {
                 self.0.insert(session.name.clone(), Lease { lasts, end: now + lasts });
             }
         }
@@ -67,7 +67,8 @@ mod tests {
         Admitted {
             name: name.into(),
             owner: "ann".into(),
-            revision,
+            revision: 0,
+            asked: revision,
             text: String::new(),
             subscribers: Vec::new(),
             lease: lease.map(at),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Time for which a link has to be back before it counts: one that comes and goes is down.
 pub const STEADY: Duration = Duration::from_secs(2);
-/// The longest such time: it doubles each time that a link is lost again within this time (as RFC 2439 damps routes).
+/// The longest such time: it doubles each time that a link is lost again within this time (routes that flap are damped for the same reason, RFC 2439).
 pub const LONGEST_STEADY: Duration = Duration::from_secs(64);
 /// Lowest rate that can be stated, bit/s: that of the slowest queue.
 pub const SLOWEST: u64 = 1000;

@@ -26,8 +26,11 @@ pub struct Admitted {
     pub name: String,
     /// The identity of the user who asked for it.
     pub owner: String,
-    /// The revision of the plan that it came with.
+    /// The revision of the plan that it came with, or goes on with.
     pub revision: u64,
+    /// The revision for which its owner asked for it last.
+    #[serde(default)]
+    pub asked: u64,
     /// The text of its file.
     pub text: String,
     /// The ports of its subscribers and of those to its topics.

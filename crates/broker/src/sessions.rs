@@ -18,7 +18,8 @@ pub fn request(
     watch: &mut dyn Watch,
 ) -> Result<Change, Unadmitted> {
     let Session { name, lease, text, .. } = Session::read(text).map_err(Unadmitted::Malformed)?;
-    let wanted = Admitted { name, owner: owner.to_owned(), revision, text, subscribers: Vec::new(), lease };
+    let owned = owner.to_owned();
+    let wanted = Admitted { name, owner: owned, revision, asked: revision, text, subscribers: Vec::new(), lease };
     let mut sessions = present.sessions.to_vec();
     match sessions.iter().position(|other| other.name == wanted.name) {
         Some(at) if sessions[at].owner != owner => return Err(Unadmitted::Anothers(sessions[at].owner.clone())),
@@ -57,7 +58,12 @@ fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) 
         let thinned = |port: &String| change.reduction.scaled.contains_key(port);
         !change.reduction.suspended.contains_key(name) && !ports.into_iter().flatten().any(thinned)
     };
-    Ok(again.ok().filter(is_whole).unwrap_or(left))
+    let no_worse = |change: &Change| {
+        let (now, then) = (&change.reduction, &left.reduction);
+        let scaled = |(port, scale): (&String, &u32)| then.scaled.get(port).is_some_and(|before| scale <= before);
+        now.suspended.keys().all(|name| then.suspended.contains_key(name)) && now.scaled.iter().all(scaled)
+    };
+    Ok(again.ok().filter(|change| is_whole(change) && no_worse(change)).unwrap_or(left))
 }
 
 /// Stops a session.

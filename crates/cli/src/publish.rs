@@ -9,7 +9,7 @@ use crate::priority::Given;
 use crate::quantity;
 use clap::Args;
 use lab::statistics::rounded;
-use qos::{Class, Ownership, PullBuffer, Qos, Queue, Reliability};
+use qos::{Class, Ownership, PullBuffer, Qos, Queue, Reliability, ResourceLimit};
 use serde::Serialize;
 use source::{Blocks, Counters, Lines, Next, Source};
 use std::path::PathBuf;
@@ -298,7 +298,9 @@ fn publish_all<S: Source>(
 }
 
 fn is_refused_by_all(published: Published) -> bool {
-    published.dropped > 0 && published.sent + published.queued + published.not_connected == 0
+    // Waiting makes no sample smaller, and no room in a contract.
+    let never = matches!(published.limit, Some(ResourceLimit::MaxMessage | ResourceLimit::Policing));
+    !never && published.dropped > 0 && published.sent + published.queued + published.not_connected == 0
 }
 
 /// Sleeps until the next sample is due. A delay is caught up, unless it is longer than a second.

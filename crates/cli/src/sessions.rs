@@ -87,8 +87,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             let asked = Asked::read(file)?;
             let stop = Stop::on_signals()?;
             let asked_at = Instant::now();
-            request(&client, &asked, (*patience, &stop), output)?;
-            if *hold { hold_on(&client, &asked, (asked_at, &stop), output) } else { Ok(()) }
+            let session = request(&client, &asked, (*patience, &stop), output)?;
+            match session.state {
+                _ if *hold => hold_on(&client, &asked, (asked_at, &stop), output),
+                SessionState::Suspended => Err(Failure::No(format!("{} is admitted, and suspended", session.session))),
+                _ => Ok(()),
+            }
         }
         Verb::Watch { name } => watch(&client, name.as_deref(), &Stop::on_signals()?, output),
         Verb::List => {
@@ -144,8 +148,8 @@ fn attempt(client: &Client, asked: &Asked<'_>, output: Output) -> Result {
     output.result(&session, || shown(&session))
 }
 
-/// Asks for a session. It is active when all hosts have its queues; if one refuses them, what was before is asked for again.
-fn request(client: &Client, asked: &Asked<'_>, waits: (Duration, &Stop), output: Output) -> Result {
+/// Asks for a session. It is active when all hosts have its queues (or suspended, if links carry too little now); if one refuses them, what was before is asked for again.
+fn request(client: &Client, asked: &Asked<'_>, waits: (Duration, &Stop), output: Output) -> Result<Session> {
     let session::Session { name, text, .. } = &asked.session;
     let before = match client.session(name) {
         Ok(session) => session.text,
@@ -155,10 +159,7 @@ fn request(client: &Client, asked: &Asked<'_>, waits: (Duration, &Stop), output:
     asked.admitted(client.request_session(name, text), output)?;
     let session = active(client, asked, waits).map_err(|why| put_back(client, name, before, &why))?;
     output.result(&session, || shown(&session))?;
-    match session.state {
-        SessionState::Suspended => Err(Failure::No(format!("{name} is admitted, and suspended"))),
-        _ => Ok(()),
-    }
+    Ok(session)
 }
 
 /// Renews a session's lease until told to stop, and stops it then. A broker that does not answer is asked again: it may come back

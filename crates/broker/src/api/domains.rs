@@ -111,6 +111,7 @@ impl Crossings {
         let mut domains = self.domains();
         if domains.opens(&names) {
             self.revision.store(revision, Ordering::Relaxed);
+            domains.set_unready(Some("its hosts have not reported the pipes yet".to_owned()));
         }
         domains.close_pipes(now, &names, &reduction.because)
     }
@@ -207,14 +208,15 @@ impl Broker {
             let changed = changes.iter().filter(|(key, _)| crossings.show(key)).count();
             let revision = broker.hosts().kept().revision + u64::from(changed > 0);
             let done = disk.keep_crossings(revision, &changes);
-            drop(disk);
             let mut domains = crossings.domains();
             match done {
                 Ok(()) => {
                     domains.came_with(revision, changes.iter().map(|(key, _)| key));
                     let next = domains.wrote(broker.now(), &changes);
                     drop(domains);
+                    // Before anybody else keeps a revision.
                     broker.hosts().advance(revision);
+                    drop(disk);
                     broker.changed.send_replace(revision);
                     Ok(next)
                 }
@@ -268,7 +270,9 @@ impl Broker {
             let full = (crossings.texts().bytes > MOST_OF_CHANNELS).then(|| {
                 format!("the channels of all sessions have more than {MOST_OF_CHANNELS} bytes, which is the limit")
             });
-            let unready = full.or((state != SessionState::Active).then(|| because.unwrap_or_default()));
+            let unready = full
+                .or_else(|| self.without_plan())
+                .or((state != SessionState::Active).then(|| because.unwrap_or_default()));
             let effects = {
                 let mut domains = crossings.domains();
                 domains.set_unready(unready);

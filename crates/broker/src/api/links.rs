@@ -70,16 +70,8 @@ impl Broker {
             return;
         }
         let kept = Kept { links: links.clone(), ..self.hosts().kept().clone() };
-        let (planned, before) = (kept.revision + 1, kept.reduction.clone());
-        let decide = move |present: Present<'_>, revision| {
-            let mut change = adapt(present, &mut super::sessions::clock())?;
-            let resumed =
-                |name: &String| before.suspended.contains_key(name) && !change.reduction.suspended.contains_key(name);
-            // What goes on again is active when all hosts have it.
-            let resumed = change.sessions.iter_mut().filter(|session| resumed(&session.name));
-            resumed.for_each(|session| session.revision = revision);
-            Ok(change)
-        };
+        let planned = kept.revision + 1;
+        let decide = |present: Present<'_>, _| adapt(present, &mut super::sessions::clock());
         let decided = self.decide(turn, kept, decide).await;
         let made = match decided {
             Ok((turn, change)) => self.make(turn, change, planned).await.map(drop),
@@ -103,16 +95,17 @@ impl Broker {
 
     /// Refuses if there is no plan for the links as they are.
     pub(super) fn check_links(&self) -> Result<(), Refused> {
+        self.without_plan().map_or(Ok(()), |because| Err(Refused::new(StatusCode::CONFLICT, because)))
+    }
+
+    /// Why nothing is admitted: there is no plan for the links as they are.
+    pub(super) fn without_plan(&self) -> Option<String> {
         let now = self.links().now(self.now());
-        match self.unplanned().as_ref().filter(|one| one.links == now) {
-            Some(Unplanned { because, .. }) => {
-                let said = format!(
-                    "nothing is admitted while there is no plan for the links as they are (`thalweg links`): {because}"
-                );
-                Err(Refused::new(StatusCode::CONFLICT, said))
-            }
-            None => Ok(()),
-        }
+        let unplanned = self.unplanned();
+        let because = &unplanned.as_ref().filter(|one| one.links == now)?.because;
+        Some(format!(
+            "nothing is admitted while there is no plan for the links as they are (`thalweg links`): {because}"
+        ))
     }
 
     /// The links as they are.

@@ -78,12 +78,15 @@ impl Broker {
         let Kept { reduction, sessions, .. } = &kept;
         let links_now = links.now(self.now());
         let present = Present { contract, links: &links_now, reduction, sessions };
-        let change = match adapt(present, &mut clock()) {
-            // There is no plan for the links as they are: the broker starts as if all were up, and goes on to look for one.
-            Err(Unadmitted::Unfit(_)) if !links_now.is_empty() => {
-                adapt(Present { links: &Default::default(), ..present }, &mut clock())
+        // If there is no plan for the links as they are, the broker starts with those of before, or as if all were up, and goes on to look for one.
+        let nothing = Default::default();
+        let mut each = [&links_now, &kept.links, &nothing].into_iter();
+        let change = loop {
+            let links = each.next();
+            match adapt(Present { links: links.unwrap_or(&nothing), ..present }, &mut clock()) {
+                Err(Unadmitted::Unfit(_)) if links.is_some() => {}
+                found => break found,
             }
-            found => found,
         };
         let change = change.map_err(|why| match why {
             Unadmitted::Malformed(error) => format!("line {error}"),
@@ -153,7 +156,17 @@ impl Broker {
     ) -> Result<Accepted, Refused> {
         let disk = self.disk().await;
         let revision = self.hosts().kept().revision + 1;
-        change.sessions.iter_mut().filter(|one| one.revision == planned).for_each(|one| one.revision = revision);
+        let before = self.hosts().kept().reduction.suspended.clone();
+        let resumes = |name: &String| before.contains_key(name) && !change.reduction.suspended.contains_key(name);
+        for session in &mut change.sessions {
+            // What goes on again is active when all hosts have it.
+            if session.revision == planned || resumes(&session.name) {
+                session.revision = revision;
+            }
+            if session.asked == planned {
+                session.asked = revision;
+            }
+        }
         let kept = self.kept_with(change)?;
         let made = self.keep(disk, kept).await;
         drop(turn);
@@ -342,6 +355,7 @@ async fn ask(
         Err(Refused::new(StatusCode::CONFLICT, said))
     };
     if !read.abroad.is_empty() {
+        broker.check_links()?;
         let is_taken = broker.hosts().kept().sessions.iter().any(|session| session.name == name);
         return match is_taken {
             true => taken("of this domain"),

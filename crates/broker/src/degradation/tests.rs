@@ -222,9 +222,10 @@ fn who_was_admitted_beside_others_that_do_not_run_goes_together_with_them() {
         all(&sessions, 600_000, &large("big2", 10).replace("topic]]\nname = \"big2\"", "topic]]\nname = \"big\"")),
         Err(Unadmitted::Malformed(_))
     ));
-    let log = "[[session]]\nname = \"log\"\n[[subscriber]]\ntopic = \"big\"\nnode = \"b\"\nname = \"/log\"\n";
-    let cut = all(&sessions, 600_000, log);
-    assert!(matches!(&cut, Err(Unadmitted::Unfit(_) | Unadmitted::Cut(..))), "{cut:?}");
+    let half = request(present, ("ann", &large("half", 1700)), 1, &mut Patient).unwrap().sessions;
+    let log = "[[session]]\nname = \"log\"\n[[subscriber]]\ntopic = \"half\"\nnode = \"b\"\nname = \"/log\"\n";
+    let cut = all(&half, 600_000, log);
+    assert!(matches!(&cut, Err(Unadmitted::Cut(_, because)) if because.contains("is suspended")), "{cut:?}");
     // A smaller version of it runs, and all come back.
     let again = large("big", 400);
     let links = links(&[("wire", 600_000)]);

@@ -25,7 +25,7 @@
 //! [[channel]]
 //! publisher = "/arm/out"
 //! subscriber = "/controller/in"
-//! class = "high"                 # and dscp, tos, priority, sched, affinity, pace as `thalweg set` takes them
+//! class = "high"                 # and dscp, tos, priority, sched, affinity, pace, police as `thalweg set` takes them
 //! sched = "fifo:30"
 //! every = 10                     # and rate, picture, proxy: the part of the stream, and the place where the rest is left out
 //! proxy = "relay:gate"
@@ -348,7 +348,7 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
     if words.is_empty() {
         return Err((
             at.clone(),
-            "a channel without class, dscp, tos, priority, sched, affinity, pace, every, rate, picture or proxy"
+            "a channel without class, dscp, tos, priority, sched, affinity, pace, police, every, rate, picture or proxy"
                 .to_owned(),
         ));
     }

@@ -121,6 +121,12 @@ pub fn carrier(name: &str) -> io::Result<bool> {
     }
 }
 
+/// `true` if this device is there, or the kernel does not say.
+pub fn exists(name: &str) -> bool {
+    let found = Socket::open().map_err(QueueError::from).and_then(|mut socket| find(&mut socket, name));
+    !matches!(found, Err(QueueError { reason: Reason::NoDevice(_), .. }))
+}
+
 /// The device by which packets from `local` to `peer` leave this network namespace (`ip route get PEER from LOCAL`).
 /// An unspecified `local` leaves the choice to the kernel.
 ///
@@ -191,6 +197,7 @@ mod tests {
     fn a_device_that_is_not_there_has_no_carrier() {
         assert!(carrier("lo").unwrap());
         assert!(!carrier("nothere").unwrap());
+        assert!(exists("lo") && !exists("nothere"));
     }
 
     #[test]

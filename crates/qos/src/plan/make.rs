@@ -392,8 +392,13 @@ impl Path<'_> {
             true => (self.subscriber.scale, self.subscriber.scaled_size.unwrap_or(self.topic.size)),
             false => (self.subscriber.scale_before_proxy(), self.topic.size),
         };
-        let policing = || Policing::new(self.topic.rate / f64::from(scale.max(1)), self.at_once(), size);
-        self.topic.police.then(policing).flatten()
+        let scale = f64::from(scale.max(1));
+        // The samples between come and go: what may come early stays as long.
+        let at_once = 1.0 + (self.at_once() - 1.0) / scale;
+        let policing = || Policing::new(self.topic.rate / scale, at_once, size);
+        // A relay takes the stream by a channel of its own.
+        let is_whole = is_here || self.proxy.is_none();
+        (self.topic.police && is_whole).then(policing).flatten()
     }
 
     /// Packets of one sample on the hop that needs the most.

@@ -503,3 +503,31 @@ fn percentiles_stand_beside_means_and_bounds() {
     let plan = planned(MM1, Model::Mm1);
     assert_eq!(Plan::from_text(&plan.to_text()).unwrap().channels[0].percentiles, Some(found));
 }
+
+#[test]
+fn what_a_publisher_may_send_is_what_the_bounds_count() {
+    let text = |proxies: &str| {
+        format!(
+            "[[node]]\nname = \"a\"\n[[node]]\nname = \"g\"\nkind = \"router\"\nproxy = {proxies}\n[[node]]\nname = \"b\"\nproxy = false\n\
+             [[link]]\nbetween = [\"a\", \"g\"]\nrate = \"10 Mbit/s\"\n[[link]]\nbetween = [\"g\", \"b\"]\nrate = \"10 Mbit/s\"\n\
+             [[topic]]\nname = \"t\"\nsize = \"100 B\"\nrate = \"50 Hz\"\njitter = \"5 ms\"\nburst = 2\npublisher = \"a\"\npolice = true\n\
+             [[subscriber]]\ntopic = \"t\"\nnode = \"b\"\nname = \"/all\"\n[[subscriber]]\ntopic = \"t\"\nnode = \"b\"\nname = \"/some\"\nscale = 10\n\
+             [placement]\nproxies = \"per-subscriber\"\n"
+        )
+    };
+    let police = |text: &str| {
+        let plan = planned(text, Model::Bound);
+        let of = |name: &str| plan.channels.iter().find(|one| one.subscriber == name).unwrap();
+        ["/all", "/some"].map(|name| (of(name).proxy.clone(), of(name).police.clone()))
+    };
+    // A sample may come 25 ms early: one of a burst, and behind a late one.
+    let [all, some] = police(&text("false"));
+    assert_eq!(all.1.as_deref(), Some("50Hz/2.25/100B"));
+    assert_eq!(
+        (some.0.as_deref(), some.1.as_deref()),
+        (Some("a"), Some("5Hz/1.125/100B")),
+        "of each ten samples one, 25 ms early at most"
+    );
+    let open = text("false").replace("police = true\n", "");
+    assert_eq!(police(&open).map(|(_, police)| police), [None, None]);
+}

@@ -246,10 +246,10 @@ impl Channel {
         Outcome::Refused { limit: ResourceLimit::MaxMessage }
     }
 
-    /// `true` if a message of so many bytes may not be sent by the contract. The end of an instance always may.
+    /// `true` if a message of so many bytes that is published now may not be sent by the contract. The end of an instance always may.
     #[inline]
-    pub(crate) fn exceeds(&self, change: Change, bytes: usize) -> bool {
-        self.policer.is_set() && change == Change::Written && !self.policer.passes(linux::clock::monotonic_ns(), bytes)
+    pub(crate) fn exceeds(&self, change: Change, now_ns: u64, bytes: usize) -> bool {
+        self.policer.is_set() && change == Change::Written && !self.policer.passes(now_ns, bytes)
     }
 
     /// Counts a message beyond the contract.

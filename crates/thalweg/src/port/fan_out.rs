@@ -12,8 +12,12 @@ use crate::channel::{Channel, Outcome, SampleInfo};
 use crate::codec::Message;
 use crate::error::{Error, Result};
 use crate::trace::stages::{self, Arrived, Stage};
+use qos::ResourceLimit;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// The outcome of a sample beyond the contract.
+const BEYOND: Outcome = Outcome::Refused { limit: ResourceLimit::Policing };
 
 /// Pause before another look for a free place in shared memory, under a policy that waits.
 const SLOT_PAUSE: Duration = Duration::from_micros(50);
@@ -101,14 +105,15 @@ impl<M: Message> FanOut<'_, M> {
             }
             // A group has members with other limits: members with a lower limit drop the message themselves.
             let outcome = match &entry.way {
+                TypedWay::Group(_, false) if group == BEYOND => entry.channel.refuse_excess(),
                 TypedWay::Group(_, false) => group,
                 TypedWay::Group(_, true) => {
-                    let exceeds = entry.channel.exceeds(change, size);
+                    let exceeds = entry.channel.exceeds(change, message.now, size);
                     group = if exceeds { entry.channel.refuse_excess() } else { self.offer(entry, message) };
                     group
                 }
                 _ if size > entry.channel.max_message as usize => entry.channel.refuse_size(),
-                _ if entry.channel.exceeds(change, size) => entry.channel.refuse_excess(),
+                _ if entry.channel.exceeds(change, message.now, size) => entry.channel.refuse_excess(),
                 _ => self.offer(entry, message),
             };
             self.count(&entry.channel, outcome, size);
