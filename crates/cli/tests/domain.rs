@@ -443,6 +443,14 @@ fn a_session_gives_way_while_a_link_is_slow_or_cut() {
     domain.until("the queues are as before", |domain| domain.queues() == with);
     domain.ask("session stop camera").json();
     domain.until("the contract's queues are back", |domain| domain.queues() == without);
+
+    // A device that is gone keeps the host's other one from nothing, and nobody waits for the host behind it.
+    assert!(domain.row.command(1, "ip").args(["link", "delete", "dev", "gb"]).status().unwrap().success());
+    domain.until("the link is down", |domain| domain.ask("links").json()["links"][1]["carries_bits_per_s"] == 0);
+    let near = domain.house.path("near.toml");
+    std::fs::write(&near, session("near", 100).replace("node = \"b\"", "node = \"g\"")).unwrap();
+    assert_eq!(domain.ask(&format!("session request {}", near.display())).json()["state"], "active");
+    assert!(["a", "g"].iter().all(|host| domain.host(host)["state"] == "applied"), "{:?}", domain.ask("hosts").lines);
 }
 
 /// The ends of a plan's channel get its class when their programs start, and lose it with the plan.
