@@ -4,6 +4,8 @@
 //! The answer depends on contract, sessions and links, and not on how it came to that: when a link is back, the same search gives back what
 //! was taken.
 
+mod concerned;
+
 use crate::planning::{Change, Present, Reduction, Unadmitted, cut, joined, planned};
 use qos::contract::Contract;
 use qos::contract::joined::Joined;
@@ -36,8 +38,15 @@ pub fn adapt(present: Present<'_>, watch: &mut dyn Watch) -> Result<Change, Unad
     if search.base.because.is_empty() {
         "more was admitted than the links carry".clone_into(&mut search.base.because);
     }
-    search.steps = steps(present, &contract, &whole)?;
-    let enough = search.enough()?;
+    let concerned = concerned::subscribers(&whole, present.links);
+    search.steps = steps(present, &contract, &whole, &|index| concerned[index])?;
+    let enough = match search.enough() {
+        Err(Unadmitted::Unfit(_)) => {
+            search.steps = steps(present, &contract, &whole, &|_| true)?;
+            search.enough()?
+        }
+        found => found?,
+    };
     let taken = search.minimal(enough)?;
     search.as_little(&taken)
 }
@@ -84,8 +93,14 @@ impl Step {
     }
 }
 
-/// All that can be taken back, in this order: thinning in sessions, then in the contract; whole sessions; pipes, the lowest class first.
-fn steps(present: Present<'_>, contract: &Contract, whole: &Joined) -> Result<Vec<Step>, Unadmitted> {
+/// All that can be taken back of those that are concerned (subscribers, indices), in this order: thinning in sessions, then in the contract; whole
+/// sessions; pipes, the lowest class first.
+fn steps(
+    present: Present<'_>,
+    contract: &Contract,
+    whole: &Joined,
+    is_concerned: &dyn Fn(usize) -> bool,
+) -> Result<Vec<Step>, Unadmitted> {
     let mut sessions = Vec::new();
     for (age, (admitted, part)) in present.sessions.iter().zip(&whole.parts).enumerate() {
         let read = Session::read(&admitted.text).map_err(Unadmitted::Malformed)?;
@@ -93,7 +108,8 @@ fn steps(present: Present<'_>, contract: &Contract, whole: &Joined) -> Result<Ve
     }
     sessions.sort_by_key(|(importance, age, ..)| (*importance, *age));
     let scales = |indices: &[usize]| {
-        let mut subscribers: Vec<_> = indices.iter().map(|index| &whole.contract.system.subscribers[*index]).collect();
+        let concerned = indices.iter().filter(|index| is_concerned(**index));
+        let mut subscribers: Vec<_> = concerned.map(|index| &whole.contract.system.subscribers[*index]).collect();
         subscribers.sort_by_key(|one| one.importance);
         let step = |one: &qos::system::Subscriber| {
             let most = one.scale_max.filter(|most| *most > one.scale)?;
@@ -104,8 +120,16 @@ fn steps(present: Present<'_>, contract: &Contract, whole: &Joined) -> Result<Ve
     let own: Vec<usize> = (0..contract.system.subscribers.len() - contract.pipes.len()).collect();
     let mut steps: Vec<Step> = sessions.iter().flat_map(|(.., part)| scales(&part.subscribers)).collect();
     steps.extend(scales(&own));
-    steps.extend(sessions.iter().map(|(_, _, admitted, _)| Step::Suspend(admitted.name.clone())));
-    let mut pipes: Vec<_> = contract.pipes.iter().collect();
+    let concerned = sessions.iter().filter(|(.., part)| part.receivers.iter().any(|index| is_concerned(*index)));
+    steps.extend(concerned.map(|(_, _, admitted, _)| Step::Suspend(admitted.name.clone())));
+    let first = whole.contract.system.subscribers.len() - contract.pipes.len();
+    let mut pipes: Vec<_> = contract
+        .pipes
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| is_concerned(first + index))
+        .map(|(_, pipe)| pipe)
+        .collect();
     pipes.sort_by_key(|pipe| (pipe.class, pipe.price));
     steps.extend(pipes.into_iter().map(|pipe| Step::LeaveOut(pipe.port())));
     Ok(steps)

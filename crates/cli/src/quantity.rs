@@ -38,6 +38,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// A bit rate with a unit.
+#[cfg(feature = "sessions")]
 pub(crate) fn bit_rate(text: &str) -> Result<u64, String> {
     let rate = qos::parse_bit_rate(text).ok().filter(|rate| *rate > 0);
     rate.ok_or_else(|| "a bit rate of at least 1 bit/s, such as 600kbit/s (bit/s kbit/s Mbit/s Gbit/s)".to_owned())

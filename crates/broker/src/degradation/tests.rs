@@ -178,6 +178,23 @@ fn the_least_important_and_youngest_is_suspended() {
     assert_eq!(suspended(450_000), ["four", "one", "three", "two"]);
 }
 
+/// The less important one is elsewhere, and its traffic comes nowhere near; where it is in the way of what has moved, it goes.
+#[test]
+fn who_does_not_use_the_link_keeps_what_it_has() {
+    let to_c = "[[session]]\nname = \"near\"\nimportance = -5\n[[topic]]\nname = \"near\"\nsize = \"1000 B\"\nrate = \"50 Hz\"\npublisher = \"a\"\n\
+                [[subscriber]]\ntopic = \"near\"\nnode = \"c\"\ndeadline = \"3 s\"\n";
+    let (none, reduction) = (Rates::new(), Reduction::default());
+    let present = Present { contract: CONTRACT, links: &none, reduction: &reduction, sessions: &[] };
+    let first = request(present, ("ann", to_c), 1, &mut Patient).unwrap().sessions;
+    let mut sessions = admitted(CONTRACT, &[("one", 1, 1), ("two", 2, 1)]);
+    sessions.extend(first);
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 450_000)])).unwrap();
+    assert_eq!(taken(&change).0, ["one"]);
+    // With the wire down all go over c: 133, twice 248 and 430 kbit/s do not fit into 1 Mbit/s.
+    let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0)])).unwrap();
+    assert_eq!(taken(&change).0, ["near"]);
+}
+
 /// One port of a session is on a slow link, the other one on none.
 #[test]
 fn only_who_is_concerned_is_thinned() {
