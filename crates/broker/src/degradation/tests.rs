@@ -190,6 +190,9 @@ fn who_does_not_use_the_link_keeps_what_it_has() {
     sessions.extend(first);
     let change = adapted(CONTRACT, &sessions, &links(&[("wire", 450_000)])).unwrap();
     assert_eq!(taken(&change).0, ["one"]);
+    let (slow, none) = (links(&[("wire", 450_000)]), Reduction::default());
+    let hurried = Present { contract: CONTRACT, links: &slow, reduction: &none, sessions: &sessions };
+    assert_eq!(taken(&adapt(hurried, &mut Hasty(0)).unwrap()).0, ["one"], "without time for a search, too");
     // With the wire down all go over c: 133, twice 248 and 430 kbit/s do not fit into 1 Mbit/s.
     let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0)])).unwrap();
     assert_eq!(taken(&change).0, ["near"]);
