@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time after which all is said again.
 const AGAIN_EVERY: Duration = Duration::from_secs(2);
-/// Shortest and longest pause before a broker that does not answer, or refuses, is told again.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// Shortest and longest pause before a broker that does not answer, or refuses, is asked or told again.
+pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// What the broker was told last.
 #[derive(Debug, Default)]

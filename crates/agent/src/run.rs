@@ -1,6 +1,6 @@
 //! The loop of an agent: hears the broker, carries out the steps on this host, reports.
 
-use crate::carriers;
+use crate::carriers::{self, PAUSES};
 use crate::client::{Client, ClientError};
 use crate::message::{Actual, Desired, End};
 use crate::queues::{Unfit, queues};
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for news of the broker; a request to end waits as long.
 const WAIT: Duration = Duration::from_secs(2);
-/// Shortest and longest pause before a broker that does not answer is asked again.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 /// Time between two looks at the request to end.
 const TICK: Duration = Duration::from_millis(50);
 /// Largest file of a kept state.

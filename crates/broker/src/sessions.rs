@@ -100,16 +100,8 @@ fn without(present: Present<'_>, names: &[String], watch: &mut dyn Watch) -> Res
 mod tests {
     use super::*;
     use crate::links::Rates;
+    use crate::planning::Patient;
     use std::sync::LazyLock;
-    use std::time::Duration;
-
-    struct Patient;
-
-    impl Watch for Patient {
-        fn elapsed(&mut self) -> Duration {
-            Duration::ZERO
-        }
-    }
 
     /// 1 Mbit/s between two hosts, of which a topic takes a part.
     const CONTRACT: &str = r#"

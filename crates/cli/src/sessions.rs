@@ -148,7 +148,8 @@ fn attempt(client: &Client, asked: &Asked<'_>, output: Output) -> Result {
     output.result(&session, || shown(&session))
 }
 
-/// Asks for a session. It is active when all hosts have its queues (or suspended, if links carry too little now); if one refuses them, what was before is asked for again.
+/// Asks for a session. It is active when all hosts have its queues, or suspended if links carry too little now. If a host refuses them, what was
+/// before is asked for again.
 fn request(client: &Client, asked: &Asked<'_>, waits: (Duration, &Stop), output: Output) -> Result<Session> {
     let session::Session { name, text, .. } = &asked.session;
     let before = match client.session(name) {

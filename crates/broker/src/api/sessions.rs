@@ -355,7 +355,6 @@ async fn ask(
         Err(Refused::new(StatusCode::CONFLICT, said))
     };
     if !read.abroad.is_empty() {
-        broker.check_links()?;
         let is_taken = broker.hosts().kept().sessions.iter().any(|session| session.name == name);
         return match is_taken {
             true => taken("of this domain"),

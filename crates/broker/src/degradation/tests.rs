@@ -1,17 +1,8 @@
 use super::*;
 use crate::links::Rates;
-use crate::planning::{Admitted, Reduction};
+use crate::planning::{Admitted, Patient, Reduction};
 use crate::sessions::request;
 use proptest::prelude::*;
-
-/// A clock that stands still.
-struct Patient;
-
-impl Watch for Patient {
-    fn elapsed(&mut self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 /// A triangle: from a to b directly, or through c.
 const CONTRACT: &str = r#"

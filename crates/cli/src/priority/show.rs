@@ -156,17 +156,20 @@ fn thread(report: &EndReport) -> String {
 
 fn packets(report: &EndReport) -> String {
     let Some(tos) = report.tos else {
-        let police = report.asked.police.map_or_else(String::new, |police| format!(", at most {police}"));
-        return format!("no packets: nothing is marked{police}");
+        return format!("no packets: nothing is marked{}", policing(report));
     };
     let dscp = report.dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
     let class = report.class.map_or_else(String::new, |class| format!(", class {class}"));
     let priority = report.socket_priority.map_or_else(String::new, |p| format!(", socket priority {p}"));
     let pace = report.pace.map_or_else(String::new, |bytes| format!(", pace {}", bit_rate(bytes)));
-    let pace = report.asked.police.map_or(pace.clone(), |police| format!("{pace}, at most {police}"));
     let device = report.device.as_ref().map_or_else(String::new, |device| format!(", device {device}"));
     let band = if report.band.is_empty() { String::new() } else { format!(", {}", report.band) };
-    format!("tos {tos}{dscp}{class}{priority}{pace}{device}{band}{}", blocking(report))
+    format!("tos {tos}{dscp}{class}{priority}{pace}{}{device}{band}{}", policing(report), blocking(report))
+}
+
+/// The samples that it may send, if it is policed.
+fn policing(report: &EndReport) -> String {
+    report.asked.police.map_or_else(String::new, |police| format!(", at most {police}"))
 }
 
 /// Longest time that its packets wait for less urgent ones, if it is known.
