@@ -253,6 +253,15 @@ impl Client {
         self.expect(self.answer(self.agent.get(self.url("/v1/pipes")).call(), LARGEST_PLAN)?)
     }
 
+    /// Lines of the accounts behind the record of this number, at most [`MOST_RECORDS`](crate::accounts::MOST_RECORDS).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn accounts(&self, after: u64) -> Result<Vec<String>, ClientError> {
+        let answered = self.agent.get(self.url(&format!("/v1/accounts?after={after}"))).call();
+        self.expect(self.answer(answered, LARGEST_PLAN)?)
+    }
+
     /// Says something to the broker of a neighbouring domain.
     ///
     /// # Errors

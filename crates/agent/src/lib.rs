@@ -6,6 +6,7 @@
 //! | [`keys`] | the certificate authority of a realm, and certificates that carry identities |
 //! | [`message`] | what agent and broker say to each other |
 //! | [`peer`] | what brokers of neighbouring domains say to each other |
+//! | [`accounts`] | who had how much, in lines that prove each other; pure |
 //! | [`client`] | requests to a broker |
 //! | [`queues`] | a plan on one of its hosts: the queues of its devices |
 //! | [`reconcile`] | the decisions: install, take away, repair, report; pure |
@@ -17,6 +18,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // an agent runs by the clock; `reconcile` takes the time as an argument
 
+#[cfg(feature = "tls")]
+pub mod accounts;
 #[cfg(feature = "tls")]
 mod carriers;
 #[cfg(feature = "tls")]

@@ -9,6 +9,7 @@
 //! | `DELETE /v1/sessions/NAME` | | [`Accepted`] |
 //! | `GET /v1/sessions`, `GET /v1/sessions/NAME` | | a list of [`Session`], or one with its text |
 //! | `GET /v1/pipes` | | a list of [`Pipe`] |
+//! | `GET /v1/accounts?after=NUMBER` | | lines of accounts, at most 1,000 |
 //! | `POST /v1/peer` | a neighbour's [`crate::peer::Message`] | 204 |
 //! | `GET /v1/hosts` | | a list of [`Host`] |
 //! | `GET /v1/hosts/NAME/desired?since=REVISION&wait=SECONDS` | | [`Desired`], or 204 if there is no newer one within the time |
@@ -103,6 +104,9 @@ pub struct End {
     /// The reason why it does not have the plan's settings. `None`: it has them, read back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
+    /// What it has sent or received since its channel was opened, as its program counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
 }
 
 impl End {
@@ -117,6 +121,27 @@ impl End {
     /// Its share of a report, in bytes: its texts, and as many for the rest.
     pub fn size(&self) -> usize {
         self.texts().map(String::len).sum::<usize>() + 100
+    }
+}
+
+/// Samples at one kind of ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Samples.
+    pub samples: u64,
+    /// Bytes of them, without headers.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self { samples: self.samples.saturating_add(other.samples), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+
+    /// What has come since.
+    pub fn since(self, before: Self) -> Self {
+        Self { samples: self.samples.saturating_sub(before.samples), bytes: self.bytes.saturating_sub(before.bytes) }
     }
 }
 

@@ -293,6 +293,7 @@ mod tests {
             subscriber: "/in".into(),
             end: side,
             because: because.map(str::to_owned),
+            counts: None,
         };
         let mut agent = Reconciler::default();
         agent.saw(vec![end(Side::Publisher, None)]);

@@ -5,15 +5,18 @@
 //! | `GET`, `PUT`, `DELETE /v1/plan`, `GET /v1/hosts` | users |
 //! | `GET /v1/sessions`, `GET`, `PUT /v1/sessions/NAME` | users; the session of a name is its owner's |
 //! | `DELETE /v1/sessions/NAME` | its owner |
-//! | `GET /v1/pipes` | users |
+//! | `GET /v1/pipes`, `GET /v1/accounts` | users |
 //! | `POST /v1/peer` | the brokers of neighbouring domains |
 //! | `GET /v1/links`, `PUT`, `DELETE /v1/links/NAME` | users |
 //! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual`, `POST /v1/hosts/NAME/links`, `GET /v1/hosts/NAME/admitted` | the agent of this host |
 
+mod accounts;
 mod domains;
 mod links;
+mod rules;
 mod sessions;
 
+use crate::accounts::Meter;
 use crate::domains::{Crossing, Effect};
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::leases::Leases;
@@ -59,6 +62,7 @@ pub struct Broker {
     planner: Arc<Turn<()>>,
     /// Changes are made one after the other: kept, then told. Nobody plans meanwhile.
     store: Arc<Turn<Store>>,
+    meter: Arc<Mutex<Meter>>,
     changed: watch::Sender<u64>,
     /// Its part in sessions over several domains, once it has a contract.
     crossings: OnceLock<Arc<Crossings>>,
@@ -134,7 +138,7 @@ impl Broker {
         let (changed, _) = watch::channel(hosts.kept().revision);
         let mut leases = Leases::default();
         leases.are(Duration::ZERO, &hosts.kept().sessions, hosts.kept().revision);
-        let (hosts, leases, store) = (Mutex::new(hosts), Mutex::new(leases), Arc::new(Turn::new(store)));
+        let (hosts, leases, meter) = (Mutex::new(hosts), Mutex::new(leases), store.meter());
         let (started, crossings) = (Instant::now(), OnceLock::new());
         Ok(Self {
             started,
@@ -144,7 +148,8 @@ impl Broker {
             news_of_links: Notify::new(),
             unplanned: Mutex::default(),
             planner: Arc::default(),
-            store,
+            store: Arc::new(Turn::new(store)),
+            meter,
             changed,
             crossings,
             first: Mutex::default(),
@@ -249,6 +254,7 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
         .route("/v1/pipes", get(domains::pipes))
         .route("/v1/peer", post(domains::peer).layer(DefaultBodyLimit::max(LARGEST_OF_PEER)))
         .route("/v1/hosts", get(list))
+        .route("/v1/accounts", get(accounts::lines))
         .route("/v1/links", get(links::list))
         .route("/v1/links/{link}", axum::routing::put(links::put).delete(links::delete))
         .route("/v1/hosts/{host}/links", post(links::reported))
@@ -409,6 +415,7 @@ async fn actual(
             "a list or text of the report is too long".to_owned(),
         ));
     }
+    broker.count(&host, &report.ends);
     broker.hosts().reported(broker.now(), &host, report);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -33,9 +33,12 @@ mod summaries;
 mod view;
 
 use crate::ledger::Ledger;
+use crate::rules::{self, Ask, Party, Usage};
 use agent::peer::{Flow, HOLD, Key, MOST_HOPS, Menu, Message, Refused, Said, Step, StepName};
 pub use crossing::{Asker, Crossing, Leg, Phase};
+use qos::contract::rule::Rule;
 use qos::contract::{Contract, flow, pipe};
+use qos::plan::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -99,6 +102,7 @@ pub struct Domains {
     unready: Option<String>,
     nodes: BTreeSet<String>,
     neighbours: Vec<Neighbour>,
+    rules: Vec<Rule>,
     ledger: Ledger,
     crossings: BTreeMap<Key, Crossing>,
     /// Those that wait for something.
@@ -137,6 +141,7 @@ impl Domains {
             unready: None,
             nodes: contract.system.nodes.iter().map(|node| node.name.clone()).collect(),
             neighbours: contract.neighbours.iter().map(named).collect(),
+            rules: contract.rules.clone(),
             ledger: Ledger::new(name, contract),
             crossings: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -315,12 +320,33 @@ impl Domains {
     ) -> Result<(Vec<Leg>, Vec<Menu>), Refused> {
         let targets = self.targets(flows, passed.last())?;
         self.ready()?;
+        if !passed.is_empty() {
+            self.permit(key, flows)?;
+        }
         let (legs, menus) = (self.legs(&targets), self.menus(key, flows, &targets)?);
         if *phase == Phase::Holding {
             self.room(&legs)?;
             self.hold(key, flows, &targets)?;
         }
         Ok((legs, menus))
+    }
+
+    /// Permits a session from another domain, if a rule does.
+    fn permit(&self, key: &Key, flows: &[Flow]) -> Result<(), Refused> {
+        let (party, first) = (Party::Domain(&key.first), &key.first);
+        let others = |one: &&Crossing| one.key.first == *first && one.key.session != key.session;
+        let usage = usage(self.crossings.values().filter(others));
+        rules::permit(&self.rules, party, &Ask::of_flows(flows), usage).map_err(|against| {
+            let Refusal { what, needs, has, because, .. } = against.into_iter().next().unwrap_or_default();
+            let what = format!("{what} in domain {}", self.name);
+            Refused { domain: self.name.clone(), what, needs, has, because }
+        })
+    }
+
+    /// What a user has over several domains, but for the session of this name.
+    pub fn usage(&self, owner: &str, but: &str) -> Usage {
+        let its = |one: &&Crossing| one.asker.as_ref().is_some_and(|by| by.owner == owner) && one.key.session != but;
+        usage(self.crossings.values().filter(its))
     }
 
     /// Commits: kept here, then asked for behind.
@@ -553,6 +579,19 @@ impl Domains {
         let because = because.chars().take(LONGEST_REASON).collect();
         Refused { domain: self.name.clone(), what, because, ..Refused::default() }
     }
+}
+
+/// What these sessions have together. Versions of one share what the largest has.
+fn usage<'a>(sessions: impl Iterator<Item = &'a Crossing>) -> Usage {
+    let has = |one: &&Crossing| !matches!(one.phase, Phase::Stopping | Phase::Lost) && !one.is_question();
+    let mut largest: BTreeMap<&str, Ask> = BTreeMap::new();
+    for one in sessions.filter(has) {
+        let (ask, known) = (Ask::of_flows(&one.flows), largest.entry(&one.key.session).or_default());
+        if ask.rate > known.rate {
+            *known = ask;
+        }
+    }
+    largest.values().fold(Usage::default(), |usage, ask| usage.with(ask))
 }
 
 fn answer(to: &str, key: &Key, step: StepName, said: Said) -> Effect {

@@ -64,15 +64,8 @@ mod tests {
     }
 
     fn session(name: &str, lease: Option<u64>, revision: u64) -> Admitted {
-        Admitted {
-            name: name.into(),
-            owner: "ann".into(),
-            revision: 0,
-            asked: revision,
-            text: String::new(),
-            subscribers: Vec::new(),
-            lease: lease.map(at),
-        }
+        let (name, lease) = (name.into(), lease.map(at));
+        Admitted { name, owner: "ann".into(), asked: revision, lease, ..Admitted::default() }
     }
 
     #[test]

@@ -10,7 +10,9 @@
 //! | [`degradation`] | sessions on such links: thinned, or suspended; pure |
 //! | [`ledger`] | the sold parts of pipes; pure |
 //! | [`domains`] | sessions over several domains; pure |
+//! | [`rules`] | who may ask for how much; pure |
 //! | [`leases`] | sessions that have to be asked for again and again; pure |
+//! | [`accounts`] | who had how much; pure |
 //! | [`store`] | what a broker that starts again has to know |
 //! | [`api`] | the requests, and who may make them |
 //! | [`serve`] | connections, and their limits |
@@ -18,6 +20,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // a server runs by the clock; `hosts` takes the time as an argument
 
+pub mod accounts;
 pub mod api;
 pub mod degradation;
 pub mod domains;
@@ -26,6 +29,7 @@ pub mod leases;
 pub mod ledger;
 pub mod links;
 pub mod planning;
+pub mod rules;
 pub mod serve;
 pub mod sessions;
 pub mod store;

@@ -1,6 +1,7 @@
 //! The plan of a domain: its contract with the sessions that were admitted, on the links as they are. Pure.
 
 use crate::links::Rates;
+use crate::rules::Ask;
 use agent::message::SessionChannel;
 use qos::contract::joined::{JoinError, Joined, Part, join};
 use qos::contract::session::Session;
@@ -20,7 +21,7 @@ pub const MOST_SESSIONS: usize = 500;
 const NAMED: usize = 4;
 
 /// A session that was admitted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admitted {
     /// Its name.
     pub name: String,
@@ -35,6 +36,9 @@ pub struct Admitted {
     pub text: String,
     /// The ports of its subscribers and of those to its topics.
     pub subscribers: Vec<String>,
+    /// bit/s of samples to all its subscribers together, without headers.
+    #[serde(default)]
+    pub rate: u64,
     /// The time after which it ends unless it is asked for again.
     #[serde(default)]
     pub lease: Option<Duration>,
@@ -108,6 +112,8 @@ pub enum Unadmitted {
     Needed(String, ContractError),
     /// No way leads to a subscriber of a session, for this reason.
     Cut(String, String),
+    /// No rule of the contract permits it.
+    Forbidden(Vec<Refusal>),
     /// It is another user's.
     Anothers(String),
     /// There is no session of this name.
@@ -120,20 +126,23 @@ impl fmt::Display for Unadmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(error) => error.fmt(f),
-            Self::Unfit(refusals) => {
-                let what: Vec<&str> = refusals.iter().take(NAMED).map(|refusal| refusal.what.as_str()).collect();
-                write!(f, "it does not fit beside what is admitted: {}", what.join(", "))?;
-                match refusals.len() - what.len() {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
+            Self::Unfit(refusals) => limits(f, "it does not fit beside what is admitted", refusals),
+            Self::Forbidden(refusals) => limits(f, "no rule of the contract permits it", refusals),
             Self::Needed(by, error) => write!(f, "the session {by} needs it, in its line {error}; stop that one first"),
             Self::Cut(name, because) => write!(f, "the session {name} has no way: {because}"),
             Self::Anothers(owner) => write!(f, "the session belongs to {owner}, who alone may change or stop it"),
             Self::Unknown(name) => write!(f, "there is no session {name}; `thalweg session list` shows all"),
             Self::TooMany => write!(f, "there are {MOST_SESSIONS} sessions, which is the limit: stop one first"),
         }
+    }
+}
+
+fn limits(f: &mut fmt::Formatter<'_>, said: &str, refusals: &[Refusal]) -> fmt::Result {
+    let what: Vec<&str> = refusals.iter().take(NAMED).map(|refusal| refusal.what.as_str()).collect();
+    write!(f, "{said}: {}", what.join(", "))?;
+    match refusals.len() - what.len() {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
     }
 }
 
@@ -170,6 +179,7 @@ pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch)
     if let Some((name, because)) = without_way(&joined, &running, links).into_iter().next() {
         return Err(Unadmitted::Cut(name, because));
     }
+    let rates: Vec<u64> = joined.parts.iter().map(|part| Ask::of(&joined.contract.system, part).rate).collect();
     reduce(&mut joined, unfit, &mut reduction);
     let part = running.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
     // Without an asker there is nothing that may be changed.
@@ -185,7 +195,8 @@ pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch)
         running.iter().zip(&joined.parts).map(|(session, part)| (session.name.as_str(), ports(part))).collect();
     let with = |session: &Admitted| {
         let subscribers = ports.get(session.name.as_str()).unwrap_or(&session.subscribers).clone();
-        Admitted { subscribers, ..session.clone() }
+        let rate = running.iter().zip(&rates).find(|(one, _)| one.name == session.name).map(|(_, rate)| *rate);
+        Admitted { subscribers, rate: rate.unwrap_or(session.rate), ..session.clone() }
     };
     let sessions = sessions.iter().map(with).collect();
     Ok(Change { sessions, links: links.clone(), reduction, plan })

@@ -95,8 +95,10 @@ pub fn run(
             () = server.broker.end_leases() => {}
             () = server.broker.follow_links() => {}
             () = server.broker.serve_crossings() => {}
+            () = server.broker.account() => {}
             () = until(ended) => {}
         }
+        server.broker.account_last().await;
         Ok(())
     });
     runtime.shutdown_timeout(TICK);

@@ -3,6 +3,8 @@
 
 use crate::degradation::adapt;
 use crate::planning::{Admitted, Change, MOST_SESSIONS, Present, Reduction, Unadmitted, joined, planned};
+use crate::rules::{self, Ask, Party, Usage};
+use qos::contract::rule::Rule;
 use qos::contract::session::Session;
 use qos::placement::Watch;
 
@@ -19,7 +21,7 @@ pub fn request(
 ) -> Result<Change, Unadmitted> {
     let Session { name, lease, text, .. } = Session::read(text).map_err(Unadmitted::Malformed)?;
     let owned = owner.to_owned();
-    let wanted = Admitted { name, owner: owned, revision, asked: revision, text, subscribers: Vec::new(), lease };
+    let wanted = Admitted { name, owner: owned, revision, asked: revision, text, lease, ..Admitted::default() };
     let mut sessions = present.sessions.to_vec();
     match sessions.iter().position(|other| other.name == wanted.name) {
         Some(at) if sessions[at].owner != owner => return Err(Unadmitted::Anothers(sessions[at].owner.clone())),
@@ -64,6 +66,41 @@ fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) 
         now.suspended.keys().all(|name| then.suspended.contains_key(name)) && now.scaled.iter().all(scaled)
     };
     Ok(again.ok().filter(|change| is_whole(change) && no_worse(change)).unwrap_or(left))
+}
+
+/// Permits a user's session beside those of a domain, and beside what the user has `abroad`: over several, but for one of this name.
+///
+/// # Errors
+/// [`Unadmitted`]
+pub fn permit(
+    rules: &[Rule],
+    present: Present<'_>,
+    (owner, text): (&str, &str),
+    abroad: impl FnOnce(&str) -> Usage,
+) -> Result<(), Unadmitted> {
+    let party = Party::User(owner);
+    if party.is_free(rules) {
+        return Ok(());
+    }
+    let read = Session::read(text).map_err(Unadmitted::Malformed)?;
+    let mut sessions: Vec<Admitted> = present.sessions.iter().filter(|one| one.name != read.name).cloned().collect();
+    sessions.push(Admitted {
+        name: read.name.clone(),
+        owner: owner.to_owned(),
+        text: text.to_owned(),
+        ..Admitted::default()
+    });
+    let whole = joined(present.contract, sessions.iter(), Some(&read.name))?;
+    let others = usage(present.sessions.iter().filter(|one| one.name != read.name), owner);
+    let own = whole.parts.last().map(|part| Ask::of(&whole.contract.system, part)).unwrap_or_default();
+    let ask = Ask { lease: read.lease, importance: own.importance.max(read.importance), ..own };
+    rules::permit(rules, party, &ask, others.plus(abroad(&read.name))).map_err(Unadmitted::Forbidden)
+}
+
+/// What a user has among these sessions.
+pub fn usage<'a>(sessions: impl Iterator<Item = &'a Admitted>, owner: &str) -> Usage {
+    let own = sessions.filter(|one| one.owner == owner);
+    own.fold(Usage::default(), |usage, one| usage.plus(Usage { sessions: 1, rate: one.rate }))
 }
 
 /// Stops a session.
@@ -253,5 +290,48 @@ deadline = "100 ms"
         let many: Vec<Admitted> =
             (0..MOST_SESSIONS).map(|n| Admitted { name: format!("s{n}"), ..one.clone() }).collect();
         assert_eq!(ask(&many, "ann", &video("camera", 1, "1 s")), Err(Unadmitted::TooMany));
+    }
+
+    #[test]
+    fn sessions_of_a_user_count_together_and_a_changed_one_once() {
+        let contract = "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"9 Mbit/s\"\n\
+            [[topic]]\nname = \"state\"\nsize = \"100 B\"\nrate = \"10 Hz\"\npublisher = \"a\"\n\
+            [[rule]]\nname = \"r\"\nusers = [\"*\"]\nrate = \"100 kbit/s\"\n";
+        let rules = qos::contract::Contract::read(contract).unwrap().rules;
+        // 80 kbit/s: every second sample of 1 kB at 20 Hz; 8 kbit/s of the contract's.
+        let video = |name: &str| {
+            format!(
+                "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"1 kB\"\nrate = \"20 Hz\"\npublisher = \"a\"\n\
+                 [[subscriber]]\ntopic = {name:?}\nnode = \"b\"\nscale = 2\n"
+            )
+        };
+        let log = "[[session]]\nname = \"log\"\n[[subscriber]]\ntopic = \"state\"\nnode = \"b\"\n";
+        let session = |name: &str, owner: &str, text: String| Admitted {
+            name: name.into(),
+            owner: owner.into(),
+            text,
+            rate: if name == "log" { 8_000 } else { 80_000 },
+            ..Admitted::default()
+        };
+        let sessions = [
+            session("one", "yard/ann", video("one")),
+            session("log", "yard/ann", log.into()),
+            session("two", "yard/bob", video("two")),
+        ];
+        let (links, reduction) = (Default::default(), Reduction::default());
+        let present = Present { contract, links: &links, reduction: &reduction, sessions: &sessions };
+        assert_eq!(usage(sessions.iter(), "yard/ann"), Usage { sessions: 2, rate: 88_000 });
+        let planned = planned(present, None, &mut Patient).unwrap().sessions;
+        assert_eq!(planned.iter().map(|one| one.rate).collect::<Vec<_>>(), [80_000, 8_000, 80_000]);
+        let asks = |owner: &str, text: &str, abroad| permit(&rules, present, (owner, text), |_| abroad);
+        assert_eq!(asks("yard/ann", &video("one").replace("1 kB", "1.1 kB"), Usage::default()), Ok(()), "88 + 8");
+        let too_much = asks("yard/ann", &video("one").replace("1 kB", "1.2 kB"), Usage::default());
+        assert!(matches!(&too_much, Err(Unadmitted::Forbidden(why)) if why[0].what == "rule r: rate"), "{too_much:?}");
+        assert!(asks("yard/ann", &video("three"), Usage::default()).is_err(), "beside the two");
+        assert_eq!(asks("yard/eve", &video("three"), Usage::default()), Ok(()));
+        assert!(
+            asks("yard/eve", &video("three"), Usage { sessions: 1, rate: 20_001 }).is_err(),
+            "with what goes abroad"
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! The broker's disk: an embedded database (redb), in which a change is written as a whole or not at all, and survives a crash of the machine once it
 //! is written. Only what has changed is written.
 
+use crate::accounts::{Meter, Pending};
 use crate::domains::Crossing;
 use crate::hosts::Kept;
+use agent::accounts::{Entry, Head};
 use agent::peer::Key;
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableError};
 use serde::Serialize;
@@ -10,11 +12,17 @@ use serde::de::DeserializeOwned;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// What there is once: the state, plan, contract and sessions.
 const PARTS: TableDefinition<&str, &[u8]> = TableDefinition::new("parts");
 /// Sessions over several domains, by [`name`].
 const CROSSINGS: TableDefinition<&str, &[u8]> = TableDefinition::new("crossings");
+/// The accounts: lines, by the numbers of their records.
+const ACCOUNTS: TableDefinition<u64, &[u8]> = TableDefinition::new("accounts");
+/// Most records that are kept: some 100 MB. Earlier ones go.
+const MOST_RECORDS: u64 = 200_000;
 /// Memory for pages of the database: what is read is read once.
 const CACHE: usize = 8 << 20;
 
@@ -26,19 +34,22 @@ pub struct Store {
     database: Option<Database>,
     /// What is on disk.
     last: Kept,
+    /// The last line of the accounts there.
+    head: Head,
+    meter: Arc<Mutex<Meter>>,
     /// Held as long as the broker runs.
     _lock: fs::File,
 }
 
 /// The numbers of a state, and its hosts.
 #[derive(Default, PartialEq, Eq, Serialize, serde::Deserialize)]
-struct Head {
+struct State {
     epoch: u64,
     revision: u64,
     hosts: Vec<String>,
 }
 
-impl Head {
+impl State {
     fn of(kept: &Kept) -> Self {
         Self { epoch: kept.epoch, revision: kept.revision, hosts: kept.hosts.clone() }
     }
@@ -55,9 +66,15 @@ impl Store {
         lock.try_lock().map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another broker uses it"))?;
         let file = directory.join("broker.redb");
         let database = opened(&file)?;
-        let kept = read(&database)?;
+        let (kept, head) = read(&database)?;
         let last = Kept { crossings: Vec::new(), ..kept.clone() };
-        Ok((Self { file, database: Some(database), last, _lock: lock }, kept))
+        let meter = Arc::default();
+        Ok((Self { file, database: Some(database), last, head, meter, _lock: lock }, kept))
+    }
+
+    /// What goes through sessions is counted there.
+    pub fn meter(&self) -> Arc<Mutex<Meter>> {
+        self.meter.clone()
     }
 
     /// Keeps this, but for sessions over several domains. When it returns, the state survives a crash of the machine.
@@ -65,14 +82,15 @@ impl Store {
     /// # Errors
     /// The state from before stays.
     pub fn keep(&mut self, kept: &Kept) -> io::Result<()> {
-        self.write(|parts, _, last| {
-            put(parts, "state", &Head::of(last), &Head::of(kept))?;
+        self.write(|Tables { parts, .. }, last, meter| {
+            put(parts, "state", &State::of(last), &State::of(kept))?;
             put(parts, "plan", &last.plan, &kept.plan)?;
             put(parts, "contract", &last.contract, &kept.contract)?;
             put(parts, "stated", &last.stated, &kept.stated)?;
             put(parts, "links", &last.links, &kept.links)?;
             put(parts, "reduction", &last.reduction, &kept.reduction)?;
-            put(parts, "sessions", &last.sessions, &kept.sessions)
+            put(parts, "sessions", &last.sessions, &kept.sessions)?;
+            Ok(meter.of_change(last, kept))
         })?;
         self.last = Kept { crossings: Vec::new(), ..kept.clone() };
         Ok(())
@@ -83,43 +101,110 @@ impl Store {
     /// # Errors
     /// The state from before stays.
     pub fn keep_crossings(&mut self, revision: u64, changes: &[(Key, Option<Crossing>)]) -> io::Result<()> {
-        self.write(|parts, crossings, last| {
-            put(parts, "state", &Head::of(last), &Head { revision, ..Head::of(last) })?;
+        self.write(|Tables { parts, crossings, .. }, last, meter| {
+            put(parts, "state", &State::of(last), &State { revision, ..State::of(last) })?;
+            let mut entries = Vec::new();
             for (key, crossing) in changes {
+                let name = name(key);
+                let before = crossings.get(name.as_str()).map_err(io::Error::other)?;
+                let before: Option<Crossing> = before.map(|bytes| parsed(bytes.value())).transpose()?;
+                entries.extend(meter.of_crossing(before.as_ref(), crossing.as_ref()));
                 match crossing {
-                    Some(crossing) => insert(crossings, &name(key), crossing)?,
-                    None => drop(crossings.remove(name(key).as_str()).map_err(io::Error::other)?),
+                    Some(crossing) => insert(crossings, &name, crossing)?,
+                    None => drop(crossings.remove(name.as_str()).map_err(io::Error::other)?),
                 }
             }
-            Ok(())
+            Ok(entries)
         })?;
         self.last.revision = revision;
         Ok(())
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut Part<'_>, &mut Part<'_>, &Kept) -> io::Result<()>) -> io::Result<()> {
+    /// Notes what went through sessions that go on: those of the domain itself, and these.
+    ///
+    /// # Errors
+    /// It is noted the next time.
+    pub fn keep_interim<'a>(&mut self, crossings: impl Iterator<Item = &'a Crossing>) -> io::Result<()> {
+        let entries = self.count().interim(&self.last, crossings);
+        if entries.is_empty() { Ok(()) } else { self.write(|_, _, _| Ok(entries)) }
+    }
+
+    /// Lines of the accounts behind the record of this number, at most so many.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn accounts(&self, after: u64, most: usize) -> io::Result<Vec<String>> {
+        let Some(database) = &self.database else { return Err(io::Error::other("the last write failed: try again")) };
+        let found = database.begin_read().map_err(damaged)?;
+        let lines = match found.open_table(ACCOUNTS) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            other => other.map_err(damaged)?,
+        };
+        let range = lines.range(after.saturating_add(1)..).map_err(damaged)?;
+        range.take(most).map(|entry| entry.map_err(damaged).and_then(|(_, line)| text(line.value()))).collect()
+    }
+
+    fn count(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes all of it, with the entries of the accounts that it gives, or nothing.
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut Tables<'_>, &Kept, &Meter) -> io::Result<Vec<Pending>>,
+    ) -> io::Result<()> {
         let database = match self.database.take() {
             Some(database) => database,
             None => opened(&self.file)?,
         };
-        written(&database, |parts, crossings| write(parts, crossings, &self.last))?;
-        self.database = Some(database);
+        let mut head = self.head.clone();
+        let written = written(&database, |tables| {
+            let entries = write(tables, &self.last, &self.count())?;
+            entries.iter().try_for_each(|pending| append(&mut tables.accounts, &mut head, &pending.entry))?;
+            Ok(entries)
+        })?;
+        self.count().wrote(written);
+        (self.database, self.head) = (Some(database), head);
         Ok(())
     }
+}
+
+/// Adds a line to the accounts.
+fn append(lines: &mut Table<'_, u64, &'static [u8]>, head: &mut Head, entry: &Entry) -> io::Result<()> {
+    let line = head.append(unix_ms(), entry.clone());
+    lines.insert(head.number, line.as_bytes()).map_err(io::Error::other)?;
+    if let Some(gone) = head.number.checked_sub(MOST_RECORDS) {
+        lines.remove(gone).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 fn opened(file: &Path) -> io::Result<Database> {
     Database::builder().set_cache_size(CACHE).create(file).map_err(damaged)
 }
 
-fn written(database: &Database, write: impl FnOnce(&mut Part<'_>, &mut Part<'_>) -> io::Result<()>) -> io::Result<()> {
+fn written<T>(database: &Database, write: impl FnOnce(&mut Tables<'_>) -> io::Result<T>) -> io::Result<T> {
     let change = database.begin_write().map_err(io::Error::other)?;
-    {
-        let mut parts = change.open_table(PARTS).map_err(io::Error::other)?;
-        let mut crossings = change.open_table(CROSSINGS).map_err(io::Error::other)?;
-        write(&mut parts, &mut crossings)?;
-    }
-    change.commit().map_err(io::Error::other)
+    let done = {
+        let parts = change.open_table(PARTS).map_err(io::Error::other)?;
+        let crossings = change.open_table(CROSSINGS).map_err(io::Error::other)?;
+        let accounts = change.open_table(ACCOUNTS).map_err(io::Error::other)?;
+        write(&mut Tables { parts, crossings, accounts })?
+    };
+    change.commit().map_err(io::Error::other)?;
+    Ok(done)
+}
+
+/// The tables, while they are written.
+struct Tables<'a> {
+    parts: Part<'a>,
+    crossings: Part<'a>,
+    accounts: Table<'a, u64, &'static [u8]>,
 }
 
 type Part<'a> = Table<'a, &'static str, &'static [u8]>;
@@ -138,20 +223,34 @@ fn name(Key { first, session, version }: &Key) -> String {
     format!("{first}/{session}/{version:020}")
 }
 
-fn read(database: &Database) -> io::Result<Kept> {
+/// What is kept, and the last line of the accounts.
+fn read(database: &Database) -> io::Result<(Kept, Head)> {
     let found = database.begin_read().map_err(damaged)?;
     let parts = match found.open_table(PARTS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Kept::default()),
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Default::default()),
         other => other.map_err(damaged)?,
     };
-    let Head { epoch, revision, hosts } = part(&parts, "state")?;
+    let State { epoch, revision, hosts } = part(&parts, "state")?;
     let mut crossings = Vec::new();
     for entry in found.open_table(CROSSINGS).map_err(damaged)?.iter().map_err(damaged)? {
         crossings.push(parsed(entry.map_err(damaged)?.1.value())?);
     }
     let (plan, contract, sessions) = (part(&parts, "plan")?, part(&parts, "contract")?, part(&parts, "sessions")?);
     let (stated, links, reduction) = (part(&parts, "stated")?, part(&parts, "links")?, part(&parts, "reduction")?);
-    Ok(Kept { epoch, revision, plan, hosts, contract, sessions, stated, links, reduction, crossings })
+    let mut head = Head::default();
+    match found.open_table(ACCOUNTS) {
+        Err(TableError::TableDoesNotExist(_)) => {} // of an earlier version
+        lines => {
+            if let Some((_, line)) = lines.map_err(damaged)?.last().map_err(damaged)? {
+                head.follow(&text(line.value())?).map_err(damaged)?;
+            }
+        }
+    }
+    Ok((Kept { epoch, revision, plan, hosts, contract, sessions, stated, links, reduction, crossings }, head))
+}
+
+fn text(bytes: &[u8]) -> io::Result<String> {
+    String::from_utf8(bytes.to_vec()).map_err(damaged)
 }
 
 fn part<T: DeserializeOwned + Default>(

@@ -31,6 +31,8 @@ struct Testbed {
     dir: PathBuf,
     addresses: Vec<SocketAddr>,
     running: Vec<Option<Running>>,
+    /// Further tables of the first domain's contract.
+    more: &'static str,
 }
 
 /// Addresses that are free now.
@@ -51,7 +53,7 @@ impl Testbed {
         for (kind, name) in NAMES.map(|name| (Kind::Broker, name)).into_iter().chain(users).chain(hosts) {
             keys::issue(&keys, kind, name, 1, &keys).unwrap();
         }
-        let mut testbed = Self { dir, addresses: free(), running: Vec::new() };
+        let mut testbed = Self { dir, addresses: free(), running: Vec::new(), more: "" };
         testbed.running = (0..NAMES.len()).map(|_| None).collect();
         (0..NAMES.len()).for_each(|index| testbed.start(index));
         testbed
@@ -72,7 +74,10 @@ impl Testbed {
             );
         };
         match index {
-            0 => beside(1, "rw", "\"base\""),
+            0 => {
+                beside(1, "rw", "\"base\"");
+                text += self.more;
+            }
             1 => {
                 beside(0, "rw", "");
                 beside(2, "wb", "");
@@ -295,4 +300,54 @@ fn only_brokers_of_neighbours_are_heard() {
     assert_eq!(status(testbed.client(1, Kind::Broker, "robot").tell_peer(&endless)), 422);
     testbed.client(1, Kind::Broker, "robot").tell_peer(&message("robot")).unwrap();
     assert_eq!(testbed.all_sold(), [0.0; 3]);
+}
+
+#[test]
+fn sessions_of_one_domain_and_over_several_count_together_for_a_rule() {
+    let mut testbed = Testbed::new();
+    testbed.stop(0);
+    testbed.more = "[[rule]]\nname = \"operators\"\nusers = [\"*\"]\nsessions = 2\n";
+    testbed.start(0);
+    let near = |name: &str| session(name, 100, "1 s").replace("base/desk", "rw");
+    testbed.request(&session("teleop", 934, "100 ms")).unwrap();
+    testbed.request(&near("map")).unwrap();
+    for (name, text) in [("log", near("log")), ("log", session("log", 100, "1 s"))] {
+        let refused = testbed.ann().request_session(name, &text);
+        assert!(
+            matches!(&refused, Err(ClientError::Unfit(_, why)) if why[0].what == "rule operators: sessions"),
+            "{refused:?}"
+        );
+    }
+    let bob = testbed.client(0, Kind::User, "bob");
+    bob.request_session("log", &near("log")).unwrap();
+    testbed.ann().stop_session("map").unwrap();
+    testbed.request(&session("log2", 100, "1 s")).unwrap();
+    assert_eq!(testbed.ann().sessions().unwrap().len(), 3);
+}
+
+#[test]
+fn while_links_have_no_plan_sessions_are_renewed_and_none_is_admitted() {
+    let mut testbed = Testbed::new();
+    testbed.stop(0);
+    testbed.more = "[[topic]]\nname = \"state\"\nsize = \"100 B\"\nrate = \"100 Hz\"\npublisher = \"cam\"\n\
+        [[subscriber]]\ntopic = \"state\"\nnode = \"rw\"\ndeadline = \"9 ms\"\n";
+    testbed.start(0);
+    let text = session("teleop", 100, "1 s").replacen('\n', "\nlease = \"60 s\"\n", 1);
+    let ann = testbed.ann();
+    let active = testbed.request(&text).unwrap();
+    // 133 kbit/s do not fit into this.
+    let links = ann.state_link("cam-rw", Some(20_000)).unwrap();
+    assert!(links.because.is_some(), "{links:?}");
+    let renewed = ann.request_session("teleop", &text).unwrap();
+    assert_eq!(renewed.revision, active.revision);
+    let left = |session: &Session| session.lease_left_ms.unwrap();
+    eventually(|| (left(&ann.session("teleop").unwrap()) < left(&renewed)).then_some(()));
+    assert!(left(&ann.request_session("teleop", &text).unwrap()) > 59_000);
+    let other = ann.request_session("log", &session("log", 100, "1 s"));
+    assert!(
+        matches!(&other, Err(ClientError::Refused(503, said)) if said.contains("no plan for the links")),
+        "{other:?}"
+    );
+    ann.state_link("cam-rw", None).unwrap();
+    testbed.request(&session("log", 100, "1 s")).unwrap();
 }

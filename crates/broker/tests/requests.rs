@@ -1,8 +1,12 @@
 //! Requests to a broker over real connections: who may make them, and what is refused.
 #![allow(clippy::unwrap_used)] // all of this is test
 
+#[path = "requests/accounts.rs"]
+mod accounts;
 #[path = "requests/links.rs"]
 mod links;
+#[path = "requests/rules.rs"]
+mod rules;
 
 use agent::client::{Client, ClientError};
 use agent::identity::{Identity, Kind};

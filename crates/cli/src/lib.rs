@@ -10,7 +10,7 @@
 //! | [`connect`] | channels by administration |
 //! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host, or of all hosts, from a file, and undoing them |
-//! | `agent`, `broker`, `domain`, `keys`, `sessions`, `links` | a plan on all hosts: who obeys, who decides, who asks, their certificates, what is admitted beside it, and what links carry (feature `sessions`) |
+//! | `agent`, `broker`, `domain`, `keys`, `sessions`, `links`, `audit` | a plan on all hosts: who obeys, who decides, who asks, their certificates, what is admitted beside it, what links carry, and who had how much (feature `sessions`) |
 //! | [`verify`] | promises of a plan, and measurements |
 //! | [`priority`] | `set` and `get`: packets and threads of live channels |
 //! | [`admin`], [`yarp`] | the same in YARP's words |
@@ -27,6 +27,8 @@ mod admin;
 #[cfg(feature = "sessions")]
 mod agent;
 mod apply;
+#[cfg(feature = "sessions")]
+mod audit;
 mod bench;
 #[cfg(feature = "sessions")]
 mod broker;
@@ -126,6 +128,8 @@ enum Verb {
     Session(sessions::Arguments),
     #[cfg(feature = "sessions")]
     Links(links::Arguments),
+    #[cfg(feature = "sessions")]
+    Audit(audit::Arguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
@@ -174,6 +178,8 @@ pub fn main() -> ExitCode {
         Verb::Session(arguments) => sessions::run(arguments),
         #[cfg(feature = "sessions")]
         Verb::Links(arguments) => links::run(arguments),
+        #[cfg(feature = "sessions")]
+        Verb::Audit(arguments) => audit::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),

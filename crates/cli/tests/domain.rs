@@ -381,6 +381,65 @@ fn a_publisher_beyond_its_contract_is_policed_by_its_agent() {
     }
 }
 
+/// A rule of the contract keeps a user from more, and what went through a session is in the accounts.
+#[test]
+fn a_session_has_what_a_rule_permits_and_is_accounted_for() {
+    let Some(domain) = Domain::new("accounts") else { return };
+    let rules = "[[rule]]\nname = \"operators\"\nusers = [\"ann\"]\nsessions = 1\n";
+    let file = |name: &str, text: &str| {
+        std::fs::write(domain.house.path(name), text).unwrap();
+        domain.house.path(name).display().to_string()
+    };
+    let contract = file("system.toml", &format!("{CONTRACT}{rules}"));
+    let (camera, map) = (file("camera.toml", &session("camera", 800)), file("map.toml", &session("map", 10)));
+    let broker = domain.broker_with(&format!("--contract {contract}"));
+    let _agents = [0, 1, 2].map(|host| domain.agent(host));
+    domain.until("all agents are heard", |domain| HOSTS.iter().all(|host| !domain.host(host).is_null()));
+    domain.ask(&format!("session request {camera}")).json();
+    let refused = domain.ask(&format!("session request {map}"));
+    assert!(refused.code() == 1 && refused.lines[0].contains("rule operators: sessions"), "{refused:?}");
+
+    let _subscriber = domain.program(2, "sub /camera --json");
+    let _publisher = domain.program(0, "pub /camera --port /out --rate 50 --size 800");
+    let counted = |host: &str| {
+        let ends = domain.host(host)["ends"].as_array().cloned().unwrap_or_default();
+        let end = ends.into_iter().find(|end| end["topic"] == "camera");
+        end.and_then(|end| end["counts"]["samples"].as_u64()).unwrap_or(0)
+    };
+    domain.until("both ends are counted", |_| counted("a") > 0 && counted("b") > 0);
+    let first = (counted("a"), counted("b"));
+    domain.until("they go on", |_| counted("a") > first.0 && counted("b") > first.1);
+    domain.ask("session stop camera").json();
+    let saved = domain.house.path("accounts.jsonl").display().to_string();
+    let audit = domain.ask(&format!("audit --save {saved}")).json();
+    let had = &audit["sessions"][0];
+    assert_eq!((&audit["records"], &had["session"], &had["active"]), (&2.into(), &"camera".into(), &false.into()));
+    for side in ["sent", "received"] {
+        let Counted { samples, bytes } = Counted::of(&had["traffic"][side]);
+        assert!(samples > 0 && bytes == samples * 800, "{audit}");
+    }
+    drop(broker);
+    let head = audit["head"].as_str().unwrap();
+    let check = |head: &str| domain.house.run(&format!("audit {saved} --head {head} --json"));
+    assert_eq!(check(head).json(), audit, "without a broker");
+    let text = std::fs::read_to_string(&saved).unwrap();
+    std::fs::write(&saved, text.replacen("320000", "319999", 1)).unwrap();
+    let changed = check(head);
+    assert!(changed.code() == 1 && changed.errors.contains("record 1 was changed"), "{changed:?}");
+}
+
+struct Counted {
+    samples: u64,
+    bytes: u64,
+}
+
+impl Counted {
+    fn of(counts: &Value) -> Self {
+        let number = |key: &str| counts[key].as_u64().unwrap();
+        Self { samples: number("samples"), bytes: number("bytes") }
+    }
+}
+
 /// The camera is thinned while the right link is slow, suspended while it is cut, and as before when it is back.
 #[test]
 fn a_session_gives_way_while_a_link_is_slow_or_cut() {

@@ -12,6 +12,7 @@
 //! | [`session`] | what is asked for beside a contract |
 //! | [`flow`] | those parts of it that go into other domains |
 //! | [`pipe`] | neighbouring domains, and capacity that is sold to sessions over several of them |
+//! | [`rule`] | who may ask for how much |
 //! | `merging` | topics that would cost less as one |
 //!
 //! [`check`] finds likely mistakes in a readable contract, and [`hints`] what would cost less.
@@ -23,6 +24,7 @@ pub mod joined;
 mod merging;
 pub mod pipe;
 mod read;
+pub mod rule;
 pub mod session;
 mod value;
 
@@ -31,6 +33,7 @@ use crate::quantity::{show_share, show_time};
 use crate::system::{Link, Node, PlacementDelay, Sched, Subscriber, System, Topic};
 pub use merging::{Hint, hints};
 use pipe::{Neighbour, Pipe};
+use rule::Rule;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -46,6 +49,8 @@ pub struct Contract {
     pub neighbours: Vec<Neighbour>,
     /// Its pipes. Each is the topic and subscriber at the same place from the end of the system's lists.
     pub pipes: Vec<Pipe>,
+    /// Who may ask for how much.
+    pub rules: Vec<Rule>,
     /// 64-bit FNV-1a of the text, by which a plan names its contract.
     pub hash: u64,
 }

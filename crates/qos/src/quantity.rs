@@ -20,10 +20,14 @@ impl fmt::Display for QuantityError {
 
 impl std::error::Error for QuantityError {}
 
-/// A duration: ns, us, ms, s.
+/// The units of durations, for messages.
+pub(crate) const DURATIONS: &str = "ns us ms s min h";
+
+/// A duration: ns, us, ms, s, min, h.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
-    let seconds = parse(text, "ns us ms s", &[("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)])?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| QuantityError { text: text.to_owned(), units: "ns us ms s" })
+    let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
+    let seconds = parse(text, DURATIONS, &units)?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| QuantityError { text: text.to_owned(), units: DURATIONS })
 }
 
 /// A size in bytes: B, kB, MB, KiB, MiB.
@@ -113,6 +117,7 @@ mod tests {
     fn units_are_required_and_read() {
         assert_eq!(parse_duration("20ms").unwrap(), Duration::from_millis(20));
         assert_eq!(parse_duration("0.5 us").unwrap(), Duration::from_nanos(500));
+        assert_eq!(["2 min", "1 h"].map(|text| parse_duration(text).unwrap().as_secs()), [120, 3600]);
         assert_eq!(parse_bytes("8 KiB").unwrap(), 8192);
         assert_eq!(parse_rate("1.5 kHz").unwrap(), 1500.0);
         assert_eq!(parse_bit_rate("1 Mbit/s").unwrap(), 1_000_000);

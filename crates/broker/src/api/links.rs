@@ -11,6 +11,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use qos::contract::Contract;
+use qos::contract::rule::Right;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -168,16 +169,22 @@ pub(super) async fn list(_: User, State(broker): Shared) -> Answer<message::Link
 }
 
 pub(super) async fn put(
-    _: User,
+    User(user): User,
     State(broker): Shared,
     Path(link): Path<String>,
     rate: Result<Json<Rate>, JsonRejection>,
 ) -> Answer<message::Links> {
+    broker.check_may(&user.to_string(), Right::Links)?;
     let Json(Rate { rate_bits_per_s }) = rate?;
     broker.state(link, Some(rate_bits_per_s)).await.map(Json)
 }
 
-pub(super) async fn delete(_: User, State(broker): Shared, Path(link): Path<String>) -> Answer<message::Links> {
+pub(super) async fn delete(
+    User(user): User,
+    State(broker): Shared,
+    Path(link): Path<String>,
+) -> Answer<message::Links> {
+    broker.check_may(&user.to_string(), Right::Links)?;
     broker.state(link, None).await.map(Json)
 }
 

@@ -15,6 +15,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use qos::contract::Contract;
+use qos::contract::rule::Right;
 use qos::placement::Watch;
 use qos::plan::Plan;
 use serde::Deserialize;
@@ -52,7 +53,7 @@ impl From<Unadmitted> for Refused {
             Unadmitted::Unfit(_) | Unadmitted::Needed(..) | Unadmitted::Cut(..) | Unadmitted::TooMany => {
                 StatusCode::CONFLICT
             }
-            Unadmitted::Anothers(_) => StatusCode::FORBIDDEN,
+            Unadmitted::Anothers(_) | Unadmitted::Forbidden(_) => StatusCode::FORBIDDEN,
             Unadmitted::Unknown(_) => StatusCode::NOT_FOUND,
         };
         let error = match &unadmitted {
@@ -60,7 +61,7 @@ impl From<Unadmitted> for Refused {
             other => other.to_string(),
         };
         match unadmitted {
-            Unadmitted::Unfit(refusals) => Self(status, Refusal { error, refusals }),
+            Unadmitted::Unfit(refusals) | Unadmitted::Forbidden(refusals) => Self(status, Refusal { error, refusals }),
             _ => Self::new(status, error),
         }
     }
@@ -375,7 +376,11 @@ async fn ask(
     broker.check_links()?;
     let kept = broker.hosts().kept().clone();
     let planned = kept.revision + 1;
-    let decide = move |present: Present<'_>, revision| request(present, (&owner, &text), revision, &mut clock());
+    let crossings = broker.crossings();
+    let decide = move |present: Present<'_>, revision| {
+        crossings.map_or(Ok(()), |crossings| crossings.permit(present, (&owner, &text)))?;
+        request(present, (&owner, &text), revision, &mut clock())
+    };
     let (turn, change) = broker.decide(turn, kept, decide).await?;
     if dry_run {
         return Ok(Json(broker.offered(&name, &change)?).into_response());
@@ -407,7 +412,11 @@ pub(super) async fn delete(User(user): User, State(broker): Shared, Path(name): 
     let turn = broker.turn().await;
     let (owner, kept) = (user.to_string(), broker.hosts().kept().clone());
     let planned = kept.revision + 1;
-    let decide = move |present: Present<'_>, _| stop(present, (&owner, &name), &mut clock());
+    let stops_others = broker.may(&owner, Right::Stop);
+    let decide = move |present: Present<'_>, _| {
+        let its = present.sessions.iter().find(|session| session.name == name).filter(|_| stops_others);
+        stop(present, (its.map_or(&owner, |session| &session.owner), &name), &mut clock())
+    };
     let (turn, change) = broker.decide(turn, kept, decide).await?;
     broker.make(turn, change, planned).await.map(Json)
 }

@@ -73,6 +73,44 @@ fn what_one_domain_refuses_leaves_nothing_behind_in_any() {
 }
 
 #[test]
+fn a_domain_has_no_more_from_another_than_its_rules_permit() {
+    let mut world = World::new(1);
+    world
+        .rules
+        .insert("base", "[[rule]]\nname = \"yard\"\ndomains = [\"robot\"]\nsessions = 2\nrate = \"150 kbit/s\"\n");
+    world.start("base");
+    let mut asked = |name: &str, size| {
+        let key = world.request(&session(name, size, "1 s")).unwrap();
+        world.wait(1);
+        world.said(&key).unwrap().clone()
+    };
+    assert_eq!((asked("one", 900), asked("two", 900)), (Ok(()), Ok(())));
+    let third = asked("three", 100).unwrap_err();
+    assert_eq!((&*third.domain, &*third.what, &*third.needs), ("base", "rule yard: sessions in domain base", "3"));
+    // One that is changed counts once.
+    assert_eq!(asked("two", 950), Ok(()));
+    assert_eq!(asked("two", 1000).unwrap_err().what, "rule yard: rate in domain base");
+    assert_eq!(world.sold(), [[0.0, 148_000.0]; 3]);
+    assert_eq!(world.broker("robot").usage("ann", "one"), Usage { sessions: 1, rate: 76_000 });
+    // A broker that starts again counts those that it had.
+    world.start("base");
+    world.wait(1);
+    let again = world.request(&session("three", 100, "1 s")).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&again).unwrap().clone().unwrap_err().what, "rule yard: sessions in domain base");
+    world.stop("one");
+    world.wait(1);
+    let after = world.request(&session("three", 100, "1 s")).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&after), Some(&Ok(())));
+    world.rules.insert("base", "[[rule]]\nname = \"wan\"\ndomains = [\"wan\"]\n");
+    world.start("base");
+    let other = world.request(&session("four", 100, "1 s")).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&other).unwrap().clone().unwrap_err().needs, "a rule for domain robot");
+}
+
+#[test]
 fn a_session_whose_pipe_closes_is_lost_in_all_domains_at_once() {
     for (closes, pipe) in [("robot", "cam-rw-high"), ("wan", "rw-wb-high"), ("base", "wb-desk-high")] {
         let mut world = World::new(1);

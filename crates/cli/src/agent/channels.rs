@@ -7,7 +7,7 @@ use crate::ends::Which;
 use crate::failure::Result;
 use crate::output::{Output, tell};
 use crate::participant::Participant;
-use agent::message::{End, Side};
+use agent::message::{Counts, End, Side};
 use qos::plan::{self, Plan};
 use qos::priority::Changes;
 use qos::verification::{Live, Route, find, is_subscriber};
@@ -17,9 +17,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use thalweg::ChannelReport;
 use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
 use thalweg::proxy::ProxyChanges;
+use thalweg::stages::End as Role;
 
 /// Time between two looks at the nodes that are there.
 const TICK: Duration = Duration::from_millis(200);
@@ -223,6 +225,7 @@ impl Keeper {
     /// The ends of the plan that are here.
     fn find(&self, plan: &Plan, nodes: Nodes<'_>) -> Found {
         let (reports, silent) = self.reports(plan, nodes.here);
+        let counts = self.counts(plan, nodes.here);
         // Where one is open, no setting waits for another: a subscriber may have another name than the plan's.
         let (open, waiting) = (open(nodes, &reports), waiting(plan, nodes, &reports));
         let routes = [&open, &waiting].map(|live| find(plan, live).planned);
@@ -238,6 +241,7 @@ impl Keeper {
                     let concerned = sides.filter(|side| concerns(channel.end, *side));
                     concerned
                         .filter_map(|side| Wanted::new(planned, channel, side, nodes.here, &reports))
+                        .map(|one| one.with(&counts))
                         .collect::<Vec<_>>()
                 })),
                 // A word of the plan that nobody knows: somebody changed the file.
@@ -268,7 +272,27 @@ impl Keeper {
         }
         (all, silent)
     }
+
+    /// What went through the ends of the plan's topics here, as their programs count it. Those of one that does not answer are reported at the next look.
+    fn counts(&self, plan: &Plan, nodes: &[Document]) -> Traffic {
+        let has =
+            |node: &&Document| node.ports.values().any(|port| plan.channels.iter().any(|planned| is_of(planned, port)));
+        let answer = |node: &Document| self.participant.node.ask(node.node, &Request::Channels, PATIENCE);
+        let reports = nodes.iter().filter(has).filter_map(|node| match answer(node) {
+            Ok(Reply::Channels(reports)) => Some(reports),
+            _ => None,
+        });
+        let count = |report: ChannelReport| {
+            let ChannelReport { publisher, subscriber, end, samples, bytes, .. } = report;
+            let ports = if end == Role::Publisher { (publisher, subscriber) } else { (subscriber, publisher) };
+            (ports, Counts { samples, bytes })
+        };
+        reports.flatten().map(count).collect()
+    }
 }
+
+/// What went through the ends of channels, by port and other port.
+type Traffic = HashMap<Ports, Counts>;
 
 /// The settings that an end has to have.
 struct Wanted {
@@ -298,6 +322,12 @@ impl Wanted {
         is_here.then(|| Self { channel, report: reports.get(&ports).cloned(), ports, end })
     }
 
+    /// With what went through it.
+    fn with(self, counts: &Traffic) -> Self {
+        let counts = counts.get(&self.ports).copied();
+        Self { end: End { counts, ..self.end }, ..self }
+    }
+
     /// The end, which does not have its settings for this reason.
     fn end_because(&self, why: &str) -> End {
         End { because: Some(why.to_owned()), ..self.end.clone() }
@@ -324,7 +354,7 @@ struct Found {
 /// An end of a channel of the plan.
 fn end(planned: &plan::Channel, side: Side) -> End {
     let plan::Channel { topic, publisher, subscriber, .. } = planned.clone();
-    End { topic, publisher, subscriber, end: side, because: None }
+    End { topic, publisher, subscriber, end: side, because: None, counts: None }
 }
 
 /// `true` if settings for these ends are for the one on this side.

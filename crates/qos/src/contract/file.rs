@@ -25,6 +25,8 @@ pub(super) struct File {
     #[serde(default)]
     pub pipe: Vec<Spanned<Pipe>>,
     #[serde(default)]
+    pub rule: Vec<Spanned<Rule>>,
+    #[serde(default)]
     pub session: Vec<Spanned<Session>>,
     pub placement: Option<Placement>,
 }
@@ -141,6 +143,21 @@ pub(super) struct Pipe {
     pub largest: Entry,
     pub deadline: Entry,
     pub price: Entry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    pub name: Entry,
+    pub users: Entry,
+    pub domains: Entry,
+    pub may: Entry,
+    pub sessions: Entry,
+    pub rate: Entry,
+    pub deadline: Entry,
+    pub lease: Entry,
+    pub importance: Entry,
+    pub topics: Entry,
 }
 
 #[derive(Deserialize)]

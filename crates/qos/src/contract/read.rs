@@ -3,6 +3,7 @@
 use super::chain;
 use super::file::{self, File, Names, Starts, place, unreadable};
 use super::pipe::{self, Neighbour, Pipe};
+use super::rule::{self, Rule};
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, DEVICE, Lines, is_device};
 use crate::Class;
@@ -39,7 +40,7 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     let line = |at: usize| starts.line(at);
     let failed = |(at, problem): Wrong| ContractError { line: line(at.start), problem };
     let file: File = toml::from_str(text).map_err(|e| failed(unreadable(text, &e)))?;
-    let Parts { system, neighbours, pipes } = parts_of(&file, &starts).map_err(failed)?;
+    let Parts { system, neighbours, pipes, rules } = parts_of(&file, &starts).map_err(failed)?;
     fn lines<T>(tables: &[Spanned<T>], line: impl Fn(usize) -> usize) -> Vec<usize> {
         tables.iter().map(|table| line(table.span().start)).collect()
     }
@@ -53,7 +54,7 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
         chains: lines(&file.chain, line),
         sessions: lines(&file.session, line),
     };
-    Ok(Contract { system, lines, neighbours, pipes, hash: super::hash(text) })
+    Ok(Contract { system, lines, neighbours, pipes, rules, hash: super::hash(text) })
 }
 
 /// A contract's system, and its parts for sessions over several domains.
@@ -61,6 +62,7 @@ struct Parts {
     system: System,
     neighbours: Vec<Neighbour>,
     pipes: Vec<Pipe>,
+    rules: Vec<Rule>,
 }
 
 fn parts_of(file: &File, starts: &Starts) -> Result<Parts, Wrong> {
@@ -70,7 +72,7 @@ fn parts_of(file: &File, starts: &Starts) -> Result<Parts, Wrong> {
     at_most(&file.subscriber, "subscriber")?;
     at_most(&file.chain, "chain")?;
     if file.node.is_empty() {
-        let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]], [[chain]], [[neighbour]], [[pipe]] and [placement]";
+        let tables = "[system], [[node]], [[link]], [[topic]], [[subscriber]], [[chain]], [[neighbour]], [[pipe]], [[rule]] and [placement]";
         return Err((0..0, format!("no [[node]]: a contract has the tables {tables}")));
     }
     let mut names = Names::new("node", starts);
@@ -99,7 +101,8 @@ fn parts_of(file: &File, starts: &Starts) -> Result<Parts, Wrong> {
     let neighbours = pipe::neighbours(&file.neighbour, &names)?;
     let mut system = System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, chains, placement };
     let pipes = pipe::pipes(&file.pipe, &names, &neighbours, &mut system)?;
-    Ok(Parts { system, neighbours, pipes })
+    let rules = rule::rules(&file.rule, &neighbours)?;
+    Ok(Parts { system, neighbours, pipes, rules })
 }
 
 fn at_most<T>(tables: &[Spanned<T>], kind: &str) -> Result<(), Wrong> {

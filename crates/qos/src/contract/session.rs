@@ -15,7 +15,7 @@ use toml::Spanned;
 /// Longest name of a session, in bytes.
 const LONGEST_NAME: usize = 64;
 /// Shortest lease, ns.
-const SHORTEST_LEASE: u64 = 1_000_000_000;
+pub(super) const SHORTEST_LEASE: u64 = 1_000_000_000;
 
 /// The tables of a session file. What stands in the others is read with the contract.
 #[derive(Deserialize)]

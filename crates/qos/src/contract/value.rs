@@ -1,5 +1,6 @@
 //! Values of a contract file, and their allowed ranges.
 
+use crate::quantity::DURATIONS;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -120,7 +121,7 @@ pub(super) fn name(key: &str, entry: &Entry) -> Result<Option<String>, Wrong> {
 
 /// A time in nanoseconds, from `least` to a day.
 pub(super) fn time(key: &str, entry: &Entry, least: u64) -> Result<Option<u64>, Wrong> {
-    read(key, entry, format_args!("a time from {least} ns to 86400 s with a unit: ns us ms s"), |value| {
+    read(key, entry, format_args!("a time from {least} ns to 86400 s with a unit: {DURATIONS}"), |value| {
         let time = crate::parse_duration(text(value)?).ok()?;
         u64::try_from(time.as_nanos()).ok().filter(|ns| (least..=DAY).contains(ns))
     })

@@ -185,7 +185,7 @@ fn count(text: &str) -> Result<Option<u32>, PolicyError> {
 }
 
 fn duration(text: &str) -> Result<Option<Duration>, PolicyError> {
-    let allowed = "a duration with a unit, such as 20 ms (ns us ms s), or none";
+    let allowed = "a duration with a unit, such as 20 ms (ns us ms s min h), or none";
     if text == NONE { Ok(None) } else { parse_duration(text).map(Some).map_err(|_| wrong(text, allowed)) }
 }
 

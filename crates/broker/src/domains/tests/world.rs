@@ -80,6 +80,8 @@ pub(super) struct World {
     pub(super) failing: u64,
     /// Of 100 messages so many are lost, and so many come twice; they come in any order then.
     pub(super) lossy: Option<(u64, u64)>,
+    /// Rules of the contract of a domain.
+    pub(super) rules: BTreeMap<&'static str, &'static str>,
     pub(super) dice: Dice,
 }
 
@@ -97,6 +99,7 @@ impl World {
             effects: BTreeMap::new(),
             failing: 0,
             lossy: None,
+            rules: BTreeMap::new(),
             dice: Dice(seed),
         };
         NAMES.iter().for_each(|name| world.start(name));
@@ -108,7 +111,8 @@ impl World {
         let kept = self.disks.get(name).cloned().unwrap_or_default();
         // As a disk has them: without what is not written.
         let text = serde_json::to_string(&kept).unwrap();
-        let contract = Contract::read(&contract_of(name)).unwrap();
+        let rules = self.rules.get(name).copied().unwrap_or_default();
+        let contract = Contract::read(&format!("{}{rules}", contract_of(name))).unwrap();
         let kept = serde_json::from_str(&text).unwrap();
         let (domains, effects) = Domains::start(name, &contract, kept, self.starts, self.now).unwrap();
         self.brokers.insert(name, domains);
