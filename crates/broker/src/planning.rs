@@ -5,9 +5,9 @@ use crate::rules::Ask;
 use agent::message::SessionChannel;
 use qos::contract::joined::{JoinError, Joined, Part, join};
 use qos::contract::session::Session;
-use qos::contract::{ContractError, pipe};
+use qos::contract::{Contract, ContractError, pipe};
 use qos::placement::Watch;
-use qos::plan::{Model, Plan, Refusal, make_for};
+use qos::plan::{Model, Plan, Refusal, attempt, make_for};
 use qos::system::System;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -171,6 +171,23 @@ pub(crate) fn joined<'a>(
 /// # Errors
 /// [`Unadmitted`]
 pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
+    // Without an asker there is nothing that may be changed.
+    made(present, asked, |part, contract| make_for(&part.unwrap_or_default(), contract, Model::Bound, watch))
+}
+
+/// The same without reasons, which take longer than the plan: [`Unadmitted::Unfit`] has none.
+///
+/// # Errors
+/// [`Unadmitted`]
+pub fn attempted(present: Present<'_>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
+    made(present, None, |_, contract| attempt(contract, Model::Bound, watch))
+}
+
+fn made(
+    present: Present<'_>,
+    asked: Option<&str>,
+    make: impl FnOnce(Option<Part>, &Contract) -> Plan,
+) -> Result<Change, Unadmitted> {
     let Present { contract, links, reduction, sessions } = present;
     let mut reduction = reduction.clone();
     let running = running(sessions, &reduction);
@@ -182,9 +199,7 @@ pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch)
     let rates: Vec<u64> = joined.parts.iter().map(|part| Ask::of(&joined.contract.system, part).rate).collect();
     reduce(&mut joined, unfit, &mut reduction);
     let part = running.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
-    // Without an asker there is nothing that may be changed.
-    let part = part.map(|(_, part)| part.clone()).unwrap_or_default();
-    let plan = make_for(&part, &joined.contract, Model::Bound, watch);
+    let plan = make(part.map(|(_, part)| part.clone()), &joined.contract);
     if !plan.feasible {
         return Err(Unadmitted::Unfit(plan.refusals));
     }

@@ -13,15 +13,20 @@ pub(super) fn subscribers(whole: &Joined, links: &Rates) -> Vec<bool> {
     now.links.iter_mut().for_each(|link| link.down = links.get(&link.name) == Some(&0));
     let (before, now) = (Network::new(system), Network::new(&now));
     let rate = |at: &Direction| links.get(&system.links[at.link].name).copied();
-    let ways: Vec<Vec<Direction>> = system.subscribers.iter().map(|one| way(system, &now, one)).collect();
-    let moved = |one: &Subscriber| way(system, &before, one).iter().any(|at| rate(at) == Some(0));
+    let ways: Vec<Vec<Direction>> = system.subscribers.iter().map(|one| self::ways(system, &now, one)).collect();
+    let moved = |one: &Subscriber| self::ways(system, &before, one).iter().any(|at| rate(at) == Some(0));
     let moved = system.subscribers.iter().zip(&ways).filter(|(one, _)| moved(one));
     let taken: BTreeSet<Direction> = moved.flat_map(|(_, way)| way.iter().copied()).collect();
     ways.iter().map(|way| way.iter().any(|at| rate(at).is_some() || taken.contains(at))).collect()
 }
 
 /// The directions of links from its publishers to a subscriber.
-fn way(system: &System, network: &Network, one: &Subscriber) -> Vec<Direction> {
+fn ways(system: &System, network: &Network, one: &Subscriber) -> Vec<Direction> {
     let publishers = &system.topics[one.topic].publishers;
-    publishers.iter().filter_map(|publisher| network.route(*publisher, one.node)).flatten().collect()
+    publishers.iter().flat_map(|publisher| way(network, *publisher, one.node)).collect()
+}
+
+/// The directions of links from a node to another; none where no way leads.
+pub(super) fn way(network: &Network, from: usize, to: usize) -> Vec<Direction> {
+    network.route(from, to).unwrap_or_default()
 }

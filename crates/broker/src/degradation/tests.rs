@@ -1,8 +1,9 @@
 use super::*;
 use crate::links::Rates;
-use crate::planning::{Admitted, Patient, Reduction};
+use crate::planning::{Admitted, Patient, Reduction, planned};
 use crate::sessions::request;
 use proptest::prelude::*;
+use std::time::Duration;
 
 /// A triangle: from a to b directly, or through c.
 const CONTRACT: &str = r#"
@@ -298,6 +299,26 @@ fn a_pipe_that_does_not_fit_is_left_out_last() {
     assert_eq!(change.reduction.left_out, ["/state@b", "pipe a-b-high", "pipe a-b-normal"]);
 }
 
+/// A session of 246 kbit/s over a link that carries one and a half of them: two are too much, unless one gets half.
+#[test]
+fn loads_of_links_tell_what_has_no_plan() {
+    let sessions = admitted(CONTRACT, &[("camera", 1, 2), ("lidar", 5, 1)]);
+    let (links, reduction) = (links(&[("wire", 520_000)]), Reduction::default());
+    let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+    let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
+    let mut watch = Patient;
+    let mut search = Search::new(present, Reduction::default(), &whole, &mut watch);
+    search.steps = steps(present, &contract, &whole, &|_| true).unwrap();
+    let taken = |step: &Step| match step {
+        Step::Scale { port, .. } => port.clone(),
+        Step::Suspend { name, .. } => name.clone(),
+        Step::LeaveOut { port, .. } => port.clone(),
+    };
+    assert_eq!(search.steps.iter().map(taken).collect::<Vec<_>>(), ["/camera@b", "camera", "lidar"]);
+    let overload = |taken: &[usize]| search.overload(taken);
+    assert_eq!([&[][..], &[0], &[1], &[2], &[0, 2]].map(overload), [true, false, false, false, false]);
+}
+
 /// A clock that says that a second passed at each look.
 struct Hasty(u64);
 
@@ -320,6 +341,26 @@ fn without_time_for_more_what_is_found_first_is_taken() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Where links have to carry too much by their loads, no plan fits.
+    #[test]
+    fn what_is_ruled_out_by_loads_has_no_plan(
+        all in proptest::collection::vec((-2i64..3, 1u32..5), 1..7),
+        rate in 150_000u64..2_000_000,
+        taken in proptest::collection::vec(proptest::bool::ANY, 14),
+    ) {
+        let names: Vec<String> = (0..all.len()).map(|n| format!("s{n}")).collect();
+        let all: Vec<(&str, i64, u32)> = names.iter().zip(&all).map(|(name, (importance, most))| (name.as_str(), *importance, *most)).collect();
+        let sessions = admitted(CONTRACT, &all);
+        let (links, reduction) = (links(&[("wire", rate)]), Reduction::default());
+        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+        let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
+        let mut watch = Patient;
+    let mut search = Search::new(present, Reduction::default(), &whole, &mut watch);
+        search.steps = steps(present, &contract, &whole, &|_| true).unwrap();
+        let taken: Vec<usize> = (0..search.steps.len()).filter(|step| taken[*step]).collect();
+        prop_assert!(!search.overload(&taken) || search.tried(&taken).is_err());
+    }
 
     /// What is left fits, and none of what is taken could be given back alone.
     #[test]

@@ -52,14 +52,21 @@ pub(super) fn way_out(
     work: Work,
     watch: &mut dyn Watch,
 ) -> WayOut {
-    let steps = Steps::new(work.offers);
-    let (model, trials, most) = (computed.plan.model, TRIALS, work.plan);
-    let (base, found) = (Vec::new(), Vec::new());
-    let mut search = Search { system, part, model, watch, trials, most, steps, base, found };
+    let mut search = Search::new(system, part, computed, work, watch);
     if let Some(settings) = search.settings(computed) {
         return WayOut::Settings(settings);
     }
     WayOut::Offers(search.offers(computed))
+}
+
+/// Settings alone.
+pub(super) fn settings(
+    system: &System,
+    computed: &Computed,
+    work: Work,
+    watch: &mut dyn Watch,
+) -> Option<Vec<Setting>> {
+    Search::new(system, None, computed, work, watch).settings(computed)
 }
 
 impl Search<'_> {
@@ -119,6 +126,20 @@ struct Search<'a> {
     base: Vec<Edit>,
     /// The offers with their costs to those concerned.
     found: Vec<(f64, Offer)>,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        system: &'a System,
+        part: Option<&'a Part>,
+        computed: &Computed,
+        work: Work,
+        watch: &'a mut dyn Watch,
+    ) -> Self {
+        let steps = Steps::new(work.offers);
+        let (model, trials, most) = (computed.plan.model, TRIALS, work.plan);
+        Self { system, part, model, watch, trials, most, steps, base: Vec::new(), found: Vec::new() }
+    }
 }
 
 impl Search<'_> {
