@@ -87,25 +87,22 @@ impl Meter {
 
     /// What a change of this domain's own sessions means for the accounts.
     pub fn of_change(&self, before: &Kept, after: &Kept) -> Vec<Pending> {
-        let mut entries = Vec::new();
-        for one in &before.sessions {
-            if !after.sessions.iter().any(|other| other.name == one.name && other.owner == one.owner) {
-                entries.extend(self.entry(Event::Stop, &Account::of(one, before)));
-            }
-        }
+        let [was, is] = [before, after]
+            .map(|kept| kept.sessions.iter().map(|one| ((&*one.name, &*one.owner), one)).collect::<BTreeMap<_, _>>());
+        let gone = before.sessions.iter().filter(|one| !is.contains_key(&(&*one.name, &*one.owner)));
+        let mut entries: Vec<Pending> =
+            gone.filter_map(|one| self.entry(Event::Stop, &Account::of(one, before))).collect();
         for one in &after.sessions {
-            let (account, known) =
-                (Account::of(one, after), before.sessions.iter().find(|other| other.name == one.name));
-            let was_suspended = before.reduction.suspended.contains_key(&one.name);
-            let event = match known.filter(|other| other.owner == one.owner) {
-                None => Some(Event::Start),
-                Some(_) if account.suspended != was_suspended => {
-                    Some(if account.suspended { Event::Suspend } else { Event::Resume })
-                }
-                Some(other) if other.text != one.text => Some(Event::Change),
-                Some(_) => None,
+            let [suspended, was_suspended] =
+                [after, before].map(|kept| kept.reduction.suspended.contains_key(&one.name));
+            let event = match was.get(&(&*one.name, &*one.owner)) {
+                None => Event::Start,
+                Some(_) if suspended && !was_suspended => Event::Suspend,
+                Some(_) if was_suspended && !suspended => Event::Resume,
+                Some(other) if other.text != one.text => Event::Change,
+                Some(_) => continue,
             };
-            entries.extend(event.and_then(|event| self.entry(event, &account)));
+            entries.extend(self.entry(event, &Account::of(one, after)));
         }
         entries
     }
