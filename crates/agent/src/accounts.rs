@@ -12,8 +12,6 @@ use std::str::FromStr;
 
 /// Most records in one answer.
 pub const MOST_RECORDS: usize = 1000;
-/// Longest record, in bytes.
-pub const LONGEST_RECORD: usize = 2000;
 
 /// What happened to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +162,7 @@ pub enum Broken {
     Unreadable(u64, String),
     /// This record is missing: another one stands in its place.
     Missing(u64, u64),
-    /// This record is not the one that the next one was written behind.
+    /// This record, or the next one, is not as it was written.
     Changed(u64),
     /// The record of this number has another hash than the one that was noted.
     Other(Head, String),
@@ -178,7 +176,7 @@ impl fmt::Display for Broken {
             Self::Unreadable(number, why) => write!(f, "record {number} is unreadable: {why}"),
             Self::Missing(number, found) => write!(f, "record {number} is missing: record {found} stands in its place"),
             Self::Changed(number) => {
-                write!(f, "record {number} was changed: it has not the hash that record {} names", number + 1)
+                write!(f, "record {number} or {0} was changed: {0} names another hash", number + 1)
             }
             Self::Other(Head { number, hash }, found) => {
                 write!(f, "record {number} was changed, or one before it: its hash is {found}, and {hash} was noted")
@@ -214,10 +212,21 @@ pub struct Bill {
     rate: u64,
 }
 
+impl Bill {
+    /// It goes on as it was until then.
+    fn reserve(&mut self, unix_ms: u64) {
+        let ms = unix_ms.saturating_sub(self.until_unix_ms);
+        let reserved = u128::from(self.rate) * u128::from(ms) / 1000;
+        self.reserved_bits = self.reserved_bits.saturating_add(reserved.try_into().unwrap_or(u64::MAX));
+        self.until_unix_ms = self.until_unix_ms.max(unix_ms);
+    }
+}
+
 /// The bills of accounts, as they are read, and the check of their lines.
 #[derive(Debug, Default)]
 pub struct Audit {
     head: Head,
+    first: u64,
     noted: Option<Head>,
     seen: bool,
     bills: Vec<Bill>,
@@ -235,12 +244,20 @@ impl Audit {
         &self.head
     }
 
+    /// The number of the first record; 0: there was none.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Reads the next line.
     ///
     /// # Errors
     /// [`Broken`]
     pub fn read(&mut self, line: &str) -> Result<(), Broken> {
         let Record { number, unix_ms, entry, .. } = self.head.follow(line)?;
+        if self.first == 0 {
+            self.first = number;
+        }
         if let Some(noted) = self.noted.as_ref().filter(|noted| noted.number == number) {
             if noted.hash != self.head.hash {
                 return Err(Broken::Other(noted.clone(), self.head.hash.clone()));
@@ -253,12 +270,9 @@ impl Audit {
             self.bills.len() - 1
         });
         let bill = &mut self.bills[index];
-        let ms = unix_ms.saturating_sub(bill.until_unix_ms);
-        let reserved = u128::from(bill.rate) * u128::from(ms) / 1000;
-        bill.reserved_bits = bill.reserved_bits.saturating_add(reserved.try_into().unwrap_or(u64::MAX));
+        bill.reserve(unix_ms);
         bill.traffic = bill.traffic.plus(entry.traffic);
         (bill.rate, bill.price) = (entry.rate_bits_per_s, bill.price.max(entry.price));
-        bill.until_unix_ms = bill.until_unix_ms.max(unix_ms);
         bill.active = entry.event != Event::Stop;
         if !bill.active {
             self.open.remove(&entry.session);
@@ -266,15 +280,17 @@ impl Audit {
         Ok(())
     }
 
-    /// The bills, in the order in which their sessions began.
+    /// The bills, in the order in which their sessions began. What goes on is counted up to this time; `None`: to its last record.
     ///
     /// # Errors
     /// [`Broken`]: the head that was noted was not among the lines.
-    pub fn bills(self) -> Result<Vec<Bill>, Broken> {
-        match self.noted {
-            Some(noted) if !self.seen => Err(Broken::Unknown(noted)),
-            _ => Ok(self.bills),
+    pub fn bills(mut self, now_unix_ms: Option<u64>) -> Result<Vec<Bill>, Broken> {
+        if let Some(noted) = self.noted.filter(|_| !self.seen) {
+            return Err(Broken::Unknown(noted));
         }
+        let active = self.bills.iter_mut().filter(|bill| bill.active);
+        active.for_each(|bill| bill.reserve(now_unix_ms.unwrap_or(0)));
+        Ok(self.bills)
     }
 }
 
@@ -313,7 +329,7 @@ mod tests {
     fn audit(lines: &[String], noted: Option<&str>) -> Result<Vec<Bill>, Broken> {
         let mut audit = Audit::new(noted.map(|text| text.parse().unwrap()));
         lines.iter().try_for_each(|line| audit.read(line))?;
-        audit.bills()
+        audit.bills(None)
     }
 
     #[test]
@@ -381,7 +397,10 @@ mod tests {
         let lines = lines();
         let mut audit = Audit::new(None);
         lines[4..].iter().for_each(|line| audit.read(line).unwrap());
-        assert_eq!(audit.head().number, 8);
+        assert_eq!((audit.first(), audit.head().number), (5, 8));
+        let bills = audit.bills(Some(1_700_000_000_000 + 20_000)).unwrap();
+        let reserved: Vec<(&str, u64)> = bills.iter().map(|bill| (&*bill.session, bill.reserved_bits)).collect();
+        assert_eq!(reserved, [("camera", 500), ("map", 76), ("camera", 80)], "what goes on, to this moment");
     }
 
     #[test]

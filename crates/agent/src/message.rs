@@ -223,7 +223,7 @@ pub enum HostState {
 pub struct Session {
     /// Its name.
     pub session: String,
-    /// The identity of the user who asked for it, and who alone may change or stop it.
+    /// The identity of the user who asked for it, and may change or stop it.
     pub owner: String,
     /// The revision of the plan that it came with.
     pub revision: u64,

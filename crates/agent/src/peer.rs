@@ -174,6 +174,9 @@ pub struct Refused {
     pub has: String,
     /// The reason.
     pub because: String,
+    /// No rule of the domain permits it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forbidden: bool,
 }
 
 /// The answer to a step.
@@ -248,7 +251,7 @@ impl Said {
                 menus.len() <= MOST_FLOWS && menus.iter().all(menu)
             }
             Self::Done => true,
-            Self::Refused(Refused { domain, what, needs, has, because }) => {
+            Self::Refused(Refused { domain, what, needs, has, because, forbidden: _ }) => {
                 [domain, what, needs, has, because].into_iter().all(short)
             }
         }

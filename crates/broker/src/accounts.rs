@@ -4,84 +4,118 @@
 use crate::domains::{Crossing, Phase};
 use crate::hosts::Kept;
 use crate::planning::Admitted;
-use crate::rules::Ask;
+use crate::rules::rate_of;
 use agent::accounts::{Entry, Event, Traffic};
 use agent::message::{Counts, End, Side};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Most ends of channels that are counted.
-const MOST_ENDS: usize = 100_000;
+/// Most ends of one host that are remembered.
+const MOST_ENDS: usize = 5_000;
+/// Most channels whose traffic is remembered.
+const MOST_CHANNELS: usize = 100_000;
 
-/// An end: host, topic, publisher's node, subscriber's port.
-type EndName = (String, String, String, String, Side);
+/// A channel, as the plan names it: subscriber's port, topic, publisher's node.
+type Channel = (String, String, String);
 
 /// What went through the ends of channels since the broker started, by their agents' reports.
 #[derive(Debug, Default)]
 pub struct Meter {
-    ends: BTreeMap<EndName, Counts>,
-    /// The same by subscriber's port.
-    ports: BTreeMap<String, Traffic>,
+    /// What each end on a host counted last.
+    hosts: BTreeMap<String, BTreeMap<(Channel, Side), Counts>>,
+    /// What went through each channel.
+    channels: BTreeMap<Channel, Traffic>,
     /// What is in the accounts already, by session.
-    billed: BTreeMap<String, Traffic>,
+    billed: BTreeMap<String, Billed>,
 }
 
-/// An entry that is to be written, with all that went through its session by then.
+/// What a session's entries have so far.
+#[derive(Debug)]
+struct Billed {
+    ports: BTreeSet<String>,
+    all: BTreeMap<Channel, Traffic>,
+}
+
+/// An entry that is to be written, with all that went through its session's channels by then.
 #[derive(Debug)]
 pub struct Pending {
     /// The entry.
     pub entry: Entry,
-    all: Traffic,
+    billed: Billed,
 }
 
 impl Meter {
-    /// A host's agent reported. The first report of an end is where its count begins: what came before is in the accounts of an earlier start, or was
-    /// before the session. An end that counts less than before was opened anew.
+    /// A host's agent reported. In its first report since the broker started an end's count begins: what came before is in the accounts of an earlier start.
+    /// An end that counts less than before was opened anew.
     pub fn reported(&mut self, host: &str, ends: &[End]) {
+        let is_first = !self.hosts.contains_key(host);
+        let known = self.hosts.entry(host.to_owned()).or_default();
         for End { topic, publisher, subscriber, end, counts, .. } in ends {
             let Some(now) = *counts else { continue };
-            let name = (host.to_owned(), topic.clone(), publisher.clone(), subscriber.clone(), *end);
-            let is_full = self.ends.len() >= MOST_ENDS;
-            let more = match self.ends.get_mut(&name) {
-                Some(last) if now.samples < last.samples => {
-                    *last = now;
-                    now
-                }
-                Some(last) => now.since(std::mem::replace(last, now)),
-                None if is_full => continue,
-                None => {
-                    self.ends.insert(name, now);
-                    continue;
-                }
+            let channel = (subscriber.clone(), topic.clone(), publisher.clone());
+            let more = match known.insert((channel.clone(), *end), now) {
+                Some(last) if last.samples <= now.samples => now.since(last),
+                None if is_first => Counts::default(),
+                Some(_) | None => now,
             };
-            let port = self.ports.entry(subscriber.clone()).or_default();
-            match end {
-                Side::Publisher => port.sent = port.sent.plus(more),
-                Side::Subscriber => port.received = port.received.plus(more),
+            if self.channels.len() >= MOST_CHANNELS && !self.channels.contains_key(&channel) {
+                continue;
             }
+            let all = self.channels.entry(channel).or_default();
+            match end {
+                Side::Publisher => all.sent = all.sent.plus(more),
+                Side::Subscriber => all.received = all.received.plus(more),
+            }
+        }
+        if known.len() > MOST_ENDS {
+            let is_there = |(channel, side): &(Channel, Side)| {
+                ends.iter().any(|one| {
+                    one.end == *side
+                        && (&one.subscriber, &one.topic, &one.publisher) == (&channel.0, &channel.1, &channel.2)
+                })
+            };
+            known.retain(|name, _| is_there(name));
         }
     }
 
-    /// An entry, with what went through since the one before it. `None`: an interim of a session through which nothing went.
-    fn entry(&self, event: Event, of: &Account) -> Option<Pending> {
-        let each = of.ports.iter().filter_map(|port| self.ports.get(port));
-        let all = each.fold(Traffic::default(), |sum, one| sum.plus(*one));
-        // A session from before the broker started: all that was counted since is news.
-        let before = || self.billed.get(&of.session).copied().unwrap_or_default();
-        let traffic = if event == Event::Start { Traffic::default() } else { all.since(before()) };
+    /// An entry, with what went through since the one before it.
+    fn entry(&self, event: Event, of: &Account) -> Pending {
+        let with_port = |port: &String| {
+            let from = (port.clone(), String::new(), String::new());
+            let port = port.clone();
+            self.channels.range(from..).take_while(move |((subscriber, ..), _)| *subscriber == port)
+        };
+        let all = of.ports.keys().flat_map(with_port).filter(|(channel, _)| of.has(channel));
+        let all: BTreeMap<Channel, Traffic> = all.map(|(channel, all)| (channel.clone(), *all)).collect();
+        let billed = self.billed.get(&of.session);
+        let begins = event == Event::Start;
+        let news = |(channel, all): (&Channel, &Traffic)| match billed {
+            _ if begins => Traffic::default(),
+            // Of a session from before the broker started all that was counted since is news.
+            None => *all,
+            Some(Billed { all: before, ports }) => match before.get(channel) {
+                Some(before) => all.since(*before),
+                None if ports.contains(&channel.0) => *all, // it was opened since
+                None => Traffic::default(), // what it had before it was this session's is not this session's
+            },
+        };
+        let traffic = all.iter().map(news).fold(Traffic::default(), Traffic::plus);
         let rate_bits_per_s = if of.suspended || event == Event::Stop { 0 } else { of.rate };
         let (session, owner) = (of.session.clone(), of.owner.clone());
-        let entry = Entry { event, session, owner, rate_bits_per_s, price: of.price, traffic };
-        let is_news = event != Event::Interim || traffic != Traffic::default();
-        is_news.then_some(Pending { entry, all })
+        let billed = Billed { ports: of.ports.keys().cloned().collect(), all };
+        Pending { entry: Entry { event, session, owner, rate_bits_per_s, price: of.price, traffic }, billed }
     }
 
     /// These entries are in the accounts.
     pub fn wrote(&mut self, entries: Vec<Pending>) {
-        for Pending { entry, all } in entries {
+        for Pending { entry, billed } in entries {
             match entry.event {
                 Event::Stop => drop(self.billed.remove(&entry.session)),
-                _ => drop(self.billed.insert(entry.session, all)),
+                _ => drop(self.billed.insert(entry.session, billed)),
             }
+        }
+        if self.channels.len() >= MOST_CHANNELS {
+            let used: BTreeSet<&Channel> = self.billed.values().flat_map(|one| one.all.keys()).collect();
+            self.channels.retain(|channel, _| used.contains(channel));
         }
     }
 
@@ -90,8 +124,7 @@ impl Meter {
         let [was, is] = [before, after]
             .map(|kept| kept.sessions.iter().map(|one| ((&*one.name, &*one.owner), one)).collect::<BTreeMap<_, _>>());
         let gone = before.sessions.iter().filter(|one| !is.contains_key(&(&*one.name, &*one.owner)));
-        let mut entries: Vec<Pending> =
-            gone.filter_map(|one| self.entry(Event::Stop, &Account::of(one, before))).collect();
+        let mut entries: Vec<Pending> = gone.map(|one| self.entry(Event::Stop, &Account::of(one, before))).collect();
         for one in &after.sessions {
             let [suspended, was_suspended] =
                 [after, before].map(|kept| kept.reduction.suspended.contains_key(&one.name));
@@ -99,10 +132,10 @@ impl Meter {
                 None => Event::Start,
                 Some(_) if suspended && !was_suspended => Event::Suspend,
                 Some(_) if was_suspended && !suspended => Event::Resume,
-                Some(other) if other.text != one.text => Event::Change,
+                Some(other) if other.text != one.text || other.rate != one.rate => Event::Change,
                 Some(_) => continue,
             };
-            entries.extend(self.entry(event, &Account::of(one, after)));
+            entries.push(self.entry(event, &Account::of(one, after)));
         }
         entries
     }
@@ -111,8 +144,8 @@ impl Meter {
     pub fn of_crossing(&self, before: Option<&Crossing>, after: Option<&Crossing>) -> Option<Pending> {
         let has = |one: &&Crossing| one.phase == Phase::Committed;
         match (before.filter(has), after.filter(has)) {
-            (None, Some(one)) => self.entry(Event::Start, &Account::of_crossing(one)),
-            (Some(one), None) => self.entry(Event::Stop, &Account::of_crossing(one)),
+            (None, Some(one)) => Some(self.entry(Event::Start, &Account::of_crossing(one))),
+            (Some(one), None) => Some(self.entry(Event::Stop, &Account::of_crossing(one))),
             _ => None,
         }
     }
@@ -120,8 +153,8 @@ impl Meter {
     /// What went through the sessions that go on.
     pub fn interim<'a>(&self, kept: &Kept, crossings: impl Iterator<Item = &'a Crossing>) -> Vec<Pending> {
         let own = kept.sessions.iter().map(|one| Account::of(one, kept));
-        let others = crossings.filter(|one| one.phase == Phase::Committed).map(Account::of_crossing);
-        own.chain(others).filter_map(|account| self.entry(Event::Interim, &account)).collect()
+        let others = crossings.filter(|one| one.is_active()).map(Account::of_crossing);
+        own.chain(others).map(|account| self.entry(Event::Interim, &account)).collect()
     }
 }
 
@@ -131,8 +164,9 @@ struct Account {
     owner: String,
     rate: u64,
     price: u64,
-    ports: Vec<String>,
     suspended: bool,
+    /// Its subscribers' ports, each with the publisher's node where that is known: as the first domain calls it, and as others do.
+    ports: BTreeMap<String, Option<[String; 2]>>,
 }
 
 impl Account {
@@ -142,26 +176,34 @@ impl Account {
             owner: one.owner.clone(),
             rate: one.rate,
             price: 0,
-            ports: one.subscribers.clone(),
             suspended: kept.reduction.suspended.contains_key(&one.name),
+            ports: one.ports.iter().map(|port| (port.clone(), None)).collect(),
         }
     }
 
     fn of_crossing(one: &Crossing) -> Self {
-        let owner =
-            one.asker.as_ref().map_or_else(|| one.passed.last().cloned().unwrap_or_default(), |by| by.owner.clone());
+        let before = || one.passed.last().cloned().unwrap_or_default();
         // The own part stands first in each menu; one class is left of each.
         let price = |menu: &agent::peer::Menu| {
             menu.values().next().and_then(|parts| parts.first()).map_or(0, |part| part.price)
         };
+        let port = |flow: &agent::peer::Flow| {
+            let abroad = format!("{}/{}", one.key.first, flow.publisher);
+            (flow.subscriber.clone(), Some([flow.publisher.clone(), abroad]))
+        };
         Self {
             session: format!("{}/{}/{}", one.key.first, one.key.session, one.key.version),
-            owner,
-            rate: Ask::of_flows(&one.flows).rate,
+            owner: one.asker.as_ref().map_or_else(before, |by| by.owner.clone()),
+            rate: rate_of(&one.flows),
             price: one.menus.iter().map(price).fold(0, u64::saturating_add),
-            ports: one.flows.iter().map(|flow| flow.subscriber.clone()).collect(),
             suspended: false,
+            ports: one.flows.iter().map(port).collect(),
         }
+    }
+
+    fn has(&self, (subscriber, _, publisher): &Channel) -> bool {
+        let publishers = self.ports.get(subscriber);
+        publishers.is_some_and(|known| known.as_ref().is_none_or(|known| known.contains(publisher)))
     }
 }
 
@@ -176,8 +218,8 @@ mod tests {
     }
 
     fn session(name: &str, rate: u64) -> Admitted {
-        let (subscribers, text) = (vec![format!("/{name}@b")], format!("{name} {rate}"));
-        Admitted { name: name.into(), owner: "ann".into(), rate, subscribers, text, ..Admitted::default() }
+        let (ports, text) = (vec![format!("/{name}@b")], format!("{name} {rate}"));
+        Admitted { name: name.into(), owner: "ann".into(), rate, ports, text, ..Admitted::default() }
     }
 
     fn kept(sessions: &[Admitted], suspended: &[&str]) -> Kept {
@@ -224,15 +266,21 @@ mod tests {
         assert_eq!(change(&mut meter, &none, &one), [camera(Event::Start, 100, 0, 0)]);
         meter.reported("a", &[end("/camera@b", Side::Publisher, 50)]);
         meter.reported("b", &[end("/camera@b", Side::Subscriber, 40), end("/other", Side::Subscriber, 9)]);
-        assert_eq!(interim(&mut meter, &one), [], "a first report is where it begins");
+        assert_eq!(interim(&mut meter, &one), [camera(Event::Interim, 100, 0, 0)], "a first report is where it begins");
         meter.reported("a", &[end("/camera@b", Side::Publisher, 60)]);
         meter.reported("b", &[end("/camera@b", Side::Subscriber, 48), end("/other", Side::Subscriber, 99)]);
         assert_eq!(meter.interim(&one, std::iter::empty()).len(), 1, "what the disk does not take is in the next one");
         assert_eq!(interim(&mut meter, &one), [camera(Event::Interim, 100, 10, 8)]);
         assert_eq!(change(&mut meter, &one, &one), []);
+        let faster = kept(&[Admitted { rate: 200, ..first.clone() }], &[]);
+        assert_eq!(
+            change(&mut meter, &one, &faster),
+            [camera(Event::Change, 200, 0, 0)],
+            "a topic of others has changed"
+        );
         let changed = kept(&[session("camera", 70)], &[]);
         meter.reported("b", &[end("/camera@b", Side::Subscriber, 3)]); // its program started again
-        assert_eq!(change(&mut meter, &one, &changed), [camera(Event::Change, 70, 0, 3)]);
+        assert_eq!(change(&mut meter, &faster, &changed), [camera(Event::Change, 70, 0, 3)]);
         let suspended = kept(&[session("camera", 70)], &["camera"]);
         assert_eq!(change(&mut meter, &changed, &suspended), [camera(Event::Suspend, 0, 0, 0)]);
         meter.reported("a", &[end("/camera@b", Side::Publisher, 61)]);
@@ -246,12 +294,61 @@ mod tests {
         assert!(meter.billed.is_empty());
     }
 
+    /// A channel that becomes a session's brings nothing from before, and one that goes takes nothing back.
+    #[test]
+    fn a_session_has_the_traffic_of_its_channels_as_long_as_they_are_its_own() {
+        let mut meter = Meter::default();
+        let with = |ports: &[&str]| {
+            let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
+            kept(&[Admitted { text: ports.concat(), ports, ..session("camera", 100) }], &[])
+        };
+        let [one, both, other] = [&["/x"][..], &["/x", "/y"], &["/y"]].map(with);
+        let report = |meter: &mut Meter, x, y| {
+            meter.reported("b", &[end("/x", Side::Subscriber, x), end("/y", Side::Subscriber, y)]);
+        };
+        report(&mut meter, 0, 0);
+        change(&mut meter, &kept(&[], &[]), &one);
+        report(&mut meter, 10, 50);
+        assert_eq!(change(&mut meter, &one, &both), [camera(Event::Change, 100, 0, 10)]);
+        report(&mut meter, 11, 52);
+        assert_eq!(change(&mut meter, &both, &other), [camera(Event::Change, 100, 0, 2)], "/x is not its own any more");
+        report(&mut meter, 99, 55);
+        assert_eq!(change(&mut meter, &other, &kept(&[], &[])), [camera(Event::Stop, 0, 0, 3)]);
+    }
+
+    #[test]
+    fn a_channel_from_abroad_is_told_by_its_publisher() {
+        let mut meter = Meter::default();
+        let from = |publisher: &str, samples| End {
+            publisher: publisher.into(),
+            ..end("/video@desk", Side::Subscriber, samples)
+        };
+        let flow = |first: &str| {
+            let key = agent::peer::Key { first: first.into(), session: "tele".into(), version: 1 };
+            let flow =
+                agent::peer::Flow { publisher: "cam".into(), subscriber: "/video@desk".into(), ..Default::default() };
+            let mut crossing = Crossing::new(key, vec![first.into()], vec![flow], Default::default());
+            crossing.phase = Phase::Committed;
+            crossing
+        };
+        meter.reported("desk", &[from("north/cam", 0), from("south/cam", 0)]);
+        let started = ["north", "south"].map(|first| meter.of_crossing(None, Some(&flow(first))).unwrap());
+        meter.wrote(started.into());
+        meter.reported("desk", &[from("north/cam", 7), from("south/cam", 70)]);
+        let stopped = ["north", "south"].map(|first| meter.of_crossing(Some(&flow(first)), None).unwrap().entry);
+        assert_eq!(stopped.map(|entry| entry.traffic.received.samples), [7, 70]);
+    }
+
     #[test]
     fn reports_of_many_ends_do_not_fill_the_memory() {
         let mut meter = Meter::default();
-        for n in 0..MOST_ENDS + 10 {
+        for n in 0..MOST_CHANNELS + 10 {
             meter.reported("a", &[end(&format!("/{n}"), Side::Subscriber, 1)]);
         }
-        assert_eq!(meter.ends.len(), MOST_ENDS);
+        assert!(meter.channels.len() == MOST_CHANNELS && meter.hosts["a"].len() <= MOST_ENDS);
+        meter.wrote(Vec::new());
+        assert!(meter.channels.is_empty(), "no session has them");
+        meter.reported("a", &[end("/x", Side::Subscriber, 1)]);
+        assert_eq!(meter.channels.len(), 1);
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! | request | who |
 //! |---|---|
-//! | `GET`, `PUT`, `DELETE /v1/plan`, `GET /v1/hosts` | users |
-//! | `GET /v1/sessions`, `GET`, `PUT /v1/sessions/NAME` | users; the session of a name is its owner's |
-//! | `DELETE /v1/sessions/NAME` | its owner |
+//! | `GET`, `PUT`, `DELETE /v1/plan`, `GET /v1/hosts` | users; `DELETE` whom a rule lets, if there are some |
+//! | `GET /v1/sessions`, `GET`, `PUT /v1/sessions/NAME` | users; the session of a name is its owner's; new ones as rules permit |
+//! | `DELETE /v1/sessions/NAME` | its owner, and whom a rule lets |
 //! | `GET /v1/pipes`, `GET /v1/accounts` | users |
 //! | `POST /v1/peer` | the brokers of neighbouring domains |
-//! | `GET /v1/links`, `PUT`, `DELETE /v1/links/NAME` | users |
+//! | `GET /v1/links`, `PUT`, `DELETE /v1/links/NAME` | users; changes whom a rule lets, if there are some |
 //! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual`, `POST /v1/hosts/NAME/links`, `GET /v1/hosts/NAME/admitted` | the agent of this host |
 
 mod accounts;
@@ -34,6 +34,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use domains::Crossings;
+use qos::contract::rule::Right;
 use qos::plan::Plan;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -342,7 +343,12 @@ async fn put_plan(
     broker.change(Some(plan), after).await.map(Json)
 }
 
-async fn delete_plan(_: User, State(broker): Shared, after: Result<Query<After>, QueryRejection>) -> Answer<Accepted> {
+async fn delete_plan(
+    User(user): User,
+    State(broker): Shared,
+    after: Result<Query<After>, QueryRejection>,
+) -> Answer<Accepted> {
+    broker.check_may(&user.to_string(), Right::Plan)?;
     let Query(After { after }) = after?;
     broker.change(None, after).await.map(Json)
 }

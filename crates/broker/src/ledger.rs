@@ -266,7 +266,7 @@ impl Ledger {
     fn refused(&self, pipe: usize, limit: Limit) -> Refused {
         let Limit { what, needs, has, because } = limit;
         let what = format!("{what} of pipe {} of domain {}", self.pipes[pipe].name, self.domain);
-        Refused { domain: self.domain.clone(), what, needs, has, because }
+        Refused { domain: self.domain.clone(), what, needs, has, because, ..Refused::default() }
     }
 
     fn no_pipe(&self, flow: &Flow, to: &str) -> Refused {
@@ -277,6 +277,7 @@ impl Ledger {
             needs: format!("one of class {}", classes.join(" or ")),
             has: "none".to_owned(),
             because: format!("the contract has no [[pipe]] there that could carry {:?}", flow.topic),
+            ..Refused::default()
         }
     }
 }

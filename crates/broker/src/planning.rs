@@ -36,6 +36,9 @@ pub struct Admitted {
     pub text: String,
     /// The ports of its subscribers and of those to its topics.
     pub subscribers: Vec<String>,
+    /// The ports of its own subscribers.
+    #[serde(default)]
+    pub ports: Vec<String>,
     /// bit/s of samples to all its subscribers together, without headers.
     #[serde(default)]
     pub rate: u64,
@@ -130,7 +133,7 @@ impl fmt::Display for Unadmitted {
             Self::Forbidden(refusals) => limits(f, "no rule of the contract permits it", refusals),
             Self::Needed(by, error) => write!(f, "the session {by} needs it, in its line {error}; stop that one first"),
             Self::Cut(name, because) => write!(f, "the session {name} has no way: {because}"),
-            Self::Anothers(owner) => write!(f, "the session belongs to {owner}, who alone may change or stop it"),
+            Self::Anothers(owner) => write!(f, "the session belongs to {owner}, who may change or stop it"),
             Self::Unknown(name) => write!(f, "there is no session {name}; `thalweg session list` shows all"),
             Self::TooMany => write!(f, "there are {MOST_SESSIONS} sessions, which is the limit: stop one first"),
         }
@@ -196,7 +199,8 @@ fn made(
     if let Some((name, because)) = without_way(&joined, &running, links).into_iter().next() {
         return Err(Unadmitted::Cut(name, because));
     }
-    let rates: Vec<u64> = joined.parts.iter().map(|part| Ask::of(&joined.contract.system, part).rate).collect();
+    let own: BTreeMap<String, Own> =
+        running.iter().zip(&joined.parts).map(|(one, part)| (one.name.clone(), Own::of(&joined, part))).collect();
     reduce(&mut joined, unfit, &mut reduction);
     let part = running.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
     let plan = make(part.map(|(_, part)| part.clone()), &joined.contract);
@@ -210,11 +214,27 @@ fn made(
         running.iter().zip(&joined.parts).map(|(session, part)| (session.name.as_str(), ports(part))).collect();
     let with = |session: &Admitted| {
         let subscribers = ports.get(session.name.as_str()).unwrap_or(&session.subscribers).clone();
-        let rate = running.iter().zip(&rates).find(|(one, _)| one.name == session.name).map(|(_, rate)| *rate);
-        Admitted { subscribers, rate: rate.unwrap_or(session.rate), ..session.clone() }
+        let own = own.get(&session.name).cloned();
+        let Own { ports, rate } = own.unwrap_or_else(|| Own { ports: session.ports.clone(), rate: session.rate });
+        Admitted { subscribers, ports, rate, ..session.clone() }
     };
     let sessions = sessions.iter().map(with).collect();
     Ok(Change { sessions, links: links.clone(), reduction, plan })
+}
+
+/// What a session has by itself, whatever is taken back.
+#[derive(Clone, Debug)]
+struct Own {
+    ports: Vec<String>,
+    rate: u64,
+}
+
+impl Own {
+    fn of(joined: &Joined, part: &Part) -> Self {
+        let system = &joined.contract.system;
+        let ports = part.subscribers.iter().map(|index| system.subscribers[*index].name.clone()).collect();
+        Self { ports, rate: Ask::of(system, part).rate }
+    }
 }
 
 /// Suspends the sessions that have no way on these links, and those that need them.

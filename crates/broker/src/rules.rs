@@ -87,14 +87,14 @@ impl Ask {
     /// What a session over several domains has, where it is asked for.
     pub fn of_wanted(flows: &[contract::flow::Flow]) -> Self {
         let mut ask = Self::default();
-        flows.iter().for_each(|flow| ask.add(&flow.topic, rate(flow.size, flow.period, flow.scale), flow.deadline));
+        flows.iter().for_each(|flow| ask.add(&flow.topic, rate(flow.size, flow.period, 1), flow.deadline));
         ask
     }
 
     /// The same in one of those domains.
     pub fn of_flows(flows: &[Flow]) -> Self {
-        let mut ask = Self::default();
-        flows.iter().for_each(|flow| ask.add(&flow.topic, rate(flow.size, flow.period, flow.scale), flow.deadline));
+        let mut ask = Self { rate: rate_of(flows), ..Self::default() };
+        flows.iter().for_each(|flow| ask.add(&flow.topic, 0, flow.deadline));
         ask
     }
 
@@ -103,6 +103,11 @@ impl Ask {
         self.deadline = self.deadline.into_iter().chain(deadline).min();
         self.topics.push(topic.to_owned());
     }
+}
+
+/// [`Ask::rate`] of flows. Their period is that of the samples that cross borders.
+pub fn rate_of(flows: &[Flow]) -> u64 {
+    flows.iter().map(|flow| rate(flow.size, flow.period, 1)).fold(0, u64::saturating_add)
 }
 
 /// bit/s of samples of so many bytes, of which one of `scale` is sent, rounded up.
@@ -126,9 +131,9 @@ impl Usage {
         Self { sessions: self.sessions.saturating_add(other.sessions), rate: self.rate.saturating_add(other.rate) }
     }
 
-    /// With one more session.
-    pub fn with(self, ask: &Ask) -> Self {
-        self.plus(Self { sessions: 1, rate: ask.rate })
+    /// With one more session of this rate.
+    pub fn with(self, rate: u64) -> Self {
+        self.plus(Self { sessions: 1, rate })
     }
 }
 
@@ -156,7 +161,7 @@ pub fn permit(rules: &[Rule], party: Party<'_>, ask: &Ask, usage: Usage) -> Resu
     }
     if against.is_empty() {
         let (what, needs) = ("rules of the contract".to_owned(), format!("a rule for {party}"));
-        let because = "whom no rule lets ask for sessions may only look".to_owned();
+        let because = "no [[rule]] of the contract lets them ask for sessions; they may look".to_owned();
         against.push(Refusal { what, needs, has: "none".to_owned(), because, offers: Vec::new() });
     }
     Err(against)
@@ -164,7 +169,7 @@ pub fn permit(rules: &[Rule], party: Party<'_>, ask: &Ask, usage: Usage) -> Resu
 
 /// The first limit of a rule that a session does not keep.
 fn exceeded(rule: &Rule, party: Party<'_>, ask: &Ask, usage: Usage) -> Option<Refusal> {
-    let all = usage.with(ask);
+    let all = usage.with(ask.rate);
     let of = &rule.name;
     let refused = |key: &str, needs: String, limit: String, because: String| {
         Some(Refusal { what: format!("rule {of}: {key}"), needs, has: limit, because, offers: Vec::new() })
@@ -230,51 +235,31 @@ mod tests {
     #[test]
     fn each_limit_of_a_rule_is_kept() {
         let (none, some) = (Usage::default(), Usage { sessions: 2, rate: 1_000_000 });
+        let late = |ns| Ask { deadline: Some(ns), ..ask(1) };
+        let leased = |lease: Option<u64>| Ask { lease: lease.map(Duration::from_secs), ..ask(1) };
+        let on = |topics: &[&str]| Ask { topics: topics.iter().map(|topic| (*topic).to_owned()).collect(), ..ask(1) };
+        let three = Usage { sessions: 3, rate: 0 };
         for (text, kept, broken, said) in [
-            ("sessions = 3\n", (ask(1), some), (ask(1), Usage { sessions: 3, rate: 0 }), "rule r: sessions 4 3"),
-            (
-                "rate = \"2 Mbit/s\"\n",
-                (ask(1_000_000), some),
-                (ask(1_000_001), some),
-                "rule r: rate 2.000 Mbit/s 2.000 Mbit/s",
-            ),
-            (
-                "deadline = \"20 ms\"\n",
-                (ask(1), none),
-                (Ask { deadline: Some(19_000_000), ..ask(1) }, none),
-                "rule r: deadline 19 ms 20 ms",
-            ),
+            ("sessions = 3\n", (ask(1), some), (ask(1), three), "sessions 4 3"),
+            ("rate = \"2 Mbit/s\"\n", (ask(1_000_000), some), (ask(1_100_000), some), "rate 2.1 Mbit/s 2 Mbit/s"),
+            ("deadline = \"20 ms\"\n", (ask(1), none), (late(19_000_000), none), "deadline 19 ms 20 ms"),
             (
                 "deadline = \"20 ms\"\n",
                 (Ask { deadline: None, ..ask(1) }, none),
-                (Ask { deadline: Some(1), ..ask(1) }, none),
-                "rule r: deadline 0.001 us 20 ms",
+                (late(1), none),
+                "deadline 1 ns 20 ms",
             ),
-            ("lease = \"30 s\"\n", (ask(1), none), (Ask { lease: None, ..ask(1) }, none), "rule r: lease no end 30 s"),
-            (
-                "lease = \"29 s\"\n",
-                (Ask { lease: Some(Duration::from_secs(1)), ..ask(1) }, none),
-                (ask(1), none),
-                "rule r: lease 30 s 29 s",
-            ),
-            ("importance = 2\n", (ask(1), none), (Ask { importance: 3, ..ask(1) }, none), "rule r: importance 3 2"),
-            (
-                "topics = [\"ma*\"]\n",
-                (ask(1), none),
-                (Ask { topics: vec!["map".into(), "arm".into()], ..ask(1) }, none),
-                "rule r: topics arm ma*",
-            ),
-            ("", (ask(u64::MAX), some), (ask(1), none), ""),
+            ("lease = \"30 s\"\n", (ask(1), none), (leased(None), none), "lease no end 30 s"),
+            ("lease = \"29 s\"\n", (leased(Some(1)), none), (ask(1), none), "lease 30 s 29 s"),
+            ("importance = 2\n", (ask(1), none), (Ask { importance: 3, ..ask(1) }, none), "importance 3 2"),
+            ("topics = [\"ma*\"]\n", (ask(1), none), (on(&["map", "arm"]), none), "topics arm ma*"),
         ] {
             assert_eq!(against(text, &kept.0, kept.1), Vec::<String>::new(), "{text}");
-            let found = against(text, &broken.0, broken.1).join("; ");
-            // Quantities are shown rounded.
-            assert!(
-                found.starts_with(said.split(' ').take(3).collect::<Vec<_>>().join(" ").as_str()),
-                "{text}: {found}"
-            );
-            assert_eq!(found.is_empty(), said.is_empty(), "{text}: {found}");
+            assert_eq!(against(text, &broken.0, broken.1), [format!("rule r: {said}")], "{text}");
         }
+        assert!(against("", &ask(u64::MAX), some).is_empty(), "without limits");
+        // One more bit than allowed.
+        assert_eq!(against("rate = \"2 Mbit/s\"\n", &ask(1_000_001), some).len(), 1);
     }
 
     #[test]

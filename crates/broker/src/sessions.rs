@@ -68,7 +68,7 @@ fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) 
     Ok(again.ok().filter(|change| is_whole(change) && no_worse(change)).unwrap_or(left))
 }
 
-/// Permits a user's session beside those of a domain, and beside what the user has `abroad`: over several, but for one of this name.
+/// Permits a user's session beside those of a domain, and beside what the user has `abroad`: over several.
 ///
 /// # Errors
 /// [`Unadmitted`]
@@ -76,7 +76,7 @@ pub fn permit(
     rules: &[Rule],
     present: Present<'_>,
     (owner, text): (&str, &str),
-    abroad: impl FnOnce(&str) -> Usage,
+    abroad: impl FnOnce() -> Usage,
 ) -> Result<(), Unadmitted> {
     let party = Party::User(owner);
     if party.is_free(rules) {
@@ -91,10 +91,13 @@ pub fn permit(
         ..Admitted::default()
     });
     let whole = joined(present.contract, sessions.iter(), Some(&read.name))?;
-    let others = usage(present.sessions.iter().filter(|one| one.name != read.name), owner);
-    let own = whole.parts.last().map(|part| Ask::of(&whole.contract.system, part)).unwrap_or_default();
+    // As they would be with the changed topics of this one.
+    let mut asks = whole.parts.iter().map(|part| Ask::of(&whole.contract.system, part));
+    let own = asks.next_back().unwrap_or_default();
+    let others = sessions.iter().zip(asks).filter(|(one, _)| one.owner == owner);
+    let others = others.fold(abroad(), |usage, (_, ask)| usage.with(ask.rate));
     let ask = Ask { lease: read.lease, importance: own.importance.max(read.importance), ..own };
-    rules::permit(rules, party, &ask, others.plus(abroad(&read.name))).map_err(Unadmitted::Forbidden)
+    rules::permit(rules, party, &ask, others).map_err(Unadmitted::Forbidden)
 }
 
 /// What a user has among these sessions.
@@ -323,12 +326,24 @@ deadline = "100 ms"
         assert_eq!(usage(sessions.iter(), "yard/ann"), Usage { sessions: 2, rate: 88_000 });
         let planned = planned(present, None, &mut Patient).unwrap().sessions;
         assert_eq!(planned.iter().map(|one| one.rate).collect::<Vec<_>>(), [80_000, 8_000, 80_000]);
-        let asks = |owner: &str, text: &str, abroad| permit(&rules, present, (owner, text), |_| abroad);
+        let asks = |owner: &str, text: &str, abroad| permit(&rules, present, (owner, text), || abroad);
         assert_eq!(asks("yard/ann", &video("one").replace("1 kB", "1.1 kB"), Usage::default()), Ok(()), "88 + 8");
         let too_much = asks("yard/ann", &video("one").replace("1 kB", "1.2 kB"), Usage::default());
         assert!(matches!(&too_much, Err(Unadmitted::Forbidden(why)) if why[0].what == "rule r: rate"), "{too_much:?}");
         assert!(asks("yard/ann", &video("three"), Usage::default()).is_err(), "beside the two");
         assert_eq!(asks("yard/eve", &video("three"), Usage::default()), Ok(()));
+        // A topic that grows makes the own session larger that subscribes to it.
+        let small = "[[session]]\nname = \"topic\"\n[[topic]]\nname = \"t\"\nsize = \"1 B\"\nrate = \"20 Hz\"\npublisher = \"a\"\n";
+        let reads = "[[session]]\nname = \"reads\"\n[[subscriber]]\ntopic = \"t\"\nnode = \"b\"\n";
+        let both = [
+            session("topic", "yard/eve", small.into()),
+            Admitted { rate: 160, ..session("reads", "yard/eve", reads.into()) },
+        ];
+        let grown = |size: &str| {
+            let present = Present { sessions: &both, ..present };
+            permit(&rules, present, ("yard/eve", &small.replace("1 B", size)), Usage::default)
+        };
+        assert!(grown("625 B").is_ok() && grown("626 B").is_err(), "100 kbit/s");
         assert!(
             asks("yard/eve", &video("three"), Usage { sessions: 1, rate: 20_001 }).is_err(),
             "with what goes abroad"

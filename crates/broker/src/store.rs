@@ -21,8 +21,8 @@ const PARTS: TableDefinition<&str, &[u8]> = TableDefinition::new("parts");
 const CROSSINGS: TableDefinition<&str, &[u8]> = TableDefinition::new("crossings");
 /// The accounts: lines, by the numbers of their records.
 const ACCOUNTS: TableDefinition<u64, &[u8]> = TableDefinition::new("accounts");
-/// Most records that are kept: some 100 MB. Earlier ones go.
-const MOST_RECORDS: u64 = 200_000;
+/// Most records that are kept: some 200 MB. Earlier ones go.
+const MOST_RECORDS: u64 = 500_000;
 /// Memory for pages of the database: what is read is read once.
 const CACHE: usize = 8 << 20;
 
@@ -133,8 +133,9 @@ impl Store {
     ///
     /// # Errors
     /// The disk.
-    pub fn accounts(&self, after: u64, most: usize) -> io::Result<Vec<String>> {
-        let Some(database) = &self.database else { return Err(io::Error::other("the last write failed: try again")) };
+    pub fn accounts(&mut self, after: u64, most: usize) -> io::Result<Vec<String>> {
+        let database = self.opened()?;
+        let database = self.database.insert(database);
         let found = database.begin_read().map_err(damaged)?;
         let lines = match found.open_table(ACCOUNTS) {
             Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
@@ -142,6 +143,17 @@ impl Store {
         };
         let range = lines.range(after.saturating_add(1)..).map_err(damaged)?;
         range.take(most).map(|entry| entry.map_err(damaged).and_then(|(_, line)| text(line.value()))).collect()
+    }
+
+    /// The database. After an error it is opened again, and may have what could not be written all the same: that is what is on disk now.
+    fn opened(&mut self) -> io::Result<Database> {
+        if let Some(database) = self.database.take() {
+            return Ok(database);
+        }
+        let database = opened(&self.file)?;
+        let (kept, head) = read(&database)?;
+        (self.last, self.head) = (Kept { crossings: Vec::new(), ..kept }, head);
+        Ok(database)
     }
 
     fn count(&self) -> MutexGuard<'_, Meter> {
@@ -153,10 +165,7 @@ impl Store {
         &mut self,
         write: impl FnOnce(&mut Tables<'_>, &Kept, &Meter) -> io::Result<Vec<Pending>>,
     ) -> io::Result<()> {
-        let database = match self.database.take() {
-            Some(database) => database,
-            None => opened(&self.file)?,
-        };
+        let database = self.opened()?;
         let mut head = self.head.clone();
         let written = written(&database, |tables| {
             let entries = write(tables, &self.last, &self.count())?;

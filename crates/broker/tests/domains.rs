@@ -345,7 +345,7 @@ fn while_links_have_no_plan_sessions_are_renewed_and_none_is_admitted() {
     assert!(left(&ann.request_session("teleop", &text).unwrap()) > 59_000);
     let other = ann.request_session("log", &session("log", 100, "1 s"));
     assert!(
-        matches!(&other, Err(ClientError::Refused(503, said)) if said.contains("no plan for the links")),
+        matches!(&other, Err(ClientError::Refused(409, said)) if said.contains("no plan for the links")),
         "{other:?}"
     );
     ann.state_link("cam-rw", None).unwrap();

@@ -8,13 +8,14 @@ use clap::Args;
 use qos::show_bit_rate;
 use serde_json::json;
 use std::fs;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Check a broker's accounts, and show what each session had: reserved, sent, received
 ///
-/// Each record names the hash of the one before it. Note the head that is printed: with --head it proves later that nothing before it was changed, left
-/// out or added. Exit code 1 if something was; the record is named.
+/// Each record names the hash of the one before it. Note the number and hash of the last one: with --head they prove later that no record from the first
+/// one shown to that one was changed, left out or added. Exit code 1 if something was; the record is named.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: thalweg audit --broker 10.0.0.1:7450 --keys keys --save march.jsonl\n         thalweg audit march.jsonl --head 1024:9f86d081..."
@@ -22,10 +23,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Arguments {
     /// Records that were saved, instead of the broker's
     file: Option<PathBuf>,
-    /// Save the records, a line each
+    /// Save the records, a line each, in a new file
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     save: Option<PathBuf>,
-    /// A head that was printed before: it has to be among them
+    /// Number and hash of a record that were printed before: it has to be among them
     #[arg(long, value_name = "NUMBER:HASH")]
     head: Option<Head>,
     #[command(flatten)]
@@ -42,10 +43,26 @@ pub(crate) fn run(Arguments { file, save, head, broker, json }: &Arguments) -> R
         Some(file) => of_file(file, &mut audit)?,
         None => of_broker(broker, save.as_deref(), &mut audit)?,
     }
-    let last = audit.head().clone();
-    let bills = audit.bills().map_err(broken)?;
-    let document = json!({"records": last.number, "head": last.to_string(), "sessions": bills});
-    Output { json: *json }.result(&document, || format!("{}\n\nhead {last}: nothing was changed", shown(&bills)))
+    let (first, last) = (audit.first(), audit.head().clone());
+    // What goes on is counted up to now, where the broker was asked now.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let bills = audit.bills(file.is_none().then_some(now)).map_err(broken)?;
+    let document = json!({"first": first, "last": last.number, "head": last.to_string(), "sessions": bills});
+    let said = || match (head, last.number) {
+        (_, 0) => "no records".to_owned(),
+        (None, _) => {
+            format!(
+                "records {first} to {last}\nThey fit together. This number and hash prove that later, with --head {last}"
+            )
+        }
+        (Some(noted), _) => {
+            format!(
+                "records {first} to {last}\nNothing was changed from record {first} to {}, and those behind it fit",
+                noted.number
+            )
+        }
+    };
+    Output { json: *json }.result(&document, || format!("{}\n\n{}", shown(&bills), said()))
 }
 
 fn broken(why: Broken) -> Failure {
@@ -54,9 +71,9 @@ fn broken(why: Broken) -> Failure {
 
 fn of_file(file: &Path, audit: &mut Audit) -> Result {
     let unreadable = |e: std::io::Error| Failure::Usage(format!("{}: {e}", file.display()));
-    let lines = BufReader::new(fs::File::open(file).map_err(unreadable)?).lines();
-    for line in lines {
-        audit.read(&line.map_err(unreadable)?).map_err(broken)?;
+    for line in BufReader::new(fs::File::open(file).map_err(unreadable)?).split(b'\n') {
+        // A byte that is no text was changed.
+        audit.read(&String::from_utf8_lossy(&line.map_err(unreadable)?)).map_err(broken)?;
     }
     Ok(())
 }
@@ -64,18 +81,26 @@ fn of_file(file: &Path, audit: &mut Audit) -> Result {
 /// Reads all records of a broker, and saves them.
 fn of_broker(broker: &BrokerArguments, save: Option<&Path>, audit: &mut Audit) -> Result {
     let client = broker.client()?;
+    let mut saved = save.map(created).transpose()?.map(BufWriter::new);
     let unwritten = |e: std::io::Error| Failure::System(format!("{}: {e}", save.unwrap_or(Path::new("")).display()));
-    let mut saved = save.map(fs::File::create).transpose().map_err(unwritten)?.map(BufWriter::new);
     loop {
         let lines = client.accounts(audit.head().number).map_err(failure)?;
-        for line in &lines {
-            audit.read(line).map_err(broken)?;
-            saved.as_mut().map_or(Ok(()), |file| writeln!(file, "{line}")).map_err(unwritten)?;
-        }
+        let all = lines.iter().try_for_each(|line| saved.as_mut().map_or(Ok(()), |file| writeln!(file, "{line}")));
+        all.map_err(unwritten)?;
+        lines.iter().try_for_each(|line| audit.read(line)).map_err(broken)?;
         if lines.len() < MOST_RECORDS {
             return saved.map_or(Ok(()), |mut file| file.flush()).map_err(unwritten);
         }
     }
+}
+
+/// A file that was not there: records that were saved before are evidence.
+fn created(file: &Path) -> Result<fs::File> {
+    let why = |e: std::io::Error| match e.kind() {
+        ErrorKind::AlreadyExists => Failure::Usage(format!("{}: is there already: name another file", file.display())),
+        _ => Failure::System(format!("{}: {e}", file.display())),
+    };
+    fs::File::create_new(file).map_err(why)
 }
 
 /// For people: one line per session.

@@ -12,7 +12,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// Time between two notes of what went through sessions that go on.
-const INTERIM_EVERY: Duration = Duration::from_secs(600);
+const INTERIM_EVERY: Duration = Duration::from_secs(3600);
+/// Longest wait for the disk at the end.
+const LAST: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// An agent has counted what went through the ends of channels.
@@ -31,7 +33,7 @@ impl Broker {
 
     /// The same at the end: a broker that starts again counts from then on.
     pub(crate) async fn account_last(&self) {
-        let _ = self.note_interim().await;
+        let _ = tokio::time::timeout(LAST, self.note_interim()).await;
     }
 
     async fn note_interim(&self) -> std::io::Result<()> {
@@ -55,7 +57,7 @@ pub(super) async fn lines(
     behind: Result<Query<Behind>, QueryRejection>,
 ) -> Answer<Vec<String>> {
     let Query(Behind { after }) = behind?;
-    let disk = broker.disk().await;
+    let mut disk = broker.disk().await;
     let read = tokio::task::spawn_blocking(move || disk.accounts(after, MOST_RECORDS)).await;
     let failed =
         |what: String| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the accounts cannot be read: {what}"));

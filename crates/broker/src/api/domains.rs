@@ -6,7 +6,8 @@ use super::{Answer, Broker, Refused, Shared, User, caller};
 use crate::domains::{Asker, Crossing, Domains, Effect, Wanted};
 use crate::hosts::Kept;
 use crate::leases::Leases;
-use crate::planning::Reduction;
+use crate::planning::{Reduction, Unadmitted};
+use crate::rules::Party;
 use agent::client::Client;
 use agent::identity::{Identity, Kind};
 use agent::keys::Keys;
@@ -307,22 +308,30 @@ impl Broker {
             return Err(Refused::new(StatusCode::CONFLICT, said.to_owned()));
         };
         let flows = flow::flows(&crossings.name, &crossings.text, &crossings.contract, file);
-        let flows = flows.map_err(crate::planning::Unadmitted::Malformed)?;
-        let asker = crossings.domains().find(&file.name).and_then(|one| one.asker.clone());
-        if let Some(other) = asker.filter(|asker| asker.owner != owner) {
-            return Err(crate::planning::Unadmitted::Anothers(other.owner).into());
-        }
-        if !dry_run && crossings.renewed(self.now(), &file.name, &owner, &file.text) {
-            return self.crossing(&file.name).ok_or_else(gone);
+        let flows = flows.map_err(Unadmitted::Malformed)?;
+        if let Some(session) = self.known(&crossings, file, &owner, dry_run)? {
+            return Ok(session);
         }
         // Sessions of one domain are decided in the planner's turn: so no two of a user are permitted at the same time.
-        let turn = if crossings.rules().is_empty() { None } else { Some(self.turn().await) };
+        let mut turn = None;
+        if !Party::User(&owner).is_free(crossings.rules()) {
+            turn = Some(self.turn().await);
+            if let Some(session) = self.known(&crossings, file, &owner, dry_run)? {
+                return Ok(session);
+            }
+        }
+        self.check_links()?;
         self.permit_crossing(&crossings, file, &owner, &flows)?;
         let asker = Asker { owner, text: file.text.clone(), lease: file.lease, dry_run };
         let wanted = Wanted { name: file.name.clone(), asker, flows };
         match self.ask(wanted.clone(), turn).await? {
             Ok(Some(fits)) => Ok(fits.shown(0)),
             Ok(None) => self.crossing(&file.name).ok_or_else(gone),
+            Err(why) if why.forbidden => {
+                let peer::Refused { what, needs, has, because, .. } = why;
+                let refusals = vec![plan::Refusal { what, needs, has, because, offers: Vec::new() }];
+                Err(Unadmitted::Forbidden(refusals).into())
+            }
             // No limit of a pipe: another time it may be admitted.
             Err(why) if why.needs.is_empty() => {
                 let said = format!("{}: {}", why.what, why.because);
@@ -335,6 +344,27 @@ impl Broker {
                 let refusals = vec![plan::Refusal { what, needs, has, because, offers }];
                 Err(Refused(StatusCode::CONFLICT, Refusal { error, refusals }))
             }
+        }
+    }
+
+    /// Renews the session of a file that is there already. Refuses one that is another user's, or of this domain alone.
+    fn known(
+        &self,
+        crossings: &Crossings,
+        file: &File,
+        owner: &str,
+        dry_run: bool,
+    ) -> Result<Option<Session>, Refused> {
+        if self.hosts().kept().sessions.iter().any(|session| session.name == file.name) {
+            return Err(taken(&file.name, "of this domain"));
+        }
+        let asker = crossings.domains().find(&file.name).and_then(|one| one.asker.clone());
+        if let Some(other) = asker.filter(|asker| asker.owner != owner) {
+            return Err(Unadmitted::Anothers(other.owner).into());
+        }
+        match !dry_run && crossings.renewed(self.now(), &file.name, owner, &file.text) {
+            true => self.crossing(&file.name).map(Some).ok_or_else(gone),
+            false => Ok(None),
         }
     }
 
@@ -418,7 +448,7 @@ impl Broker {
         let crossings = self.crossings()?;
         let asker = crossings.domains().find(name)?.asker.clone()?;
         if asker.owner != owner && !self.may(owner, Right::Stop) {
-            return Some(Err(crate::planning::Unadmitted::Anothers(asker.owner).into()));
+            return Some(Err(Unadmitted::Anothers(asker.owner).into()));
         }
         crossings.leases().begin(self.now(), name, None);
         let effects = crossings.domains().stop(self.now(), name);
@@ -427,6 +457,12 @@ impl Broker {
         let _ = tokio::spawn(async move { broker.carry_out(done).await }).await;
         Some(Ok(Accepted { revision: self.hosts().kept().revision }))
     }
+}
+
+/// The name is that of a session of another kind.
+pub(super) fn taken(name: &str, kind: &str) -> Refused {
+    let said = format!("there is a session {name} {kind} already: stop it first, or take another name");
+    Refused::new(StatusCode::CONFLICT, said)
 }
 
 fn gone() -> Refused {

@@ -13,8 +13,7 @@ use qos::contract::session::Session as File;
 impl Crossings {
     /// Permits a user's session in this domain.
     pub(super) fn permit(&self, present: Present<'_>, asked: (&str, &str)) -> Result<(), Unadmitted> {
-        let abroad = |name: &str| self.domains().usage(asked.0, name);
-        sessions::permit(self.rules(), present, asked, abroad)
+        sessions::permit(self.rules(), present, asked, || self.domains().usage(asked.0, None))
     }
 }
 
@@ -27,15 +26,20 @@ impl Broker {
         owner: &str,
         flows: &[Flow],
     ) -> Result<(), Unadmitted> {
+        if Party::User(owner).is_free(crossings.rules()) {
+            return Ok(());
+        }
         let here = sessions::usage(self.hosts().kept().sessions.iter(), owner);
-        let usage = here.plus(crossings.domains().usage(owner, &file.name));
+        let usage = here.plus(crossings.domains().usage(owner, Some(&file.name)));
         let ask = Ask { lease: file.lease, importance: file.importance, ..Ask::of_wanted(flows) };
         rules::permit(crossings.rules(), Party::User(owner), &ask, usage).map_err(Unadmitted::Forbidden)
     }
 
     /// Whether a user may do what is no session of the own.
     pub(super) fn may(&self, owner: &str, right: Right) -> bool {
-        self.crossings().is_none_or(|crossings| rules::may(crossings.rules(), Party::User(owner), right))
+        let crossings = self.crossings();
+        let rules = crossings.as_ref().map(|crossings| crossings.rules()).unwrap_or_default();
+        rules::may(rules, Party::User(owner), right)
     }
 
     /// Refuses what no rule lets a user do.
@@ -43,7 +47,10 @@ impl Broker {
         if self.may(owner, right) {
             return Ok(());
         }
-        let said = format!("no [[rule]] of the contract with may = [\"{right}\"] is for {}", Party::User(owner));
+        let said = format!(
+            "no [[rule]] of the contract with may = [\"{right}\"] is for {}: who keeps the contract can add one",
+            Party::User(owner)
+        );
         Err(Refused::new(StatusCode::FORBIDDEN, said))
     }
 }

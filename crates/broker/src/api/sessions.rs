@@ -1,6 +1,6 @@
 //! Requests about sessions. They are decided one after the other, so that no two of them are admitted to the same room.
 
-use super::domains::Crossings;
+use super::domains::{Crossings, taken};
 use super::{Answer, Broker, OwnHost, Refused, Shared, User, check};
 use crate::degradation::adapt;
 use crate::hosts::Kept;
@@ -351,19 +351,8 @@ async fn ask(
         return Err(wrong(format!("the file is of the session {:?}, and {name:?} was asked for", read.name)));
     }
     let owner = user.to_string();
-    let taken = |kind: &str| {
-        let said = format!("there is a session {name} {kind} already: stop it first, or take another name");
-        Err(Refused::new(StatusCode::CONFLICT, said))
-    };
     if !read.abroad.is_empty() {
-        let is_taken = broker.hosts().kept().sessions.iter().any(|session| session.name == name);
-        return match is_taken {
-            true => taken("of this domain"),
-            false => broker.cross(&read, owner, dry_run).await.map(|session| Json(session).into_response()),
-        };
-    }
-    if broker.crossing(&name).is_some() {
-        return taken("over several domains");
+        return broker.cross(&read, owner, dry_run).await.map(|session| Json(session).into_response());
     }
     // A renewal waits for nobody's planning.
     if !dry_run && broker.renewed(&name, &owner, &text) {
@@ -372,6 +361,9 @@ async fn ask(
     let turn = broker.turn().await;
     if !dry_run && broker.renewed(&name, &owner, &text) {
         return Ok(Json(broker.session(&name)?).into_response());
+    }
+    if broker.crossing(&name).is_some() {
+        return Err(taken(&name, "over several domains"));
     }
     broker.check_links()?;
     let kept = broker.hosts().kept().clone();

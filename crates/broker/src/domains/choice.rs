@@ -70,6 +70,7 @@ pub(super) fn join(crossing: &mut Crossing, flows: &[usize], menus: Vec<Menu>, f
                 needs: words(own),
                 has: words(&behind),
                 because: "a flow has one class from end to end".to_owned(),
+                ..Refused::default()
             });
         }
         *own = both;
@@ -118,5 +119,6 @@ fn late(flow: &Flow, menu: &Menu) -> Refused {
         needs,
         has: time(flow.deadline.unwrap_or(0)),
         because,
+        ..Refused::default()
     }
 }

@@ -112,7 +112,7 @@ impl Crossing {
     }
 
     /// One that comes in now, from the last of these domains; its menus are to be asked for.
-    pub(super) fn new(key: Key, passed: Vec<String>, flows: Vec<Flow>, now: Duration) -> Self {
+    pub(crate) fn new(key: Key, passed: Vec<String>, flows: Vec<Flow>, now: Duration) -> Self {
         Self {
             key,
             passed,

@@ -36,6 +36,7 @@ impl Domains {
                     needs: flow.node.clone(),
                     has: "none of this name".to_owned(),
                     because: format!("{} is there, by the session", flow.subscriber),
+                    ..Refused::default()
                 });
             }
             let reaches = |one: &super::Neighbour| one.reach.contains(&flow.domain) && Some(&one.domain) != from;
@@ -45,6 +46,7 @@ impl Domains {
                 needs: "a neighbour that reaches it".to_owned(),
                 has: "none".to_owned(),
                 because: "no [[neighbour]] of the contract has it in `reach`".to_owned(),
+                ..Refused::default()
             })?;
             Ok(Target { node: self.neighbours[index].via.clone(), neighbour: Some(index) })
         };

@@ -74,7 +74,7 @@ impl Domains {
                 let what = format!("sessions from {} to {}", self.name, leg.domain);
                 let because = "a summary names no more".to_owned();
                 let (needs, has) = ((MOST_SESSIONS + 1).to_string(), MOST_SESSIONS.to_string());
-                Err(Refused { domain: self.name.clone(), what, needs, has, because })
+                Err(Refused { domain: self.name.clone(), what, needs, has, because, ..Refused::default() })
             }
             None => Ok(()),
         }

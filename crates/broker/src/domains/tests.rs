@@ -91,7 +91,7 @@ fn a_domain_has_no_more_from_another_than_its_rules_permit() {
     assert_eq!(asked("two", 950), Ok(()));
     assert_eq!(asked("two", 1000).unwrap_err().what, "rule yard: rate in domain base");
     assert_eq!(world.sold(), [[0.0, 148_000.0]; 3]);
-    assert_eq!(world.broker("robot").usage("ann", "one"), Usage { sessions: 1, rate: 76_000 });
+    assert_eq!(world.broker("robot").usage("ann", Some("one")), Usage { sessions: 1, rate: 76_000 });
     // A broker that starts again counts those that it had.
     world.start("base");
     world.wait(1);
@@ -103,6 +103,15 @@ fn a_domain_has_no_more_from_another_than_its_rules_permit() {
     let after = world.request(&session("three", 100, "1 s")).unwrap();
     world.wait(1);
     assert_eq!(world.said(&after), Some(&Ok(())));
+    let thinned = session("two", 1000, "1 s").replace("deadline", "scale = 2\ndeadline");
+    let key = world.request(&thinned).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&key), Some(&Ok(())));
+    let sold = world.sold()[2][1];
+    let of_base = world.broker("base").kept();
+    let rates: Vec<u64> = of_base.iter().map(|one| rules::rate_of(&one.flows)).collect();
+    assert_eq!(rates, [8_000, 40_000], "100 B at 10 Hz, and half of 1 kB");
+    assert_eq!(sold, 48_000.0);
     world.rules.insert("base", "[[rule]]\nname = \"wan\"\ndomains = [\"wan\"]\n");
     world.start("base");
     let other = world.request(&session("four", 100, "1 s")).unwrap();

@@ -8,7 +8,7 @@ fn bills(lines: &[String], noted: Option<Head>) -> Result<(Vec<Bill>, Head), Bro
     let mut audit = Audit::new(noted);
     lines.iter().try_for_each(|line| audit.read(line))?;
     let head = audit.head().clone();
-    audit.bills().map(|bills| (bills, head))
+    audit.bills(None).map(|bills| (bills, head))
 }
 
 #[test]

@@ -48,6 +48,11 @@ fn nobody_has_more_sessions_than_a_rule_permits() {
     assert_eq!(ann.sessions().unwrap().len(), 2);
     // Whoever may stop others' does, and nothing else.
     assert_eq!(status(bob.state_link("wire", Some(5_000_000))), 403);
+    assert_eq!(
+        (status(bob.change_plan(None, 1)), status(ann.change_plan(None, 1))),
+        (403, 403),
+        "plan is a right of its own"
+    );
     assert_eq!(bob.sessions().unwrap().len(), 2);
     bob.stop_session("lidar").unwrap();
     assert_eq!(against(bob.request_session("camera", &session("camera", 10))), "rules of the contract");

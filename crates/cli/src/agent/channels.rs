@@ -225,7 +225,7 @@ impl Keeper {
     /// The ends of the plan that are here.
     fn find(&self, plan: &Plan, nodes: Nodes<'_>) -> Found {
         let (reports, silent) = self.reports(plan, nodes.here);
-        let counts = self.counts(plan, nodes.here);
+        let counts = self.counts(plan, nodes.here, &silent);
         // Where one is open, no setting waits for another: a subscriber may have another name than the plan's.
         let (open, waiting) = (open(nodes, &reports), waiting(plan, nodes, &reports));
         let routes = [&open, &waiting].map(|live| find(plan, live).planned);
@@ -274,9 +274,11 @@ impl Keeper {
     }
 
     /// What went through the ends of the plan's topics here, as their programs count it. Those of one that does not answer are reported at the next look.
-    fn counts(&self, plan: &Plan, nodes: &[Document]) -> Traffic {
-        let has =
-            |node: &&Document| node.ports.values().any(|port| plan.channels.iter().any(|planned| is_of(planned, port)));
+    fn counts(&self, plan: &Plan, nodes: &[Document], silent: &[String]) -> Traffic {
+        let has = |node: &&Document| {
+            let answered = node.ports.values().all(|port| !silent.contains(&port.name));
+            answered && node.ports.values().any(|port| plan.channels.iter().any(|planned| is_of(planned, port)))
+        };
         let answer = |node: &Document| self.participant.node.ask(node.node, &Request::Channels, PATIENCE);
         let reports = nodes.iter().filter(has).filter_map(|node| match answer(node) {
             Ok(Reply::Channels(reports)) => Some(reports),

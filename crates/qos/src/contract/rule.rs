@@ -26,11 +26,14 @@ pub enum Right {
     Stop,
     /// To say what links carry.
     Links,
+    /// To take the plan away from all hosts.
+    Plan,
 }
 
 impl Right {
     /// All of them, with their words in a contract.
-    const WORDS: [(&str, Self); 3] = [("request", Self::Request), ("stop", Self::Stop), ("links", Self::Links)];
+    const WORDS: [(&str, Self); 4] =
+        [("request", Self::Request), ("stop", Self::Stop), ("links", Self::Links), ("plan", Self::Plan)];
 }
 
 impl fmt::Display for Right {
@@ -107,11 +110,17 @@ fn rule(table: &Spanned<file::Rule>, neighbours: &[Neighbour]) -> Result<Rule, W
             return wrong(key, value, format_args!("{key} for users, not for domains"));
         }
     }
+    let rights = may(&entry.may)?.unwrap_or_else(|| vec![Right::Request]);
+    let limits = [&entry.sessions, &entry.rate, &entry.deadline, &entry.lease, &entry.importance, &entry.topics];
+    if let (Some(limit), false) = (limits.into_iter().flatten().next(), rights.contains(&Right::Request)) {
+        let said = format!("rule {name:?} has a limit for sessions: allowed is that with may = [\"request\"]");
+        return Err((limit.span(), said));
+    }
     Ok(Rule {
         name,
         users: users.unwrap_or_default(),
         domains: domains.unwrap_or_default(),
-        may: may(&entry.may)?.unwrap_or_else(|| vec![Right::Request]),
+        may: rights,
         sessions: value::whole("sessions", &entry.sessions, 0..=MOST_SESSIONS)?.map(|most| most as u32),
         rate: value::bit_rate("rate", &entry.rate, 1)?,
         deadline: value::time("deadline", &entry.deadline, 1)?,
@@ -235,7 +244,8 @@ mod tests {
             ("users = [\"a*b\"]\n", "names"),
             ("domains = [\"moon\"]\n", "allowed is wan, base"),
             ("domains = [\"wan\"]\nimportance = 2\n", "not for domains"),
-            ("users = [\"ann\"]\nmay = [\"fly\"]\n", "request, stop, links"),
+            ("users = [\"ann\"]\nmay = [\"fly\"]\n", "request, stop, links, plan"),
+            ("users = [\"ann\"]\nmay = [\"stop\"]\nsessions = 1\n", "with may = [\"request\"]"),
             ("users = [\"ann\"]\nlease = \"1 ms\"\n", "lease"),
             ("users = [\"ann\"]\ncolour = 1\n", "colour"),
         ] {
