@@ -44,18 +44,17 @@ pub struct Pending {
 }
 
 impl Meter {
-    /// A host's agent reported. In its first report since the broker started an end's count begins: what came before is in the accounts of an earlier start.
-    /// An end that counts less than before was opened anew.
+    /// A host's agent reported. The first report of an end is where its count begins: its program may have run before there was a session, and before
+    /// the broker was. An end that counts less than before was opened anew.
     pub fn reported(&mut self, host: &str, ends: &[End]) {
-        let is_first = !self.hosts.contains_key(host);
         let known = self.hosts.entry(host.to_owned()).or_default();
         for End { topic, publisher, subscriber, end, counts, .. } in ends {
             let Some(now) = *counts else { continue };
             let channel = (subscriber.clone(), topic.clone(), publisher.clone());
             let more = match known.insert((channel.clone(), *end), now) {
                 Some(last) if last.samples <= now.samples => now.since(last),
-                None if is_first => Counts::default(),
-                Some(_) | None => now,
+                Some(_) => now,
+                None => Counts::default(),
             };
             if self.channels.len() >= MOST_CHANNELS && !self.channels.contains_key(&channel) {
                 continue;
