@@ -43,7 +43,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// `true` if no rule is for parties of this kind: all may do everything.
+    /// `true` if no rule is for parties of this kind: all may ask for everything.
     pub fn is_free(self, rules: &[Rule]) -> bool {
         match self {
             Self::User(_) => rules.iter().all(|rule| rule.users.is_empty()),
@@ -174,8 +174,10 @@ fn exceeded(rule: &Rule, party: Party<'_>, ask: &Ask, usage: Usage) -> Option<Re
     let refused = |key: &str, needs: String, limit: String, because: String| {
         Some(Refusal { what: format!("rule {of}: {key}"), needs, has: limit, because, offers: Vec::new() })
     };
-    let beside =
-        || format!("{party} has {} sessions with {} already", usage.sessions, show_bit_rate(usage.rate as f64));
+    let beside = || {
+        let plural = if usage.sessions == 1 { "" } else { "s" };
+        format!("{party} has {} session{plural} with {} already", usage.sessions, show_bit_rate(usage.rate as f64))
+    };
     if let Some(most) = rule.sessions.filter(|most| all.sessions > *most) {
         return refused("sessions", all.sessions.to_string(), most.to_string(), beside());
     }
