@@ -22,7 +22,7 @@ const CROSSINGS: TableDefinition<&str, &[u8]> = TableDefinition::new("crossings"
 /// The accounts: lines, by the numbers of their records.
 const ACCOUNTS: TableDefinition<u64, &[u8]> = TableDefinition::new("accounts");
 /// Most records that are kept: some 200 MB. Earlier ones go.
-const MOST_RECORDS: u64 = 500_000;
+const MOST_RECORDS: u64 = if cfg!(test) { 10 } else { 500_000 };
 /// Memory for pages of the database: what is read is read once.
 const CACHE: usize = 8 << 20;
 
@@ -284,7 +284,8 @@ fn damaged(error: impl std::fmt::Display) -> io::Error {
 mod tests {
     use super::*;
     use crate::domains::{Asker, Phase};
-    use crate::planning::Reduction;
+    use crate::planning::{Admitted, Reduction};
+    use agent::accounts::Event;
 
     /// A directory of a test.
     struct Directory(std::path::PathBuf);
@@ -362,6 +363,52 @@ mod tests {
         // What else is kept leaves them as they are.
         store.keep(&Kept { epoch: 1, revision: 4, ..Kept::default() }).unwrap();
         assert_eq!(directory.after_a_crash().crossings, found.crossings);
+    }
+
+    /// The records of a store, as an audit reads them: what happened to which session.
+    fn records(store: &mut Store) -> Vec<(u64, Event, String)> {
+        let mut head = Head::default();
+        let lines = store.accounts(0, 1000).unwrap();
+        let read = |line: &String| {
+            let record = head.follow(line).unwrap();
+            (record.number, record.entry.event, record.entry.session)
+        };
+        lines.iter().map(read).collect()
+    }
+
+    #[test]
+    fn what_happens_to_sessions_is_in_the_accounts_with_the_change_itself() {
+        let directory = Directory::new("accounts");
+        let (mut store, _) = Store::open(&directory.0).unwrap();
+        let with = |names: &[&str]| {
+            let session = |name: &&str| Admitted { name: (*name).into(), owner: "ann".into(), ..Admitted::default() };
+            Kept { epoch: 1, sessions: names.iter().map(session).collect(), ..Kept::default() }
+        };
+        store.keep(&with(&["camera"])).unwrap();
+        let robot = crossing("one", 9);
+        store.keep_crossings(2, &[robot.clone()]).unwrap();
+        store.keep_crossings(2, &[robot.clone()]).unwrap(); // the same again
+        drop(store);
+        let (mut store, _) = Store::open(&directory.0).unwrap();
+        store.keep(&with(&[])).unwrap();
+        store.keep_interim(robot.1.iter()).unwrap(); // what is not known to be on disk is in none
+        store.keep_crossings(3, &[(robot.0, None)]).unwrap();
+        let (camera, one) = ("camera".to_owned(), "robot/one/9".to_owned());
+        let all = [
+            (1, Event::Start, camera.clone()),
+            (2, Event::Start, one.clone()),
+            (3, Event::Stop, camera.clone()),
+            (4, Event::Stop, one),
+        ];
+        assert_eq!(records(&mut store), all);
+        // The last ones are kept, and fit together.
+        for _ in 0..6 {
+            store.keep(&with(&["camera"])).unwrap();
+            store.keep(&with(&[])).unwrap();
+        }
+        let left = records(&mut store);
+        assert_eq!((left.len(), left[0].0, left[9].clone()), (10, 7, (16, Event::Stop, camera)));
+        assert_eq!(store.accounts(14, 1).unwrap().len(), 1);
     }
 
     #[test]
