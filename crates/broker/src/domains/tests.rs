@@ -119,6 +119,40 @@ fn a_domain_has_no_more_from_another_than_its_rules_permit() {
     assert_eq!(world.said(&other).unwrap().clone().unwrap_err().needs, "a rule for domain robot");
 }
 
+/// A rule for all domains is one for each: `wan` makes up none that is not behind it, and its questions use up nobody's share.
+#[test]
+fn a_neighbour_speaks_for_no_domain_that_is_not_behind_it() {
+    let mut world = World::new(1);
+    world.rules.insert("base", "[[rule]]\nname = \"each\"\ndomains = [\"*\"]\nsessions = 1\n");
+    world.start("base");
+    let key = world.request(&session("one", 100, "1 s")).unwrap();
+    world.wait(1);
+    assert_eq!(world.said(&key), Some(&Ok(())));
+    let base = world.broker("base").kept().remove(0);
+    let mut ask = |first: &str, session: &str, step: fn(Vec<Flow>) -> Step| {
+        let key = Key { first: first.into(), session: session.into(), version: 1 };
+        let passed = if first == "wan" { vec!["wan".to_owned()] } else { vec![first.to_owned(), "wan".to_owned()] };
+        let flows = base.flows.iter().map(|flow| Flow { topic: session.into(), ..flow.clone() }).collect();
+        let now = world.now;
+        let effects = world.broker("base").receive(now, "wan", Message::Request { key, passed, step: step(flows) });
+        let said = effects.into_iter().find_map(|effect| match effect {
+            Effect::Send(_, Message::Answer { said, .. }) => Some(said),
+            _ => None,
+        });
+        match said {
+            Some(Said::Refused(why)) => Err(why.because),
+            other => Ok(other.is_some()),
+        }
+    };
+    let (quote, hold) = (Step::Quote as fn(_) -> _, Step::Hold as fn(_) -> _);
+    assert!(ask("moon", "two", hold).is_err_and(|why| why.contains("not reached through its sender")));
+    assert!(ask("robot", "two", hold).is_err_and(|why| why.contains("has 1 session")));
+    // Its own share is another one; two questions at once take nothing of it.
+    assert_eq!((ask("wan", "three", quote), ask("wan", "four", quote)), (Ok(true), Ok(true)));
+    assert_eq!(ask("wan", "three", hold), Ok(true));
+    assert!(ask("wan", "four", hold).is_err());
+}
+
 #[test]
 fn a_session_whose_pipe_closes_is_lost_in_all_domains_at_once() {
     for (closes, pipe) in [("robot", "cam-rw-high"), ("wan", "rw-wb-high"), ("base", "wb-desk-high")] {
