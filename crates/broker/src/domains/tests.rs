@@ -119,7 +119,7 @@ fn a_domain_has_no_more_from_another_than_its_rules_permit() {
     assert_eq!(world.said(&other).unwrap().clone().unwrap_err().needs, "a rule for domain robot");
 }
 
-/// A rule for all domains is one for each: `wan` makes up none that is not behind it, and its questions use up nobody's share.
+/// A rule for all domains is one for each: `wan` makes up none that is not behind it.
 #[test]
 fn a_neighbour_speaks_for_no_domain_that_is_not_behind_it() {
     let mut world = World::new(1);
@@ -147,10 +147,30 @@ fn a_neighbour_speaks_for_no_domain_that_is_not_behind_it() {
     let (quote, hold) = (Step::Quote as fn(_) -> _, Step::Hold as fn(_) -> _);
     assert!(ask("moon", "two", hold).is_err_and(|why| why.contains("not reached through its sender")));
     assert!(ask("robot", "two", hold).is_err_and(|why| why.contains("has 1 session")));
-    // Its own share is another one; two questions at once take nothing of it.
+    // Its own share is another one.
     assert_eq!((ask("wan", "three", quote), ask("wan", "four", quote)), (Ok(true), Ok(true)));
     assert_eq!(ask("wan", "three", hold), Ok(true));
     assert!(ask("wan", "four", hold).is_err());
+}
+
+/// Two questions are under way in `wan` at once, which permits one session.
+#[test]
+fn questions_of_a_neighbour_use_up_nothing_of_what_a_rule_permits() {
+    let mut world = World::new(1);
+    world.rules.insert("wan", "[[rule]]\nname = \"one\"\ndomains = [\"robot\"]\nsessions = 1\n");
+    world.start("wan");
+    let keys = ["one", "two"].map(|name| {
+        let (now, mut asked) = (world.now, wanted(&session(name, 100, "1 s")));
+        asked.asker.dry_run = true;
+        let (key, effects) = world.broker("robot").request(now, asked).unwrap();
+        world.perform("robot", effects);
+        key
+    });
+    world.wait(1);
+    assert_eq!(keys.map(|key| world.said(&key).cloned()), [Some(Ok(())), Some(Ok(()))]);
+    let real = ["one", "two"].map(|name| world.request(&session(name, 100, "1 s")).unwrap());
+    world.wait(1);
+    assert_eq!(real.map(|key| world.said(&key).unwrap().is_ok()), [true, false]);
 }
 
 #[test]
