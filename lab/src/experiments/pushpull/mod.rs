@@ -257,7 +257,7 @@ fn quotients(over: &Tally, under: &Tally) -> Vec<f64> {
 
 const NEARLY_ALL: &str = "A proxy takes all but one of 2^24 samples: one that takes all would be none at all at the publisher or the \
                           subscriber, whose code for it is never entered.";
-const HALF: &str = "Table 4 is of the way there alone, by udp (for datagrams the kernel says when they came), measured in runs of their own with \
+const HALF: &str = "Table 4 is of the way there alone, by udp (for datagrams the kernel says when they came), measured in runs of their own (9; 5 with --quick), of which the tables have the medians, with \
                     every sample's stages noted. All being on one processor, a relay's own processor time is nearly all that the \
                     way over it takes longer: what is left for `proxy com` is little, and within the noise of two means.";
 /// Largest factor by which a proxy at the publisher or subscriber may lengthen a round trip.
