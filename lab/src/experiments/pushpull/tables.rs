@@ -182,7 +182,7 @@ fn note(paper: &Paper, costs: &Costs, findings: &mut Findings) {
     let longer: Vec<f64> =
         delays(&arms[0]).iter().zip(delays(&arms[1])).map(|(relay, direct)| relay / direct).collect();
     let name = format!("{}: delay over the relay / from a proxy at the publisher", paper.title);
-    findings.checks.push(Check::at_least(name, median(&longer), 1.0));
+    findings.checks.push(Check::at_least(name, median(&longer), 1.0).judged_from(Size::Quick));
     findings.figure.panels.extend(panels(paper, &arms, costs));
 }
 
