@@ -386,8 +386,8 @@ mod tests {
         };
         store.keep(&with(&["camera"])).unwrap();
         let robot = crossing("one", 9);
-        store.keep_crossings(2, &[robot.clone()]).unwrap();
-        store.keep_crossings(2, &[robot.clone()]).unwrap(); // the same again
+        store.keep_crossings(2, std::slice::from_ref(&robot)).unwrap();
+        store.keep_crossings(2, std::slice::from_ref(&robot)).unwrap(); // the same again
         drop(store);
         let (mut store, _) = Store::open(&directory.0).unwrap();
         store.keep(&with(&[])).unwrap();
