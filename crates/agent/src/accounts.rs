@@ -1,4 +1,5 @@
-//! The accounts of a broker: which session had how much of the network, from when to when, and how much went through.
+//! The accounts of a broker: which session had how much of the network, from when to when, and how much went through (SAAA of Velox, §2.2.3: accounting;
+//! V-44, V-78).
 //!
 //! Each record is a line of JSON that names the hash of the line before it (SHA-256, FIPS 180-4), as entries of a transparency log do. So nobody can change, leave
 //! out or add a line later without changing each line behind it, and a *head* (number and hash of the last line) that was noted once proves all before it.

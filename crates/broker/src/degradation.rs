@@ -30,9 +30,11 @@ pub fn adapt(present: Present<'_>, watch: &mut dyn Watch) -> Result<Change, Unad
     let mut base = Reduction { because: words(&contract, present), ..Reduction::default() };
     cut(present, &mut base)?;
     let mut search = Search::new(present, base, &whole, watch);
-    match if search.overload(&[]) { Err(Unadmitted::Unfit(Vec::new())) } else { search.tried(&[]) } {
-        Err(Unadmitted::Unfit(_)) => {}
-        found => return found,
+    if !search.overload(&[]) {
+        match search.tried(&[]) {
+            Err(Unadmitted::Unfit(_)) => {}
+            found => return found,
+        }
     }
     if search.base.because.is_empty() {
         "more was admitted than the links carry".clone_into(&mut search.base.because);
@@ -70,7 +72,7 @@ fn words(contract: &Contract, present: Present<'_>) -> String {
 /// One thing that can be taken back.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A subscriber (port and index) gets every so many samples: of the first number it wants, to the second.
+    /// A subscriber (port and index) that wants one of `own` samples gets one of `most`.
     Scale { port: String, index: usize, own: u32, most: u32 },
     /// A session (name and index) does not run.
     Suspend { name: String, index: usize },

@@ -1,5 +1,5 @@
 //! The contract's rules, held against what a user or a neighbouring domain asks for. Pure: what the asker has already comes as an argument, and the
-//! decision is made in the same turn as that about the room.
+//! decision is made in the same turn as that about the room (SAAA of Velox, §2.2.3: authorisation; V-44).
 
 use agent::peer::Flow;
 use qos::contract::joined::Part;

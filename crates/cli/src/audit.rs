@@ -48,21 +48,22 @@ pub(crate) fn run(Arguments { file, save, head, broker, json }: &Arguments) -> R
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let bills = audit.bills(file.is_none().then_some(now)).map_err(broken)?;
     let document = json!({"first": first, "last": last.number, "head": last.to_string(), "sessions": bills});
-    let said = || match (head, last.number) {
-        (_, 0) => "no records".to_owned(),
-        (None, _) => {
-            format!(
-                "records {first} to {last}\nThey fit together. This number and hash prove that later, with --head {last}"
-            )
-        }
-        (Some(noted), _) => {
-            format!(
-                "records {first} to {last}\nNothing was changed from record {first} to {}, and those behind it fit",
-                noted.number
-            )
-        }
-    };
-    Output { json: *json }.result(&document, || format!("{}\n\n{}", shown(&bills), said()))
+    Output { json: *json }.result(&document, || format!("{}\n\n{}", shown(&bills), proved(first, &last, head.as_ref())))
+}
+
+/// What is proved of these records.
+fn proved(first: u64, last: &Head, noted: Option<&Head>) -> String {
+    let number = last.number;
+    match noted {
+        _ if number == 0 => "no records".to_owned(),
+        None => format!(
+            "records {first} to {number} fit together; later, --head {last} proves that none of them was changed"
+        ),
+        Some(noted) => format!(
+            "records {first} to {number} fit together, and none from {first} to {} was changed since its hash was noted",
+            noted.number
+        ),
+    }
 }
 
 fn broken(why: Broken) -> Failure {

@@ -422,6 +422,14 @@ fn a_session_has_what_a_rule_permits_and_is_accounted_for() {
     let head = audit["head"].as_str().unwrap();
     let check = |head: &str| domain.house.run(&format!("audit {saved} --head {head} --json"));
     assert_eq!(check(head).json(), audit, "without a broker");
+    let said = |line: &str| domain.house.run(line).lines.last().cloned().unwrap_or_default();
+    assert_eq!(
+        [format!("audit {saved}"), format!("audit {saved} --head {head}")].map(|line| said(&line)),
+        [
+            format!("records 1 to 2 fit together; later, --head {head} proves that none of them was changed"),
+            "records 1 to 2 fit together, and none from 1 to 2 was changed since its hash was noted".to_owned(),
+        ]
+    );
     let text = std::fs::read_to_string(&saved).unwrap();
     std::fs::write(&saved, text.replacen("320000", "319999", 1)).unwrap();
     let changed = check(head);

@@ -327,11 +327,7 @@ impl Broker {
         match self.ask(wanted.clone(), turn).await? {
             Ok(Some(fits)) => Ok(fits.shown(0)),
             Ok(None) => self.crossing(&file.name).ok_or_else(gone),
-            Err(why) if why.forbidden => {
-                let peer::Refused { what, needs, has, because, .. } = why;
-                let refusals = vec![plan::Refusal { what, needs, has, because, offers: Vec::new() }];
-                Err(Unadmitted::Forbidden(refusals).into())
-            }
+            Err(why) if why.forbidden => Err(Unadmitted::Forbidden(vec![limit(why, Vec::new())]).into()),
             // No limit of a pipe: another time it may be admitted.
             Err(why) if why.needs.is_empty() => {
                 let said = format!("{}: {}", why.what, why.because);
@@ -340,9 +336,7 @@ impl Broker {
             Err(why) => {
                 let offers = self.offers(&wanted, &why).await;
                 let error = format!("it does not fit: {}: {}", why.what, why.because);
-                let peer::Refused { what, needs, has, because, .. } = why;
-                let refusals = vec![plan::Refusal { what, needs, has, because, offers }];
-                Err(Refused(StatusCode::CONFLICT, Refusal { error, refusals }))
+                Err(Refused(StatusCode::CONFLICT, Refusal { error, refusals: vec![limit(why, offers)] }))
             }
         }
     }
@@ -457,6 +451,12 @@ impl Broker {
         let _ = tokio::spawn(async move { broker.carry_out(done).await }).await;
         Some(Ok(Accepted { revision: self.hosts().kept().revision }))
     }
+}
+
+/// The limit of a domain that stands against a session, as a plan has it.
+fn limit(why: peer::Refused, offers: Vec<Offer>) -> plan::Refusal {
+    let peer::Refused { what, needs, has, because, .. } = why;
+    plan::Refusal { what, needs, has, because, offers }
 }
 
 /// The name is that of a session of another kind.

@@ -7,7 +7,7 @@ use crate::links::Rates;
 use crate::planning::{Present, Reduction};
 use qos::contract::joined::Joined;
 use qos::network::{Direction, Network, wire_load};
-use qos::system::Subscriber;
+use qos::system::{Link, Subscriber, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each subscriber (index): whether it is left out, and its ratio of published samples to those that it gets.
@@ -44,8 +44,8 @@ impl Model {
         self.loads.exceed(1.0, &self.with(taken))
     }
 
-    /// `true` if a link has to carry more than this share of its rate, or if a sample of each of its streams, all come at once, takes more than this
-    /// share of the longest deadline there: then a plan hardly fits.
+    /// `true` if a link has to carry more than this share of its rate, or if the bursts of all its streams at once take more than this share of the
+    /// longest deadline there: then a plan hardly fits.
     pub fn crowd<'a>(&self, share: f64, taken: impl Iterator<Item = &'a Step>) -> bool {
         let wanted = self.with(taken);
         self.loads.exceed(share, &wanted) || self.loads.queue(share, &wanted)
@@ -154,24 +154,22 @@ impl Loads {
                 }
             }
         }
-        let mut rates = vec![0.0; directions.len()];
-        directions.iter().for_each(|(at, index)| rates[*index] = system.links[at.link].rate as f64);
-        let links: Vec<usize> = directions.iter().fold(vec![0; directions.len()], |mut all, (at, index)| {
-            all[*index] = at.link;
-            all
-        });
+        let mut at: Vec<(Direction, usize)> = directions.into_iter().collect();
+        at.sort_unstable_by_key(|(_, index)| *index);
+        let links: Vec<&Link> = at.iter().map(|(at, _)| &system.links[at.link]).collect();
         let stream = |((topic, _, direction), receivers): ((usize, usize, usize), Vec<Receiver>)| {
-            let qos::system::Topic { size, burst, .. } = system.topics[topic];
-            let burst = wire_load(&system.links[links[direction]], size, f64::from(burst));
+            let Topic { size, burst, .. } = system.topics[topic];
+            let burst = wire_load(links[direction], size, f64::from(burst));
             Stream { topic, direction, burst, receivers }
         };
+        let rates = links.iter().map(|link| link.rate as f64).collect();
         let of_one = |one: &Subscriber| (one.topic, one.picture.is_some() || one.scaled_size.is_some());
         let topics = system.subscribers.iter().map(of_one).collect();
         let deadlines = system.subscribers.iter().map(|one| one.deadline.map(|ns| ns as f64 / 1e9)).collect();
         Self { rates, streams: streams.into_iter().map(stream).collect(), topics, deadlines }
     }
 
-    /// `true` if the samples of all streams of a direction that have a deadline, come at once, take more than this share of the longest one.
+    /// `true` if the bursts of all streams with a deadline, at one direction at once, take more than this share of the longest of those deadlines.
     fn queue(&self, share: f64, wanted: &Wanted) -> bool {
         let mut queues = vec![(0.0, 0.0f64); self.rates.len()];
         for Stream { direction, burst, receivers, .. } in &self.streams {

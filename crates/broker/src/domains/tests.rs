@@ -3,6 +3,7 @@
 mod world;
 
 use super::*;
+use crate::rules::{self, Usage};
 use agent::peer::Part;
 use qos::Class;
 use world::{NAMES, World, session, wanted};

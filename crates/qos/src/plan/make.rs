@@ -62,7 +62,7 @@ pub fn make_for(part: &Part, contract: &Contract, model: Model, watch: &mut dyn 
     planned(contract, Some(part), model, Work::of(&contract.system), watch)
 }
 
-/// The same, but without reasons and offers where it does not fit: to know that much takes a tenth of the time, or less.
+/// The same, but without reasons and offers where it does not fit: the search for them may take ten times as long as the plan.
 pub fn attempt(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     let work = Work::of(&contract.system);
     let effort = Effort { explain: false, ..Effort::default() };
