@@ -1,6 +1,7 @@
 //! Requests to a broker: HTTP over TLS 1.3 with certificates at both ends (RFC 8446, RFC 9112).
 //!
-//! The broker is found by its address, and checked by its certificate: any broker of the same realm.
+//! The broker is found by its address, and checked by its certificate: any broker of the same realm. Of several brokers of a domain, each with
+//! its address, the one that leads answers.
 
 use crate::identity::Identity;
 use crate::keys::Keys;
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::{Response, StatusCode, Uri};
@@ -37,6 +39,8 @@ pub struct Client {
     /// The URL of the broker, without a path.
     base: String,
     address: String,
+    /// The address that is tried first, counted on.
+    first: Arc<AtomicUsize>,
 }
 
 /// The reason why a request was not answered as asked.
@@ -59,23 +63,35 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// Gives the address of the broker for any name: its certificate says who it is.
+/// Most brokers of a domain, and most addresses of each.
+const BROKERS: usize = 4;
+
+/// Gives the addresses of the brokers for any name: a certificate says who each is. One that takes no connection is passed over.
 #[derive(Debug)]
-struct Fixed(String);
+struct Fixed {
+    addresses: Vec<String>,
+    first: Arc<AtomicUsize>,
+}
 
 impl Resolver for Fixed {
     fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let (count, first) = (self.addresses.len(), self.first.load(Ordering::Relaxed));
         let mut all = self.empty();
-        let found: Vec<SocketAddr> = self.0.to_socket_addrs()?.take(4).collect();
-        found.into_iter().for_each(|address| all.push(address));
+        for address in (0..count).map(|next| &self.addresses[(first + next) % count]) {
+            let found = address.to_socket_addrs().into_iter().flatten().take(BROKERS);
+            found.collect::<Vec<SocketAddr>>().into_iter().for_each(|address| all.push(address));
+        }
         if all.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(all) }
     }
 }
 
 impl Client {
-    /// A client of the broker at `address` (`HOST:PORT`, with or without `https://`) that shows these keys.
+    /// A client of the broker at `address` (`HOST:PORT`, with or without `https://`; of several brokers of a domain at most four, with commas)
+    /// that shows these keys.
     pub fn new(address: &str, keys: &Keys) -> Self {
-        let address = address.strip_prefix("https://").unwrap_or(address).trim_end_matches('/').to_owned();
+        let plain = |one: &str| one.trim().trim_start_matches("https://").trim_end_matches('/').to_owned();
+        let addresses: Vec<String> = address.split(',').map(plain).take(BROKERS).collect();
+        let (address, first) = (addresses.join(","), Arc::<AtomicUsize>::default());
         let own = Certificate::from_der(&keys.certificate).to_owned();
         let key = PrivateKey::from_pem(keys.key.as_bytes());
         let shown = key.ok().map(|key| ClientCert::new_with_certs(&[own], key));
@@ -93,11 +109,12 @@ impl Client {
             .timeout_connect(Some(PATIENCE))
             .timeout_global(Some(PATIENCE))
             .build();
-        let agent = Agent::with_parts(config, DefaultConnector::default(), Fixed(address.clone()));
-        Self { agent, base: format!("https://{}", Identity::any_broker(keys.identity.realm())), address }
+        let resolver = Fixed { addresses, first: first.clone() };
+        let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
+        Self { agent, base: format!("https://{}", Identity::any_broker(keys.identity.realm())), address, first }
     }
 
-    /// The broker's address.
+    /// The broker's address, or the addresses of several.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -287,6 +304,8 @@ impl Client {
         most: usize,
     ) -> Result<Option<T>, ClientError> {
         let lost = |what: &dyn fmt::Display| {
+            // One that was stopped takes connections, but does not answer: the next one is tried first then.
+            self.first.fetch_add(1, Ordering::Relaxed);
             ClientError::Unreachable(format!("the broker at {} does not answer: {what}", self.address))
         };
         let mut response = response.map_err(|e| lost(&e))?;

@@ -1,12 +1,13 @@
-//! The time of many sessions in one domain's pipes, without a network: `cargo run --release -p thalweg-broker --example store [SESSIONS]`.
+//! The time of many sessions in one domain's pipes: `cargo run --release -p thalweg-broker --example store [SESSIONS [ETCD]]`.
 //!
-//! So many sessions (100,000 by default) are admitted and written to disk, a hundred in a write; then the broker's state is read again, as at its start.
+//! So many sessions (100,000 by default) are admitted and written, a hundred in a write: to disk, or to an etcd whose members have these URLs (with commas). Then the
+//! broker's state is read again, as at its start.
 
 use qos::contract::{Contract, flow, session};
 use std::time::{Duration, Instant};
 use thalweg_broker::domains::{Asker, Domains, Wanted};
 use thalweg_broker::hosts::Kept;
-use thalweg_broker::store::Store;
+use thalweg_broker::store::{Campaign, Store};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -31,7 +32,17 @@ fn main() -> Result<()> {
     let sessions = std::env::args().nth(1).map_or(Ok(100_000), |word| word.parse::<usize>())?;
     let dir = std::env::temp_dir().join(format!("thalweg-example-store-{}", std::process::id()));
     let contract = Contract::read(CONTRACT)?;
-    let (mut store, _) = Store::open(&dir)?;
+    let etcd = std::env::args().nth(2);
+    let open = || match &etcd {
+        None => Ok(Store::open(&dir)?),
+        Some(urls) => {
+            let members: Vec<String> = urls.split(',').map(str::to_owned).collect();
+            let mut campaign = Campaign::new(&members, None, "example/store", "example")?;
+            let etcd = campaign.win(&|| false, &|because| println!("waits: {because}")).ok_or("nobody leads")?;
+            Ok::<_, Box<dyn std::error::Error>>(Store::on(Box::new(etcd))?)
+        }
+    };
+    let (mut store, _) = open()?;
     store.keep(&Kept { epoch: 1, contract: Some(CONTRACT.to_owned()), ..Kept::default() })?;
     let (mut domains, _) = Domains::start("home", &contract, Vec::new(), 1, Duration::ZERO)?;
     let (mut deciding, mut writing) = (Duration::ZERO, Duration::ZERO);
@@ -55,10 +66,12 @@ fn main() -> Result<()> {
         per_second(deciding + writing)
     );
     drop((store, domains));
-    println!("on disk: {:.1} MB", std::fs::metadata(dir.join("broker.redb"))?.len() as f64 / 1e6);
+    if etcd.is_none() {
+        println!("on disk: {:.1} MB", std::fs::metadata(dir.join("broker.redb"))?.len() as f64 / 1e6);
+    }
     let began = Instant::now();
-    let (_store, kept) = Store::open(&dir)?;
+    let (_store, kept) = open()?;
     let (domains, _) = Domains::start("home", &contract, kept.crossings, 2, Duration::ZERO)?;
     println!("read again: {:.2?}, {} sessions", began.elapsed(), domains.kept().len());
-    Ok(std::fs::remove_dir_all(&dir)?)
+    if etcd.is_none() { Ok(std::fs::remove_dir_all(&dir)?) } else { Ok(()) }
 }

@@ -1,48 +1,110 @@
-//! The broker's disk: an embedded database (redb), in which a change is written as a whole or not at all, and survives a crash of the machine once it
-//! is written. Only what has changed is written.
+//! What a broker keeps: its state, the sessions over several domains, and the accounts. A change is written as a whole or not at all, and survives
+//! a crash once it is written. Only what has changed is written.
+//!
+//! | database | survives |
+//! |---|---|
+//! | [`Disk`]: a file (redb), of one broker | a crash of the machine |
+//! | [`Etcd`]: several members of etcd, for several brokers of which one leads | the loss of less than half of the members, and of the broker that leads |
+
+mod disk;
+mod etcd;
+
+pub use disk::Disk;
+pub use etcd::{Campaign, Etcd, Lead, Tls};
 
 use crate::accounts::{Meter, Pending};
 use crate::domains::Crossing;
 use crate::hosts::Kept;
-use agent::accounts::{Entry, Head};
+use agent::accounts::Head;
 use agent::peer::Key;
-use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableError};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// What there is once: the state, plan, contract and sessions.
-const PARTS: TableDefinition<&str, &[u8]> = TableDefinition::new("parts");
-/// Sessions over several domains, by [`name`].
-const CROSSINGS: TableDefinition<&str, &[u8]> = TableDefinition::new("crossings");
-/// The accounts: lines, by the numbers of their records.
-const ACCOUNTS: TableDefinition<u64, &[u8]> = TableDefinition::new("accounts");
 /// Most records that are kept: some 200 MB. Earlier ones go.
 const MOST_RECORDS: u64 = if cfg!(test) { 10 } else { 500_000 };
-/// Memory for pages of the database: what is read is read once.
-const CACHE: usize = 8 << 20;
+/// The part that has the name of the accounts' last value.
+const LAST: &str = "last record";
+/// Sessions that are read at once.
+const PAGE: usize = 1000;
+/// Values of the accounts that are read at once.
+const RECORDS: usize = 100;
+/// Most records in one value of [`Table::Accounts`]: some 300 kB.
+const TOGETHER: usize = 1000;
 
-/// A directory that one broker uses.
+/// A part of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// What there is once, by name: the state, plan, contract and sessions, and the name of the last value of the accounts.
+    Parts,
+    /// Sessions over several domains, by domain, name and version.
+    Crossings,
+    /// The accounts: lines, by the number of the last one of each value, with 20 digits.
+    Accounts,
+}
+
+/// A change of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The value of this name.
+    Put(Table, String, Vec<u8>),
+    /// There is none of this name.
+    Remove(Table, String),
+    /// There is none of this name, or of an earlier one.
+    RemoveUpTo(Table, String),
+}
+
+/// A value with its name.
+pub type Entry = (String, Vec<u8>);
+
+/// Where the values are.
+pub trait Database: fmt::Debug + Send {
+    /// Values whose names come after this one, in order: at most so many, and none only if there are none.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn scan(&mut self, table: Table, after: &str, most: usize) -> io::Result<Vec<Entry>>;
+
+    /// The values of these names.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn get(&mut self, table: Table, names: &[String]) -> io::Result<Vec<Option<Vec<u8>>>>;
+
+    /// Writes all of it. When it returns, it survives a crash.
+    ///
+    /// # Errors
+    /// It is not known whether it was written: all of it or nothing.
+    fn write(&mut self, changes: &[Change]) -> io::Result<()>;
+
+    /// Most changes of one write.
+    fn most(&self) -> usize {
+        usize::MAX
+    }
+
+    /// A value that cannot be read, and what to do about it.
+    fn damaged(&self, error: &dyn fmt::Display) -> io::Error;
+}
+
+/// A database that one broker uses.
 #[derive(Debug)]
 pub struct Store {
-    file: PathBuf,
-    /// `None`: it has failed, and is opened again for the next write (redb takes nothing more after an error).
-    database: Option<Database>,
-    /// What is on disk.
+    database: Box<dyn Database>,
+    /// The last write failed: what is there is read again before the next one.
+    unsure: bool,
+    /// What is there.
     last: Kept,
     /// The last line of the accounts there.
     head: Head,
     meter: Arc<Mutex<Meter>>,
-    /// Held as long as the broker runs.
-    _lock: fs::File,
 }
 
 /// The numbers of a state, and its hosts.
-#[derive(Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Default, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     epoch: u64,
     revision: u64,
@@ -55,21 +117,26 @@ impl State {
     }
 }
 
+/// What is to be written, and its entries of the accounts.
+type Writing = (Vec<Change>, Vec<Pending>);
+
 impl Store {
     /// Opens the directory, which is made if it is not there, and gives what is kept in it.
     ///
     /// # Errors
     /// Another broker uses it, it cannot be written, or its file is damaged.
     pub fn open(directory: &Path) -> io::Result<(Self, Kept)> {
-        fs::create_dir_all(directory)?;
-        let lock = fs::File::create(directory.join("broker.lock"))?;
-        lock.try_lock().map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another broker uses it"))?;
-        let file = directory.join("broker.redb");
-        let database = opened(&file)?;
-        let (kept, head) = read(&database)?;
+        Self::on(Box::new(Disk::open(directory)?))
+    }
+
+    /// The same for any database.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn on(mut database: Box<dyn Database>) -> io::Result<(Self, Kept)> {
+        let (kept, head) = read(&mut *database)?;
         let last = Kept { crossings: Vec::new(), ..kept.clone() };
-        let meter = Arc::default();
-        Ok((Self { file, database: Some(database), last, head, meter, _lock: lock }, kept))
+        Ok((Self { database, unsure: false, last, head, meter: Arc::default() }, kept))
     }
 
     /// What goes through sessions is counted there.
@@ -77,20 +144,21 @@ impl Store {
         self.meter.clone()
     }
 
-    /// Keeps this, but for sessions over several domains. When it returns, the state survives a crash of the machine.
+    /// Keeps this, but for sessions over several domains. When it returns, the state survives a crash.
     ///
     /// # Errors
     /// The state from before stays.
     pub fn keep(&mut self, kept: &Kept) -> io::Result<()> {
-        self.write(|Tables { parts, .. }, last, meter| {
-            put(parts, "state", &State::of(last), &State::of(kept))?;
-            put(parts, "plan", &last.plan, &kept.plan)?;
-            put(parts, "contract", &last.contract, &kept.contract)?;
-            put(parts, "stated", &last.stated, &kept.stated)?;
-            put(parts, "links", &last.links, &kept.links)?;
-            put(parts, "reduction", &last.reduction, &kept.reduction)?;
-            put(parts, "sessions", &last.sessions, &kept.sessions)?;
-            Ok(meter.of_change(last, kept))
+        self.write(|_, last, meter| {
+            let mut changes = Vec::new();
+            put(&mut changes, "state", &State::of(last), &State::of(kept))?;
+            put(&mut changes, "plan", &last.plan, &kept.plan)?;
+            put(&mut changes, "contract", &last.contract, &kept.contract)?;
+            put(&mut changes, "stated", &last.stated, &kept.stated)?;
+            put(&mut changes, "links", &last.links, &kept.links)?;
+            put(&mut changes, "reduction", &last.reduction, &kept.reduction)?;
+            put(&mut changes, "sessions", &last.sessions, &kept.sessions)?;
+            Ok((changes, meter.of_change(last, kept)))
         })?;
         self.last = Kept { crossings: Vec::new(), ..kept.clone() };
         Ok(())
@@ -99,24 +167,14 @@ impl Store {
     /// Keeps these sessions over several domains, or forgets those that are `None`, with a revision.
     ///
     /// # Errors
-    /// The state from before stays.
+    /// Each is there as before or as after.
     pub fn keep_crossings(&mut self, revision: u64, changes: &[(Key, Option<Crossing>)]) -> io::Result<()> {
-        self.write(|Tables { parts, crossings, .. }, last, meter| {
-            put(parts, "state", &State::of(last), &State { revision, ..State::of(last) })?;
-            let mut entries = Vec::new();
-            for (key, crossing) in changes {
-                let name = name(key);
-                let before = crossings.get(name.as_str()).map_err(io::Error::other)?;
-                let before: Option<Crossing> = before.map(|bytes| parsed(bytes.value())).transpose()?;
-                entries.extend(meter.of_crossing(before.as_ref(), crossing.as_ref()));
-                match crossing {
-                    Some(crossing) => insert(crossings, &name, crossing)?,
-                    None => drop(crossings.remove(name.as_str()).map_err(io::Error::other)?),
-                }
-            }
-            Ok(entries)
-        })?;
-        self.last.revision = revision;
+        // Beside them stand the state, and three changes of the accounts.
+        let most = self.database.most().saturating_sub(4).max(1);
+        for some in changes.chunks(most) {
+            self.write(|database, last, meter| of_crossings(database, last, meter, revision, some))?;
+            self.last.revision = revision;
+        }
         Ok(())
     }
 
@@ -125,67 +183,93 @@ impl Store {
     /// # Errors
     /// It is noted the next time.
     pub fn keep_interim<'a>(&mut self, crossings: impl Iterator<Item = &'a Crossing>) -> io::Result<()> {
-        let entries = self.count().interim(&self.last, crossings);
-        if entries.is_empty() { Ok(()) } else { self.write(|_, _, _| Ok(entries)) }
+        let mut entries = lock(&self.meter).interim(&self.last, crossings);
+        while !entries.is_empty() {
+            let rest = entries.split_off(entries.len().min(TOGETHER));
+            self.write(|_, _, _| Ok((Vec::new(), entries)))?;
+            entries = rest;
+        }
+        Ok(())
     }
 
     /// Lines of the accounts behind the record of this number, at most so many.
     ///
     /// # Errors
-    /// The disk.
+    /// They cannot be read.
     pub fn accounts(&mut self, after: u64, most: usize) -> io::Result<Vec<String>> {
-        let database = self.opened()?;
-        let database = self.database.insert(database);
-        let found = database.begin_read().map_err(damaged)?;
-        let lines = match found.open_table(ACCOUNTS) {
-            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            other => other.map_err(damaged)?,
-        };
-        let range = lines.range(after.saturating_add(1)..).map_err(damaged)?;
-        range.take(most).map(|entry| entry.map_err(damaged).and_then(|(_, line)| text(line.value()))).collect()
-    }
-
-    /// The database. After an error it is opened again, and may have what could not be written all the same: that is what is on disk now.
-    fn opened(&mut self) -> io::Result<Database> {
-        if let Some(database) = self.database.take() {
-            return Ok(database);
+        let (mut lines, mut seen) = (Vec::new(), after);
+        while lines.len() < most {
+            let found = self.database.scan(Table::Accounts, &number(seen), RECORDS)?;
+            if found.is_empty() {
+                break;
+            }
+            for (last, block) in found {
+                let block = text(&*self.database, block)?;
+                seen = last.parse().map_err(|e| self.database.damaged(&e))?;
+                let known = (after + block.lines().count() as u64).saturating_sub(seen);
+                lines.extend(block.lines().skip(known as usize).map(str::to_owned));
+            }
         }
-        let database = opened(&self.file)?;
-        let (kept, head) = read(&database)?;
-        (self.last, self.head) = (Kept { crossings: Vec::new(), ..kept }, head);
-        Ok(database)
+        lines.truncate(most);
+        Ok(lines)
     }
 
-    fn count(&self) -> MutexGuard<'_, Meter> {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes all of it, with the entries of the accounts that it gives, or nothing.
-    fn write(
-        &mut self,
-        write: impl FnOnce(&mut Tables<'_>, &Kept, &Meter) -> io::Result<Vec<Pending>>,
-    ) -> io::Result<()> {
-        let database = self.opened()?;
+    /// Writes all of it, with its entries of the accounts, or nothing.
+    fn write(&mut self, make: impl FnOnce(&mut dyn Database, &Kept, &Meter) -> io::Result<Writing>) -> io::Result<()> {
+        if self.unsure {
+            // It may have what could not be written all the same.
+            let (kept, head) = read(&mut *self.database)?;
+            (self.last, self.head, self.unsure) = (Kept { crossings: Vec::new(), ..kept }, head, false);
+        }
+        let (mut changes, entries) = make(&mut *self.database, &self.last, &lock(&self.meter))?;
         let mut head = self.head.clone();
-        let written = written(&database, |tables| {
-            let entries = write(tables, &self.last, &self.count())?;
-            entries.iter().try_for_each(|pending| append(&mut tables.accounts, &mut head, &pending.entry))?;
-            Ok(entries)
-        })?;
-        self.count().wrote(written);
-        (self.database, self.head) = (Some(database), head);
+        append(&mut changes, &mut head, &entries);
+        self.unsure = true;
+        self.database.write(&changes)?;
+        lock(&self.meter).wrote(entries);
+        (self.head, self.unsure) = (head, false);
         Ok(())
     }
 }
 
-/// Adds a line to the accounts.
-fn append(lines: &mut Table<'_, u64, &'static [u8]>, head: &mut Head, entry: &Entry) -> io::Result<()> {
-    let line = head.append(unix_ms(), entry.clone());
-    lines.insert(head.number, line.as_bytes()).map_err(io::Error::other)?;
-    if let Some(gone) = head.number.checked_sub(MOST_RECORDS) {
-        lines.remove(gone).map_err(io::Error::other)?;
+fn lock(meter: &Mutex<Meter>) -> MutexGuard<'_, Meter> {
+    meter.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The writing of sessions over several domains.
+fn of_crossings(
+    database: &mut dyn Database,
+    last: &Kept,
+    meter: &Meter,
+    revision: u64,
+    changed: &[(Key, Option<Crossing>)],
+) -> io::Result<Writing> {
+    let (mut changes, mut entries) = (Vec::new(), Vec::new());
+    put(&mut changes, "state", &State::of(last), &State { revision, ..State::of(last) })?;
+    let names: Vec<String> = changed.iter().map(|(key, _)| name(key)).collect();
+    let before = database.get(Table::Crossings, &names)?;
+    for ((name, before), (_, crossing)) in names.into_iter().zip(before).zip(changed) {
+        let before: Option<Crossing> = before.map(|bytes| parsed(database, &bytes)).transpose()?;
+        entries.extend(meter.of_crossing(before.as_ref(), crossing.as_ref()));
+        changes.push(match crossing {
+            Some(crossing) => Change::Put(Table::Crossings, name, serde_json::to_vec(crossing)?),
+            None => Change::Remove(Table::Crossings, name),
+        });
     }
-    Ok(())
+    Ok((changes, entries))
+}
+
+/// Adds lines to the accounts.
+fn append(changes: &mut Vec<Change>, head: &mut Head, entries: &[Pending]) {
+    let lines: Vec<String> = entries.iter().map(|pending| head.append(unix_ms(), pending.entry.clone())).collect();
+    if lines.is_empty() {
+        return;
+    }
+    changes.push(Change::Put(Table::Accounts, number(head.number), lines.join("\n").into_bytes()));
+    changes.push(Change::Put(Table::Parts, LAST.to_owned(), number(head.number).into_bytes()));
+    if let Some(gone) = head.number.checked_sub(MOST_RECORDS) {
+        changes.push(Change::RemoveUpTo(Table::Accounts, number(gone)));
+    }
 }
 
 fn unix_ms() -> u64 {
@@ -193,38 +277,12 @@ fn unix_ms() -> u64 {
     since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-fn opened(file: &Path) -> io::Result<Database> {
-    Database::builder().set_cache_size(CACHE).create(file).map_err(damaged)
-}
-
-fn written<T>(database: &Database, write: impl FnOnce(&mut Tables<'_>) -> io::Result<T>) -> io::Result<T> {
-    let change = database.begin_write().map_err(io::Error::other)?;
-    let done = {
-        let parts = change.open_table(PARTS).map_err(io::Error::other)?;
-        let crossings = change.open_table(CROSSINGS).map_err(io::Error::other)?;
-        let accounts = change.open_table(ACCOUNTS).map_err(io::Error::other)?;
-        write(&mut Tables { parts, crossings, accounts })?
-    };
-    change.commit().map_err(io::Error::other)?;
-    Ok(done)
-}
-
-/// The tables, while they are written.
-struct Tables<'a> {
-    parts: Part<'a>,
-    crossings: Part<'a>,
-    accounts: Table<'a, u64, &'static [u8]>,
-}
-
-type Part<'a> = Table<'a, &'static str, &'static [u8]>;
-
-/// Writes a part unless it is the same as before.
-fn put<T: Serialize + PartialEq>(table: &mut Part<'_>, name: &str, before: &T, value: &T) -> io::Result<()> {
-    if before == value { Ok(()) } else { insert(table, name, value) }
-}
-
-fn insert(table: &mut Part<'_>, name: &str, value: &impl Serialize) -> io::Result<()> {
-    table.insert(name, serde_json::to_vec(value)?.as_slice()).map(drop).map_err(io::Error::other)
+/// Puts a part unless it is the same as before.
+fn put<T: Serialize + PartialEq>(changes: &mut Vec<Change>, name: &str, before: &T, value: &T) -> io::Result<()> {
+    if before != value {
+        changes.push(Change::Put(Table::Parts, name.to_owned(), serde_json::to_vec(value)?));
+    }
+    Ok(())
 }
 
 /// The name of a session in the table.
@@ -232,52 +290,50 @@ fn name(Key { first, session, version }: &Key) -> String {
     format!("{first}/{session}/{version:020}")
 }
 
+/// The name of a record.
+fn number(record: u64) -> String {
+    format!("{record:020}")
+}
+
 /// What is kept, and the last line of the accounts.
-fn read(database: &Database) -> io::Result<(Kept, Head)> {
-    let found = database.begin_read().map_err(damaged)?;
-    let parts = match found.open_table(PARTS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Default::default()),
-        other => other.map_err(damaged)?,
-    };
-    let State { epoch, revision, hosts } = part(&parts, "state")?;
-    let mut crossings = Vec::new();
-    for entry in found.open_table(CROSSINGS).map_err(damaged)?.iter().map_err(damaged)? {
-        crossings.push(parsed(entry.map_err(damaged)?.1.value())?);
+fn read(database: &mut dyn Database) -> io::Result<(Kept, Head)> {
+    let State { epoch, revision, hosts } = part(database, "state")?;
+    let (plan, contract, sessions) =
+        (part(database, "plan")?, part(database, "contract")?, part(database, "sessions")?);
+    let (stated, links, reduction) =
+        (part(database, "stated")?, part(database, "links")?, part(database, "reduction")?);
+    let (mut crossings, mut after) = (Vec::new(), String::new());
+    loop {
+        let found = database.scan(Table::Crossings, &after, PAGE)?;
+        let Some((last, _)) = found.last() else { break };
+        after.clone_from(last);
+        for (_, bytes) in &found {
+            crossings.push(parsed(database, bytes)?);
+        }
     }
-    let (plan, contract, sessions) = (part(&parts, "plan")?, part(&parts, "contract")?, part(&parts, "sessions")?);
-    let (stated, links, reduction) = (part(&parts, "stated")?, part(&parts, "links")?, part(&parts, "reduction")?);
     let mut head = Head::default();
-    match found.open_table(ACCOUNTS) {
-        Err(TableError::TableDoesNotExist(_)) => {} // of an earlier version
-        lines => {
-            if let Some((_, line)) = lines.map_err(damaged)?.last().map_err(damaged)? {
-                head.follow(&text(line.value())?).map_err(damaged)?;
-            }
+    if let Some(last) = database.get(Table::Parts, &[LAST.to_owned()])?.pop().flatten() {
+        let last = text(database, last)?;
+        let block = database.get(Table::Accounts, &[last])?.pop().flatten();
+        let block = block.ok_or_else(|| database.damaged(&"the last record is missing"))?;
+        for line in text(database, block)?.lines() {
+            head.follow(line).map_err(|e| database.damaged(&e))?;
         }
     }
     Ok((Kept { epoch, revision, plan, hosts, contract, sessions, stated, links, reduction, crossings }, head))
 }
 
-fn text(bytes: &[u8]) -> io::Result<String> {
-    String::from_utf8(bytes.to_vec()).map_err(damaged)
+fn text(database: &dyn Database, bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|e| database.damaged(&e))
 }
 
-fn part<T: DeserializeOwned + Default>(
-    table: &impl ReadableTable<&'static str, &'static [u8]>,
-    name: &str,
-) -> io::Result<T> {
-    let found = table.get(name).map_err(damaged)?;
-    found.map_or_else(|| Ok(T::default()), |bytes| parsed(bytes.value()))
+fn part<T: DeserializeOwned + Default>(database: &mut dyn Database, name: &str) -> io::Result<T> {
+    let found = database.get(Table::Parts, &[name.to_owned()])?;
+    found.into_iter().next().flatten().map_or_else(|| Ok(T::default()), |bytes| parsed(database, &bytes))
 }
 
-fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
-    serde_json::from_slice(bytes).map_err(damaged)
-}
-
-fn damaged(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!(
-        "broker.redb cannot be read ({error}): put back a copy, or remove it; `thalweg hosts` tells which --epoch is needed then"
-    ))
+fn parsed<T: DeserializeOwned>(database: &dyn Database, bytes: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(bytes).map_err(|e| database.damaged(&e))
 }
 
 #[cfg(test)]
@@ -286,6 +342,7 @@ mod tests {
     use crate::domains::{Asker, Phase};
     use crate::planning::{Admitted, Reduction};
     use agent::accounts::Event;
+    use std::fs;
 
     /// A directory of a test.
     struct Directory(std::path::PathBuf);

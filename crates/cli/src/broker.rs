@@ -1,18 +1,19 @@
-//! `thalweg broker`: keeps the plan of a domain, tells it to the agents, and knows what they have.
+//! `thalweg broker`: keeps the plan of a domain, tells it to the agents, and knows what they have. Of several that share an etcd one leads.
 
 use crate::failure::{Failure, Result};
 use crate::keys;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::quantity;
 use crate::signals::Stop;
 use agent::identity::Kind;
+use agent::keys::Keys;
 use broker::api::Broker;
 use broker::serve::Limits;
-use broker::store::Store;
+use broker::store::{Campaign, Store, Tls};
 use clap::Args;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Keep the plan of a domain, and tell it to the agents of its hosts, until told to stop
 #[derive(Args, Debug)]
@@ -35,6 +36,12 @@ pub(crate) struct Arguments {
     /// Directory for the plan
     #[arg(long, value_name = "DIR", default_value = "/var/lib/thalweg")]
     state: PathBuf,
+    /// Keep the plan in an etcd instead of --state, with other brokers of the same name, of which one leads and the others wait: URLs of its members
+    #[arg(long, value_name = "URL,…", value_delimiter = ',', conflicts_with = "state")]
+    etcd: Vec<String>,
+    /// Directory with ca.pem, which has issued the certificates of etcd's members, and client.pem and client.key if they ask for one
+    #[arg(long, value_name = "DIR", requires = "etcd")]
+    etcd_tls: Option<PathBuf>,
     /// If --state was lost: the last epoch that the agents obeyed, which `thalweg hosts` tells
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u64).range(..1 << 32))]
     epoch: u64,
@@ -46,22 +53,84 @@ pub(crate) struct Arguments {
 /// Runs until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let stop = Stop::on_signals()?;
-    let Arguments { name, keys, listen, contract, state, epoch, json } = arguments;
+    let Arguments { name, keys, state, etcd, .. } = arguments;
     let keys = keys::read(keys, Kind::Broker, name)?;
+    if !etcd.is_empty() {
+        return lead(arguments, &keys, &stop);
+    }
     let in_state =
         |e: std::io::Error| Failure::System(format!("{}: {e}; --state DIR names another directory", state.display()));
     let (store, kept) = Store::open(state).map_err(in_state)?;
-    let broker = Broker::start(store, kept, *epoch).map_err(in_state)?;
+    let broker = Broker::start(store, kept, arguments.epoch).map_err(in_state)?;
+    serve(arguments, &keys, broker, &|| stop.asked())
+}
+
+/// Serves whenever this broker leads.
+fn lead(arguments: &Arguments, keys: &Keys, stop: &Stop) -> Result {
+    let name = &arguments.name;
+    let mut campaign = campaign(arguments, keys)?;
+    let waits = |because: &str| tell(&format!("broker {name} waits: {because}"));
+    while let Some(etcd) = campaign.win(&|| stop.asked(), &waits) {
+        let lead = etcd.lead();
+        let found = Store::on(Box::new(etcd));
+        match found.and_then(|(store, kept)| Broker::start(store, kept, arguments.epoch)) {
+            Ok(broker) => serve(arguments, keys, broker, &|| stop.asked() || lead.is_lost())?,
+            Err(_) if lead.is_lost() => {}
+            Err(error) => return Err(Failure::System(format!("etcd: {error}"))),
+        }
+        if !stop.asked() {
+            tell(&format!("broker {name} does not lead any more"));
+        }
+    }
+    Ok(())
+}
+
+fn campaign(arguments: &Arguments, keys: &Keys) -> Result<Campaign> {
+    let Arguments { name, listen, etcd, etcd_tls, .. } = arguments;
+    etcd.iter().try_for_each(|url| check_url(url, etcd_tls.is_some()))?;
+    let tls = etcd_tls.as_ref().map(|dir| tls(dir)).transpose()?;
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let (domain, own) = (format!("{}/{name}", keys.identity.realm()), format!("the broker on {host}, {listen}"));
+    Campaign::new(etcd, tls.as_ref(), &domain, &own).map_err(|e| Failure::Usage(format!("--etcd-tls: {e}")))
+}
+
+/// Whoever changes what is in etcd, or reads it on its way, has the domain: so there is TLS, unless nothing leaves the host.
+fn check_url(url: &str, with_tls: bool) -> Result {
+    let is_own = |rest: &str| ["127.0.0.1:", "[::1]:", "localhost:"].iter().any(|own| rest.starts_with(own));
+    match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+        (Some(_), _) if with_tls => Ok(()),
+        (_, Some(rest)) if is_own(rest) => Ok(()),
+        (Some(_), _) => Err(Failure::Usage(format!("--etcd {url} needs --etcd-tls DIR"))),
+        _ => Err(Failure::Usage(format!(
+            "--etcd {url}: allowed is https://HOST:PORT with --etcd-tls DIR, and http://127.0.0.1:PORT"
+        ))),
+    }
+}
+
+fn tls(dir: &Path) -> Result<Tls> {
+    let read = |file: &str| {
+        let path = dir.join(file);
+        std::fs::read(&path).map_err(|e| Failure::Usage(format!("{}: {e}", path.display())))
+    };
+    let authority = read("ca.pem")?;
+    let shows_own = dir.join("client.pem").exists();
+    let own = if shows_own { Some((read("client.pem")?, read("client.key")?)) } else { None };
+    Ok(Tls { authority, own })
+}
+
+/// Serves until `ended`.
+fn serve(arguments: &Arguments, keys: &Keys, broker: Broker, ended: &(dyn Fn() -> bool + Sync)) -> Result {
+    let Arguments { name, listen, contract, json, .. } = arguments;
     if let Some(file) = contract {
-        let planned = broker.plan_for(&crate::plan::text_of(file)?, &keys);
+        let planned = broker.plan_for(&crate::plan::text_of(file)?, keys);
         planned.map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))?;
     } else {
-        broker.plan_on(&keys).map_err(Failure::Usage)?;
+        broker.plan_on(keys).map_err(Failure::Usage)?;
     }
     let bound = |address: SocketAddr| {
         let told = json!({"broker": name, "listening": address});
         let _ = Output { json: *json }.result(&told, || format!("broker {name}, listening on {address}"));
     };
-    let served = broker::serve::run(*listen, &keys, broker, Limits::default(), &|| stop.asked(), bound);
+    let served = broker::serve::run(*listen, keys, broker, Limits::default(), ended, bound);
     served.map_err(|e| Failure::System(format!("cannot listen on {listen}: {e}; --listen ADDR names another address")))
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// The broker, and the keys of the user who asks it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BrokerArguments {
-    /// Address of the broker
+    /// Address of the broker; of several that share an etcd all, with commas
     #[arg(long, value_name = "HOST:PORT", global = true)]
     broker: Option<String>,
     /// Directory with realm.pem, user-NAME.pem and user-NAME.key

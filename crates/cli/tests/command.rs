@@ -23,6 +23,8 @@ mod plan;
 mod policies;
 mod priority;
 mod pull;
+#[cfg(feature = "sessions")]
+mod replicated;
 mod rooms;
 mod streams;
 mod support;
