@@ -54,31 +54,33 @@ fn suite(mut open: impl FnMut() -> (Store, Kept)) {
     let many: Vec<_> = (0..300).map(|n| crossing(&format!("s{n:03}"), n)).collect();
     store.keep_crossings(8, &many).unwrap();
     store.keep_crossings(9, &[(many[0].0.clone(), None), crossing("one", 9), crossing("one", 10)]).unwrap();
-    let with = |names: &[&str]| {
-        let session = |name: &&str| Admitted { name: (*name).into(), owner: "ann".into(), ..Admitted::default() };
-        Kept { revision: 10, plan: None, sessions: names.iter().map(session).collect(), ..state.clone() }
+    let with = |count: u32| {
+        let session = |n: u32| Admitted { name: format!("c{n:02}"), owner: "ann".into(), ..Admitted::default() };
+        Kept { revision: 10, plan: None, sessions: (0..count).map(session).collect(), ..state.clone() }
     };
-    store.keep(&with(&["camera"])).unwrap();
+    store.keep(&with(20)).unwrap();
     drop(store);
     let (mut store, kept) = open();
-    assert_eq!(Kept { crossings: Vec::new(), ..kept.clone() }, with(&["camera"]));
+    assert_eq!(Kept { crossings: Vec::new(), ..kept.clone() }, with(20));
     assert_eq!(kept.crossings.len(), 301);
     assert_eq!(names(&kept)[..2], [("one", 9), ("one", 10)]);
     assert_eq!(names(&kept)[2], ("s001", 1));
 
-    // Each change has its record, of 304 so far, in order; the chain goes on.
+    // Each change has its record: 303 of sessions over domains, and three times 20 in one write. The chain goes on after a new start.
     store.keep_interim(kept.crossings.iter()).unwrap();
-    store.keep(&with(&[])).unwrap();
-    let first = records(&mut store, 0);
-    assert_eq!(first.len(), 606, "304 records, 301 of sessions that go on, and an end");
-    assert_eq!(first[0], (1, Event::Start, "robot/s000/0".into()));
-    assert_eq!(first[605], (606, Event::Stop, "camera".into()));
-    assert_eq!(records(&mut store, 305)[..2], first[305..307], "also from within a block");
+    store.keep(&with(0)).unwrap();
+    let all = records(&mut store, 0);
+    assert_eq!(all.len(), 363);
+    assert_eq!(all[0], (1, Event::Start, "robot/s000/0".into()));
+    assert_eq!(all[323..325], [(324, Event::Interim, "c00".into()), (325, Event::Interim, "c01".into())]);
+    assert_eq!(all[362], (363, Event::Stop, "c19".into()));
+    assert_eq!(records(&mut store, 330), all[330..], "also from within a write");
+    assert_eq!(store.accounts(330, 20).unwrap().len(), 20);
     drop(store);
     let (mut store, _) = open();
-    store.keep(&with(&["camera"])).unwrap();
-    assert_eq!(records(&mut store, 605)[1], (607, Event::Start, "camera".into()));
-    assert!(store.accounts(607, 1000).unwrap().is_empty());
+    store.keep(&with(1)).unwrap();
+    assert_eq!(records(&mut store, 362)[1], (364, Event::Start, "c00".into()));
+    assert!(store.accounts(364, 1000).unwrap().is_empty());
 }
 
 #[test]
@@ -134,6 +136,20 @@ fn who_leads_no_more_writes_nothing_more() {
     drop((store, other));
     let (_, kept) = Store::on(Box::new(lead(&members, "three"))).unwrap();
     assert_eq!((kept.epoch, kept.revision), (2, 1));
+}
+
+/// A write of which no answer came may be carried out later.
+#[test]
+fn a_write_that_comes_late_does_not_come_between_two_others() {
+    let Some(members) = Members::start("a write comes late") else { return };
+    let (mut store, _) = Store::on(Box::new(lead(&members, "one"))).unwrap();
+    store.keep(&Kept { epoch: 1, revision: 1, ..Kept::default() }).unwrap();
+    let late = json!({"key": "L3RoYWx3ZWcvd29ybGQvcm9ib3Qvd3JpdGU=", "value": "bGF0ZQ=="}); // /thalweg/world/robot/write
+    members.ask("/v3/kv/put", &late).unwrap();
+    let next = Kept { epoch: 1, revision: 2, ..Kept::default() };
+    let refused = store.keep(&next).unwrap_err().to_string();
+    assert!(refused.contains("an earlier write came late"), "{refused}");
+    store.keep(&next).unwrap();
 }
 
 #[test]
@@ -198,7 +214,9 @@ fn members_and_broker_show_each_other_certificates() {
     };
     let nameless = once(&Tls { own: None, ..tls.clone() });
     assert!(nameless.contains("no member of etcd answers"), "{nameless}");
-    certificates(members.dir());
-    let foreign = once(&Tls { authority: read("ca.pem"), ..tls });
+    let other = members.dir().join("other");
+    std::fs::create_dir(&other).unwrap();
+    certificates(&other);
+    let foreign = once(&Tls { authority: std::fs::read(other.join("ca.pem")).unwrap(), ..tls });
     assert!(foreign.contains("certificate"), "{foreign}");
 }
