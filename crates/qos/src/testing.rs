@@ -6,7 +6,7 @@ mod chains;
 mod systems;
 
 pub use chains::{Followed, follow};
-pub use systems::{Sketch, chained, extreme, sketch};
+pub use systems::{Sketch, chained, extreme, gathering, sketch};
 
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
@@ -349,6 +349,36 @@ mod tests {
         let first = first();
         for (error, spoil) in ERRORS {
             let found = (first..first + 1200).position(|seed| finds_out(seed, 1, spoil));
+            println!("{error}: found out by system {found:?} from seed {first}");
+            assert!(found.is_some(), "{error}: found out by none of 1200 systems from seed {first}");
+        }
+    }
+
+    /// Errors of a planner with samples that gather.
+    const GATHERING: [(&str, Spoil); 2] = [
+        ("samples never wait for others", |stages| {
+            for stage in &mut stages.stages {
+                if let Step::Cross { gathers, .. } = &mut stage.step {
+                    *gathers = 0;
+                }
+            }
+        }),
+        ("what leaves together has packets of its own", |stages| packets(stages, |packets| packets.together = None)),
+    ];
+
+    /// Where samples wait for others no bound is broken. A planner that forgets it is found out.
+    #[test]
+    fn samples_that_gather_keep_their_bounds() {
+        let (first, systems) = (first(), if cfg!(debug_assertions) { 40 } else { 600 });
+        let mut held = 0;
+        for seed in first..first + systems {
+            let compared = compare_spoilt(&gathering(seed), seed, 1, |_| ()).unwrap_or_else(|wrong| panic!("{wrong}"));
+            held += compared.held.len();
+        }
+        println!("{held} channels of {systems} systems from seed {first} keep their bounds");
+        assert!(held as u64 > systems, "{held}");
+        for (error, spoil) in GATHERING {
+            let found = (first..first + 1200).find(|seed| compare_spoilt(&gathering(*seed), *seed, 1, spoil).is_err());
             println!("{error}: found out by system {found:?} from seed {first}");
             assert!(found.is_some(), "{error}: found out by none of 1200 systems from seed {first}");
         }
