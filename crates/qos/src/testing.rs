@@ -354,22 +354,19 @@ mod tests {
         }
     }
 
-    /// Errors of a planner with samples that gather.
-    const GATHERING: [(&str, Spoil); 2] = [
-        ("samples never wait for others", |stages| {
-            for stage in &mut stages.stages {
-                if let Step::Cross { gathers, .. } = &mut stage.step {
-                    *gathers = 0;
-                }
+    /// A planner to which samples never wait for others.
+    const NO_GATHERING: Spoil = |stages| {
+        for stage in &mut stages.stages {
+            if let Step::Cross { gathers, .. } = &mut stage.step {
+                *gathers = 0;
             }
-        }),
-        ("what leaves together has packets of its own", |stages| packets(stages, |packets| packets.together = None)),
-    ];
+        }
+    };
 
     /// Where samples wait for others no bound is broken. A planner that forgets it is found out.
     #[test]
     fn samples_that_gather_keep_their_bounds() {
-        let (first, systems) = (first(), if cfg!(debug_assertions) { 40 } else { 600 });
+        let (first, systems) = (first(), if cfg!(debug_assertions) { 20 } else { 600 });
         let mut held = 0;
         for seed in first..first + systems {
             let compared = compare_spoilt(&gathering(seed), seed, 1, |_| ()).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -377,11 +374,10 @@ mod tests {
         }
         println!("{held} channels of {systems} systems from seed {first} keep their bounds");
         assert!(held as u64 > systems, "{held}");
-        for (error, spoil) in GATHERING {
-            let found = (first..first + 1200).find(|seed| compare_spoilt(&gathering(*seed), *seed, 1, spoil).is_err());
-            println!("{error}: found out by system {found:?} from seed {first}");
-            assert!(found.is_some(), "{error}: found out by none of 1200 systems from seed {first}");
-        }
+        let wrong = |seed: &u64| compare_spoilt(&gathering(*seed), *seed, 1, NO_GATHERING).is_err();
+        let found = (first..first + 200).find(wrong);
+        println!("without the wait: found out by system {found:?} from seed {first}");
+        assert!(found.is_some(), "without the wait: found out by none of 200 systems from seed {first}");
     }
 
     /// Two reserved threads of a node: 1 ms of each 10, and 0.5 ms of each 100, which waits for the first one. A planner that takes 1.2 ms for the
