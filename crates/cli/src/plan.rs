@@ -23,7 +23,7 @@ use crate::output::{Output, line, table, tell};
 use clap::Args;
 use qos::contract::{Contract, check, hints};
 use qos::placement::Watch;
-use qos::plan::{Change, FileChange, Model, Plan, differences, make, rewrite, settle};
+use qos::plan::{Change, FileChange, Model, Plan, as_planned, differences, make, rewrite};
 use qos::verification::{Measured, measured};
 use serde::Deserialize;
 use serde_json::json;
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         return line(export::text(form, &contract, &plan).trim_end());
     }
     if let Some(duration) = arguments.simulate {
-        let simulation = simulate::run(&settle(&contract.system, &plan.settings), &plan, duration, arguments.seed)?;
+        let simulation = simulate::run(&as_planned(&contract.system, &plan), &plan, duration, arguments.seed)?;
         let mut document = serde_json::to_value(&plan).map_err(std::io::Error::from)?;
         document["simulation"] = json!(simulation);
         output.result(&document, || format!("{}\n\n{}", show::verdict(&plan), simulation.text()))?;

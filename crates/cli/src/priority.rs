@@ -27,12 +27,12 @@ use thalweg::proxy::ProxyChanges;
 /// process. NAME=default takes a setting back.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE] [police=RATE/SAMPLES/BYTES] [every=N] [rate=P/Q] [picture=WxH] [proxy=PLACE]",
+    override_usage = "thalweg set [OPTIONS] /OUT [/IN] [class=CLASS] [dscp=DSCP] [tos=N] [priority=N] [sched=SCHED] [affinity=CPUS] [pace=RATE] [police=RATE/SAMPLES/BYTES] [latency-budget=TIME] [every=N] [rate=P/Q] [picture=WxH] [proxy=PLACE]",
     after_help = "Example: thalweg set /arm/out /arm/in class=high sched=fifo:30 affinity=1\n         thalweg set /camera/out /viewer/in class=default sched=default"
 )]
 pub(crate) struct SetArguments {
     /// The publishing port, the subscribing port, and what is set: class=low|normal|high|critical, dscp=AF42, tos=144,
-    /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s, police=100Hz/2/1000B; how much of the stream, and where the rest is
+    /// priority=6 (of the socket), sched=other|fifo:30|rr:10|deadline:1ms/10ms, affinity=0-1, pace=20Mbit/s, police=100Hz/2/1000B, latency-budget=2ms; how much of the stream, and where the rest is
     /// left out: every=10, rate=4/5, picture=320x240, proxy=publisher|subscriber|relay:NAME
     #[arg(value_name = "PORT|NAME=VALUE", required = true, num_args = 1..)]
     words: Vec<String>,

@@ -28,9 +28,10 @@ pub mod rule;
 pub mod session;
 mod value;
 
+use crate::gathering;
 use crate::network::{Direction, Network, packets, wire_bytes};
 use crate::quantity::{show_share, show_time};
-use crate::system::{Link, Node, PlacementDelay, Sched, Subscriber, System, Topic};
+use crate::system::{LatencyBudget, Link, Node, PlacementDelay, Sched, Subscriber, System, Topic};
 pub use merging::{Hint, hints};
 use pipe::{Neighbour, Pipe};
 use rule::Rule;
@@ -242,7 +243,26 @@ fn topics(contract: &Contract) -> Vec<Finding> {
             because: "police = true without jitter: behind a sample that is a little late, the next one comes too early and is refused".to_owned(),
         })
     };
-    each().filter_map(busy).chain(each().filter_map(idle)).chain(each().filter_map(strict)).collect()
+    let useless = |(topic, line): (&Topic, &usize)| {
+        let because = match topic.latency_budget? {
+            LatencyBudget::Stated(0) => return None,
+            _ if topic.size > gathering::LARGEST => {
+                format!(
+                    "latency_budget without effect: its samples of {} B are above {} B, and leave one by one",
+                    topic.size,
+                    gathering::LARGEST
+                )
+            }
+            LatencyBudget::Auto if topic.cpu_send > 0 => {
+                "latency_budget = \"auto\" with cpu_send: a thread of its own sends it, which gathers nothing"
+                    .to_owned()
+            }
+            _ => return None,
+        };
+        Some(Finding { line: *line, what: format!("topic {:?}", topic.name), because })
+    };
+    let found = each().filter_map(busy).chain(each().filter_map(idle)).chain(each().filter_map(strict));
+    found.chain(each().filter_map(useless)).collect()
 }
 
 fn show(ns: u64) -> String {

@@ -6,6 +6,7 @@ pub mod assignment;
 pub mod blocking;
 pub mod contract;
 pub mod expression;
+pub mod gathering;
 pub mod network;
 #[cfg(feature = "placement")]
 pub mod placement;

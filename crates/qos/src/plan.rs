@@ -24,7 +24,7 @@ pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
-use crate::system::{NodeKind, Objective, System};
+use crate::system::{LatencyBudget, NodeKind, Objective, System};
 use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -133,6 +133,13 @@ pub struct Channel {
     /// What its publisher may send on it, such as `100Hz/2/1000B`; `None`: it is not policed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub police: Option<String>,
+    /// The latency budget of its publisher, µs: small samples gather for half of it, 1 ms at most, and leave together; 0: they leave as soon
+    /// as they can. `None`: the contract states none, or no link is crossed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_budget_us: Option<f64>,
+    /// Samples that may leave together; `None`: as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
     /// Mean delay, µs; `None`: the model has none.
     pub mean_us: Option<f64>,
     /// The latest that a sample arrives, µs; `None`: the model has none.
@@ -309,6 +316,17 @@ pub fn settle(system: &System, settings: &[Setting]) -> System {
             let ends = link.between.iter().position(|node| system.nodes[*node].name == setting.node);
             ends.into_iter().for_each(|end| link.segments[end] = Some(setting.gso_max_segs));
         }
+    }
+    system
+}
+
+/// A system as its plan has it: with the settings of its hosts, and the latency budgets that the plan computed.
+pub fn as_planned(system: &System, plan: &Plan) -> System {
+    let mut system = settle(system, &plan.settings);
+    for topic in system.topics.iter_mut().filter(|topic| topic.latency_budget == Some(LatencyBudget::Auto)) {
+        let budgets = plan.channels.iter().filter(|channel| channel.topic == topic.name);
+        let us = budgets.filter_map(|channel| channel.latency_budget_us).fold(0.0, f64::max);
+        topic.latency_budget = Some(LatencyBudget::Stated((us * 1e3).round() as u64));
     }
     system
 }

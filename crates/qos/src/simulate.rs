@@ -5,11 +5,13 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `batches` | samples of publishers with a latency budget, which leave together |
 //! | `chains` | chains over several topics: which sample was made of which |
 //! | `release` | releases of samples, by pattern |
 //! | `resources` | a queue with its order of service; threads by reservation and rank, pre-emptive |
 //! | `work` | packets, times and samples of each stage, from the contract and not from the analysis |
 
+mod batches;
 mod chains;
 mod release;
 mod resources;
@@ -24,13 +26,14 @@ use crate::assignment::ranked;
 use crate::network::Network;
 use crate::plan::Plan;
 use crate::system::System;
+use batches::{Batches, Turn};
 use chains::Chains;
 #[cfg(feature = "placement")]
 pub(crate) use release::Chance;
 pub use release::Pattern;
 use release::Releases;
 use resources::{PacketTrain, Part, Processor, Queue, Sending, queues};
-use work::{Crossing, Task, Work, works};
+use work::{Crossing, Task, Work, of_many, works};
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +174,8 @@ enum Event {
     Make { stream: usize, of: usize },
     /// A packet, or with `last` a whole sample, is at a stage.
     Arrive { stage: usize, sample: usize, last: bool },
+    /// Samples that waited for each other at a stage leave.
+    Leave { stage: usize },
     /// A thread whose reservation was used up has the next one.
     Replenish { processor: usize, part: Part, stage: usize, sample: usize },
     /// A thread's work is done, unless it was interrupted.
@@ -188,8 +193,10 @@ impl Event {
             Event::Computed { .. } => 0,
             Event::Background { .. } => 1,
             Event::Publish { .. } | Event::Make { .. } | Event::Arrive { .. } | Event::Replenish { .. } => 2,
-            Event::Free { .. } => 3,
-            Event::Begin { .. } => 4,
+            // What comes just then goes with them.
+            Event::Leave { .. } => 3,
+            Event::Free { .. } => 4,
+            Event::Begin { .. } => 5,
         }
     }
 }
@@ -220,6 +227,7 @@ struct World<'a> {
     /// Pairs that end with each stage, and pairs of each stream without stages.
     ends: Vec<Vec<usize>>,
     at_once: Vec<Vec<usize>>,
+    batches: Batches,
     chains: Chains,
     seen: Seen,
 }
@@ -241,6 +249,7 @@ impl<'a> World<'a> {
             begin: vec![Vec::new(); stages.streams.len()],
             ends: vec![Vec::new(); stages.stages.len()],
             at_once: vec![Vec::new(); stages.streams.len()],
+            batches: Batches::default(),
             chains: Chains::new(system, stages),
             seen: Seen::default(),
         };
@@ -278,7 +287,7 @@ impl<'a> World<'a> {
         self.order += 1;
         let stream = match event {
             Event::Publish { stream } | Event::Make { stream, .. } => Some(stream),
-            Event::Arrive { stage, .. } => Some(self.stages.stages[stage].stream),
+            Event::Arrive { stage, .. } | Event::Leave { stage } => Some(self.stages.stages[stage].stream),
             _ => None,
         };
         let aimed = stream.is_some_and(|stream| self.releases.aims_at(stream));
@@ -302,6 +311,7 @@ impl<'a> World<'a> {
                 self.publish(now, stream, number, Some(of));
             }
             Event::Arrive { stage, sample, last } => self.arrive(now, stage, sample, last),
+            Event::Leave { stage } => self.leave_together(now, stage),
             Event::Replenish { processor, part, stage, sample } => self.ready(now, processor, &part, (stage, sample)),
             Event::Computed { processor, token } => {
                 let Some(done) = self.processors[processor].done(now, token) else { return };
@@ -349,13 +359,32 @@ impl<'a> World<'a> {
                     }
                 }
             }
+            Task::Cross(crossing) if crossing.gathers > 0 => {
+                match self.batches.comes(now, stage, sample, crossing.gathers) {
+                    Turn::Leaves => self.wait(now, stage, sample, last, &crossing),
+                    Turn::First(at) => self.later(at, Event::Leave { stage }),
+                    Turn::Waits => {}
+                }
+            }
             Task::Cross(crossing) => self.wait(now, stage, sample, last, &crossing),
         }
     }
 
+    fn leave_together(&mut self, now: u64, stage: usize) {
+        let Task::Cross(crossing) = self.works[stage].task else { return };
+        let samples = self.batches.leave(now, stage);
+        let Some(first) = samples.first().map(|first| self.samples[*first]) else { return };
+        let piece = self.samples.len();
+        self.samples.push(first);
+        self.batches.join(piece, samples);
+        self.wait(now, stage, piece, true, &crossing);
+    }
+
     /// A packet, or where the way begins all packets of a sample, wait for a link.
     fn wait(&mut self, now: u64, stage: usize, sample: usize, last: bool, crossing: &Crossing) {
-        let Crossing { queue, class, full: packet, last: end, .. } = *crossing;
+        let samples = self.batches.of(sample).map(|samples| samples.len() as u64);
+        let crossing = samples.map_or(*crossing, |samples| of_many(self.system, crossing, samples));
+        let Crossing { queue, class, full: packet, last: end, .. } = crossing;
         let mut left = if crossing.begins { crossing.count } else { 1 };
         while left > 0 {
             let packets = left.min(crossing.at_once);
@@ -393,21 +422,27 @@ impl<'a> World<'a> {
 
     /// A packet, or with `last` the whole sample, is done with a stage at time `at`.
     fn leave(&mut self, at: u64, stage: usize, sample: usize, last: bool) {
-        let number = self.samples[sample].number;
+        let whole = [sample];
+        let apart = self.batches.of(sample).map_or_else(|| whole.to_vec(), <[usize]>::to_vec);
         for next in self.behind[stage].clone() {
             let Work { every, task } = self.works[next];
-            let forwarding = match task {
-                Task::Cross(crossing) => crossing.forwarding,
+            let (forwarding, samples) = match task {
+                // A piece stays one as far as its links go.
+                Task::Cross(crossing) => (crossing.forwarding, &whole[..]),
                 // A thread needs the whole sample.
-                Task::Compute { .. } if last => 0,
+                Task::Compute { .. } if last => (0, &apart[..]),
                 Task::Compute { .. } => continue,
             };
-            if number.is_multiple_of(every) {
-                self.later(at.saturating_add(forwarding), Event::Arrive { stage: next, sample, last });
+            for sample in samples.iter().copied() {
+                if self.samples[sample].number.is_multiple_of(every) {
+                    self.later(at.saturating_add(forwarding), Event::Arrive { stage: next, sample, last });
+                }
             }
         }
         if last {
-            self.ends[stage].clone().into_iter().for_each(|pair| self.deliver(at, pair, sample));
+            for pair in self.ends[stage].clone() {
+                apart.iter().for_each(|sample| self.deliver(at, pair, *sample));
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! Times are whole nanoseconds, sizes bytes, rates bit/s or Hz. References between parts are indices into [`System`]'s lists
 //! and always hold, because only the reader of a contract makes them.
 
+use crate::gathering;
 use crate::priority::Class;
 use crate::quantity::show_bit_rate;
 use serde::{Deserialize, Serialize};
@@ -148,10 +149,31 @@ pub struct Topic {
     pub sched: Option<Sched>,
     /// Its publishers send no more than this contract says, whatever they publish.
     pub police: bool,
+    /// The latency budget of its publishers; `None`: none, and nothing is set.
+    pub latency_budget: Option<LatencyBudget>,
     /// It stands for a pipe: no program publishes it, and nobody is offered a change of it.
     pub pipe: bool,
     /// Its samples come from another domain: the node that they start from forwards them.
     pub forwarded: bool,
+}
+
+/// The latency budget of a topic's publishers (V-03): small samples gather for half of it, and leave together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyBudget {
+    /// This long, ns; 0: samples leave as soon as possible.
+    Stated(u64),
+    /// The largest with which everything fits: the plan computes it. Until then it is 0.
+    Auto,
+}
+
+impl Topic {
+    /// The longest that a sample of so many bytes waits for others where it leaves a node that publishes it or hosts its proxy, ns.
+    pub fn gathers(&self, size: u64) -> u64 {
+        match self.latency_budget {
+            Some(LatencyBudget::Stated(budget)) if size <= gathering::LARGEST => gathering::longest_wait(budget),
+            _ => 0,
+        }
+    }
 }
 
 /// A subscriber of a topic.

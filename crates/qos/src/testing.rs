@@ -6,7 +6,7 @@ mod chains;
 mod systems;
 
 pub use chains::{Followed, follow};
-pub use systems::{Sketch, chained, extreme, sketch};
+pub use systems::{Sketch, chained, extreme, gathering, sketch};
 
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
@@ -352,6 +352,32 @@ mod tests {
             println!("{error}: found out by system {found:?} from seed {first}");
             assert!(found.is_some(), "{error}: found out by none of 1200 systems from seed {first}");
         }
+    }
+
+    /// A planner to which samples never wait for others.
+    const NO_GATHERING: Spoil = |stages| {
+        for stage in &mut stages.stages {
+            if let Step::Cross { gathers, .. } = &mut stage.step {
+                *gathers = 0;
+            }
+        }
+    };
+
+    /// Where samples wait for others no bound is broken. A planner that forgets it is found out.
+    #[test]
+    fn samples_that_gather_keep_their_bounds() {
+        let (first, systems) = (first(), if cfg!(debug_assertions) { 20 } else { 600 });
+        let mut held = 0;
+        for seed in first..first + systems {
+            let compared = compare_spoilt(&gathering(seed), seed, 1, |_| ()).unwrap_or_else(|wrong| panic!("{wrong}"));
+            held += compared.held.len();
+        }
+        println!("{held} channels of {systems} systems from seed {first} keep their bounds");
+        assert!(held as u64 > systems, "{held}");
+        let wrong = |seed: &u64| compare_spoilt(&gathering(*seed), *seed, 1, NO_GATHERING).is_err();
+        let found = (first..first + 200).find(wrong);
+        println!("without the wait: found out by system {found:?} from seed {first}");
+        assert!(found.is_some(), "without the wait: found out by none of 200 systems from seed {first}");
     }
 
     /// Two reserved threads of a node: 1 ms of each 10, and 0.5 ms of each 100, which waits for the first one. A planner that takes 1.2 ms for the

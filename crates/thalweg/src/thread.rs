@@ -20,8 +20,9 @@ use qos::priority::PrioritySettings;
 /// kernel's refusal with its reason and remedy. The thread is then as it was.
 pub fn schedule_this_thread(settings: &PrioritySettings) -> Result<()> {
     settings.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
-    let PrioritySettings { mark, socket_priority, pace, police, sched, affinity } = settings;
-    if mark.is_some() || socket_priority.is_some() || pace.is_some() || police.is_some() {
+    let PrioritySettings { mark, socket_priority, pace, police, latency_budget_ns, sched, affinity } = settings;
+    let marked = mark.is_some() || socket_priority.is_some();
+    if marked || pace.is_some() || police.is_some() || latency_budget_ns.is_some() {
         return Err(Error::Usage("a thread has no packets: it takes sched and affinity only".to_owned()));
     }
     linux::sched::apply(0, sched.as_ref(), affinity.as_deref()).map_err(Error::scheduling)

@@ -9,6 +9,7 @@ mod directory;
 mod examples;
 mod foreign;
 mod fuzz;
+mod gathering;
 mod late;
 mod limit;
 mod policies;

@@ -25,7 +25,7 @@
 //! [[channel]]
 //! publisher = "/arm/out"
 //! subscriber = "/controller/in"
-//! class = "high"                 # and dscp, tos, priority, sched, affinity, pace, police as `thalweg set` takes them
+//! class = "high"                 # and dscp, tos, priority, sched, affinity, pace, police, latency_budget as `thalweg set` takes them
 //! sched = "fifo:30"
 //! every = 10                     # and rate, picture, proxy: the part of the stream, and the place where the rest is left out
 //! proxy = "relay:gate"
@@ -130,6 +130,7 @@ struct ChannelEntry {
     affinity: Option<Text>,
     pace: Option<Text>,
     police: Option<Text>,
+    latency_budget: Option<Text>,
     every: Option<Spanned<u32>>,
     rate: Option<Text>,
     picture: Option<Text>,
@@ -331,6 +332,7 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
         ("affinity", &entry.affinity),
         ("pace", &entry.pace),
         ("police", &entry.police),
+        ("latency-budget", &entry.latency_budget),
     ];
     let every = entry.every.as_ref().map(|every| Spanned::new(every.span(), every.get_ref().to_string()));
     let scaled = [("every", &every), ("rate", &entry.rate), ("picture", &entry.picture), ("proxy", &entry.proxy)];
@@ -348,7 +350,7 @@ fn channel(entry: &ChannelEntry, at: &Range<usize>) -> Result<Channel, Wrong> {
     if words.is_empty() {
         return Err((
             at.clone(),
-            "a channel without class, dscp, tos, priority, sched, affinity, pace, police, every, rate, picture or proxy"
+            "a channel without class, dscp, tos, priority, sched, affinity, pace, police, latency_budget, every, rate, picture or proxy"
                 .to_owned(),
         ));
     }
@@ -373,7 +375,7 @@ mod tests {
         let text = format!(
             "[[device]]\nname = \"eth0\"\nrate = \"100 Mbit/s\"\n\n[[device]]\nname = \"eth1\"\nrate = \"1 Gbit/s\"\nscheduler = \"htb\"\n\
              {SHARES}\nceilings = {{ low = \"50 %\" }}\nqueue = 50\nmap = \"router\"\n\n\
-             [[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\nclass = \"high\"\nsched = \"fifo:30\"\n\
+             [[channel]]\npublisher = \"/a\"\nsubscriber = \"/b\"\nclass = \"high\"\nsched = \"fifo:30\"\nlatency_budget = \"2ms\"\n\
              [[cgroup]]\nname = \"system.slice\"\nquota = \"150 %\"\ncpus = \"0-1,3\"\n"
         );
         let file = parse(&text).unwrap();
@@ -387,7 +389,7 @@ mod tests {
         assert_eq!(shares.map(|s| s.rate / 1_000_000), [200, 450, 300, 50]);
         assert_eq!(shares[0].ceil, Some(500_000_000));
         assert_eq!((*at, second.queue, second.map), (5, 50, Some(Hook::Router)));
-        assert_eq!(file.channels[0].1.words, ["class=high", "sched=fifo:30"]);
+        assert_eq!(file.channels[0].1.words, ["class=high", "sched=fifo:30", "latency-budget=2ms"]);
         let limit = Limit { group: "system.slice".into(), quota_us: Some(150_000), cpus: Some("0-1,3".into()) };
         assert_eq!(file.groups, [limit]);
         assert!(matches!(HostFile::parse(&text, true).unwrap().devices[0].1.scheduler, Scheduler::StrictPrio));
@@ -494,6 +496,7 @@ mod tests {
             (channel("class = \"urgent\""), "4: class \"urgent\": allowed is low, normal (norm)"),
             (channel("class = \"high\"\ndscp = \"EF\""), "5: setting"),
             (channel("sched = \"fifo:100\""), "4: sched"),
+            (channel("latency_budget = \"2\""), "4: latency-budget"),
             (
                 "[[channel]]\npublisher = \"a\"\nsubscriber = \"/b\"\nclass = \"high\"\n".to_owned(),
                 "2: publisher = \"a\"",

@@ -86,7 +86,7 @@ fn tell_absent_relay(planned: &qos::plan::Channel, nodes: &[Document]) {
 /// # Errors
 /// An unknown word in the plan.
 pub(crate) fn settings(planned: &qos::plan::Channel, live: &Live) -> Result<Vec<Channel>> {
-    let qos::plan::Channel { class, sched, sched_publisher, police, .. } = planned;
+    let qos::plan::Channel { class, sched, sched_publisher, police, latency_budget_us, .. } = planned;
     let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
     for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
         if let Some(sched) = sched {
@@ -95,6 +95,11 @@ pub(crate) fn settings(planned: &qos::plan::Channel, live: &Live) -> Result<Vec<
     }
     if let Some(police) = police {
         all.push(channel(live, Which::Publisher, &[format!("police={police}")])?);
+    }
+    // A relay takes the stream by a channel of its own.
+    let is_whole = planned.place().is_none_or(|place| place.relays().next().is_none());
+    if let Some(us) = latency_budget_us.filter(|_| is_whole) {
+        all.push(channel(live, Which::Publisher, &[format!("latency-budget={}ns", (us * 1e3).round())])?);
     }
     if let Some(place) = planned.place() {
         let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
@@ -114,4 +119,25 @@ fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {
     }
     let (publisher, subscriber) = (live.publisher.clone(), live.subscriber.clone());
     Ok(Channel { publisher, subscriber, end, words: words.to_vec(), changes, proxy })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_publisher_gets_the_latency_budget_of_the_plan() {
+        let live = Live { publisher: "/out".into(), subscriber: "/in".into(), ..Live::default() };
+        let words = |planned: &qos::plan::Channel| -> Vec<(Which, String)> {
+            let all = settings(planned, &live).unwrap();
+            all.into_iter().map(|one| (one.end, one.words.join(" "))).collect()
+        };
+        let mut planned = qos::plan::Channel { latency_budget_us: Some(600.0), ..Default::default() };
+        let both = (Which::Both, "class=normal".to_owned());
+        assert_eq!(words(&planned), [both.clone(), (Which::Publisher, "latency-budget=600000ns".into())]);
+        planned.proxy = Some("gate".into());
+        assert!(words(&planned).iter().all(|(_, words)| !words.contains("budget")), "a relay has a channel of its own");
+        planned = qos::plan::Channel::default();
+        assert_eq!(words(&planned), [both], "the contract states none");
+    }
 }

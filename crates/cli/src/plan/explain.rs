@@ -10,7 +10,7 @@ const CHANNEL: &str = "a channel, as above";
 const WAIT: &str = "until it is published";
 
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
-const STEPS: [(&str, &str); 18] = [
+const STEPS: [(&str, &str); 19] = [
     ("from the application to the middleware", "declared (hand_in)"),
     (
         "waiting for more urgent threads",
@@ -21,6 +21,10 @@ const STEPS: [(&str, &str); 18] = [
         "a thread with a reservation is done by its deadline; longer, if samples come closer than its period (Abeni & Buttazzo 1998; Shin & Lee 2003)",
     ),
     ("sending", "the publisher's thread computes: cpu_send of the topic"),
+    (
+        "gathers",
+        "small samples of a publisher with a latency budget wait for others, and leave together: half of it, 1 ms at most, and 50 us by which a timer is late",
+    ),
     ("scaling at the proxy", "its thread leaves samples out or makes pictures smaller: cpu_proxy"),
     ("forwarding", "a node between hands a packet on: forwarding of the link that it leaves by"),
     (

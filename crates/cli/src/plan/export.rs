@@ -33,6 +33,8 @@ struct Stream<'a> {
     talker: &'a str,
     /// IEEE 802.1Q priority: the class selector of its code point (RFC 2474 §4.2.2).
     priority: u8,
+    /// Samples that leave together besides those that come at once.
+    gathered: u64,
     listeners: Vec<Listener<'a>>,
 }
 
@@ -66,9 +68,12 @@ impl<'a> Streams<'a> {
                 name: names.identifier(&format!("{}_from_{}", topic.name, channel.publisher)),
                 talker: &channel.publisher,
                 priority: 0,
+                gathered: 0,
                 listeners: Vec::new(),
             });
             stream.priority = stream.priority.max(channel.dscp >> 3);
+            let gathered = channel.batch.unwrap_or(0).saturating_sub(topic.burst.into());
+            stream.gathered = stream.gathered.max(gathered);
             let name = names.identifier(&channel.subscriber);
             stream.listeners.push(Listener { name, node: &channel.node, latency });
         }
@@ -186,7 +191,7 @@ fn deployment(all: &Streams<'_>, node: &str, name: &str, line: &mut impl FnMut(u
     line(3, format!("<application_list><application application_ref=\"applications::{name}\"/></application_list>"));
     line(3, "<configuration><tsn>".into());
     for stream in all.streams.iter().filter(|stream| stream.talker == node) {
-        let Stream { topic, name, priority, listeners, .. } = stream;
+        let Stream { topic, name, priority, gathered, listeners, .. } = stream;
         let least = listeners.iter().map(|listener| listener.latency).min().unwrap_or(0);
         line(
             4,
@@ -202,7 +207,7 @@ fn deployment(all: &Streams<'_>, node: &str, name: &str, line: &mut impl FnMut(u
         line(5, "<traffic_specification>".into());
         let [sec, nanosec] = [topic.period / 1_000_000_000, topic.period % 1_000_000_000];
         line(6, format!("<periodicity><sec>{sec}</sec><nanosec>{nanosec}</nanosec></periodicity>"));
-        line(6, format!("<samples_per_period>{}</samples_per_period>", at_once(topic)));
+        line(6, format!("<samples_per_period>{}</samples_per_period>", at_once(topic) + gathered));
         line(6, format!("<max_bytes_per_sample>{}</max_bytes_per_sample>", topic.size));
         line(6, "<transmission_selection>STRICT_PRIORITY</transmission_selection>".into());
         line(5, "</traffic_specification>".into());

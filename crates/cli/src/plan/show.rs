@@ -89,6 +89,8 @@ fn channels(plan: &Plan) -> String {
     let percentiles = plan.channels.iter().find_map(|channel| channel.percentiles);
     let title = percentiles.map(|one| format!("p99 {}", one.model));
     headers.extend(title.as_deref().map(|title| (title, '>')));
+    let gathers = plan.channels.iter().any(|channel| channel.latency_budget_us.is_some());
+    headers.extend([("latency budget", '>'), ("batch", '>')].into_iter().filter(|_| gathers));
     let row = |channel: &Channel| {
         let delay = channel.mean_us.or(channel.bound_us);
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
@@ -116,6 +118,10 @@ fn channels(plan: &Plan) -> String {
             used,
         ];
         cells.extend(percentiles.map(|_| time(channel.percentiles.map(|one| one.p99_us))));
+        if gathers {
+            let batch = channel.batch.map_or("-".to_owned(), |samples| samples.to_string());
+            cells.extend([time(channel.latency_budget_us), batch]);
+        }
         cells
     };
     section("channels", &headers, plan.channels.iter().map(row).collect())

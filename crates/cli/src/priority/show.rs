@@ -156,7 +156,7 @@ fn thread(report: &EndReport) -> String {
 
 fn packets(report: &EndReport) -> String {
     let Some(tos) = report.tos else {
-        return format!("no packets: nothing is marked{}", policing(report));
+        return format!("no packets: nothing is marked{}{}", policing(report), gathering(report));
     };
     let dscp = report.dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
     let class = report.class.map_or_else(String::new, |class| format!(", class {class}"));
@@ -164,7 +164,14 @@ fn packets(report: &EndReport) -> String {
     let pace = report.pace.map_or_else(String::new, |bytes| format!(", pace {}", bit_rate(bytes)));
     let device = report.device.as_ref().map_or_else(String::new, |device| format!(", device {device}"));
     let band = if report.band.is_empty() { String::new() } else { format!(", {}", report.band) };
-    format!("tos {tos}{dscp}{class}{priority}{pace}{}{device}{band}{}", policing(report), blocking(report))
+    let limits = format!("{}{}", policing(report), gathering(report));
+    format!("tos {tos}{dscp}{class}{priority}{pace}{limits}{device}{band}{}", blocking(report))
+}
+
+/// The latency budget that was set.
+fn gathering(report: &EndReport) -> String {
+    let shown = |ns: u64| format!(", latency budget {}", qos::show_time(ns as f64 / 1e3));
+    report.asked.latency_budget_ns.map_or_else(String::new, shown)
 }
 
 /// The samples that it may send, if it is policed.

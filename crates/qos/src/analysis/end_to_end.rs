@@ -14,6 +14,7 @@
 //! | queue, `htb` | what the buckets of higher classes leave, and the class's own | Linux's `sch_htb.c`; Le Boudec & Thiran 2001, §6.2.1 |
 //! | queue, `hfsc` | share of the rate, later by the largest unit | Stoica, Zhang & Ng 1997, theorem 2 |
 //! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
+//! | before the first link, with a latency budget | the time of gathering; units and packets of all that may leave together | `channel/flow/batch.rs` of the crate `thalweg` |
 //! | arrivals over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
 
 mod queues;
@@ -169,7 +170,8 @@ impl<'a> Iteration<'a> {
     fn pass_on(&mut self, from: usize, step: u64) {
         for at in 0..self.course.behind[from].len() {
             let (after, index) = self.course.behind[from][at];
-            let latest = self.out(after).map(|out| out.saturating_add(forwarding(self.stages, index)));
+            let before = forwarding(self.stages, index).saturating_add(gathers(self.stages, index));
+            let latest = self.out(after).map(|out| out.saturating_add(before));
             let known = self.transits[index].latest;
             let latest = match (latest, known) {
                 (Some(new), Some(old)) if new > old => Some(new.next_multiple_of(step)).filter(|new| *new < NEVER),
@@ -303,13 +305,22 @@ fn forwarding(stages: &Stages, stage: usize) -> u64 {
     }
 }
 
+/// The longest that a sample waits for others before it comes to a stage.
+fn gathers(stages: &Stages, stage: usize) -> u64 {
+    match stages.stages[stage].step {
+        Step::Compute { .. } => 0,
+        Step::Cross { gathers, .. } => gathers,
+    }
+}
+
 /// The earliest arrivals: no sample waits, and computing and forwarding take no time (they may be shorter than declared). The latest
 /// arrivals begin there, too.
 fn earliest(system: &System, stages: &Stages) -> Vec<Transit> {
     let mut transits: Vec<Transit> = Vec::with_capacity(stages.stages.len());
-    for stage in &stages.stages {
+    for (index, stage) in stages.stages.iter().enumerate() {
         let hand_in = system.topics[stages.streams[stage.stream].topic].hand_in;
-        let here = stage.after.map_or(Transit { latest: Some(hand_in), ..Transit::default() }, |after| {
+        let latest = Some(hand_in.saturating_add(gathers(stages, index)));
+        let here = stage.after.map_or(Transit { latest, ..Transit::default() }, |after| {
             let (first, last) = leaves(stages, after, &transits[after]);
             Transit { first, last, latest: Some(last), stay: None }
         });

@@ -80,6 +80,9 @@ pub enum Step {
         packets: Packets,
         /// Processing at the node, ns per packet; 0 where the stream starts.
         forwarding: u64,
+        /// The longest that a sample waits for others before it comes to the queue, ns; 0 but where samples with a latency budget are
+        /// sent.
+        gathers: u64,
     },
 }
 
@@ -96,9 +99,51 @@ pub struct Packets {
     pub unit: u64,
     /// Bytes on the wire of all.
     pub bytes: u64,
+    /// Several samples may share packets; `None`: each has its own.
+    pub together: Option<Together>,
+}
+
+/// Samples that leave together: packets of their bytes, one behind the other. So a packet may be as large as any, and the end of a sample
+/// may be in a small one; in all they are no more than the packets of the samples alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// Bytes of a sample, without overhead.
+    pub size: u64,
+    /// Bytes of the largest packet, without overhead.
+    pub mtu: u64,
+    /// Most packets that the device takes at once.
+    pub at_once: u64,
+    /// Time on the wire of the largest packet, ns.
+    pub full: u64,
+    /// Time on the wire of the smallest, ns.
+    pub least: u64,
 }
 
 impl Packets {
+    /// Time on the wire of the largest unit that the device takes at once where so many samples are at one place at one time, ns.
+    pub fn unit_of(&self, samples: u64) -> u64 {
+        let Some(together) = self.together else { return self.unit };
+        let packets = samples.saturating_mul(together.size).div_ceil(together.mtu.max(1)).max(1);
+        let whole = together.full.saturating_mul(packets.min(together.at_once.max(1)));
+        whole.min(samples.saturating_mul(self.together_work())).max(self.unit)
+    }
+
+    /// Time on the wire of the largest packet there, ns.
+    pub fn largest_of(&self, samples: u64) -> u64 {
+        let Some(together) = self.together else { return self.largest() };
+        together.full.min(samples.saturating_mul(self.together_work())).max(self.largest())
+    }
+
+    /// Time on the wire of the smallest packet that may end a sample, ns.
+    pub fn least_last(&self) -> u64 {
+        self.together.map_or(self.last, |together| together.least)
+    }
+
+    /// Time on the wire that a sample takes at most, also where it shares packets, ns: each packet is rounded up.
+    pub fn together_work(&self) -> u64 {
+        self.work().saturating_add(self.together.map_or(0, |_| self.count))
+    }
+
     /// Time on the wire of all, ns.
     pub fn work(&self) -> u64 {
         self.full.saturating_mul(self.count - 1).saturating_add(self.last)
@@ -340,7 +385,9 @@ impl<'a> Way<'a> {
         let own = route.iter().map(|direction| self.system.links[direction.link].mtu).min();
         let mtu = if shared { self.mtus.get(&from).copied() } else { own };
         let mtu = mtu.unwrap_or(u64::MAX).max(1);
-        let forwarded = self.system.topics[self.all.streams[self.stream].topic].forwarded;
+        let topic = &self.system.topics[self.all.streams[self.stream].topic];
+        let forwarded = topic.forwarded;
+        let gathers = if forwarded { 0 } else { topic.gathers(front.size) };
         let cross = |front: Front, (hop, direction): (usize, &Direction)| {
             let is_own = hop == 0 && !forwarded;
             let link = &self.system.links[direction.link];
@@ -348,11 +395,14 @@ impl<'a> Way<'a> {
             // What comes from other hosts is not taken apart by this limit.
             let segments = direction.segments(self.system).filter(|_| is_own);
             let at_once = at_once(link, kind, mtu, direction.device(self.system).is_some(), segments);
+            let mut packets = packets(link, front.size, mtu, at_once);
+            packets.together = (gathers > 0).then(|| together(link, front.size, mtu, at_once));
             let step = Step::Cross {
                 queue: direction.index(),
                 class: self.class,
-                packets: packets(link, front.size, mtu, at_once),
+                packets,
                 forwarding: if is_own { 0 } else { link.forwarding },
+                gathers: if is_own { gathers } else { 0 },
             };
             let stage = Stage { stream: self.stream, after: front.after, every: front.every, step };
             Front { after: Some(self.stage(front, stage, direction.index(), shared)), ..front }
@@ -406,7 +456,12 @@ fn packets(link: &Link, size: u64, mtu: u64, at_once: u64) -> Packets {
         (on_wire(link, mtu.saturating_add(link.overhead)), on_wire(link, rest.saturating_add(link.overhead)));
     let first = if count > 1 { full } else { last };
     let bytes = size.saturating_add(count.saturating_mul(link.overhead));
-    Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes }
+    Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes, together: None }
+}
+
+fn together(link: &Link, size: u64, mtu: u64, at_once: u64) -> Together {
+    let (full, least) = (mtu.saturating_add(link.overhead), link.overhead.saturating_add(1));
+    Together { size, mtu, at_once, full: on_wire(link, full), least: on_wire(link, least) }
 }
 
 /// Time of a packet on the wire, ns, rounded up, at least 1.

@@ -93,6 +93,7 @@ pub(super) struct Topic {
     pub class: Entry,
     pub sched: Entry,
     pub police: Entry,
+    pub latency_budget: Entry,
 }
 
 #[derive(Deserialize)]

@@ -147,6 +147,9 @@ fn possible(topic: &Topic, subscriber: &Subscriber) -> Result<(), String> {
         () if topic.cpu_send > 0 || subscriber.cpu_receive > 0 => Err(format!(
             "{name:?} states processor time, which no pipe has: allowed are topics and subscribers without cpu_send and cpu_receive"
         )),
+        () if topic.latency_budget.is_some() => {
+            Err(format!("{name:?} states latency_budget: allowed through pipes are topics without it"))
+        }
         () if topic.police => Err(format!("{name:?} states police: allowed through pipes are topics without it")),
         // Nobody on the way makes samples smaller.
         () if subscriber.picture.is_some() || subscriber.scaled_size.is_some() => {

@@ -257,6 +257,7 @@ fn topic(
         class: value::choice("class", &entry.class, &classes)?,
         sched: sched(&entry.sched)?,
         police: value::flag("police", &entry.police)?.unwrap_or(false),
+        latency_budget: value::latency_budget("latency_budget", &entry.latency_budget)?,
         pipe: false,
         forwarded: false,
     })

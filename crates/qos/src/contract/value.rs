@@ -1,6 +1,7 @@
 //! Values of a contract file, and their allowed ranges.
 
 use crate::quantity::DURATIONS;
+use crate::system::LatencyBudget;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -124,6 +125,18 @@ pub(super) fn time(key: &str, entry: &Entry, least: u64) -> Result<Option<u64>, 
     read(key, entry, format_args!("a time from {least} ns to 86400 s with a unit: {DURATIONS}"), |value| {
         let time = crate::parse_duration(text(value)?).ok()?;
         u64::try_from(time.as_nanos()).ok().filter(|ns| (least..=DAY).contains(ns))
+    })
+}
+
+/// A latency budget: a time from 0 to a day, or the plan's own.
+pub(super) fn latency_budget(key: &str, entry: &Entry) -> Result<Option<LatencyBudget>, Wrong> {
+    read(key, entry, format_args!("\"auto\", or a time from 0 ns to 86400 s with a unit: {DURATIONS}"), |value| {
+        let text = text(value)?;
+        if text == "auto" {
+            return Some(LatencyBudget::Auto);
+        }
+        let time = crate::parse_duration(text).ok()?;
+        u64::try_from(time.as_nanos()).ok().filter(|ns| *ns <= DAY).map(LatencyBudget::Stated)
     })
 }
 

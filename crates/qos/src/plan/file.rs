@@ -190,6 +190,8 @@ fn channel(channel: &Channel) -> Values {
         ("class", channel.class.to_string()),
         ("sched", word(&channel.sched)),
         ("proxy", word(&channel.proxy)),
+        ("latency budget", time(channel.latency_budget_us)),
+        ("batch", channel.batch.map_or("none".to_owned(), |samples| samples.to_string())),
         ("mean", time(channel.mean_us)),
         ("bound", time(channel.bound_us)),
         ("deadline", time(channel.deadline_us)),

@@ -2,12 +2,14 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `budgets` | latency budgets that the plan computes, tried |
 //! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
 //! | `chain` | chains over several topics: sums of channels |
 //! | `refusal` | reasons why not all fits |
 //! | `parties` | who is late, and who can give way |
 //! | `offers` | settings of hosts, or changes of the contract, with which it fits, tried |
 
+mod budgets;
 mod chain;
 mod delay;
 mod offers;
@@ -22,10 +24,11 @@ use crate::analysis::end_to_end::Where;
 use crate::analysis::stages::Classes;
 use crate::contract::Contract;
 use crate::contract::joined::Part;
+use crate::gathering;
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::priority::Policing;
-use crate::system::{self, PlacementDelay, Scheduler, Subscriber, System, Topic};
+use crate::system::{self, LatencyBudget, PlacementDelay, Scheduler, Subscriber, System, Topic};
 use delay::{Bounds, Delay, Queue, delay};
 use offers::{WayOut, settings, way_out};
 use std::borrow::Cow;
@@ -72,6 +75,7 @@ pub fn attempt(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan
     {
         computed = settled(contract, settings, model, work, watch);
     }
+    computed = budgets::widest(&contract.system, computed, work, watch);
     computed.plan.contract.hash = format!("{:016x}", contract.hash);
     computed.plan
 }
@@ -92,6 +96,7 @@ fn planned(contract: &Contract, part: Option<&Part>, model: Model, work: Work, w
             }
         }
     }
+    computed = budgets::widest(&contract.system, computed, work, watch);
     computed.plan.contract.hash = format!("{:016x}", contract.hash);
     computed.plan
 }
@@ -280,6 +285,8 @@ fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel 
         rate_hz: Some(path.topic.rate / f64::from(path.subscriber.scale)),
         burst: Some(path.at_once()),
         police: path.policing().map(|policing| policing.to_string()),
+        latency_budget_us: path.latency_budget().map(|ns| ns as f64 / 1e3),
+        batch: path.latency_budget().map(|ns| path.batch(ns)),
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
         deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
@@ -399,14 +406,36 @@ impl Path<'_> {
         f64::from(self.topic.burst) + self.topic.jitter as f64 * self.topic.rate / 1e9
     }
 
-    /// The samples that leave the publisher by the contract, if they are policed.
-    fn policing(&self) -> Option<Policing> {
-        let is_here = self.proxy == Some(self.publisher);
-        let (scale, size) = match is_here {
+    /// The latency budget of the samples that leave the publisher, ns.
+    fn latency_budget(&self) -> Option<u64> {
+        let budget = self.topic.latency_budget.filter(|_| !self.hops.is_empty())?;
+        Some(if let LatencyBudget::Stated(ns) = budget { ns } else { 0 })
+    }
+
+    /// Samples that may leave the publisher together.
+    fn batch(&self, budget: u64) -> u64 {
+        let (scale, size) = self.leaving();
+        match size {
+            size if size > gathering::LARGEST => 1,
+            _ => gathering::batch(budget, self.topic.period.saturating_mul(u64::from(scale)), self.topic.burst)
+                .min(gathering::BYTES as u64 / size.max(1) + 1),
+        }
+    }
+
+    /// The ratio of samples to those that leave the publisher, at least 1, and their bytes.
+    fn leaving(&self) -> (u32, u64) {
+        let (scale, size) = match self.proxy == Some(self.publisher) {
             true => (self.subscriber.scale, self.subscriber.scaled_size.unwrap_or(self.topic.size)),
             false => (self.subscriber.scale_before_proxy(), self.topic.size),
         };
-        let scale = f64::from(scale.max(1));
+        (scale.max(1), size)
+    }
+
+    /// The samples that leave the publisher by the contract, if they are policed.
+    fn policing(&self) -> Option<Policing> {
+        let is_here = self.proxy == Some(self.publisher);
+        let (scale, size) = self.leaving();
+        let scale = f64::from(scale);
         // The samples between come and go: what may come early stays as long.
         let at_once = 1.0 + (self.at_once() - 1.0) / scale;
         let policing = || Policing::new(self.topic.rate / scale, at_once, size);

@@ -1,3 +1,4 @@
+mod budgets;
 mod settings;
 mod shares;
 

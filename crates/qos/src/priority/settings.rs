@@ -2,9 +2,10 @@
 //! (YS-31), `DSCP:AF42`, `POL:1 PRT:30` (YS-32).
 
 use super::{Mark, Policing, PriorityError, Scheduling, refuse};
-use crate::quantity::parse_bit_rate;
+use crate::quantity::{parse_bit_rate, parse_duration};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The settings of one end of a channel; those that are not stated have the port's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct PrioritySettings {
     pub pace: Option<u64>,
     /// The samples that a publisher may send; those beyond are refused.
     pub police: Option<Policing>,
+    /// Latency budget of the samples that a publisher sends, ns, instead of the one of its QoS: small ones gather for half of it, 1 ms at most, and
+    /// leave together; 0: none gather.
+    pub latency_budget_ns: Option<u64>,
 }
 
 impl PrioritySettings {
@@ -49,6 +53,7 @@ impl PrioritySettings {
         self.sched.map_or(Ok(Scheduling::default()), |sched| sched.to_string().parse())?;
         self.pace.map_or(Ok(0), |bytes| pace(&format!("{}bit/s", bytes.saturating_mul(8))))?;
         self.police.map_or(Ok(()), |police| police.check())?;
+        self.latency_budget_ns.map_or(Ok(0), |ns| latency_budget(&format!("{ns}ns")))?;
         let numbers = |cpus: &Vec<u16>| cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
         self.affinity.as_ref().map_or(Ok(Vec::new()), |cpus| processors(&numbers(cpus)))?;
         Ok(())
@@ -63,6 +68,7 @@ impl PrioritySettings {
             affinity: self.affinity.clone().or_else(|| default.affinity.clone()),
             pace: self.pace.or(default.pace),
             police: self.police.or(default.police),
+            latency_budget_ns: self.latency_budget_ns.or(default.latency_budget_ns),
         }
     }
 }
@@ -121,10 +127,12 @@ pub struct Changes {
     pub pace: Change<u64>,
     /// Change of the policing.
     pub police: Change<Policing>,
+    /// Change of the latency budget.
+    pub latency_budget_ns: Change<u64>,
 }
 
 const WORDS: &str = "class=low|normal|high|critical, dscp=NAME or 0 to 63, tos=0 to 255, priority=0 to 15 (socket priority), \
-                     sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU, pace=20Mbit/s, police=100Hz/2/1000B; NAME=default takes one back";
+                     sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU, pace=20Mbit/s, police=100Hz/2/1000B, latency-budget=2ms; NAME=default takes one back";
 
 /// Highest processor number that is believed.
 const MOST_CPU: u16 = 1023;
@@ -138,6 +146,7 @@ impl Changes {
         self.affinity.apply(&mut to.affinity);
         self.pace.apply(&mut to.pace);
         self.police.apply(&mut to.police);
+        self.latency_budget_ns.apply(&mut to.latency_budget_ns);
     }
 
     /// Takes the changes that these do not state from `others`.
@@ -148,6 +157,7 @@ impl Changes {
         self.affinity.fill(&others.affinity);
         self.pace.fill(&others.pace);
         self.police.fill(&others.police);
+        self.latency_budget_ns.fill(&others.latency_budget_ns);
     }
 
     /// The parts that `others` state, and the rest.
@@ -156,6 +166,7 @@ impl Changes {
             (self.mark.apart(&others.mark), self.socket_priority.apart(&others.socket_priority));
         let (sched, affinity) = (self.sched.apart(&others.sched), self.affinity.apart(&others.affinity));
         let (pace, police) = (self.pace.apart(&others.pace), self.police.apart(&others.police));
+        let latency_budget = self.latency_budget_ns.apart(&others.latency_budget_ns);
         let stated = Self {
             mark: mark.0,
             socket_priority: socket_priority.0,
@@ -163,6 +174,7 @@ impl Changes {
             affinity: affinity.0,
             pace: pace.0,
             police: police.0,
+            latency_budget_ns: latency_budget.0,
         };
         let rest = Self {
             mark: mark.1,
@@ -171,6 +183,7 @@ impl Changes {
             affinity: affinity.1,
             pace: pace.1,
             police: police.1,
+            latency_budget_ns: latency_budget.1,
         };
         (stated, rest)
     }
@@ -196,12 +209,14 @@ impl Changes {
             affinity: back(&self.affinity, &before.affinity),
             pace: back(&self.pace, &before.pace),
             police: back(&self.police, &before.police),
+            latency_budget_ns: back(&self.latency_budget_ns, &before.latency_budget_ns),
         }
     }
 
     /// `true` if nothing changes that concerns packets.
     pub fn is_without_packets(&self) -> bool {
-        self.mark.is_keep() && self.socket_priority.is_keep() && self.pace.is_keep() && self.police.is_keep()
+        let packets = self.mark.is_keep() && self.socket_priority.is_keep() && self.pace.is_keep();
+        packets && self.police.is_keep() && self.latency_budget_ns.is_keep()
     }
 
     /// Adds one `NAME=VALUE`, as `thalweg set` takes it.
@@ -227,6 +242,9 @@ impl Changes {
             "affinity" => setting(default, || processors(value)).map(|change| self.affinity = change),
             "pace" => setting(default, || pace(value)).map(|change| self.pace = change),
             "police" => setting(default, || value.parse()).map(|change| self.police = change),
+            "latency-budget" => {
+                setting(default, || latency_budget(value)).map(|change| self.latency_budget_ns = change)
+            }
             _ => refuse("setting", word, WORDS),
         }
     }
@@ -290,6 +308,18 @@ const SLOWEST: u64 = 1000;
 fn pace(value: &str) -> Result<u64, PriorityError> {
     let bytes = parse_bit_rate(value).ok().map(|bits| bits / 8).filter(|bytes| *bytes >= SLOWEST);
     bytes.map_or_else(|| refuse("pace", value, "a rate from 8kbit/s up, such as 20Mbit/s"), Ok)
+}
+
+/// The longest latency budget: a day.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+fn latency_budget(value: &str) -> Result<u64, PriorityError> {
+    let budget = parse_duration(value).ok().filter(|budget| *budget <= LONGEST);
+    let ns = budget.and_then(|budget| u64::try_from(budget.as_nanos()).ok());
+    ns.map_or_else(
+        || refuse("latency-budget", value, "0us to 86400s with a unit, such as 2ms; 0us: nothing gathers"),
+        Ok,
+    )
 }
 
 fn socket_priority(value: &str) -> Result<u32, PriorityError> {
@@ -391,6 +421,7 @@ mod tests {
             PrioritySettings { affinity: Some(Vec::new()), ..Default::default() },
             PrioritySettings { affinity: Some(vec![0, 1024]), ..Default::default() },
             PrioritySettings { pace: Some(0), ..Default::default() },
+            PrioritySettings { latency_budget_ns: Some(u64::MAX), ..Default::default() },
             PrioritySettings {
                 police: Some(Policing { period_ns: 0, tolerance_ns: 0, largest: 1 }),
                 ..Default::default()
@@ -398,6 +429,22 @@ mod tests {
         ] {
             assert!(fine(bad.clone()).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_latency_budget_is_set_undone_and_taken_back() {
+        let set = |text: &str| text.parse::<Changes>().unwrap();
+        let mut settings = PrioritySettings::default();
+        set("latency-budget=2ms").apply(&mut settings);
+        assert_eq!(settings.latency_budget_ns, Some(2_000_000));
+        let none = set("latency-budget=0us");
+        assert_eq!((none.undone(&settings), none.is_without_packets()), (set("latency-budget=2ms"), false));
+        none.apply(&mut settings);
+        assert_eq!((settings.latency_budget_ns, settings.check()), (Some(0), Ok(())));
+        set("latency-budget=default").apply(&mut settings);
+        assert_eq!(settings, PrioritySettings::default());
+        let (stated, rest) = set("latency-budget=1ms pace=8Mbit/s").apart(&set("latency-budget=2ms"));
+        assert_eq!((stated, rest), (set("latency-budget=1ms"), set("pace=8Mbit/s")));
     }
 
     #[test]
@@ -423,6 +470,8 @@ mod tests {
             ("pace=20", "20Mbit/s"),
             ("pace=1bit/s", "8kbit/s"),
             ("police=100Hz", "100Hz/2/1000B"),
+            ("latency-budget=2", "such as 2ms"),
+            ("latency-budget=2days", "such as 2ms"),
             ("colour=red", "class=low"),
             ("class", "class=low"),
             ("class=high dscp=46", "not two"),

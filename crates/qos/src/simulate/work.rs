@@ -11,7 +11,7 @@ use crate::Class;
 use crate::analysis::cpu::reservation::Reservation;
 use crate::analysis::stages::{Role, Stages, Step, htb_burst};
 use crate::network::Direction;
-use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
+use crate::system::{LatencyBudget, Link, NodeKind, Proxies, Scheduler, System, Topic, Transport};
 
 /// Most bytes that a host or router hands to its device at once (generic segmentation offload). A switch forwards frame by frame.
 const OFFLOAD: u64 = 65_536;
@@ -42,6 +42,11 @@ pub(super) struct Crossing {
     pub forwarding: u64,
     /// Propagation, ns.
     pub delay: u64,
+    /// Bytes of a sample, and of the largest packet's content.
+    pub size: u64,
+    pub mtu: u64,
+    /// The longest that a sample waits here for others, ns; 0: it does not.
+    pub gathers: u64,
 }
 
 impl Crossing {
@@ -107,12 +112,29 @@ pub(super) fn works(system: &System, stages: &Stages) -> Vec<Work> {
             }
             Step::Cross { queue, class, .. } => {
                 let (size, mtu) = sample[index];
-                Task::Cross(crossing(system, queue, class, size, mtu, begins(index)))
+                let topic = &system.topics[stages.streams[stages.stages[index].stream].topic];
+                let sends = begins(index) && !topic.forwarded;
+                let gathers = if sends { waits(topic, size) } else { 0 };
+                Task::Cross(Crossing { gathers, ..crossing(system, queue, class, size, mtu, begins(index)) })
             }
         };
         Work { every: every[index], task }
     };
     (0..stages.stages.len()).map(work).collect()
+}
+
+/// The longest that a sample of a topic with a latency budget waits for others: half of the budget, at most a millisecond, and a timer's
+/// slack of 50 us. Samples above 16 KiB do not wait.
+fn waits(topic: &Topic, size: u64) -> u64 {
+    match topic.latency_budget {
+        Some(LatencyBudget::Stated(budget)) if budget > 1 && size <= 16_384 => (budget / 2).min(1_000_000) + 50_000,
+        _ => 0,
+    }
+}
+
+/// The crossing of so many samples that left together: their bytes are one piece.
+pub(super) fn of_many(system: &System, one: &Crossing, samples: u64) -> Crossing {
+    crossing(system, one.queue, one.class, one.size.saturating_mul(samples), one.mtu, one.begins)
 }
 
 fn execution(system: &System, stages: &Stages, stage: usize, role: Role) -> u64 {
@@ -178,6 +200,9 @@ fn crossing(system: &System, queue: usize, class: Class, size: u64, mtu: u64, be
         begins,
         forwarding: if begins { 0 } else { link.forwarding },
         delay: link.delay,
+        size,
+        mtu,
+        gathers: 0,
     }
 }
 

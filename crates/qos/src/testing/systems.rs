@@ -4,8 +4,8 @@ use crate::Class;
 use crate::analysis::stages::{Classes, Place};
 use crate::simulate::Chance;
 use crate::system::{
-    Chain, ChainPart, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Sched, Scheduler,
-    Subscriber, System, Topic, Transport,
+    Chain, ChainPart, LatencyBudget, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Sched,
+    Scheduler, Subscriber, System, Topic, Transport,
 };
 
 /// A system, and the decisions of a plan: any decision has its bounds.
@@ -57,11 +57,30 @@ pub fn sketch(seed: u64) -> Sketch {
         let sched = |(index, topic): (usize, &mut Topic)| topic.sched = (index % 2 == 0).then_some(Sched::Reserved);
         system.topics.iter_mut().enumerate().for_each(sched);
     }
+    if seed % 16 == 5 {
+        give_budgets(&mut system, seed);
+    }
     if seed % 4 == 1 {
         let class = |chance: &mut Chance| Class::ALL[chance.below(4) as usize];
         classes.ways().iter().for_each(|(from, to)| classes.set(*from, *to, class(&mut chance)));
     }
     Sketch { system, classes, places }
+}
+
+/// The sketch of a seed whose publishers have latency budgets.
+pub fn gathering(seed: u64) -> Sketch {
+    let mut sketch = sketch(seed);
+    give_budgets(&mut sketch.system, seed);
+    sketch
+}
+
+fn give_budgets(system: &mut System, seed: u64) {
+    let mut chance = Chance(seed ^ 0x6761_7468_6572);
+    let budgets = [None, Some(300_000), Some(1_000_000), Some(2_000_000), Some(50_000_000)];
+    for topic in &mut system.topics {
+        let budget = budgets[chance.below(budgets.len() as u64) as usize];
+        topic.latency_budget = budget.map(LatencyBudget::Stated);
+    }
 }
 
 /// The longest time that a contract may state, ns.
@@ -116,6 +135,8 @@ fn strain_topic(topic: &mut Topic, how: u64, large: bool) {
         3 => topic.burst = 1_000_000,
         4 => topic.cpu_send = DAY,
         5 => (topic.hand_in, topic.hand_out) = (DAY, DAY),
+        7 => topic.latency_budget = Some(LatencyBudget::Auto),
+        8 => topic.latency_budget = Some(LatencyBudget::Stated(DAY)),
         6 if large => topic.size = 1 << 30,
         _ => {}
     }

@@ -78,14 +78,11 @@ pub(crate) struct Sending {
     pub parity: Option<Redundancy>,
 }
 
-/// The longest part of a latency budget that is used for gathering: one call in this time is less than a hundredth of a processor.
-const LONGEST_WITHIN: Duration = Duration::from_millis(1);
-
 impl Sending {
     /// The same for a port that offers this latency budget: small samples gather for half of it. The other half is for the
     /// way, so that the latency at the subscriber stays within the budget.
     pub(crate) fn within(self, budget: Option<Duration>) -> Self {
-        let within = budget.unwrap_or_default().min(2 * LONGEST_WITHIN) / 2;
+        let within = qos::gathering::time(budget.unwrap_or_default());
         match self.batching {
             None if !within.is_zero() => {
                 Self { batching: Some(Batching { within, ..Batching::default() }), first_at_once: true, ..self }
@@ -101,6 +98,7 @@ pub(crate) struct Flow {
     class: AtomicU8,
     own: PiMutex<Option<Arc<Own>>>, // its own sender thread
     pace: AtomicU64,                // bytes per second, 0: none
+    budget: AtomicU64,              // the latency budget that was set, in nanoseconds; `AS_OPENED`: none was
     bulk: AtomicBool,
     link: Box<dyn SendHalf>,
     waits: bool, // the carrier can wait for room itself
@@ -128,6 +126,9 @@ pub(crate) struct Flow {
 
 /// Larger samples make a flow a bulk one.
 pub(crate) const BULK: usize = 64 << 10;
+/// No latency budget: the flow gathers as it was opened.
+const AS_OPENED: u64 = u64::MAX;
+
 impl Flow {
     pub(crate) fn new(
         settings: FlowSettings,
@@ -155,6 +156,7 @@ impl Flow {
             class: AtomicU8::new(class as u8),
             own: PiMutex::new(None),
             pace: AtomicU64::new(0),
+            budget: AtomicU64::new(AS_OPENED),
             bulk: AtomicBool::new(false),
             link,
             capabilities,
@@ -282,6 +284,29 @@ impl Flow {
     pub(crate) fn set_pace(&self, pace: Option<u64>) {
         self.pace.store(pace.unwrap_or(0), Relaxed);
         self.reserve(pace);
+    }
+
+    /// Small samples gather for half of this from now on, in nanoseconds, as with the latency budget of a port; `None`: as the flow was
+    /// opened.
+    pub(crate) fn set_latency_budget(&self, budget_ns: Option<u64>) {
+        self.budget.store(budget_ns.unwrap_or(AS_OPENED), Relaxed);
+    }
+
+    /// The present settings: with the latency budget that was set since it was opened.
+    #[inline]
+    fn sending(&self) -> Sending {
+        match self.budget.load(Relaxed) {
+            AS_OPENED => self.settings.sending,
+            budget => {
+                let none = Sending { batching: None, first_at_once: false, ..self.settings.sending };
+                none.within(Some(Duration::from_nanos(budget)))
+            }
+        }
+    }
+
+    /// `true` if a latency budget has an effect: small samples may leave together, and no other thread sends all of them.
+    pub(crate) fn takes_latency_budget(&self) -> bool {
+        self.gathers() && !self.right.is_handed_over_always()
     }
 
     /// `true` if a sample above [`BULK`] was published on it.

@@ -235,6 +235,7 @@ impl Control {
         channel.policer.set(wanted.police.filter(|_| leaves));
         if let Some(flow) = &flow {
             flow.set_pace(marked.pace);
+            flow.set_latency_budget(wanted.latency_budget_ns);
             flow.set_class(sending_class(marked.mark, marked.priority));
         }
         Ok(())

@@ -23,14 +23,14 @@ impl Queues {
     pub(super) fn new(stages: &Stages) -> Self {
         let mut queues: Vec<(Vec<Group>, Before)> = stages.egresses.iter().map(|_| Default::default()).collect();
         for (index, stage) in stages.stages.iter().enumerate() {
-            let Step::Cross { queue, class, packets, forwarding } = stage.step else { continue };
+            let Step::Cross { queue, class, packets, forwarding, .. } = stage.step else { continue };
             let before = stage.after.and_then(|after| match stages.stages[after].step {
                 Step::Cross { queue, packets, .. } => Some((queue, packets)),
                 Step::Compute { .. } => None,
             });
-            let load = Load { arrivals: stages.arrivals(stage), work: packets.work() };
+            let load = Load { arrivals: stages.arrivals(stage), work: packets.together_work() };
             let line = before.and_then(|(_, before)| line(&packets, &before));
-            let member = (index, Member { load, class, last: packets.last, unit: packets.unit, line, forwarding });
+            let member = (index, Member { load, class, packets, line, forwarding });
             let from = before.map(|(queue, _)| queue);
             let groups = &mut queues[queue].0;
             match groups.iter_mut().find(|group| group.from == from) {
@@ -49,7 +49,12 @@ impl Queues {
 /// The rate at which a link delivers packets back to back, in ns of work here per second, and the largest of them.
 fn line(here: &Packets, there: &Packets) -> Option<Bucket> {
     let rate = |here: u64, there: u64| (u128::from(here) * BILLION).div_ceil(u128::from(there.max(1)));
-    let rate = rate(here.first(), there.first()).max(rate(here.last, there.last));
+    let own = rate(here.first(), there.first()).max(rate(here.last, there.last));
+    // Packets that samples share have any size between the smallest and the largest.
+    let shared = here.together.zip(there.together).map_or(0, |(here, there)| {
+        rate(here.full.saturating_add(1), there.full).max(rate(here.least.saturating_add(1), there.least))
+    });
+    let rate = own.max(shared);
     Some(Bucket { burst: here.largest(), rate: u64::try_from(rate).ok()? })
 }
 
@@ -63,10 +68,14 @@ impl Iteration<'_> {
             let mut known = Vec::with_capacity(group.members.len());
             for (stage, member) in &group.members {
                 let unit = &mut coming.units[member.class as usize];
-                *unit = member.unit.max(*unit);
                 match self.transits[*stage].latest {
-                    Some(latest) => known.push(member.late(latest.saturating_sub(self.transits[*stage].first))),
+                    Some(latest) => {
+                        let member = member.late(latest.saturating_sub(self.transits[*stage].first));
+                        *unit = member.unit().max(*unit);
+                        known.push(member);
+                    }
                     None => {
+                        *unit = member.packets.unit_of(u64::MAX).max(*unit);
                         let because = self.because[*stage].unwrap_or(Because::TooLong(self.place(*stage)));
                         coming.unknown[member.class as usize].get_or_insert(because);
                     }
@@ -117,10 +126,7 @@ impl Iteration<'_> {
 pub(super) struct Member {
     pub load: Load,
     pub class: Class,
-    /// Work of the packet that ends a sample, ns.
-    pub last: u64,
-    /// Work of the largest unit that the device takes at once, ns.
-    pub unit: u64,
+    pub packets: Packets,
     /// The rate at which the link before brings its packets (ns of work per second), and the largest of them; `None`: it begins here.
     pub line: Option<Bucket>,
     pub forwarding: u64,
@@ -129,7 +135,20 @@ pub(super) struct Member {
 impl Member {
     /// The same with this much more jitter.
     pub(super) fn late(&self, jitter: u64) -> Self {
-        Self { load: Load { arrivals: self.load.arrivals.delayed(jitter), ..self.load }, ..*self }
+        let mut late = Self { load: Load { arrivals: self.load.arrivals.delayed(jitter), ..self.load }, ..*self };
+        let largest = self.packets.largest_of(late.at_once());
+        late.line = self.line.map(|line| Bucket { burst: line.burst.max(largest), ..line });
+        late
+    }
+
+    /// Samples that may be here at one time: no more share packets.
+    fn at_once(&self) -> u64 {
+        self.load.arrivals.within(0)
+    }
+
+    /// Work of the largest unit that the device takes at once, ns.
+    fn unit(&self) -> u64 {
+        self.packets.unit_of(self.at_once())
     }
 }
 
@@ -209,7 +228,7 @@ impl<'a> Coming<'a> {
         if let Some(because) = unknown {
             return Err(because);
         }
-        let ends = self.groups.iter().flatten().filter(|m| own(m.class, class)).map(|m| m.last);
+        let ends = self.groups.iter().flatten().filter(|m| own(m.class, class)).map(|m| m.packets.least_last());
         let Some(last) = ends.min() else { return Ok(Stay::default()) };
         let mut sources: Vec<Source> = self.groups.iter().map(|group| source(group, class, own, higher)).collect();
         if let Some(background) = egress.background {

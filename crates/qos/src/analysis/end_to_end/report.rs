@@ -129,7 +129,7 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
             let because = iteration.because[stage].unwrap_or(Because::TooLong(iteration.place(stage)));
             return Bound { ns: Err(because), least, terms: terms.list };
         };
-        terms.stage(iteration, stage, latest, stay);
+        terms.stage(system, iteration, stage, latest, stay);
     }
     let node = Where::Node(system.subscribers[pair.subscriber].node);
     terms.add(node, "from the middleware to the application", topic.hand_out, "declared (hand_out, T_midapp)");
@@ -151,8 +151,12 @@ impl Terms {
     }
 
     /// A stage to which the last packet comes at the latest at `latest`.
-    fn stage(&mut self, iteration: &Iteration, stage: usize, latest: u64, stay: Stay) {
+    fn stage(&mut self, system: &System, iteration: &Iteration, stage: usize, latest: u64, stay: Stay) {
         let at = iteration.place(stage);
+        if let Step::Cross { queue, gathers, .. } = iteration.stages.stages[stage].step {
+            let from = iteration.egress(queue).direction.ends(system)[0];
+            self.add(Where::Node(from), "gathers", gathers, GATHERS);
+        }
         self.add(at, "forwarding", super::forwarding(iteration.stages, stage), "declared");
         self.add(at, "rounding", latest.saturating_sub(self.until), "coarse steps of the iteration's late rounds");
         match iteration.stages.stages[stage].step {
@@ -161,7 +165,7 @@ impl Terms {
                 self.add(at, what, stay.time.saturating_sub(execution), why);
                 self.add(at, role.what(), execution.min(stay.time), "declared execution time");
             }
-            Step::Cross { queue, packets, .. } => self.link(at, iteration.egress(queue), packets.work(), stay),
+            Step::Cross { queue, packets, .. } => self.link(at, iteration.egress(queue), packets.together_work(), stay),
         }
     }
 
@@ -189,6 +193,8 @@ fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
     }
 }
 
+/// The source of the wait for other samples.
+const GATHERS: &str = "half of the latency budget, 1 ms at most: small samples leave together; and 50 us by which a timer is late (prctl(2), timer slack)";
 /// The wait of a thread, and its source.
 const PRIORITY: (&str, &str) =
     ("waiting for more urgent threads", "what they compute meanwhile (Audsley et al. 1993; P-24)");

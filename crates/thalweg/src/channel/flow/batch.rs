@@ -36,7 +36,7 @@ impl Default for Batching {
 }
 
 /// Bytes of a batch where the settings have no number.
-pub(super) const BYTES: usize = 64 << 10;
+pub(super) const BYTES: usize = qos::gathering::BYTES;
 /// Time after which a batch is looked at again if a thread that waits for room held its lock.
 const HELD_PAUSE: Duration = Duration::from_millis(1);
 
@@ -118,14 +118,15 @@ impl Flow {
     /// `true` if this message may leave with others, or others wait to leave before it.
     #[inline]
     pub(super) fn concerns_batch(&self, message: &Outgoing<'_>) -> bool {
-        self.gathers() && (message.together || self.settings.sending.batching.is_some() || self.has_batch())
+        self.gathers() && (message.together || self.sending().batching.is_some() || self.has_batch())
     }
 
     fn gathering(&self, message: &Outgoing<'_>) -> Option<Gathering> {
-        let asked = self.settings.sending.batching.map(|batching| Gathering {
+        let sending = self.sending();
+        let asked = sending.batching.map(|batching| Gathering {
             bytes: self.most_batched(batching.bytes),
             within: batching.within,
-            first_at_once: self.settings.sending.first_at_once,
+            first_at_once: sending.first_at_once,
         });
         let outrun = Gathering { bytes: self.most_batched(BYTES), within: coalescing::WITHIN, first_at_once: false };
         asked.or_else(|| message.together.then_some(outrun))
@@ -333,7 +334,7 @@ impl Flow {
             self.make_wanted_room();
             return None; // the request for room is separate from the watch of the batch
         }
-        let within = self.settings.sending.batching.map_or(coalescing::WITHIN, |batching| batching.within);
+        let within = self.sending().batching.map_or(coalescing::WITHIN, |batching| batching.within);
         if batch.is_empty() {
             batch.watched = std::mem::take(&mut batch.grew);
             return batch.watched.then_some(within);

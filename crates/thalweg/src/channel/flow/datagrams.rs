@@ -309,7 +309,7 @@ impl Flow {
 
     /// Gives back memory of batches that was not needed lately.
     pub(crate) fn trim(&self) {
-        let asked = self.settings.sending.batching.is_some();
+        let asked = self.sending().batching.is_some();
         let given = self.batch.try_lock().map(|mut batch| batch.trim(asked));
         drop(given); // when the batch is not held any more
     }

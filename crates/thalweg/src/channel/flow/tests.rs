@@ -229,8 +229,38 @@ fn with_a_budget_the_first_leaves_at_once_and_those_after_it_together() {
     assert_eq!(link.samples(), [0, 1, 2, 3, 4]);
     assert!(link.calls() < 5, "{} calls", link.calls());
     let longest = Sending::default().within(Some(LONG)).batching.map(|batching| batching.within);
-    assert_eq!((longest, Sending::default().within(None).batching), (Some(LONGEST_WITHIN), None));
+    assert_eq!((longest, Sending::default().within(None).batching), (Some(qos::gathering::LONGEST), None));
     senders.close();
+}
+
+/// A budget set on a flow that is in use, and taken back: samples gather from then on, and leave one by one again.
+#[test]
+fn a_budget_may_be_set_while_the_flow_is_in_use() {
+    let opened = Sending::default().within(Some(Duration::from_millis(1)));
+    for (sending, gathers) in [(Sending::default(), false), (opened, true)] {
+        let (flow, link, senders) = flow(qos::Queue::KeepLast(16), sending);
+        let mut published = 0;
+        let mut publish_five = || {
+            let calls = link.calls();
+            (published..published + 5).for_each(|seq| assert_eq!(publish(&flow, seq, 64, false), Outcome::Sent));
+            published += 5;
+            wait("they leave", || flow.waiting() == 0);
+            link.calls() - calls
+        };
+        // Room is made when it is asked for the first time.
+        let five = |publish_five: &mut dyn FnMut() -> usize, few: bool| {
+            wait("gathering is as it was set", || (publish_five() < 5) == few);
+        };
+        five(&mut publish_five, gathers);
+        flow.set_latency_budget(Some(2_000_000));
+        five(&mut publish_five, true);
+        flow.set_latency_budget(Some(0));
+        assert_eq!([publish_five(), publish_five()], [5, 5], "one by one");
+        flow.set_latency_budget(None);
+        five(&mut publish_five, gathers);
+        assert!(link.samples().into_iter().eq(0..published));
+        senders.close();
+    }
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl Flow {
 
     /// Sends the waiting small messages in one piece, if there are several. Called by the holder of the send right.
     fn send_gathered(self: &Arc<Self>) -> Gathered {
-        let batching = self.settings.sending.batching;
+        let batching = self.sending().batching;
         if !self.gathers() || (self.bucket.is_some() && batching.is_none()) {
             return Gathered::Nothing;
         }

@@ -164,10 +164,28 @@ fn without_effect(side: Side, channel: &Channel, report: &EndReport) -> String {
     } else if asked.police.is_some() && *carrier == carrier::Name::Local {
         add(&mut said, "police has no effect here: within a process no link is used");
     }
+    if let (Some(_), Some(why)) = (asked.latency_budget_ns, gathers_nothing(side, channel)) {
+        add(&mut said, &format!("latency-budget has no effect here: {why}"));
+    }
     if asked.wants_own_thread() && side == Side::Publisher && channel.flow.get().is_none() {
         add(&mut said, "sched and affinity have no effect here: set those of the thread that publishes");
     }
     said
+}
+
+/// The reason why a latency budget has no effect at this end.
+fn gathers_nothing(side: Side, channel: &Channel) -> Option<&'static str> {
+    match (side, channel.sent_by()) {
+        (Side::Subscriber, _) => Some("a subscriber's end sends no samples, set it at the publisher's"),
+        (Side::Publisher, None) => Some("the publishing thread hands samples over itself, one by one"),
+        (Side::Publisher, Some(flow)) if flow.own().is_some() => {
+            Some("a thread of its own sends each sample as soon as it can (sched, affinity)")
+        }
+        (Side::Publisher, Some(flow)) if !flow.takes_latency_budget() => {
+            Some("samples leave one by one on this carrier, or by a limit")
+        }
+        _ => None,
+    }
 }
 
 fn add(note: &mut String, more: &str) {
