@@ -49,7 +49,7 @@ impl fmt::Display for Key {
 }
 
 /// A flow of a session, as it comes into a domain. Times are ns.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
     /// The topic.
     pub topic: String,
@@ -98,7 +98,7 @@ impl Flow {
 }
 
 /// A step of a session, with what it is about.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
     /// Which classes could carry these flows?
@@ -146,7 +146,7 @@ pub enum StepName {
 }
 
 /// A domain's part of a class that may carry a flow.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Part {
     /// The domain.
     pub domain: String,
@@ -162,7 +162,7 @@ pub struct Part {
 pub type Menu = BTreeMap<Class, Vec<Part>>;
 
 /// Why a domain refuses a step.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Refused {
     /// The domain.
     pub domain: String,
@@ -180,7 +180,7 @@ pub struct Refused {
 }
 
 /// The answer to a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Said {
     /// To a quote: the menu of each flow.
@@ -192,7 +192,7 @@ pub enum Said {
 }
 
 /// A message from one broker to its neighbour.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Message {
     /// A step is asked for.

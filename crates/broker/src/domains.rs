@@ -95,7 +95,7 @@ pub struct Wanted {
 }
 
 /// All sessions over several domains that one domain has a part in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Domains {
     name: String,
     /// Why nothing new is admitted: its pipes are not installed on all hosts.

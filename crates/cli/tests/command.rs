@@ -17,6 +17,8 @@ mod experiments;
 mod figures;
 mod hosts;
 mod house;
+#[cfg(feature = "sessions")]
+mod kills;
 mod lab;
 mod licences;
 mod plan;

@@ -9,7 +9,7 @@ use support::{Done, LONG, Row, Running, Testbed};
 
 /// The address at which each host reaches the broker, which is on `g`.
 const BROKER: [&str; 3] = ["10.96.1.254:7450", "127.0.0.1:7450", "10.96.2.254:7450"];
-const HOSTS: [&str; 3] = ["a", "g", "b"];
+pub(crate) const HOSTS: [&str; 3] = ["a", "g", "b"];
 /// All devices, by host.
 const DEVICES: [(usize, &str); 4] = [(0, "eth"), (1, "ga"), (1, "gb"), (2, "eth")];
 
@@ -47,14 +47,14 @@ node = "b"
 deadline = "20 ms"
 "#;
 
-struct Domain {
+pub(crate) struct Domain {
     row: Row,
-    house: Testbed,
+    pub(crate) house: Testbed,
 }
 
 impl Domain {
     /// The hosts, with keys and plans; `None` if they cannot be made here.
-    fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(test: &str) -> Option<Self> {
         let domain = Self { row: Row::new(test)?, house: Testbed::new() };
         domain.plan("plan", CONTRACT);
         domain.plan("half", &CONTRACT.replace("devices = { g = \"gb\", b = \"eth\" }\n", ""));
@@ -89,7 +89,7 @@ impl Domain {
         self.broker_with("")
     }
 
-    fn broker_with(&self, options: &str) -> Running {
+    pub(crate) fn broker_with(&self, options: &str) -> Running {
         let state = self.house.path("broker");
         let line = format!("broker --name base --listen 0.0.0.0:7450 --state {} --json {options}", state.display());
         let broker = self.start(1, &line);
@@ -97,7 +97,7 @@ impl Domain {
         broker
     }
 
-    fn agent(&self, host: usize) -> Running {
+    pub(crate) fn agent(&self, host: usize) -> Running {
         let state = self.house.path("agent");
         let (name, at) = (HOSTS[host], BROKER[host]);
         let agent = self.start(host, &format!("agent --host {name} --broker {at} --state {} --json", state.display()));
@@ -106,7 +106,7 @@ impl Domain {
     }
 
     /// A program on host 0 or 2.
-    fn program(&self, host: usize, arguments: &str) -> Running {
+    pub(crate) fn program(&self, host: usize, arguments: &str) -> Running {
         let nodes = self.house.path("nodes.toml");
         let at = ["10.96.1.1:7001", "", "10.96.2.1:7001"];
         std::fs::write(&nodes, [0, 2].map(|host| format!("[[node]]\naddress = \"{}\"\n", at[host])).concat()).unwrap();
@@ -137,8 +137,13 @@ impl Domain {
     }
 
     /// A command of the user, on the broker's host.
-    fn ask(&self, arguments: &str) -> Done {
-        self.start(1, &format!("{arguments} --user ann --broker {} --json", BROKER[1])).finish()
+    pub(crate) fn ask(&self, arguments: &str) -> Done {
+        self.asks(arguments).finish()
+    }
+
+    /// The same, while it runs.
+    pub(crate) fn asks(&self, arguments: &str) -> Running {
+        self.start(1, &format!("{arguments} --user ann --broker {} --json", BROKER[1]))
     }
 
     fn apply(&self, plan: &str) -> Done {
@@ -146,7 +151,7 @@ impl Domain {
     }
 
     /// Queues and classes of all devices.
-    fn queues(&self) -> Vec<String> {
+    pub(crate) fn queues(&self) -> Vec<String> {
         let show = |(host, device): &(usize, &str)| {
             ["qdisc", "class"].map(|what| {
                 let done = self.row.command(*host, "tc").args([what, "show", "dev", device]).output();
@@ -168,7 +173,7 @@ impl Domain {
         }
     }
 
-    fn host(&self, name: &str) -> Value {
+    pub(crate) fn host(&self, name: &str) -> Value {
         let done = self.ask("hosts");
         let hosts: Value = serde_json::from_str(&done.lines[0]).unwrap();
         hosts.as_array().unwrap().iter().find(|host| host["host"] == name).cloned().unwrap_or_default()
@@ -266,7 +271,7 @@ fn a_host_without_an_agent_is_named() {
 }
 
 /// A session with a topic from `a` to `b` of so many bytes at 50 Hz.
-fn session(name: &str, bytes: u32) -> String {
+pub(crate) fn session(name: &str, bytes: u32) -> String {
     format!(
         "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"{bytes} B\"\nrate = \"50 Hz\"\npublisher = \"a\"\n\
          [[subscriber]]\ntopic = {name:?}\nnode = \"b\"\ndeadline = \"60 ms\"\n"

@@ -8,7 +8,7 @@ use support::{Chain, Done, LONG, Running, Testbed};
 
 const HOSTS: [&str; 4] = ["cam", "rw", "wb", "desk"];
 /// The domain from each host to the next one; its broker is on that host.
-const DOMAINS: [&str; 3] = ["robot", "wan", "base"];
+pub(crate) const DOMAINS: [&str; 3] = ["robot", "wan", "base"];
 /// The hosts' devices.
 const DEVICES: [(usize, &str); 6] = [(0, "next"), (1, "last"), (1, "next"), (2, "last"), (2, "next"), (3, "last")];
 
@@ -42,13 +42,13 @@ fn contract(domain: usize) -> String {
     text
 }
 
-struct Domains {
+pub(crate) struct Domains {
     chain: Chain,
-    house: Testbed,
+    pub(crate) house: Testbed,
 }
 
 impl Domains {
-    fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(test: &str) -> Option<Self> {
         let domains = Self { chain: Chain::new(test, HOSTS.len())?, house: Testbed::new() };
         let keys = domains.house.path("keys").display().to_string();
         let brokers = DOMAINS.iter().map(|name| format!("broker {name}"));
@@ -69,7 +69,7 @@ impl Domains {
         Running::start(command)
     }
 
-    fn broker(&self, domain: usize) -> Running {
+    pub(crate) fn broker(&self, domain: usize) -> Running {
         let (name, state) = (DOMAINS[domain], self.house.path(DOMAINS[domain]));
         let file = self.house.path(&format!("{name}.toml"));
         std::fs::write(&file, contract(domain)).unwrap();
@@ -84,7 +84,7 @@ impl Domains {
     }
 
     /// The agent of the host from which a domain's link leads.
-    fn agent(&self, domain: usize) -> Running {
+    pub(crate) fn agent(&self, domain: usize) -> Running {
         let (name, state) = (HOSTS[domain], self.house.path("agent"));
         let line = format!("agent --host {name} --broker 127.0.0.1:7450 --state {} --json", state.display());
         let agent = self.start(domain, &line);
@@ -93,7 +93,7 @@ impl Domains {
     }
 
     /// A program on a host, with its node.
-    fn program(&self, host: usize, arguments: &str) -> Running {
+    pub(crate) fn program(&self, host: usize, arguments: &str) -> Running {
         let nodes = self.house.path("nodes.toml");
         let at = [(0, "10.97.0.1:7001"), (3, "10.97.2.2:7001")];
         std::fs::write(&nodes, at.map(|(_, at)| format!("[[node]]\naddress = \"{at}\"\n")).concat()).unwrap();
@@ -106,18 +106,23 @@ impl Domains {
     }
 
     /// A command of the user at a domain's broker.
-    fn ask(&self, domain: usize, arguments: &str) -> Done {
-        self.start(domain, &format!("{arguments} --user ann --broker 127.0.0.1:7450 --json")).finish()
+    pub(crate) fn ask(&self, domain: usize, arguments: &str) -> Done {
+        self.asks(domain, arguments).finish()
     }
 
-    fn request(&self, text: &str) -> Done {
+    /// The same, while it runs.
+    pub(crate) fn asks(&self, domain: usize, arguments: &str) -> Running {
+        self.start(domain, &format!("{arguments} --user ann --broker 127.0.0.1:7450 --json"))
+    }
+
+    pub(crate) fn request(&self, text: &str) -> Done {
         let file = self.house.path("session.toml");
         std::fs::write(&file, text).unwrap();
         self.ask(0, &format!("session request {}", file.display()))
     }
 
     /// What is sold of each domain's pipes, bit/s.
-    fn sold(&self) -> Vec<f64> {
+    pub(crate) fn sold(&self) -> Vec<f64> {
         let of = |domain: usize| {
             let pipes = self.ask(domain, "session pipes").json();
             pipes.as_array().unwrap().iter().map(|pipe| pipe["sold_bits_per_s"].as_f64().unwrap()).sum()
@@ -126,7 +131,7 @@ impl Domains {
     }
 
     /// Queues, classes and marking rules of all hosts.
-    fn settings(&self) -> Vec<String> {
+    pub(crate) fn settings(&self) -> Vec<String> {
         let output = |host: usize, program: &str, arguments: &[&str]| {
             let done = self.chain.command(host, program).args(arguments).output().unwrap();
             String::from_utf8(done.stdout).unwrap()
@@ -147,7 +152,7 @@ impl Domains {
 }
 
 /// A session from `cam` to `desk`, of so many bytes at 20 Hz.
-fn session(name: &str, bytes: u32, node: &str, deadline: &str) -> String {
+pub(crate) fn session(name: &str, bytes: u32, node: &str, deadline: &str) -> String {
     format!(
         "[[session]]\nname = {name:?}\n[[topic]]\nname = {name:?}\nsize = \"{bytes} B\"\nrate = \"20 Hz\"\npublisher = \"cam\"\n\
          [[subscriber]]\ntopic = {name:?}\nnode = \"base/{node}\"\nname = \"/viewer\"\ndeadline = {deadline:?}\n"

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The state of a session over several domains, at one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Menus are asked for.
@@ -26,7 +26,7 @@ pub enum Phase {
 }
 
 /// Who asked for a session here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Asker {
     /// The user's identity.
     pub owner: String,
@@ -41,7 +41,7 @@ pub struct Asker {
 }
 
 /// The domain behind this one for some of a session's flows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Leg {
     /// The domain.
     pub domain: String,
@@ -53,7 +53,7 @@ pub struct Leg {
 }
 
 /// A session over several domains.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Crossing {
     /// Its name and version.
     pub key: Key,

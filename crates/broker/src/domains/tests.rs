@@ -1,5 +1,6 @@
-//! Three domains in a row, over the simulated network of [`world`].
+//! Three domains in a row, over the simulated network of [`world`]; and all states that they can reach ([`model`]).
 
+mod model;
 mod world;
 
 use super::*;

@@ -134,6 +134,15 @@ impl Running {
         self.lines.recv_timeout(LONG).ok()
     }
 
+    /// The lines of output that nobody has taken yet.
+    pub fn lines_so_far(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     pub fn json_line(&self) -> Value {
         serde_json::from_str(&self.line()).unwrap()
     }

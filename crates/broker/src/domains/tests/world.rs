@@ -25,7 +25,7 @@ fn pipe(from: &str, to: &str, class: &str, rate: &str, deadline: &str, price: u6
 }
 
 /// In each domain two pipes: a fast one of 200 kbit/s and a slow, cheap one of 400 kbit/s.
-fn contract_of(name: &str) -> String {
+pub(super) fn contract_of(name: &str) -> String {
     let (nodes, neighbours): (_, &[(&str, &str, &str)]) = match name {
         "robot" => (["cam", "rw"], &[("wan", "rw", "\"base\"")]),
         "wan" => (["rw", "wb"], &[("robot", "rw", ""), ("base", "wb", "")]),
