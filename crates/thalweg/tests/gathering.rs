@@ -45,7 +45,7 @@ impl Pair {
 
     /// Publishes five samples, and takes them. `true`: some waited for others.
     fn gathers(&mut self) -> bool {
-        (0..5_u8).for_each(|number| assert_eq!(self.publisher.publish(&vec![number; 64]).unwrap().refused, 0));
+        (0..5_u8).for_each(|number| assert_eq!(self.publisher.publish(&[number; 64]).unwrap().refused, 0));
         let waits = self.publisher.channels()[0].waiting > 0;
         for number in 0..5_u8 {
             assert_eq!(self.subscriber.wait(LONG).unwrap()[0], number);
