@@ -297,18 +297,20 @@ impl Client {
         answer.ok_or_else(|| ClientError::Unreachable(format!("the broker at {} gave an empty answer", self.address)))
     }
 
-    /// The body of an answer; `None` if it has none.
+    /// The body of an answer; `None` if it has none. After none at all the next address is tried first: a broker that was stopped takes connections, but
+    /// does not answer.
     fn answer<T: DeserializeOwned>(
         &self,
         response: Result<Response<Body>, ureq::Error>,
         most: usize,
     ) -> Result<Option<T>, ClientError> {
         let lost = |what: &dyn fmt::Display| {
-            // One that was stopped takes connections, but does not answer: the next one is tried first then.
-            self.first.fetch_add(1, Ordering::Relaxed);
             ClientError::Unreachable(format!("the broker at {} does not answer: {what}", self.address))
         };
-        let mut response = response.map_err(|e| lost(&e))?;
+        let mut response = response.map_err(|e| {
+            self.first.fetch_add(1, Ordering::Relaxed);
+            lost(&e)
+        })?;
         let status = response.status();
         let limited = response.body_mut().with_config().limit(most as u64);
         let body = limited.read_to_vec().map_err(|e| lost(&e))?;

@@ -38,6 +38,7 @@ use qos::contract::rule::Right;
 use qos::plan::Plan;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Turn, Notify, OwnedMutexGuard, watch};
@@ -223,11 +224,14 @@ impl Broker {
             Ok::<(), std::io::Error>(())
         });
         let written = written.await;
-        let failed = |what: &dyn std::fmt::Display| {
-            let text = format!("the broker cannot keep it, nothing changes: {what}");
-            Refused::new(StatusCode::INSUFFICIENT_STORAGE, text)
+        let refused = |text: String| Refused::new(StatusCode::INSUFFICIENT_STORAGE, text);
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::TimedOut => refused(format!(
+                "nobody has it, but it may be kept all the same, and come when the broker is led anew: {error}; ask again then"
+            )),
+            _ => refused(format!("the broker cannot keep it, nothing changes: {error}")),
         };
-        written.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
+        written.map_err(|e| failed(std::io::Error::other(e)))?.map_err(failed)?;
         Ok(Accepted { revision })
     }
 

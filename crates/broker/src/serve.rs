@@ -98,10 +98,10 @@ pub fn run(
             () = server.broker.account() => {}
             () = until(ended) => {}
         }
-        server.broker.account_last().await;
         Ok(())
     });
     runtime.shutdown_timeout(TICK);
+    server.broker.account_last();
     served
 }
 

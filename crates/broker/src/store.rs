@@ -30,9 +30,9 @@ const MOST_RECORDS: u64 = if cfg!(test) { 10 } else { 500_000 };
 /// The part that has the name of the accounts' last value.
 const LAST: &str = "last record";
 /// Sessions that are read at once.
-const PAGE: usize = 1000;
+const PAGE: usize = 250;
 /// Values of the accounts that are read at once.
-const RECORDS: usize = 100;
+const RECORDS: usize = 10;
 /// Most records in one value of [`Table::Accounts`]: some 300 kB.
 const TOGETHER: usize = 1000;
 
@@ -94,8 +94,9 @@ pub trait Database: fmt::Debug + Send {
 #[derive(Debug)]
 pub struct Store {
     database: Box<dyn Database>,
-    /// The last write failed: what is there is read again before the next one.
-    unsure: bool,
+    /// The last write failed, and may be there all the same: its last line of the accounts, and their entries. What is there is read again before the
+    /// next write.
+    unsure: Option<(Head, Vec<Pending>)>,
     /// What is there.
     last: Kept,
     /// The last line of the accounts there.
@@ -134,9 +135,9 @@ impl Store {
     /// # Errors
     /// It cannot be read.
     pub fn on(mut database: Box<dyn Database>) -> io::Result<(Self, Kept)> {
-        let (kept, head) = read(&mut *database)?;
-        let last = Kept { crossings: Vec::new(), ..kept.clone() };
-        Ok((Self { database, unsure: false, last, head, meter: Arc::default() }, kept))
+        let (last, head) = read(&mut *database)?;
+        let kept = Kept { crossings: crossings(&mut *database)?, ..last.clone() };
+        Ok((Self { database, unsure: None, last, head, meter: Arc::default() }, kept))
     }
 
     /// What goes through sessions is counted there.
@@ -158,7 +159,8 @@ impl Store {
             put(&mut changes, "links", &last.links, &kept.links)?;
             put(&mut changes, "reduction", &last.reduction, &kept.reduction)?;
             put(&mut changes, "sessions", &last.sessions, &kept.sessions)?;
-            Ok((changes, meter.of_change(last, kept)))
+            let entries = lock(meter).of_change(last, kept);
+            Ok((changes, entries))
         })?;
         self.last = Kept { crossings: Vec::new(), ..kept.clone() };
         Ok(())
@@ -205,7 +207,11 @@ impl Store {
             }
             for (last, block) in found {
                 let block = text(&*self.database, block)?;
-                seen = last.parse().map_err(|e| self.database.damaged(&e))?;
+                let number: u64 = last.parse().map_err(|e| self.database.damaged(&e))?;
+                if number <= seen {
+                    return Err(self.database.damaged(&"records are not in order"));
+                }
+                seen = number;
                 let known = (after + block.lines().count() as u64).saturating_sub(seen);
                 lines.extend(block.lines().skip(known as usize).map(str::to_owned));
             }
@@ -215,19 +221,32 @@ impl Store {
     }
 
     /// Writes all of it, with its entries of the accounts, or nothing.
-    fn write(&mut self, make: impl FnOnce(&mut dyn Database, &Kept, &Meter) -> io::Result<Writing>) -> io::Result<()> {
-        if self.unsure {
-            // It may have what could not be written all the same.
-            let (kept, head) = read(&mut *self.database)?;
-            (self.last, self.head, self.unsure) = (Kept { crossings: Vec::new(), ..kept }, head, false);
-        }
-        let (mut changes, entries) = make(&mut *self.database, &self.last, &lock(&self.meter))?;
+    fn write(
+        &mut self,
+        make: impl FnOnce(&mut dyn Database, &Kept, &Mutex<Meter>) -> io::Result<Writing>,
+    ) -> io::Result<()> {
+        self.look_again()?;
+        let (mut changes, entries) = make(&mut *self.database, &self.last, &self.meter)?;
         let mut head = self.head.clone();
         append(&mut changes, &mut head, &entries);
-        self.unsure = true;
-        self.database.write(&changes)?;
+        if let Err(error) = self.database.write(&changes) {
+            self.unsure = Some((head, entries));
+            return Err(error);
+        }
         lock(&self.meter).wrote(entries);
-        (self.head, self.unsure) = (head, false);
+        self.head = head;
+        Ok(())
+    }
+
+    /// After a write that failed: what is there now. Its entries count if they are there.
+    fn look_again(&mut self) -> io::Result<()> {
+        if self.unsure.is_none() {
+            return Ok(());
+        }
+        (self.last, self.head) = read(&mut *self.database)?;
+        if let Some((_, entries)) = self.unsure.take().filter(|(head, _)| *head == self.head) {
+            lock(&self.meter).wrote(entries);
+        }
         Ok(())
     }
 }
@@ -240,7 +259,7 @@ fn lock(meter: &Mutex<Meter>) -> MutexGuard<'_, Meter> {
 fn of_crossings(
     database: &mut dyn Database,
     last: &Kept,
-    meter: &Meter,
+    meter: &Mutex<Meter>,
     revision: u64,
     changed: &[(Key, Option<Crossing>)],
 ) -> io::Result<Writing> {
@@ -248,6 +267,7 @@ fn of_crossings(
     put(&mut changes, "state", &State::of(last), &State { revision, ..State::of(last) })?;
     let names: Vec<String> = changed.iter().map(|(key, _)| name(key)).collect();
     let before = database.get(Table::Crossings, &names)?;
+    let meter = lock(meter);
     for ((name, before), (_, crossing)) in names.into_iter().zip(before).zip(changed) {
         let before: Option<Crossing> = before.map(|bytes| parsed(database, &bytes)).transpose()?;
         entries.extend(meter.of_crossing(before.as_ref(), crossing.as_ref()));
@@ -295,22 +315,13 @@ fn number(record: u64) -> String {
     format!("{record:020}")
 }
 
-/// What is kept, and the last line of the accounts.
+/// What is kept but for sessions over several domains, and the last line of the accounts.
 fn read(database: &mut dyn Database) -> io::Result<(Kept, Head)> {
     let State { epoch, revision, hosts } = part(database, "state")?;
     let (plan, contract, sessions) =
         (part(database, "plan")?, part(database, "contract")?, part(database, "sessions")?);
     let (stated, links, reduction) =
         (part(database, "stated")?, part(database, "links")?, part(database, "reduction")?);
-    let (mut crossings, mut after) = (Vec::new(), String::new());
-    loop {
-        let found = database.scan(Table::Crossings, &after, PAGE)?;
-        let Some((last, _)) = found.last() else { break };
-        after.clone_from(last);
-        for (_, bytes) in &found {
-            crossings.push(parsed(database, bytes)?);
-        }
-    }
     let mut head = Head::default();
     if let Some(last) = database.get(Table::Parts, &[LAST.to_owned()])?.pop().flatten() {
         let last = text(database, last)?;
@@ -320,7 +331,24 @@ fn read(database: &mut dyn Database) -> io::Result<(Kept, Head)> {
             head.follow(line).map_err(|e| database.damaged(&e))?;
         }
     }
+    let crossings = Vec::new();
     Ok((Kept { epoch, revision, plan, hosts, contract, sessions, stated, links, reduction, crossings }, head))
+}
+
+/// The sessions over several domains.
+fn crossings(database: &mut dyn Database) -> io::Result<Vec<Crossing>> {
+    let (mut all, mut after) = (Vec::new(), String::new());
+    loop {
+        let found = database.scan(Table::Crossings, &after, PAGE)?;
+        let Some((last, _)) = found.last() else { return Ok(all) };
+        if *last <= after {
+            return Err(database.damaged(&"names are not in order"));
+        }
+        after.clone_from(last);
+        for (_, bytes) in &found {
+            all.push(parsed(database, bytes)?);
+        }
+    }
 }
 
 fn text(database: &dyn Database, bytes: Vec<u8>) -> io::Result<String> {

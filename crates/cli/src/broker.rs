@@ -11,7 +11,9 @@ use broker::api::Broker;
 use broker::serve::Limits;
 use broker::store::{Campaign, Store, Tls};
 use clap::Args;
+use qos::contract::Contract;
 use serde_json::json;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -68,15 +70,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 /// Serves whenever this broker leads.
 fn lead(arguments: &Arguments, keys: &Keys, stop: &Stop) -> Result {
     let name = &arguments.name;
+    if let Some(file) = &arguments.contract {
+        let wrong = |error| Failure::Usage(format!("{}: line {error}", file.display()));
+        Contract::read(&crate::plan::text_of(file)?).map_err(wrong)?;
+    }
     let mut campaign = campaign(arguments, keys)?;
     let waits = |because: &str| tell(&format!("broker {name} waits: {because}"));
     while let Some(etcd) = campaign.win(&|| stop.asked(), &waits) {
         let lead = etcd.lead();
         let found = Store::on(Box::new(etcd));
         match found.and_then(|(store, kept)| Broker::start(store, kept, arguments.epoch)) {
-            Ok(broker) => serve(arguments, keys, broker, &|| stop.asked() || lead.is_lost())?,
-            Err(_) if lead.is_lost() => {}
-            Err(error) => return Err(Failure::System(format!("etcd: {error}"))),
+            Ok(broker) => match serve(arguments, keys, broker, &|| stop.asked() || lead.is_lost()) {
+                Err(_) if lead.is_lost() => {}
+                served => served?,
+            },
+            Err(error) if error.kind() == ErrorKind::InvalidData => return Err(Failure::System(error.to_string())),
+            Err(error) => tell(&format!("broker {name} could not begin: {error}")),
         }
         if !stop.asked() {
             tell(&format!("broker {name} does not lead any more"));
@@ -96,7 +105,11 @@ fn campaign(arguments: &Arguments, keys: &Keys) -> Result<Campaign> {
 
 /// Whoever changes what is in etcd, or reads it on its way, has the domain: so there is TLS, unless nothing leaves the host.
 fn check_url(url: &str, with_tls: bool) -> Result {
-    let is_own = |rest: &str| ["127.0.0.1:", "[::1]:", "localhost:"].iter().any(|own| rest.starts_with(own));
+    let is_port = |rest: &str| rest.parse::<u16>().is_ok();
+    let is_own = |rest: &str| {
+        let at = ["127.0.0.1:", "[::1]:", "localhost:"].iter().find_map(|own| rest.strip_prefix(own));
+        at.is_some_and(|port| is_port(port.trim_end_matches('/')))
+    };
     match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
         (Some(_), _) if with_tls => Ok(()),
         (_, Some(rest)) if is_own(rest) => Ok(()),

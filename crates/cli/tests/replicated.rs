@@ -164,7 +164,7 @@ fn another_broker_leads_when_one_is_killed_or_stopped() {
     leads(&second);
     assert_eq!(brokers.request("camera").json()["state"], "active");
 
-    // One that is stopped, and wakes up when another one leads: its writes are refused, and it does not answer any more.
+    // One that is stopped, and wakes up when another one leads, admits nothing more.
     let first = brokers.start(0);
     let stopped = Instant::now();
     second.signal(Signal::STOP);
@@ -192,7 +192,7 @@ fn another_broker_leads_when_one_is_killed_or_stopped() {
 }
 
 #[test]
-fn a_session_is_refused_while_too_few_members_are_there_and_nothing_changes() {
+fn a_session_is_refused_while_too_few_members_are_there() {
     let Some(mut brokers) = Brokers::new("members of etcd die") else { return };
     let _agent = brokers.agent();
     let first = brokers.start(0);
@@ -207,7 +207,9 @@ fn a_session_is_refused_while_too_few_members_are_there_and_nothing_changes() {
     brokers.members.begin(leader);
     brokers.members.begin(other);
     brokers.members.until_served();
-    assert_eq!(brokers.sessions()[0], "teleop");
+    // What was refused may be there: it was sent to members that did not answer.
+    let found = brokers.sessions();
+    assert!(found == ["teleop"] || found == ["teleop", "camera"], "{found:?}");
     assert_eq!(brokers.request("lidar").json()["state"], "active");
 }
 
@@ -218,6 +220,7 @@ fn etcd_is_asked_without_tls_only_on_the_own_host() {
     house.run(&format!("keys init world {keys}"));
     house.run(&format!("keys issue broker base --dir {keys}"));
     let ask = |etcd: &str| house.run(&format!("broker --name base --keys {keys} --etcd {etcd}"));
+    assert_eq!(ask("http://127.0.0.1:x@10.0.0.1:2379").code(), 2);
     let plain = ask("http://10.0.0.1:2379");
     assert_eq!(plain.code(), 2);
     assert!(plain.errors.contains("http://10.0.0.1:2379: allowed is https://HOST:PORT"), "{}", plain.errors);

@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// Time between two notes of what went through sessions that go on.
 const INTERIM_EVERY: Duration = Duration::from_secs(3600);
-/// Longest wait for the disk at the end.
-const LAST: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// An agent has counted what went through the ends of channels.
@@ -31,9 +29,12 @@ impl Broker {
         }
     }
 
-    /// The same at the end: a broker that starts again counts from then on.
-    pub(crate) async fn account_last(&self) {
-        let _ = tokio::time::timeout(LAST, self.note_interim()).await;
+    /// The same at the end, when no request is served any more: a broker that starts again counts from then on.
+    pub(crate) fn account_last(&self) {
+        let crossings = self.crossings().map(|crossings| crossings.domains().kept()).unwrap_or_default();
+        if let Ok(mut disk) = self.store.try_lock() {
+            let _ = disk.keep_interim(crossings.iter());
+        }
     }
 
     async fn note_interim(&self) -> std::io::Result<()> {

@@ -94,9 +94,7 @@ impl Crossings {
             asked: Mutex::default(),
         };
         let keys: Vec<Key> = crossings.domains().keys();
-        keys.iter().for_each(|key| {
-            crossings.show(key);
-        });
+        keys.iter().for_each(|key| crossings.texts().set(key, crossings.text_of(key)));
         crossings.domains().came_with(kept.revision, &keys);
         let lost = crossings.close_pipes(now, &kept.reduction, kept.revision);
         Ok((crossings, effects.into_iter().chain(lost.into_iter().flatten()).collect()))
@@ -138,10 +136,9 @@ impl Crossings {
         }
     }
 
-    /// Shows the hosts a session's channels as they are now; `true` if that is news.
-    fn show(&self, key: &Key) -> bool {
-        let channels = self.domains().channels_of(key);
-        self.texts().set(key, &channels)
+    /// A session's channels as they are now, for the hosts.
+    fn text_of(&self, key: &Key) -> String {
+        plan::Plan::text_of_channels(&self.domains().channels_of(key))
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {
@@ -173,17 +170,19 @@ struct Texts {
 }
 
 impl Texts {
-    /// `true` if this changed something.
-    fn set(&mut self, key: &Key, channels: &[plan::Channel]) -> bool {
-        let text = plan::Plan::text_of_channels(channels);
+    fn set(&mut self, key: &Key, text: String) {
         let before = if text.is_empty() {
             self.by_session.remove(key)
         } else {
             self.bytes += text.len();
-            self.by_session.insert(key.clone(), text.clone())
+            self.by_session.insert(key.clone(), text)
         };
-        self.bytes -= before.as_ref().map_or(0, String::len);
-        before.unwrap_or_default() != text
+        self.bytes -= before.map_or(0, |before| before.len());
+    }
+
+    /// `true` if this text is another one than it has.
+    fn differs(&self, key: &Key, text: &str) -> bool {
+        self.by_session.get(key).map_or("", String::as_str) != text
     }
 }
 
@@ -212,12 +211,15 @@ impl Broker {
         let (broker, crossings) = (self.clone(), crossings.clone());
         // To the end, even if the request is given up meanwhile.
         let written = tokio::task::spawn_blocking(move || {
-            let changed = changes.iter().filter(|(key, _)| crossings.show(key)).count();
-            let revision = broker.hosts().kept().revision + u64::from(changed > 0);
+            let texts: Vec<String> = changes.iter().map(|(key, _)| crossings.text_of(key)).collect();
+            let shown = || changes.iter().map(|(key, _)| key).zip(&texts);
+            let is_news = shown().any(|(key, text)| crossings.texts().differs(key, text));
+            let revision = broker.hosts().kept().revision + u64::from(is_news);
             let done = disk.keep_crossings(revision, &changes);
             let mut domains = crossings.domains();
             match done {
                 Ok(()) => {
+                    shown().for_each(|(key, text)| crossings.texts().set(key, text.clone()));
                     domains.came_with(revision, changes.iter().map(|(key, _)| key));
                     let next = domains.wrote(broker.now(), &changes);
                     drop(domains);

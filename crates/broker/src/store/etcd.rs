@@ -246,10 +246,11 @@ impl super::Database for Etcd {
 
     fn damaged(&self, error: &dyn fmt::Display) -> io::Error {
         let prefix = &self.prefix;
-        io::Error::other(format!(
+        let text = format!(
             "a value below {prefix} in etcd cannot be read ({error}): restore a snapshot of etcd, or delete what is below {prefix}; \
              `thalweg hosts` tells which --epoch is needed then"
-        ))
+        );
+        io::Error::new(io::ErrorKind::InvalidData, text)
     }
 }
 

@@ -15,7 +15,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 /// Longest time for one member.
 const MEMBER: Duration = Duration::from_millis(1500);
 /// Longest time for all of them: a member that leads is replaced within some 2 s.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before all members are asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Largest answer, bytes: a page of values.
@@ -71,31 +71,40 @@ impl Gateway {
     /// Asks the members one after the other, until one answers. What several were asked for may have been done several times.
     ///
     /// # Errors
-    /// None does within five seconds, or one refuses.
+    /// None does within five seconds ([`io::ErrorKind::TimedOut`]), or one refuses.
     pub fn ask<T: DeserializeOwned>(&mut self, path: &str, body: &Value) -> io::Result<T> {
-        let began = Instant::now();
+        self.ask_within(PATIENCE, path, body)
+    }
+
+    /// The same within this time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask_within<T: DeserializeOwned>(&mut self, time: Duration, path: &str, body: &Value) -> io::Result<T> {
+        let (began, mut why) = (Instant::now(), String::new());
         loop {
-            let mut why = String::new();
             for _ in 0..self.members.len() {
-                match self.ask_one(path, body) {
+                let left = time.saturating_sub(began.elapsed());
+                if left.is_zero() {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no member of etcd answers: {why}")));
+                }
+                match self.ask_one(left.min(MEMBER), path, body) {
                     Ok(said) => return Ok(said),
                     Err(Failed::Refused(why)) => return Err(io::Error::other(why)),
                     Err(Failed::Passing(said)) => why = said,
                 }
                 self.at = (self.at + 1) % self.members.len();
             }
-            if began.elapsed() + PAUSE >= PATIENCE {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no member of etcd answers: {why}")));
-            }
             sleep(PAUSE);
         }
     }
 
-    fn ask_one<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failed> {
+    fn ask_one<T: DeserializeOwned>(&self, time: Duration, path: &str, body: &Value) -> Result<T, Failed> {
         let member = &self.members[self.at];
         let passing = |what: &dyn std::fmt::Display| Failed::Passing(format!("{member}: {what}"));
         let request = self.agent.post(format!("{member}{path}")).content_type("application/json");
-        let mut response = request.send(body.to_string()).map_err(|e| passing(&e))?;
+        let mut response =
+            request.config().timeout_global(Some(time)).build().send(body.to_string()).map_err(|e| passing(&e))?;
         let limited = response.body_mut().with_config().limit(LARGEST);
         let bytes = limited.read_to_vec().map_err(|e| passing(&e))?;
         if response.status().is_success() {
@@ -103,7 +112,8 @@ impl Gateway {
         }
         let Refusal { error, code } = serde_json::from_slice(&bytes).unwrap_or_default();
         let why = format!("{}, {error}", response.status());
-        if PASSING.contains(&code) { Err(passing(&why)) } else { Err(Failed::Refused(format!("{member}: {why}"))) }
+        let is_passing = response.status().is_server_error() || PASSING.contains(&code);
+        if is_passing { Err(passing(&why)) } else { Err(Failed::Refused(format!("{member}: {why}"))) }
     }
 }
 
@@ -116,7 +126,8 @@ enum Failed {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Refusal {
-    error: String,
+    /// Text; an object in streams.
+    error: Value,
     code: i64,
 }
 
@@ -195,9 +206,8 @@ pub(super) struct Lease {
 }
 
 /// The first message of a stream.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct First<T: Default> {
+#[derive(Debug, Deserialize)]
+pub(super) struct First<T> {
     pub result: T,
 }
 

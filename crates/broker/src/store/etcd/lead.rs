@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 pub(super) const LEASE: Duration = Duration::from_secs(4);
 /// Time between two renewals.
 const RENEWAL: Duration = Duration::from_millis(700);
+/// Longest time for a lease to be given back.
+const LAST: Duration = Duration::from_secs(1);
 
 /// The lead of a broker, until it is lost.
 #[derive(Debug)]
@@ -27,7 +29,10 @@ impl Lead {
 
     /// `true` if another broker may lead now.
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) || *self.until() < Instant::now()
+        if *self.until() < Instant::now() {
+            self.lose(); // it does not come back with a late answer
+        }
+        self.lost.load(Ordering::Relaxed)
     }
 
     pub(super) fn lose(&self) {
@@ -79,12 +84,13 @@ fn renew(mut gateway: Gateway, lease: Number, lead: &Weak<Lead>) {
         drop(lead);
         thread::park_timeout(RENEWAL);
     }
-    let _ = gateway.ask::<serde_json::Value>("/v3/lease/revoke", &json!({"ID": lease.0.to_string()}));
+    let _ = gateway.ask_within::<serde_json::Value>(LAST, "/v3/lease/revoke", &json!({"ID": lease.0.to_string()}));
 }
 
 /// `false`: the lease is over.
 fn kept_alive(gateway: &mut Gateway, lease: Number) -> io::Result<bool> {
-    let answer = gateway.ask::<First<Lease>>("/v3/lease/keepalive", &json!({"ID": lease.0.to_string()}))?;
+    let answer =
+        gateway.ask_within::<First<Lease>>(LEASE / 2, "/v3/lease/keepalive", &json!({"ID": lease.0.to_string()}))?;
     Ok(answer.result.ttl.0 > 0)
 }
 
