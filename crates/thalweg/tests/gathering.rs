@@ -60,18 +60,26 @@ impl Pair {
             assert!(Instant::now() < until, "nothing waits for others");
         }
     }
+
+    /// Samples leave one by one: a hundred times in a row none waits. On a busy machine a thread that falls behind sends some together all the same.
+    fn leaves_one_by_one(&mut self) {
+        let until = Instant::now() + LONG;
+        while !(0..100).all(|_| !self.gathers()) {
+            assert!(Instant::now() < until, "samples wait for others");
+        }
+    }
 }
 
 #[test]
 fn a_running_publisher_gathers_when_its_budget_is_set() {
     let mut pair = pair("tcp", None);
-    assert!((0..100).all(|_| !pair.gathers()), "without a budget nothing waits");
+    pair.leaves_one_by_one();
     let note = pair.set("latency-budget=2ms");
     assert!(!note.contains("no effect"), "{note}");
     pair.gathers_at_last();
     assert_eq!(pair.near.priority_report("/out", Some("/in")).unwrap()[0].asked.latency_budget_ns, Some(2_000_000));
     pair.set("latency-budget=default");
-    assert!((0..100).all(|_| !pair.gathers()), "it is taken back");
+    pair.leaves_one_by_one();
 }
 
 #[test]
@@ -79,7 +87,7 @@ fn a_budget_of_none_ends_the_gathering_of_a_program() {
     let mut pair = pair("tcp", Some(Duration::from_millis(2)));
     pair.gathers_at_last();
     pair.set("latency-budget=0us");
-    assert!((0..100).all(|_| !pair.gathers()), "one by one");
+    pair.leaves_one_by_one();
     pair.set("latency-budget=default");
     pair.gathers_at_last();
 }
