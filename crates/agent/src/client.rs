@@ -63,8 +63,8 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// Most brokers of a domain, and most addresses of each.
-const BROKERS: usize = 4;
+/// Most addresses of all brokers together: ureq has room for so many.
+const MOST: usize = 16;
 
 /// Gives the addresses of the brokers for any name: a certificate says who each is. One that takes no connection is passed over.
 #[derive(Debug)]
@@ -78,19 +78,19 @@ impl Resolver for Fixed {
         let (count, first) = (self.addresses.len(), self.first.load(Ordering::Relaxed));
         let mut all = self.empty();
         for address in (0..count).map(|next| &self.addresses[(first + next) % count]) {
-            let found = address.to_socket_addrs().into_iter().flatten().take(BROKERS);
-            found.collect::<Vec<SocketAddr>>().into_iter().for_each(|address| all.push(address));
+            let found: Vec<SocketAddr> = address.to_socket_addrs().into_iter().flatten().take(MOST / count).collect();
+            found.into_iter().for_each(|address| all.push(address));
         }
         if all.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(all) }
     }
 }
 
 impl Client {
-    /// A client of the broker at `address` (`HOST:PORT`, with or without `https://`; of several brokers of a domain at most four, with commas)
+    /// A client of the broker at `address` (`HOST:PORT`, with or without `https://`; of several brokers of a domain up to 16, with commas)
     /// that shows these keys.
     pub fn new(address: &str, keys: &Keys) -> Self {
         let plain = |one: &str| one.trim().trim_start_matches("https://").trim_end_matches('/').to_owned();
-        let addresses: Vec<String> = address.split(',').map(plain).take(BROKERS).collect();
+        let addresses: Vec<String> = address.split(',').map(plain).take(MOST).collect();
         let (address, first) = (addresses.join(","), Arc::<AtomicUsize>::default());
         let own = Certificate::from_der(&keys.certificate).to_owned();
         let key = PrivateKey::from_pem(keys.key.as_bytes());

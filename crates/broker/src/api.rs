@@ -227,7 +227,7 @@ impl Broker {
         let refused = |text: String| Refused::new(StatusCode::INSUFFICIENT_STORAGE, text);
         let failed = |error: std::io::Error| match error.kind() {
             ErrorKind::TimedOut => refused(format!(
-                "nobody has it, but it may be kept all the same, and come when the broker is led anew: {error}; ask again then"
+                "no host hears of it now, but it is not known whether it was kept: {error}; look when the broker answers again"
             )),
             _ => refused(format!("the broker cannot keep it, nothing changes: {error}")),
         };

@@ -148,7 +148,7 @@ impl Store {
     /// Keeps this, but for sessions over several domains. When it returns, the state survives a crash.
     ///
     /// # Errors
-    /// The state from before stays.
+    /// The state is as before or as after.
     pub fn keep(&mut self, kept: &Kept) -> io::Result<()> {
         self.write(|_, last, meter| {
             let mut changes = Vec::new();

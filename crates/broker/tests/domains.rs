@@ -6,6 +6,7 @@ use agent::identity::Kind;
 use agent::keys::{self, Keys};
 use agent::message::{Actual, Session, SessionState, State};
 use agent::peer::{Flow, Key, Message, Step};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_broker::api::Broker;
 use thalweg_broker::serve::Limits;
-use thalweg_broker::store::Store;
+use thalweg_broker::store::{Change, Database, Disk, Entry, Store, Table};
 
 const NAMES: [&str; 3] = ["robot", "wan", "base"];
 /// The nodes of each domain; the second one is the next one's first.
@@ -33,6 +34,30 @@ struct Testbed {
     running: Vec<Option<Running>>,
     /// Further tables of the first domain's contract.
     more: &'static str,
+    /// No disk takes anything.
+    fails: Arc<AtomicBool>,
+}
+
+/// A disk that fails when it is told to.
+#[derive(Debug)]
+struct Failing(Disk, Arc<AtomicBool>);
+
+impl Database for Failing {
+    fn scan(&mut self, table: Table, after: &str, most: usize) -> io::Result<Vec<Entry>> {
+        self.0.scan(table, after, most)
+    }
+
+    fn get(&mut self, table: Table, names: &[String]) -> io::Result<Vec<Option<Vec<u8>>>> {
+        self.0.get(table, names)
+    }
+
+    fn write(&mut self, changes: &[Change]) -> io::Result<()> {
+        if self.1.load(Ordering::Relaxed) { Err(io::Error::other("full")) } else { self.0.write(changes) }
+    }
+
+    fn damaged(&self, error: &dyn std::fmt::Display) -> io::Error {
+        self.0.damaged(error)
+    }
 }
 
 /// Addresses that are free now.
@@ -53,7 +78,7 @@ impl Testbed {
         for (kind, name) in NAMES.map(|name| (Kind::Broker, name)).into_iter().chain(users).chain(hosts) {
             keys::issue(&keys, kind, name, 1, &keys).unwrap();
         }
-        let mut testbed = Self { dir, addresses: free(), running: Vec::new(), more: "" };
+        let mut testbed = Self { dir, addresses: free(), running: Vec::new(), more: "", fails: Arc::default() };
         testbed.running = (0..NAMES.len()).map(|_| None).collect();
         (0..NAMES.len()).for_each(|index| testbed.start(index));
         testbed
@@ -91,10 +116,11 @@ impl Testbed {
         let (tell, told) = channel();
         let ended = Arc::new(AtomicBool::new(false));
         let (dir, seen, listen, name) = (self.dir.clone(), ended.clone(), self.addresses[index], NAMES[index]);
-        let contract = self.contract(index);
+        let (contract, fails) = (self.contract(index), self.fails.clone());
         let server = std::thread::spawn(move || {
             let keys = Keys::read(&dir.join("keys"), Kind::Broker, name).unwrap();
-            let (store, kept) = Store::open(&dir.join(name)).unwrap();
+            let disk = Failing(Disk::open(&dir.join(name)).unwrap(), fails);
+            let (store, kept) = Store::on(Box::new(disk)).unwrap();
             let broker = Broker::start(store, kept, 0).unwrap();
             broker.plan_for(&contract, &keys).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
@@ -218,6 +244,24 @@ fn three_domains_admit_a_session_together_and_forget_it_together() {
     testbed.ann().stop_session("teleop").unwrap();
     eventually(|| (testbed.all_sold() == [0.0; 3]).then_some(()));
     assert!(testbed.ann().sessions().unwrap().is_empty());
+}
+
+/// Hosts hear of what is kept, when it is kept.
+#[test]
+fn what_no_disk_takes_is_told_to_no_host_before_and_to_all_after() {
+    let testbed = Testbed::new();
+    testbed.request(&session("teleop", 934, "100 ms")).unwrap();
+    let agent = testbed.client(0, Kind::Host, "cam");
+    let known = agent.desired("cam", (0, 0), Duration::ZERO).unwrap().unwrap();
+    assert!(known.plan.unwrap().contains("/teleop@desk"));
+    testbed.fails.store(true, Ordering::Relaxed);
+    drop(testbed.ann().stop_session("teleop")); // it goes on when the disk is well
+    let now = agent.desired("cam", (0, 0), Duration::ZERO).unwrap().unwrap();
+    assert!(now.revision == known.revision && now.plan.unwrap().contains("/teleop@desk"));
+    testbed.fails.store(false, Ordering::Relaxed);
+    eventually(|| (testbed.all_sold() == [0.0; 3]).then_some(()));
+    let news = eventually(|| agent.desired("cam", (known.epoch, known.revision), Duration::ZERO).unwrap());
+    assert!(!news.plan.unwrap().contains("/teleop@desk"));
 }
 
 #[test]

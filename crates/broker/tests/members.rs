@@ -1,6 +1,7 @@
 //! Three members of a real etcd on this machine.
 #![allow(dead_code)] // each test uses a part of it
 
+use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -98,33 +99,30 @@ impl Members {
     }
 
     /// Asks any of them; `None`: none answers.
-    pub fn ask(&self, path: &str, body: &serde_json::Value) -> Option<serde_json::Value> {
+    pub fn ask(&self, path: &str, body: &Value) -> Option<Value> {
+        (0..COUNT).find_map(|member| self.ask_one(member, path, body))
+    }
+
+    fn ask_one(&self, member: usize, path: &str, body: &Value) -> Option<Value> {
         let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(2))).build();
-        let agent = ureq::Agent::new_with_config(config);
-        self.urls().iter().find_map(|url| {
-            let answer = agent.post(format!("{url}{path}")).send(body.to_string()).ok()?;
-            serde_json::from_slice(&answer.into_body().read_to_vec().ok()?).ok()
-        })
+        let url = format!("{}{path}", self.urls()[member]);
+        let answer = ureq::Agent::new_with_config(config).post(url).send(body.to_string()).ok()?;
+        serde_json::from_slice(&answer.into_body().read_to_vec().ok()?).ok()
     }
 
     /// The member that leads the others.
     pub fn leader(&self) -> usize {
-        let id = |member: usize, key: &str| {
-            let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(2))).build();
-            let url = format!("{}/v3/maintenance/status", self.urls()[member]);
-            let answer = ureq::Agent::new_with_config(config).post(url).send("{}").ok()?;
-            let said: serde_json::Value = serde_json::from_slice(&answer.into_body().read_to_vec().ok()?).ok()?;
-            said.pointer(key)?.as_str().map(str::to_owned)
+        let leads = |member: &usize| {
+            let status = self.ask_one(*member, "/v3/maintenance/status", &json!({}));
+            status.is_some_and(|status| status["header"]["member_id"] == status["leader"])
         };
-        let leads =
-            |member: &usize| id(*member, "/header/member_id").is_some_and(|own| id(*member, "/leader") == Some(own));
         (0..COUNT).find(leads).expect("a member that leads")
     }
 
     /// Waits until a majority answers.
     pub fn until_served(&self) {
         let until = Instant::now() + Duration::from_secs(30);
-        while self.ask("/v3/kv/range", &serde_json::json!({"key": "Lw=="})).is_none() {
+        while self.ask("/v3/kv/range", &json!({"key": "Lw=="})).is_none() {
             assert!(Instant::now() < until, "etcd does not answer");
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -16,6 +16,7 @@ use serde_json::json;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Keep the plan of a domain, and tell it to the agents of its hosts, until told to stop
 #[derive(Args, Debug)]
@@ -67,6 +68,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     serve(arguments, &keys, broker, &|| stop.asked())
 }
 
+/// Time after which a broker that could not begin tries again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Serves whenever this broker leads.
 fn lead(arguments: &Arguments, keys: &Keys, stop: &Stop) -> Result {
     let name = &arguments.name;
@@ -85,7 +89,10 @@ fn lead(arguments: &Arguments, keys: &Keys, stop: &Stop) -> Result {
                 served => served?,
             },
             Err(error) if error.kind() == ErrorKind::InvalidData => return Err(Failure::System(error.to_string())),
-            Err(error) => tell(&format!("broker {name} could not begin: {error}")),
+            Err(error) => {
+                tell(&format!("broker {name} could not begin: {error}"));
+                std::thread::sleep(AGAIN);
+            }
         }
         if !stop.asked() {
             tell(&format!("broker {name} does not lead any more"));

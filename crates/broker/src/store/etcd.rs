@@ -66,36 +66,38 @@ impl Campaign {
         None
     }
 
-    /// Leads, unless somebody else does.
+    /// Leads, unless somebody else does: the text of who does then.
     fn attempt(&mut self) -> io::Result<Result<Etcd, String>> {
-        let key = base64(format!("{}leader", self.prefix));
-        let found: Range = self.gateway.ask("/v3/kv/range", &json!({"key": key}))?;
-        if let Some(leader) = found.kvs.first() {
-            return Ok(Err(text(leader)));
+        if let Some(leader) = self.leader()? {
+            return Ok(Err(text(&leader)));
         }
         let asked = Instant::now();
         let lease = granted(&mut self.gateway)?;
         let renewed = Renewed::begin(self.gateway.clone(), lease, asked)?;
         // The lease's number is this attempt's own: after an answer was lost, it tells who leads.
-        let value = base64(format!("{} (lease {:x})", self.name, lease.0));
+        let value = format!("{} (lease {:x})", self.name, lease.0);
+        let key = self.key();
         let transaction = json!({
             "compare": [{"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"}],
-            "success": [{"request_put": {"key": key, "value": value, "lease": lease.0.to_string()}}],
+            "success": [{"request_put": {"key": key, "value": base64(&value), "lease": lease.0.to_string()}}],
         });
         self.gateway.ask::<Transaction>("/v3/kv/txn", &transaction)?;
-        let found: Range = self.gateway.ask("/v3/kv/range", &json!({"key": key}))?;
-        match found.kvs.first() {
-            Some(leader) if base64(&leader.value.0) == value => Ok(Ok(Etcd {
-                gateway: self.gateway.clone(),
-                prefix: self.prefix.clone(),
-                term: leader.create_revision,
-                written: None,
-                writes: 0,
-                renewed,
-            })),
-            Some(leader) => Ok(Err(text(leader))),
-            None => Ok(Err("another broker".to_owned())),
+        let Some(leader) = self.leader()? else { return Ok(Err("another broker".to_owned())) };
+        if leader.value.0 != value.as_bytes() {
+            return Ok(Err(text(&leader)));
         }
+        let (gateway, prefix, term) = (self.gateway.clone(), self.prefix.clone(), leader.create_revision);
+        Ok(Ok(Etcd { gateway, prefix, term, written: None, writes: 0, renewed }))
+    }
+
+    fn leader(&mut self) -> io::Result<Option<KeyValue>> {
+        let found: Range = self.gateway.ask("/v3/kv/range", &json!({"key": self.key()}))?;
+        Ok(found.kvs.into_iter().next())
+    }
+
+    /// The key of who leads.
+    fn key(&self) -> String {
+        base64(format!("{}leader", self.prefix))
     }
 }
 
