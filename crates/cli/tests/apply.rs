@@ -40,11 +40,7 @@ impl Host {
 
     /// A host with `nft`, which the rules of this test are set with.
     fn with_nft(test: &str) -> Option<Self> {
-        if Command::new("nft").arg("--version").output().is_err() {
-            println!("skipped: {test}: because nft is not installed");
-            return None;
-        }
-        Self::new(test)
+        if support::has_nft(test) { Self::new(test) } else { None }
     }
 
     fn out(&self, command: &mut Command) -> Output {

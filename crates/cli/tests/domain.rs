@@ -55,6 +55,9 @@ pub(crate) struct Domain {
 impl Domain {
     /// The hosts, with keys and plans; `None` if they cannot be made here.
     pub(crate) fn new(test: &str) -> Option<Self> {
+        if !support::has_nft(test) {
+            return None;
+        }
         let domain = Self { row: Row::new(test)?, house: Testbed::new() };
         domain.plan("plan", CONTRACT);
         domain.plan("half", &CONTRACT.replace("devices = { g = \"gb\", b = \"eth\" }\n", ""));

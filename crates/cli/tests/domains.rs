@@ -49,6 +49,9 @@ pub(crate) struct Domains {
 
 impl Domains {
     pub(crate) fn new(test: &str) -> Option<Self> {
+        if !support::has_nft(test) {
+            return None;
+        }
         let domains = Self { chain: Chain::new(test, HOSTS.len())?, house: Testbed::new() };
         let keys = domains.house.path("keys").display().to_string();
         let brokers = DOMAINS.iter().map(|name| format!("broker {name}"));

@@ -294,6 +294,9 @@ fn places<P: Place>(size: &Size) -> Option<Vec<P>> {
         println!("skipped: {} that are killed because {why}", P::NAME);
         return None;
     }
+    if !crate::support::has_nft(P::NAME) {
+        return None;
+    }
     (0..size.places).map(|_| P::new()).collect()
 }
 

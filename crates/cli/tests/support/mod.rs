@@ -21,6 +21,15 @@ pub const LONG: Duration = Duration::from_secs(30);
 /// `./test`, which lists the longest.
 pub struct Testbed(PathBuf, Instant);
 
+/// `false`, with the reason printed: there is no `nft`, with which routers mark packets.
+pub fn has_nft(test: &str) -> bool {
+    let found = Command::new("nft").arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: {test}: because nft is not installed");
+    }
+    found
+}
+
 /// Measures until four of at most five results fit, and returns the last that did. A busy machine may disturb one
 /// measurement; a result that comes out wrong more often is wrong.
 pub fn mostly<T: std::fmt::Debug>(mut measure: impl FnMut() -> T, fits: impl Fn(&T) -> bool) -> T {
