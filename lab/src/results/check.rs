@@ -88,13 +88,12 @@ impl Check {
         self.pass && self.raw.is_some_and(|raw| !holds(raw))
     }
 
-    /// Inconclusive where the value is less certain than the margin that the limit leaves, unless it is beyond the limit by more
-    /// than chance makes. (A limit that grew with the noise would be the easier the worse the machine is.) An uncertainty that is not
+    /// Inconclusive where the value is less certain than the margin that the limit leaves, unless it is further from the limit, on
+    /// either side, than chance makes. (A limit that grew with the noise would be the easier the worse the machine is.) An uncertainty that is not
     /// a number is not known.
     pub fn certain_within(self, uncertainty: f64, margin: f64) -> Self {
-        let beyond = self.value.map_or(f64::NAN, |value| (value - self.limit).abs());
-        let fails_surely = self.verdict == Verdict::Fail && beyond > SURELY * uncertainty;
-        if uncertainty <= margin || fails_surely || self.value.is_none() {
+        let distance = self.value.map_or(f64::NAN, |value| (value - self.limit).abs());
+        if uncertainty <= margin || distance > SURELY * uncertainty || self.value.is_none() {
             return self;
         }
         if uncertainty.is_nan() {
@@ -129,7 +128,7 @@ impl Check {
     }
 }
 
-/// Beyond a limit by so many standard errors is no chance.
+/// So many standard errors from a limit are no chance.
 const SURELY: f64 = 3.0;
 
 /// The verdict of all checks: none may fail, and there must be one.
@@ -158,6 +157,8 @@ mod tests {
             Verdict::Fail,
             "noise does not hide a clear failure"
         );
+        assert_eq!(check(0.85).certain_within(0.04, 0.03).verdict, Verdict::Pass, "nor what clearly keeps the limit");
+        assert_eq!(check(0.95).certain_within(0.04, 0.03).verdict, Verdict::Inconclusive);
         assert_eq!(check(f64::NAN).certain_within(f64::NAN, 0.03).verdict, Verdict::Fail, "nothing was measured");
     }
 
