@@ -3,10 +3,16 @@
 //!
 //! Each record is a line of JSON that names the hash of the line before it (SHA-256, FIPS 180-4), as entries of a transparency log do. So nobody can change, leave
 //! out or add a line later without changing each line behind it, and a *head* (number and hash of the last line) that was noted once proves all before it.
-//! Pure.
+//! Some lines are signatures: [`statement`]. Pure.
+
+pub mod statement;
 
 use crate::message::Counts;
+use crate::signature::{Signed, digits};
+use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
+pub use statement::Signature;
+use statement::Signatures;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +36,10 @@ pub enum Event {
     Interim,
     /// It is over.
     Stop,
+    /// The broker has signed all lines before this one.
+    Sign,
+    /// A neighbour has signed lines that name it as owner.
+    Countersign,
 }
 
 /// What went through the channels of a session in a domain, as the agents of its ends there counted it.
@@ -53,14 +63,26 @@ impl Traffic {
     }
 }
 
+/// What a domain behind asks for its part of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// The domain.
+    pub domain: String,
+    /// bit/s of the flows that go there.
+    pub rate_bits_per_s: u64,
+    /// Their price in its pipes, known to the first domain of a session alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<u64>,
+}
+
 /// What happened, to whom, and what is reserved from then on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The event.
     pub event: Event,
-    /// The session; `DOMAIN/NAME/VERSION` if it goes through pipes.
+    /// The session; `DOMAIN/NAME/VERSION` if it goes through pipes; empty in a signature.
     pub session: String,
-    /// The identity of who asked for it, or the domain that did.
+    /// The identity of who asked for it, or the domain that did; of a signature, the domain that signs.
     pub owner: String,
     /// bit/s that it has from now on: samples to all its subscribers, without headers; 0 when it is over or suspended.
     pub rate_bits_per_s: u64,
@@ -69,6 +91,33 @@ pub struct Entry {
     /// What went through since the record before.
     #[serde(default)]
     pub traffic: Traffic,
+    /// The parts of the domains just behind this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<Charge>,
+    /// The signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signed>,
+}
+
+impl Entry {
+    /// A signature of a domain.
+    fn statement(event: Event, domain: &str, signed: Signed) -> Self {
+        Self {
+            event,
+            session: String::new(),
+            owner: domain.to_owned(),
+            rate_bits_per_s: 0,
+            price: 0,
+            traffic: Traffic::default(),
+            behind: Vec::new(),
+            signed: Some(signed),
+        }
+    }
+
+    /// `true`: it is about a session that comes from a neighbour's domain.
+    pub fn is_of_neighbour(&self) -> bool {
+        !self.session.is_empty() && !self.owner.contains('/')
+    }
 }
 
 /// A line of the accounts.
@@ -122,8 +171,7 @@ pub fn shown_time(unix_ms: u64) -> String {
 
 /// SHA-256 of a line, in hexadecimal digits.
 fn hash(line: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, line.as_bytes());
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    digits(ring::digest::digest(&ring::digest::SHA256, line.as_bytes()).as_ref())
 }
 
 impl Head {
@@ -169,6 +217,8 @@ pub enum Broken {
     Other(Head, String),
     /// The noted head is not among the records.
     Unknown(Head),
+    /// The signature in this record proves nothing, for this reason.
+    Unproved(u64, String),
 }
 
 impl fmt::Display for Broken {
@@ -183,6 +233,7 @@ impl fmt::Display for Broken {
                 write!(f, "record {number} was changed, or one before it: its hash is {found}, and {hash} was noted")
             }
             Self::Unknown(Head { number, .. }) => write!(f, "record {number}, whose head was noted, is not there"),
+            Self::Unproved(number, why) => write!(f, "the signature in record {number} proves nothing: {why}"),
         }
     }
 }
@@ -232,12 +283,18 @@ pub struct Audit {
     seen: bool,
     bills: Vec<Bill>,
     open: BTreeMap<String, usize>,
+    signatures: Signatures,
 }
 
 impl Audit {
-    /// One that also finds this head, which was noted before.
-    pub fn new(noted: Option<Head>) -> Self {
-        Self { noted, ..Self::default() }
+    /// One that also finds this head, which was noted before, and checks signatures by the realm's certificate.
+    pub fn new(noted: Option<Head>, realm: Option<CertificateDer<'static>>) -> Self {
+        Self { noted, signatures: Signatures::new(realm), ..Self::default() }
+    }
+
+    /// Who has signed, and up to where: the broker that writes, then its neighbours.
+    pub fn signatures(&self) -> Vec<Signature> {
+        self.signatures.all()
     }
 
     /// The last line so far.
@@ -255,7 +312,9 @@ impl Audit {
     /// # Errors
     /// [`Broken`]
     pub fn read(&mut self, line: &str) -> Result<(), Broken> {
-        let Record { number, unix_ms, entry, .. } = self.head.follow(line)?;
+        let record = self.head.follow(line)?;
+        self.signatures.read(line, &record).map_err(|why| Broken::Unproved(record.number, why))?;
+        let Record { number, unix_ms, entry, .. } = record;
         if self.first == 0 {
             self.first = number;
         }
@@ -264,6 +323,9 @@ impl Audit {
                 return Err(Broken::Other(noted.clone(), self.head.hash.clone()));
             }
             self.seen = true;
+        }
+        if entry.signed.is_some() {
+            return Ok(());
         }
         let index = *self.open.entry(entry.session.clone()).or_insert_with(|| {
             let (session, owner) = (entry.session.clone(), entry.owner.clone());
@@ -308,6 +370,8 @@ mod tests {
             rate_bits_per_s: rate,
             price: 5,
             traffic: Traffic { received, ..Traffic::default() },
+            behind: Vec::new(),
+            signed: None,
         }
     }
 
@@ -328,7 +392,7 @@ mod tests {
     }
 
     fn audit(lines: &[String], noted: Option<&str>) -> Result<Vec<Bill>, Broken> {
-        let mut audit = Audit::new(noted.map(|text| text.parse().unwrap()));
+        let mut audit = Audit::new(noted.map(|text| text.parse().unwrap()), None);
         lines.iter().try_for_each(|line| audit.read(line))?;
         audit.bills(None)
     }
@@ -396,7 +460,7 @@ mod tests {
     #[test]
     fn the_first_lines_may_be_gone() {
         let lines = lines();
-        let mut audit = Audit::new(None);
+        let mut audit = Audit::new(None, None);
         lines[4..].iter().for_each(|line| audit.read(line).unwrap());
         assert_eq!((audit.first(), audit.head().number), (5, 8));
         let bills = audit.bills(Some(1_700_000_000_000 + 20_000)).unwrap();

@@ -3,12 +3,14 @@
 //! The broker is found by its address, and checked by its certificate: any broker of the same realm. Of several brokers of a domain, each with
 //! its address, the one that leads answers.
 
+use crate::accounts::statement::Claim;
 use crate::identity::Identity;
 use crate::keys::Keys;
 use crate::message::{
     Accepted, Actual, Admission, Carrier, Desired, Host, LARGEST, LARGEST_PLAN, Links, Pipe, Rate, Refusal, Session,
 };
 use crate::peer::Message;
+use crate::signature::Signed;
 use qos::plan;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -287,6 +289,16 @@ impl Client {
         let request = self.agent.post(self.url("/v1/peer"));
         let request = request.config().timeout_global(Some(PEER)).build();
         self.answer::<()>(request.content_type("application/json").send(&json(message)?), LARGEST).map(drop)
+    }
+
+    /// Asks the broker of a neighbouring domain to sign lines of the own accounts that name it as owner.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn claim(&self, claim: &Claim) -> Result<Signed, ClientError> {
+        let request = self.agent.post(self.url("/v1/peer/claim"));
+        let request = request.config().timeout_global(Some(ADMISSION)).build();
+        self.expect(self.answer(request.content_type("application/json").send(&json(claim)?), LARGEST_PLAN)?)
     }
 
     fn url(&self, path: &str) -> String {

@@ -106,6 +106,11 @@ impl Identity {
         &self.name
     }
 
+    /// `true` if it is the broker of this name.
+    pub fn is_broker(&self, name: &str) -> bool {
+        self.kind == Kind::Broker && self.name == name
+    }
+
     /// The host name that each broker's certificate has, so that any broker of the realm can be checked, whatever its address.
     /// `.internal` is reserved for private use (ICANN, 2024).
     pub fn any_broker(realm: &str) -> String {

@@ -23,7 +23,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate};
 
 /// Days for which a realm's own certificate is valid.
 const REALM_DAYS: u32 = 3650;
@@ -220,6 +220,38 @@ pub fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, String>
     });
     let [uri] = uris.collect::<Vec<_>>()[..] else { return Err("has no identity of a realm".to_owned()) };
     uri.parse().map_err(|e: crate::identity::Malformed| e.to_string())
+}
+
+/// The identity in a certificate that the realm has issued, and its public key: a point on P-256. The certificate has to be valid at this time
+/// (seconds since 1970).
+///
+/// # Errors
+/// The certificate is no such one.
+pub(crate) fn issued(
+    certificate: &CertificateDer<'_>,
+    realm: &CertificateDer<'_>,
+    unix_s: i64,
+) -> Result<(Identity, Vec<u8>), String> {
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|e| format!("no certificate: {e}"))?;
+    let (_, authority) = X509Certificate::from_der(realm).map_err(|e| format!("no certificate of a realm: {e}"))?;
+    let signed = parsed.verify_signature(Some(authority.public_key()));
+    signed.map_err(|_| "the realm has not issued its certificate".to_owned())?;
+    let at = ASN1Time::from_timestamp(unix_s).map_err(|e| format!("no time: {e}"))?;
+    if !parsed.validity().is_valid_at(at) {
+        return Err(format!("its certificate is not valid at {at}"));
+    }
+    let key = parsed.public_key().subject_public_key.data.to_vec();
+    Ok((identity_of(certificate)?, key))
+}
+
+/// The realm's certificate in a directory of keys.
+///
+/// # Errors
+/// There is none.
+pub fn realm_in(dir: &Path) -> Result<CertificateDer<'static>, KeyError> {
+    let file = dir.join("realm.pem");
+    realm_of(&file)?;
+    certificate_in(&file)
 }
 
 /// The name of the realm whose certificate this file has.

@@ -6,6 +6,7 @@
 //! | [`keys`] | the certificate authority of a realm, and certificates that carry identities |
 //! | [`message`] | what agent and broker say to each other |
 //! | [`peer`] | what brokers of neighbouring domains say to each other |
+//! | [`signature`] | statements that a party has signed |
 //! | [`accounts`] | who had how much, in lines that prove each other; pure |
 //! | [`client`] | requests to a broker |
 //! | [`queues`] | a plan on one of its hosts: the queues of its devices |
@@ -33,3 +34,5 @@ pub mod queues;
 pub mod reconcile;
 #[cfg(feature = "tls")]
 pub mod run;
+#[cfg(feature = "tls")]
+pub mod signature;

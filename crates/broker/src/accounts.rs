@@ -1,12 +1,13 @@
 //! What happened to sessions, for the accounts: derived from what is kept before and after a change, and from what agents count. Pure;
 //! [`agent::accounts`] has the lines.
 
-use crate::domains::{Crossing, Phase};
+use crate::domains::{Crossing, Leg, Phase};
 use crate::hosts::Kept;
 use crate::planning::Admitted;
 use crate::rules::rate_of;
-use agent::accounts::{Entry, Event, Traffic};
+use agent::accounts::{Charge, Entry, Event, Traffic};
 use agent::message::{Counts, End, Side};
+use agent::peer::Flow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most ends of one host that are remembered.
@@ -29,7 +30,7 @@ pub struct Meter {
 }
 
 /// What a session's entries have so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Billed {
     ports: BTreeSet<String>,
     all: BTreeMap<Channel, Traffic>,
@@ -41,6 +42,13 @@ pub struct Pending {
     /// The entry.
     pub entry: Entry,
     billed: Billed,
+}
+
+impl Pending {
+    /// A signature of lines that are there.
+    pub fn signature(entry: Entry) -> Self {
+        Self { entry, billed: Billed::default() }
+    }
 }
 
 impl Meter {
@@ -99,15 +107,18 @@ impl Meter {
         };
         let traffic = all.iter().map(news).fold(Traffic::default(), Traffic::plus);
         let rate_bits_per_s = if of.suspended || event == Event::Stop { 0 } else { of.rate };
-        let (session, owner) = (of.session.clone(), of.owner.clone());
+        let (session, owner, behind) = (of.session.clone(), of.owner.clone(), of.behind.clone());
         let billed = Billed { ports: of.ports.keys().cloned().collect(), all };
-        Pending { entry: Entry { event, session, owner, rate_bits_per_s, price: of.price, traffic }, billed }
+        let price = of.price;
+        let entry = Entry { event, session, owner, rate_bits_per_s, price, traffic, behind, signed: None };
+        Pending { entry, billed }
     }
 
     /// These entries are in the accounts.
     pub fn wrote(&mut self, entries: Vec<Pending>) {
         for Pending { entry, billed } in entries {
             match entry.event {
+                Event::Sign | Event::Countersign => {}
                 Event::Stop => drop(self.billed.remove(&entry.session)),
                 _ => drop(self.billed.insert(entry.session, billed)),
             }
@@ -164,6 +175,7 @@ struct Account {
     rate: u64,
     price: u64,
     suspended: bool,
+    behind: Vec<Charge>,
     /// Its subscribers' ports, each with the publisher's node where that is known: as the first domain calls it, and as others do.
     ports: BTreeMap<String, Option<[String; 2]>>,
 }
@@ -176,17 +188,25 @@ impl Account {
             rate: one.rate,
             price: 0,
             suspended: kept.reduction.suspended.contains_key(&one.name),
+            behind: Vec::new(),
             ports: one.ports.iter().map(|port| (port.clone(), None)).collect(),
         }
     }
 
     fn of_crossing(one: &Crossing) -> Self {
         let before = || one.passed.last().cloned().unwrap_or_default();
-        // The own part stands first in each menu; one class is left of each.
-        let price = |menu: &agent::peer::Menu| {
-            menu.values().next().and_then(|parts| parts.first()).map_or(0, |part| part.price)
+        // The own part stands first in each menu, then that of the domain behind, in the first domain; one class is left of each.
+        let part = |menu: &agent::peer::Menu, at: usize| {
+            menu.values().next().and_then(|parts| parts.get(at)).map(|part| part.price)
         };
-        let port = |flow: &agent::peer::Flow| {
+        let behind = |leg: &Leg| {
+            let flows = || leg.flows.iter().copied();
+            let its: Vec<Flow> = flows().filter_map(|flow| one.flows.get(flow).cloned()).collect();
+            let prices = flows().map(|flow| one.menus.get(flow).and_then(|menu| part(menu, 1)));
+            let price = prices.sum::<Option<u64>>();
+            Charge { domain: leg.domain.clone(), rate_bits_per_s: rate_of(&its), price }
+        };
+        let port = |flow: &Flow| {
             let abroad = format!("{}/{}", one.key.first, flow.publisher);
             (flow.subscriber.clone(), Some([flow.publisher.clone(), abroad]))
         };
@@ -194,8 +214,9 @@ impl Account {
             session: format!("{}/{}/{}", one.key.first, one.key.session, one.key.version),
             owner: one.asker.as_ref().map_or_else(before, |by| by.owner.clone()),
             rate: rate_of(&one.flows),
-            price: one.menus.iter().map(price).fold(0, u64::saturating_add),
+            price: one.menus.iter().map(|menu| part(menu, 0).unwrap_or(0)).fold(0, u64::saturating_add),
             suspended: false,
+            behind: one.legs.iter().map(behind).collect(),
             ports: one.flows.iter().map(port).collect(),
         }
     }

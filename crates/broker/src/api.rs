@@ -6,7 +6,7 @@
 //! | `GET /v1/sessions`, `GET`, `PUT /v1/sessions/NAME` | users; the session of a name is its owner's; new ones as rules permit |
 //! | `DELETE /v1/sessions/NAME` | its owner, and whom a rule lets |
 //! | `GET /v1/pipes`, `GET /v1/accounts` | users |
-//! | `POST /v1/peer` | the brokers of neighbouring domains |
+//! | `POST /v1/peer`, `POST /v1/peer/claim` | the brokers of neighbouring domains |
 //! | `GET /v1/links`, `PUT`, `DELETE /v1/links/NAME` | users; changes whom a rule lets, if there are some |
 //! | `GET /v1/hosts/NAME/desired`, `POST /v1/hosts/NAME/actual`, `POST /v1/hosts/NAME/links`, `GET /v1/hosts/NAME/admitted` | the agent of this host |
 
@@ -22,6 +22,7 @@ use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::leases::Leases;
 use crate::links::Links;
 use crate::store::Store;
+use accounts::Signing;
 use agent::identity::{Identity, Kind};
 use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LARGEST_SESSION, LONGEST_WAIT, Refusal};
 use agent::queues;
@@ -65,6 +66,8 @@ pub struct Broker {
     /// Changes are made one after the other: kept, then told. Nobody plans meanwhile.
     store: Arc<Turn<Store>>,
     meter: Arc<Mutex<Meter>>,
+    /// Who signs the accounts, and when.
+    signing: Signing,
     changed: watch::Sender<u64>,
     /// Its part in sessions over several domains, once it has a contract.
     crossings: OnceLock<Arc<Crossings>>,
@@ -152,6 +155,7 @@ impl Broker {
             planner: Arc::default(),
             store: Arc::new(Turn::new(store)),
             meter,
+            signing: Signing::default(),
             changed,
             crossings,
             first: Mutex::default(),
@@ -258,6 +262,7 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
         .route("/v1/sessions/{name}", session)
         .route("/v1/pipes", get(domains::pipes))
         .route("/v1/peer", post(domains::peer).layer(DefaultBodyLimit::max(LARGEST_OF_PEER)))
+        .route("/v1/peer/claim", post(accounts::claimed).layer(DefaultBodyLimit::max(LARGEST_OF_PEER)))
         .route("/v1/hosts", get(list))
         .route("/v1/accounts", get(accounts::lines))
         .route("/v1/links", get(links::list))

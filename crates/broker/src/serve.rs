@@ -73,12 +73,13 @@ pub fn tls(keys: &Keys) -> io::Result<ServerConfig> {
 pub fn run(
     listen: SocketAddr,
     keys: &Keys,
-    broker: Broker,
+    mut broker: Broker,
     limits: Limits,
     ended: &(dyn Fn() -> bool + Sync),
     bound: impl FnOnce(SocketAddr),
 ) -> io::Result<()> {
     let acceptor = TlsAcceptor::from(Arc::new(tls(keys)?));
+    broker.sign_with(keys).map_err(io::Error::other)?;
     let server = Server {
         acceptor,
         broker: Arc::new(broker),

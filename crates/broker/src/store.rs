@@ -15,7 +15,7 @@ pub use etcd::{Campaign, Etcd, Lead, Tls};
 use crate::accounts::{Meter, Pending};
 use crate::domains::Crossing;
 use crate::hosts::Kept;
-use agent::accounts::Head;
+use agent::accounts::{Entry as Line, Head};
 use agent::peer::Key;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -192,6 +192,16 @@ impl Store {
             entries = rest;
         }
         Ok(())
+    }
+
+    /// Adds a signature to the accounts, made for their last line.
+    ///
+    /// # Errors
+    /// It could not be made, or is not there, or not known to be.
+    pub fn keep_signature(&mut self, make: impl FnOnce(&Head) -> Result<Line, String>) -> io::Result<()> {
+        self.look_again()?;
+        let entry = make(&self.head).map_err(io::Error::other)?;
+        self.write(|_, _, _| Ok((Vec::new(), vec![Pending::signature(entry)])))
     }
 
     /// Lines of the accounts behind the record of this number, at most so many.

@@ -3,7 +3,9 @@
 use crate::domain::{BrokerArguments, failure};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, bytes, table};
-use agent::accounts::{Audit, Bill, Broken, Head, MOST_RECORDS, shown_time};
+use agent::accounts::statement::Disputed;
+use agent::accounts::{Audit, Bill, Broken, Head, MOST_RECORDS, Signature, shown_time};
+use agent::keys::realm_in;
 use clap::Args;
 use qos::show_bit_rate;
 use serde_json::json;
@@ -15,10 +17,11 @@ use std::time::SystemTime;
 /// Check a broker's accounts, and show what each session had: reserved, sent, received
 ///
 /// Each record names the hash of the one before it. Note the number and hash of the last one: with --head they prove later that no record from the first
-/// one shown to that one was changed, left out or added. Exit code 1 if something was; the record is named.
+/// one shown to that one was changed, left out or added. The broker signs its records, and neighbours those that name them; with --keys, the signatures
+/// are checked. Exit code 1 if something is wrong; the record is named.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg audit --broker 10.0.0.1:7450 --keys keys --save march.jsonl\n         thalweg audit march.jsonl --head 1024:9f86d081..."
+    after_help = "Example: thalweg audit --broker 10.0.0.1:7450 --keys keys --save march.jsonl\n         thalweg audit march.jsonl --head 1024:9f86d081... --keys keys"
 )]
 pub(crate) struct Arguments {
     /// Records that were saved, instead of the broker's
@@ -36,19 +39,47 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Most disputed records that are shown of each neighbour.
+const SHOWN: usize = 10;
+
 /// Checks and shows.
 pub(crate) fn run(Arguments { file, save, head, broker, json }: &Arguments) -> Result {
-    let mut audit = Audit::new(head.clone());
+    let realm = broker.keys().map(realm_in).transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut audit = Audit::new(head.clone(), realm);
     match file {
         Some(file) => of_file(file, &mut audit)?,
         None => of_broker(broker, save.as_deref(), &mut audit)?,
     }
-    let (first, last) = (audit.first(), audit.head().clone());
+    let (first, last, signatures) = (audit.first(), audit.head().clone(), audit.signatures());
     // What goes on is counted up to now, where the broker was asked now.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let bills = audit.bills(file.is_none().then_some(now)).map_err(broken)?;
-    let document = json!({"first": first, "last": last.number, "head": last.to_string(), "sessions": bills});
-    Output { json: *json }.result(&document, || format!("{}\n\n{}", shown(&bills), proved(first, &last, head.as_ref())))
+    let document = json!({
+        "first": first, "last": last.number, "head": last.to_string(), "sessions": bills, "signatures": signatures,
+    });
+    let proved = || proved(first, &last, head.as_ref());
+    Output { json: *json }.result(&document, || format!("{}\n\n{}{}", shown(&bills), proved(), signed(&signatures)))
+}
+
+/// Lines about who has signed.
+fn signed(signatures: &[Signature]) -> String {
+    let line = |one: &Signature| {
+        let Signature { domain, own, last, records, disputed, without_prices, checked, .. } = one;
+        let mut line = match own {
+            true => format!("\nsigned by the broker of {domain} up to record {last}"),
+            false => format!("\ncountersigned by {domain} up to record {last}: {records} that name it"),
+        };
+        let also = [(*without_prices, "without prices"), (!*checked, "not checked: needs --keys DIR")];
+        also.iter().filter(|(is, _)| *is).for_each(|(_, text)| line.push_str(&format!(", {text}")));
+        for Disputed { number, because } in disputed.iter().take(SHOWN) {
+            line.push_str(&format!("\n  record {number} is disputed: {because}"));
+        }
+        match disputed.len().saturating_sub(SHOWN) {
+            0 => line,
+            more => format!("{line}\n  and {more} more"),
+        }
+    };
+    signatures.iter().map(line).collect()
 }
 
 /// What is proved of these records.

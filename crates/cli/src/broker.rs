@@ -48,9 +48,19 @@ pub(crate) struct Arguments {
     /// If --state was lost: the last epoch that the agents obeyed, which `thalweg hosts` tells
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u64).range(..1 << 32))]
     epoch: u64,
+    /// Note what went through each session, sign the accounts, and let neighbours sign what they owe, each time after so long
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = accounts_every)]
+    accounts_every: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// From a second to a day.
+fn accounts_every(text: &str) -> std::result::Result<Duration, String> {
+    let time = quantity::duration(text)?;
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    if allowed.contains(&time) { Ok(time) } else { Err("allowed is 1s to 24h".to_owned()) }
 }
 
 /// Runs until told to stop.
@@ -140,7 +150,8 @@ fn tls(dir: &Path) -> Result<Tls> {
 
 /// Serves until `ended`.
 fn serve(arguments: &Arguments, keys: &Keys, broker: Broker, ended: &(dyn Fn() -> bool + Sync)) -> Result {
-    let Arguments { name, listen, contract, json, .. } = arguments;
+    let Arguments { name, listen, contract, json, accounts_every, .. } = arguments;
+    let broker = broker.accounts_every(*accounts_every);
     if let Some(file) = contract {
         let planned = broker.plan_for(&crate::plan::text_of(file)?, keys);
         planned.map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))?;

@@ -7,7 +7,7 @@ use agent::client::{Client, ClientError};
 use agent::identity::Kind;
 use agent::message::{Host, HostState};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The broker, and the keys of the user who asks it.
 #[derive(Args, Clone, Debug)]
@@ -24,6 +24,11 @@ pub(crate) struct BrokerArguments {
 }
 
 impl BrokerArguments {
+    /// The directory of keys, if one was named.
+    pub(crate) fn keys(&self) -> Option<&Path> {
+        self.keys.as_deref()
+    }
+
     /// A client of the broker.
     pub(crate) fn client(&self) -> Result<Client> {
         let missing = || Failure::Usage("needs --broker HOST:PORT and --keys DIR".to_owned());

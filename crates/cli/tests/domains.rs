@@ -73,11 +73,15 @@ impl Domains {
     }
 
     pub(crate) fn broker(&self, domain: usize) -> Running {
+        self.broker_with(domain, "")
+    }
+
+    fn broker_with(&self, domain: usize, more: &str) -> Running {
         let (name, state) = (DOMAINS[domain], self.house.path(DOMAINS[domain]));
         let file = self.house.path(&format!("{name}.toml"));
         std::fs::write(&file, contract(domain)).unwrap();
         let line = format!(
-            "broker --name {name} --listen 0.0.0.0:7450 --contract {} --state {} --json",
+            "broker --name {name} --listen 0.0.0.0:7450 --contract {} --state {} --json {more}",
             file.display(),
             state.display()
         );
@@ -166,7 +170,8 @@ pub(crate) fn session(name: &str, bytes: u32, node: &str, deadline: &str) -> Str
 fn a_session_over_three_domains_is_active_in_all_of_them_or_leaves_no_trace() {
     let Some(domains) = Domains::new("a session over three domains") else { return };
     let bare = domains.settings();
-    let _brokers: Vec<Running> = (0..DOMAINS.len()).map(|domain| domains.broker(domain)).collect();
+    let broker = |domain| domains.broker_with(domain, "--accounts-every 1s");
+    let _brokers: Vec<Running> = (0..DOMAINS.len()).map(broker).collect();
     let _agents: Vec<Running> = (0..DOMAINS.len()).map(|domain| domains.agent(domain)).collect();
     let applied = |domains: &Domains, domain: usize| {
         let hosts = domains.ask(domain, "hosts").json();
@@ -233,8 +238,32 @@ fn a_session_over_three_domains_is_active_in_all_of_them_or_leaves_no_trace() {
 
     domains.ask(0, "session stop video").json();
     domains.until("nothing is sold", |domains| domains.sold() == [0.0; 3]);
+    // Each domain has signed its accounts, and the domain before what it owes: start, stop, and each second between them. Only the first one
+    // has heard of prices.
+    for (domain, before, without_prices) in [(1, "robot", false), (2, "wan", true)] {
+        domains.until("the domain before has signed", |domains| {
+            let audit = domains.ask(domain, "audit").json();
+            let [own, neighbour] = [0, 1].map(|at| audit["signatures"][at].clone());
+            let whole = neighbour["last"].as_u64() >= last_of_session(domains, domain);
+            assert!(own.is_null() || own["domain"] == DOMAINS[domain] && own["checked"] == true, "{audit}");
+            assert!(neighbour.is_null() || neighbour["disputed"] == serde_json::json!([]), "{audit}");
+            let expected = (&before.into(), &without_prices.into(), &true.into());
+            whole && (&neighbour["domain"], &neighbour["without_prices"], &neighbour["checked"]) == expected
+        });
+    }
     (0..DOMAINS.len()).for_each(|domain| drop(domains.ask(domain, "restore --all").json()));
     domains.until("all have what they had", |domains| domains.settings() == bare);
+}
+
+/// The number of the last record of a session in a domain's accounts.
+fn last_of_session(domains: &Domains, domain: usize) -> Option<u64> {
+    let saved = domains.house.path("saved.jsonl");
+    let _ = std::fs::remove_file(&saved);
+    domains.ask(domain, &format!("audit --save {}", saved.display())).json();
+    let text = std::fs::read_to_string(&saved).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let stop = records.filter(|record| record["event"] == "stop").last()?;
+    stop["number"].as_u64()
 }
 
 fn part(part: &Value) -> (&str, f64) {

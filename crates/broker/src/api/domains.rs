@@ -44,7 +44,7 @@ const MOST_OFFERS: usize = 3;
 /// A broker's part in sessions over several domains.
 #[derive(Debug)]
 pub(super) struct Crossings {
-    name: String,
+    pub(super) name: String,
     contract: Contract,
     text: String,
     domains: Mutex<Domains>,
@@ -54,8 +54,10 @@ pub(super) struct Crossings {
     texts: Mutex<Texts>,
     /// The messages that wait for each neighbour.
     out: HashMap<String, mpsc::Sender<Message>>,
-    /// Their other ends, until they are served.
-    unserved: Mutex<Vec<(Client, mpsc::Receiver<Message>)>>,
+    /// Their brokers.
+    pub(super) clients: BTreeMap<String, Arc<Client>>,
+    /// The other ends of these, until they are served.
+    unserved: Mutex<Vec<(Arc<Client>, mpsc::Receiver<Message>)>>,
     /// Users who wait for an answer.
     asked: Mutex<HashMap<Key, oneshot::Sender<Result<(), peer::Refused>>>>,
 }
@@ -72,11 +74,13 @@ impl Crossings {
         let name = keys.identity.name();
         let (mut domains, effects) = Domains::start(name, &contract, before, kept.epoch, now)?;
         domains.set_unready(Some("its hosts have not reported yet".to_owned()));
-        let (mut out, mut unserved) = (HashMap::new(), Vec::new());
+        let (mut out, mut clients, mut unserved) = (HashMap::new(), BTreeMap::new(), Vec::new());
         for neighbour in domains.neighbours() {
             let (sender, receiver) = mpsc::channel(WAITING);
+            let client = Arc::new(Client::new(&neighbour.broker, keys));
             out.insert(neighbour.domain.clone(), sender);
-            unserved.push((Client::new(&neighbour.broker, keys), receiver));
+            clients.insert(neighbour.domain.clone(), client.clone());
+            unserved.push((client, receiver));
         }
         let mut leases = Leases::default();
         let lease = |one: &&Crossing| one.asker.as_ref().and_then(|asker| asker.lease);
@@ -90,6 +94,7 @@ impl Crossings {
             revision: AtomicU64::new(kept.revision),
             texts: Mutex::default(),
             out,
+            clients,
             unserved: Mutex::new(unserved),
             asked: Mutex::default(),
         };
@@ -269,7 +274,7 @@ impl Broker {
         let Some(crossings) = self.crossings().filter(sells) else { return std::future::pending().await };
         let unserved = std::mem::take(&mut *crossings.unserved.lock().unwrap_or_else(PoisonError::into_inner));
         for (client, messages) in unserved {
-            tokio::spawn(deliver(Arc::new(client), messages));
+            tokio::spawn(deliver(client, messages));
         }
         let first = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
         self.carry_out(first).await;
@@ -480,7 +485,7 @@ async fn deliver(client: Arc<Client>, mut messages: mpsc::Receiver<Message>) {
 }
 
 /// The broker of a neighbouring domain.
-pub(super) struct Peer(Identity);
+pub(super) struct Peer(pub Identity);
 
 impl<S: Send + Sync> FromRequestParts<S> for Peer {
     type Rejection = Refused;
@@ -494,22 +499,33 @@ impl<S: Send + Sync> FromRequestParts<S> for Peer {
     }
 }
 
+impl Broker {
+    /// The part in sessions over several domains of a broker that has this neighbour.
+    pub(super) fn crossings_with(&self, neighbour: &Identity) -> Result<Arc<Crossings>, Refused> {
+        let Some(crossings) = self.crossings() else {
+            let said = "this broker has no contract with [[neighbour]]".to_owned();
+            return Err(Refused::new(StatusCode::CONFLICT, said));
+        };
+        match crossings.out.contains_key(neighbour.name()) {
+            true => Ok(crossings),
+            false => {
+                let said = format!("{neighbour} is no neighbour by this domain's contract");
+                Err(Refused::new(StatusCode::FORBIDDEN, said))
+            }
+        }
+    }
+}
+
 pub(super) async fn peer(
     Peer(from): Peer,
     State(broker): Shared,
     message: Result<Json<Message>, JsonRejection>,
 ) -> Result<StatusCode, Refused> {
     let Json(message) = message?;
-    let wrong = |status, text: String| Err(Refused::new(status, text));
     if !message.is_bounded() {
-        return wrong(StatusCode::UNPROCESSABLE_ENTITY, "a list, text or number is too large".to_owned());
+        return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "a list, text or number is too large".to_owned()));
     }
-    let Some(crossings) = broker.crossings() else {
-        return wrong(StatusCode::CONFLICT, "this broker has no contract with [[neighbour]]".to_owned());
-    };
-    if !crossings.out.contains_key(from.name()) {
-        return wrong(StatusCode::FORBIDDEN, format!("{from} is no neighbour by this domain's contract"));
-    }
+    let crossings = broker.crossings_with(&from)?;
     let effects = crossings.domains().receive(broker.now(), from.name(), message);
     broker.spawn(effects);
     Ok(StatusCode::NO_CONTENT)
