@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use thalweg_broker::degradation::adapt;
+use thalweg_broker::degradation::{AT_LEISURE, AT_ONCE, adapt};
 use thalweg_broker::links::Rates;
 use thalweg_broker::planning::{Admitted, MOST_SESSIONS, Present, Reduction};
 use thalweg_broker::sessions::request;
@@ -50,15 +50,20 @@ fn present<'a>(contract: &'a str, sessions: &'a [Admitted]) -> Present<'a> {
 fn slower(contract: &str, sessions: &[Admitted], percent: u64) {
     let rate = qos::contract::Contract::read(contract).map_or(0, |contract| contract.system.links[0].rate);
     let links: Rates = [("a".to_owned(), rate * percent / 100)].into();
-    let (present, began) = (Present { links: &links, ..present(contract, sessions) }, Instant::now());
-    let found = adapt(present, &mut Clock(began))
-        .map(|change| (change.reduction.scaled.len(), change.reduction.suspended.len()));
-    let took = began.elapsed();
-    match found {
-        Ok((scaled, suspended)) => {
-            println!("a link at {percent} %: {scaled} thinned, {suspended} suspended, decided in {took:?}")
+    for (when, time) in [("at once", AT_ONCE), ("at leisure", AT_LEISURE)] {
+        let (present, began) = (Present { links: &links, ..present(contract, sessions) }, Instant::now());
+        let found = adapt(present, time, &mut Clock(began));
+        let took = began.elapsed();
+        match found {
+            Ok(change) => {
+                let (scaled, suspended) = (change.reduction.scaled.len(), change.reduction.suspended.len());
+                println!("a link at {percent} %, {when}: {scaled} thinned, {suspended} suspended, decided in {took:?}");
+                if !change.hurried {
+                    break;
+                }
+            }
+            Err(why) => println!("a link at {percent} %, {when}: {why}, decided in {took:?}"),
         }
-        Err(why) => println!("a link at {percent} %: {why}, decided in {took:?}"),
     }
 }
 

@@ -17,6 +17,7 @@ mod rules;
 mod sessions;
 
 use crate::accounts::Meter;
+use crate::degradation::AT_ONCE;
 use crate::domains::{Crossing, Effect};
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::leases::Leases;
@@ -59,6 +60,8 @@ pub struct Broker {
     links: Mutex<Links>,
     /// An agent has reported links.
     news_of_links: Notify,
+    /// The longest search when links have changed.
+    at_once: Duration,
     /// The links for which no plan was found.
     unplanned: Mutex<Option<links::Unplanned>>,
     /// Who plans. One planner runs at a time; locked before the store.
@@ -151,6 +154,7 @@ impl Broker {
             leases,
             links: Mutex::default(),
             news_of_links: Notify::new(),
+            at_once: AT_ONCE,
             unplanned: Mutex::default(),
             planner: Arc::default(),
             store: Arc::new(Turn::new(store)),

@@ -15,21 +15,26 @@ use qos::contract::session::Session;
 use qos::placement::Watch;
 use qos::show_bit_rate;
 use search::Search;
+use std::time::Duration;
 
+/// Longest search for less to take back when links have just changed: then what was found so far is taken, so that a decision takes a tenth of a second.
+pub const AT_ONCE: Duration = Duration::from_millis(50);
+/// The same where nobody waits for it.
+pub const AT_LEISURE: Duration = Duration::from_millis(500);
 /// Most links that a reason names.
 const NAMED: usize = 4;
 
-/// The plan on these links, with as much of the sessions as they carry.
+/// The plan on these links, with as much of the sessions as they carry, searched for so long at most.
 ///
 /// # Errors
 /// [`Unadmitted::Unfit`]: the contract does not fit there, even without any session. [`Unadmitted::Malformed`], [`Unadmitted::Needed`]: contract and
 /// sessions do not go together, on any links.
-pub fn adapt(present: Present<'_>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
+pub fn adapt(present: Present<'_>, time: Duration, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
     let contract = Contract::read(present.contract).map_err(Unadmitted::Malformed)?;
     let whole = joined(present.contract, present.sessions.iter(), None)?;
     let mut base = Reduction { because: words(&contract, present), ..Reduction::default() };
     cut(present, &mut base)?;
-    let mut search = Search::new(present, base, &whole, watch);
+    let mut search = Search::new(present, base, &whole, time, watch);
     if !search.overload(&[]) {
         match search.tried(&[]) {
             Err(Unadmitted::Unfit(_)) => {}

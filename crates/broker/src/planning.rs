@@ -15,7 +15,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Most sessions of a domain.
-pub const MOST_SESSIONS: usize = 500;
+pub const MOST_SESSIONS: usize = 1000;
 
 /// Most reasons that one line names.
 const NAMED: usize = 4;
@@ -78,6 +78,17 @@ pub struct Reduction {
     pub because: String,
 }
 
+impl Reduction {
+    /// `true` if fewer sessions are suspended and pipes left out, or as many and samples are thinned less.
+    pub fn takes_less_than(&self, other: &Self) -> bool {
+        let all = |one: &Self| {
+            let thinned: u64 = one.scaled.values().map(|scale| u64::from(*scale)).sum();
+            (one.suspended.len() + one.left_out.len(), thinned)
+        };
+        all(self) < all(other)
+    }
+}
+
 /// What a domain has now.
 #[derive(Clone, Copy, Debug)]
 pub struct Present<'a> {
@@ -102,6 +113,8 @@ pub struct Change {
     pub reduction: Reduction,
     /// The plan, which fits.
     pub plan: Plan,
+    /// There was no time to look whether less would be enough to take back.
+    pub hurried: bool,
 }
 
 /// The reason why a change of sessions is not made.
@@ -219,7 +232,7 @@ fn made(
         Admitted { subscribers, ports, rate, ..session.clone() }
     };
     let sessions = sessions.iter().map(with).collect();
-    Ok(Change { sessions, links: links.clone(), reduction, plan })
+    Ok(Change { sessions, links: links.clone(), reduction, plan, hurried: false })
 }
 
 /// What a session has by itself, whatever is taken back.
@@ -266,7 +279,7 @@ fn running<'a>(sessions: &'a [Admitted], reduction: &Reduction) -> Vec<&'a Admit
 }
 
 /// The links as they are. Gives the pipes (ports) that cannot be planned there.
-fn on(joined: &mut Joined, links: &Rates) -> Vec<String> {
+pub(crate) fn on(joined: &mut Joined, links: &Rates) -> Vec<String> {
     for link in &mut joined.contract.system.links {
         match links.get(&link.name) {
             Some(0) => link.down = true,

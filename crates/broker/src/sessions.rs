@@ -1,7 +1,7 @@
 //! The sessions of a domain: each is admitted beside the domain's contract and all other sessions if the planner finds a plan with which every
 //! channel keeps its deadline, and is refused with the planner's reasons and offers otherwise. Pure.
 
-use crate::degradation::adapt;
+use crate::degradation::{AT_LEISURE, adapt};
 use crate::planning::{Admitted, Change, MOST_SESSIONS, Present, Reduction, Unadmitted, joined, planned};
 use crate::rules::{self, Ask, Party, Usage};
 use qos::contract::rule::Rule;
@@ -54,7 +54,7 @@ fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) 
         other => other,
     })?;
     // What it leaves, if it has become smaller, is for those that have less than they asked for.
-    let again = adapt(present, watch);
+    let again = adapt(present, AT_LEISURE, watch);
     let is_whole = |change: &Change| {
         let ports = change.sessions.iter().find(|session| session.name == name).map(|one| &one.subscribers);
         let thinned = |port: &String| change.reduction.scaled.contains_key(port);
@@ -133,7 +133,7 @@ pub fn end(present: Present<'_>, names: &[String], watch: &mut dyn Watch) -> Res
 /// The plan without these sessions. What they leave goes to those that have less than they asked for.
 fn without(present: Present<'_>, names: &[String], watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
     let left: Vec<Admitted> = present.sessions.iter().filter(|one| !names.contains(&one.name)).cloned().collect();
-    adapt(Present { sessions: &left, ..present }, watch)
+    adapt(Present { sessions: &left, ..present }, AT_LEISURE, watch)
 }
 
 #[cfg(test)]

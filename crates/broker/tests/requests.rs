@@ -22,6 +22,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg_broker::api::Broker;
+use thalweg_broker::degradation::AT_ONCE;
 use thalweg_broker::serve::Limits;
 use thalweg_broker::store::Store;
 
@@ -69,6 +70,8 @@ struct Testbed {
     /// The epoch that the next start comes after, at least.
     after: u64,
     contract: Option<&'static str>,
+    /// The time for a decision when links have changed.
+    at_once: Duration,
     ended: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
 }
@@ -96,6 +99,7 @@ impl Testbed {
             limits,
             after: 0,
             contract: None,
+            at_once: AT_ONCE,
             ended: Arc::default(),
             server: None,
         };
@@ -116,12 +120,13 @@ impl Testbed {
         let (tell, told) = channel();
         let ended = Arc::new(AtomicBool::new(false));
         let (dir, seen, listen, limits) = (self.dir.clone(), ended.clone(), self.address, self.limits);
-        let (after, contract) = (self.after, self.contract);
+        let (after, contract, at_once) = (self.after, self.contract, self.at_once);
         self.ended = ended;
         self.server = Some(std::thread::spawn(move || {
             let keys = Keys::read(&dir.join("robot"), Kind::Broker, "base").unwrap();
             let (store, kept) = Store::open(&dir.join("state")).unwrap();
             let broker = Broker::start(store, kept, after).unwrap();
+            let broker = broker.decides_within(at_once);
             contract.map_or(Ok(()), |contract| broker.plan_for(contract, &keys)).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
             let bound = |at| tell.send(at).unwrap();

@@ -44,11 +44,13 @@ pub fn assign(system: &System, network: &Network, places: &[Place], give_way: bo
     let mut search = Search { system, network, places, gave_way: Vec::new(), steps };
     let mut bulk = Class::Normal;
     loop {
-        let found = search.raise(search.start(bulk));
+        let start = search.start(bulk);
+        let found = search.raise(start.clone());
         if found.fits || steps.left() == 0 {
             return search.lower(found, bulk);
         }
-        if bulk == Class::Normal {
+        // Where every channel has a deadline or a class, the same would come again.
+        if bulk == Class::Normal && search.start(Class::Low) != start {
             bulk = Class::Low;
             continue;
         }

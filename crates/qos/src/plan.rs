@@ -19,7 +19,7 @@ mod rewrite;
 
 pub use file::{Change, PlanError, differences};
 #[cfg(feature = "placement")]
-pub use make::{Work, attempt, make, make_for, make_within};
+pub use make::{Work, attempt, fits, make, make_for, make_within};
 pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;

@@ -84,8 +84,12 @@ pub(crate) fn show_share(share: f64) -> String {
 fn show(value: f64, units: &[(&str, f64)]) -> String {
     let fits = units.iter().rev().find(|(_, factor)| value >= *factor);
     let (unit, factor) = fits.or(units.first()).copied().unwrap_or(("", 1.0));
-    let number = format!("{:.3}", value / factor);
-    format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+    // Integers are shown much faster than other numbers, and a plan shows thousands.
+    let thousandths = (value / factor * 1e3).round() as u64;
+    match (thousandths / 1000, thousandths % 1000) {
+        (whole, 0) => format!("{whole} {unit}"),
+        (whole, part) => format!("{whole}.{} {unit}", format!("{part:03}").trim_end_matches('0')),
+    }
 }
 
 fn parse(text: &str, units: &'static str, table: &[(&str, f64)]) -> Result<f64, QuantityError> {

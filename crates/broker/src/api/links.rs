@@ -1,7 +1,8 @@
 //! Links that carry less than the contract says: what agents report and users state, and the plans that follow.
 
+use super::sessions::Clock;
 use super::{Answer, Broker, OwnHost, Refused, Shared, User};
-use crate::degradation::adapt;
+use crate::degradation::{AT_LEISURE, adapt};
 use crate::hosts::Kept;
 use crate::links::{Links, Rates, Unstated};
 use crate::planning::{Present, Unadmitted};
@@ -12,6 +13,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use qos::contract::Contract;
 use qos::contract::rule::Right;
+use qos::placement::Watch;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +30,28 @@ pub(super) struct Unplanned {
     at: Duration,
 }
 
+/// The clock of a search that nobody waits for. It has no time left when links have changed.
+struct Meanwhile {
+    broker: Arc<Broker>,
+    links: Rates,
+    clock: Clock,
+}
+
+impl Watch for Meanwhile {
+    fn elapsed(&mut self) -> Duration {
+        let is_same = self.broker.links().now(self.broker.now()) == self.links;
+        self.clock.elapsed() + if is_same { Duration::ZERO } else { AT_LEISURE }
+    }
+}
+
 impl Broker {
+    /// Looks so long for less to take back when links have changed, before hosts hear of it.
+    #[must_use]
+    pub fn decides_within(mut self, time: Duration) -> Self {
+        self.at_once = time;
+        self
+    }
+
     pub(super) fn links(&self) -> MutexGuard<'_, Links> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,14 +95,40 @@ impl Broker {
         }
         let kept = Kept { links: links.clone(), ..self.hosts().kept().clone() };
         let planned = kept.revision + 1;
-        let decide = |present: Present<'_>, _| adapt(present, &mut super::sessions::clock());
+        let at_once = self.at_once;
+        let decide = move |present: Present<'_>, _| adapt(present, at_once, &mut super::sessions::clock());
         let decided = self.decide(turn, kept, decide).await;
         let made = match decided {
-            Ok((turn, change)) => self.make(turn, change, planned).await.map(drop),
+            Ok((turn, change)) => {
+                let hurried = change.hurried;
+                self.make(turn, change, planned).await.map(|_| hurried)
+            }
             Err(why) => Err(why),
         };
+        if matches!(made, Ok(true)) {
+            let (broker, links) = (self.clone(), links.clone());
+            tokio::spawn(async move { broker.give_back(links).await });
+        }
         let at = self.now();
         *self.unplanned() = made.err().map(|why| Unplanned { links, because: why.text(), at });
+    }
+
+    /// Gives back what was taken in a hurry, if that was more than needed.
+    async fn give_back(self: Arc<Self>, links: Rates) {
+        let turn = self.turn().await;
+        let kept = self.hosts().kept().clone();
+        let (planned, taken) = (kept.revision + 1, kept.reduction.clone());
+        if kept.links != links {
+            return;
+        }
+        let mut watch = Meanwhile { broker: self.clone(), links, clock: super::sessions::clock() };
+        let decide = move |present: Present<'_>, _| adapt(present, AT_LEISURE, &mut watch);
+        if let Ok((turn, change)) = self.decide(turn, kept, decide).await
+            && change.reduction.takes_less_than(&taken)
+        {
+            // What the disk does not take stays as it is.
+            let _ = self.make(turn, change, planned).await;
+        }
     }
 
     /// Pipes that are left out of the plan sell nothing; those that are in it again sell when all hosts have it. Called while nobody else

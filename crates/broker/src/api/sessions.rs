@@ -2,7 +2,7 @@
 
 use super::domains::{Crossings, taken};
 use super::{Answer, Broker, OwnHost, Refused, Shared, User, check};
-use crate::degradation::adapt;
+use crate::degradation::{AT_LEISURE, adapt};
 use crate::hosts::Kept;
 use crate::links::Links;
 use crate::planning::{Admitted, Change, Present, Reduction, Unadmitted};
@@ -84,7 +84,7 @@ impl Broker {
         let mut each = [&links_now, &kept.links, &nothing].into_iter();
         let change = loop {
             let links = each.next();
-            match adapt(Present { links: links.unwrap_or(&nothing), ..present }, &mut clock()) {
+            match adapt(Present { links: links.unwrap_or(&nothing), ..present }, AT_LEISURE, &mut clock()) {
                 Err(Unadmitted::Unfit(_)) if links.is_some() => {}
                 found => break found,
             }
@@ -118,7 +118,7 @@ impl Broker {
     }
 
     /// What has to be kept with this change.
-    fn kept_with(&self, Change { sessions, links, reduction, plan }: Change) -> Result<Kept, Refused> {
+    fn kept_with(&self, Change { sessions, links, reduction, plan, hurried: _ }: Change) -> Result<Kept, Refused> {
         let text = plan.to_text();
         if text.len() > LARGEST_PLAN {
             let said = format!("the plan would have {} bytes: allowed are {LARGEST_PLAN}", text.len());

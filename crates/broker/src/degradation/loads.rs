@@ -1,6 +1,10 @@
 //! The least that links have to carry, whatever plan is made: a set of subscribers with which that is more than a link carries surely does not fit, and
 //! that is told in microseconds, where a plan takes milliseconds.
 
+mod filling;
+
+pub(super) use filling::Filling;
+
 use super::Step;
 use super::concerned::way;
 use crate::links::Rates;
@@ -12,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Each subscriber (index): whether it is left out, and its ratio of published samples to those that it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
-    gone: Vec<bool>,
-    scale: Vec<u32>,
+pub(super) struct Wanted {
+    pub gone: Vec<bool>,
+    pub scale: Vec<u32>,
 }
 
 /// The loads of links, by what is taken.
@@ -23,6 +27,11 @@ pub(super) struct Model {
     loads: Loads,
     /// For each session (index), the subscribers (indices) that are gone without it: its own, and those of sessions that need it.
     without: Vec<Vec<usize>>,
+    /// Each subscriber (index) by itself.
+    alone: Vec<usize>,
+    /// The streams (indices) of each subscriber, and of each topic.
+    streams_of: Vec<Vec<usize>>,
+    streams_of_topic: Vec<Vec<usize>>,
     base: Wanted,
 }
 
@@ -36,28 +45,61 @@ impl Model {
         let suspended = |name: &String| base.suspended.contains_key(name);
         let gone = present.sessions.iter().zip(&without).filter(|(session, _)| suspended(&session.name));
         gone.flat_map(|(_, its)| its).for_each(|index| wanted.gone[*index] = true);
-        Self { loads: Loads::new(whole, present.links), without, base: wanted }
+        let loads = Loads::new(whole, present.links);
+        let alone: Vec<usize> = (0..subscribers.len()).collect();
+        let mut streams_of = vec![Vec::new(); subscribers.len()];
+        let mut streams_of_topic = vec![Vec::new(); whole.contract.system.topics.len()];
+        for (index, stream) in loads.streams.iter().enumerate() {
+            streams_of_topic[stream.topic].push(index);
+            stream.receivers.iter().for_each(|one| streams_of[one.index].push(index));
+        }
+        Self { loads, without, alone, streams_of, streams_of_topic, base: wanted }
+    }
+
+    /// The subscribers (indices) that are gone if this step is taken; none if it thins one.
+    fn lost(&self, step: &Step) -> &[usize] {
+        match step {
+            Step::Scale { .. } => &[],
+            Step::Suspend { index, .. } => &self.without[*index],
+            Step::LeaveOut { index, .. } => &self.alone[*index..=*index],
+        }
     }
 
     /// `true` if a link has to carry more than it can, though these steps are taken: then no plan fits.
     pub fn exceed<'a>(&self, taken: impl Iterator<Item = &'a Step>) -> bool {
-        self.loads.exceed(1.0, &self.with(taken))
+        self.loads.exceed(&self.with(taken))
     }
 
-    /// `true` if a link has to carry more than this share of its rate, or if the bursts of all its streams at once take more than this share of the
-    /// longest deadline there: then a plan hardly fits.
-    pub fn crowd<'a>(&self, share: f64, taken: impl Iterator<Item = &'a Step>) -> bool {
-        let wanted = self.with(taken);
-        self.loads.exceed(share, &wanted) || self.loads.queue(share, &wanted)
+    /// The least of these steps with which no link carries more than this share of its rate, and the bursts of all its streams at once take no more than
+    /// this share of the longest deadline there: then a plan mostly fits. Those that thin do it no more than needed; the more important ones are given
+    /// back first. All of them, if they are not enough.
+    pub fn least(&self, share: f64, steps: &mut [Step]) -> Vec<usize> {
+        let mut filling = Filling::new(self, share, steps);
+        if !filling.fits() {
+            return (0..steps.len()).collect();
+        }
+        let mut taken: Vec<usize> = (0..steps.len()).rev().filter(|step| !filling.gives_back(&steps[*step])).collect();
+        for step in &taken {
+            if let Step::Scale { index, own, most, .. } = &mut steps[*step] {
+                let (mut too_little, mut enough) = (*own, *most);
+                while enough - too_little > 1 {
+                    let middle = u32::midpoint(too_little, enough);
+                    if filling.scales(*index, middle) { enough = middle } else { too_little = middle }
+                }
+                *most = enough;
+            }
+        }
+        taken.reverse();
+        taken
     }
 
-    fn with<'a>(&self, taken: impl Iterator<Item = &'a Step>) -> Wanted {
+    /// What is wanted without what these steps take.
+    pub fn with<'a>(&self, taken: impl Iterator<Item = &'a Step>) -> Wanted {
         let mut wanted = self.base.clone();
         for step in taken {
             match step {
                 Step::Scale { index, most, .. } => wanted.scale[*index] = wanted.scale[*index].max(*most),
-                Step::Suspend { index, .. } => self.without[*index].iter().for_each(|gone| wanted.gone[*gone] = true),
-                Step::LeaveOut { index, .. } => wanted.gone[*index] = true,
+                _ => self.lost(step).iter().for_each(|gone| wanted.gone[*gone] = true),
             }
         }
         wanted
@@ -169,22 +211,9 @@ impl Loads {
         Self { rates, streams: streams.into_iter().map(stream).collect(), topics, deadlines }
     }
 
-    /// `true` if the bursts of all streams with a deadline, at one direction at once, take more than this share of the longest of those deadlines.
-    fn queue(&self, share: f64, wanted: &Wanted) -> bool {
-        let mut queues = vec![(0.0, 0.0f64); self.rates.len()];
-        for Stream { direction, burst, receivers, .. } in &self.streams {
-            let there = receivers.iter().filter(|one| !wanted.gone[one.index]);
-            if let Some(deadline) = there.filter_map(|one| self.deadlines[one.index]).reduce(f64::max) {
-                let (bits, longest) = &mut queues[*direction];
-                (*bits, *longest) = (*bits + burst, longest.max(deadline));
-            }
-        }
-        queues.iter().zip(&self.rates).any(|((bits, longest), rate)| *bits > share * longest * rate)
-    }
-
-    /// `true` if a link has to carry more than this share of its rate. A stream goes once over a link, at least as often as the subscriber behind it
+    /// `true` if a link has to carry more than its rate. A stream goes once over a link, at least as often as the subscriber behind it
     /// wants that gets most of it.
-    fn exceed(&self, share: f64, wanted: &Wanted) -> bool {
+    fn exceed(&self, wanted: &Wanted) -> bool {
         let mut with_proxies = BTreeSet::new();
         for (index, (topic, smaller)) in self.topics.iter().enumerate() {
             if !wanted.gone[index] && (*smaller || wanted.scale[index] > 1) {
@@ -199,7 +228,7 @@ impl Loads {
             loads[*direction] += each.fold(0.0, f64::max);
         }
         // A sum of so few terms is exact to a millionth.
-        loads.iter().zip(&self.rates).any(|(load, rate)| *load > share * rate * (1.0 + 1e-6))
+        loads.iter().zip(&self.rates).any(|(load, rate)| *load > rate * (1.0 + 1e-6))
     }
 }
 

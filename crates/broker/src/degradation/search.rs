@@ -1,17 +1,18 @@
 //! The search for the least that has to be taken back.
 //!
-//! A plan takes milliseconds, and what has to be taken may be hundreds of things. So it is searched by the loads of links first, and by what may wait for
-//! them, which takes microseconds, for that share of rates and deadlines with which a plan fits, too; and then by plans for less.
+//! Whether what is left fits takes the planner milliseconds to tell, and what has to be taken may be hundreds of things. So it is searched by the loads
+//! of links first, and by what may wait for them, which takes microseconds, for that share of rates and deadlines with which it fits, too; and then by
+//! the planner for less.
 
 use super::Step;
 use super::loads::Model;
-use crate::planning::{Change, Present, Reduction, Unadmitted, attempted, planned};
+use crate::planning::{Change, Present, Reduction, Unadmitted, attempted, on, planned};
 use qos::contract::joined::Joined;
 use qos::placement::Watch;
+use qos::plan;
+use qos::system::System;
 use std::time::Duration;
 
-/// Longest search for less to take back: then what was found so far is taken.
-const REFINING: Duration = Duration::from_millis(500);
 /// Shares of the links' rates, and of deadlines, at which a plan may fit, the largest first.
 const SHARES: [f64; 13] = [1.0, 0.99, 0.97, 0.95, 0.92, 0.88, 0.84, 0.8, 0.7, 0.6, 0.5, 0.35, 0.2];
 
@@ -21,16 +22,34 @@ pub(super) struct Search<'a> {
     pub base: Reduction,
     pub steps: Vec<Step>,
     model: Model,
-    /// So much of the links' rates and of deadlines may be used, and no plan is made; `None`: a plan has to fit.
-    share: Option<f64>,
+    /// Contract and all sessions, on the links as they are.
+    whole: Joined,
+    /// Subscribers (indices in order) that are left out in any case.
+    gone: Vec<usize>,
+    /// Plans decide, as they will be made.
+    pub by_plans: bool,
     watch: &'a mut dyn Watch,
-    began: Duration,
+    /// The time at which what was found so far is taken.
+    until: Duration,
+    /// That was before the end of the search.
+    hurried: bool,
 }
 
 impl<'a> Search<'a> {
-    pub fn new(present: Present<'a>, base: Reduction, whole: &Joined, watch: &'a mut dyn Watch) -> Self {
-        let (model, began) = (Model::new(present, whole, &base), watch.elapsed());
-        Self { present, base, steps: Vec::new(), model, share: None, watch, began }
+    pub fn new(
+        present: Present<'a>,
+        base: Reduction,
+        whole: &Joined,
+        time: Duration,
+        watch: &'a mut dyn Watch,
+    ) -> Self {
+        let (model, until) = (Model::new(present, whole, &base), watch.elapsed() + time);
+        let mut whole = whole.clone();
+        let unfit = on(&mut whole, present.links);
+        let mut gone = whole.unreachable();
+        let subscribers = whole.contract.system.subscribers.iter().enumerate();
+        gone.extend(subscribers.filter(|(_, one)| unfit.contains(&one.name)).map(|(index, _)| index));
+        Self { present, base, steps: Vec::new(), model, whole, gone, by_plans: false, watch, until, hurried: false }
     }
 
     /// The plan without what these steps (indices) take. What needs a session that does not run is suspended besides.
@@ -64,22 +83,52 @@ impl<'a> Search<'a> {
 
     /// The plan with the least taken with which there is one. All steps together have to be enough.
     pub fn least(&mut self) -> Result<Change, Unadmitted> {
+        let whole = self.steps.clone();
+        let taken = self.searched()?;
+        let found = match self.tried(&taken) {
+            // The plan has to be another one than was thought.
+            Err(Unadmitted::Unfit(_)) => {
+                (self.steps, self.by_plans) = (whole, true);
+                let enough = self.first()?;
+                self.tried(&enough)
+            }
+            found => found,
+        };
+        found.map(|change| Change { hurried: self.hurried, ..change })
+    }
+
+    fn searched(&mut self) -> Result<Vec<usize>, Unadmitted> {
         let enough = match self.by_loads()? {
             Some(found) => found,
             None => self.first()?,
         };
         let taken = self.minimal(&enough)?;
         self.thin_less(&taken)?;
-        self.tried(&taken)
+        Ok(taken)
+    }
+
+    /// What is planned without what these steps take.
+    fn left(&self, taken: &[usize]) -> System {
+        let wanted = self.model.with(taken.iter().map(|step| &self.steps[*step]));
+        let mut left = self.whole.clone();
+        let subscribers = left.contract.system.subscribers.iter_mut();
+        subscribers.zip(&wanted.scale).for_each(|(one, scale)| one.scale = one.scale.max(*scale));
+        let mut gone: Vec<usize> =
+            wanted.gone.iter().enumerate().filter(|(_, gone)| **gone).map(|(at, _)| at).collect();
+        gone.extend(&self.gone);
+        gone.sort_unstable();
+        gone.dedup();
+        left.leave_out(&gone);
+        left.contract.system
     }
 
     /// `true` if it fits without what these steps take.
-    fn fits(&mut self, taken: &[usize]) -> Result<bool, Unadmitted> {
-        if let Some(share) = self.share {
-            return Ok(!self.model.crowd(share, taken.iter().map(|step| &self.steps[*step])));
-        }
+    pub fn fits(&mut self, taken: &[usize]) -> Result<bool, Unadmitted> {
         if self.overload(taken) {
             return Ok(false);
+        }
+        if !self.by_plans {
+            return Ok(plan::fits(&self.left(taken), self.watch));
         }
         match self.tried(taken) {
             Ok(_) => Ok(true),
@@ -93,14 +142,15 @@ impl<'a> Search<'a> {
         self.model.exceed(taken.iter().map(|step| &self.steps[*step]))
     }
 
-    /// The least with which no link is crowded, for the largest share with which a plan fits. `None`: there was no time.
+    /// The least with which no link is crowded, for the largest share with which it fits. If there is no time, for a smaller one. `None`: it fits with
+    /// none of them.
     fn by_loads(&mut self) -> Result<Option<Vec<usize>>, Unadmitted> {
         let whole = self.steps.clone();
         let (mut least, mut most, mut found) = (0, SHARES.len(), None);
-        while least < most && !self.is_late() {
+        while least < most && (found.is_none() || !self.is_late()) {
             let middle = usize::midpoint(least, most);
             self.steps.clone_from(&whole);
-            let taken = self.at_share(SHARES[middle])?;
+            let taken = self.model.least(SHARES[middle], &mut self.steps);
             if self.fits(&taken)? {
                 (most, found) = (middle, Some((taken, self.steps.clone())));
             } else {
@@ -112,21 +162,6 @@ impl<'a> Search<'a> {
             self.steps = steps;
             taken
         }))
-    }
-
-    /// The least with which no link is crowded at this share; all steps, if that is not enough.
-    fn at_share(&mut self, share: f64) -> Result<Vec<usize>, Unadmitted> {
-        self.share = Some(share);
-        let all: Vec<usize> = (0..self.steps.len()).collect();
-        let taken = if self.fits(&all)? {
-            let taken = self.minimal(&all)?;
-            self.thin_less(&taken)?;
-            taken
-        } else {
-            all
-        };
-        self.share = None;
-        Ok(taken)
     }
 
     /// The first steps that are enough.
@@ -166,7 +201,8 @@ impl<'a> Search<'a> {
     }
 
     fn is_late(&mut self) -> bool {
-        self.watch.elapsed().saturating_sub(self.began) > REFINING
+        self.hurried |= self.watch.elapsed() > self.until;
+        self.hurried
     }
 
     /// Thins each subscriber of these steps no more than needed, the most important ones first.

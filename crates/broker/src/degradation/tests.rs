@@ -65,7 +65,7 @@ fn links(all: &[(&str, u64)]) -> Rates {
 
 fn adapted(contract: &str, sessions: &[Admitted], links: &Rates) -> Result<Change, Unadmitted> {
     let reduction = Reduction { left_out: vec!["what was before does not count".into()], ..Reduction::default() };
-    adapt(Present { contract, links, reduction: &reduction, sessions }, &mut Patient)
+    adapt(Present { contract, links, reduction: &reduction, sessions }, AT_ONCE, &mut Patient)
 }
 
 /// The sessions that are suspended, and the ports that are thinned.
@@ -184,7 +184,8 @@ fn who_does_not_use_the_link_keeps_what_it_has() {
     assert_eq!(taken(&change).0, ["one"]);
     let (slow, none) = (links(&[("wire", 450_000)]), Reduction::default());
     let hurried = Present { contract: CONTRACT, links: &slow, reduction: &none, sessions: &sessions };
-    assert_eq!(taken(&adapt(hurried, &mut Hasty(0)).unwrap()).0, ["one"], "without time for a search, too");
+    let found = adapt(hurried, AT_ONCE, &mut Hasty(0)).unwrap();
+    assert!(!taken(&found).0.contains(&"near"), "without time for a search, too: {found:?}");
     // With the wire down all go over c: 133, twice 248 and 430 kbit/s do not fit into 1 Mbit/s.
     let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0)])).unwrap();
     assert_eq!(taken(&change).0, ["near"]);
@@ -307,7 +308,7 @@ fn loads_of_links_tell_what_has_no_plan() {
     let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
     let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
     let mut watch = Patient;
-    let mut search = Search::new(present, Reduction::default(), &whole, &mut watch);
+    let mut search = Search::new(present, Reduction::default(), &whole, AT_ONCE, &mut watch);
     search.steps = steps(present, &contract, &whole, &|_| true).unwrap();
     let taken = |step: &Step| match step {
         Step::Scale { port, .. } => port.clone(),
@@ -335,8 +336,11 @@ fn without_time_for_more_what_is_found_first_is_taken() {
     let (links, reduction) = (links(&[("wire", 800_000)]), Reduction::default());
     let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
     // The planner has a clock, too, and gives up nothing in so short a contract.
-    let change = adapt(present, &mut Hasty(0)).unwrap();
-    assert_eq!(taken(&change), (vec![], vec![("/camera@b", 8)]));
+    let change = adapt(present, AT_ONCE, &mut Hasty(0)).unwrap();
+    assert_eq!(taken(&change), (vec![], vec![("/camera@b", 6)]), "by the loads of a smaller share");
+    let later = adapt(present, AT_LEISURE, &mut Patient).unwrap();
+    assert_eq!((taken(&later), change.hurried, later.hurried), ((vec![], vec![("/camera@b", 2)]), true, false));
+    assert!(later.reduction.takes_less_than(&change.reduction) && !change.reduction.takes_less_than(&later.reduction));
 }
 
 proptest! {
@@ -356,10 +360,15 @@ proptest! {
         let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
         let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
         let mut watch = Patient;
-    let mut search = Search::new(present, Reduction::default(), &whole, &mut watch);
+    let mut search = Search::new(present, Reduction::default(), &whole, AT_ONCE, &mut watch);
         search.steps = steps(present, &contract, &whole, &|_| true).unwrap();
         let taken: Vec<usize> = (0..search.steps.len()).filter(|step| taken[*step]).collect();
-        prop_assert!(!search.overload(&taken) || search.tried(&taken).is_err());
+        let fits = search.tried(&taken).is_ok();
+        prop_assert!(!search.overload(&taken) || !fits);
+        // What is told without a plan is so.
+        prop_assert_eq!(search.fits(&taken).unwrap(), fits);
+        search.by_plans = true;
+        prop_assert_eq!(search.fits(&taken).unwrap(), fits);
     }
 
     /// What is left fits, and none of what is taken could be given back alone.

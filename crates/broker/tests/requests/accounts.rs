@@ -5,7 +5,7 @@ use agent::accounts::{Audit, Bill, Broken, Head};
 use agent::message::{Counts, End, Side};
 
 fn bills(lines: &[String], noted: Option<Head>) -> Result<(Vec<Bill>, Head), Broken> {
-    let mut audit = Audit::new(noted);
+    let mut audit = Audit::new(noted, None);
     lines.iter().try_for_each(|line| audit.read(line))?;
     let head = audit.head().clone();
     audit.bills(None).map(|bills| (bills, head))

@@ -30,7 +30,7 @@ use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::priority::Policing;
 use crate::system::{self, LatencyBudget, PlacementDelay, Scheduler, Subscriber, System, Topic};
 use delay::{Bounds, Delay, Queue, delay};
-use offers::{WayOut, settings, way_out};
+use offers::{WayOut, settings, smallest, way_out};
 use std::borrow::Cow;
 
 /// Most steps of one plan's analyses, and of those of all plans that are tried for offers.
@@ -78,6 +78,14 @@ pub fn attempt(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan
     computed = budgets::widest(&contract.system, computed, work, watch);
     computed.plan.contract.hash = format!("{:016x}", contract.hash);
     computed.plan
+}
+
+/// `true` if a system fits in model `bound`, with whatever settings of its hosts that takes: the decision of [`attempt`], in less time, because nothing is
+/// shown of it.
+pub fn fits(system: &System, watch: &mut dyn Watch) -> bool {
+    let (system, steps) = (smallest(system), Steps::new(Work::of(system).plan));
+    let effort = Effort { explain: false, ..Effort::default() };
+    answer(&system, &Network::new(&system), Model::Bound, &steps, effort, watch).fits(&system)
 }
 
 /// The same with less work: bounds and offers that it does not suffice for are missing.
@@ -226,6 +234,13 @@ fn without_deadlines(system: &System) -> System {
 }
 
 impl Answer {
+    /// All limits and deadlines are kept.
+    fn fits(&self, system: &System) -> bool {
+        let is_placed = !self.found.placed.is_empty() || system.subscribers.is_empty();
+        let keeps = |bounds: &Bounds| bounds.in_time() && bounds.exceeded().is_empty() && bounds.unsteady().is_empty();
+        is_placed && refusal::of_placement(system, &self.found).is_empty() && self.bounds.as_ref().is_some_and(keeps)
+    }
+
     /// Proxies with a subscriber that gets its samples too late, if that counts: (topic, publisher's node, node).
     fn late(&self, system: &System) -> Vec<(usize, usize, usize)> {
         let Some(bounds) = self.bounds.as_ref().filter(|_| system.placement.delay == PlacementDelay::Bound) else {

@@ -5,6 +5,7 @@ mod shares;
 use super::*;
 use crate::contract::Contract;
 use crate::placement::Watch;
+use crate::system::PlacementDelay;
 use std::time::Duration;
 
 struct Still;
@@ -531,4 +532,21 @@ fn what_a_publisher_may_send_is_what_the_bounds_count() {
     );
     let open = text("false").replace("police = true\n", "");
     assert_eq!(police(&open).map(|(_, police)| police), [None, None]);
+}
+
+/// The quick decision is that of a plan, of systems that fit and of those that do not.
+#[test]
+fn whether_it_fits_is_told_without_a_plan() {
+    let mut found = [0; 2];
+    for seed in 0..400 {
+        let mut system = crate::testing::sketch(seed).system;
+        let slack = [2_000, 20_000, 200_000][seed as usize % 3] * 1_000;
+        system.subscribers.iter_mut().for_each(|one| one.deadline = one.deadline.map(|deadline| deadline + slack));
+        system.placement.delay = if seed % 2 == 0 { PlacementDelay::Bound } else { system.placement.delay };
+        let contract = Contract { system, ..Contract::default() };
+        let plan = attempt(&contract, Model::Bound, &mut Still);
+        assert_eq!(fits(&contract.system, &mut Still), plan.feasible, "seed {seed}: {:?}", plan.refusals);
+        found[usize::from(plan.feasible)] += 1;
+    }
+    assert!(found.iter().all(|count| *count > 40), "{found:?}");
 }

@@ -141,6 +141,11 @@ impl Bounds {
         self.assignment.stages.reservations(node).iter().map(part).sum::<f64>() + 0.0
     }
 
+    /// Every channel and chain with a deadline keeps it.
+    pub(super) fn in_time(&self) -> bool {
+        self.assignment.fits
+    }
+
     /// Nodes with more reservations than they can keep.
     pub(super) fn exceeded(&self) -> Vec<(usize, Excess)> {
         self.assignment.stages.exceeded(&self.system)
@@ -218,12 +223,12 @@ fn waits_on_link(term: &end_to_end::Term) -> bool {
 
 /// Terms with names of their own.
 fn named<'a>(system: &System, terms: impl Iterator<Item = &'a end_to_end::Term>) -> Vec<Term> {
-    let mut counts: HashMap<String, u32> = HashMap::new();
-    let term = |term: &end_to_end::Term| {
+    let mut all: Vec<&end_to_end::Term> = Vec::new();
+    let term = |term: &'a end_to_end::Term| {
+        let before = all.iter().filter(|other| (other.at, other.what) == (term.at, term.what)).count();
+        all.push(term);
         let name = format!("{}: {}", term.at.name(system), term.what);
-        let count = counts.entry(name.clone()).or_insert(0);
-        *count += 1;
-        let name = if *count == 1 { name } else { format!("{name} #{count}") };
+        let name = if before == 0 { name } else { format!("{name} #{}", before + 1) };
         Term::new(name, term.ns as f64 / 1e3, because(system, term))
     };
     terms.map(term).collect()
@@ -233,14 +238,14 @@ fn named<'a>(system: &System, terms: impl Iterator<Item = &'a end_to_end::Term>)
 fn because(system: &System, term: &end_to_end::Term) -> String {
     let Where::Link(direction) = term.at else { return term.source.to_owned() };
     let link = &system.links[direction.link];
-    let bytes = (u128::from(term.ns) * u128::from(link.rate) / 8_000_000_000) as f64;
-    let of = format!("{bytes:.0} B at {}", show_bit_rate(link.rate as f64));
+    let bytes = u128::from(term.ns) * u128::from(link.rate) / 8_000_000_000;
+    let of = || format!("{bytes} B at {}", show_bit_rate(link.rate as f64));
     // Shares are served at less than the link's rate.
     let waits = term.what.starts_with("waiting") && matches!(link.scheduler, Scheduler::Fifo | Scheduler::Strict);
     match term.what {
-        "transmission" if link.transmission.is_none() => format!("{of}, headers included"),
+        "transmission" if link.transmission.is_none() => format!("{}, headers included", of()),
         what if (what.starts_with("blocking") || waits) && link.transmission.is_none() => {
-            format!("{of}: {}", term.source)
+            format!("{}: {}", of(), term.source)
         }
         _ => term.source.to_owned(),
     }

@@ -21,6 +21,7 @@ use crate::placement::{Effort, Watch};
 use crate::plan::{Model, Offer, Setting};
 use crate::system::System;
 use edit::Edit;
+pub(super) use settings::smallest;
 use std::time::Duration;
 
 /// Most plans that are tried.

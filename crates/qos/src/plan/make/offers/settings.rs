@@ -18,7 +18,6 @@ impl Search<'_> {
         let parties = Parties::of(system, &computed.plan);
         let named = |direction: &Direction| direction.device(system).is_some() && packets(system, *direction) > 1;
         let mut found: Vec<Direction> = crossed(system, &parties, &computed.plan).filter(named).collect();
-        found.truncate(GIVING);
         let most = found.iter().map(|direction| packets(system, *direction)).max()?;
         let because = because(system, &parties, &computed.plan);
         let all = |directions: &[Direction], segments: u32| -> Vec<Setting> {
@@ -31,7 +30,8 @@ impl Search<'_> {
         let halves = std::iter::successors(Some(most / 2), |half| Some(half / 2)).take_while(|half| *half > 1);
         let halves: Vec<u32> = halves.filter_map(|half| u32::try_from(half).ok()).collect();
         let segments = halves.into_iter().find(|half| self.fit_with(&all(&found, *half))).unwrap_or(1);
-        for direction in found.clone() {
+        // Each takes a plan.
+        for direction in found.clone().into_iter().take(GIVING) {
             let others: Vec<Direction> = found.iter().copied().filter(|other| *other != direction).collect();
             if self.fit_with(&all(&others, segments)) {
                 found = others;
@@ -63,6 +63,17 @@ impl Search<'_> {
         let words: Vec<String> = edits.iter().map(|edit| edit.words(system)).collect();
         self.offer(0.25, words.join(", "), &edits);
     }
+}
+
+/// A system with the smallest super-packets on all devices that its contract names.
+pub(in crate::plan::make) fn smallest(system: &System) -> System {
+    let mut smallest = system.clone();
+    for direction in (0..2 * system.links.len()).map(Direction::at) {
+        if direction.device(system).is_some() && packets(system, direction) > 1 {
+            smallest.links[direction.link].segments[usize::from(direction.reversed)] = Some(1);
+        }
+    }
+    smallest
 }
 
 /// Devices named at the beginnings of these directions.
