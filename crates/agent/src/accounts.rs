@@ -32,6 +32,8 @@ pub enum Event {
     Suspend,
     /// It runs again.
     Resume,
+    /// It gets fewer samples than it asked for, or more than before.
+    Thin,
     /// It goes on: what went through since the record before.
     Interim,
     /// It is over.
@@ -40,6 +42,23 @@ pub enum Event {
     Sign,
     /// A neighbour has signed lines that name it as owner.
     Countersign,
+}
+
+impl Event {
+    /// Its name, as in a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Change => "change",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+            Self::Thin => "thin",
+            Self::Interim => "interim",
+            Self::Stop => "stop",
+            Self::Sign => "sign",
+            Self::Countersign => "countersign",
+        }
+    }
 }
 
 /// What went through the channels of a session in a domain, as the agents of its ends there counted it.
@@ -94,6 +113,9 @@ pub struct Entry {
     /// The parts of the domains just behind this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<Charge>,
+    /// The reason for which it is suspended, thinned or lost.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub because: String,
     /// The signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<Signed>,
@@ -110,6 +132,7 @@ impl Entry {
             price: 0,
             traffic: Traffic::default(),
             behind: Vec::new(),
+            because: String::new(),
             signed: Some(signed),
         }
     }
@@ -371,6 +394,7 @@ mod tests {
             price: 5,
             traffic: Traffic { received, ..Traffic::default() },
             behind: Vec::new(),
+            because: String::new(),
             signed: None,
         }
     }

@@ -94,7 +94,10 @@ pub(crate) fn digits(bytes: &[u8]) -> String {
 }
 
 fn bytes(digits: &str) -> Option<Vec<u8>> {
-    if digits.len() > LONGEST || digits.len() % 2 != 0 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+    if digits.len() > LONGEST
+        || !digits.len().is_multiple_of(2)
+        || !digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    {
         return None;
     }
     let pair = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();

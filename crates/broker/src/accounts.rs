@@ -110,7 +110,8 @@ impl Meter {
         let (session, owner, behind) = (of.session.clone(), of.owner.clone(), of.behind.clone());
         let billed = Billed { ports: of.ports.keys().cloned().collect(), all };
         let price = of.price;
-        let entry = Entry { event, session, owner, rate_bits_per_s, price, traffic, behind, signed: None };
+        let because = of.because.clone();
+        let entry = Entry { event, session, owner, rate_bits_per_s, price, traffic, behind, because, signed: None };
         Pending { entry, billed }
     }
 
@@ -138,14 +139,19 @@ impl Meter {
         for one in &after.sessions {
             let [suspended, was_suspended] =
                 [after, before].map(|kept| kept.reduction.suspended.contains_key(&one.name));
-            let event = match was.get(&(&*one.name, &*one.owner)) {
-                None => Event::Start,
-                Some(_) if suspended && !was_suspended => Event::Suspend,
-                Some(_) if was_suspended && !suspended => Event::Resume,
-                Some(other) if other.text != one.text || other.rate != one.rate => Event::Change,
+            let thinned = thinned(one, before, after);
+            let (event, because) = match was.get(&(&*one.name, &*one.owner)) {
+                None => (Event::Start, None),
+                Some(_) if suspended && !was_suspended => {
+                    (Event::Suspend, after.reduction.suspended.get(&one.name).cloned())
+                }
+                Some(_) if was_suspended && !suspended => (Event::Resume, thinned),
+                Some(other) if other.text != one.text || other.rate != one.rate => (Event::Change, thinned),
+                Some(_) if thinned.is_some() && !suspended => (Event::Thin, thinned),
                 Some(_) => continue,
             };
-            entries.push(self.entry(event, &Account::of(one, after)));
+            let because = because.unwrap_or_default();
+            entries.push(self.entry(event, &Account { because, ..Account::of(one, after) }));
         }
         entries
     }
@@ -153,9 +159,10 @@ impl Meter {
     /// What a change of a session over several domains means for the accounts: what is on disk, and what comes there.
     pub fn of_crossing(&self, before: Option<&Crossing>, after: Option<&Crossing>) -> Option<Pending> {
         let has = |one: &&Crossing| one.phase == Phase::Committed;
+        let because = after.and_then(|one| one.because.clone()).unwrap_or_default();
         match (before.filter(has), after.filter(has)) {
             (None, Some(one)) => Some(self.entry(Event::Start, &Account::of_crossing(one))),
-            (Some(one), None) => Some(self.entry(Event::Stop, &Account::of_crossing(one))),
+            (Some(one), None) => Some(self.entry(Event::Stop, &Account { because, ..Account::of_crossing(one) })),
             _ => None,
         }
     }
@@ -168,6 +175,23 @@ impl Meter {
     }
 }
 
+/// The subscribers of a session that get another part of their samples than before, with the reason.
+fn thinned(one: &Admitted, before: &Kept, after: &Kept) -> Option<String> {
+    let scale = |kept: &Kept, port: &String| kept.reduction.scaled.get(port).copied();
+    let words = |port: &String| {
+        let now = scale(after, port);
+        let words = match now {
+            Some(scale) => format!("{port} gets one of {scale} samples"),
+            None => format!("{port} gets what it asked for"),
+        };
+        (now != scale(before, port)).then_some(words)
+    };
+    let all: Vec<String> = one.ports.iter().filter_map(words).collect();
+    let because = &after.reduction.because;
+    let because = if because.is_empty() { String::new() } else { format!(": {because}") };
+    (!all.is_empty()).then(|| format!("{}{because}", all.join(", ")))
+}
+
 /// A session, as its entries have it.
 struct Account {
     session: String,
@@ -175,6 +199,8 @@ struct Account {
     rate: u64,
     price: u64,
     suspended: bool,
+    /// The reason of what happens to it.
+    because: String,
     behind: Vec<Charge>,
     /// Its subscribers' ports, each with the publisher's node where that is known: as the first domain calls it, and as others do.
     ports: BTreeMap<String, Option<[String; 2]>>,
@@ -188,6 +214,7 @@ impl Account {
             rate: one.rate,
             price: 0,
             suspended: kept.reduction.suspended.contains_key(&one.name),
+            because: String::new(),
             behind: Vec::new(),
             ports: one.ports.iter().map(|port| (port.clone(), None)).collect(),
         }
@@ -216,6 +243,7 @@ impl Account {
             rate: rate_of(&one.flows),
             price: one.menus.iter().map(|menu| part(menu, 0).unwrap_or(0)).fold(0, u64::saturating_add),
             suspended: false,
+            because: String::new(),
             behind: one.legs.iter().map(behind).collect(),
             ports: one.flows.iter().map(port).collect(),
         }
@@ -312,6 +340,35 @@ mod tests {
         assert_eq!(change(&mut meter, &changed, &other), both);
         assert_eq!(change(&mut meter, &other, &none), [camera(Event::Stop, 0, 0, 0)]);
         assert!(meter.billed.is_empty());
+    }
+
+    #[test]
+    fn who_is_suspended_or_thinned_finds_the_reason_later() {
+        let meter = Meter::default();
+        let sessions = [session("camera", 100), session("map", 10)];
+        let with = |suspended: &[(&str, &str)], scaled: &[(&str, u32)], because: &str| {
+            let own = |(name, why): &(&str, &str)| ((*name).to_owned(), (*why).to_owned());
+            let reduction = Reduction {
+                suspended: suspended.iter().map(own).collect(),
+                scaled: scaled.iter().map(|(port, scale)| ((*port).to_owned(), *scale)).collect(),
+                because: because.to_owned(),
+                ..Reduction::default()
+            };
+            Kept { reduction, ..kept(&sessions, &[]) }
+        };
+        let (all, slow) = (with(&[], &[], ""), with(&[], &[("/camera@b", 4)], "link wire carries less"));
+        let slower = with(&[("camera", "what is more important takes it")], &[], "link wire carries less");
+        let events = |before: &Kept, after: &Kept| {
+            let one = |Pending { entry, .. }: Pending| (entry.session, entry.event, entry.because);
+            meter.of_change(before, after).into_iter().map(one).collect::<Vec<_>>()
+        };
+        let camera = |event, because: &str| vec![("camera".to_owned(), event, because.to_owned())];
+        let thin = "/camera@b gets one of 4 samples: link wire carries less";
+        assert_eq!(events(&all, &slow), camera(Event::Thin, thin));
+        assert_eq!(events(&slow, &slower), camera(Event::Suspend, "what is more important takes it"));
+        assert_eq!(events(&slower, &slow), camera(Event::Resume, thin));
+        assert_eq!(events(&slow, &all), camera(Event::Thin, "/camera@b gets what it asked for"));
+        assert_eq!(events(&slow, &slow), []);
     }
 
     /// A channel that becomes a session's brings nothing from before, and one that goes takes nothing back.

@@ -15,7 +15,7 @@ pub use etcd::{Campaign, Etcd, Lead, Tls};
 use crate::accounts::{Meter, Pending};
 use crate::domains::Crossing;
 use crate::hosts::Kept;
-use agent::accounts::{Entry as Line, Head};
+use agent::accounts::{Entry as Line, Event, Head, Record};
 use agent::peer::Key;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -192,6 +192,18 @@ impl Store {
             entries = rest;
         }
         Ok(())
+    }
+
+    /// The number of the last line of the accounts, and whether the broker has signed all there is: 0 and `true` if there is none.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn signed(&mut self) -> io::Result<(u64, bool)> {
+        self.look_again()?;
+        let number = self.head.number;
+        let Some(line) = self.accounts(number.saturating_sub(1), 1)?.pop() else { return Ok((0, true)) };
+        let last: Record = parsed(&*self.database, line.as_bytes())?;
+        Ok((number, last.entry.event == Event::Sign))
     }
 
     /// Adds a signature to the accounts, made for their last line.
@@ -379,7 +391,6 @@ mod tests {
     use super::*;
     use crate::domains::{Asker, Phase};
     use crate::planning::{Admitted, Reduction};
-    use agent::accounts::Event;
     use std::fs;
 
     /// A directory of a test.

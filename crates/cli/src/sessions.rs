@@ -1,5 +1,7 @@
 //! `thalweg session`: topics and subscribers that a broker admits together, with a bound, or refuses together, with offers.
 
+mod log;
+
 use crate::domain::{BrokerArguments, failure};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, table, tell};
@@ -69,6 +71,14 @@ enum Verb {
         /// Its name
         name: Option<String>,
     },
+    /// Show what happened to sessions, or to one: admitted, changed, thinned, suspended, resumed, over, each with its reason
+    Log {
+        /// Its name
+        name: Option<String>,
+        /// Only what is behind this record
+        #[arg(long, value_name = "RECORD", default_value_t = 0, hide_default_value = true)]
+        since: u64,
+    },
     /// Show the pipes of the broker's domain, with what is sold of each
     Pipes,
     /// Stop a session that you asked for
@@ -95,6 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             }
         }
         Verb::Watch { name } => watch(&client, name.as_deref(), &Stop::on_signals()?, output),
+        Verb::Log { name, since } => log::log(&client, name.as_deref(), *since, output),
         Verb::List => {
             let all = client.sessions().map_err(failure)?;
             output.result(&all, || list(&all))

@@ -366,7 +366,8 @@ mod tests {
     fn entry(event: Event, session: &str, owner: &str, rate: u64) -> Entry {
         let (price, traffic) = (5, Traffic::default());
         let (session, owner) = (session.to_owned(), owner.to_owned());
-        Entry { event, session, owner, rate_bits_per_s: rate, price, traffic, behind: Vec::new(), signed: None }
+        let (behind, because) = (Vec::new(), String::new());
+        Entry { event, session, owner, rate_bits_per_s: rate, price, traffic, behind, because, signed: None }
     }
 
     /// The accounts of `robot`: a session from second 100 to 200, one from 150 on, and others.

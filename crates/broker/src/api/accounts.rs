@@ -77,7 +77,8 @@ impl Broker {
             }
             // What the disk does not take is noted the next time.
             if let Ok(last) = self.note_interim().await {
-                *self.signing.settled.lock().unwrap_or_else(PoisonError::into_inner) = last;
+                let mut settled = self.signing.settled.lock().unwrap_or_else(PoisonError::into_inner);
+                *settled = last.max(*settled);
             }
         }
     }
@@ -95,16 +96,14 @@ impl Broker {
         noted.map_err(io::Error::other)?
     }
 
-    /// Gives the number of the last line that is signed.
+    /// Gives the number of the last line but for its signature.
     fn note_and_sign(&self, disk: &mut Store) -> io::Result<u64> {
         let crossings = self.crossings().map(|crossings| crossings.domains().kept()).unwrap_or_default();
         disk.keep_interim(crossings.iter())?;
-        let Some((signer, _)) = &self.signing.signer else { return Ok(0) };
-        let mut last = 0;
-        disk.keep_signature(|head| {
-            last = head.number;
-            sign(signer, head, unix_ms())
-        })?;
+        let (last, is_signed) = disk.signed()?;
+        if let Some((signer, _)) = self.signing.signer.as_ref().filter(|_| !is_signed) {
+            disk.keep_signature(|head| sign(signer, head, unix_ms()))?;
+        }
         Ok(last)
     }
 
