@@ -251,6 +251,9 @@ fn a_session_over_three_domains_is_active_in_all_of_them_or_leaves_no_trace() {
             whole && (&neighbour["domain"], &neighbour["without_prices"], &neighbour["checked"]) == expected
         });
     }
+    let log = domains.ask(2, "session log video").json();
+    let events: Vec<&str> = log.as_array().unwrap().iter().filter_map(|record| record["event"].as_str()).collect();
+    assert_eq!(events, ["start", "stop"], "{log}");
     (0..DOMAINS.len()).for_each(|domain| drop(domains.ask(domain, "restore --all").json()));
     domains.until("all have what they had", |domains| domains.settings() == bare);
 }
@@ -261,8 +264,8 @@ fn last_of_session(domains: &Domains, domain: usize) -> Option<u64> {
     let _ = std::fs::remove_file(&saved);
     domains.ask(domain, &format!("audit --save {}", saved.display())).json();
     let text = std::fs::read_to_string(&saved).unwrap();
-    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let stop = records.filter(|record| record["event"] == "stop").last()?;
+    let mut records = text.lines().rev().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let stop = records.find(|record| record["event"] == "stop")?;
     stop["number"].as_u64()
 }
 

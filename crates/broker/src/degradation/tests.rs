@@ -1,3 +1,4 @@
+use super::loads::{Filling, Model};
 use super::*;
 use crate::links::Rates;
 use crate::planning::{Admitted, Patient, Reduction, planned};
@@ -369,6 +370,42 @@ proptest! {
         prop_assert_eq!(search.fits(&taken).unwrap(), fits);
         search.by_plans = true;
         prop_assert_eq!(search.fits(&taken).unwrap(), fits);
+    }
+
+    /// Filled step by step, links carry what they would if it were counted anew, and none of what is taken by loads could be given back alone.
+    #[test]
+    fn links_are_filled_as_far_as_they_may(
+        all in proptest::collection::vec((-2i64..3, 1u32..5), 1..7),
+        rate in 150_000u64..2_000_000,
+        share in 0.3f64..1.0,
+    ) {
+        let names: Vec<String> = (0..all.len()).map(|n| format!("s{n}")).collect();
+        let all: Vec<(&str, i64, u32)> = names.iter().zip(&all).map(|(name, (importance, most))| (name.as_str(), *importance, *most)).collect();
+        let sessions = admitted(CONTRACT, &all);
+        let (links, reduction) = (links(&[("wire", rate)]), Reduction::default());
+        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+        let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
+        let model = Model::new(present, &whole, &reduction);
+        let mut steps = steps(present, &contract, &whole, &|_| true).unwrap();
+        let enough = Filling::new(&model, share, &steps).fits();
+        let taken = model.least(share, &mut steps);
+        let fits = |taken: &[usize], steps: &[Step]| {
+            let taken: Vec<Step> = taken.iter().map(|step| steps[*step].clone()).collect();
+            Filling::new(&model, share, &taken).fits()
+        };
+        prop_assert_eq!(fits(&taken, &steps), enough);
+        for (at, step) in taken.iter().enumerate().filter(|_| enough) {
+            let mut others = taken.clone();
+            others.remove(at);
+            prop_assert!(!fits(&others, &steps), "{:?} could be given back", steps[*step]);
+            let mut less = steps.clone();
+            if let Step::Scale { own, most, .. } = &mut less[*step]
+                && *most - *own > 1
+            {
+                *most -= 1;
+                prop_assert!(!fits(&taken, &less), "{:?} could be thinned less", steps[*step]);
+            }
+        }
     }
 
     /// What is left fits, and none of what is taken could be given back alone.
