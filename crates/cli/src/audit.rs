@@ -113,10 +113,13 @@ fn of_file(file: &Path, audit: &mut Audit) -> Result {
 /// Reads all records of a broker, and saves them.
 fn of_broker(broker: &BrokerArguments, save: Option<&Path>, audit: &mut Audit) -> Result {
     let client = broker.client()?;
-    let mut saved = save.map(created).transpose()?.map(BufWriter::new);
+    let mut saved = None;
     let unwritten = |e: std::io::Error| Failure::System(format!("{}: {e}", save.unwrap_or(Path::new("")).display()));
     loop {
         let lines = client.accounts(audit.head().number).map_err(failure)?;
+        if let (Some(file), None) = (save, &saved) {
+            saved = Some(BufWriter::new(created(file)?));
+        }
         let all = lines.iter().try_for_each(|line| saved.as_mut().map_or(Ok(()), |file| writeln!(file, "{line}")));
         all.map_err(unwritten)?;
         lines.iter().try_for_each(|line| audit.read(line)).map_err(broken)?;

@@ -20,8 +20,10 @@ pub const MOST_LINES: usize = 500;
 pub const MOST_BYTES: usize = 512 << 10;
 /// Largest difference between the times that two domains have for the same, ms: messages may be late, and be repeated.
 const TOLERANCE_MS: i64 = 60_000;
-/// Longest reason of a dispute, in bytes.
-const LONGEST_REASON: usize = 500;
+/// Longest reason of a dispute, in characters.
+const LONGEST_REASON: usize = 200;
+/// Longest text of a countersignature, in bytes: one with all lines disputed.
+const LONGEST_TEXT: usize = 512 << 10;
 
 /// Lines that a domain asks its neighbour to sign: those that name the neighbour as owner, behind a record and in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,11 @@ impl Claim {
     pub fn is_bounded(&self) -> bool {
         let bytes: usize = self.lines.iter().map(String::len).sum();
         (1..=MOST_LINES).contains(&self.lines.len()) && bytes <= MOST_BYTES
+    }
+
+    /// The number of its last record.
+    fn last(&self) -> Option<u64> {
+        serde_json::from_str::<Record>(self.lines.last()?).ok().map(|record| record.number)
     }
 
     /// Takes a line behind those that it has. `false`: it has no room.
@@ -89,8 +96,25 @@ pub struct Seen {
     pub unix_ms: u64,
 }
 
+impl Seen {
+    fn of(signed: &Signed) -> Result<Self, String> {
+        let seen: Self = of_text(signed)?;
+        let is_shown = |one: &Disputed| {
+            one.because.chars().count() <= LONGEST_REASON && !one.because.chars().any(char::is_control)
+        };
+        match seen.disputed.iter().find(|one| !is_shown(one)) {
+            Some(one) => Err(format!("its reason for record {} is too long, or no text", one.number)),
+            None => Ok(seen),
+        }
+    }
+}
+
 fn of_text<T: DeserializeOwned>(signed: &Signed) -> Result<T, String> {
     serde_json::from_str(&signed.text).map_err(|error| format!("its text is malformed: {error}"))
+}
+
+fn signed_ms(unix_ms: u64) -> i64 {
+    i64::try_from(unix_ms).unwrap_or(i64::MAX)
 }
 
 fn seconds(unix_ms: u64) -> i64 {
@@ -116,11 +140,14 @@ pub fn countersigned(
     signed: Signed,
     realm: &CertificateDer<'_>,
 ) -> Result<Entry, String> {
-    let seen: Seen = of_text(&signed)?;
+    if signed.text.len() > LONGEST_TEXT {
+        return Err(format!("its text has {} bytes: allowed are {LONGEST_TEXT}", signed.text.len()));
+    }
+    let seen = Seen::of(&signed)?;
     let author = signed.author(realm, seconds(seen.unix_ms))?;
     let hash = hash_of(claim.lines.iter().map(|line| hash(line)));
-    let asked = (domain, claim.after, claim.lines.len(), &hash);
-    if (&*seen.domain, seen.after, seen.lines, &seen.hash) != asked || !author.is_broker(neighbour) {
+    let asked = (domain, claim.after, claim.last(), claim.lines.len(), &hash);
+    if (&*seen.domain, seen.after, Some(seen.last), seen.lines, &seen.hash) != asked || !author.is_broker(neighbour) {
         return Err(format!("{author} has signed something else than it was asked for"));
     }
     Ok(Entry::statement(Event::Countersign, neighbour, signed))
@@ -133,7 +160,7 @@ fn hash_of(lines: impl Iterator<Item = String>) -> String {
 
 /// The last record of the claim that was signed.
 pub fn last(signed: &Signed) -> Option<u64> {
-    of_text::<Seen>(signed).ok().map(|seen| seen.last)
+    Seen::of(signed).ok().map(|seen| seen.last)
 }
 
 /// What a domain itself has in its accounts of sessions that go into a neighbour's, to check the neighbour's claim.
@@ -193,9 +220,9 @@ impl<'a> Check<'a> {
     /// # Errors
     /// The system gives no random numbers.
     pub fn sign(&self, signer: &Signer, unix_ms: u64) -> Result<Signed, String> {
-        let ahead = unix_ms as i64 - self.claim.unix_ms as i64;
+        let ahead = signed_ms(unix_ms).saturating_sub(signed_ms(self.claim.unix_ms));
         let disputed = |record: &Record| {
-            let because = self.dispute(record, (record.unix_ms as i64).saturating_add(ahead))?;
+            let because = self.dispute(record, signed_ms(record.unix_ms).saturating_add(ahead))?;
             let because: String = because.chars().take(LONGEST_REASON).collect();
             Some(Disputed { number: record.number, because })
         };
@@ -217,11 +244,11 @@ impl<'a> Check<'a> {
     fn dispute(&self, Record { entry, .. }: &Record, at_ms: i64) -> Option<String> {
         let (own, neighbour) = self.domains;
         if entry.owner != own {
-            return Some(format!("its owner is {:?}, not {own}", entry.owner));
+            return Some(format!("its owner is {:?}, not {own:?}", entry.owner));
         }
         let known = self.known.get(&entry.session).filter(|known| known.rate > 0);
         let Some(Known { from_ms, until_ms, rate, price }) = known else {
-            return Some(format!("no session of this name went from {own} into {neighbour}"));
+            return Some(format!("no session of this name went from {own:?} into {neighbour:?}"));
         };
         if entry.rate_bits_per_s > *rate {
             return Some(format!("{} bit/s, and {rate} were asked for", entry.rate_bits_per_s));
@@ -229,12 +256,12 @@ impl<'a> Check<'a> {
         if price.is_some_and(|price| entry.price > price) {
             return Some(format!("a price of {}, and {} was offered", entry.price, price.unwrap_or(0)));
         }
-        let ms = |at: u64| at as i64;
-        if at_ms + TOLERANCE_MS < ms(*from_ms) {
-            return Some(format!("{} s before it began", (ms(*from_ms) - at_ms) / 1000));
+        let early = signed_ms(*from_ms).saturating_sub(at_ms);
+        if early > TOLERANCE_MS {
+            return Some(format!("{} s before it began", early / 1000));
         }
-        let until = until_ms.map(ms).filter(|until| at_ms - TOLERANCE_MS > *until)?;
-        Some(format!("{} s after it was over", (at_ms - until) / 1000))
+        let late = until_ms.map(|until| at_ms.saturating_sub(signed_ms(until)));
+        late.filter(|late| *late > TOLERANCE_MS).map(|late| format!("{} s after it was over", late / 1000))
     }
 }
 
@@ -321,7 +348,7 @@ impl Signatures {
     }
 
     fn seen(&mut self, neighbour: &str, signed: &Signed) -> Result<(), String> {
-        let seen: Seen = of_text(signed)?;
+        let seen = Seen::of(signed)?;
         self.author(signed, neighbour, seen.unix_ms)?;
         if let Some(own) = self.own.as_ref().filter(|own| own.domain != seen.domain) {
             return Err(format!("it is about the accounts of {}, not of {}", seen.domain, own.domain));
@@ -466,7 +493,7 @@ mod tests {
             (38, one(Event::Start, "robot/a/1", 100), "s before it began"),
             (262, one(Event::Interim, "robot/a/1", 100), "s after it was over"),
             (100, one(Event::Start, "robot/c/1", 100), "no session of this name"),
-            (100, one(Event::Start, "map", 7), "no session of this name went from robot into desk"),
+            (100, one(Event::Start, "map", 7), "no session of this name went from \"robot\" into \"desk\""),
             (100, entry(Event::Start, "robot/a/1", "other", 100), "its owner is \"other\""),
         ];
         for (at, entry, because) in wrong {
@@ -516,12 +543,29 @@ mod tests {
         assert!(accepts(&whole, checked(&whole, &of_robot(None), &robot)));
         assert!(!accepts(&whole, checked(&part, &of_robot(None), &robot)));
         assert!(!accepts(&whole, checked(&whole, &of_robot(None), &desk)));
+        let changed = |change: &dyn Fn(&mut Seen)| {
+            let mut seen = Seen::of(&checked(&whole, &of_robot(None), &robot)).unwrap();
+            change(&mut seen);
+            robot.sign(serde_json::to_string(&seen).unwrap()).unwrap()
+        };
+        let disputed = |because: &str| {
+            let because = because.to_owned();
+            changed(&|seen| seen.disputed = vec![Disputed { number: 1, because: because.clone() }])
+        };
+        assert!(accepts(&whole, changed(&|_| {})) && accepts(&whole, disputed("too much")));
+        assert!(!accepts(&whole, changed(&|seen| seen.last += 1)), "more than it was asked for");
+        assert!(!accepts(&whole, disputed("\u{1b}[2J")) && !accepts(&whole, disputed(&"x".repeat(201))));
         assert!(!accepts(&whole, Signed { text: "{}".into(), ..checked(&whole, &of_robot(None), &robot) }));
         let backwards = Claim { lines: whole.lines.iter().rev().cloned().collect(), ..whole.clone() };
         assert!(Check::new(&backwards, ("robot", "desk")).is_err());
         assert!(Check::new(&Claim { after: 4, ..whole.clone() }, ("robot", "desk")).is_err());
         assert!(Check::new(&Claim { lines: vec!["{".into()], ..whole.clone() }, ("robot", "desk")).is_err());
         assert!(whole.is_bounded() && !Claim { lines: Vec::new(), ..whole.clone() }.is_bounded());
+        // Times beyond all clocks.
+        for unix_ms in [0, u64::MAX / 2 + 1, u64::MAX] {
+            let far = Claim { unix_ms, ..whole.clone() };
+            assert!(accepts(&far, checked(&far, &of_robot(None), &robot)), "{unix_ms}");
+        }
         let mut full = Claim::default();
         assert!((0..MOST_LINES).all(|_| full.take("x")) && !full.take("x"));
         assert!(!Claim::default().take(&"x".repeat(MOST_BYTES + 1)));

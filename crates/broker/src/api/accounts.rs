@@ -5,7 +5,7 @@ use super::{Answer, Broker, Refused, Shared, User};
 use crate::store::Store;
 use agent::accounts::statement::{Check, Claim, countersigned, sign};
 use agent::accounts::{Event, MOST_RECORDS, Record};
-use agent::client::Client;
+use agent::client::{Client, ClientError};
 use agent::keys::Keys;
 use agent::message::End;
 use agent::signature::{Signed, Signer};
@@ -18,11 +18,17 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Mutex as Turn;
 
 /// Time between two notes of what went through sessions that go on, unless somebody says otherwise.
 pub const ACCOUNTS_EVERY: Duration = Duration::from_secs(3600);
+
+/// Time after which a claim is made again that a neighbour had no time for, and how often.
+const CLAIM_AGAIN: Duration = Duration::from_secs(1);
+const CLAIM_WAITS: u32 = 30;
+/// After a claim no other is checked for so many times as long as it took: neighbours have no more than a tenth of a processor for claims.
+const REST: u32 = 9;
 
 /// Who signs the accounts, and when.
 #[derive(Debug)]
@@ -34,7 +40,7 @@ pub(super) struct Signing {
     /// The last record that each neighbour has signed, once that is known.
     seen: Mutex<BTreeMap<String, u64>>,
     /// One claim of a neighbour is checked at a time.
-    checking: Turn<()>,
+    checking: Arc<Turn<()>>,
 }
 
 impl Default for Signing {
@@ -44,7 +50,7 @@ impl Default for Signing {
             every: ACCOUNTS_EVERY,
             settled: Mutex::default(),
             seen: Mutex::default(),
-            checking: Turn::default(),
+            checking: Arc::default(),
         }
     }
 }
@@ -112,14 +118,23 @@ impl Broker {
         for (neighbour, client) in &crossings.clients {
             let (broker, domain) = (self.clone(), crossings.name.clone());
             let (neighbour, client) = (neighbour.clone(), client.clone());
-            let claimed =
-                tokio::task::spawn_blocking(move || while broker.claim_some(&domain, &neighbour, &client).is_some() {});
+            let claimed = tokio::task::spawn_blocking(move || {
+                let mut waits = 0;
+                while let Some(is_signed) = broker.claim_some(&domain, &neighbour, &client)
+                    && waits < CLAIM_WAITS
+                {
+                    if !is_signed {
+                        waits += 1;
+                        std::thread::sleep(CLAIM_AGAIN);
+                    }
+                }
+            });
             let _ = claimed.await;
         }
     }
 
-    /// The same once. `None`: there is nothing more, or it is not signed.
-    fn claim_some(&self, domain: &str, neighbour: &str, client: &Client) -> Option<()> {
+    /// The same for as many lines as one claim takes; `false`: the neighbour has no time now. `None`: there is nothing more, or it is not signed.
+    fn claim_some(&self, domain: &str, neighbour: &str, client: &Client) -> Option<bool> {
         let (_, realm) = self.signing.signer.as_ref()?;
         let settled = *self.signing.settled.lock().unwrap_or_else(PoisonError::into_inner);
         let after = self.seen_by(neighbour).ok()?;
@@ -137,11 +152,14 @@ impl Broker {
         if claim.lines.is_empty() {
             return None;
         }
-        let signed = client.claim(&claim).ok()?;
+        let signed = match client.claim(&claim) {
+            Err(ClientError::Refused(503, _)) => return Some(false),
+            answer => answer.ok()?,
+        };
         let entry = countersigned(&claim, (domain, neighbour), signed, realm).ok()?;
         self.store.blocking_lock().keep_signature(|_| Ok(entry)).ok()?;
         self.signing.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(neighbour.to_owned(), last);
-        Some(())
+        Some(true)
     }
 
     /// The last record that a neighbour has signed.
@@ -230,12 +248,17 @@ pub(super) async fn claimed(
         return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "a claim is too large, or empty".to_owned()));
     }
     let crossings = broker.crossings_with(&from)?;
-    let Ok(_turn) = broker.signing.checking.try_lock() else {
+    let Ok(turn) = broker.signing.checking.clone().try_lock_owned() else {
         let said = "another claim is checked: ask again later".to_owned();
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, said));
     };
-    let checker = broker.clone();
+    let (checker, began) = (broker.clone(), Instant::now());
     let checked = tokio::task::spawn_blocking(move || checker.check_claim(&crossings.name, from.name(), &claim)).await;
+    let rest = began.elapsed() * REST;
+    tokio::spawn(async move {
+        tokio::time::sleep(rest).await;
+        drop(turn);
+    });
     let failed = |e: tokio::task::JoinError| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
     checked.map_err(failed)?.map(Json)
 }
