@@ -1,4 +1,4 @@
-//! The carriers of a host's devices, at the ends of links: the broker hears of each change, and of all of them again and again, since it may have
+//! The carriers of a host's devices, at the ends of links, and the rates that they have agreed on: the broker hears of each change, and of all of them again and again, since it may have
 //! started anew. What is to be said is decided without a clock of its own.
 
 use crate::client::Client;
@@ -43,7 +43,11 @@ pub(crate) fn tell(client: &Client, host: &str, devices: &dyn Fn() -> Vec<String
     while !ended() {
         let devices = devices().into_iter().take(MOST_DEVICES);
         // Where the kernel does not say, nothing is said.
-        let look = |device: String| linux::queueing::carrier(&device).ok().map(|up| Carrier { device, up });
+        let look = |device: String| {
+            let up = linux::queueing::carrier(&device).ok()?;
+            let rate_bits_per_s = linux::queueing::agreed_rate(&device).filter(|_| up);
+            Some(Carrier { device, up, rate_bits_per_s })
+        };
         let carriers: Vec<Carrier> = devices.filter_map(look).collect();
         let now = began.elapsed();
         if told.is_due(now, &carriers) {
@@ -61,7 +65,7 @@ mod tests {
     #[test]
     fn changes_are_told_at_once_and_all_again_later() {
         let at = Duration::from_millis;
-        let carriers = |up| vec![Carrier { device: "eth0".into(), up }];
+        let carriers = |up| vec![Carrier { device: "eth0".into(), up, rate_bits_per_s: None }];
         let mut told = Told::default();
         assert!(told.is_due(at(0), &carriers(true)) && !told.is_due(at(0), &[]));
         told.told(at(0), carriers(true), true);

@@ -292,6 +292,9 @@ pub struct Carrier {
     pub device: String,
     /// It is there, is up, and has a carrier.
     pub up: bool,
+    /// bit/s that it has agreed on with the other end of its cable, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bits_per_s: Option<u64>,
 }
 
 /// The rate that a link carries now.

@@ -16,6 +16,7 @@
 //! | [`store`] | what a broker that starts again has to know |
 //! | [`api`] | the requests, and who may make them |
 //! | [`serve`] | connections, and their limits |
+//! | `testing` | bodies of fuzz targets; feature `testing` |
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // a server runs by the clock; `hosts` takes the time as an argument
@@ -33,3 +34,5 @@ pub mod rules;
 pub mod serve;
 pub mod sessions;
 pub mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

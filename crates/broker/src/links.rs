@@ -1,7 +1,8 @@
-//! Links that carry less than the contract says: agents report devices without a carrier, users state rates. Pure: times come as arguments, of
-//! any monotonic clock.
+//! Links that carry less than the contract says: agents report devices without a carrier, or with a lower rate, and users state rates. Pure: times come
+//! as arguments, of any monotonic clock.
 
 use qos::contract::Contract;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,6 +32,17 @@ pub struct Links {
     stated: Rates,
     /// Devices that are, or were, without a carrier.
     lost: BTreeMap<Device, Lost>,
+    /// Devices with a lower rate than the contract's.
+    slow: BTreeMap<Device, Slow>,
+}
+
+/// A device that has a lower rate than the contract's.
+#[derive(Clone, Copy, Debug)]
+struct Slow {
+    /// bit/s.
+    rate: u64,
+    /// Since when it has reported a higher one.
+    faster: Option<Duration>,
 }
 
 /// A device that lost its carrier.
@@ -60,7 +72,7 @@ pub enum Unstated {
 }
 
 impl Links {
-    /// The links of a contract. Links that were down before a restart are down until the agents of their ends report them up.
+    /// The links of a contract. Links that were down before a restart are down until the agents of their ends report them up, and slow ones slow.
     pub fn new(contract: &Contract, stated: &Rates, before: &Rates) -> Self {
         let system = &contract.system;
         let mut links = Self::default();
@@ -74,6 +86,11 @@ impl Links {
         let known = |(name, rate): &(&String, &u64)| links.rates.get(*name).is_some_and(|most| *rate < most);
         links.stated = stated.iter().filter(known).map(|(name, rate)| (name.clone(), *rate)).collect();
         let down = |name: &String| before.get(name) == Some(&0) && stated.get(name) != Some(&0);
+        let slow = |(end, name): (&Device, &String)| {
+            let rate = *before.get(name).filter(|rate| **rate > 0 && stated.get(name) != Some(rate))?;
+            Some((end.clone(), Slow { rate, faster: None }))
+        };
+        links.slow = links.ends.iter().filter_map(slow).collect();
         let lost = Lost { at: Duration::ZERO, back: None, steady: STEADY };
         links.lost = links.ends.iter().filter(|(_, name)| down(name)).map(|(end, _)| (end.clone(), lost)).collect();
         links
@@ -97,6 +114,7 @@ impl Links {
             _ => {
                 self.stated.remove(link);
                 self.lost.retain(|end, _| self.ends.get(end).is_none_or(|of| of != link));
+                self.slow.retain(|end, _| self.ends.get(end).is_none_or(|of| of != link));
             }
         }
         Ok(())
@@ -124,12 +142,38 @@ impl Links {
         }
     }
 
+    /// A host's agent reports the rate that this device has, bit/s; `None`: it does not say. A lower one counts at once, a higher one when it has lasted
+    /// for a while.
+    pub fn reported_rate(&mut self, now: Duration, host: &str, device: &str, rate: Option<u64>) {
+        let end = (host.to_owned(), device.to_owned());
+        let Some(most) = self.ends.get(&end).and_then(|link| self.rates.get(link)).copied() else { return };
+        // No queue is slower than this part.
+        let rate = rate.unwrap_or(most).clamp(SLOWEST.max(most / LEAST_PART).min(most), most);
+        let slow = self.slow.get(&end).copied();
+        let before = slow.map_or(most, |slow| slow.rate);
+        let faster = slow.and_then(|slow| slow.faster).unwrap_or(now);
+        let slow = match rate.cmp(&before) {
+            Ordering::Greater if now.saturating_sub(faster) < STEADY => Slow { rate: before, faster: Some(faster) },
+            _ => Slow { rate, faster: None },
+        };
+        if slow.rate == most {
+            self.slow.remove(&end);
+        } else {
+            self.slow.insert(end, slow);
+        }
+    }
+
     /// What links carry now.
     pub fn now(&mut self, now: Duration) -> Rates {
         self.lost.retain(|_, lost| lost.is_down(now) || now.saturating_sub(lost.at) < LONGEST_STEADY);
         let down = self.lost.iter().filter(|(_, lost)| lost.is_down(now)).map(|(end, _)| end);
         let down = down.filter_map(|end| Some((self.ends.get(end)?.clone(), 0)));
-        self.stated.clone().into_iter().chain(down).collect()
+        let slow = self.slow.iter().filter_map(|(end, slow)| Some((self.ends.get(end)?.clone(), slow.rate)));
+        let mut now = self.stated.clone();
+        for (name, rate) in slow.chain(down) {
+            now.entry(name).and_modify(|known| *known = rate.min(*known)).or_insert(rate);
+        }
+        now
     }
 }
 
@@ -195,6 +239,48 @@ rate = "2 Mbit/s"
         links.reported(at(200_000), "a", "eth0", false);
         links.reported(at(200_001), "a", "eth0", true);
         assert_eq!((links.now(at(202_000)), links.now(at(202_001))), (rates(&[("wire", 0)]), rates(&[])));
+    }
+
+    #[test]
+    fn a_lower_rate_counts_at_once_and_a_higher_one_when_it_lasts() {
+        let mut links = links(&[], &[]);
+        let mut at_rate = |ms, end, rate| {
+            let device = if end == "a" { "eth0" } else { "eth1" };
+            links.reported_rate(at(ms), end, device, rate);
+            links.now(at(ms)).get("wire").copied()
+        };
+        assert_eq!([at_rate(0, "a", Some(1_000_000)), at_rate(0, "b", None)], [None; 2]);
+        assert_eq!(at_rate(10, "a", Some(10_000_000)), None, "the contract says less");
+        assert_eq!(at_rate(20, "a", Some(100_000)), Some(100_000));
+        assert_eq!(at_rate(30, "b", Some(10_000)), Some(10_000), "the slower end");
+        assert_eq!(at_rate(40, "b", Some(1)), Some(1_000), "no slower than any queue");
+        assert_eq!(at_rate(50, "b", Some(500_000)), Some(1_000));
+        assert_eq!(at_rate(2049, "b", Some(500_000)), Some(1_000));
+        assert_eq!(at_rate(2050, "b", Some(500_000)), Some(100_000), "the other end");
+        assert_eq!(at_rate(3000, "a", Some(1_000_000)), Some(100_000));
+        assert_eq!(at_rate(4000, "a", Some(100_000)), Some(100_000));
+        assert_eq!(at_rate(5000, "a", Some(1_000_000)), Some(100_000), "it was slow between");
+        assert_eq!(at_rate(7000, "a", Some(1_000_000)), Some(500_000));
+        assert_eq!([at_rate(8000, "b", None), at_rate(10_000, "b", None)], [Some(500_000), None]);
+    }
+
+    #[test]
+    fn what_was_slow_before_a_restart_is_slow_until_it_is_reported() {
+        let mut links = links(&[("air", 600_000)], &[("wire", 200_000), ("air", 600_000)]);
+        assert_eq!(links.now(at(0)), rates(&[("air", 600_000), ("wire", 200_000)]));
+        for ms in [0, 2000] {
+            links.reported_rate(at(ms), "a", "eth0", Some(1_000_000));
+        }
+        assert_eq!(links.now(at(2000)).get("wire"), Some(&200_000), "its other end was not heard");
+        for ms in [3000, 5000] {
+            links.reported_rate(at(ms), "b", "eth1", None);
+        }
+        assert_eq!(links.now(at(5000)), rates(&[("air", 600_000)]));
+        links.reported(at(6000), "a", "eth0", false);
+        links.reported_rate(at(6000), "a", "eth0", Some(10_000));
+        assert_eq!(links.now(at(6000)).get("wire"), Some(&0), "one that is down carries nothing");
+        links.state("wire", None).unwrap();
+        assert_eq!(links.now(at(6001)).get("wire"), None, "until its agent says again that it is slow");
     }
 
     #[test]

@@ -69,8 +69,32 @@ fn row(link: &Link) -> Vec<String> {
     let carries = match (link.carries_bits_per_s, link.stated) {
         (0, false) => "down".to_owned(),
         (0, true) => "down (set)".to_owned(),
+        (rate, false) if rate < link.rate_bits_per_s => format!("{} (by its devices)", show_bit_rate(rate as f64)),
         (rate, false) => show_bit_rate(rate as f64),
         (rate, true) => format!("{} (set)", show_bit_rate(rate as f64)),
     };
     vec![link.link.clone(), link.between.join(" - "), show_bit_rate(link.rate_bits_per_s as f64), carries]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_says_who_has_told_its_rate() {
+        let carries = |carries_bits_per_s, stated| {
+            let between = ["a".to_owned(), "b".to_owned()];
+            let link =
+                Link { link: "wire".into(), between, rate_bits_per_s: 1_000_000_000, carries_bits_per_s, stated };
+            row(&link).pop().unwrap_or_default()
+        };
+        assert_eq!(
+            [carries(1_000_000_000, false), carries(100_000_000, false)],
+            ["1 Gbit/s", "100 Mbit/s (by its devices)"]
+        );
+        assert_eq!(
+            [carries(0, false), carries(0, true), carries(5_000_000, true)],
+            ["down", "down (set)", "5 Mbit/s (set)"]
+        );
+    }
 }

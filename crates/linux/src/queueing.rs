@@ -30,7 +30,7 @@ mod wanted;
 
 pub use adjust::{Adjusted, Way, adjust};
 pub use counted::{Counted, counted};
-pub use devices::{Largest, carrier, egress, egress_super_packet, exists};
+pub use devices::{Largest, agreed_rate, carrier, egress, egress_super_packet, exists};
 pub use discipline::{Class, Curve, DEFAULT_MAP, Discipline, Shares};
 pub use filter::{Bits, Filter, Protocol, Question};
 pub use install::{Installed, Outcome, Present, Restored, install, installed, recover, restore};

@@ -3,6 +3,8 @@
 //! [`planner`] are bodies of fuzz targets, which take any bytes and panic when a promise is broken.
 
 mod chains;
+#[allow(clippy::disallowed_methods)] // it runs for a time
+pub mod inputs;
 mod systems;
 
 pub use chains::{Followed, follow};

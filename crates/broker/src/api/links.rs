@@ -250,7 +250,12 @@ pub(super) async fn reported(
     let now = broker.now();
     {
         let mut links = broker.links();
-        devices.iter().for_each(|Carrier { device, up }| links.reported(now, &host, device, *up));
+        for Carrier { device, up, rate_bits_per_s } in &devices {
+            links.reported(now, &host, device, *up);
+            if *up {
+                links.reported_rate(now, &host, device, *rate_bits_per_s);
+            }
+        }
     }
     broker.news_of_links.notify_one();
     Ok(StatusCode::NO_CONTENT)

@@ -4,7 +4,7 @@ use super::*;
 use agent::message::{Carrier, Links};
 
 fn eth0(up: bool) -> Vec<Carrier> {
-    vec![Carrier { device: "eth0".into(), up }]
+    vec![Carrier { device: "eth0".into(), up, rate_bits_per_s: None }]
 }
 
 /// Looks until it is so.
@@ -123,6 +123,29 @@ fn a_link_is_down_when_an_end_has_no_carrier_and_back_when_it_is_steady() {
     assert_eq!(carries(&ann.links().unwrap()), 10_000_000);
 }
 
+/// A cable that is bad: its ends agree on a lower rate.
+#[test]
+fn a_link_carries_what_its_ends_have_agreed_on() {
+    let testbed = Testbed::planning();
+    let (ann, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    ann.request_session("camera", &thinnable("camera", 2)).unwrap();
+    let report = |rate| {
+        let eth0 = Carrier { rate_bits_per_s: Some(rate), ..eth0(true).remove(0) };
+        host.report_carriers("a", &[eth0]).unwrap();
+    };
+    let scale = || ann.session("camera").unwrap().channels[0].scale;
+    report(100_000_000);
+    assert_eq!(carries(&ann.links().unwrap()), 10_000_000, "the contract says less than that");
+    report(1_000_000);
+    until(|| scale() > 1);
+    assert_eq!(carries(&ann.links().unwrap()), 1_000_000);
+    until(|| {
+        report(100_000_000);
+        scale() == 1
+    });
+    assert_eq!(carries(&ann.links().unwrap()), 10_000_000);
+}
+
 #[test]
 fn who_may_not_and_what_is_wrong_changes_no_link() {
     let testbed = Testbed::planning();
@@ -134,9 +157,9 @@ fn who_may_not_and_what_is_wrong_changes_no_link() {
     assert_eq!(status(ann.state_link("air", Some(1))), 404);
     assert_eq!(status(ann.state_link("wire", Some(10_000_001))), 422);
     assert_eq!(status(ann.state_link("wire", Some(1))), 422, "slower than the slowest queue");
-    let many = vec![Carrier { device: "eth0".into(), up: false }; 257];
+    let many = vec![eth0(false).remove(0); 257];
     assert_eq!(status(host.report_carriers("a", &many)), 422);
-    let long = vec![Carrier { device: "e".repeat(257), up: false }];
+    let long = vec![Carrier { device: "e".repeat(257), ..Carrier::default() }];
     assert_eq!(status(host.report_carriers("a", &long)), 422);
     assert_eq!(carries(&ann.links().unwrap()), 10_000_000);
     let without = Testbed::new();

@@ -4,6 +4,7 @@ use super::{QueueError, Reason};
 use crate::netlink::{self, Socket, attribute, put, text, u32_at};
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// A network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +122,23 @@ pub fn carrier(name: &str) -> io::Result<bool> {
     }
 }
 
+/// The rate that a device has agreed on with the other end of its cable, bit/s. `None`: it does not say, is not there, or has no hardware behind it:
+/// TAP and veth devices tell rates that they do not keep.
+pub fn agreed_rate(name: &str) -> Option<u64> {
+    agreed_in(Path::new("/sys/class/net"), name)
+}
+
+fn agreed_in(devices: &Path, name: &str) -> Option<u64> {
+    let device = devices.join(name);
+    let is_name = !name.contains('/') && name != "." && name != "..";
+    if !is_name || !device.join("device").exists() {
+        return None;
+    }
+    // Mbit/s; -1: unknown.
+    let speed: i64 = std::fs::read_to_string(device.join("speed")).ok()?.trim().parse().ok()?;
+    u64::try_from(speed).ok().filter(|speed| *speed > 0)?.checked_mul(1_000_000)
+}
+
 /// `true` if this device is there, or the kernel does not say.
 pub fn exists(name: &str) -> bool {
     let found = Socket::open().map_err(QueueError::from).and_then(|mut socket| find(&mut socket, name));
@@ -198,6 +216,24 @@ mod tests {
         assert!(carrier("lo").unwrap());
         assert!(!carrier("nothere").unwrap());
         assert!(exists("lo") && !exists("nothere"));
+    }
+
+    #[test]
+    fn only_devices_with_hardware_tell_a_rate() {
+        assert_eq!([agreed_rate("lo"), agreed_rate("nothere"), agreed_rate("../net/lo")], [None; 3]);
+        let root = std::env::temp_dir().join(format!("thalweg-devices-{}", std::process::id()));
+        let told = |speed: &str, hardware: bool| {
+            let _ = std::fs::remove_dir_all(&root);
+            std::fs::create_dir_all(root.join("eth0")).unwrap();
+            std::fs::write(root.join("eth0/speed"), speed).unwrap();
+            if hardware {
+                std::fs::create_dir(root.join("eth0/device")).unwrap();
+            }
+            agreed_in(&root, "eth0")
+        };
+        assert_eq!((told("100\n", true), told("100\n", false)), (Some(100_000_000), None));
+        assert_eq!(["-1\n", "0\n", "", "fast", &i64::MAX.to_string()].map(|speed| told(speed, true)), [None; 5]);
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
