@@ -39,6 +39,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Clocks whose difference has changed by more than that: each end of a session is right to a minute.
+const DOUBTFUL_MS: u64 = 120_000;
 /// Most disputed records that are shown of each neighbour.
 const SHOWN: usize = 10;
 
@@ -64,13 +66,19 @@ pub(crate) fn run(Arguments { file, save, head, broker, json }: &Arguments) -> R
 /// Lines about who has signed.
 fn signed(signatures: &[Signature]) -> String {
     let line = |one: &Signature| {
-        let Signature { domain, own, last, records, disputed, without_prices, checked, .. } = one;
+        let Signature { domain, own, last, records, disputed, without_prices, clocks_ms, checked, .. } = one;
         let mut line = match own {
             true => format!("\nsigned by the broker of {domain} up to record {last}"),
             false => format!("\ncountersigned by {domain} up to record {last}: {records} that name it"),
         };
         let also = [(*without_prices, "without prices"), (!*checked, "not checked: needs --keys DIR")];
         also.iter().filter(|(is, _)| *is).for_each(|(_, text)| line.push_str(&format!(", {text}")));
+        if *clocks_ms > DOUBTFUL_MS {
+            let changed = clocks_ms / 1000;
+            line.push_str(&format!(
+                "\n  times are doubtful: both clocks differed by {changed} s more from one signature to another"
+            ));
+        }
         for Disputed { number, because } in disputed.iter().take(SHOWN) {
             line.push_str(&format!("\n  record {number} is disputed: {because}"));
         }

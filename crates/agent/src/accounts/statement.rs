@@ -94,6 +94,8 @@ pub struct Seen {
     pub priced: bool,
     /// The time by its clock, ms since 1970.
     pub unix_ms: u64,
+    /// So much its clock was ahead of the one that the claim states, ms. Who states another clock in another claim could make a session longer.
+    pub ahead_ms: i64,
 }
 
 impl Seen {
@@ -236,6 +238,7 @@ impl<'a> Check<'a> {
             disputed,
             priced: self.known.values().all(|known| known.rate == 0 || known.price.is_some()),
             unix_ms,
+            ahead_ms: ahead,
         };
         signer.sign(serde_json::to_string(&seen).map_err(|e| e.to_string())?)
     }
@@ -282,6 +285,8 @@ pub struct Signature {
     pub disputed: Vec<Disputed>,
     /// It has signed rates and times, and no prices.
     pub without_prices: bool,
+    /// The most by which the difference of both clocks has changed from one claim to another, ms: more than two minutes make times doubtful.
+    pub clocks_ms: u64,
     /// The signatures were checked.
     pub checked: bool,
 }
@@ -295,6 +300,8 @@ pub(super) struct Signatures {
     neighbours: BTreeMap<String, Signature>,
     /// For each neighbour, the lines that name it and that it has not signed: number and hash.
     open: BTreeMap<String, Vec<(u64, String)>>,
+    /// The least and the largest difference of each neighbour's clock, ms.
+    clocks: BTreeMap<String, (i64, i64)>,
     first: u64,
 }
 
@@ -332,7 +339,7 @@ impl Signatures {
         let Written { head, unix_ms } = of_text(signed)?;
         let domain = &record.entry.owner;
         self.author(signed, domain, unix_ms)?;
-        let before = Head { number: record.number - 1, hash: record.before.clone() };
+        let before = Head { number: record.number.saturating_sub(1), hash: record.before.clone() };
         if head != before.to_string() {
             return Err("it signs other lines than those before it".to_owned());
         }
@@ -358,10 +365,13 @@ impl Signatures {
         let count = open.partition_point(|(number, _)| *number <= seen.last);
         let hash = hash_of(open.drain(..count).map(|(_, hash)| hash));
         // Where its first lines are gone, there is nothing to compare with.
-        let is_whole = seen.after + 1 >= self.first;
+        let is_whole = seen.after.saturating_add(1) >= self.first;
         if is_whole && (known.last, count, &hash) != (seen.after, seen.lines, &seen.hash) {
             return Err(format!("{neighbour} has signed other lines than those that name it"));
         }
+        let (least, most) = self.clocks.entry(neighbour.to_owned()).or_insert((seen.ahead_ms, seen.ahead_ms));
+        (*least, *most) = (seen.ahead_ms.min(*least), seen.ahead_ms.max(*most));
+        known.clocks_ms = most.abs_diff(*least);
         neighbour.clone_into(&mut known.domain);
         (known.last, known.checked) = (seen.last, self.realm.is_some());
         (known.statements, known.records) = (known.statements + 1, known.records + seen.lines as u64);
@@ -464,11 +474,22 @@ mod tests {
         let again = countersigned(&second, ("desk", "robot"), again, &realm).unwrap();
         lines.extend(of_desk(&mut head, vec![(213, again)]));
         let signature = |domain: &str, own, last, statements, records, without_prices| {
-            let (domain, disputed) = (domain.to_owned(), Vec::new());
-            Signature { domain, own, last, statements, records, disputed, without_prices, checked: true }
+            let (domain, disputed, clocks_ms, checked) = (domain.to_owned(), Vec::new(), 0, true);
+            Signature { domain, own, last, statements, records, disputed, without_prices, clocks_ms, checked }
         };
         let wanted = vec![signature("desk", true, 5, 1, 5, false), signature("robot", false, 5, 2, 4, true)];
-        assert_eq!(audit(&lines, &realm).as_ref(), Ok(&wanted));
+        let mut found = audit(&lines, &realm).unwrap();
+        // The clock of the test itself.
+        assert!(found.iter_mut().all(|one| std::mem::take(&mut one.clocks_ms) < 5_000));
+        assert_eq!(found, wanted);
+        // Who states another clock the next time, so that its sessions seem longer, is found out.
+        let slow = Claim { unix_ms: second.unix_ms - 3_600_000, ..second.clone() };
+        let third = countersigned(&slow, ("desk", "robot"), checked(&slow, &of_robot(None), &robot), &realm).unwrap();
+        let mut jumped = lines[..7].to_vec();
+        let mut before = Head::default();
+        jumped.iter().for_each(|line| drop(before.follow(line).unwrap()));
+        jumped.extend(of_desk(&mut before, vec![(213, third)]));
+        assert!((3_599_000..3_602_000).contains(&audit(&jumped, &realm).unwrap()[1].clocks_ms));
         // The first ones may be gone.
         let later = audit(&lines[3..], &realm).unwrap();
         assert_eq!((later[1].last, later[1].records), (5, 4));
