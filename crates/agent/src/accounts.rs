@@ -139,7 +139,7 @@ impl Entry {
 
     /// `true`: it is about a session that comes from a neighbour's domain.
     pub fn is_of_neighbour(&self) -> bool {
-        !self.session.is_empty() && !self.owner.contains('/')
+        self.session.matches('/').count() == 2 && !self.owner.contains('/')
     }
 }
 
@@ -212,7 +212,7 @@ impl Head {
     /// # Errors
     /// It is not the one that follows.
     pub fn follow(&mut self, line: &str) -> Result<Record, Broken> {
-        let number = self.number + 1;
+        let number = self.number.saturating_add(1);
         let record: Record =
             serde_json::from_str(line).map_err(|error| Broken::Unreadable(number, error.to_string()))?;
         let is_first = *self == Self::default();
@@ -360,7 +360,8 @@ impl Audit {
         bill.traffic = bill.traffic.plus(entry.traffic);
         (bill.rate, bill.price) = (entry.rate_bits_per_s, bill.price.max(entry.price));
         bill.active = entry.event != Event::Stop;
-        if !bill.active {
+        // A neighbour's session has a version, and so begins once.
+        if !bill.active && !entry.is_of_neighbour() {
             self.open.remove(&entry.session);
         }
         Ok(())
@@ -479,6 +480,18 @@ mod tests {
         }
         assert!(audit(&anew, None).is_ok());
         assert!(matches!(audit(&anew, Some(&noted)), Err(Broken::Other(..))));
+    }
+
+    #[test]
+    fn a_session_of_a_neighbour_is_billed_once() {
+        let mut head = Head::default();
+        let of_robot = |event, rate| Entry { owner: "robot".into(), ..entry(event, "robot/a/1", rate, 0) };
+        let each = [(0, Event::Start, 1000), (10, Event::Stop, 0), (2, Event::Start, 1000), (10, Event::Stop, 0)];
+        let lines: Vec<String> =
+            each.into_iter().map(|(s, event, rate)| head.append(s * 1000, of_robot(event, rate))).collect();
+        let bills = audit(&lines, None).unwrap();
+        let shown: Vec<(u64, u64)> = bills.iter().map(|bill| (bill.reserved_bits, bill.price)).collect();
+        assert_eq!(shown, [(10_000, 5)], "not once more for the time that it has been billed for");
     }
 
     #[test]

@@ -33,6 +33,8 @@ const LAST: &str = "last record";
 const PAGE: usize = 250;
 /// Values of the accounts that are read at once.
 const RECORDS: usize = 10;
+/// Bytes of the accounts after which no more are read at once.
+const LARGEST_READ: usize = 2 << 20;
 /// Most records in one value of [`Table::Accounts`]: some 300 kB.
 const TOGETHER: usize = 1000;
 
@@ -194,16 +196,15 @@ impl Store {
         Ok(())
     }
 
-    /// The number of the last line of the accounts, and whether the broker has signed all there is: 0 and `true` if there is none.
+    /// `true` if there is nothing in the accounts that the broker has not signed.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn signed(&mut self) -> io::Result<(u64, bool)> {
+    pub fn is_signed(&mut self) -> io::Result<bool> {
         self.look_again()?;
-        let number = self.head.number;
-        let Some(line) = self.accounts(number.saturating_sub(1), 1)?.pop() else { return Ok((0, true)) };
+        let Some(line) = self.accounts(self.head.number.saturating_sub(1), 1)?.pop() else { return Ok(true) };
         let last: Record = parsed(&*self.database, line.as_bytes())?;
-        Ok((number, last.entry.event == Event::Sign))
+        Ok(last.entry.event == Event::Sign)
     }
 
     /// Adds a signature to the accounts, made for their last line.
@@ -216,18 +217,22 @@ impl Store {
         self.write(|_, _, _| Ok((Vec::new(), vec![Pending::signature(entry)])))
     }
 
-    /// Lines of the accounts behind the record of this number, at most so many.
+    /// Lines of the accounts behind the record of this number, at most so many, and less if they are large; none only if there are none.
     ///
     /// # Errors
     /// They cannot be read.
     pub fn accounts(&mut self, after: u64, most: usize) -> io::Result<Vec<String>> {
-        let (mut lines, mut seen) = (Vec::new(), after);
-        while lines.len() < most {
+        let (mut lines, mut seen, mut bytes) = (Vec::new(), after, 0);
+        while lines.len() < most && bytes < LARGEST_READ {
             let found = self.database.scan(Table::Accounts, &number(seen), RECORDS)?;
             if found.is_empty() {
                 break;
             }
             for (last, block) in found {
+                if bytes >= LARGEST_READ {
+                    break;
+                }
+                bytes += block.len();
                 let block = text(&*self.database, block)?;
                 let number: u64 = last.parse().map_err(|e| self.database.damaged(&e))?;
                 if number <= seen {

@@ -4,7 +4,7 @@ use crate::domain::{BrokerArguments, failure};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, bytes, table};
 use agent::accounts::statement::Disputed;
-use agent::accounts::{Audit, Bill, Broken, Head, MOST_RECORDS, Signature, shown_time};
+use agent::accounts::{Audit, Bill, Broken, Head, Signature, shown_time};
 use agent::keys::realm_in;
 use clap::Args;
 use qos::show_bit_rate;
@@ -66,13 +66,18 @@ pub(crate) fn run(Arguments { file, save, head, broker, json }: &Arguments) -> R
 /// Lines about who has signed.
 fn signed(signatures: &[Signature]) -> String {
     let line = |one: &Signature| {
-        let Signature { domain, own, last, records, disputed, without_prices, clocks_ms, checked, .. } = one;
+        let Signature { domain, own, last, records, disputed, without_prices, clocks_ms, gone, checked, .. } = one;
         let mut line = match own {
             true => format!("\nsigned by the broker of {domain} up to record {last}"),
             false => format!("\ncountersigned by {domain} up to record {last}: {records} that name it"),
         };
         let also = [(*without_prices, "without prices"), (!*checked, "not checked: needs --keys DIR")];
         also.iter().filter(|(is, _)| *is).for_each(|(_, text)| line.push_str(&format!(", {text}")));
+        if *gone > 0 {
+            line.push_str(&format!(
+                "\n  {gone} signatures are of records some of which are gone here: they prove nothing"
+            ));
+        }
         if *clocks_ms > DOUBTFUL_MS {
             let changed = clocks_ms / 1000;
             line.push_str(&format!(
@@ -131,7 +136,7 @@ fn of_broker(broker: &BrokerArguments, save: Option<&Path>, audit: &mut Audit) -
         let all = lines.iter().try_for_each(|line| saved.as_mut().map_or(Ok(()), |file| writeln!(file, "{line}")));
         all.map_err(unwritten)?;
         lines.iter().try_for_each(|line| audit.read(line)).map_err(broken)?;
-        if lines.len() < MOST_RECORDS {
+        if lines.is_empty() {
             return saved.map_or(Ok(()), |mut file| file.flush()).map_err(unwritten);
         }
     }

@@ -22,8 +22,6 @@ pub const MOST_BYTES: usize = 512 << 10;
 const TOLERANCE_MS: i64 = 60_000;
 /// Longest reason of a dispute, in characters.
 const LONGEST_REASON: usize = 200;
-/// Longest text of a countersignature, in bytes: one with all lines disputed.
-const LONGEST_TEXT: usize = 512 << 10;
 
 /// Lines that a domain asks its neighbour to sign: those that name the neighbour as owner, behind a record and in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,11 +39,6 @@ impl Claim {
     pub fn is_bounded(&self) -> bool {
         let bytes: usize = self.lines.iter().map(String::len).sum();
         (1..=MOST_LINES).contains(&self.lines.len()) && bytes <= MOST_BYTES
-    }
-
-    /// The number of its last record.
-    fn last(&self) -> Option<u64> {
-        serde_json::from_str::<Record>(self.lines.last()?).ok().map(|record| record.number)
     }
 
     /// Takes a line behind those that it has. `false`: it has no room.
@@ -111,6 +104,10 @@ impl Seen {
     }
 }
 
+fn number_of(line: &str) -> Option<u64> {
+    serde_json::from_str::<Record>(line).ok().map(|record| record.number)
+}
+
 fn of_text<T: DeserializeOwned>(signed: &Signed) -> Result<T, String> {
     serde_json::from_str(&signed.text).map_err(|error| format!("its text is malformed: {error}"))
 }
@@ -142,14 +139,19 @@ pub fn countersigned(
     signed: Signed,
     realm: &CertificateDer<'_>,
 ) -> Result<Entry, String> {
-    if signed.text.len() > LONGEST_TEXT {
-        return Err(format!("its text has {} bytes: allowed are {LONGEST_TEXT}", signed.text.len()));
-    }
     let seen = Seen::of(&signed)?;
+    // Nothing but that, and of no more records than were asked about.
+    let numbers: Vec<u64> = claim.lines.iter().filter_map(|line| number_of(line)).collect();
+    let is_of_claim = |one: &Disputed| numbers.binary_search(&one.number).is_ok();
+    let rises = seen.disputed.is_sorted_by(|one, next| one.number < next.number);
+    let as_written = serde_json::to_string(&seen).is_ok_and(|text| text == signed.text);
+    if !(as_written && rises && seen.disputed.iter().all(is_of_claim)) {
+        return Err("its text has more than was asked for".to_owned());
+    }
     let author = signed.author(realm, seconds(seen.unix_ms))?;
     let hash = hash_of(claim.lines.iter().map(|line| hash(line)));
-    let asked = (domain, claim.after, claim.last(), claim.lines.len(), &hash);
-    if (&*seen.domain, seen.after, Some(seen.last), seen.lines, &seen.hash) != asked || !author.is_broker(neighbour) {
+    let asked = (domain, claim.after, numbers.last(), claim.lines.len(), &hash);
+    if (&*seen.domain, seen.after, Some(&seen.last), seen.lines, &seen.hash) != asked || !author.is_broker(neighbour) {
         return Err(format!("{author} has signed something else than it was asked for"));
     }
     Ok(Entry::statement(Event::Countersign, neighbour, signed))
@@ -178,7 +180,8 @@ pub struct Check<'a> {
 /// A session, by the own accounts.
 #[derive(Debug, Default)]
 struct Known {
-    from_ms: u64,
+    /// The first record of it.
+    from_ms: Option<u64>,
     until_ms: Option<u64>,
     rate: u64,
     price: Option<u64>,
@@ -204,16 +207,14 @@ impl<'a> Check<'a> {
         Ok(Self { claim, records, domains, known })
     }
 
-    /// Takes the next line of the own accounts.
-    pub fn read(&mut self, line: &str) {
-        let Ok(Record { unix_ms, entry, .. }) = serde_json::from_str::<Record>(line) else { return };
+    /// Takes the next record of the own accounts.
+    pub fn read(&mut self, Record { unix_ms, entry, .. }: &Record) {
         let Some(known) = self.known.get_mut(&entry.session) else { return };
         let Some(part) = entry.behind.iter().find(|part| part.domain == self.domains.1) else { return };
-        (known.rate, known.price) = (known.rate.max(part.rate_bits_per_s), part.price);
-        match entry.event {
-            Event::Start => known.from_ms = unix_ms,
-            Event::Stop => known.until_ms = Some(unix_ms),
-            _ => {}
+        (known.rate, known.price) = (known.rate.max(part.rate_bits_per_s), known.price.max(part.price));
+        known.from_ms = Some(known.from_ms.map_or(*unix_ms, |from| from.min(*unix_ms)));
+        if entry.event == Event::Stop {
+            known.until_ms = known.until_ms.max(Some(*unix_ms));
         }
     }
 
@@ -223,10 +224,15 @@ impl<'a> Check<'a> {
     /// The system gives no random numbers.
     pub fn sign(&self, signer: &Signer, unix_ms: u64) -> Result<Signed, String> {
         let ahead = signed_ms(unix_ms).saturating_sub(signed_ms(self.claim.unix_ms));
+        let mut begun = BTreeMap::new();
         let disputed = |record: &Record| {
-            let because = self.dispute(record, signed_ms(record.unix_ms).saturating_add(ahead))?;
-            let because: String = because.chars().take(LONGEST_REASON).collect();
-            Some(Disputed { number: record.number, because })
+            let (session, number) = (&record.entry.session, record.number);
+            let again = (record.entry.event == Event::Start).then(|| begun.insert(session.clone(), number)).flatten();
+            let again = again.map(|first| format!("it has begun in record {first} already"));
+            let at_ms = signed_ms(record.unix_ms).saturating_add(ahead);
+            let because = again.or_else(|| self.dispute(record, at_ms, signed_ms(unix_ms)))?;
+            let shown = because.chars().filter(|letter| !letter.is_control());
+            Some(Disputed { number, because: shown.take(LONGEST_REASON).collect() })
         };
         let disputed = self.records.iter().filter_map(disputed).collect();
         let seen = Seen {
@@ -243,8 +249,8 @@ impl<'a> Check<'a> {
         signer.sign(serde_json::to_string(&seen).map_err(|e| e.to_string())?)
     }
 
-    /// Why this record is not so; its time is by the own clock.
-    fn dispute(&self, Record { entry, .. }: &Record, at_ms: i64) -> Option<String> {
+    /// Why this record is not so; both times are by the own clock.
+    fn dispute(&self, Record { entry, .. }: &Record, at_ms: i64, now_ms: i64) -> Option<String> {
         let (own, neighbour) = self.domains;
         if entry.owner != own {
             return Some(format!("its owner is {:?}, not {own:?}", entry.owner));
@@ -259,12 +265,13 @@ impl<'a> Check<'a> {
         if price.is_some_and(|price| entry.price > price) {
             return Some(format!("a price of {}, and {} was offered", entry.price, price.unwrap_or(0)));
         }
-        let early = signed_ms(*from_ms).saturating_sub(at_ms);
+        let early = signed_ms(from_ms.unwrap_or(0)).saturating_sub(at_ms);
         if early > TOLERANCE_MS {
             return Some(format!("{} s before it began", early / 1000));
         }
-        let late = until_ms.map(|until| at_ms.saturating_sub(signed_ms(until)));
-        late.filter(|late| *late > TOLERANCE_MS).map(|late| format!("{} s after it was over", late / 1000))
+        let late = at_ms.saturating_sub(until_ms.map_or(now_ms, signed_ms));
+        let than = if until_ms.is_some() { "it was over" } else { "now" };
+        (late > TOLERANCE_MS).then(|| format!("{} s after {than}", late / 1000))
     }
 }
 
@@ -279,8 +286,10 @@ pub struct Signature {
     pub last: u64,
     /// Its signatures.
     pub statements: u64,
-    /// Records that it has signed; of the broker that writes, all up to the last one.
+    /// Records that it has signed, and that are here; of the broker that writes, all up to the last one.
     pub records: u64,
+    /// Signatures of records some of which may be gone: they prove nothing here.
+    pub gone: u64,
     /// Those with which it does not agree.
     pub disputed: Vec<Disputed>,
     /// It has signed rates and times, and no prices.
@@ -303,6 +312,8 @@ pub(super) struct Signatures {
     /// The least and the largest difference of each neighbour's clock, ms.
     clocks: BTreeMap<String, (i64, i64)>,
     first: u64,
+    /// The domain whose accounts these are, as the first signature says.
+    domain: Option<String>,
 }
 
 impl Signatures {
@@ -318,7 +329,7 @@ impl Signatures {
         let entry = &record.entry;
         match (entry.event, &entry.signed) {
             (Event::Sign, Some(signed)) => self.written(record, signed),
-            (Event::Countersign, Some(signed)) => self.seen(&entry.owner, signed),
+            (Event::Countersign, Some(signed)) => self.seen(record, signed),
             (Event::Sign | Event::Countersign, None) => Err("it has no signature".to_owned()),
             _ if entry.is_of_neighbour() => {
                 self.open.entry(entry.owner.clone()).or_default().push((record.number, hash(line)));
@@ -344,27 +355,35 @@ impl Signatures {
             return Err("it signs other lines than those before it".to_owned());
         }
         let checked = self.realm.is_some();
+        self.is_about(domain)?;
         let own = self.own.get_or_insert_default();
-        if own.domain != *domain && own.statements > 0 {
-            return Err(format!("{domain} has signed it, and {} those before", own.domain));
-        }
         own.domain.clone_from(domain);
         (own.own, own.last, own.records, own.checked) = (true, before.number, before.number, checked);
         own.statements += 1;
         Ok(())
     }
 
-    fn seen(&mut self, neighbour: &str, signed: &Signed) -> Result<(), String> {
-        let seen = Seen::of(signed)?;
+    /// All signatures are about the accounts of one domain.
+    fn is_about(&mut self, domain: &str) -> Result<(), String> {
+        let first = self.domain.get_or_insert_with(|| domain.to_owned());
+        if first == domain {
+            return Ok(());
+        }
+        Err(format!("it is about the accounts of {domain:?}, and those before about those of {first:?}"))
+    }
+
+    fn seen(&mut self, record: &Record, signed: &Signed) -> Result<(), String> {
+        let (seen, neighbour) = (Seen::of(signed)?, record.entry.owner.as_str());
         self.author(signed, neighbour, seen.unix_ms)?;
-        if let Some(own) = self.own.as_ref().filter(|own| own.domain != seen.domain) {
-            return Err(format!("it is about the accounts of {}, not of {}", seen.domain, own.domain));
+        self.is_about(&seen.domain)?;
+        if seen.last >= record.number {
+            return Err(format!("it is about record {}, which comes later", seen.last));
         }
         let known = self.neighbours.entry(neighbour.to_owned()).or_default();
         let open = self.open.entry(neighbour.to_owned()).or_default();
         let count = open.partition_point(|(number, _)| *number <= seen.last);
         let hash = hash_of(open.drain(..count).map(|(_, hash)| hash));
-        // Where its first lines are gone, there is nothing to compare with.
+        // Where its first lines are gone, there is nothing to compare with, and nothing is proved.
         let is_whole = seen.after.saturating_add(1) >= self.first;
         if is_whole && (known.last, count, &hash) != (seen.after, seen.lines, &seen.hash) {
             return Err(format!("{neighbour} has signed other lines than those that name it"));
@@ -374,7 +393,12 @@ impl Signatures {
         known.clocks_ms = most.abs_diff(*least);
         neighbour.clone_into(&mut known.domain);
         (known.last, known.checked) = (seen.last, self.realm.is_some());
-        (known.statements, known.records) = (known.statements + 1, known.records + seen.lines as u64);
+        known.statements += 1;
+        if is_whole {
+            known.records += seen.lines as u64;
+        } else {
+            known.gone += 1;
+        }
         known.without_prices |= !seen.priced;
         known.disputed.extend(seen.disputed);
         Ok(())
@@ -399,6 +423,11 @@ mod tests {
         time::OffsetDateTime::now_utc().unix_timestamp() as u64 * 1000
     }
 
+    /// The time of a second of the accounts, all of which are over.
+    fn at(second: u64) -> u64 {
+        now() - 20_000_000 + second * 1000
+    }
+
     /// A session that goes from `robot` into `desk`.
     fn entry(event: Event, session: &str, owner: &str, rate: u64) -> Entry {
         let (price, traffic) = (5, Traffic::default());
@@ -421,12 +450,12 @@ mod tests {
             (200, own(Event::Stop, "robot/a/1", 0)),
         ];
         let mut head = Head::default();
-        each.into_iter().map(|(at, entry)| head.append(now() + at * 1000, entry)).collect()
+        each.into_iter().map(|(second, entry)| head.append(at(second), entry)).collect()
     }
 
     /// Lines of `desk` at these seconds.
     fn of_desk(head: &mut Head, entries: Vec<(u64, Entry)>) -> Vec<String> {
-        entries.into_iter().map(|(at, entry)| head.append(now() + AHEAD_MS + at * 1000, entry)).collect()
+        entries.into_iter().map(|(second, entry)| head.append(at(second) + AHEAD_MS, entry)).collect()
     }
 
     fn as_it_was() -> Vec<(u64, Entry)> {
@@ -446,7 +475,7 @@ mod tests {
 
     fn checked(claim: &Claim, own: &[String], signer: &Signer) -> Signed {
         let mut check = Check::new(claim, ("robot", "desk")).unwrap();
-        own.iter().for_each(|line| check.read(line));
+        own.iter().for_each(|line| check.read(&serde_json::from_str(line).unwrap()));
         check.sign(signer, now()).unwrap()
     }
 
@@ -474,8 +503,8 @@ mod tests {
         let again = countersigned(&second, ("desk", "robot"), again, &realm).unwrap();
         lines.extend(of_desk(&mut head, vec![(213, again)]));
         let signature = |domain: &str, own, last, statements, records, without_prices| {
-            let (domain, disputed, clocks_ms, checked) = (domain.to_owned(), Vec::new(), 0, true);
-            Signature { domain, own, last, statements, records, disputed, without_prices, clocks_ms, checked }
+            let (domain, disputed, clocks_ms, gone, checked) = (domain.to_owned(), Vec::new(), 0, 0, true);
+            Signature { domain, own, last, statements, records, gone, disputed, without_prices, clocks_ms, checked }
         };
         let wanted = vec![signature("desk", true, 5, 1, 5, false), signature("robot", false, 5, 2, 4, true)];
         let mut found = audit(&lines, &realm).unwrap();
@@ -492,18 +521,20 @@ mod tests {
         assert!((3_599_000..3_602_000).contains(&audit(&jumped, &realm).unwrap()[1].clocks_ms));
         // The first ones may be gone.
         let later = audit(&lines[3..], &realm).unwrap();
-        assert_eq!((later[1].last, later[1].records), (5, 4));
+        assert_eq!((later[1].last, later[1].records, later[1].gone), (5, 1, 1));
     }
 
     #[test]
     fn what_the_own_accounts_do_not_have_is_disputed() {
         let (_, [robot]) = realm("disputed", ["robot"]);
         let one = |event, session, rate| entry(event, session, "robot", rate);
-        let disputed = |at: u64, entry: Entry| {
-            let lines = of_desk(&mut Head::default(), vec![(at, entry)]);
+        let all = |entries: Vec<(u64, Entry)>| {
+            let lines = of_desk(&mut Head::default(), entries);
             let claim = Claim { lines, unix_ms: now() + AHEAD_MS, ..Claim::default() };
-            let seen: Seen = of_text(&checked(&claim, &of_robot(Some(5)), &robot)).unwrap();
-            seen.disputed.into_iter().next().map(|one| one.because).unwrap_or_default()
+            Seen::of(&checked(&claim, &of_robot(Some(5)), &robot)).unwrap().disputed
+        };
+        let disputed = |second: u64, entry: Entry| {
+            all(vec![(second, entry)]).into_iter().next().map(|one| one.because).unwrap_or_default()
         };
         assert_eq!(disputed(50, one(Event::Start, "robot/a/1", 100)), "", "within a minute");
         assert_eq!(disputed(250, one(Event::Stop, "robot/a/1", 0)), "");
@@ -513,6 +544,7 @@ mod tests {
             (100, Entry { price: 6, ..one(Event::Start, "robot/a/1", 100) }, "a price of 6, and 5 was offered"),
             (38, one(Event::Start, "robot/a/1", 100), "s before it began"),
             (262, one(Event::Interim, "robot/a/1", 100), "s after it was over"),
+            (20_100, one(Event::Stop, "robot/b/1", 0), "s after now"),
             (100, one(Event::Start, "robot/c/1", 100), "no session of this name"),
             (100, one(Event::Start, "map", 7), "no session of this name went from \"robot\" into \"desk\""),
             (100, entry(Event::Start, "robot/a/1", "other", 100), "its owner is \"other\""),
@@ -521,6 +553,13 @@ mod tests {
             let found = disputed(at, entry);
             assert!(found.contains(because), "{found}: expected is {because}");
         }
+        // The same session once more, in its time.
+        let again = all(vec![
+            (100, one(Event::Start, "robot/a/1", 100)),
+            (150, one(Event::Stop, "robot/a/1", 0)),
+            (151, one(Event::Start, "robot/a/1", 100)),
+        ]);
+        assert_eq!(again, [Disputed { number: 3, because: "it has begun in record 1 already".into() }]);
     }
 
     #[test]
@@ -575,6 +614,15 @@ mod tests {
         };
         assert!(accepts(&whole, changed(&|_| {})) && accepts(&whole, disputed("too much")));
         assert!(!accepts(&whole, changed(&|seen| seen.last += 1)), "more than it was asked for");
+        let elsewhere = |numbers: [u64; 2]| {
+            let one = |number| Disputed { number, because: String::new() };
+            changed(&|seen| seen.disputed = numbers.map(one).to_vec())
+        };
+        assert!(accepts(&whole, elsewhere([1, 4])) && !accepts(&whole, elsewhere([1, 2])), "2 is none of the claim");
+        assert!(!accepts(&whole, elsewhere([4, 1])) && !accepts(&whole, elsewhere([1, 1])));
+        let padded = Seen::of(&checked(&whole, &of_robot(None), &robot)).unwrap();
+        let padded = robot.sign(serde_json::to_string_pretty(&padded).unwrap()).unwrap();
+        assert!(!accepts(&whole, padded), "other bytes than needed");
         assert!(!accepts(&whole, disputed("\u{1b}[2J")) && !accepts(&whole, disputed(&"x".repeat(201))));
         assert!(!accepts(&whole, Signed { text: "{}".into(), ..checked(&whole, &of_robot(None), &robot) }));
         let backwards = Claim { lines: whole.lines.iter().rev().cloned().collect(), ..whole.clone() };

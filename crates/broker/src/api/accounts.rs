@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Mutex as Turn;
 
@@ -26,21 +26,34 @@ pub const ACCOUNTS_EVERY: Duration = Duration::from_secs(3600);
 
 /// Time after which a claim is made again that a neighbour had no time for, and how often.
 const CLAIM_AGAIN: Duration = Duration::from_secs(1);
-const CLAIM_WAITS: u32 = 30;
-/// After a claim no other is checked for so many times as long as it took: neighbours have no more than a tenth of a processor for claims.
+const CLAIM_WAITS: u32 = 300;
+/// After a claim no other one of the same neighbour is checked for so many times as long as it took: a tenth of a processor.
 const REST: u32 = 9;
+/// Records that are younger are not claimed: the neighbour may not have them yet.
+const SETTLED: Duration = Duration::from_secs(10);
+/// Longest wait for the disk at the end.
+const AT_LAST: Duration = Duration::from_secs(2);
 
 /// Who signs the accounts, and when.
 #[derive(Debug)]
 pub(super) struct Signing {
     signer: Option<(Arc<Signer>, CertificateDer<'static>)>,
     every: Duration,
-    /// The last record up to which all that name a neighbour are claimed now: what is there since a while, so that it has it, too.
-    settled: Mutex<u64>,
-    /// The last record that each neighbour has signed, once that is known.
-    seen: Mutex<BTreeMap<String, u64>>,
-    /// One claim of a neighbour is checked at a time.
+    /// What each neighbour has signed, once that is known.
+    signed: Mutex<BTreeMap<String, Progress>>,
+    /// One claim is checked at a time.
     checking: Arc<Turn<()>>,
+    /// When a claim of each neighbour is checked again.
+    rested: Mutex<BTreeMap<String, Instant>>,
+}
+
+/// How far a neighbour has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// The last record that it has signed.
+    last: u64,
+    /// Nothing up to this record is left to sign.
+    looked: u64,
 }
 
 impl Default for Signing {
@@ -48,9 +61,9 @@ impl Default for Signing {
         Self {
             signer: None,
             every: ACCOUNTS_EVERY,
-            settled: Mutex::default(),
-            seen: Mutex::default(),
+            signed: Mutex::default(),
             checking: Arc::default(),
+            rested: Mutex::default(),
         }
     }
 }
@@ -82,35 +95,34 @@ impl Broker {
                 self.claim(&crossings).await;
             }
             // What the disk does not take is noted the next time.
-            if let Ok(last) = self.note_interim().await {
-                let mut settled = self.signing.settled.lock().unwrap_or_else(PoisonError::into_inner);
-                *settled = last.max(*settled);
-            }
+            let _ = self.note_interim().await;
         }
     }
 
     /// The same at the end, when no request is served any more: a broker that starts again counts from then on.
     pub(crate) fn account_last(&self) {
-        if let Ok(mut disk) = self.store.try_lock() {
-            let _ = self.note_and_sign(&mut disk);
+        let began = Instant::now();
+        while began.elapsed() < AT_LAST {
+            if let Ok(mut disk) = self.store.try_lock() {
+                return drop(self.note_and_sign(&mut disk));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    async fn note_interim(self: &Arc<Self>) -> io::Result<u64> {
+    async fn note_interim(self: &Arc<Self>) -> io::Result<()> {
         let (broker, mut disk) = (self.clone(), self.disk().await);
         let noted = tokio::task::spawn_blocking(move || broker.note_and_sign(&mut disk)).await;
         noted.map_err(io::Error::other)?
     }
 
-    /// Gives the number of the last line but for its signature.
-    fn note_and_sign(&self, disk: &mut Store) -> io::Result<u64> {
+    fn note_and_sign(&self, disk: &mut Store) -> io::Result<()> {
         let crossings = self.crossings().map(|crossings| crossings.domains().kept()).unwrap_or_default();
         disk.keep_interim(crossings.iter())?;
-        let (last, is_signed) = disk.signed()?;
-        if let Some((signer, _)) = self.signing.signer.as_ref().filter(|_| !is_signed) {
-            disk.keep_signature(|head| sign(signer, head, unix_ms()))?;
+        match &self.signing.signer {
+            Some((signer, _)) if !disk.is_signed()? => disk.keep_signature(|head| sign(signer, head, unix_ms())),
+            _ => Ok(()),
         }
-        Ok(last)
     }
 
     /// Asks each neighbour to sign the lines that name it. Who does not answer is asked the next time.
@@ -123,8 +135,8 @@ impl Broker {
                 while let Some(is_signed) = broker.claim_some(&domain, &neighbour, &client)
                     && waits < CLAIM_WAITS
                 {
+                    waits = if is_signed { 0 } else { waits + 1 };
                     if !is_signed {
-                        waits += 1;
                         std::thread::sleep(CLAIM_AGAIN);
                     }
                 }
@@ -136,20 +148,25 @@ impl Broker {
     /// The same for as many lines as one claim takes; `false`: the neighbour has no time now. `None`: there is nothing more, or it is not signed.
     fn claim_some(&self, domain: &str, neighbour: &str, client: &Client) -> Option<bool> {
         let (_, realm) = self.signing.signer.as_ref()?;
-        let settled = *self.signing.settled.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = self.seen_by(neighbour).ok()?;
-        let mut claim = Claim { after, unix_ms: unix_ms(), ..Claim::default() };
-        let mut last = after;
-        self.lines(after, |record, line| {
+        let Progress { last: after, looked } = self.progress(neighbour).ok()?;
+        let now = unix_ms();
+        let mut claim = Claim { after, unix_ms: now, ..Claim::default() };
+        let (mut last, mut seen) = (after, looked);
+        let settled = SETTLED.as_millis() as u64;
+        let read = self.lines(looked, |record, line| {
             let is_asked = record.entry.owner == neighbour && record.entry.is_of_neighbour();
-            let takes = record.number <= settled && (!is_asked || claim.take(line));
-            if takes && is_asked {
-                last = record.number;
+            let takes = record.unix_ms.saturating_add(settled) <= now && (!is_asked || claim.take(line));
+            if takes {
+                (seen, last) = (record.number, if is_asked { record.number } else { last });
             }
             takes
-        })
-        .ok()?;
+        });
+        read.ok()?;
+        let known = |progress: Progress| {
+            self.signed().insert(neighbour.to_owned(), progress);
+        };
         if claim.lines.is_empty() {
+            known(Progress { last, looked: seen });
             return None;
         }
         let signed = match client.claim(&claim) {
@@ -157,16 +174,23 @@ impl Broker {
             answer => answer.ok()?,
         };
         let entry = countersigned(&claim, (domain, neighbour), signed, realm).ok()?;
-        self.store.blocking_lock().keep_signature(|_| Ok(entry)).ok()?;
-        self.signing.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(neighbour.to_owned(), last);
+        if self.store.blocking_lock().keep_signature(|_| Ok(entry)).is_err() {
+            // It may be there all the same: it is looked for before the next claim.
+            self.signed().remove(neighbour);
+            return None;
+        }
+        known(Progress { last, looked: last });
         Some(true)
     }
 
-    /// The last record that a neighbour has signed.
-    fn seen_by(&self, neighbour: &str) -> io::Result<u64> {
-        let known = self.signing.seen.lock().unwrap_or_else(PoisonError::into_inner).get(neighbour).copied();
-        if let Some(known) = known {
-            return Ok(known);
+    fn signed(&self) -> MutexGuard<'_, BTreeMap<String, Progress>> {
+        self.signing.signed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far a neighbour has come, by the accounts themselves the first time.
+    fn progress(&self, neighbour: &str) -> io::Result<Progress> {
+        if let Some(known) = self.signed().get(neighbour) {
+            return Ok(*known);
         }
         let mut last = 0;
         self.lines(0, |record, _| {
@@ -175,8 +199,9 @@ impl Broker {
             }
             true
         })?;
-        self.signing.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(neighbour.to_owned(), last);
-        Ok(last)
+        let progress = Progress { last, looked: last };
+        self.signed().insert(neighbour.to_owned(), progress);
+        Ok(progress)
     }
 
     /// Reads the lines behind a record, until `next` has enough of them. The disk is free between two pages.
@@ -184,15 +209,15 @@ impl Broker {
         let mut after = after;
         loop {
             let lines = self.store.blocking_lock().accounts(after, MOST_RECORDS)?;
+            if lines.is_empty() {
+                return Ok(());
+            }
             for line in &lines {
                 let record: Record = serde_json::from_str(line).map_err(io::Error::other)?;
                 after = record.number;
                 if !next(&record, line) {
                     return Ok(());
                 }
-            }
-            if lines.len() < MOST_RECORDS {
-                return Ok(());
             }
         }
     }
@@ -203,8 +228,8 @@ impl Broker {
         let wrong = |what: String| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, what);
         let (signer, _) = self.signing.signer.as_ref().ok_or_else(|| failed("this broker cannot sign".to_owned()))?;
         let mut check = Check::new(claim, (own, neighbour)).map_err(wrong)?;
-        let read = self.lines(0, |_, line| {
-            check.read(line);
+        let read = self.lines(0, |record, _| {
+            check.read(record);
             true
         });
         read.map_err(|error| failed(format!("the accounts cannot be read: {error}")))?;
@@ -248,17 +273,24 @@ pub(super) async fn claimed(
         return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "a claim is too large, or empty".to_owned()));
     }
     let crossings = broker.crossings_with(&from)?;
-    let Ok(turn) = broker.signing.checking.clone().try_lock_owned() else {
-        let said = "another claim is checked: ask again later".to_owned();
-        return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, said));
+    let busy = || {
+        Refused::new(StatusCode::SERVICE_UNAVAILABLE, "claims are checked one at a time: ask again later".to_owned())
     };
-    let (checker, began) = (broker.clone(), Instant::now());
-    let checked = tokio::task::spawn_blocking(move || checker.check_claim(&crossings.name, from.name(), &claim)).await;
-    let rest = began.elapsed() * REST;
-    tokio::spawn(async move {
-        tokio::time::sleep(rest).await;
+    let rested = || broker.signing.rested.lock().unwrap_or_else(PoisonError::into_inner);
+    if rested().get(from.name()).is_some_and(|until| Instant::now() < *until) {
+        return Err(busy());
+    }
+    let turn = broker.signing.checking.clone().try_lock_owned().map_err(|_| busy())?;
+    let (checker, own, neighbour, began) = (broker.clone(), crossings.name.clone(), from.clone(), Instant::now());
+    // To the end, even if the neighbour gives up: the turn is over when the check is.
+    let checked = tokio::task::spawn_blocking(move || {
+        let checked = checker.check_claim(&own, neighbour.name(), &claim);
+        let until = Instant::now() + began.elapsed() * REST;
+        let mut rested = checker.signing.rested.lock().unwrap_or_else(PoisonError::into_inner);
+        rested.insert(neighbour.name().to_owned(), until);
         drop(turn);
+        checked
     });
     let failed = |e: tokio::task::JoinError| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
-    checked.map_err(failed)?.map(Json)
+    checked.await.map_err(failed)?.map(Json)
 }

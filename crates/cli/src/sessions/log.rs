@@ -3,7 +3,7 @@
 use crate::domain::failure;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, table};
-use agent::accounts::{Event, MOST_RECORDS, Record, shown_time};
+use agent::accounts::{Event, Record, shown_time};
 use agent::client::Client;
 
 /// Shows the events behind a record, of one session or of all.
@@ -20,7 +20,7 @@ pub(super) fn log(client: &Client, name: Option<&str>, since: u64, output: Outpu
                 events.push(record);
             }
         }
-        if lines.len() < MOST_RECORDS {
+        if lines.is_empty() {
             return output.result(&events, || shown(&events));
         }
     }
