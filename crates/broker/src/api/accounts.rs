@@ -91,11 +91,11 @@ impl Broker {
     pub(crate) async fn account(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(self.signing.every).await;
+            // What the disk does not take is noted the next time.
+            let _ = self.note_interim().await;
             if let Some(crossings) = self.crossings() {
                 self.claim(&crossings).await;
             }
-            // What the disk does not take is noted the next time.
-            let _ = self.note_interim().await;
         }
     }
 
