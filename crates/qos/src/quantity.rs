@@ -84,8 +84,12 @@ pub(crate) fn show_share(share: f64) -> String {
 fn show(value: f64, units: &[(&str, f64)]) -> String {
     let fits = units.iter().rev().find(|(_, factor)| value >= *factor);
     let (unit, factor) = fits.or(units.first()).copied().unwrap_or(("", 1.0));
+    let thousandths = (value / factor * 1e3).round();
+    if !(0.0..1e15).contains(&thousandths) {
+        return format!("{:.0} {unit}", value / factor);
+    }
     // Integers are shown much faster than other numbers, and a plan shows thousands.
-    let thousandths = (value / factor * 1e3).round() as u64;
+    let thousandths = thousandths as u64;
     match (thousandths / 1000, thousandths % 1000) {
         (whole, 0) => format!("{whole} {unit}"),
         (whole, part) => format!("{whole}.{} {unit}", format!("{part:03}").trim_end_matches('0')),
@@ -108,6 +112,7 @@ mod tests {
     #[test]
     fn shown_quantities_have_a_fitting_unit_and_are_read_back() {
         assert_eq!([0.0, 0.5, 83.3, 40_000.0, 2e6].map(show_time), ["0 ns", "500 ns", "83.3 us", "40 ms", "2 s"]);
+        assert_eq!([-5.0, f64::INFINITY, 2e21].map(show_time), ["-5000 ns", "inf s", "2000000000000000 s"]);
         assert_eq!([5.0, 1.5e6, 1e8].map(show_bit_rate), ["5 bit/s", "1.5 Mbit/s", "100 Mbit/s"]);
         assert_eq!([0, 1000, 36_864, 5 << 20].map(show_bytes), ["0 B", "1000 B", "36 KiB", "5 MiB"]);
         assert_eq!(
