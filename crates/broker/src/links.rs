@@ -2,7 +2,6 @@
 //! as arguments, of any monotonic clock.
 
 use qos::contract::Contract;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -41,8 +40,8 @@ pub struct Links {
 struct Slow {
     /// bit/s.
     rate: u64,
-    /// Since when it has reported a higher one.
-    faster: Option<Duration>,
+    /// Since when it has reported higher ones, and the least of them.
+    faster: Option<(Duration, u64)>,
 }
 
 /// A device that lost its carrier.
@@ -151,10 +150,12 @@ impl Links {
         let rate = rate.unwrap_or(most).clamp(SLOWEST.max(most / LEAST_PART).min(most), most);
         let slow = self.slow.get(&end).copied();
         let before = slow.map_or(most, |slow| slow.rate);
-        let faster = slow.and_then(|slow| slow.faster).unwrap_or(now);
-        let slow = match rate.cmp(&before) {
-            Ordering::Greater if now.saturating_sub(faster) < STEADY => Slow { rate: before, faster: Some(faster) },
-            _ => Slow { rate, faster: None },
+        let (since, least) =
+            slow.and_then(|slow| slow.faster).map_or((now, rate), |(since, least)| (since, least.min(rate)));
+        let slow = match rate > before {
+            false => Slow { rate, faster: None },
+            true if now.saturating_sub(since) < STEADY => Slow { rate: before, faster: Some((since, least)) },
+            true => Slow { rate: least, faster: None },
         };
         if slow.rate == most {
             self.slow.remove(&end);
@@ -261,7 +262,11 @@ rate = "2 Mbit/s"
         assert_eq!(at_rate(4000, "a", Some(100_000)), Some(100_000));
         assert_eq!(at_rate(5000, "a", Some(1_000_000)), Some(100_000), "it was slow between");
         assert_eq!(at_rate(7000, "a", Some(1_000_000)), Some(500_000));
-        assert_eq!([at_rate(8000, "b", None), at_rate(10_000, "b", None)], [Some(500_000), None]);
+        assert_eq!(at_rate(7500, "b", Some(800_000)), Some(500_000));
+        assert_eq!(at_rate(7900, "b", Some(900_000)), Some(500_000));
+        assert_eq!(at_rate(9500, "b", Some(1_000_000)), Some(800_000), "the least of those 2 s");
+        assert_eq!(at_rate(9600, "b", Some(500_000)), Some(500_000));
+        assert_eq!([at_rate(10_000, "b", None), at_rate(12_000, "b", None)], [Some(500_000), None]);
     }
 
     #[test]
