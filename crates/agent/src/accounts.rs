@@ -3,16 +3,16 @@
 //!
 //! Each record is a line of JSON that names the hash of the line before it (SHA-256, FIPS 180-4), as entries of a transparency log do. So nobody can change, leave
 //! out or add a line later without changing each line behind it, and a *head* (number and hash of the last line) that was noted once proves all before it.
-//! Some lines are signatures: [`statement`]. Pure.
+//! Some lines are signatures: [`signatures`], of a neighbour by a [`claim`]. Pure.
 
-pub mod statement;
+pub mod claim;
+pub mod signatures;
 
 use crate::message::Counts;
-use crate::signature::{Signed, digits};
+use crate::signature::Signed;
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
-pub use statement::Signature;
-use statement::Signatures;
+use signatures::{Signature, Signatures};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -44,20 +44,10 @@ pub enum Event {
     Countersign,
 }
 
-impl Event {
-    /// Its name, as in a record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Change => "change",
-            Self::Suspend => "suspend",
-            Self::Resume => "resume",
-            Self::Thin => "thin",
-            Self::Interim => "interim",
-            Self::Stop => "stop",
-            Self::Sign => "sign",
-            Self::Countersign => "countersign",
-        }
+impl fmt::Display for Event {
+    /// As in a record.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -194,7 +184,8 @@ pub fn shown_time(unix_ms: u64) -> String {
 
 /// SHA-256 of a line, in hexadecimal digits.
 fn hash(line: &str) -> String {
-    digits(ring::digest::digest(&ring::digest::SHA256, line.as_bytes()).as_ref())
+    let digest = ring::digest::digest(&ring::digest::SHA256, line.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Head {

@@ -1,5 +1,5 @@
-//! The carriers of a host's devices, at the ends of links, and the rates that they have agreed on: the broker hears of each change, and of all of them again and again, since it may have
-//! started anew. What is to be said is decided without a clock of its own.
+//! The carriers of a host's devices, at the ends of links, and the rates that they have agreed on: the broker hears of each change, and of all of
+//! them again and again, since it may have started anew. What is to be said is decided without a clock of its own.
 
 use crate::client::Client;
 use crate::message::{Carrier, MOST_DEVICES};

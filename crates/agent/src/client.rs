@@ -3,7 +3,7 @@
 //! The broker is found by its address, and checked by its certificate: any broker of the same realm. Of several brokers of a domain, each with
 //! its address, the one that leads answers.
 
-use crate::accounts::statement::Claim;
+use crate::accounts::claim::Claim;
 use crate::identity::Identity;
 use crate::keys::Keys;
 use crate::message::{

@@ -4,13 +4,15 @@
 
 use crate::identity::Identity;
 use crate::keys::{Keys, issued};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, UnparsedPublicKey};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
-use std::fmt::{self, Write};
+use std::fmt;
 
-/// Longest certificate or signature that is read, in digits.
+/// Longest certificate or signature that is read, in letters.
 const LONGEST: usize = 8192;
 
 /// A text with its author's signature.
@@ -18,9 +20,9 @@ const LONGEST: usize = 8192;
 pub struct Signed {
     /// The text.
     pub text: String,
-    /// Its author's certificate: DER, in hexadecimal digits.
+    /// Its author's certificate: DER, in Base64 (RFC 4648 §4).
     pub certificate: String,
-    /// The signature: ASN.1, in hexadecimal digits.
+    /// The signature: ASN.1, in Base64.
     pub signature: String,
 }
 
@@ -30,7 +32,11 @@ impl Signed {
     /// # Errors
     /// The reason why it proves nothing.
     pub fn author(&self, realm: &CertificateDer<'_>, unix_s: i64) -> Result<Identity, String> {
-        let read = |what: &str, digits: &str| bytes(digits).ok_or_else(|| format!("its {what} is malformed"));
+        let read = |what: &str, text: &str| {
+            let bytes =
+                Some(text).filter(|text| text.len() <= LONGEST).and_then(|text| BASE64_STANDARD.decode(text).ok());
+            bytes.ok_or_else(|| format!("its {what} is malformed"))
+        };
         let certificate = CertificateDer::from(read("certificate", &self.certificate)?);
         let (author, key) = issued(&certificate, realm, unix_s)?;
         let signature = read("signature", &self.signature)?;
@@ -66,7 +72,7 @@ impl Signer {
         };
         let (kind, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
         let key = EcdsaKeyPair::from_pkcs8(kind, key.secret_pkcs8_der(), &random).map_err(|_| unfit())?;
-        Ok(Self { identity: keys.identity.clone(), key, certificate: digits(&keys.certificate) })
+        Ok(Self { identity: keys.identity.clone(), key, certificate: BASE64_STANDARD.encode(&keys.certificate) })
     }
 
     /// The party.
@@ -81,27 +87,8 @@ impl Signer {
     pub fn sign(&self, text: String) -> Result<Signed, String> {
         let signature = self.key.sign(&SystemRandom::new(), text.as_bytes());
         let signature = signature.map_err(|_| "the system gives no random numbers".to_owned())?;
-        Ok(Signed { text, certificate: self.certificate.clone(), signature: digits(signature.as_ref()) })
+        Ok(Signed { text, certificate: self.certificate.clone(), signature: BASE64_STANDARD.encode(signature) })
     }
-}
-
-/// Bytes in hexadecimal digits.
-pub(crate) fn digits(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a string takes everything
-        text
-    })
-}
-
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    if digits.len() > LONGEST
-        || !digits.len().is_multiple_of(2)
-        || !digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-    {
-        return None;
-    }
-    let pair = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
-    (0..digits.len()).step_by(2).map(pair).collect()
 }
 
 #[cfg(test)]
@@ -153,7 +140,7 @@ pub(crate) mod tests {
         assert!(with(&|one| one.text.push('.')).unwrap_err().contains("not as thalweg://realm/broker/base"));
         assert!(with(&|one| one.signature.clone_from(&foreign.signature)).is_err());
         assert!(with(&|one| one.certificate.clone_from(&foreign.certificate)).is_err());
-        for malformed in ["", "0", "zz", "é1", &"0".repeat(LONGEST + 2)] {
+        for malformed in ["", "0", "zz zz", "é123", &"0".repeat(LONGEST + 4)] {
             assert!(with(&|one| malformed.clone_into(&mut one.signature)).is_err(), "{malformed}");
             assert!(with(&|one| malformed.clone_into(&mut one.certificate)).is_err(), "{malformed}");
         }

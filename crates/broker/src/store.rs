@@ -319,7 +319,8 @@ fn append(changes: &mut Vec<Change>, head: &mut Head, entries: &[Pending]) {
     }
 }
 
-fn unix_ms() -> u64 {
+/// The time by this machine's clock, milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_millis().try_into().unwrap_or(u64::MAX)
 }

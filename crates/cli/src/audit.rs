@@ -3,8 +3,9 @@
 use crate::domain::{BrokerArguments, failure};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, bytes, table};
-use agent::accounts::statement::Disputed;
-use agent::accounts::{Audit, Bill, Broken, Head, Signature, shown_time};
+use agent::accounts::claim::Disputed;
+use agent::accounts::signatures::Signature;
+use agent::accounts::{Audit, Bill, Broken, Head, shown_time};
 use agent::keys::realm_in;
 use clap::Args;
 use qos::show_bit_rate;

@@ -2,8 +2,9 @@
 
 use super::domains::{Crossings, Peer};
 use super::{Answer, Broker, Refused, Shared, User};
-use crate::store::Store;
-use agent::accounts::statement::{Check, Claim, countersigned, sign};
+use crate::store::{Store, unix_ms};
+use agent::accounts::claim::{Check, Claim, countersigned, last_signed};
+use agent::accounts::signatures::sign;
 use agent::accounts::{Event, MOST_RECORDS, Record};
 use agent::client::{Client, ClientError};
 use agent::keys::Keys;
@@ -18,11 +19,11 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::sync::Mutex as Turn;
 
 /// Time between two notes of what went through sessions that go on, unless somebody says otherwise.
-pub const ACCOUNTS_EVERY: Duration = Duration::from_secs(3600);
+const ACCOUNTS_EVERY: Duration = Duration::from_secs(3600);
 
 /// Time after which a claim is made again that a neighbour had no time for, and how often.
 const CLAIM_AGAIN: Duration = Duration::from_secs(1);
@@ -195,7 +196,7 @@ impl Broker {
         let mut last = 0;
         self.lines(0, |record, _| {
             if record.entry.event == Event::Countersign && record.entry.owner == neighbour {
-                last = record.entry.signed.as_ref().and_then(agent::accounts::statement::last).unwrap_or(last);
+                last = record.entry.signed.as_ref().and_then(last_signed).unwrap_or(last);
             }
             true
         })?;
@@ -235,11 +236,6 @@ impl Broker {
         read.map_err(|error| failed(format!("the accounts cannot be read: {error}")))?;
         check.sign(signer, unix_ms()).map_err(failed)
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// The records that are asked for: those behind this number.

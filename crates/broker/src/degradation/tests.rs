@@ -60,6 +60,14 @@ fn admitted(contract: &str, all: &[(&str, i64, u32)]) -> Vec<Admitted> {
     sessions
 }
 
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("s{n}")).collect()
+}
+
+fn named<'a>(names: &'a [String], all: &[(i64, u32)]) -> Vec<(&'a str, i64, u32)> {
+    names.iter().zip(all).map(|(name, (importance, most))| (name.as_str(), *importance, *most)).collect()
+}
+
 fn links(all: &[(&str, u64)]) -> Rates {
     all.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect()
 }
@@ -354,8 +362,8 @@ proptest! {
         rate in 150_000u64..2_000_000,
         taken in proptest::collection::vec(proptest::bool::ANY, 14),
     ) {
-        let names: Vec<String> = (0..all.len()).map(|n| format!("s{n}")).collect();
-        let all: Vec<(&str, i64, u32)> = names.iter().zip(&all).map(|(name, (importance, most))| (name.as_str(), *importance, *most)).collect();
+        let names = names(all.len());
+        let all = named(&names, &all);
         let sessions = admitted(CONTRACT, &all);
         let (links, reduction) = (links(&[("wire", rate)]), Reduction::default());
         let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
@@ -379,8 +387,8 @@ proptest! {
         rate in 150_000u64..2_000_000,
         share in 0.3f64..1.0,
     ) {
-        let names: Vec<String> = (0..all.len()).map(|n| format!("s{n}")).collect();
-        let all: Vec<(&str, i64, u32)> = names.iter().zip(&all).map(|(name, (importance, most))| (name.as_str(), *importance, *most)).collect();
+        let names = names(all.len());
+        let all = named(&names, &all);
         let sessions = admitted(CONTRACT, &all);
         let (links, reduction) = (links(&[("wire", rate)]), Reduction::default());
         let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
@@ -414,8 +422,8 @@ proptest! {
         all in proptest::collection::vec((-2i64..3, 1u32..5), 1..7),
         rate in 150_000u64..2_000_000,
     ) {
-        let names: Vec<String> = (0..all.len()).map(|n| format!("s{n}")).collect();
-        let all: Vec<(&str, i64, u32)> = names.iter().zip(&all).map(|(name, (importance, most))| (name.as_str(), *importance, *most)).collect();
+        let names = names(all.len());
+        let all = named(&names, &all);
         let sessions = admitted(CONTRACT, &all);
         let links = links(&[("wire", rate)]);
         let change = adapted(CONTRACT, &sessions, &links).unwrap();

@@ -4,7 +4,7 @@ use super::CONTRACT;
 use super::memory::Memory;
 use crate::api::{Broker, router};
 use crate::store::Store;
-use agent::accounts::statement::Claim;
+use agent::accounts::claim::Claim;
 use agent::identity::{Identity, Kind};
 use agent::keys::{Keys, init, issue};
 use axum::body::{Body, to_bytes};
@@ -58,11 +58,10 @@ pub fn requests(bytes: &[u8]) {
             let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let body = request.get(line.len() + 1..).unwrap_or_default();
             let Ok(line) = std::str::from_utf8(line) else { continue };
-            let Some(party) = line.bytes().next().map(|byte| PARTIES.get(usize::from(byte.wrapping_sub(b'0')))) else {
-                continue;
-            };
+            let place = line.bytes().next().unwrap_or_default().wrapping_sub(b'0');
+            let Some(party) = PARTIES.get(usize::from(place)) else { continue };
             let Some((method, path)) = line.get(1..).and_then(|rest| rest.split_once(' ')) else { continue };
-            let status = ask(&broker, *party.unwrap_or(&PARTIES[0]), (method, path), body).await;
+            let status = ask(&broker, *party, (method, path), body).await;
             assert_ne!(status, Some(StatusCode::INTERNAL_SERVER_ERROR), "{line:?}");
         }
         let status = ask(&broker, PARTIES[0], ("GET", "/v1/plan"), &[]).await;

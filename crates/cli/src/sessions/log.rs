@@ -42,7 +42,8 @@ fn shown(events: &[Record]) -> String {
     let row = |record: &Record| {
         let entry = &record.entry;
         let owner = entry.owner.rsplit('/').next().unwrap_or(&entry.owner);
-        let texts = [&shown_time(record.unix_ms), entry.event.name(), &entry.session, owner, &entry.because];
+        let (at, event) = (shown_time(record.unix_ms), entry.event.to_string());
+        let texts = [&at, &event, entry.session.as_str(), owner, &entry.because];
         std::iter::once(record.number.to_string()).chain(texts.map(str::to_owned)).collect::<Vec<_>>()
     };
     let headers = [("record", '>'), ("at", '<'), ("event", '<'), ("session", '<'), ("owner", '<'), ("because", '<')];
