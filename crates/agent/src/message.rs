@@ -42,8 +42,10 @@ pub const LONGEST_TEXT: usize = 2000;
 pub const MOST_DEVICES: usize = 256;
 /// Most bytes of the ends of channels in one report.
 pub const MOST_OF_ENDS: usize = 100 << 10;
-/// Longest name of an end in a report, in bytes.
+/// Longest name of an end or of a queue's device in a report, in bytes.
 pub const LONGEST_NAME: usize = 256;
+/// Most queues in one report.
+pub const MOST_QUEUES: usize = 256;
 
 /// The state that a host has to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,16 +79,51 @@ pub struct Actual {
     /// Ends of the plan's channels whose programs run here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<End>,
+    /// What the queues of its devices had sent and dropped at the agent's last look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<Queue>,
 }
 
 impl Actual {
+    /// A state with nothing else to tell.
+    pub fn new(epoch: u64, revision: u64, state: State) -> Self {
+        let (devices, repaired, ends, queues) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { epoch, revision, state, because: None, devices, repaired, ends, queues }
+    }
+
     /// `true` if no part of it is larger than allowed.
     pub fn is_bounded(&self) -> bool {
         let short = |text: &String| text.len() <= LONGEST_TEXT;
         let lists = self.devices.len() <= MOST_DEVICES && self.repaired.len() <= MOST_REPAIRS;
         let ends =
             self.ends.iter().all(End::is_bounded) && self.ends.iter().map(End::size).sum::<usize>() <= MOST_OF_ENDS;
-        lists && ends && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
+        let queues = self.queues.len() <= MOST_QUEUES && self.queues.iter().all(Queue::is_bounded);
+        lists && ends && queues && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
+    }
+}
+
+/// The queue of a class at a device of a host, as its kernel counts it since the queue was made: packets with their headers, also those
+/// that no contract declares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// The device.
+    pub device: String,
+    /// The class; `None`: one queue has all of them, or the kernel counts them together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Packets dropped, because the queue was full.
+    pub dropped: u64,
+    /// Packets that waited at that moment.
+    pub waiting: u64,
+}
+
+impl Queue {
+    fn is_bounded(&self) -> bool {
+        self.device.len() <= LONGEST_NAME
     }
 }
 
@@ -199,6 +236,9 @@ pub struct Host {
     /// Ends of the plan's channels whose programs run there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<End>,
+    /// What the queues of its devices have sent and dropped, by class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<Queue>,
     /// Milliseconds since its agent was heard last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,

@@ -5,7 +5,8 @@
 //! A plan needs no renewal: without a broker it stays installed, and is kept so.
 
 use crate::message::{
-    Actual, Desired, End, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_REPAIRS, State,
+    Actual, Desired, End, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_QUEUES, MOST_REPAIRS, Queue,
+    State,
 };
 use std::fmt;
 use std::time::Duration;
@@ -67,6 +68,7 @@ pub struct Reconciler {
     report: Option<Actual>,
     repaired: Vec<String>,
     ends: Vec<End>,
+    queues: Vec<Queue>,
 }
 
 impl Reconciler {
@@ -129,8 +131,8 @@ impl Reconciler {
         self.repaired.drain(..self.repaired.len().saturating_sub(MOST_REPAIRS));
         let Desired { epoch, revision, .. } = self.desired;
         let devices = devices.into_iter().map(|name| shorten(name, LONGEST_TEXT)).take(MOST_DEVICES).collect();
-        let (repaired, ends) = (self.repaired.clone(), self.ends.clone());
-        let actual = Actual { epoch, revision, state, because, devices, repaired, ends };
+        let (repaired, ends, queues) = (self.repaired.clone(), self.ends.clone(), self.queues.clone());
+        let actual = Actual { epoch, revision, state, because, devices, repaired, ends, queues };
         self.last = Some(actual.clone());
         Some(self.report.insert(actual))
     }
@@ -154,8 +156,25 @@ impl Reconciler {
             return;
         }
         self.ends.clone_from(&ends);
+        self.tell(|last| last.ends = ends);
+    }
+
+    /// Notes the counters of the host's queues, which are looked at as often as the queues themselves. They are reported where they
+    /// differ from those of the last report.
+    pub fn counted(&mut self, queues: Vec<Queue>) {
+        let bounded = |queue: Queue| Queue { device: shorten(queue.device, LONGEST_NAME), ..queue };
+        let queues: Vec<Queue> = queues.into_iter().map(bounded).take(MOST_QUEUES).collect();
+        if queues == self.queues {
+            return;
+        }
+        self.queues.clone_from(&queues);
+        self.tell(|last| last.queues = queues);
+    }
+
+    /// Changes the last report, if there is one, and makes it again.
+    fn tell(&mut self, change: impl FnOnce(&mut Actual)) {
         if let Some(last) = &mut self.last {
-            last.ends = ends;
+            change(last);
             self.report = Some(Actual { repaired: self.repaired.clone(), ..last.clone() });
         }
     }
@@ -311,6 +330,30 @@ mod tests {
         agent.heard(at(1), desired(2, 4, None)).unwrap();
         agent.saw(Vec::new());
         assert_eq!(agent.report(), None, "a state that is not reached is not reported");
+    }
+
+    #[test]
+    fn counters_of_queues_are_reported_when_they_change() {
+        let queue = |packets| Queue {
+            device: "eth0".into(),
+            class: Some(qos::Class::High),
+            packets,
+            bytes: 100 * packets,
+            dropped: 0,
+            waiting: 0,
+        };
+        let mut agent = installed();
+        agent.counted(vec![queue(7)]);
+        assert_eq!(agent.report().unwrap().queues, [queue(7)]);
+        agent.reported();
+        agent.counted(vec![queue(7)]);
+        assert_eq!(agent.report(), None, "nothing has come since");
+        agent.did(at(20), done(&["tc class change"]));
+        assert_eq!(agent.report().unwrap().queues, [queue(7)], "with any other news, too");
+        agent.counted(vec![Queue { device: "x".repeat(9999), ..queue(8) }; 5000]);
+        let report = agent.report().unwrap();
+        assert_eq!((report.queues.len(), report.is_bounded()), (MOST_QUEUES, true));
+        assert_eq!(report.repaired, ["tc class change"], "until it is heard");
     }
 
     #[test]

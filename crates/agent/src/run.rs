@@ -2,10 +2,10 @@
 
 use crate::carriers::{self, PAUSES};
 use crate::client::{Client, ClientError};
-use crate::message::{Actual, Desired, End};
+use crate::message::{Actual, Desired, End, Queue};
 use crate::queues::{Unfit, queues};
 use crate::reconcile::{Outcome, Reconciler, Step};
-use linux::queueing::{self, Adjusted, Way};
+use linux::queueing::{self, Adjusted, Carried, Way};
 use qos::plan::Plan;
 use std::fs;
 use std::io::{self, Write};
@@ -128,7 +128,9 @@ fn obey(
             devices.note(step, &settings.host);
             let outcome = carry_out(step, settings, channels);
             let has_plan = agent.desired().plan.is_some();
+            let counters = counters(&outcome);
             agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
+            agent.counted(counters);
         }
         agent.saw(channels.ends());
         match exchange(client, settings, &mut agent, started, &file) {
@@ -224,6 +226,28 @@ fn install(text: &str, settings: &Settings) -> Result<(Outcome, Plan), String> {
     let changes = adjusted.iter().flat_map(changes).chain(restored).collect();
     let devices = wanted.into_iter().map(|one| one.device).collect();
     Ok((Outcome::Done { devices, changes }, plan))
+}
+
+/// The counters of the queues on the devices of a step that was done.
+fn counters(outcome: &Outcome) -> Vec<Queue> {
+    match outcome {
+        Outcome::Done { devices, .. } => devices.iter().flat_map(|device| counted(device)).collect(),
+        Outcome::Failed(_) => Vec::new(),
+    }
+}
+
+/// A device that is gone meanwhile has none.
+fn counted(device: &str) -> Vec<Queue> {
+    let queue = |Carried { class, counters }| Queue {
+        device: device.to_owned(),
+        class,
+        packets: counters.packets,
+        bytes: counters.bytes,
+        dropped: counters.drops.into(),
+        waiting: counters.waiting.into(),
+    };
+    let carried = queueing::read(device).map(|queues| queues.carried()).unwrap_or_default();
+    carried.into_iter().map(queue).collect()
 }
 
 fn changes(Adjusted { device, way }: &Adjusted) -> Vec<String> {

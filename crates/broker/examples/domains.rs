@@ -63,9 +63,7 @@ fn start(index: usize, addresses: &[SocketAddr], dir: &Path) -> Result<()> {
     let host = format!("n{index}");
     let agent = Client::new(&listen.to_string(), &Keys::read(dir, Kind::Host, &host)?);
     let Some(desired) = agent.desired(&host, (0, 0), Duration::ZERO)? else { return Err("no plan".into()) };
-    let (epoch, revision, state) = (desired.epoch, desired.revision, State::Applied);
-    let (devices, repaired, ends) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(agent.report(&host, &Actual { epoch, revision, state, because: None, devices, repaired, ends })?)
+    Ok(agent.report(&host, &Actual::new(desired.epoch, desired.revision, State::Applied))?)
 }
 
 fn main() -> Result<()> {

@@ -260,6 +260,7 @@ impl Hosts {
             repairs: heard.map_or(0, |heard| heard.repairs),
             repaired: heard.map_or_else(Vec::new, |heard| heard.repaired.clone()),
             ends: current.map_or_else(Vec::new, |actual| actual.ends.clone()),
+            queues: current.map_or_else(Vec::new, |actual| actual.queues.clone()),
             heard_ms: heard.map(|heard| now.saturating_sub(heard.at).as_millis().try_into().unwrap_or(u64::MAX)),
         }
     }
@@ -282,15 +283,7 @@ mod tests {
 
     fn actual(revision: u64, state: State) -> Actual {
         let because = (state == State::Refused).then(|| "no device eth0".to_owned());
-        Actual {
-            epoch: 1,
-            revision,
-            state,
-            because,
-            devices: vec!["eth0".into()],
-            repaired: Vec::new(),
-            ends: Vec::new(),
-        }
+        Actual { because, devices: vec!["eth0".into()], ..Actual::new(1, revision, state) }
     }
 
     fn states(hosts: &Hosts, now: u64) -> Vec<(String, HostState)> {

@@ -152,15 +152,7 @@ impl Testbed {
         let host = WAYS[index][0];
         let agent = self.client(index, Kind::Host, host);
         let desired = agent.desired(host, (0, 0), Duration::ZERO).unwrap().unwrap();
-        let actual = Actual {
-            epoch: desired.epoch,
-            revision: desired.revision,
-            state: State::Applied,
-            because: None,
-            devices: Vec::new(),
-            repaired: Vec::new(),
-            ends: Vec::new(),
-        };
+        let actual = Actual::new(desired.epoch, desired.revision, State::Applied);
         agent.report(host, &actual).unwrap();
     }
 

@@ -11,7 +11,7 @@ mod rules;
 use agent::client::{Client, ClientError};
 use agent::identity::{Identity, Kind};
 use agent::keys::{self, Keys};
-use agent::message::{Actual, HostState, LARGEST_PLAN, Session, SessionState, State};
+use agent::message::{Actual, HostState, LARGEST_PLAN, Queue, Session, SessionState, State};
 use rustls::pki_types::ServerName;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -175,8 +175,7 @@ fn status<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> u16 {
 }
 
 fn applied(epoch: u64, revision: u64) -> Actual {
-    let devices = vec!["eth0".into()];
-    Actual { epoch, revision, state: State::Applied, because: None, devices, repaired: Vec::new(), ends: Vec::new() }
+    Actual { devices: vec!["eth0".into()], ..Actual::new(epoch, revision, State::Applied) }
 }
 
 #[test]
@@ -194,8 +193,11 @@ fn a_plan_is_told_to_its_hosts_and_their_state_to_users() {
     let desired = desired.unwrap();
     assert_eq!((desired.epoch, desired.revision, desired.plan.as_deref()), (1, 1, Some(PLAN)));
     assert_eq!(user.hosts().unwrap()[0].state, HostState::Waiting);
-    host.report("a", &applied(1, 1)).unwrap();
+    let queue = Queue { device: "eth0".into(), class: None, packets: 9, bytes: 900, dropped: 2, waiting: 1 };
+    host.report("a", &Actual { queues: vec![queue.clone()], ..applied(1, 1) }).unwrap();
     let hosts = user.hosts().unwrap();
+    assert_eq!(hosts[0].queues, std::slice::from_ref(&queue));
+    assert_eq!(status(host.report("a", &Actual { queues: vec![queue; 1000], ..applied(1, 1) })), 422);
     assert_eq!((hosts.len(), hosts[0].state, &hosts[0].devices[0][..]), (1, HostState::Applied, "eth0"));
     assert_eq!(host.desired("a", (1, 1), NO_WAIT).unwrap(), None);
     // A change is made after the one that its author knows.

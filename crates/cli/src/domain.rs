@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, Result};
 use crate::keys;
-use crate::output::{Output, table};
+use crate::output::{Output, bytes, table};
 use agent::client::{Client, ClientError};
 use agent::identity::Kind;
-use agent::message::{Host, HostState};
+use agent::message::{Host, HostState, Queue};
 use clap::Args;
+use qos::Class;
 use std::path::{Path, PathBuf};
 
 /// The broker, and the keys of the user who asks it.
@@ -53,7 +54,10 @@ pub(crate) fn failure(error: ClientError) -> Failure {
 pub(crate) struct Arguments {
     #[command(flatten)]
     broker: BrokerArguments,
-    /// Print JSON
+    /// Show what the queues of their devices have sent and dropped, by class, as their kernels count it
+    #[arg(long)]
+    queues: bool,
+    /// Print JSON, always with the queues
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +65,8 @@ pub(crate) struct Arguments {
 /// Shows them; exit 1 if one of the plan is not as it has to be.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let hosts = arguments.broker.client()?.hosts().map_err(failure)?;
-    Output { json: arguments.json }.result(&hosts, || hosts_text(&hosts))?;
+    Output { json: arguments.json }
+        .result(&hosts, || if arguments.queues { queues_text(&hosts) } else { hosts_text(&hosts) })?;
     match hosts.iter().find(|host| host.planned && host.state != HostState::Applied) {
         Some(_) => Err(Failure::No(String::new())),
         None => Ok(()),
@@ -100,11 +105,75 @@ fn row(host: &Host) -> Vec<String> {
     vec![host.host.clone(), state, revision, devices, repairs, ends(host), heard]
 }
 
+/// For people: one line per class and device.
+fn queues_text(hosts: &[Host]) -> String {
+    let rows: Vec<_> =
+        hosts.iter().flat_map(|host| host.queues.iter().map(|queue| queue_row(&host.host, queue))).collect();
+    if rows.is_empty() {
+        return "no host has reported queues yet: their agents look at them every 10 s".to_owned();
+    }
+    let headers = [
+        ("host", '<'),
+        ("device", '<'),
+        ("class", '<'),
+        ("packets", '>'),
+        ("sent", '>'),
+        ("dropped", '>'),
+        ("waiting", '>'),
+    ];
+    table(&headers, &rows)
+}
+
+fn queue_row(host: &str, queue: &Queue) -> Vec<String> {
+    let class = queue.class.map_or("all", Class::name);
+    let counts =
+        [queue.packets.to_string(), bytes(queue.bytes as f64), queue.dropped.to_string(), queue.waiting.to_string()];
+    [host, &queue.device, class].map(str::to_owned).into_iter().chain(counts).collect()
+}
+
 /// The number of ends of channels that have the plan's settings, and of those that cannot have them.
 fn ends(host: &Host) -> String {
     let refused = host.ends.iter().filter(|end| end.because.is_some()).count();
     match (host.ends.len() - refused, refused) {
         (set, 0) => set.to_string(),
         (set, refused) => format!("{set}, {refused} refused"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_shown_by_class() {
+        let queue = |class, packets, dropped| Queue {
+            device: "eth0".into(),
+            class,
+            packets,
+            bytes: 1500 * packets,
+            dropped,
+            waiting: 1,
+        };
+        let host = |name: &str, queues| Host {
+            host: name.into(),
+            planned: true,
+            desired: 1,
+            actual: Some(1),
+            state: HostState::Applied,
+            because: None,
+            devices: vec!["eth0".into()],
+            repairs: 0,
+            repaired: Vec::new(),
+            ends: Vec::new(),
+            queues,
+            heard_ms: Some(0),
+        };
+        assert!(queues_text(&[host("a", Vec::new())]).contains("every 10 s"));
+        let hosts = [host("a", vec![queue(Some(Class::High), 2000, 0)]), host("b", vec![queue(None, 7, 20)])];
+        let expected = "\
+host  device  class  packets     sent  dropped  waiting
+a     eth0    high      2000   3.0 MB        0        1
+b     eth0    all          7  10.5 kB       20        1";
+        assert_eq!(queues_text(&hosts), expected);
     }
 }

@@ -550,6 +550,16 @@ fn channels_follow_the_plan_as_their_programs_start() {
     let _publisher = domain.program(0, "pub /state --port /out --rate 100 --size 100");
     domain.until("its end is back", |_| ends("a")[0]["end"] == "publisher");
 
+    // The kernels of its way count its packets in its class.
+    let high = |host: &str, device: &str| {
+        let queues = domain.host(host)["queues"].as_array().cloned().unwrap_or_default();
+        queues.into_iter().find(|queue| queue["device"] == device && queue["class"] == "high").unwrap_or_default()
+    };
+    domain.until("its packets are counted", |_| {
+        [("a", "eth"), ("g", "gb")].iter().all(|(host, device)| high(host, device)["packets"].as_u64() > Some(100))
+    });
+    assert_eq!(high("a", "eth")["dropped"], 0, "{}", domain.host("a"));
+
     // What only one plan states goes with it, though the channel stays.
     let scaled = |wanted: bool| {
         let until = Instant::now() + LONG;

@@ -7,6 +7,7 @@
 //! | `discipline`, `filter` | the parameters of disciplines, classes and filters, to and from the kernel and in `tc`'s notation |
 //! | `tree` | the queues on a device |
 //! | `placement` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
+//! | `carried` | the counters of our queues, by class |
 //! | `counted` | the real place of a marked packet, by the queues' counters |
 //! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
 //! | `leaf` | a queue and rate of one flow |
@@ -16,6 +17,7 @@
 //! All of it concerns the network namespace of the calling thread ([`crate::namespace`]).
 
 mod adjust;
+mod carried;
 mod counted;
 mod devices;
 mod discipline;
@@ -29,6 +31,7 @@ mod tree;
 mod wanted;
 
 pub use adjust::{Adjusted, Way, adjust};
+pub use carried::Carried;
 pub use counted::{Counted, counted};
 pub use devices::{Largest, agreed_rate, carrier, egress, egress_super_packet, exists};
 pub use discipline::{Class, Curve, DEFAULT_MAP, Discipline, Shares};

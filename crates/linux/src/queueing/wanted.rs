@@ -128,12 +128,12 @@ pub fn class_of(dscp: Dscp) -> Class {
 }
 
 /// The class's place in the tree: minor 10 critical, 20 high, 30 normal, 40 low.
-fn class_handle(class: Class) -> Handle {
+pub(super) fn class_handle(class: Class) -> Handle {
     Handle::new(INNER, 0x40 - 0x10 * class as u16)
 }
 
 /// The class's band of `prio`: minor 1 critical … 4 low.
-fn band(class: Class) -> Handle {
+pub(super) fn band(class: Class) -> Handle {
     Handle::new(INNER, 4 - class as u16)
 }
 

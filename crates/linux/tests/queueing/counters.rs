@@ -3,8 +3,9 @@
 
 use crate::packets::{NAMED, marked, priority_of, receive, receiver};
 use crate::world::{Host, bridged, pair, routed};
+use qos::Class;
 use std::net::{IpAddr, SocketAddr};
-use thalweg_linux::queueing::{Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, placement, read};
+use thalweg_linux::queueing::{Carried, Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, placement, read};
 
 pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 
@@ -181,4 +182,53 @@ fn a_bridge_derives_nothing() {
     for to in NEAR {
         ordered(&a, &bridge, "out", (&b, to), |_, _, _| 0);
     }
+}
+
+/// Sends 30 packets of class critical and 40 of class normal, faster than the line of such queues, and returns their counters.
+fn overloaded(test: &str, scheduler: Scheduler) -> Option<Vec<Carried>> {
+    let [a, b] = pair(test)?;
+    let slow = Wanted { rate: 1_000_000, queue: 5, ..wanted("veth", scheduler, None) };
+    in_own_directory(&a, "carried", &[slow]);
+    let to: IpAddr = NEAR[0].parse().unwrap();
+    let (_receiver, port) = b.inside(|| receiver(to));
+    a.inside(|| {
+        for (dscp, count) in [(46, 30), (0, 40)] {
+            let socket = marked(SocketAddr::new(to, port), dscp << 2, None);
+            (0..count).for_each(|_| drop(socket.send(&[0; 1000])));
+        }
+    });
+    Some(a.inside(|| read("veth")).unwrap().carried())
+}
+
+fn all(carried: &Carried) -> u64 {
+    carried.counters.packets + u64::from(carried.counters.waiting) + u64::from(carried.counters.drops)
+}
+
+/// Each class has counters of its own in such queues.
+pub fn counted_apart(test: &str, scheduler: Scheduler) {
+    let Some(carried) = overloaded(test, scheduler) else { return };
+    let classes: Vec<_> = carried.iter().map(|one| one.class).collect();
+    assert_eq!(classes, [Class::Critical, Class::High, Class::Normal, Class::Low].map(Some));
+    assert_eq!((all(&carried[0]), all(&carried[1])), (30, 0), "{carried:?}");
+    assert!(all(&carried[2]) >= 40, "and what the host says by itself: {carried:?}");
+    assert!(carried[0].counters.drops > 0 && carried[2].counters.drops > 0, "{carried:?}");
+}
+
+#[test]
+fn each_class_has_counters_of_its_own_where_queues_tell_them_apart() {
+    let test = "each_class_has_counters_of_its_own_where_queues_tell_them_apart";
+    let parts = [200_000, 450_000, 300_000, 50_000];
+    counted_apart(test, Scheduler::Htb(parts.map(|rate| Share { rate, ceil: None, priority: None }), Vec::new()));
+    for together in [Scheduler::Fifo, Scheduler::Strict] {
+        let Some(carried) = overloaded(test, together) else { return };
+        let [one] = carried[..] else { panic!("{carried:?}") };
+        assert!(one.class.is_none() && all(&one) >= 70 && one.counters.drops > 0, "{one:?}");
+    }
+}
+
+#[test]
+fn queues_of_others_are_not_counted_as_ours() {
+    let Some([a, _b]) = pair("queues_of_others_are_not_counted_as_ours") else { return };
+    a.run("tc qdisc add dev veth root handle 1: tbf rate 10mbit burst 3200 limit 10000000");
+    assert_eq!(a.inside(|| read("veth")).unwrap().carried(), []);
 }

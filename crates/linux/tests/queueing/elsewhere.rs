@@ -1,7 +1,7 @@
 //! Disciplines that not every kernel has. The test reports a missing one; `tests/emulated/run` runs all of them under
 //! a kernel that has them.
 
-use crate::counters::{NEAR, counted, in_own_directory, wanted};
+use crate::counters::{NEAR, counted, counted_apart, in_own_directory, wanted};
 use crate::restoring::restored_over;
 use crate::world::{Host, pair};
 use thalweg_linux::queueing::{Curve, Discipline, Handle, Scheduler, Service, probe, read};
@@ -33,6 +33,10 @@ fn hfsc_puts_each_mark_into_its_class() {
     }
     let queues = a.inside(|| read("veth")).unwrap();
     counted(&a, &a, "veth", NEAR, |tos, priority, v6| queues.placement(tos, priority, v6).place);
+    counted_apart(
+        test,
+        Scheduler::Hfsc([200_000, 450_000, 300_000, 50_000].map(|rate| Service::new(rate, None, None))),
+    );
 }
 
 #[test]
@@ -49,6 +53,7 @@ fn prio_puts_each_mark_into_its_band() {
     counted(&a, &a, "veth", NEAR, class);
     let named = queues.placement(0, Handle::new(0x7a2, 1).0, false);
     assert_eq!(named.place, "band 0", "a socket priority that names a band");
+    counted_apart(test, Scheduler::StrictPrio);
 }
 
 /// A label hides the mark from filters on IP; the priority of the sender's socket still counts.
