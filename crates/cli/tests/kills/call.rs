@@ -5,9 +5,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// How long a call is held up, in µs: meanwhile its process is killed.
 const HELD: u32 = 8000;
+/// Longest wait for a tracer that was told to end.
+const LETS_GO: Duration = Duration::from_secs(2);
 /// The beginning of the arguments of a call, as `strace -e raw=all` prints them.
 const ARGUMENTS: &[u8] = b"(0x";
 
@@ -78,9 +81,18 @@ impl Tracer {
         self.end()
     }
 
+    /// A tracer that is told to end waits for the first thread of its process. If that process was just killed and another thread of it is
+    /// still to be waited for, the kernel never tells of the first one, and the tracer waits without end (strace 6.1, `detach`).
     fn end(&mut self) -> bool {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
-        let _ = self.child.wait();
+        let tracer = Pid::from_child(&self.child);
+        let _ = kill_process(tracer, Signal::INT);
+        let until = Instant::now() + LETS_GO;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                let _ = kill_process(tracer, Signal::KILL);
+            }
+            std::thread::sleep(super::TICK);
+        }
         self.counts.take().is_some_and(|counts| counts.join().unwrap_or(false))
     }
 
