@@ -7,7 +7,7 @@ use agent::keys::{self, Keys};
 use agent::message::{Actual, Session, SessionState, State};
 use agent::peer::{Flow, Key, Message, Step};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -60,10 +60,11 @@ impl Database for Failing {
     }
 }
 
-/// Addresses that are free now.
-fn free() -> Vec<SocketAddr> {
-    let listeners: Vec<TcpListener> = NAMES.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
+/// Addresses of a testbed's own. A port of 127.0.0.1 that is free now may be a client's, of any test, when its broker starts.
+fn addresses(testbed: u32) -> Vec<SocketAddr> {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let address = |index| ([127, high | 128, low, (testbed as u8) * 4 + index], 7450).into();
+    (1..=NAMES.len() as u8).map(address).collect()
 }
 
 impl Testbed {
@@ -78,7 +79,8 @@ impl Testbed {
         for (kind, name) in NAMES.map(|name| (Kind::Broker, name)).into_iter().chain(users).chain(hosts) {
             keys::issue(&keys, kind, name, 1, &keys).unwrap();
         }
-        let mut testbed = Self { dir, addresses: free(), running: Vec::new(), more: "", fails: Arc::default() };
+        let mut testbed =
+            Self { dir, addresses: addresses(number), running: Vec::new(), more: "", fails: Arc::default() };
         testbed.running = (0..NAMES.len()).map(|_| None).collect();
         (0..NAMES.len()).for_each(|index| testbed.start(index));
         testbed
