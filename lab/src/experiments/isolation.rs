@@ -230,7 +230,7 @@ impl<'a> Testbed<'a> {
         let calls = |figure: Figured| median_ratio(&impaired.calls.pairs(&well.calls, figure));
         let label = |what: &str| format!("{carrier}, {name}: {what}");
         findings.checks.extend([
-            Check::at_most(label("p50 of the seven, ratio"), latency(|d| d.p50), P50),
+            Check::at_most(label("p50 of the seven, ratio"), latency(|d| d.p50), P50).judged_from(Size::Quick),
             Check::at_most(label("p99 of the seven, ratio"), latency(|d| d.p99), P99).judged_from(Size::Quick),
             Check::at_most(label("p50 of publish, ratio"), calls(|d| d.p50), P50).judged_from(Size::Quick),
             Check::at_most(label("p99 of publish, ratio"), calls(|d| d.p99), P99).judged_from(Size::Quick),
