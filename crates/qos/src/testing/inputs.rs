@@ -61,7 +61,7 @@ pub fn stored(seeds: &Path, name: &str) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// The fewest inputs of a body, 100/s. On a busy machine they may take [`PATIENCE`] times as long as they should.
+/// The fewest inputs of a body: an idle machine does 100/s and more. A busy one may take [`PATIENCE`] times as long, so less than 5/s fails.
 const LEAST: u64 = if cfg!(debug_assertions) { 20 } else { 200 };
 const PATIENCE: f64 = 20.0;
 
