@@ -1,7 +1,7 @@
 //! Stalls: times at which not even the highest-priority thread of a processor could run. The host took the processor away, or the
 //! kernel let no thread in: interrupts were off, or, in a kernel without preemption, a long system call or soft interrupt went on. That
 //! may be the doing of the load under test, so stalls excuse a value only if they are as frequent without the experiment
-//! ([`Rates::attribution`]), and only a largest value: percentiles are of all samples (docs/decisions/0016-stalls.md).
+//! ([`Rates::attribution`]), and only a largest value: percentiles are of all samples, but for one (docs/decisions/0016-stalls.md).
 //!
 //! One thread per processor, FIFO 80, pinned, sleeps for a quarter of a millisecond at a time and notes when it wakes too late.
 //! A stall is bounded on both sides: it began after the thread last ran, and ended before it ran again. (At a period of one

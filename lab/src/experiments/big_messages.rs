@@ -218,7 +218,7 @@ fn judge(arms: &[Arm], sides: &[Side], ring: u64) -> Findings {
             }
         }
         let lost = format!("{}: lost samples of the small channel", arm.name);
-        findings.checks.push(Check::at_most(lost, side.latency.lost() as f64, 0.0));
+        findings.checks.push(Check::at_most(lost, side.latency.missing(), 0.0));
         if arm.bulk {
             let name = format!("{}: share of {} messages of 10 MB that arrived whole", arm.name, side.messages);
             findings.checks.push(Check::at_least(name, side.whole as f64 / side.messages as f64, 1.0));

@@ -73,7 +73,7 @@ fn notes(first: usize, cpus: &[usize]) -> Vec<String> {
         ),
         format!("hogs are processes at ordinary priority; not pinned: one after the other on processors {cpus:?}"),
         "fifo:30 and deadline are set on the live channels, at both ends: threads of their own send and receive".into(),
-        "p99 is compared by pairs of runs that follow each other; samples hit by a stall of the machine are apart"
+        "p99 is compared by pairs of runs that follow each other; samples hit by a stall of the machine are counted, and left in"
             .into(),
     ]
 }
@@ -193,7 +193,7 @@ fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {
             let limit = if place == "pinned" { BETTER } else { 1.0 };
             findings.checks.push(Check::at_least(what, better, limit));
             let what = format!("samples lost by {policy} with {hogs} hogs, {place}");
-            findings.checks.push(Check::at_most(what, tally.lost() as f64, 0.0));
+            findings.checks.push(Check::at_most(what, tally.missing(), 0.0));
         }
     }
 }

@@ -235,7 +235,7 @@ impl<'a> Testbed<'a> {
             Check::at_most(label("p50 of publish, ratio"), calls(|d| d.p50), P50).judged_from(Size::Quick),
             Check::at_most(label("p99 of publish, ratio"), calls(|d| d.p99), P99).judged_from(Size::Quick),
             Check::at_least(label("the eighth had the latest in time, share"), impaired.share(repetitions), 1.0),
-            Check::at_most(label("lost of the seven"), (well.latency.lost() + impaired.latency.lost()) as f64, 0.0),
+            Check::at_most(label("lost of the seven"), well.latency.missing() + impaired.latency.missing(), 0.0),
             Check::at_most(label("samples that came twice or late"), (well.again + impaired.again) as f64, 0.0),
         ]);
         Group { label: carrier.into(), bars }

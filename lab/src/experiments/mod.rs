@@ -192,6 +192,16 @@ impl Tally {
         self.sent.saturating_sub(self.received)
     }
 
+    /// The same for a check; NaN if none was to arrive, which is no success.
+    fn missing(&self) -> f64 {
+        if self.sent == 0 { f64::NAN } else { self.lost() as f64 }
+    }
+
+    /// The least time in µs; NaN if no sample arrived.
+    fn least(&self) -> f64 {
+        self.samples.iter().copied().fold(f64::NAN, f64::min)
+    }
+
     /// A figure of each repetition; NaN for a missing one.
     fn each(&self, figure: impl Fn(&Distribution) -> f64) -> Vec<f64> {
         self.repetitions.iter().map(|found| found.as_ref().map_or(f64::NAN, &figure)).collect()

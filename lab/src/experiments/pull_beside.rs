@@ -73,7 +73,7 @@ fn notes() -> Vec<String> {
             "pulled: all {KEPT} samples of {LARGE} bytes that a publisher beside it keeps, again and again: at {} MB/s, its limit by itself (checked), and as fast as it goes",
             PullFrom::LIMIT.rate / 1_000_000
         ),
-        "ratios: beside the pull / alone, of runs that follow each other, medians; stalls of the machine are apart"
+        "ratios: beside the pull / alone, of runs that follow each other, medians; stalls of the machine are counted, and left in"
             .into(),
     ]
 }

@@ -271,6 +271,6 @@ fn notes() -> Vec<String> {
     vec![
         format!("one publisher of {} bytes at {} Hz, a subscriber over each carrier; nodes that come and go all the time, alone and attacked", pair::PAYLOAD, pair::HZ),
         "the attacker has a processor of its own, as if it were another host; it speaks what docs/wire.md says, from 127.0.0.66, and at Zenoh's port as another host".into(),
-        "what a stall of the machine may have hit is apart; where that is more than 5 % of the samples, the attack is inconclusive".into(),
+        "what a stall of the machine may have hit is counted, and left in; where that is more than 5 % of the samples, the attack is inconclusive".into(),
     ]
 }

@@ -131,10 +131,11 @@ fn policies() -> Qos {
 /// Figures of a channel's deliveries.
 struct Deliveries {
     silences: Option<Distribution>,
+    /// The longest silence, and the oldest sample, in ms: of all, and of those that no stall of the machine hit.
+    longest: [f64; 2],
+    oldest: [f64; 2],
     /// Most samples delivered within one period.
     burst: usize,
-    /// The oldest, in ms.
-    oldest: f64,
 }
 
 fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
@@ -146,7 +147,16 @@ fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     };
     let mut table = Table::new(
         format!("{LOSS} % loss each way, {HZ} Hz, ms"),
-        &["carrier", "silence p50", "p99", "longest", "oldest sample", "most in a period"],
+        &[
+            "carrier",
+            "silence p50",
+            "p99",
+            "longest",
+            "without stalls",
+            "oldest sample",
+            "without stalls",
+            "most in a period",
+        ],
     );
     let mut groups = Vec::new();
     // The other carrier is for comparison only.
@@ -167,17 +177,17 @@ fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         let factors = Factors::new().with("arm", "silence").with("measured", carrier).with("loss_percent", LOSS);
         findings.cells.push(tally.cell(factors.with("payload_bytes", SIZE), false));
         let found = deliveries(&arrived, &stalls);
-        let [p50, p99, longest] =
-            found.silences.as_ref().map_or([f64::NAN; 3], |d| [d.p50, d.p99, d.max].map(|us| us / 1000.0));
-        table.row(carrier, &[p50, p99, longest, found.oldest, found.burst as f64]);
+        let [p50, p99] = found.silences.as_ref().map_or([f64::NAN; 2], |d| [d.p50, d.p99].map(|us| us / 1000.0));
+        let ([longest, _], [oldest, _]) = (found.longest, found.oldest);
+        table.row(carrier, &[&[p50, p99], &found.longest[..], &found.oldest, &[found.burst as f64]].concat());
         let bar = |series: &str, value: f64| Bar { series: series.into(), value, ..Bar::default() };
-        let bars = [bar("longest silence", longest), bar("oldest sample", found.oldest)];
+        let bars = [bar("longest silence", longest), bar("oldest sample", oldest)];
         groups.push(Group {
             label: carrier.into(),
             bars: bars.into_iter().filter(|bar| bar.value.is_finite()).collect(),
         });
         if carrier == "udp" {
-            judge(&found, longest, arrived.count as f64 / count as f64, &arrived, findings);
+            judge(&found, arrived.count as f64 / count as f64, &arrived, findings);
         }
     }
     findings.tables.push(table);
@@ -189,20 +199,22 @@ fn allowed() -> f64 {
     4.0 * DELAY.as_secs_f64() * 1e3 + 1e3 / HZ
 }
 
-fn judge(found: &Deliveries, longest: f64, share: f64, arrived: &Arrived, findings: &mut Findings) {
+fn judge(found: &Deliveries, share: f64, arrived: &Arrived, findings: &mut Findings) {
     let oldest = (DELAY + DEADLINE).as_secs_f64() * 1e3;
     let burst = (allowed() * HZ / 1e3).ceil() + 1.0;
     findings.checks.extend([
         Check::at_most(
             format!("{LOSS} % loss: the longest silence, ms (two round trips and a period)"),
-            longest,
+            found.longest[1],
             allowed(),
-        ),
+        )
+        .less_stalls(found.longest[0]),
         Check::at_most(
             format!("{LOSS} % loss: the oldest sample, ms (the way and the deadline)"),
-            found.oldest,
+            found.oldest[1],
             oldest,
-        ),
+        )
+        .less_stalls(found.oldest[0]),
         Check::at_most(
             format!("{LOSS} % loss: most samples within a period (what a silence may hold)"),
             found.burst as f64,
@@ -220,14 +232,18 @@ fn judge(found: &Deliveries, longest: f64, share: f64, arrived: &Arrived, findin
 fn deliveries(arrived: &Arrived, stalls: &Stalls) -> Deliveries {
     let at: Vec<u64> = arrived.samples.iter().map(|sample| sample.from_ns + sample.ns).collect();
     let between = |pair: &[u64]| Timed { from_ns: pair[0], ns: pair[1].saturating_sub(pair[0]) };
-    let (silences, _) = stalls.apart(&at.windows(2).map(between).collect::<Vec<_>>());
-    let (ages, _) = stalls.apart(&arrived.samples);
+    let silences: Vec<Timed> = at.windows(2).map(between).collect();
+    let largest = |all: &[Timed]| {
+        let us: Vec<f64> = all.iter().map(|one| one.ns as f64 / 1000.0).collect();
+        [us, stalls.apart(all).0].map(|us| us.into_iter().fold(f64::NAN, f64::max) / 1000.0)
+    };
     let period = (1e9 / HZ) as u64;
     let within = |(n, from): (usize, &u64)| at[n..].iter().take_while(|at| **at < from + period).count();
     Deliveries {
-        silences: Distribution::of(&silences),
+        silences: Distribution::of(&silences.iter().map(|silence| silence.ns as f64 / 1000.0).collect::<Vec<_>>()),
+        longest: largest(&silences),
+        oldest: largest(&arrived.samples),
         burst: at.iter().enumerate().map(within).max().unwrap_or(0),
-        oldest: ages.into_iter().fold(f64::NAN, f64::max) / 1000.0,
     }
 }
 
@@ -335,14 +351,20 @@ const WHOLE: f64 = 0.8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stalls::Stall;
 
     #[test]
     fn silences_bursts_and_ages_are_those_of_the_deliveries() {
         let sample = |from_ms: u64, ms: u64| Timed { from_ns: from_ms * 1_000_000, ns: ms * 1_000_000 };
         let samples = vec![sample(0, 10), sample(10, 60), sample(20, 51), sample(30, 45), sample(80, 10)];
-        let found = deliveries(&Arrived { samples, ..Arrived::default() }, &Stalls::default());
+        let arrived = Arrived { samples, ..Arrived::default() };
+        let found = deliveries(&arrived, &Stalls::default());
         let silences = found.silences.unwrap();
-        assert_eq!((silences.max, silences.min, found.burst, found.oldest), (60_000.0, 1000.0, 3, 60.0));
+        assert_eq!((silences.max, silences.min, found.burst), (60_000.0, 1000.0, 3));
+        assert_eq!((found.longest, found.oldest), ([60.0; 2], [60.0; 2]));
+        let stall = Stall { cpu: 0, from_ns: 15_000_000, to_ns: 65_000_000, late_ns: 50_000_000 };
+        let found = deliveries(&arrived, &Stalls { stalls: vec![stall], ..Stalls::default() });
+        assert_eq!((found.longest, found.oldest), ([60.0, 15.0], [60.0, 10.0]), "what the machine did is told apart");
         assert!((allowed() - 50.0).abs() < 1e-9);
     }
 }

@@ -143,8 +143,8 @@ fn judge([alone, loaded]: &[Vec<[Tally; 4]>; 2], queues: Vec<String>) -> Finding
         table.row(size.to_string(), &times);
         groups.push(Group { label: format!("{size} B"), bars });
     }
-    let lost: u64 = [alone, loaded].iter().flat_map(|arm| arm.iter().flatten()).map(Tally::lost).sum();
-    findings.checks.push(Check::at_most("lost", lost as f64, 0.0));
+    let lost: f64 = [alone, loaded].iter().flat_map(|arm| arm.iter().flatten()).map(Tally::missing).sum();
+    findings.checks.push(Check::at_most("lost", lost, 0.0));
     findings.figure = Figure {
         title: "One router, beside other programs and traffic, nothing reserved".into(),
         axis: "Round trip in µs".into(),

@@ -130,7 +130,7 @@ fn note(layout: Layout, tallies: &[Tally], findings: &mut Findings) {
             .with("payload_bytes", PAYLOAD);
         findings.cells.push(tally.cell(factors, true));
         let name = format!("{}, {route}: lost", layout.name());
-        findings.checks.push(Check::at_most(name, tally.lost() as f64, 0.0));
+        findings.checks.push(Check::at_most(name, tally.missing(), 0.0));
     }
     for place in [PUBLISHER, SUBSCRIBER] {
         let ratios = quotients(of(place), of(NONE));

@@ -239,8 +239,10 @@ fn judge(found: &[Found; ARMS.len()], plan: &Plan, findings: &mut Findings) {
     }
     findings.checks.push(quick(Check::at_most(name(BOTH), against(BOTH), RESERVED)));
     findings.checks.push(quick(Check::at_most("p99 with both reserved / bound of the plan", p99(BOTH) / bound, 1.0)));
-    let lost = found.iter().map(|found| found.tally.lost()).sum::<u64>();
-    findings.checks.push(Check::at_most("lost in the reserved arms", lost as f64, 0.0));
+    let lost: f64 = found.iter().map(|found| found.tally.missing()).sum();
+    findings.checks.push(Check::at_most("lost in the reserved arms", lost, 0.0));
+    // Of more than a packet, the last one crosses the second line alone.
+    lines::judge_idle("unloaded, round trip", found[0].tally.least(), BYTES, &[RATE; 2], findings);
     let least = found.iter().flat_map(|found| &found.offered).copied().fold(f64::INFINITY, f64::min);
     let wanted = (RATE * PERCENT / 100) as f64 / 1e6;
     findings.checks.push(quick(Check::at_least("least load really offered, Mbit/s", least, 0.9 * wanted)));

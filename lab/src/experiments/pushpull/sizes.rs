@@ -163,8 +163,7 @@ impl Curves {
             let lines = if *size < PACKET { self.layout.lines_between() } else { self.layout.lines_between().min(1) };
             if lines > 0 {
                 let of = format!("{}, {size} bytes, round trip", self.layout.name());
-                let least = tally.each(|d| d.min).into_iter().fold(f64::NAN, f64::min);
-                lines::judge_idle(&of, least, *size, &vec![RATE; 2 * lines], findings);
+                lines::judge_idle(&of, tally.least(), *size, &vec![RATE; 2 * lines], findings);
             }
         }
     }

@@ -101,7 +101,7 @@ pub(super) fn judge(arms: &[Arm]) -> Findings {
         let factors = Factors::new().with("arm", arm.name).with("proxy", arm.place.to_string());
         let factors = factors.with("measured", if arm.carrier == "mcast" { "multicast" } else { "unicast" });
         findings.cells.push(arm.tally.cell(factors.with("payload_bytes", SIZE), false));
-        findings.checks.push(Check::at_most(format!("{}: lost", arm.name), arm.tally.lost() as f64, 0.0));
+        findings.checks.push(Check::at_most(format!("{}: lost", arm.name), arm.tally.missing(), 0.0));
     }
     for (what, figure, limit, needs) in
         [("traffic", SENT, TRAFFIC, Size::Ci), ("processor time", PROCESSOR_TIME, PROCESSOR, Size::Quick)]

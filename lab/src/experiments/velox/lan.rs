@@ -275,8 +275,8 @@ fn judge(found: &[Found]) -> Result<Findings> {
         late.rows
             .push(std::iter::once(size).map(|size| size.to_string()).chain(counts.map(|n| n.to_string())).collect());
         let checks = &mut findings.checks;
-        checks.push(Check::at_most(format!("{of}: lost"), one.tally.lost() as f64, 0.0));
-        checks.push(Check::at_most(format!("{of}: lost of bare sockets"), one.bare.lost() as f64, 0.0));
+        checks.push(Check::at_most(format!("{of}: lost"), one.tally.missing(), 0.0));
+        checks.push(Check::at_most(format!("{of}: lost of bare sockets"), one.bare.missing(), 0.0));
         let name = format!("{of}: the largest latency without stalls of the machine, µs (limit: the bound)");
         checks.push(one.judge_bound(Check::at_most(name, max, bound).less_stalls(raw).judged_from(Size::Quick)));
         let ratio = mean / expected;

@@ -83,11 +83,6 @@ fn network(lab: &Lab, hosts: u8) -> Result<Topology> {
     Topology::switch(lab, hosts, &lines.collect::<Vec<_>>())
 }
 
-/// The fastest sample, in µs; NaN if none came.
-fn least_us(tally: &Tally) -> f64 {
-    tally.each(|d| d.min).into_iter().fold(f64::NAN, f64::min)
-}
-
 /// The scheduling of all threads that are measured, as a plan gives it.
 pub(super) fn fifo() -> Changes {
     Changes { sched: Change::Set(Policy::Fifo(30).into()), ..Changes::default() }

@@ -1,7 +1,7 @@
 //! `velox-cpu` (V-35, V-51, Fig. 14): processor time of publisher and subscriber by rate and size of samples, and as samples grow
 //! more.
 
-use super::{RATE, Testbed, first_processor, least_us, network, stream};
+use super::{RATE, Testbed, first_processor, network, stream};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
 use crate::lab::{Lab, Size};
@@ -184,8 +184,8 @@ fn report(by: &str, found: &[Found], findings: &mut Findings) {
         let factors = factors.with("publisher_cpu_percent", used[0]).with("subscriber_cpu_percent", used[1]);
         findings.cells.push(one.tally.cell(factors.with("payload_bytes", one.size), false));
         let of = if by == "rate" { format!("{} Hz", one.hz) } else { format!("{} B", one.size) };
-        findings.checks.push(Check::at_most(format!("{of}: lost"), one.tally.lost() as f64, 0.0));
-        lines::judge_idle(&of, least_us(&one.tally), one.size.min(PACKET), &[RATE; 2], findings);
+        findings.checks.push(Check::at_most(format!("{of}: lost"), one.tally.missing(), 0.0));
+        lines::judge_idle(&of, one.tally.least(), one.size.min(PACKET), &[RATE; 2], findings);
         let name = format!("{of}: share of the rate that was reached");
         findings.checks.push(Check::at_least(name, one.rate() / one.hz, REACHED));
         table.row(one.hz.to_string(), &[one.size as f64, one.rate(), used[0], used[1], one.each_us(0), one.each_us(1)]);

@@ -384,7 +384,7 @@ fn judge_arm(arm: &Arm, found: &Found, bound_us: f64, checks: &mut Vec<Check>) {
         Kind::Reserved => {
             let (raw, most) = (found.tally.largest(), found.tally.without_stalls());
             checks.push(off("stream", stream, arm.stream, RESERVED));
-            checks.push(Check::at_most(name("lost samples"), found.tally.lost() as f64, 0.0));
+            checks.push(Check::at_most(name("lost samples"), found.tally.missing(), 0.0));
             let latest = name("the largest latency without stalls of the machine, µs (limit: the bound)");
             checks.push(Check::at_most(latest, most, bound_us).less_stalls(raw));
         }

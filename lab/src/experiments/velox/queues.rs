@@ -4,7 +4,7 @@
 use super::station::{STATES, Station};
 use super::topics::TOPICS;
 use super::trace::{Run, Topic, Traced, Way};
-use super::{RATE, first_processor, least_us, network};
+use super::{RATE, first_processor, network};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
 use crate::lab::{Lab, Size};
@@ -138,7 +138,7 @@ fn judge(found: &[Found; 4]) -> Findings {
     let smallest = TOPICS.iter().map(|(_, size)| *size).min().unwrap_or(0);
     for one in found {
         judge_rate(one, &mut findings.checks);
-        lines::judge_idle(&format!("{} samples/s", one.hz), least_us(&one.tally), smallest, &[RATE; 2], &mut findings);
+        lines::judge_idle(&format!("{} samples/s", one.hz), one.tally.least(), smallest, &[RATE; 2], &mut findings);
         let factors = Factors::new().with("arm", "network").with("hz", one.hz).with("measured", super::CARRIER);
         findings.cells.push(one.tally.cell(factors.with("topics", TOPICS.len()), false));
     }
@@ -149,7 +149,7 @@ fn judge(found: &[Found; 4]) -> Findings {
 
 fn judge_rate(one: &Found, checks: &mut Vec<Check>) {
     let of = format!("{} samples/s", one.hz);
-    checks.push(Check::at_most(format!("{of}: lost"), one.tally.lost() as f64, 0.0));
+    checks.push(Check::at_most(format!("{of}: lost"), one.tally.missing(), 0.0));
     let reached = one.station(0, |station| station.arrivals) / one.hz;
     checks.push(Check::at_least(format!("{of}: share of the rate that was reached"), reached, REACHED));
     for (at, station) in STATIONS.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! `velox-subscribers` (V-36, V-53, Fig. 16): one publisher, and 1, 2, 4 and 8 subscribers on a host each: latency is a + b·n, and
 //! the factor S(n) of a delivery to many.
 
-use super::{RATE, Testbed, first_processor, least_us, network, stream};
+use super::{RATE, Testbed, first_processor, network, stream};
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines};
 use crate::lab::{Lab, Size};
@@ -79,8 +79,8 @@ fn judge(tallies: &[Tally; 4]) -> Findings {
     for (((n, tally), (at, found)), paper) in SUBSCRIBERS.iter().zip(tallies).zip(&points).zip(PAPER) {
         let factors = Factors::new().with("arm", "fan-out").with("subscribers", *n).with("measured", super::CARRIER);
         findings.cells.push(tally.cell(factors.with("payload_bytes", SIZE), false));
-        findings.checks.push(Check::at_most(format!("{n} subscribers: lost"), tally.lost() as f64, 0.0));
-        lines::judge_idle(&format!("{n} subscribers"), least_us(tally), SIZE, &[RATE; 2], &mut findings);
+        findings.checks.push(Check::at_most(format!("{n} subscribers: lost"), tally.missing(), 0.0));
+        lines::judge_idle(&format!("{n} subscribers"), tally.least(), SIZE, &[RATE; 2], &mut findings);
         let [impact_found, impact_paper] =
             [(*found, points[0].1), (paper, PAPER[0])].map(|(us, one)| impact(*n, us, one));
         if *n > 1 {

@@ -272,8 +272,8 @@ fn measure(lab: &Lab, topology: &Topology, by: &str, sets: Vec<Set>, findings: &
         let factors = Factors::new().with("arm", by).with("topics", topics.len()).with("measured", super::CARRIER);
         let bytes = topics.iter().map(|(_, size)| size).sum::<usize>();
         findings.cells.push(tally.cell(factors.with("payload_bytes", bytes), false));
-        findings.checks.push(Check::at_most(format!("by {by}, {label}: lost"), tally.lost() as f64, 0.0));
-        let (least, smallest) = (super::least_us(tally), topics.iter().map(|(_, size)| *size).min().unwrap_or(0));
+        findings.checks.push(Check::at_most(format!("by {by}, {label}: lost"), tally.missing(), 0.0));
+        let (least, smallest) = (tally.least(), topics.iter().map(|(_, size)| *size).min().unwrap_or(0));
         lines::judge_idle(&format!("by {by}, {label}"), least, smallest, &[RATE; 2], findings);
         let name = format!("by {by}, {label}: share of {asked} samples/s that was reached");
         findings.checks.push(Check::at_least(name, rate / asked, REACHED));

@@ -20,7 +20,7 @@ impl Outcome<'_> {
         let lost = || Check::at_most(named("lost qos"), pairs.lost_with_priority(), 0.0);
         let steady = || Check::at_most(named("standard deviation qos / normal"), pairs.inverse(|d| d.stdev), 1.0);
         match (row.percent, row.pattern) {
-            (0, _) => Vec::new(),
+            (0, _) => vec![lost(), self.as_slow_as_the_line(row, &pairs)],
             (20, _) => {
                 let as_well = |what: &str, figure: fn(&Distribution) -> f64| {
                     let check =
@@ -51,6 +51,13 @@ impl Outcome<'_> {
                 .collect()
             }
         }
+    }
+
+    /// The positive control of the lines: without load a round trip takes at least the sample's transmission on each that is congested otherwise.
+    fn as_slow_as_the_line(&self, row: &Row, pairs: &Pairs) -> Check {
+        let lines = self.setup.congested.len() as f64;
+        let name = format!("the fastest, µs (limit: its transmission on the congested lines): {row}");
+        Check::at_least(name, pairs.least(), lines * lines::transmission_us(row.payload, RATE))
     }
 
     /// Where there are several points of congestion, all are congested: in an overload a sample without priority waits in more full
@@ -151,6 +158,11 @@ impl Pairs {
     /// Median with priority, less the same.
     fn undisturbed(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
         median(&self.undisturbed.iter().map(|(_, q)| figure(q)).collect::<Vec<_>>())
+    }
+
+    /// The fastest of all; NaN of none.
+    fn least(&self) -> f64 {
+        self.pairs.iter().flat_map(|(normal, qos)| [normal.min, qos.min]).fold(f64::NAN, f64::min)
     }
 
     fn without_priority(&self, figure: impl Fn(&Distribution) -> f64) -> f64 {
