@@ -1,14 +1,26 @@
-//! Passes the commit that is built on to the documents of experiments.
+//! Passes the commit that is built on to the documents of experiments; `-dirty` is behind it if the measured code differs from the commit.
 
 use std::path::Path;
 use std::process::Command;
 
+/// The code that experiments measure, from here.
+const MEASURED: [&str; 4] = ["src", "../crates/linux", "../crates/qos", "../crates/thalweg"];
+
 fn main() {
-    let git = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
-    let commit =
-        git.ok().filter(|done| done.status.success()).map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
-    println!("cargo:rustc-env=THALWEG_COMMIT={}", commit.as_deref().unwrap_or("unknown").trim());
-    // Each commit, and each change of branch, is a line of this file.
-    let log = Path::new("../.git/logs/HEAD");
-    println!("cargo:rerun-if-changed={}", if log.exists() { log } else { Path::new("build.rs") }.display());
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    let changed = git(&[&["status", "--porcelain", "--"], &MEASURED[..]].concat());
+    let dirty = if changed.is_none_or(|files| files.is_empty()) { "" } else { "-dirty" };
+    println!("cargo:rustc-env=THALWEG_COMMIT={}{dirty}", commit.as_deref().unwrap_or("unknown"));
+    // Each commit, and each change of branch, is a line of the log.
+    for path in MEASURED.iter().chain(&["build.rs", "../.git/logs/HEAD"]) {
+        if Path::new(path).exists() {
+            println!("cargo:rerun-if-changed={path}");
+        }
+    }
+}
+
+/// The output of git without the spaces around it; `None` if it fails or there is none.
+fn git(arguments: &[&str]) -> Option<String> {
+    let done = Command::new("git").args(arguments).output().ok()?;
+    done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_owned())
 }

@@ -137,6 +137,19 @@ pub fn median_ratio(pairs: &[(f64, f64)]) -> f64 {
     median(&pairs.iter().map(|(over, under)| over / under).collect::<Vec<_>>())
 }
 
+/// The largest interarrival jitter of any moment (RFC 3550 §6.4.1): the distance of the delays of two samples that follow each other, smoothed
+/// over 16 of them. Delays in the order of arrival; the unit is theirs. NaN of fewer than two.
+pub fn largest_jitter(delays: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut before, mut jitter, mut largest) = (None, 0.0, f64::NAN);
+    for delay in delays {
+        if let Some(before) = before.replace(delay) {
+            jitter += (f64::abs(delay - before) - jitter) / 16.0;
+            largest = f64::max(largest, jitter);
+        }
+    }
+    largest
+}
+
 /// The standard error of the median of these values, from their median absolute deviation. For normal noise, 1.4826 times that is
 /// the standard deviation, and a median's error is 1.2533 times a mean's. NaN of fewer than three: they tell nothing of it.
 pub fn uncertainty(values: &[f64]) -> f64 {
@@ -241,6 +254,16 @@ mod tests {
         assert_eq!(Distribution::of(&[]), None);
         let one = Distribution::of(&[7.0]).unwrap();
         assert_eq!((one.stdev, one.p50, one.p999), (0.0, 7.0, 7.0));
+    }
+
+    #[test]
+    fn jitter_is_the_smoothed_distance_of_neighbouring_delays() {
+        assert!(largest_jitter([]).is_nan() && largest_jitter([5.0]).is_nan());
+        assert_eq!(largest_jitter([5.0; 100]), 0.0);
+        // One delay that is 16 longer: 1 at once, and with the way back 1 + (16 − 1) / 16.
+        assert_eq!(largest_jitter([0.0, 0.0, 16.0, 0.0, 0.0, 0.0]), 1.9375);
+        let alternating = largest_jitter((0..1000).map(|n| f64::from(n % 2)));
+        assert!((alternating - 1.0).abs() < 1e-9, "{alternating}");
     }
 
     #[test]

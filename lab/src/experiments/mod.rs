@@ -110,6 +110,8 @@ struct Tally {
     samples: Vec<f64>,
     clean: Vec<f64>,
     stalled: Stalled,
+    /// Less the stalls during each sample alone, and less its wait for a stall's backlog, too.
+    less_own: Vec<f64>,
     less_stalls: Vec<f64>,
     sent: u64,
     received: u64,
@@ -129,6 +131,8 @@ impl Tally {
         self.repetitions.push(figures);
         self.samples.extend(all);
         self.clean.extend(clean);
+        let own = |sample: &Timed| stalls.without(sample.from_ns, sample.from_ns + sample.ns) as f64 / 1000.0;
+        self.less_own.extend(arrived.iter().map(own));
         self.less_stalls.extend(stalls.without_backlog(arrived).into_iter().map(|ns| ns as f64 / 1000.0));
         self.stalled.n += stalled.n;
         self.stalled.max = self.stalled.max.max(stalled.max);
@@ -168,6 +172,16 @@ impl Tally {
     /// The largest time in µs, less stalls of the machine and their backlog; NaN if no sample arrived.
     fn without_stalls(&self) -> f64 {
         self.less_stalls.iter().copied().fold(f64::NAN, f64::max)
+    }
+
+    /// The largest time in µs, less the stalls during each sample alone; NaN if no sample arrived.
+    fn without_own_stalls(&self) -> f64 {
+        self.less_own.iter().copied().fold(f64::NAN, f64::max)
+    }
+
+    /// Samples that took longer than this, in µs, although the stalls during each alone are taken off.
+    fn beyond_without_own_stalls(&self, limit_us: f64) -> u64 {
+        self.less_own.iter().filter(|us| **us > limit_us).count() as u64
     }
 
     /// Samples that took longer than this, in µs, and those of them that stalls of the machine excuse.
@@ -241,6 +255,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stalls::Stall;
 
     #[test]
     fn everything_has_its_turn_once() {
@@ -264,5 +279,26 @@ mod tests {
         assert_eq!(other.pairs(&one, |d| d.p50), [(20.0, 10.0), (40.0, 20.0)]);
         assert!(cell.latency_us.is_none() && cell.rtt_us.is_some());
         assert_eq!([9.0, 15.0, 20.0].map(|limit| one.beyond(limit)), [(6, 0), (3, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn nothing_lost_of_nothing_is_no_success() {
+        let mut tally = Tally::default();
+        assert!(tally.missing().is_nan() && tally.least().is_nan());
+        tally.add(2, &[Timed { from_ns: 0, ns: 5000 }], &Stalls::default());
+        assert_eq!((tally.missing(), tally.least()), (1.0, 5.0));
+    }
+
+    #[test]
+    fn a_sample_late_by_its_own_stall_is_told_from_one_that_waits_behind_it() {
+        let stall = Stall { cpu: 0, from_ns: 100_000, to_ns: 200_000, late_ns: 90_000 };
+        let stalls = Stalls { stalls: vec![stall], ..Stalls::default() };
+        // Less the stall the first took 12 µs; the second waited for it for 1 of its 9.
+        let arrived = [(90_000, 112_000), (201_000, 9_000)].map(|(from_ns, ns)| Timed { from_ns, ns });
+        let mut tally = Tally::default();
+        tally.add(2, &arrived, &stalls);
+        assert_eq!([tally.largest(), tally.without_own_stalls(), tally.without_stalls()], [112.0, 12.0, 12.0]);
+        let late = |limit| (tally.beyond(limit), tally.beyond_without_own_stalls(limit));
+        assert_eq!([8.5, 10.0, 20.0].map(late), [((2, 1), 2), ((1, 0), 1), ((1, 1), 0)]);
     }
 }

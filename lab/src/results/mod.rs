@@ -378,6 +378,7 @@ mod tests {
         assert!(here.kernel.starts_with("Linux ") && here.clock.starts_with("CLOCK_MONOTONIC by "), "{here:?}");
         assert!(here.cpus > 0 && here.load.len() == 3 && here.seed == 7 && here.versions["thalweg"].starts_with("0."));
         let commit = here.versions["thalweg"].split_once(" (").unwrap().1.trim_end_matches(')');
+        let commit = commit.strip_suffix("-dirty").unwrap_or(commit);
         assert!(commit == "unknown" || commit.len() == 12 && commit.bytes().all(|b| b.is_ascii_hexdigit()), "{commit}");
     }
 }

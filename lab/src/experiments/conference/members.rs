@@ -11,6 +11,7 @@ use crate::part::member::{Order, Report, Settings, Stream, StreamReport};
 use crate::part::threads;
 use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::stalls::{Monitor, Stalls, Timed};
+use crate::statistics::largest_jitter;
 use crate::topology::Topology;
 use linux::clock::monotonic_ns;
 use qos::Queue;
@@ -228,7 +229,21 @@ impl Members {
                 tally.add(wanted, &samples, stalls);
             }
         }
-        Account { name: heard.name, tallies, rates: heard.rates }
+        let jitter_us = self.jitter_us(&heard);
+        Account { name: heard.name, tallies, rates: heard.rates, jitter_us }
+    }
+
+    /// The largest jitter of the streams of each kind among the samples of a phase; NaN where fewer than two came.
+    fn jitter_us(&self, heard: &Heard) -> [f64; 5] {
+        let mut largest = [f64::NAN; 5];
+        let (Some(first), Some(last)) = (heard.published.first(), heard.published.last()) else { return largest };
+        for (n, (_, kind)) in self.hears[usize::from(CUT) - 1].iter().enumerate() {
+            let phase = first[n] + 1..=last[n];
+            let came = self.came[n].iter().filter(|(number, _)| phase.contains(number));
+            let jitter = largest_jitter(came.map(|(_, sample)| sample.ns as f64 / 1e3));
+            largest[*kind] = largest[*kind].max(jitter);
+        }
+        largest
     }
 
     /// The link is back from now on.

@@ -12,6 +12,8 @@ pub(super) struct Account {
     pub name: &'static str,
     pub tallies: [Tally; 5],
     pub rates: Vec<[f64; 5]>,
+    /// The largest interarrival jitter of any of its streams, in µs (P-75).
+    pub jitter_us: [f64; 5],
 }
 
 impl Account {
@@ -30,6 +32,9 @@ fn resumes_within(kind: &Kind) -> Duration {
 const COMES: f64 = 95.0;
 /// Its p99 is at most this, in µs: a packet on the wire and one held ready in front of it take 6 ms each, to and fro.
 const SOON_US: f64 = 50_000.0;
+
+/// Its jitter is at most this, in µs: the time from one sample of audio to the next, so that a player that holds back one sample has always one to play.
+const ONE_SAMPLE_US: f64 = 20_000.0;
 
 /// What is written or drawn appears within this time, in µs, while the link has room: people notice more.
 const NOTICED_US: f64 = 100_000.0;
@@ -61,6 +66,10 @@ pub(super) fn judge(phases: &[Account; 4], resumed: &[f64; 5]) -> Findings {
             Check::at_most(format!("{name} over the narrow link: p99, µs"), p99, SOON_US),
         ]);
     }
+    for heard in &phases[..2] {
+        let name = format!("audio, {}: largest jitter (RFC 3550), µs", heard.name);
+        findings.checks.push(Check::at_most(name, heard.jitter_us[0], ONE_SAMPLE_US));
+    }
     for (kind, tally) in KINDS.iter().zip(&phases[0].tallies).filter(|(kind, _)| kind.class == Class::Low) {
         let p99 = median(&tally.each(|d| d.p99));
         findings.checks.push(Check::at_most(format!("{} before: p99, µs", kind.name), p99, NOTICED_US));
@@ -77,7 +86,7 @@ pub(super) fn judge(phases: &[Account; 4], resumed: &[f64; 5]) -> Findings {
             findings.checks.push(Check::at_most(format!("{} in all phases: lost", kind.name), lost(phases), 0.0));
         }
     }
-    findings.tables.extend([table(phases), counts(phases)]);
+    findings.tables.extend([table(phases), jitter(phases), counts(phases)]);
     let bar = |kind: &Kind, rate: f64| Bar { series: kind.name.into(), value: rate, ..Bar::default() };
     let group = |heard: &Account, n: usize, rates: &[f64; 5]| Group {
         label: format!("{} {}", heard.name, n + 1),
@@ -127,6 +136,20 @@ fn table(phases: &[Account; 4]) -> Table {
     table
 }
 
+/// Jitter by stream and phase.
+fn jitter(phases: &[Account; 4]) -> Table {
+    let heads = ["", "before", "narrow", "outage", "after"];
+    let mut table = Table::new("Largest interarrival jitter (RFC 3550) in ms", &heads);
+    for (n, kind) in KINDS.iter().enumerate() {
+        let of = |phase: &Account| {
+            let ms = phase.jitter_us[n] / 1000.0;
+            if ms.is_finite() { format!("{ms:.1}") } else { String::new() }
+        };
+        table.rows.push(std::iter::once(kind.name.to_owned()).chain(phases.iter().map(of)).collect());
+    }
+    table
+}
+
 fn notes() -> Vec<String> {
     let kinds = KINDS.iter().map(|kind| {
         format!(
@@ -161,13 +184,23 @@ mod tests {
                 tally.add(100, &vec![Timed { from_ns: 0, ns: 5_000_000 }; came(phase, kind)], &Stalls::default());
                 tally
             });
-            Account { name: "phase", tallies, rates: Vec::new() }
+            Account { name: "phase", tallies, rates: Vec::new(), jitter_us: [0.0; 5] }
         })
     }
 
     fn failed(came: impl Fn(usize, usize) -> usize) -> Vec<String> {
         let failed = judge(&accounts(came), &[100.0; 5]).checks.into_iter().filter(|check| !check.pass);
         failed.map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn audio_that_jitters_fails_while_the_link_is_whole_or_narrow() {
+        for phase in 0..4 {
+            let mut accounts = accounts(as_expected);
+            accounts[phase].jitter_us = [20_001.0; 5];
+            let failed: Vec<_> = judge(&accounts, &[100.0; 5]).checks.into_iter().filter(|check| !check.pass).collect();
+            assert_eq!(failed.len(), usize::from(phase < 2), "{failed:?}");
+        }
     }
 
     /// Video gives way on the narrow link, and datagrams are lost in the outage.

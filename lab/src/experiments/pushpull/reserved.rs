@@ -341,6 +341,9 @@ mod tests {
         assert_eq!(says([2000, 10_000, 6000, 2900, 3000]), "p99 network reserved / unloaded: not enough alone");
         assert_eq!(says([2000, 10_000, 6000, 8000, 3100]), "p99 both reserved / unloaded");
         assert_eq!(says([20_000, 100_000, 60_000, 80_000, 30_000]), "p99 with both reserved / bound of the plan");
+        // Faster than the lines carry it.
+        let fast = says([100, 10_000, 6000, 8000, 140]);
+        assert!(fast.starts_with("unloaded, round trip") && !fast.contains(';'), "{fast}");
     }
 
     #[test]

@@ -208,6 +208,8 @@ mod tests {
         fails(findings(100, 250, 300, 0), "p99 - p50 qos");
         fails(findings(100, 200, 300, 0), "standard deviation qos / normal");
         fails(findings(100, 10_000, 300, 1), "lost qos: 64 B by udp, 20 %");
+        fails(findings(100, 10_000, 300, 1), "lost qos: 64 B by udp, no load");
+        fails(findings(30, 10_000, 300, 0), "the fastest, µs"); // 6 µs for 64 B: a line takes 9
     }
 
     #[test]
