@@ -26,6 +26,10 @@ pub struct Qos {
     pub reliability: Reliability,
     /// The queue of a channel that is slower than its publisher.
     pub queue: Queue,
+    /// The subscriber matches only publishers whose queue drops no sample in favour of a newer one: keep-all or block (S; YS-56).
+    /// Its own queue is a matter of its own. Default `false`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub strict: bool,
     /// Packet priority of the port's channels (P).
     pub class: Class,
     /// Largest encoded message in bytes, 1 … 1 GiB. Default 16 MiB. A receiver never allocates more than this for one message.
@@ -107,6 +111,7 @@ impl Default for Qos {
         Self {
             reliability: Reliability::default(),
             queue: Queue::default(),
+            strict: false,
             class: Class::default(),
             max_message: 16 << 20,
             limits: ResourceLimits::default(),
@@ -183,6 +188,7 @@ mod tests {
         let all = Qos {
             reliability: Reliability::BestEffort,
             queue: Queue::Block { limit: 3, up_to_us: 4 },
+            strict: true,
             class: Class::Low,
             max_message: 5,
             limits: ResourceLimits {
@@ -216,7 +222,7 @@ mod tests {
         all.stated().iter().for_each(|(name, value)| read.set(name, value).unwrap());
         assert_eq!(read, all, "each field has a row in text.rs");
         let named = document.as_object().unwrap();
-        assert_eq!(named.len(), 23, "{named:?}");
+        assert_eq!(named.len(), 24, "{named:?}");
         for (name, is) in [("deadline", "9"), ("picture", "[320,240]"), ("fallback", r#"["latency-budget"]"#)] {
             assert_eq!(named[name].to_string(), is);
         }

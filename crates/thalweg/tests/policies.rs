@@ -6,6 +6,7 @@ use qos::{Filter, Liveliness, LivelinessKind, Queue, Reliability, ResourceLimit,
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
+use thalweg::codec::Raw;
 use thalweg::proxy::{Proxy, ProxyChanges, Selection};
 use thalweg::{Around, Event, EventReader, Node, Settings, Subscriber};
 use thalweg::{Change, InstanceState, PublisherBuilder, SubscriberBuilder};
@@ -93,6 +94,31 @@ fn fields_of_a_filter_or_key_must_exist() {
     let _any = node.subscriber::<thalweg::codec::Untyped>("/arm").filter(filter("speed > 1")).open().unwrap();
     let event = told(&mut events, |e| matches!(e, Event::Incompatible { policy, .. } if policy == "filter"));
     assert!(event.to_string().contains("Arm has no speed"), "{event}");
+}
+
+/// A subscriber that stands still for 400 samples of 16 kB: the publisher whose queue drops is not heard, the one that waits loses none.
+#[test]
+fn a_strict_subscriber_hears_only_publishers_that_drop_nothing() {
+    const SAMPLES: u32 = 400;
+    let (out, into) = (node("out", "strict"), node("in", "strict"));
+    let mut events = into.events();
+    let builder = || out.publisher::<Raw>("/t").carriers(["tcp"]);
+    let dropping = builder().named("/dropping").open().unwrap();
+    let mut waiting =
+        builder().named("/waiting").queue(Queue::Block { limit: 16, up_to_us: 20_000_000 }).open().unwrap();
+    let subscriber =
+        into.subscriber::<Raw>("/t").carriers(["tcp"]).strict().queue(Queue::Block { limit: 4, up_to_us: 20_000_000 });
+    let mut subscriber = subscriber.open().unwrap();
+    let told = told(&mut events, |event| matches!(event, Event::Incompatible { .. }));
+    assert!(told.to_string().contains("strict offered queue keep-last 16"), "{told}");
+    assert!(waiting.wait_connected(1, LONG));
+    let publishing = std::thread::spawn(move || {
+        let publish = |n: u32| waiting.publish(&n.to_le_bytes().repeat(4_000)).unwrap().refused;
+        ((0..SAMPLES).map(publish).sum::<u32>(), waiting)
+    });
+    let next = |_| u32::from_le_bytes(subscriber.wait(LONG).unwrap()[..4].try_into().unwrap());
+    assert_eq!((0..SAMPLES).map(next).collect::<Vec<_>>(), Vec::from_iter(0..SAMPLES));
+    assert_eq!((publishing.join().unwrap().0, dropping.connected()), (0, 0));
 }
 
 #[test]

@@ -6,13 +6,15 @@
 //! | deadline, latency budget | offered ≤ requested; no deadline is the longest, no latency budget is 0 |
 //! | liveliness | kind offered ≥ requested, and lease offered ≤ requested; no lease is the longest |
 //! | ownership | both the same |
+//! | strict | not requested, or the publisher's queue drops nothing: keep-all or block (YS-56) |
 //! | partition | one in common |
 //! | key | both the same, or one of them has none |
 //!
 //! All other policies concern one end only and are never in the way.
 
+use super::text::show_queue;
 use super::values::{NONE, list, time, words};
-use super::{Liveliness, Qos};
+use super::{Liveliness, Qos, Queue};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -35,6 +37,8 @@ pub enum PolicyName {
     Liveliness,
     /// [`Qos::ownership`](super::Qos::ownership)
     Ownership,
+    /// [`Qos::strict`](super::Qos::strict)
+    Strict,
     /// [`Qos::partition`](super::Qos::partition)
     Partition,
     /// [`Qos::key`](super::Qos::key)
@@ -44,7 +48,7 @@ pub enum PolicyName {
 words! {
     PolicyName: Reliability = "reliability", Durability = "durability", Deadline = "deadline",
         LatencyBudget = "latency-budget", DestinationOrder = "destination-order", Liveliness = "liveliness",
-        Ownership = "ownership", Partition = "partition", Key = "key";
+        Ownership = "ownership", Strict = "strict", Partition = "partition", Key = "key";
 }
 
 /// A policy that stands between a publisher and a subscriber.
@@ -93,6 +97,7 @@ impl Qos {
                 PolicyName::DestinationOrder => settled.destination_order = offered.destination_order,
                 PolicyName::Liveliness => settled.liveliness = offered.liveliness,
                 PolicyName::Ownership => settled.ownership = offered.ownership,
+                PolicyName::Strict => settled.strict = false,
                 PolicyName::Partition | PolicyName::Key => {}
             }
         }
@@ -117,6 +122,13 @@ fn compare(policy: PolicyName, offered: &Qos, requested: &Qos) -> Option<Mismatc
         PolicyName::Liveliness => compare_liveliness(&o.liveliness, &r.liveliness),
         PolicyName::Ownership => {
             mismatch(policy, o.ownership == r.ownership, o.ownership.to_string(), r.ownership.to_string(), other)
+        }
+        PolicyName::Strict => {
+            let fits = !r.strict || !matches!(o.queue, Queue::KeepLast(_));
+            let remedy = |_: &str, _: &str| {
+                "offer queue keep-all or block at the publisher, or do not request strict at the subscriber".to_owned()
+            };
+            mismatch(policy, fits, format!("queue {}", show_queue(o.queue)), "yes".to_owned(), remedy)
         }
         PolicyName::Partition => {
             let fits = partitions_meet(&o.partition, &r.partition);

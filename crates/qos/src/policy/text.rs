@@ -24,6 +24,7 @@ const fn row(name: &'static str, show: fn(&Qos) -> String, read: fn(&mut Qos, &s
 const ROWS: &[Row] = &[
     row("reliability", |q| q.reliability.to_string(), |q, t| word(t, &mut q.reliability)),
     row("queue", |q| show_queue(q.queue), |q, t| read_queue(t).map(|v| q.queue = v)),
+    row("strict", |q| if q.strict { "yes" } else { "no" }.to_owned(), |q, t| yes_or_no(t).map(|v| q.strict = v)),
     row(
         "class",
         |q| q.class.to_string(),
@@ -184,6 +185,14 @@ fn count(text: &str) -> Result<Option<u32>, PolicyError> {
     if text == NONE { Ok(None) } else { number(text, "a number, or none").map(Some) }
 }
 
+fn yes_or_no(text: &str) -> Result<bool, PolicyError> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(wrong(text, "yes, no")),
+    }
+}
+
 fn duration(text: &str) -> Result<Option<Duration>, PolicyError> {
     let allowed = "a duration with a unit, such as 20 ms (ns us ms s min h), or none";
     if text == NONE { Ok(None) } else { parse_duration(text).map(Some).map_err(|_| wrong(text, allowed)) }
@@ -202,7 +211,7 @@ fn texts(text: &str) -> Result<Vec<String>, PolicyError> {
     Ok(text.split(between).map(|part| part.trim().to_owned()).collect())
 }
 
-fn show_queue(queue: Queue) -> String {
+pub(super) fn show_queue(queue: Queue) -> String {
     match queue {
         Queue::KeepLast(n) => format!("keep-last {n}"),
         Queue::KeepAll(n) => format!("keep-all {n}"),
@@ -275,6 +284,7 @@ mod tests {
         let all = [
             ("reliability", "best-effort"),
             ("queue", "block 256 1.5ms"),
+            ("strict", "yes"),
             ("class", "high"),
             ("max-message", "100 B"),
             ("samples", "9"),

@@ -228,6 +228,7 @@ fn policies(qos: &qos::Qos) -> usize {
     let qos::Qos {
         reliability: _,
         queue: _,
+        strict: _,
         class: _,
         max_message: _,
         limits: _,

@@ -81,6 +81,12 @@ impl<M: Message> SubscriberBuilder<M> {
         self.request.qos.ownership = Ownership::Exclusive;
         self
     }
+    /// Only publishers whose queue drops no sample for a newer one (keep-all, block) match. The subscriber's own queue is
+    /// stated by `queue`. Default: all match.
+    pub fn strict(mut self) -> Self {
+        self.request.qos.strict = true;
+        self
+    }
     /// The shortest time between two samples of one instance; samples in between are not sent. Default: all samples.
     pub fn separation(mut self, shortest: Duration) -> Self {
         self.request.qos.separation = Some(shortest);

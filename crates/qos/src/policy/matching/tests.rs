@@ -86,8 +86,26 @@ fn partitions_and_keys_stand_between_ports_that_share_none() {
 }
 
 #[test]
+fn a_strict_request_fits_queues_that_drop_nothing() {
+    let request = Qos { strict: true, ..Qos::default() };
+    for (queue, fits) in
+        [(Queue::KeepLast(1), false), (Queue::KeepAll(1), true), (Queue::Block { limit: 1, up_to_us: 1 }, true)]
+    {
+        let offer = Qos { queue, strict: true, ..Qos::default() };
+        assert_eq!(between(&offer, &request), if fits { vec![] } else { vec![PolicyName::Strict] }, "{queue:?}");
+        assert_eq!(between(&offer, &Qos::default()), [], "an offer has no request");
+    }
+    let found = match_qos(&Qos::default(), &request).unwrap_err();
+    assert_eq!(
+        found[0].to_string(),
+        "strict offered queue keep-last 16, requested yes; \
+         offer queue keep-all or block at the publisher, or do not request strict at the subscriber"
+    );
+}
+
+#[test]
 fn policies_of_one_end_never_mismatch() {
-    use crate::{Class, Filter, Place, PullBuffer, Queue, ResourceLimits, Scale};
+    use crate::{Class, Filter, Place, PullBuffer, ResourceLimits, Scale};
     let one_sided = Qos {
         queue: Queue::KeepAll(3),
         class: Class::Critical,
@@ -117,6 +135,8 @@ fn demanding() -> Qos {
         destination_order: DestinationOrder::BySource,
         liveliness: Liveliness { kind: LivelinessKind::ByPort, lease: ns(5) },
         ownership: Ownership::Exclusive,
+        queue: Queue::KeepAll(16),
+        strict: true,
         partition: vec!["left".into()],
         key: vec!["id".into()],
         ..Qos::default()
@@ -145,7 +165,7 @@ fn all_mismatches_are_reported_in_order_with_values_and_remedy() {
 
 #[test]
 fn declared_fallbacks_match_and_are_reported() {
-    let able = &PolicyName::ALL[..7];
+    let able = &PolicyName::ALL[..8];
     let wish = Qos { fallback: able.to_vec(), partition: vec![], key: vec![], ..demanding() };
     let given_up = match_qos(&modest(), &wish).unwrap();
     assert_eq!(given_up.iter().map(|m| m.policy).collect::<Vec<_>>(), able);
@@ -154,12 +174,12 @@ fn declared_fallbacks_match_and_are_reported() {
     assert_eq!((settled.reliability, settled.deadline), (Reliability::BestEffort, None));
     let less = Qos { fallback: vec![PolicyName::Deadline], ..wish };
     assert!(!between(&modest(), &less).contains(&PolicyName::Deadline));
-    assert_eq!(between(&modest(), &less).len(), 6);
+    assert_eq!(between(&modest(), &less).len(), 7);
 }
 
 proptest! {
     #[test]
-    fn each_policy_is_judged_for_itself(bits in 0_u16..512) {
+    fn each_policy_is_judged_for_itself(bits in 0_u16..1024) {
         let chosen: Vec<PolicyName> = PolicyName::ALL.into_iter().filter(|p| bits & (1 << *p as u16) != 0).collect();
         let (mut offered, wish) = (demanding(), demanding());
         for policy in &chosen {
@@ -172,6 +192,8 @@ proptest! {
                 PolicyName::DestinationOrder => offered.destination_order = weak.destination_order,
                 PolicyName::Liveliness => offered.liveliness = weak.liveliness,
                 PolicyName::Ownership => offered.ownership = weak.ownership,
+                // The offer's own request goes, too: a port that asks for more than it offers does not match itself.
+                PolicyName::Strict => (offered.queue, offered.strict) = (weak.queue, false),
                 PolicyName::Partition => offered.partition = weak.partition,
                 PolicyName::Key => offered.key = weak.key,
             }
