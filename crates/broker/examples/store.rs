@@ -38,7 +38,9 @@ fn main() -> Result<()> {
         Some(urls) => {
             let members: Vec<String> = urls.split(',').map(str::to_owned).collect();
             let mut campaign = Campaign::new(&members, None, "example/store", "example")?;
+            let began = Instant::now();
             let etcd = campaign.win(&|| false, &|because| println!("waits: {because}")).ok_or("nobody leads")?;
+            println!("leads after {:.2?}", began.elapsed());
             Ok::<_, Box<dyn std::error::Error>>(Store::on(Box::new(etcd))?)
         }
     };
@@ -71,6 +73,7 @@ fn main() -> Result<()> {
     }
     let began = Instant::now();
     let (_store, kept) = open()?;
+    println!("read: {:.2?}", began.elapsed());
     let (domains, _) = Domains::start("home", &contract, kept.crossings, 2, Duration::ZERO)?;
     println!("read again: {:.2?}, {} sessions", began.elapsed(), domains.kept().len());
     if etcd.is_none() { Ok(std::fs::remove_dir_all(&dir)?) } else { Ok(()) }

@@ -4,18 +4,20 @@
 //! |---|---|
 //! | `/thalweg/REALM/DOMAIN/leader` | who leads; it goes with its lease |
 //! | `…/write` | the last write: a number that no two writes have |
-//! | `…/parts/NAME`, `…/crossings/NAME`, `…/accounts/NUMBER` | the tables |
+//! | `…/parts/NAME`, `…/crossings/NAME`, `…/accounts/NUMBER` | the tables; longer values are compressed (`compression`) |
 //!
 //! Each write is a transaction that compares the creation of `leader` and the last change of `write`. So a broker that was stopped, and wakes up when
 //! another one leads, writes nothing; nor does a write that is late come between two others. (Locks of etcd alone do not prevent that: Jepsen, etcd 3.4.3, 2020.)
 
+mod compression;
 mod gateway;
 mod lead;
 
 pub use gateway::Tls;
 pub use lead::Lead;
 
-use super::{Change, Entry, Table};
+use super::{Change, Database, Entry, Table};
+use compression::{compressed, decompressed};
 use gateway::{Gateway, KeyValue, Number, Range, Transaction, base64};
 use lead::{Renewed, granted};
 use serde_json::{Value, json};
@@ -137,10 +139,15 @@ impl Etcd {
         name.map(str::to_owned).ok_or_else(|| io::Error::other(format!("etcd answers with another key than {start}…")))
     }
 
+    /// The text of a value.
+    fn text(&self, value: Vec<u8>) -> io::Result<Vec<u8>> {
+        decompressed(value).map_err(|error| self.damaged(&error))
+    }
+
     fn operation(&self, change: &Change) -> Value {
         match change {
             Change::Put(table, name, value) => {
-                json!({"request_put": {"key": self.key(*table, name), "value": base64(value)}})
+                json!({"request_put": {"key": self.key(*table, name), "value": base64(compressed(value))}})
             }
             Change::Remove(table, name) => json!({"request_delete_range": {"key": self.key(*table, name)}}),
             Change::RemoveUpTo(table, name) => {
@@ -192,7 +199,7 @@ impl Etcd {
     }
 }
 
-impl super::Database for Etcd {
+impl Database for Etcd {
     fn scan(&mut self, table: Table, after: &str, most: usize) -> io::Result<Vec<Entry>> {
         self.look()?;
         // `0` comes next behind `/`.
@@ -200,7 +207,7 @@ impl super::Database for Etcd {
             (self.key(table, &format!("{after}\0")), base64(format!("{}{}0", self.prefix, folder(table))));
         let request = json!({"key": from, "range_end": end, "limit": most.to_string()});
         let found: Range = self.gateway.ask("/v3/kv/range", &request)?;
-        let entry = |one: KeyValue| Ok((self.name(table, &one.key.0)?, one.value.0));
+        let entry = |one: KeyValue| Ok((self.name(table, &one.key.0)?, self.text(one.value.0)?));
         found.kvs.into_iter().map(entry).collect()
     }
 
@@ -214,8 +221,10 @@ impl super::Database for Etcd {
             if read.responses.len() != some.len() {
                 return Err(io::Error::other("etcd answers with fewer values than asked for"));
             }
-            let value = |part: gateway::Response| part.response_range.kvs.into_iter().next().map(|one| one.value.0);
-            values.extend(read.responses.into_iter().map(value));
+            for part in read.responses {
+                let found = part.response_range.kvs.into_iter().next();
+                values.push(found.map(|one| self.text(one.value.0)).transpose()?);
+            }
         }
         Ok(values)
     }

@@ -2,9 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{DeserializeOwned, Error};
+use serde::de::{DeserializeOwned, Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -152,7 +153,22 @@ pub(super) struct Bytes(pub Vec<u8>);
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        STANDARD.decode(String::deserialize(from)?).map(Self).map_err(D::Error::custom)
+        from.deserialize_str(Base64)
+    }
+}
+
+/// Reads a value from its text, where that stands.
+struct Base64;
+
+impl Visitor<'_> for Base64 {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text in Base64")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
+        STANDARD.decode(text).map(Bytes).map_err(E::custom)
     }
 }
 
