@@ -320,6 +320,59 @@ fn the_reservations_of_a_plan_are_the_kernels_and_are_given_back() {
     assert_eq!(ends(), before);
 }
 
+/// Pictures of 100 kB, which may take a twentieth of a second, and a publisher that sends them at the link's rate.
+const PACED: &str = r#"
+[[node]]
+name = "camera"
+[[node]]
+name = "desk"
+[[link]]
+between = ["camera", "desk"]
+rate = "1 Gbit/s"
+[[topic]]
+name = "/picture"
+size = "100 kB"
+rate = "10 Hz"
+publisher = "camera"
+pace = "auto"
+[[subscriber]]
+topic = "/picture"
+node = "desk"
+name = "/in"
+deadline = "50 ms"
+"#;
+
+/// By `tcp`: the kernel says its pace (ss(8)).
+#[test]
+fn the_pace_of_a_plan_is_the_sockets_and_is_given_back() {
+    let Some(host) = Host::new("the_pace_of_a_plan_is_the_sockets_and_is_given_back") else { return };
+    let start = |arguments: &str| {
+        let command = host.house.command(arguments);
+        host.namespace.run(|| support::Running::start(command)).unwrap()
+    };
+    let _publisher = start("pub /picture --name camera --port /out --rate 10 --size 100kB --carrier tcp");
+    let subscriber = start("sub /picture --name desk --port /in --carrier tcp");
+    subscriber.line();
+    let pace = || {
+        let (_, said, errors) = host.thalweg("get /out /in --json");
+        let ends = json(&said)["ends"].as_array().unwrap_or_else(|| panic!("{said}{errors}")).clone();
+        ends.iter().find(|end| end["end"] == "publisher").unwrap()["qos"]["pace"].clone()
+    };
+    assert_eq!(pace(), Value::Null);
+    let plan = host.house.path("plan.toml").display().to_string();
+    let (code, said, errors) = host.thalweg(&format!("plan {} -o {plan} --json", host.file(PACED)));
+    // 8 Mbit/s and a quarter take 82 ms; the next slower one half of that.
+    assert_eq!((code, &json(&said)["channels"][0]["pace_bits_per_s"]), (0, &20_000_000.into()), "{said}{errors}");
+    let (code, said, errors) = host.thalweg(&format!("apply {plan}"));
+    assert_eq!(code, 0, "{said}{errors}");
+    assert_eq!(pace(), 2_500_000);
+    let sockets = String::from_utf8(host.out(Command::new("ss").args(["-tinH"])).stdout).unwrap();
+    assert!(sockets.contains("/20000000bps") || sockets.contains("/20Mbps"), "{sockets}");
+    let (code, said, errors) = host.thalweg("restore");
+    assert_eq!((code, pace()), (0, Value::Null), "{said}{errors}");
+    drop(subscriber);
+}
+
 #[test]
 fn other_programs_are_limited_and_their_groups_get_back_what_they_had() {
     let Some(host) = Host::new("other_programs_are_limited_and_their_groups_get_back_what_they_had") else { return };

@@ -38,6 +38,7 @@ use rule::Rule;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+pub(crate) use value::FASTEST;
 
 /// A contract file that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -243,6 +244,14 @@ fn topics(contract: &Contract) -> Vec<Finding> {
             because: "police = true without jitter: behind a sample that is a little late, the next one comes too early and is refused".to_owned(),
         })
     };
+    let whole = |(topic, line): (&Topic, &usize)| {
+        let least = contract.system.links.iter().map(|link| link.mtu).min()?;
+        (topic.pace.is_some() && topic.size <= least && topic.burst == 1).then(|| Finding {
+            line: *line,
+            what: format!("topic {:?}", topic.name),
+            because: format!("pace without effect for others: its samples of {} B are single packets", topic.size),
+        })
+    };
     let useless = |(topic, line): (&Topic, &usize)| {
         let because = match topic.latency_budget? {
             LatencyBudget::Stated(0) => return None,
@@ -262,7 +271,7 @@ fn topics(contract: &Contract) -> Vec<Finding> {
         Some(Finding { line: *line, what: format!("topic {:?}", topic.name), because })
     };
     let found = each().filter_map(busy).chain(each().filter_map(idle)).chain(each().filter_map(strict));
-    found.chain(each().filter_map(useless)).collect()
+    found.chain(each().filter_map(useless)).chain(each().filter_map(whole)).collect()
 }
 
 fn show(ns: u64) -> String {

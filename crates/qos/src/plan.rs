@@ -24,7 +24,7 @@ pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::rewrite;
 
-use crate::system::{LatencyBudget, NodeKind, Objective, System};
+use crate::system::{LatencyBudget, NodeKind, Objective, Pace, System};
 use crate::{Class, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -140,6 +140,9 @@ pub struct Channel {
     /// Samples that may leave together; `None`: as before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u64>,
+    /// The pace at which its publisher sends the packets of a sample, bit/s; `None`: all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace_bits_per_s: Option<u64>,
     /// Mean delay, µs; `None`: the model has none.
     pub mean_us: Option<f64>,
     /// The latest that a sample arrives, µs; `None`: the model has none.
@@ -320,13 +323,17 @@ pub fn settle(system: &System, settings: &[Setting]) -> System {
     system
 }
 
-/// A system as its plan has it: with the settings of its hosts, and the latency budgets that the plan computed.
+/// A system as its plan has it: with the settings of its hosts, and the latency budgets and paces that the plan computed.
 pub fn as_planned(system: &System, plan: &Plan) -> System {
     let mut system = settle(system, &plan.settings);
     for topic in system.topics.iter_mut().filter(|topic| topic.latency_budget == Some(LatencyBudget::Auto)) {
         let budgets = plan.channels.iter().filter(|channel| channel.topic == topic.name);
         let us = budgets.filter_map(|channel| channel.latency_budget_us).fold(0.0, f64::max);
         topic.latency_budget = Some(LatencyBudget::Stated((us * 1e3).round() as u64));
+    }
+    for topic in system.topics.iter_mut().filter(|topic| topic.pace == Some(Pace::Auto)) {
+        let channels = plan.channels.iter().filter(|channel| channel.topic == topic.name);
+        topic.pace = channels.filter_map(|channel| channel.pace_bits_per_s).max().map(Pace::Stated);
     }
     system
 }

@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `batches` | samples of publishers with a latency budget, which leave together |
+//! | `pacers` | publishers whose packets leave at a pace |
 //! | `chains` | chains over several topics: which sample was made of which |
 //! | `release` | releases of samples, by pattern |
 //! | `resources` | a queue with its order of service; threads by reservation and rank, pre-emptive |
@@ -13,6 +14,7 @@
 
 mod batches;
 mod chains;
+mod pacers;
 mod release;
 mod resources;
 mod work;
@@ -28,6 +30,7 @@ use crate::plan::Plan;
 use crate::system::System;
 use batches::{Batches, Turn};
 use chains::Chains;
+use pacers::Pacers;
 #[cfg(feature = "placement")]
 pub(crate) use release::Chance;
 pub use release::Pattern;
@@ -176,6 +179,8 @@ enum Event {
     Arrive { stage: usize, sample: usize, last: bool },
     /// Samples that waited for each other at a stage leave.
     Leave { stage: usize },
+    /// Packets leave a pacer for a link; with `ends` the last of a sample is among them.
+    Release { stage: usize, sample: usize, packets: u64, ends: bool },
     /// A thread whose reservation was used up has the next one.
     Replenish { processor: usize, part: Part, stage: usize, sample: usize },
     /// A thread's work is done, unless it was interrupted.
@@ -192,7 +197,11 @@ impl Event {
             // Finished work stays finished, even if more urgent work comes just then.
             Event::Computed { .. } => 0,
             Event::Background { .. } => 1,
-            Event::Publish { .. } | Event::Make { .. } | Event::Arrive { .. } | Event::Replenish { .. } => 2,
+            Event::Publish { .. }
+            | Event::Make { .. }
+            | Event::Arrive { .. }
+            | Event::Release { .. }
+            | Event::Replenish { .. } => 2,
             // What comes just then goes with them.
             Event::Leave { .. } => 3,
             Event::Free { .. } => 4,
@@ -228,6 +237,7 @@ struct World<'a> {
     ends: Vec<Vec<usize>>,
     at_once: Vec<Vec<usize>>,
     batches: Batches,
+    pacers: Pacers,
     chains: Chains,
     seen: Seen,
 }
@@ -250,6 +260,7 @@ impl<'a> World<'a> {
             ends: vec![Vec::new(); stages.stages.len()],
             at_once: vec![Vec::new(); stages.streams.len()],
             batches: Batches::default(),
+            pacers: Pacers::new(run.seed),
             chains: Chains::new(system, stages),
             seen: Seen::default(),
         };
@@ -287,7 +298,9 @@ impl<'a> World<'a> {
         self.order += 1;
         let stream = match event {
             Event::Publish { stream } | Event::Make { stream, .. } => Some(stream),
-            Event::Arrive { stage, .. } | Event::Leave { stage } => Some(self.stages.stages[stage].stream),
+            Event::Arrive { stage, .. } | Event::Leave { stage } | Event::Release { stage, .. } => {
+                Some(self.stages.stages[stage].stream)
+            }
             _ => None,
         };
         let aimed = stream.is_some_and(|stream| self.releases.aims_at(stream));
@@ -312,6 +325,11 @@ impl<'a> World<'a> {
             }
             Event::Arrive { stage, sample, last } => self.arrive(now, stage, sample, last),
             Event::Leave { stage } => self.leave_together(now, stage),
+            Event::Release { stage, sample, packets, ends } => {
+                let Task::Cross(crossing) = self.works[stage].task else { return };
+                let crossing = self.piece(sample, &crossing);
+                self.push(now, stage, sample, (packets, ends), &crossing);
+            }
             Event::Replenish { processor, part, stage, sample } => self.ready(now, processor, &part, (stage, sample)),
             Event::Computed { processor, token } => {
                 let Some(done) = self.processors[processor].done(now, token) else { return };
@@ -382,12 +400,27 @@ impl<'a> World<'a> {
 
     /// A packet, or where the way begins all packets of a sample, wait for a link.
     fn wait(&mut self, now: u64, stage: usize, sample: usize, last: bool, crossing: &Crossing) {
+        let crossing = self.piece(sample, crossing);
+        let packets = if crossing.begins { crossing.count } else { 1 };
+        if crossing.pace == 0 {
+            return self.push(now, stage, sample, (packets, last), &crossing);
+        }
+        for (at, packets, ends) in self.pacers.comes(now, stage, &crossing) {
+            self.later(at, Event::Release { stage, sample, packets, ends });
+        }
+    }
+
+    /// The crossing of a sample, or of the piece that it left in with others.
+    fn piece(&self, sample: usize, crossing: &Crossing) -> Crossing {
         let samples = self.batches.of(sample).map(|samples| samples.len() as u64);
-        let crossing = samples.map_or(*crossing, |samples| of_many(self.system, crossing, samples));
-        let Crossing { queue, class, full: packet, last: end, .. } = crossing;
-        let mut left = if crossing.begins { crossing.count } else { 1 };
+        samples.map_or(*crossing, |samples| of_many(self.system, crossing, samples))
+    }
+
+    /// Packets come to the queue of a link; with `last` the end of the sample is among them.
+    fn push(&mut self, now: u64, stage: usize, sample: usize, (mut left, last): (u64, bool), crossing: &Crossing) {
+        let Crossing { queue, class, full: packet, last: end, at_once, .. } = *crossing;
         while left > 0 {
-            let packets = left.min(crossing.at_once);
+            let packets = left.min(at_once);
             left -= packets;
             let ends = last && left == 0;
             self.queues[queue].push(now, class, PacketTrain { stage, sample, packets, packet, last: end, ends });

@@ -151,6 +151,8 @@ pub struct Topic {
     pub police: bool,
     /// The latency budget of its publishers; `None`: none, and nothing is set.
     pub latency_budget: Option<LatencyBudget>,
+    /// The pace of its publishers; `None`: none, and nothing is set.
+    pub pace: Option<Pace>,
     /// It stands for a pipe: no program publishes it, and nobody is offered a change of it.
     pub pipe: bool,
     /// Its samples come from another domain: the node that they start from forwards them.
@@ -166,7 +168,25 @@ pub enum LatencyBudget {
     Auto,
 }
 
+/// The pace of a topic's publishers: the packets of a sample leave at this rate instead of all at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pace {
+    /// This many bit/s, headers of packets included or not.
+    Stated(u64),
+    /// The slowest with which everything fits: the plan computes it. Until then there is none.
+    Auto,
+}
+
 impl Topic {
+    /// The pace at which samples leave a node that publishes it, in bit/s.
+    pub fn paced(&self) -> Option<u64> {
+        match self.pace {
+            // Channels are given whole bytes per second.
+            Some(Pace::Stated(rate)) => Some(rate / 8 * 8),
+            Some(Pace::Auto) | None => None,
+        }
+    }
+
     /// The longest that a sample of so many bytes waits for others where it leaves a node that publishes it or hosts its proxy, ns.
     pub fn gathers(&self, size: u64) -> u64 {
         match self.latency_budget {

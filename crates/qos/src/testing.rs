@@ -8,7 +8,7 @@ pub mod inputs;
 mod systems;
 
 pub use chains::{Followed, follow};
-pub use systems::{Sketch, chained, extreme, gathering, sketch};
+pub use systems::{Sketch, chained, extreme, gathering, pacing, sketch};
 
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
@@ -285,10 +285,9 @@ fn judge(channel: &Channel, feasible: bool) {
 mod tests {
     use super::*;
     use crate::Class;
-    use crate::analysis::stages::Reserved;
-    use crate::analysis::stages::{Classes, Packets};
+    use crate::analysis::stages::{Classes, Paced, Packets, Reserved};
     use crate::simulate::simulate;
-    use crate::system::{Link, Node, Sched, Subscriber, Topic};
+    use crate::system::{Link, Node, Pace, Sched, Subscriber, Topic};
 
     fn packets(stages: &mut Stages, change: fn(&mut Packets)) {
         for stage in &mut stages.stages {
@@ -380,6 +379,58 @@ mod tests {
         let found = (first..first + 200).find(wrong);
         println!("without the wait: found out by system {found:?} from seed {first}");
         assert!(found.is_some(), "without the wait: found out by none of 200 systems from seed {first}");
+    }
+
+    fn paces(stages: &mut Stages, spoil: fn(&mut Paced)) {
+        for stage in &mut stages.stages {
+            if let Step::Cross { paced: Some(paced), .. } = &mut stage.step {
+                spoil(paced);
+            }
+        }
+    }
+
+    /// Where samples leave at a pace no bound is broken. A planner that gets it wrong is found out.
+    #[test]
+    fn samples_that_leave_at_a_pace_keep_their_bounds() {
+        let (first, systems) = (first(), if cfg!(debug_assertions) { 20 } else { 200 });
+        let mut held = 0;
+        for seed in first..first + systems {
+            let compared = compare_spoilt(&pacing(seed), seed, 1, |_| ()).unwrap_or_else(|wrong| panic!("{wrong}"));
+            held += compared.held.len();
+        }
+        println!("{held} channels of {systems} systems from seed {first} keep their bounds");
+        assert!(held as u64 > systems, "{held}");
+        let wrong = |seed: &u64| compare_spoilt(&pacing(*seed), *seed, 1, AT_ONCE).is_err();
+        let found = (first..first + 200).find(wrong);
+        println!("if a pace took no time: found out by system {found:?} from seed {first}");
+        assert!(found.is_some(), "if a pace took no time: found out by none of 200 systems from seed {first}");
+    }
+
+    /// A planner to which the packets of a sample leave in half the time of their pace.
+    const AT_ONCE: Spoil = |stages| paces(stages, |paced| paced.sample /= 2);
+
+    /// A sample of 67 packets at 40 Mbit/s, of which 43 may leave at once, and a small one behind them. A planner to which they leave one by one is wrong.
+    #[test]
+    fn a_planner_whose_paces_let_nothing_leave_at_once_is_found_out() {
+        const MS: u64 = 1_000_000;
+        let topic = |size: u64, period: u64, pace| {
+            let rate = 1e9 / period as f64;
+            Topic { size, period, rate, pace, publishers: vec![0], burst: 1, ..Topic::default() }
+        };
+        let large = topic(100_000, 100 * MS, Some(Pace::Stated(40_000_000)));
+        let system = System {
+            nodes: vec![Node { cpus: 1, ..Node::default() }, Node { cpus: 1, ..Node::default() }],
+            links: vec![Link { between: [0, 1], rate: 100_000_000, mtu: 1500, ..Link::default() }],
+            topics: vec![large, topic(100, 10 * MS, None)],
+            subscribers: (0..2).map(|topic| Subscriber { topic, node: 1, scale: 1, ..Subscriber::default() }).collect(),
+            ..System::default()
+        };
+        let classes = Classes::new(&system, |_| Class::Normal);
+        let sketch = Sketch { system, classes, places: Vec::new() };
+        for seed in 0..4 {
+            compare_spoilt(&sketch, seed, 4, |_| ()).unwrap();
+        }
+        assert!(compare_spoilt(&sketch, 0, 4, |stages| paces(stages, |paced| paced.line.burst = 1)).is_err());
     }
 
     /// Two reserved threads of a node: 1 ms of each 10, and 0.5 ms of each 100, which waits for the first one. A planner that takes 1.2 ms for the

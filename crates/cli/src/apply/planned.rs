@@ -86,7 +86,7 @@ fn tell_absent_relay(planned: &qos::plan::Channel, nodes: &[Document]) {
 /// # Errors
 /// An unknown word in the plan.
 pub(crate) fn settings(planned: &qos::plan::Channel, live: &Live) -> Result<Vec<Channel>> {
-    let qos::plan::Channel { class, sched, sched_publisher, police, latency_budget_us, .. } = planned;
+    let qos::plan::Channel { class, sched, sched_publisher, police, latency_budget_us, pace_bits_per_s, .. } = planned;
     let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
     for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
         if let Some(sched) = sched {
@@ -100,6 +100,9 @@ pub(crate) fn settings(planned: &qos::plan::Channel, live: &Live) -> Result<Vec<
     let is_whole = planned.place().is_none_or(|place| place.relays().next().is_none());
     if let Some(us) = latency_budget_us.filter(|_| is_whole) {
         all.push(channel(live, Which::Publisher, &[format!("latency-budget={}ns", (us * 1e3).round())])?);
+    }
+    if let Some(rate) = pace_bits_per_s {
+        all.push(channel(live, Which::Publisher, &[format!("pace={rate}bit/s")])?);
     }
     if let Some(place) = planned.place() {
         let scale = (planned.scale > 1).then(|| format!("every={}", planned.scale));
@@ -124,6 +127,15 @@ fn channel(live: &Live, end: Which, words: &[String]) -> Result<Channel> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_publisher_gets_the_pace_of_the_plan() {
+        let live = Live { publisher: "/out".into(), subscriber: "/in".into(), ..Live::default() };
+        let planned = qos::plan::Channel { pace_bits_per_s: Some(8_000_001), ..Default::default() };
+        let all = settings(&planned, &live).unwrap();
+        let paced = all.iter().find(|one| one.changes.pace != qos::priority::Change::Keep).unwrap();
+        assert_eq!((paced.end, paced.words.join(" ")), (Which::Publisher, "pace=8000001bit/s".to_owned()));
+    }
 
     #[test]
     fn a_publisher_gets_the_latency_budget_of_the_plan() {

@@ -91,6 +91,8 @@ fn channels(plan: &Plan) -> String {
     headers.extend(title.as_deref().map(|title| (title, '>')));
     let gathers = plan.channels.iter().any(|channel| channel.latency_budget_us.is_some());
     headers.extend([("latency budget", '>'), ("batch", '>')].into_iter().filter(|_| gathers));
+    let paced = plan.channels.iter().any(|channel| channel.pace_bits_per_s.is_some());
+    headers.extend(paced.then_some(("pace", '>')));
     let row = |channel: &Channel| {
         let delay = channel.mean_us.or(channel.bound_us);
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
@@ -121,6 +123,9 @@ fn channels(plan: &Plan) -> String {
         if gathers {
             let batch = channel.batch.map_or("-".to_owned(), |samples| samples.to_string());
             cells.extend([time(channel.latency_budget_us), batch]);
+        }
+        if paced {
+            cells.push(channel.pace_bits_per_s.map_or("-".to_owned(), |rate| show_bit_rate(rate as f64)));
         }
         cells
     };

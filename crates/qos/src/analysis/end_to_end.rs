@@ -15,6 +15,7 @@
 //! | queue, `hfsc` | share of the rate, later by the largest unit | Stoica, Zhang & Ng 1997, theorem 2 |
 //! | queue, `htb` or `hfsc`, if better | all others always go first: the link never rests | as strict |
 //! | before the first link, with a latency budget | the time of gathering; units and packets of all that may leave together | `channel/flow/batch.rs` of the crate `thalweg` |
+//! | before the first link, with a pace | bytes ÷ pace, behind earlier samples; for others a line of that rate | response time of one work; Le Boudec & Thiran 2001, §1.2.2 |
 //! | arrivals over a link | at most what the link can bring (line shaping) | Grieu 2004; Le Boudec & Thiran 2001, §1.5 |
 
 mod queues;
@@ -139,7 +140,15 @@ impl<'a> Iteration<'a> {
         let transits = earliest(system, stages);
         let (queues, course) = (Queues::new(stages), Course::new(stages));
         let exceeded: HashMap<usize, Excess> = stages.exceeded(system).into_iter().collect();
-        Self { stages, steps, transits, because, queues, threads, reserved, exceeded, course, dirty }
+        let mut all = Self { stages, steps, transits, because, queues, threads, reserved, exceeded, course, dirty };
+        for stage in (0..stages.stages.len()).filter(|stage| stages.stages[*stage].after.is_none()) {
+            let latest = all.transits[stage].latest.and_then(|latest| all.at_pace(stage, latest));
+            all.transits[stage].latest = latest;
+            if latest.is_none() {
+                all.because[stage] = Some(Because::TooLong(all.place(stage)));
+            }
+        }
+        all
     }
 
     /// Looks at all resources until no delay changes; returns the number of rounds. Each round after [`ROUNDS`] takes
@@ -172,6 +181,7 @@ impl<'a> Iteration<'a> {
             let (after, index) = self.course.behind[from][at];
             let before = forwarding(self.stages, index).saturating_add(gathers(self.stages, index));
             let latest = self.out(after).map(|out| out.saturating_add(before));
+            let latest = latest.and_then(|latest| self.at_pace(index, latest));
             let known = self.transits[index].latest;
             let latest = match (latest, known) {
                 (Some(new), Some(old)) if new > old => Some(new.next_multiple_of(step)).filter(|new| *new < NEVER),
@@ -186,6 +196,15 @@ impl<'a> Iteration<'a> {
                 self.dirty[resource(self.stages, index)] = true;
             }
         }
+    }
+
+    /// Latest time at which the last packet of a sample comes to a stage if the sample is there by `latest` and comes at its pace; `None`: it
+    /// waits without limit for those before it.
+    fn at_pace(&self, stage: usize, latest: u64) -> Option<u64> {
+        let Step::Cross { paced: Some(paced), .. } = self.stages.stages[stage].step else { return Some(latest) };
+        let late = latest.saturating_sub(self.transits[stage].first);
+        let arrivals = self.stages.arrivals(&self.stages.stages[stage]).delayed(late);
+        latest.checked_add(pacing(&arrivals, paced.sample)?)
     }
 
     /// Latest time at which a stage is done with a sample.
@@ -303,6 +322,18 @@ fn forwarding(stages: &Stages, stage: usize) -> u64 {
         Step::Compute { .. } => 0,
         Step::Cross { forwarding, .. } => forwarding,
     }
+}
+
+/// The longest from a sample's arrival at a pacer to the release of its last packet, if a sample takes `each` ns: the response time of the only work of
+/// a processor. The latest is one of those that come at once, or the first behind them, because each later one has more time than it takes.
+/// `None`: samples come faster than they leave.
+fn pacing(arrivals: &Arrivals, each: u64) -> Option<u64> {
+    if arrivals.load(each) > BILLION {
+        return None;
+    }
+    let at_once = arrivals.within(0);
+    let behind = each.saturating_mul(at_once.saturating_add(1)).saturating_sub(arrivals.distance(at_once));
+    Some(each.saturating_mul(at_once).max(behind))
 }
 
 /// The longest that a sample waits for others before it comes to a stage.

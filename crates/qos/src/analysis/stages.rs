@@ -8,6 +8,7 @@ mod threads;
 
 use std::collections::HashMap;
 
+use super::link::Bucket;
 use super::{Arrivals, BILLION};
 use crate::Class;
 use crate::network::{Direction, Network};
@@ -83,7 +84,19 @@ pub enum Step {
         /// The longest that a sample waits for others before it comes to the queue, ns; 0 but where samples with a latency budget are
         /// sent.
         gathers: u64,
+        /// The pace at which the packets of a sample come to the queue; `None`: all at once, or as they come from the link before.
+        paced: Option<Paced>,
     },
+}
+
+/// Packets that come at a pace. Whether it counts their headers depends on the carrier (TCP's pacing does not, sk_pacing_rate): the time of a sample
+/// has them, and the line is as fast as without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paced {
+    /// Time from the first packet to the end of the last, ns.
+    pub sample: u64,
+    /// The most that comes in any interval: ns on the wire at once, and per second.
+    pub(crate) line: Bucket,
 }
 
 /// A sample on a link.
@@ -355,13 +368,16 @@ impl<'a> Way<'a> {
         let mut from = stream.publisher;
         if let Some(node) = proxy {
             let fed = u64::from(wanted.scale_before_proxy());
-            let Some(to_proxy) = self.travel(Front { every: fed, ..front }, from, node, merged) else { return };
+            let fed_front = Front { every: fed, ..front };
+            let Some(to_proxy) = self.travel(fed_front, (from, node), merged, None) else { return };
             let scaled =
                 Front { every: u64::from(wanted.scale), size: wanted.scaled_size.unwrap_or(topic.size), ..to_proxy };
             front = self.compute(scaled, fed, node, self.system.placement.cpu_proxy, Role::Proxy, merged);
             from = node;
         }
-        let Some(front) = self.travel(front, from, wanted.node, multicast) else { return };
+        // A relay sends by a channel of its own, which has no pace; nor has a group.
+        let pace = topic.paced().filter(|_| from == stream.publisher && !multicast && !topic.forwarded);
+        let Some(front) = self.travel(front, (from, wanted.node), multicast, pace) else { return };
         let front = self.compute(front, front.every, wanted.node, wanted.cpu_receive, Role::Receive(subscriber), false);
         let every = u64::from(wanted.scale).max(1);
         self.all.pairs.push(Pair { stream: self.stream, subscriber, last: front.after, every, proxy });
@@ -379,7 +395,8 @@ impl<'a> Way<'a> {
         Front { after: Some(after), ..front }
     }
 
-    fn travel(&mut self, front: Front, from: usize, to: usize, shared: bool) -> Option<Front> {
+    /// Crosses the links between two nodes, at the pace where they begin.
+    fn travel(&mut self, front: Front, (from, to): (usize, usize), shared: bool, pace: Option<u64>) -> Option<Front> {
         let route = self.network.route(from, to)?;
         // Samples are taken apart where they start, for the narrowest link of the way, never later.
         let own = route.iter().map(|direction| self.system.links[direction.link].mtu).min();
@@ -403,6 +420,7 @@ impl<'a> Way<'a> {
                 packets,
                 forwarding: if is_own { 0 } else { link.forwarding },
                 gathers: if is_own { gathers } else { 0 },
+                paced: pace.filter(|_| hop == 0).map(|rate| paced(rate, front.size, mtu, &packets, segments)),
             };
             let stage = Stage { stream: self.stream, after: front.after, every: front.every, step };
             Front { after: Some(self.stage(front, stage, direction.index(), shared)), ..front }
@@ -457,6 +475,21 @@ fn packets(link: &Link, size: u64, mtu: u64, at_once: u64) -> Packets {
     let first = if count > 1 { full } else { last };
     let bytes = size.saturating_add(count.saturating_mul(link.overhead));
     Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes, together: None }
+}
+
+/// Packets at a pace of `rate` bit/s. Besides it, as much comes at once as a socket hands on in one piece: a super-packet of TCP, or what the pacer of
+/// datagrams lets go between two wake-ups, a millisecond's worth or two packets (`channel/congestion.rs` of the crate `thalweg`), and one packet more.
+fn paced(rate: u64, size: u64, mtu: u64, packets: &Packets, segments: Option<u32>) -> Paced {
+    let piece = segments.map_or(SUPER_PACKET, |segments| mtu.saturating_mul(segments.max(2).into()));
+    let at_once = (piece.max(rate / 8000).div_ceil(mtu).saturating_add(1)).min(packets.count);
+    // Work on the wire per byte of samples: of a full packet, or of a whole sample, whose last packet may be nearly all headers.
+    let per_byte = |work: u64, bytes: u64| (u128::from(work) * u128::from(rate)).div_ceil(8 * u128::from(bytes.max(1)));
+    let line = per_byte(packets.first(), mtu.min(size)).max(per_byte(packets.work(), size));
+    let burst = packets.first().saturating_mul(at_once).saturating_add(packets.last);
+    Paced {
+        sample: wire_ns(rate, packets.bytes),
+        line: Bucket { burst, rate: u64::try_from(line).unwrap_or(u64::MAX) },
+    }
 }
 
 fn together(link: &Link, size: u64, mtu: u64, at_once: u64) -> Together {

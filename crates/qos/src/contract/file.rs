@@ -94,6 +94,7 @@ pub(super) struct Topic {
     pub sched: Entry,
     pub police: Entry,
     pub latency_budget: Entry,
+    pub pace: Entry,
 }
 
 #[derive(Deserialize)]

@@ -150,6 +150,7 @@ fn possible(topic: &Topic, subscriber: &Subscriber) -> Result<(), String> {
         () if topic.latency_budget.is_some() => {
             Err(format!("{name:?} states latency_budget: allowed through pipes are topics without it"))
         }
+        () if topic.pace.is_some() => Err(format!("{name:?} states pace: allowed through pipes are topics without it")),
         () if topic.police => Err(format!("{name:?} states police: allowed through pipes are topics without it")),
         // Nobody on the way makes samples smaller.
         () if subscriber.picture.is_some() || subscriber.scaled_size.is_some() => {

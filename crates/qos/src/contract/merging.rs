@@ -3,7 +3,7 @@
 use super::Contract;
 use crate::Class;
 use crate::network::{Network, packets, wire_bytes};
-use crate::system::{Link, System, Topic};
+use crate::system::{Link, Pace, System, Topic};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,9 +37,9 @@ pub fn hints(contract: &Contract) -> Vec<Hint> {
     found
 }
 
-/// All that topics must have in common to be sent as one: publishers, period, jitter, burst, latency budget, class; and node, scale and deadline of each
+/// All that topics must have in common to be sent as one: publishers, period, jitter, burst, latency budget, pace, class; and node, scale and deadline of each
 /// subscriber.
-type Way<'a> = (&'a [usize], [u64; 3], u32, Option<Class>, BTreeSet<(usize, u32, Option<u64>)>);
+type Way<'a> = (&'a [usize], [u64; 3], Option<Pace>, u32, Option<Class>, BTreeSet<(usize, u32, Option<u64>)>);
 
 /// `None`: nobody wants it, or somebody wants its samples changed.
 fn way<'a>(system: &System, index: usize, topic: &'a Topic) -> Option<Way<'a>> {
@@ -50,10 +50,11 @@ fn way<'a>(system: &System, index: usize, topic: &'a Topic) -> Option<Way<'a>> {
         }
         wanted.insert((subscriber.node, subscriber.scale, subscriber.deadline));
     }
-    let Topic { publishers, period, jitter, burst, class, .. } = topic;
+    let Topic { publishers, period, jitter, burst, class, pace, .. } = topic;
     (!wanted.is_empty()).then_some((
         &publishers[..],
         [*period, *jitter, topic.gathers(topic.size)],
+        *pace,
         *burst,
         *class,
         wanted,

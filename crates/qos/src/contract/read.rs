@@ -7,10 +7,10 @@ use super::rule::{self, Rule};
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, DEVICE, Lines, is_device};
 use crate::Class;
-use crate::quantity::show_share;
+use crate::quantity::{show_bit_rate, show_share};
 use crate::system::{
-    Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Sched, Scheduler, Subscriber, System, Topic,
-    Transport,
+    Link, Node, NodeKind, Objective, Pace, Placement, PlacementDelay, Proxies, Sched, Scheduler, Subscriber, System,
+    Topic, Transport,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -258,9 +258,23 @@ fn topic(
         sched: sched(&entry.sched)?,
         police: value::flag("police", &entry.police)?.unwrap_or(false),
         latency_budget: value::latency_budget("latency_budget", &entry.latency_budget)?,
+        pace: pace(entry, size, rate)?,
         pipe: false,
         forwarded: false,
     })
+}
+
+/// A pace that carries the samples: of their bytes, without headers.
+fn pace(entry: &file::Topic, size: u64, rate: f64) -> Result<Option<Pace>, Wrong> {
+    let pace = value::pace("pace", &entry.pace)?;
+    let needs = size as f64 * 8.0 * rate;
+    match (pace, &entry.pace) {
+        (Some(Pace::Stated(stated)), Some(written)) if (stated as f64) < needs => {
+            let (stated, needs) = (show_bit_rate(stated as f64), show_bit_rate(needs));
+            Err((written.span(), format!("pace {stated}: allowed is at least what the samples take, {needs}")))
+        }
+        _ => Ok(pace),
+    }
 }
 
 fn sched(entry: &value::Entry) -> Result<Option<Sched>, Wrong> {

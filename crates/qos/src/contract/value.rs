@@ -1,7 +1,7 @@
 //! Values of a contract file, and their allowed ranges.
 
 use crate::quantity::DURATIONS;
-use crate::system::LatencyBudget;
+use crate::system::{LatencyBudget, Pace};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -17,7 +17,7 @@ pub(super) const DAY: u64 = 86_400_000_000_000;
 /// The largest sample, bytes: the limit of a message (1 GiB).
 pub(super) const LARGEST: u64 = 1 << 30;
 /// The fastest link, bit/s.
-const FASTEST: u64 = 10_000_000_000_000;
+pub(crate) const FASTEST: u64 = 10_000_000_000_000;
 /// Samples per second: one a day to ten million.
 const RATES: RangeInclusive<f64> = 1.0 / 86_400.0..=1e7;
 
@@ -137,6 +137,15 @@ pub(super) fn latency_budget(key: &str, entry: &Entry) -> Result<Option<LatencyB
         }
         let time = crate::parse_duration(text).ok()?;
         u64::try_from(time.as_nanos()).ok().filter(|ns| *ns <= DAY).map(LatencyBudget::Stated)
+    })
+}
+
+/// A pace: bit/s from the least that a channel takes, or the plan's own.
+pub(super) fn pace(key: &str, entry: &Entry) -> Result<Option<Pace>, Wrong> {
+    let allowed = "\"auto\", or 8 kbit/s to 10000 Gbit/s with a unit: bit/s kbit/s Mbit/s Gbit/s";
+    read(key, entry, allowed, |value| match text(value)? {
+        "auto" => Some(Pace::Auto),
+        text => crate::parse_bit_rate(text).ok().filter(|rate| (8000..=FASTEST).contains(rate)).map(Pace::Stated),
     })
 }
 

@@ -192,6 +192,7 @@ fn channel(channel: &Channel) -> Values {
         ("proxy", word(&channel.proxy)),
         ("latency budget", time(channel.latency_budget_us)),
         ("batch", channel.batch.map_or("none".to_owned(), |samples| samples.to_string())),
+        ("pace", channel.pace_bits_per_s.map_or("none".to_owned(), |rate| show_bit_rate(rate as f64))),
         ("mean", time(channel.mean_us)),
         ("bound", time(channel.bound_us)),
         ("deadline", time(channel.deadline_us)),

@@ -5,16 +5,20 @@
 //! | `budgets` | latency budgets that the plan computes, tried |
 //! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
 //! | `chain` | chains over several topics: sums of channels |
+//! | `paces` | paces that the plan computes, tried |
 //! | `refusal` | reasons why not all fits |
 //! | `parties` | who is late, and who can give way |
+//! | `trials` | plans that are tried, within limits |
 //! | `offers` | settings of hosts, or changes of the contract, with which it fits, tried |
 
 mod budgets;
 mod chain;
 mod delay;
 mod offers;
+mod paces;
 mod parties;
 mod refusal;
+mod trials;
 
 use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Setting, Solver, Term, settle};
 use crate::Class;
@@ -28,7 +32,7 @@ use crate::gathering;
 use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
 use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
 use crate::priority::Policing;
-use crate::system::{self, LatencyBudget, PlacementDelay, Scheduler, Subscriber, System, Topic};
+use crate::system::{self, LatencyBudget, PlacementDelay, Scheduler, Subscriber, System, Topic, Transport};
 use delay::{Bounds, Delay, Queue, delay};
 use offers::{WayOut, settings, smallest, way_out};
 use std::borrow::Cow;
@@ -75,13 +79,19 @@ pub fn attempt(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan
     {
         computed = settled(contract, settings, model, work, watch);
     }
-    computed = budgets::widest(&contract.system, computed, work, watch);
-    computed.plan.contract.hash = format!("{:016x}", contract.hash);
-    computed.plan
+    finished(contract, computed, work, watch)
+}
+
+/// The plan with what it computes of itself once it fits: paces, and with these latency budgets.
+fn finished(contract: &Contract, computed: Computed, work: Work, watch: &mut dyn Watch) -> Plan {
+    let (system, computed) = paces::slowest(&contract.system, computed, work, watch);
+    let mut plan = budgets::widest(&system, computed, work, watch).plan;
+    plan.contract.hash = format!("{:016x}", contract.hash);
+    plan
 }
 
 /// `true` if a system fits in model `bound`, with whatever settings of its hosts that takes: the decision of [`attempt`], in less time, because nothing is
-/// shown of it.
+/// shown of it. Paces that the plan would compute are not tried: it may say no where that says yes.
 pub fn fits(system: &System, watch: &mut dyn Watch) -> bool {
     let (system, steps) = (smallest(system), Steps::new(Work::of(system).plan));
     let effort = Effort { explain: false, ..Effort::default() };
@@ -104,9 +114,7 @@ fn planned(contract: &Contract, part: Option<&Part>, model: Model, work: Work, w
             }
         }
     }
-    computed = budgets::widest(&contract.system, computed, work, watch);
-    computed.plan.contract.hash = format!("{:016x}", contract.hash);
-    computed.plan
+    finished(contract, computed, work, watch)
 }
 
 /// The plan with settings of its hosts.
@@ -302,6 +310,7 @@ fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel 
         police: path.policing().map(|policing| policing.to_string()),
         latency_budget_us: path.latency_budget().map(|ns| ns as f64 / 1e3),
         batch: path.latency_budget().map(|ns| path.batch(ns)),
+        pace_bits_per_s: path.pace(system),
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
         deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
@@ -425,6 +434,13 @@ impl Path<'_> {
     fn latency_budget(&self) -> Option<u64> {
         let budget = self.topic.latency_budget.filter(|_| !self.hops.is_empty())?;
         Some(if let LatencyBudget::Stated(ns) = budget { ns } else { 0 })
+    }
+
+    /// The pace at which samples leave the publisher, in bit/s: on a channel of its own to the subscriber.
+    fn pace(&self, system: &System) -> Option<u64> {
+        let is_own = self.proxy.is_none_or(|proxy| proxy == self.publisher);
+        let has = is_own && !self.hops.is_empty() && system.placement.transport == Transport::Unicast;
+        self.topic.paced().filter(|_| has && !self.topic.forwarded)
     }
 
     /// Samples that may leave the publisher together.

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 use crate::Class;
 use crate::analysis::cpu::reservation::Reservation;
-use crate::analysis::stages::{Role, Stages, Step, htb_burst};
+use crate::analysis::stages::{Role, Stages, Step, Stream, htb_burst};
 use crate::network::Direction;
-use crate::system::{LatencyBudget, Link, NodeKind, Proxies, Scheduler, System, Topic, Transport};
+use crate::system::{LatencyBudget, Link, NodeKind, Pace, Proxies, Scheduler, System, Topic, Transport};
 
 /// Most bytes that a host or router hands to its device at once (generic segmentation offload). A switch forwards frame by frame.
 const OFFLOAD: u64 = 65_536;
@@ -47,9 +47,29 @@ pub(super) struct Crossing {
     pub mtu: u64,
     /// The longest that a sample waits here for others, ns; 0: it does not.
     pub gathers: u64,
+    /// The rate at which its packets come to the link, bit/s; 0: all at once.
+    pub pace: u64,
+    /// Most packets of a super-packet, where the plan limits them.
+    pub segments: Option<u64>,
 }
 
 impl Crossing {
+    /// Bytes of so many full packets, with or without their overhead.
+    pub(super) fn bytes(&self, packets: u64, overhead: bool) -> u64 {
+        packets.saturating_mul(if overhead { self.full.bytes } else { self.mtu })
+    }
+
+    /// Bytes of the last packet.
+    pub(super) fn last_bytes(&self, overhead: bool) -> u64 {
+        let content = self.size.saturating_sub((self.count - 1).saturating_mul(self.mtu));
+        if overhead { self.last.bytes } else { content }
+    }
+
+    /// Packets that a socket hands on in one piece of so many bytes, or as many as the plan lets it.
+    pub(super) fn most_in_a_piece(&self, bytes: u64) -> u64 {
+        self.segments.unwrap_or(bytes / self.mtu).max(1)
+    }
+
     /// Time on the wire of all packets, ns.
     pub(super) fn work(&self) -> u64 {
         self.full.time.saturating_mul(self.count - 1).saturating_add(self.last.time)
@@ -79,6 +99,8 @@ struct Leg {
     every: u64,
     /// One copy serves all subscribers behind it.
     shared: bool,
+    /// It ends at the subscriber, and nobody shares it.
+    own: bool,
 }
 
 /// The work of all stages.
@@ -104,6 +126,14 @@ pub(super) fn works(system: &System, stages: &Stages) -> Vec<Work> {
         let mtu = if leg.shared { narrowest[&(*stream, start(leg))] } else { widths(leg).unwrap_or(u64::MAX) };
         leg.stages.iter().for_each(|stage| (sample[*stage], every[*stage]) = ((leg.size, mtu), leg.every));
     }
+    let mut paces = vec![0; stages.stages.len()];
+    for (stream, leg) in legs.iter().filter(|(_, leg)| leg.own) {
+        let Stream { topic, publisher, .. } = stages.streams[*stream];
+        let topic = &system.topics[topic];
+        if let (Some(Pace::Stated(rate)), false) = (topic.pace, topic.forwarded || start(leg) != publisher) {
+            paces[leg.stages[0]] = rate - rate % 8;
+        }
+    }
     let work = |index: usize| {
         let task = match stages.stages[index].step {
             Step::Compute { processor, rank, reserved, role, .. } => {
@@ -115,7 +145,8 @@ pub(super) fn works(system: &System, stages: &Stages) -> Vec<Work> {
                 let topic = &system.topics[stages.streams[stages.stages[index].stream].topic];
                 let sends = begins(index) && !topic.forwarded;
                 let gathers = if sends { waits(topic, size) } else { 0 };
-                Task::Cross(Crossing { gathers, ..crossing(system, queue, class, size, mtu, begins(index)) })
+                let pace = paces[index];
+                Task::Cross(Crossing { gathers, pace, ..crossing(system, queue, class, size, mtu, begins(index)) })
             }
         };
         Work { every: every[index], task }
@@ -134,7 +165,8 @@ fn waits(topic: &Topic, size: u64) -> u64 {
 
 /// The crossing of so many samples that left together: their bytes are one piece.
 pub(super) fn of_many(system: &System, one: &Crossing, samples: u64) -> Crossing {
-    crossing(system, one.queue, one.class, one.size.saturating_mul(samples), one.mtu, one.begins)
+    let size = one.size.saturating_mul(samples);
+    Crossing { pace: one.pace, ..crossing(system, one.queue, one.class, size, one.mtu, one.begins) }
 }
 
 fn execution(system: &System, stages: &Stages, stage: usize, role: Role) -> u64 {
@@ -155,7 +187,7 @@ fn legs(system: &System, stages: &Stages, pair: usize, every: &mut [u64]) -> imp
     let merged = multicast || system.placement.proxies == Proxies::Merged;
     let mut way: Vec<usize> = stages.path(pair).collect();
     way.reverse();
-    let leg = |size, every, shared| Leg { stages: Vec::new(), size, every, shared };
+    let leg = |size, every, shared| Leg { stages: Vec::new(), size, every, shared, own: false };
     let fed = if pair.proxy.is_some() { u64::from(wanted.scale_before_proxy()) } else { 1 };
     let mut legs = vec![leg(size, fed, if pair.proxy.is_some() { merged } else { multicast })];
     for stage in way {
@@ -170,6 +202,7 @@ fn legs(system: &System, stages: &Stages, pair: usize, every: &mut [u64]) -> imp
             Step::Compute { .. } => every[stage] = legs[now].every,
         }
     }
+    legs.iter_mut().next_back().into_iter().for_each(|leg| leg.own = !multicast);
     legs.into_iter().filter(|leg| !leg.stages.is_empty())
 }
 
@@ -203,6 +236,8 @@ fn crossing(system: &System, queue: usize, class: Class, size: u64, mtu: u64, be
         size,
         mtu,
         gathers: 0,
+        pace: 0,
+        segments: Direction::at(queue).segments(system).map(u64::from),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::Class;
 use crate::analysis::stages::{Classes, Place};
 use crate::simulate::Chance;
 use crate::system::{
-    Chain, ChainPart, LatencyBudget, Link, Node, NodeKind, Objective, Placement, PlacementDelay, Proxies, Sched,
+    Chain, ChainPart, LatencyBudget, Link, Node, NodeKind, Objective, Pace, Placement, PlacementDelay, Proxies, Sched,
     Scheduler, Subscriber, System, Topic, Transport,
 };
 
@@ -83,6 +83,20 @@ fn give_budgets(system: &mut System, seed: u64) {
     }
 }
 
+/// The sketch of a seed whose publishers have a pace: of large samples, from just enough to three times as much.
+pub fn pacing(seed: u64) -> Sketch {
+    let mut sketch = sketch(seed);
+    let mut chance = Chance(seed ^ 0x7061_6365);
+    let mtu = sketch.system.links.iter().map(|link| link.mtu).min().unwrap_or(1500);
+    for topic in &mut sketch.system.topics {
+        topic.size = topic.size.saturating_mul([1, 4, 16][chance.below(3) as usize]).min(24 * mtu);
+        let bits = (topic.size as f64 * 8.0 + 2000.0) * 1e9 / topic.period.max(1) as f64;
+        let times = [1.1, 1.5, 3.0][chance.below(3) as usize];
+        topic.pace = (chance.below(4) > 0).then_some(Pace::Stated((bits * times) as u64 + 1));
+    }
+    sketch
+}
+
 /// The longest time that a contract may state, ns.
 const DAY: u64 = 86_400_000_000_000;
 
@@ -137,6 +151,9 @@ fn strain_topic(topic: &mut Topic, how: u64, large: bool) {
         5 => (topic.hand_in, topic.hand_out) = (DAY, DAY),
         7 => topic.latency_budget = Some(LatencyBudget::Auto),
         8 => topic.latency_budget = Some(LatencyBudget::Stated(DAY)),
+        9 => topic.pace = Some(Pace::Auto),
+        10 => topic.pace = Some(Pace::Stated(8000)),
+        11 => topic.pace = Some(Pace::Stated(10_000_000_000_000)),
         6 if large => topic.size = 1 << 30,
         _ => {}
     }

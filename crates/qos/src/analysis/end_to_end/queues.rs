@@ -11,10 +11,20 @@ use crate::system::Scheduler;
 /// The streams of each queue, grouped by the queue that they come from, and the last results for it.
 pub(super) struct Queues(Vec<(Vec<Group>, Before)>);
 
+/// Where packets come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// Sockets of this node, all packets of a sample at once.
+    Here,
+    /// The queue before.
+    Queue(usize),
+    /// A socket of this node that sends this stage's packets at a pace.
+    Pacer(usize),
+}
+
 /// The streams of one link, or those that begin here.
 struct Group {
-    /// The queue before; `None`: begins here.
-    from: Option<usize>,
+    from: From,
     /// The stages, and their constant figures.
     members: Vec<(usize, Member)>,
 }
@@ -23,15 +33,20 @@ impl Queues {
     pub(super) fn new(stages: &Stages) -> Self {
         let mut queues: Vec<(Vec<Group>, Before)> = stages.egresses.iter().map(|_| Default::default()).collect();
         for (index, stage) in stages.stages.iter().enumerate() {
-            let Step::Cross { queue, class, packets, forwarding, .. } = stage.step else { continue };
+            let Step::Cross { queue, class, packets, forwarding, paced, .. } = stage.step else { continue };
             let before = stage.after.and_then(|after| match stages.stages[after].step {
                 Step::Cross { queue, packets, .. } => Some((queue, packets)),
                 Step::Compute { .. } => None,
             });
             let load = Load { arrivals: stages.arrivals(stage), work: packets.together_work() };
             let line = before.and_then(|(_, before)| line(&packets, &before));
+            let line = paced.map_or(line, |paced| Some(paced.line));
             let member = (index, Member { load, class, packets, line, forwarding });
-            let from = before.map(|(queue, _)| queue);
+            let from = match before {
+                Some((queue, _)) => From::Queue(queue),
+                None if paced.is_some() => From::Pacer(index),
+                None => From::Here,
+            };
             let groups = &mut queues[queue].0;
             match groups.iter_mut().find(|group| group.from == from) {
                 Some(group) => group.members.push(member),

@@ -156,6 +156,9 @@ impl Terms {
         if let Step::Cross { queue, gathers, .. } = iteration.stages.stages[stage].step {
             let from = iteration.egress(queue).direction.ends(system)[0];
             self.add(Where::Node(from), "gathers", gathers, GATHERS);
+            let forwarded = self.until.saturating_add(super::forwarding(iteration.stages, stage));
+            let paced = iteration.at_pace(stage, forwarded).map_or(0, |at| at - forwarded);
+            self.add(Where::Node(from), "leaves at its pace", paced, PACED);
         }
         self.add(at, "forwarding", super::forwarding(iteration.stages, stage), "declared");
         self.add(at, "rounding", latest.saturating_sub(self.until), "coarse steps of the iteration's late rounds");
@@ -195,6 +198,8 @@ fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
 
 /// The source of the wait for other samples.
 const GATHERS: &str = "half of the latency budget, 1 ms at most: small samples leave together; and 50 us by which a timer is late (prctl(2), timer slack)";
+/// The source of the time of a pace.
+const PACED: &str = "bytes of the sample / pace, behind those that came before it";
 /// The wait of a thread, and its source.
 const PRIORITY: (&str, &str) =
     ("waiting for more urgent threads", "what they compute meanwhile (Audsley et al. 1993; P-24)");

@@ -1,17 +1,15 @@
 //! Latency budgets that the plan computes (V-03): the largest with which everything still fits, each tried by a plan of its own.
 
-use super::{Computed, Work, compute};
+use super::trials::Trials;
+use super::{Computed, Work};
 use crate::Place;
-use crate::analysis::{Steps, channels};
 use crate::gathering;
-use crate::placement::{Effort, Watch};
+use crate::placement::Watch;
 use crate::plan::{Model, Plan, Setting, settle};
 use crate::system::{LatencyBudget, System, Topic};
 
 /// Most plans that are tried.
 const TRIALS: u32 = 64;
-/// Steps for one place of one channel's proxy.
-const PLACE: u64 = 100;
 
 /// The plan with the largest latency budgets where the contract asks for them. If it does not fit without, it stays as it is.
 ///
@@ -23,10 +21,9 @@ pub(super) fn widest(system: &System, computed: Computed, work: Work, watch: &mu
         return computed;
     }
     let settings = computed.plan.settings.clone();
-    let (steps, samples) = (Steps::new(work.offers), vec![1; topics.len()]);
+    let (trials, samples) = (Trials::new(TRIALS, work), vec![1; topics.len()]);
     let system = settle(system, &settings);
-    let mut search =
-        Search { system, topics, samples, settings, found: computed, steps, most: work.plan, trials: TRIALS, watch };
+    let mut search = Search { system, topics, samples, settings, found: computed, trials, watch };
     while search.double(|_| true) {}
     for one in 0..search.topics.len() {
         while search.double(|topic| topic == one) {}
@@ -62,10 +59,7 @@ struct Search<'a> {
     settings: Vec<Setting>,
     /// The plan with these.
     found: Computed,
-    steps: Steps,
-    /// Most steps of one plan.
-    most: u64,
-    trials: u32,
+    trials: Trials,
     watch: &'a mut dyn Watch,
 }
 
@@ -91,21 +85,12 @@ impl Search<'_> {
 
     /// The plan with so many samples, if it fits.
     fn planned(&mut self, samples: &[u64]) -> Option<Computed> {
-        let nodes = self.system.nodes.len() as u64;
-        if self.trials == 0 || !self.steps.take(PLACE * nodes * channels(&self.system)) {
-            return None;
-        }
-        self.trials -= 1;
         let mut system = self.system.clone();
         for (topic, samples) in self.topics.iter().zip(samples) {
             let topic = &mut system.topics[*topic];
             topic.latency_budget = gathering::budget_for(*samples, topic.period).map(LatencyBudget::Stated);
         }
-        let steps = Steps::new(Steps::of(&system).left().min(self.most));
-        let had = steps.left();
-        let effort = Effort { explain: false, ..Effort::default() };
-        let mut computed = compute(&system, self.found.plan.model, &steps, effort, &mut *self.watch);
-        self.steps.take(had - steps.left());
+        let mut computed = self.trials.plan(&system, self.found.plan.model, &mut *self.watch)?;
         computed.plan.settings.clone_from(&self.settings);
         computed.plan.feasible.then_some(computed)
     }

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `edit` | a change of a contract, and how it is made in the file |
-//! | `requests` | offers by kind: classes, sharing, scale, size, deadlines, leaving out |
+//! | `requests` | offers by kind: classes, paces, sharing, scale, size, deadlines, leaving out |
 //! | `shares` | another kind: shares of classes |
 //! | `settings` | what hosts can mend: settings instead of an offer, and another kind: devices with queues |
 
@@ -13,23 +13,20 @@ mod settings;
 mod shares;
 
 use super::parties::Parties;
-use super::{Computed, Work, compute};
+use super::trials::Trials;
+use super::{Computed, Work};
 use crate::analysis::chain::Unsteady;
-use crate::analysis::{Steps, channels};
 use crate::contract::joined::Part;
-use crate::placement::{Effort, Watch};
+use crate::placement::Watch;
 use crate::plan::{Model, Offer, Setting};
 use crate::system::System;
 use edit::Edit;
 pub(super) use settings::smallest;
-use std::time::Duration;
 
 /// Most plans that are tried.
 const TRIALS: u32 = 200;
 /// Most rounds in which jitter is stated again.
 const JITTERS: u32 = 8;
-/// Steps for one place of one channel's proxy.
-const PLACE: u64 = 100;
 /// Most subscribers that are asked to give way, the least important first.
 const GIVING: usize = 6;
 /// Most offers.
@@ -84,6 +81,7 @@ impl Search<'_> {
         let mut parties = Parties::of(self.system, &computed.plan);
         parties.giving.retain(|index| self.may_change_subscriber(*index));
         self.classes(&parties);
+        self.paces();
         self.unreserved();
         if self.part.is_none() {
             self.shares(&parties, computed);
@@ -101,28 +99,13 @@ impl Search<'_> {
     }
 }
 
-/// The clock of one trial.
-struct Since<'a> {
-    watch: &'a mut dyn Watch,
-    began: Duration,
-}
-
-impl Watch for Since<'_> {
-    fn elapsed(&mut self) -> Duration {
-        self.watch.elapsed().saturating_sub(self.began)
-    }
-}
-
 struct Search<'a> {
     system: &'a System,
     /// All that may be changed; `None`: everything.
     part: Option<&'a Part>,
     model: Model,
     watch: &'a mut dyn Watch,
-    trials: u32,
-    /// Most steps of one trial.
-    most: u64,
-    steps: Steps,
+    trials: Trials,
     /// Changes that each offer needs besides its own.
     base: Vec<Edit>,
     /// The offers with their costs to those concerned.
@@ -137,9 +120,8 @@ impl<'a> Search<'a> {
         work: Work,
         watch: &'a mut dyn Watch,
     ) -> Self {
-        let steps = Steps::new(work.offers);
-        let (model, trials, most) = (computed.plan.model, TRIALS, work.plan);
-        Self { system, part, model, watch, trials, most, steps, base: Vec::new(), found: Vec::new() }
+        let (model, trials) = (computed.plan.model, Trials::new(TRIALS, work));
+        Self { system, part, model, watch, trials, base: Vec::new(), found: Vec::new() }
     }
 }
 
@@ -172,19 +154,7 @@ impl Search<'_> {
 
     /// The plan of a changed system; `None`: no more are tried.
     fn planned(&mut self, tried: &System) -> Option<Computed> {
-        if self.trials == 0 || !self.steps.take(PLACE * tried.nodes.len() as u64 * channels(tried)) {
-            return None;
-        }
-        self.trials -= 1;
-        // It has as many steps, and as much time, as it will have when it is planned for itself.
-        let steps = Steps::new(Steps::of(tried).left().min(self.most));
-        let had = steps.left();
-        let began = self.watch.elapsed();
-        let effort = Effort { explain: false, ..Effort::default() };
-        let watch = &mut Since { watch: &mut *self.watch, began };
-        let computed = compute(tried, self.model, &steps, effort, watch);
-        self.steps.take(had - steps.left());
-        Some(computed)
+        self.trials.plan(tried, self.model, &mut *self.watch)
     }
 
     /// States as much jitter as the topics of callbacks have, again until nothing changes, because it makes others later. Gives the plan with

@@ -3,8 +3,8 @@
 use super::shares::share;
 use crate::Class;
 use crate::plan::FileChange;
-use crate::quantity::{parse_share, show_bytes, show_time};
-use crate::system::{Proxies, Sched, System, Transport};
+use crate::quantity::{parse_share, show_bit_rate, show_bytes, show_time};
+use crate::system::{Pace, Proxies, Sched, System, Transport};
 
 /// A change of a contract; parts by their index.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub(super) enum Edit {
     WithoutChain(usize),
     /// A topic's class.
     Class(usize, Class),
+    /// A topic's pace, bit/s.
+    Pace(usize, u64),
     /// The threads of a topic have fixed priorities.
     Priority(usize),
     /// A link's shares, in thousandths.
@@ -63,6 +65,7 @@ impl Edit {
             Edit::ChainDeadline(index, ns) => system.chains[*index].deadline = Some(*ns),
             Edit::Jitter(topic, ns) => system.topics[*topic].jitter = *ns,
             Edit::Class(topic, class) => system.topics[*topic].class = Some(*class),
+            Edit::Pace(topic, rate) => system.topics[*topic].pace = Some(Pace::Stated(*rate)),
             Edit::Priority(topic) => system.topics[*topic].sched = Some(Sched::Priority),
             Edit::Shares(link, shares) => system.links[*link].shares = Some(shares.map(as_read)),
             Edit::Devices(link, ends) => system.links[*link].devices = devices(system, *link, *ends),
@@ -94,6 +97,9 @@ impl Edit {
             Edit::Without(index) => of("subscriber", subscriber(index), "", String::new()),
             Edit::WithoutChain(index) => of("chain", &system.chains[*index].name, "", String::new()),
             Edit::Class(topic, class) => of("topic", &system.topics[*topic].name, "class", format!("\"{class}\"")),
+            Edit::Pace(topic, rate) => {
+                of("topic", &system.topics[*topic].name, "pace", format!("{:?}", show_bit_rate(*rate as f64)))
+            }
             Edit::Priority(topic) => of("topic", &system.topics[*topic].name, "sched", "\"priority\"".to_owned()),
             Edit::Shares(link, shares) => of("link", &system.links[*link].name, "shares", table(shares)),
             Edit::Devices(link, ends) => {

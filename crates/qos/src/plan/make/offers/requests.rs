@@ -1,5 +1,6 @@
 //! Offers by kind.
 
+use super::super::paces;
 use super::super::parties::Parties;
 use super::edit::Edit;
 use super::{GIVING, Search, rounded_up};
@@ -9,6 +10,8 @@ use crate::system::{self, ChainPart, Proxies, Sched, Transport};
 
 /// The largest factor on a subscriber's scale that is tried.
 const SCALE: u32 = 64;
+/// Paces of a topic that are tried.
+const PACES: u32 = 4;
 
 impl Search<'_> {
     /// A class higher for the late topics.
@@ -28,6 +31,21 @@ impl Search<'_> {
                     self.offer(0.0, format!("class {class} instead of {now} for topic {name:?}"), &[edit]);
                     break;
                 }
+            }
+        }
+    }
+
+    /// The slowest pace of a topic of many packets, so that others come between them.
+    pub(super) fn paces(&mut self) {
+        let system = self.system;
+        let large = paces::large(system, self.model).into_iter();
+        let own: Vec<usize> = large.filter(|topic| self.may_change_topic(*topic)).take(GIVING).collect();
+        for index in own {
+            let topic = &system.topics[index];
+            let rates = (0..PACES).filter_map(|number| paces::rate(topic, number));
+            let edits = rates.map(|rate| Edit::Pace(index, rate)).collect::<Vec<_>>();
+            if let Some(edit) = edits.into_iter().find(|edit| self.fits(std::slice::from_ref(edit))) {
+                self.offer(0.05, edit.words(system), &[edit]);
             }
         }
     }
