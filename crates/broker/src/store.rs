@@ -389,7 +389,11 @@ fn read_pages(database: &mut dyn Database, pages: SyncSender<Vec<Entry>>) -> io:
     let [mut most, limit] = PAGE;
     let mut after = String::new();
     loop {
-        let found = database.scan(Table::Crossings, &after, most)?;
+        let found = match database.scan(Table::Crossings, &after, most) {
+            // The next ones may be much larger than the last.
+            Err(_) if most > PAGE[0] => database.scan(Table::Crossings, &after, PAGE[0])?,
+            found => found?,
+        };
         let Some((last, _)) = found.last() else { return Ok(()) };
         if *last <= after {
             return Err(database.damaged(&"names are not in order"));

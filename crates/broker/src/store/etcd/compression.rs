@@ -13,8 +13,10 @@ const COMPRESSED: u8 = 1;
 const LENGTH: usize = 4;
 /// Shorter texts stay as they are.
 const SHORTEST: usize = 64;
-/// LZ4 makes nothing shorter than a part of this (LZ4 block format: a byte of a length counts 255 at most). No longer text is believed.
+/// LZ4 makes nothing shorter than a part of this (LZ4 block format: a byte of a length counts 255 at most). No longer text is believed,
 const SMALLEST_PART: usize = 255;
+/// nor one longer than this: a write of etcd has 1.5 MB, if that is not raised.
+const LONGEST: usize = 64 << 20;
 /// Values that were written with it are read with it: it must stay as it is.
 const DICTIONARY: &[u8] = br#"{"number":,"unix_ms":,"previous":"","event":"start","session":"","owner":"thalweg:///user/","asker":"","reserved":,"delivered":,"price":,"signature":"[[session]]\nname = \"\"\n[[topic]]\nname = \"\"\nsize = \" kB\"\nrate = \" Hz\"\npublisher = \"\"\n[[subscriber]]\ntopic = \"\"\nnode = \"/\"\ndeadline = \" ms\"\n{"key":{"first":"","session":"","version":4294967297},"passed":[],"asker":{"owner":"thalweg:///user/","text":"","lease":null},"flows":[{"topic":"","publisher":"","subscriber":"/@","domain":"","node":"","enters":"","size":,"period":,"burst":1,"jitter":0,"before":{"low":0,"normal":0,"high":0,"critical":0},"scale":1,"bound":000000,"deadline":000000}],"menus":[{"critical":[{"domain":"","pipe":"-high","bound":,"price":0}]}],"legs":[{"domain":"","flows":[0],"answer":}],"phase":"committed","because":null}"#;
 
@@ -39,7 +41,7 @@ pub(super) fn decompressed(value: Vec<u8>) -> io::Result<Vec<u8>> {
     let (length, block) =
         value[1..].split_first_chunk::<LENGTH>().ok_or_else(|| wrong("it ends too soon".to_owned()))?;
     let length = u32::from_le_bytes(*length) as usize;
-    let most = block.len().saturating_mul(SMALLEST_PART);
+    let most = block.len().saturating_mul(SMALLEST_PART).min(LONGEST);
     if length > most {
         return Err(wrong(format!("it claims {length} B: from {} B come at most {most}", block.len())));
     }
