@@ -10,7 +10,7 @@ const CHANNEL: &str = "a channel, as above";
 const WAIT: &str = "until it is published";
 
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
-const STEPS: [(&str, &str); 19] = [
+const STEPS: [(&str, &str); 20] = [
     ("from the application to the middleware", "declared (hand_in)"),
     (
         "waiting for more urgent threads",
@@ -24,6 +24,10 @@ const STEPS: [(&str, &str); 19] = [
     (
         "gathers",
         "small samples of a publisher with a latency budget wait for others, and leave together: half of it, 1 ms at most, and 50 us by which a timer is late",
+    ),
+    (
+        "leaves at its pace",
+        "the packets of a sample leave one after the other: its bytes with headers / pace, behind those that came before it",
     ),
     ("scaling at the proxy", "its thread leaves samples out or makes pictures smaller: cpu_proxy"),
     ("forwarding", "a node between hands a packet on: forwarding of the link that it leaves by"),

@@ -145,7 +145,7 @@ impl<'a> Iteration<'a> {
             let latest = all.transits[stage].latest.and_then(|latest| all.at_pace(stage, latest));
             all.transits[stage].latest = latest;
             if latest.is_none() {
-                all.because[stage] = Some(Because::TooLong(all.place(stage)));
+                all.because[stage] = Some(all.slow(stage));
             }
         }
         all
@@ -180,8 +180,12 @@ impl<'a> Iteration<'a> {
         for at in 0..self.course.behind[from].len() {
             let (after, index) = self.course.behind[from][at];
             let before = forwarding(self.stages, index).saturating_add(gathers(self.stages, index));
-            let latest = self.out(after).map(|out| out.saturating_add(before));
-            let latest = latest.and_then(|latest| self.at_pace(index, latest));
+            let out = self.out(after).map(|out| out.saturating_add(before));
+            let latest = out.and_then(|latest| self.at_pace(index, latest));
+            if out.is_some() && latest.is_none() {
+                let slow = self.slow(index);
+                self.because[index].get_or_insert(slow);
+            }
             let known = self.transits[index].latest;
             let latest = match (latest, known) {
                 (Some(new), Some(old)) if new > old => Some(new.next_multiple_of(step)).filter(|new| *new < NEVER),
@@ -205,6 +209,14 @@ impl<'a> Iteration<'a> {
         let late = latest.saturating_sub(self.transits[stage].first);
         let arrivals = self.stages.arrivals(&self.stages.stages[stage]).delayed(late);
         latest.checked_add(pacing(&arrivals, paced.sample)?)
+    }
+
+    /// Samples come to a stage's pacer faster than they leave it.
+    fn slow(&self, stage: usize) -> Because {
+        match self.stages.stages[stage].step {
+            Step::Cross { queue, .. } => Because::Slow(self.stages.egresses[queue].direction),
+            Step::Compute { .. } => Because::TooLong(self.place(stage)),
+        }
     }
 
     /// Latest time at which a stage is done with a sample.

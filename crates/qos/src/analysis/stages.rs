@@ -89,8 +89,8 @@ pub enum Step {
     },
 }
 
-/// Packets that come at a pace. Whether it counts their headers depends on the carrier (TCP's pacing does not, sk_pacing_rate): the time of a sample
-/// has them, and the line is as fast as without them.
+/// Packets that come at a pace. Whether a pace counts headers depends on the carrier. The time of a sample counts them, the line does not, so that both hold
+/// for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paced {
     /// Time from the first packet to the end of the last, ns.
@@ -477,19 +477,20 @@ fn packets(link: &Link, size: u64, mtu: u64, at_once: u64) -> Packets {
     Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes, together: None }
 }
 
-/// Packets at a pace of `rate` bit/s. Besides it, as much comes at once as a socket hands on in one piece: a super-packet of TCP, or what the pacer of
-/// datagrams lets go between two wake-ups, a millisecond's worth or two packets (`channel/congestion.rs` of the crate `thalweg`), and one packet more.
+/// Packets at a pace of `rate` bit/s. Besides it, as much comes at once as a socket hands on in one piece, of whatever samples wait: a super-packet of TCP,
+/// and half of the next one (after a pause the kernel takes up to half of a piece's time off the next, `tcp_update_skb_after_send`); or what the pacer of
+/// datagrams lets go between two wake-ups, a millisecond's worth or two packets (`channel/congestion.rs` of the crate `thalweg`); and one packet more.
 fn paced(rate: u64, size: u64, mtu: u64, packets: &Packets, segments: Option<u32>) -> Paced {
     let piece = segments.map_or(SUPER_PACKET, |segments| mtu.saturating_mul(segments.max(2).into()));
-    let at_once = (piece.max(rate / 8000).div_ceil(mtu).saturating_add(1)).min(packets.count);
-    // Work on the wire per byte of samples: of a full packet, or of a whole sample, whose last packet may be nearly all headers.
-    let per_byte = |work: u64, bytes: u64| (u128::from(work) * u128::from(rate)).div_ceil(8 * u128::from(bytes.max(1)));
-    let line = per_byte(packets.first(), mtu.min(size)).max(per_byte(packets.work(), size));
-    let burst = packets.first().saturating_mul(at_once).saturating_add(packets.last);
-    Paced {
-        sample: wire_ns(rate, packets.bytes),
-        line: Bucket { burst, rate: u64::try_from(line).unwrap_or(u64::MAX) },
-    }
+    let at_once = (piece.saturating_add(piece / 2)).max(rate / 8000).saturating_add(mtu);
+    // Work on the wire of so many bytes of samples: of full packets, or of whole samples, whose last packets may be nearly all headers.
+    let work = |bytes: u64| {
+        let of = |work: u64, each: u64| (u128::from(work) * u128::from(bytes)).div_ceil(u128::from(each.max(1)));
+        let most = of(packets.first(), mtu.min(size)).max(of(packets.work(), size));
+        u64::try_from(most).unwrap_or(u64::MAX)
+    };
+    let line = Bucket { burst: work(at_once).saturating_add(packets.last), rate: work(rate / 8) };
+    Paced { sample: wire_ns(rate, packets.bytes), line }
 }
 
 fn together(link: &Link, size: u64, mtu: u64, at_once: u64) -> Together {

@@ -73,29 +73,37 @@ pub fn make_for(part: &Part, contract: &Contract, model: Model, watch: &mut dyn 
 pub fn attempt(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     let work = Work::of(&contract.system);
     let effort = Effort { explain: false, ..Effort::default() };
-    let mut computed = compute(&contract.system, model, &Steps::new(work.plan), effort, watch);
+    let computed = compute(&contract.system, model, &Steps::new(work.plan), effort, watch);
+    let (system, mut computed) = paces::slowest(&contract.system, computed, work, watch);
     if !computed.plan.feasible
         && let Some(settings) = settings(&contract.system, &computed, work, watch)
     {
         computed = settled(contract, settings, model, work, watch);
     }
-    finished(contract, computed, work, watch)
+    finished(contract, &system, computed, work, watch)
 }
 
-/// The plan with what it computes of itself once it fits: paces, and with these latency budgets.
-fn finished(contract: &Contract, computed: Computed, work: Work, watch: &mut dyn Watch) -> Plan {
-    let (system, computed) = paces::slowest(&contract.system, computed, work, watch);
+/// The plan with what it computes of itself: paces that the system does not have yet, and with these latency budgets.
+fn finished(contract: &Contract, system: &System, computed: Computed, work: Work, watch: &mut dyn Watch) -> Plan {
+    let (system, computed) = paces::slowest(system, computed, work, watch);
     let mut plan = budgets::widest(&system, computed, work, watch).plan;
     plan.contract.hash = format!("{:016x}", contract.hash);
     plan
 }
 
 /// `true` if a system fits in model `bound`, with whatever settings of its hosts that takes: the decision of [`attempt`], in less time, because nothing is
-/// shown of it. Paces that the plan would compute are not tried: it may say no where that says yes.
+/// shown of it.
 pub fn fits(system: &System, watch: &mut dyn Watch) -> bool {
     let (system, steps) = (smallest(system), Steps::new(Work::of(system).plan));
-    let effort = Effort { explain: false, ..Effort::default() };
-    answer(&system, &Network::new(&system), Model::Bound, &steps, effort, watch).fits(&system)
+    let effort = || Effort { explain: false, ..Effort::default() };
+    if answer(&system, &Network::new(&system), Model::Bound, &steps, effort(), watch).fits(&system) {
+        return true;
+    }
+    paces::asks(&system) && {
+        let work = Work::of(&system);
+        let computed = compute(&system, Model::Bound, &Steps::new(work.plan), effort(), watch);
+        paces::slowest(&system, computed, work, watch).1.plan.feasible
+    }
 }
 
 /// The same with less work: bounds and offers that it does not suffice for are missing.
@@ -105,7 +113,8 @@ pub fn make_within(contract: &Contract, model: Model, work: Work, watch: &mut dy
 
 fn planned(contract: &Contract, part: Option<&Part>, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
     let steps = Steps::new(work.plan);
-    let mut computed = compute(&contract.system, model, &steps, Effort::default(), watch);
+    let computed = compute(&contract.system, model, &steps, Effort::default(), watch);
+    let (system, mut computed) = paces::slowest(&contract.system, computed, work, watch);
     if !computed.plan.feasible {
         match way_out(&contract.system, part, &computed, work, watch) {
             WayOut::Settings(settings) => computed = settled(contract, settings, model, work, watch),
@@ -114,7 +123,7 @@ fn planned(contract: &Contract, part: Option<&Part>, model: Model, work: Work, w
             }
         }
     }
-    finished(contract, computed, work, watch)
+    finished(contract, &system, computed, work, watch)
 }
 
 /// The plan with settings of its hosts.

@@ -26,6 +26,8 @@ impl Pacers {
     pub(super) fn comes(&mut self, now: u64, stage: usize, crossing: &Crossing) -> Vec<(u64, u64, bool)> {
         let free = self.free.entry(stage).or_default();
         let (mut at, mut left, mut all) = (now.max(*free), crossing.count, Vec::new());
+        // After a pause the kernel takes half of a piece's time off.
+        let mut part = if self.pieces && now > *free { 2 } else { 1 };
         let largest = if self.pieces { crossing.most_in_a_piece(PIECE) } else { 1 };
         while left > 0 {
             let packets = left.min(largest);
@@ -33,7 +35,9 @@ impl Pacers {
             all.push((at, packets, left == 0));
             let last = u64::from(left == 0);
             let bytes = crossing.bytes(packets - last, self.headers) + crossing.last_bytes(self.headers) * last;
-            at = at.saturating_add((u128::from(bytes) * 8_000_000_000).div_ceil(crossing.pace.into()) as u64);
+            let time = (u128::from(bytes) * 8_000_000_000).div_ceil(crossing.pace.into()) as u64;
+            at = at.saturating_add(time / part);
+            part = 1;
         }
         *free = at;
         all

@@ -36,6 +36,8 @@ pub enum Because {
     Overload(Where, u64),
     /// A load so near to the capacity that waiting grows beyond the analysis' limits, or that the budget of steps is used up.
     TooLong(Where),
+    /// A pace that is less than the samples take with their headers, for this direction of a link.
+    Slow(Direction),
     /// More reserved than a node can give.
     Exceeded(Where, Excess),
 }
@@ -51,6 +53,10 @@ impl Because {
             Because::TooLong(at) => {
                 format!("waiting at {} grows beyond what is followed: its load is too near to 100 %", at.name(system))
             }
+            Because::Slow(direction) => format!(
+                "its samples take more than their pace with the headers of packets, on the way to {}",
+                Where::Link(direction).name(system)
+            ),
             Because::Exceeded(at, Excess { needs, has }) => {
                 format!("{} is to reserve {needs:.2} processors, and can reserve {has:.2}", at.name(system))
             }

@@ -22,6 +22,7 @@ use crate::plan::{Model, Offer, Setting};
 use crate::system::System;
 use edit::Edit;
 pub(super) use settings::smallest;
+use std::time::Duration;
 
 /// Most plans that are tried.
 const TRIALS: u32 = 200;
@@ -99,6 +100,18 @@ impl Search<'_> {
     }
 }
 
+/// The clock of one trial.
+struct Since<'a> {
+    watch: &'a mut dyn Watch,
+    began: Duration,
+}
+
+impl Watch for Since<'_> {
+    fn elapsed(&mut self) -> Duration {
+        self.watch.elapsed().saturating_sub(self.began)
+    }
+}
+
 struct Search<'a> {
     system: &'a System,
     /// All that may be changed; `None`: everything.
@@ -154,7 +167,9 @@ impl Search<'_> {
 
     /// The plan of a changed system; `None`: no more are tried.
     fn planned(&mut self, tried: &System) -> Option<Computed> {
-        self.trials.plan(tried, self.model, &mut *self.watch)
+        // It has as much time as it will have when it is planned for itself.
+        let began = self.watch.elapsed();
+        self.trials.plan(tried, self.model, &mut Since { watch: &mut *self.watch, began })
     }
 
     /// States as much jitter as the topics of callbacks have, again until nothing changes, because it makes others later. Gives the plan with

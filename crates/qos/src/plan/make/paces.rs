@@ -39,10 +39,14 @@ pub(super) fn slowest(system: &System, computed: Computed, work: Work, watch: &m
 
 /// Topics (indices) whose pace the plan computes.
 fn asking(system: &System, model: Model) -> Vec<usize> {
-    let asks = |topic: &Topic| topic.pace == Some(Pace::Auto);
-    let mut topics = if system.topics.iter().any(asks) { large(system, model) } else { Vec::new() };
-    topics.retain(|topic| asks(&system.topics[*topic]));
+    let mut topics = if asks(system) { large(system, model) } else { Vec::new() };
+    topics.retain(|topic| system.topics[*topic].pace == Some(Pace::Auto));
     topics
+}
+
+/// `true` if the contract leaves a pace to the plan.
+pub(super) fn asks(system: &System) -> bool {
+    system.topics.iter().any(|topic| topic.pace == Some(Pace::Auto))
 }
 
 /// Topics (indices) of more than one packet on some way, without a stated pace, where a model has bounds.
@@ -64,11 +68,11 @@ pub(super) fn large(system: &System, model: Model) -> Vec<usize> {
 }
 
 /// A topic's pace of this number, 0 the slowest, in bit/s: to three digits, upwards.
-pub(super) fn rate(topic: &Topic, number: u32) -> Option<u64> {
+pub(super) fn rate(topic: &Topic, number: u32) -> u64 {
     let bits = u128::from(topic.size) * 8 * 1_000_000_000 * u128::from(FASTER[0]);
     let least = bits.div_ceil(u128::from(topic.period.max(1)) * u128::from(FASTER[1]));
-    let rate = u64::try_from(least << number).ok()?.max(8000);
-    rate.checked_next_multiple_of(10_u64.pow(rate.ilog10() - 2)).filter(|rate| *rate <= FASTEST)
+    let rate = u64::try_from(least << number).unwrap_or(FASTEST).clamp(8000, FASTEST);
+    rate.next_multiple_of(10_u64.pow(rate.ilog10() - 2))
 }
 
 /// The plan with a pace of these topics, if it fits.
@@ -81,7 +85,7 @@ fn planned(
 ) -> Option<(System, Computed)> {
     let mut paced = system.clone();
     for topic in topics {
-        paced.topics[*topic].pace = Some(Pace::Stated(rate(&paced.topics[*topic], pace)?));
+        paced.topics[*topic].pace = Some(Pace::Stated(rate(&paced.topics[*topic], pace)));
     }
     let mut computed = trials.plan(&settle(&paced, &found.plan.settings), found.plan.model, watch)?;
     computed.plan.settings.clone_from(&found.plan.settings);

@@ -5,7 +5,6 @@ use crate::analysis::{Steps, channels};
 use crate::placement::{Effort, Watch};
 use crate::plan::Model;
 use crate::system::System;
-use std::time::Duration;
 
 /// Steps for one place of one channel's proxy.
 const PLACE: u64 = 100;
@@ -30,25 +29,12 @@ impl Trials {
             return None;
         }
         self.left -= 1;
-        // It has as many steps, and as much time, as it will have when it is planned for itself.
+        // It has as many steps as it will have when it is planned for itself.
         let steps = Steps::new(Steps::of(tried).left().min(self.most));
         let had = steps.left();
         let effort = Effort { explain: false, ..Effort::default() };
-        let began = watch.elapsed();
-        let computed = compute(tried, model, &steps, effort, &mut Since { watch, began });
+        let computed = compute(tried, model, &steps, effort, watch);
         self.steps.take(had - steps.left());
         Some(computed)
-    }
-}
-
-/// The clock of one trial.
-struct Since<'a> {
-    watch: &'a mut dyn Watch,
-    began: Duration,
-}
-
-impl Watch for Since<'_> {
-    fn elapsed(&mut self) -> Duration {
-        self.watch.elapsed().saturating_sub(self.began)
     }
 }

@@ -88,6 +88,9 @@ fn the_plan_finds_the_slowest_pace_with_which_everything_fits() {
     // No pace keeps both deadlines: what is refused has none.
     let refused = planned(&HOST.replace("450 ms", "60 ms"), Model::Bound);
     assert_eq!((refused.feasible, channel(&refused, "/picture").pace_bits_per_s), (false, None));
+    // A broker that asks only whether it fits hears the same.
+    let fits = |text: &str| crate::plan::fits(&Contract::read(text).unwrap().system, &mut Still);
+    assert!(fits(HOST) && !fits(&HOST.replace("pace = \"auto\"", "")) && !fits(&HOST.replace("450 ms", "60 ms")));
     // A sample of one packet has nothing between its packets.
     let small = planned(&HOST.replace("1 MB", "1 kB"), Model::Bound);
     assert_eq!((small.feasible, channel(&small, "/picture").pace_bits_per_s), (true, None));
@@ -129,4 +132,5 @@ fn a_pace_that_cannot_carry_its_samples_is_refused() {
     // Headers do not fit in exactly this.
     let full = planned(&stated("16 Mbit/s"), Model::Bound);
     assert!(!full.feasible && channel(&full, "/picture").bound_us.is_none());
+    assert!(full.refusals.iter().any(|one| one.because.contains("take more than their pace")), "{:?}", full.refusals);
 }

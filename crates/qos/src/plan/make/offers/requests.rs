@@ -42,7 +42,7 @@ impl Search<'_> {
         let own: Vec<usize> = large.filter(|topic| self.may_change_topic(*topic)).take(GIVING).collect();
         for index in own {
             let topic = &system.topics[index];
-            let rates = (0..PACES).filter_map(|number| paces::rate(topic, number));
+            let rates = (0..PACES).map(|number| paces::rate(topic, number));
             let edits = rates.map(|rate| Edit::Pace(index, rate)).collect::<Vec<_>>();
             if let Some(edit) = edits.into_iter().find(|edit| self.fits(std::slice::from_ref(edit))) {
                 self.offer(0.05, edit.words(system), &[edit]);
