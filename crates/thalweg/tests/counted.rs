@@ -38,10 +38,11 @@ fn what_is_there_is_counted() {
         Ok(counting) => counting,
         Err(why) => return skipped(why),
     };
-    publisher.ask("publish count=300 hz=1000");
+    let slept = number(&publisher.ask("publish count=300 hz=200"), "slept") as u64;
     let calls = counting.finish();
     let sleeps = sum(&calls, &["clock_nanosleep"]).0;
-    assert!((200..=300).contains(&sleeps), "a pause for each sample, but for those that are late: {calls:?}");
+    // A signal may cut a sleep in two.
+    assert!(slept > 0 && (slept..=slept + 5).contains(&sleeps), "the thread slept {slept} times: {calls:?}");
 }
 
 #[test]
@@ -258,13 +259,14 @@ fn one_system_call_per_sample_and_channel() {
         );
         // A traced thread of a loaded machine may fall behind by more than the queue holds, but not always.
         let came = number(&report, "received") as u64;
-        assert!(came >= SAMPLES / 2, "{report}");
+        let slept = number(&published, "slept") as u64;
+        assert!(came >= SAMPLES / 10 && slept >= SAMPLES / 10, "this machine gave them no time: {published}, {report}");
         let sends = sum(&sent, &["sendto", "sendmsg", "write", "futex"]).0;
         // Shared memory: one wake-up for all channels. Answers of the part itself are a few writes.
         let expected = if carrier == "shm" { SAMPLES } else { 2 * SAMPLES };
-        // A sample of shared memory wakes nobody who is awake; one that waits is sent by another thread.
-        let least = if carrier == "shm" { SAMPLES / 2 } else { number(&published, "sent") as u64 };
-        assert!(least >= SAMPLES / 2, "{published}");
+        // A sample of shared memory wakes nobody who is awake. Those that waited are sent by another thread. Samples
+        // published without a sleep between them, because the thread was late, may leave together.
+        let least = if carrier == "shm" { slept / 2 } else { (number(&published, "sent") as u64).min(2 * slept) };
         assert!((least..=expected + 5).contains(&sends), "{carrier}: {sends} calls to send, not {expected}: {sent:?}");
         let quiet = ["sendto", "sendmsg", "write", "futex", "clock_nanosleep", "read", "restart_syscall"];
         let others: u64 = sent.iter().filter(|(name, _)| !quiet.contains(&name.as_str())).map(|(_, n)| n.0).sum();

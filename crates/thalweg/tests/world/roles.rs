@@ -330,12 +330,13 @@ impl Part {
         })
     }
 
-    /// Publishes at a steady rate from this thread, and reports the duration of each call.
+    /// Publishes at a steady rate from this thread, and reports the duration of each call and how often the thread slept
+    /// until a sample was due.
     fn publish(&mut self, words: &Words) -> Value {
         let (hz, count) = (words.number("hz", 1000), words.number("count", 1000));
         let message = vec![7; words.number("size", 64) as usize];
         let mut durations = Durations::with_capacity(count as usize);
-        let (mut sent, mut queued, mut dropped, mut broken) = (0, 0, 0, 0);
+        let (mut sent, mut queued, mut dropped, mut broken, mut slept) = (0, 0, 0, 0, 0_u64);
         let (waits, allocations) = (linux::lock::waits(), allocations::count());
         let start = Instant::now();
         for index in 0..count {
@@ -343,6 +344,7 @@ impl Part {
                 (start + Duration::from_nanos(index * 1_000_000_000 / hz.max(1))).checked_duration_since(Instant::now())
             {
                 std::thread::sleep(due);
+                slept += 1;
             }
             for publisher in &mut self.ports.publishers {
                 let calling = Instant::now();
@@ -358,7 +360,7 @@ impl Part {
         let (allocations, waits) = (allocations::count() - allocations, linux::lock::waits() - waits);
         json!({
             "sent": sent, "queued": queued, "dropped": dropped, "not_connected": broken, "last": self.last,
-            "p50": durations.micros(0.5), "p99": durations.micros(0.99), "max": durations.micros(1.0),
+            "slept": slept, "p50": durations.micros(0.5), "p99": durations.micros(0.99), "max": durations.micros(1.0),
             "allocations": allocations, "waits": waits, "took_ms": start.elapsed().as_millis() as u64,
         })
     }
