@@ -38,6 +38,7 @@ use rule::Rule;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+#[cfg(feature = "placement")]
 pub(crate) use value::FASTEST;
 
 /// A contract file that was read.

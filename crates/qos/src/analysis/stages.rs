@@ -4,21 +4,22 @@
 //! subscribers at its leaves. Analysis and simulation read the same tree, so that they describe the same system.
 
 mod classes;
+mod packets;
 mod threads;
+mod way;
 
 use std::collections::HashMap;
 
-use super::link::Bucket;
 use super::{Arrivals, BILLION};
 use crate::Class;
 use crate::network::{Direction, Network};
-use crate::system::{Link, NodeKind, Proxies, Scheduler, System, Transport};
+use crate::system::{Link, NodeKind, Scheduler, System};
 pub use classes::Classes;
+pub(crate) use packets::at_once;
+pub use packets::{Paced, Packets, Together, htb_burst};
+use packets::{packets, wire_ns};
 pub use threads::{RANKS, Reserved};
-
-/// Most bytes that the device of a host takes at once: TCP's largest super-packet (`gso_max_size`; see
-/// [`crate::blocking`]). Switches forward frame by frame.
-const SUPER_PACKET: u64 = 65_536;
+use way::Way;
 
 /// The place of a proxy between a publisher and a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,88 +88,6 @@ pub enum Step {
         /// The pace at which the packets of a sample come to the queue; `None`: all at once, or as they come from the link before.
         paced: Option<Paced>,
     },
-}
-
-/// Packets that come at a pace. Whether a pace counts headers depends on the carrier. The time of a sample counts them, the line does not, so that both hold
-/// for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Paced {
-    /// Time from the first packet to the end of the last, ns.
-    pub sample: u64,
-    /// The most that comes in any interval: ns on the wire at once, and per second.
-    pub(crate) line: Bucket,
-}
-
-/// A sample on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packets {
-    /// Number of packets.
-    pub count: u64,
-    /// Time on the wire of each but the last, ns.
-    pub full: u64,
-    /// Time on the wire of the last, ns.
-    pub last: u64,
-    /// Time on the wire of the largest unit that the device takes at once, ns.
-    pub unit: u64,
-    /// Bytes on the wire of all.
-    pub bytes: u64,
-    /// Several samples may share packets; `None`: each has its own.
-    pub together: Option<Together>,
-}
-
-/// Samples that leave together: packets of their bytes, one behind the other. So a packet may be as large as any, and the end of a sample
-/// may be in a small one; in all they are no more than the packets of the samples alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Together {
-    /// Bytes of a sample, without overhead.
-    pub size: u64,
-    /// Bytes of the largest packet, without overhead.
-    pub mtu: u64,
-    /// Most packets that the device takes at once.
-    pub at_once: u64,
-    /// Time on the wire of the largest packet, ns.
-    pub full: u64,
-    /// Time on the wire of the smallest, ns.
-    pub least: u64,
-}
-
-impl Packets {
-    /// Time on the wire of the largest unit that the device takes at once where so many samples are at one place at one time, ns.
-    pub fn unit_of(&self, samples: u64) -> u64 {
-        let Some(together) = self.together else { return self.unit };
-        let packets = samples.saturating_mul(together.size).div_ceil(together.mtu.max(1)).max(1);
-        let whole = together.full.saturating_mul(packets.min(together.at_once.max(1)));
-        whole.min(samples.saturating_mul(self.together_work())).max(self.unit)
-    }
-
-    /// Time on the wire of the largest packet there, ns.
-    pub fn largest_of(&self, samples: u64) -> u64 {
-        let Some(together) = self.together else { return self.largest() };
-        together.full.min(samples.saturating_mul(self.together_work())).max(self.largest())
-    }
-
-    /// Time on the wire of the smallest packet that may end a sample, ns.
-    pub fn least_last(&self) -> u64 {
-        self.together.map_or(self.last, |together| together.least)
-    }
-
-    /// Time on the wire that a sample takes at most, also where it shares packets, ns: each packet is rounded up.
-    pub fn together_work(&self) -> u64 {
-        self.work().saturating_add(self.together.map_or(0, |_| self.count))
-    }
-
-    /// Time on the wire of all, ns.
-    pub fn work(&self) -> u64 {
-        self.full.saturating_mul(self.count - 1).saturating_add(self.last)
-    }
-    /// Time on the wire of the first, ns.
-    pub fn first(&self) -> u64 {
-        if self.count > 1 { self.full } else { self.last }
-    }
-    /// Time on the wire of the largest, ns.
-    pub fn largest(&self) -> u64 {
-        self.first().max(self.last)
-    }
 }
 
 /// One step of a stream's way.
@@ -242,9 +161,6 @@ pub struct Stages {
     /// Two for each link.
     pub egresses: Vec<Egress>,
 }
-
-/// The key of a shared stage: the stage before, the packets, and their destination.
-type Shared = (usize, Option<usize>, u64, u64, usize);
 
 impl Stages {
     /// The stages of `system` with the class of each channel from `classes`, and proxies at `places`; a subscriber
@@ -321,130 +237,6 @@ impl Stages {
     }
 }
 
-/// Builds the ways of one stream.
-struct Way<'a> {
-    all: &'a mut Stages,
-    system: &'a System,
-    network: &'a Network,
-    /// That of the channel which is led.
-    class: Class,
-    stream: usize,
-    shared: HashMap<Shared, usize>,
-    /// The narrowest link of all paths that begin at a node: a message to many is fragmented for all of them.
-    mtus: HashMap<usize, u64>,
-}
-
-/// The end of a stream while it is built: the stage it is behind, and the samples it carries.
-#[derive(Clone, Copy)]
-struct Front {
-    after: Option<usize>,
-    every: u64,
-    size: u64,
-}
-
-impl<'a> Way<'a> {
-    fn new(all: &'a mut Stages, system: &'a System, network: &'a Network) -> Self {
-        let stream = all.streams.len() - 1;
-        Self { all, system, network, class: Class::default(), stream, shared: HashMap::new(), mtus: HashMap::new() }
-    }
-
-    fn narrow(&mut self, publisher: usize, subscriber: usize, proxy: Option<usize>) {
-        let mut from = publisher;
-        for to in proxy.into_iter().chain([self.system.subscribers[subscriber].node]) {
-            let route = self.network.route(from, to).unwrap_or_default();
-            let least = self.mtus.entry(from).or_insert(u64::MAX);
-            *least = route.iter().map(|direction| self.system.links[direction.link].mtu).fold(*least, u64::min);
-            from = to;
-        }
-    }
-
-    fn lead(&mut self, subscriber: usize, proxy: Option<usize>) {
-        let stream = self.all.streams[self.stream];
-        let (wanted, topic) = (&self.system.subscribers[subscriber], &self.system.topics[stream.topic]);
-        let multicast = self.system.placement.transport == Transport::Multicast;
-        let merged = multicast || self.system.placement.proxies == Proxies::Merged;
-        let mut front = Front { after: None, every: 1, size: topic.size };
-        front = self.compute(front, 1, stream.publisher, topic.cpu_send, Role::Send, true);
-        let mut from = stream.publisher;
-        if let Some(node) = proxy {
-            let fed = u64::from(wanted.scale_before_proxy());
-            let fed_front = Front { every: fed, ..front };
-            let Some(to_proxy) = self.travel(fed_front, (from, node), merged, None) else { return };
-            let scaled =
-                Front { every: u64::from(wanted.scale), size: wanted.scaled_size.unwrap_or(topic.size), ..to_proxy };
-            front = self.compute(scaled, fed, node, self.system.placement.cpu_proxy, Role::Proxy, merged);
-            from = node;
-        }
-        // A relay sends by a channel of its own, which has no pace; nor has a group.
-        let pace = topic.paced().filter(|_| from == stream.publisher && !multicast && !topic.forwarded);
-        let Some(front) = self.travel(front, (from, wanted.node), multicast, pace) else { return };
-        let front = self.compute(front, front.every, wanted.node, wanted.cpu_receive, Role::Receive(subscriber), false);
-        let every = u64::from(wanted.scale).max(1);
-        self.all.pairs.push(Pair { stream: self.stream, subscriber, last: front.after, every, proxy });
-    }
-
-    /// A thread computes `execution` for each sample that comes, every `every`-th one, before more are left out. A proxy is a thread even if that takes no
-    /// time: it needs the whole sample, and waits for its turn.
-    fn compute(&mut self, front: Front, every: u64, node: usize, execution: u64, role: Role, shared: bool) -> Front {
-        if execution == 0 && role != Role::Proxy {
-            return front;
-        }
-        // Processor and rank are assigned when all threads are known; until then the node stands for the processor.
-        let step = Step::Compute { processor: node, rank: 0, reserved: None, execution, role };
-        let after = self.stage(front, Stage { stream: self.stream, after: front.after, every, step }, node, shared);
-        Front { after: Some(after), ..front }
-    }
-
-    /// Crosses the links between two nodes, at the pace where they begin.
-    fn travel(&mut self, front: Front, (from, to): (usize, usize), shared: bool, pace: Option<u64>) -> Option<Front> {
-        let route = self.network.route(from, to)?;
-        // Samples are taken apart where they start, for the narrowest link of the way, never later.
-        let own = route.iter().map(|direction| self.system.links[direction.link].mtu).min();
-        let mtu = if shared { self.mtus.get(&from).copied() } else { own };
-        let mtu = mtu.unwrap_or(u64::MAX).max(1);
-        let topic = &self.system.topics[self.all.streams[self.stream].topic];
-        let forwarded = topic.forwarded;
-        let gathers = if forwarded { 0 } else { topic.gathers(front.size) };
-        let cross = |front: Front, (hop, direction): (usize, &Direction)| {
-            let is_own = hop == 0 && !forwarded;
-            let link = &self.system.links[direction.link];
-            let kind = self.system.nodes[direction.ends(self.system)[0]].kind;
-            // What comes from other hosts is not taken apart by this limit.
-            let segments = direction.segments(self.system).filter(|_| is_own);
-            let at_once = at_once(link, kind, mtu, direction.device(self.system).is_some(), segments);
-            let mut packets = packets(link, front.size, mtu, at_once);
-            packets.together = (gathers > 0).then(|| together(link, front.size, mtu, at_once));
-            let step = Step::Cross {
-                queue: direction.index(),
-                class: self.class,
-                packets,
-                forwarding: if is_own { 0 } else { link.forwarding },
-                gathers: if is_own { gathers } else { 0 },
-                paced: pace.filter(|_| hop == 0).map(|rate| paced(rate, front.size, mtu, &packets, segments)),
-            };
-            let stage = Stage { stream: self.stream, after: front.after, every: front.every, step };
-            Front { after: Some(self.stage(front, stage, direction.index(), shared)), ..front }
-        };
-        Some(route.iter().enumerate().fold(front, cross))
-    }
-
-    /// The stage, a new one unless it is `shared` and there already.
-    fn stage(&mut self, front: Front, stage: Stage, place: usize, shared: bool) -> usize {
-        let kind = usize::from(matches!(stage.step, Step::Cross { .. }));
-        let key = (2 * place + kind, front.after, front.every, front.size, stage.stream);
-        if let Some(known) = self.shared.get(&key).filter(|_| shared) {
-            return *known;
-        }
-        let index = self.all.stages.len();
-        self.all.stages.push(stage);
-        // A subscriber's own copy is nobody else's: what goes to a proxy is sent beside it.
-        if shared {
-            self.shared.insert(key, index);
-        }
-        index
-    }
-}
-
 /// Parts per billion of a link for each class: its load, one percent besides, and of what is left as much as each other class that is
 /// used. (In proportion to its load alone, a class with few small samples would wait long for its next token.) More load than the link
 /// carries is scaled down.
@@ -459,53 +251,6 @@ fn by_load(loads: [u128; 4]) -> [u64; 4] {
         _ => load + (free - sum) / used,
     };
     loads.map(|load| u64::try_from(LEAST + part(load)).unwrap_or(0))
-}
-
-/// Most packets that the device takes as one.
-pub(crate) fn at_once(link: &Link, kind: NodeKind, mtu: u64, installed: bool, segments: Option<u32>) -> u64 {
-    let most = if kind == NodeKind::Switch { 1 } else { (largest(link, installed) / mtu).max(1) };
-    segments.map_or(most, |segments| most.min(segments.max(1).into()))
-}
-
-fn packets(link: &Link, size: u64, mtu: u64, at_once: u64) -> Packets {
-    let count = size.div_ceil(mtu).max(1);
-    let rest = size.saturating_sub(mtu.saturating_mul(count - 1));
-    let (full, last) =
-        (on_wire(link, mtu.saturating_add(link.overhead)), on_wire(link, rest.saturating_add(link.overhead)));
-    let first = if count > 1 { full } else { last };
-    let bytes = size.saturating_add(count.saturating_mul(link.overhead));
-    Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes, together: None }
-}
-
-/// Packets at a pace of `rate` bit/s. Besides it, as much comes at once as a socket hands on in one piece, of whatever samples wait: a super-packet of TCP,
-/// and half of the next one (after a pause the kernel takes up to half of a piece's time off the next, `tcp_update_skb_after_send`); or what the pacer of
-/// datagrams lets go between two wake-ups, a millisecond's worth or two packets (`channel/congestion.rs` of the crate `thalweg`); and one packet more.
-fn paced(rate: u64, size: u64, mtu: u64, packets: &Packets, segments: Option<u32>) -> Paced {
-    let piece = segments.map_or(SUPER_PACKET, |segments| mtu.saturating_mul(segments.max(2).into()));
-    let at_once = (piece.saturating_add(piece / 2)).max(rate / 8000).saturating_add(mtu);
-    // Work on the wire of so many bytes of samples: of full packets, or of whole samples, whose last packets may be nearly all headers.
-    let work = |bytes: u64| {
-        let of = |work: u64, each: u64| (u128::from(work) * u128::from(bytes)).div_ceil(u128::from(each.max(1)));
-        let most = of(packets.first(), mtu.min(size)).max(of(packets.work(), size));
-        u64::try_from(most).unwrap_or(u64::MAX)
-    };
-    let line = Bucket { burst: work(at_once).saturating_add(packets.last), rate: work(rate / 8) };
-    Paced { sample: wire_ns(rate, packets.bytes), line }
-}
-
-fn together(link: &Link, size: u64, mtu: u64, at_once: u64) -> Together {
-    let (full, least) = (mtu.saturating_add(link.overhead), link.overhead.saturating_add(1));
-    Together { size, mtu, at_once, full: on_wire(link, full), least: on_wire(link, least) }
-}
-
-/// Time of a packet on the wire, ns, rounded up, at least 1.
-fn on_wire(link: &Link, bytes: u64) -> u64 {
-    link.transmission.unwrap_or(wire_ns(link.rate, bytes)).max(1)
-}
-
-/// Time of so many bytes at a rate in bit/s, ns, rounded up.
-fn wire_ns(rate: u64, bytes: u64) -> u64 {
-    u64::try_from((u128::from(bytes) * 8 * BILLION).div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
 }
 
 fn egresses(system: &System) -> Vec<Egress> {
@@ -524,27 +269,11 @@ fn egresses(system: &System) -> Vec<Egress> {
     .collect()
 }
 
-/// Bytes that an HTB class with a rate of so many bit/s may send at once, and the link's own token bucket below it, as the queues are installed
-/// (crate `linux`, `queueing`): 250 µs of its rate, at least 3200. A test of the crate `thalweg-baseline`, which knows both, holds the two
-/// together.
-pub fn htb_burst(rate: u64) -> u32 {
-    u32::try_from(rate / 32_000).unwrap_or(u32::MAX).max(3200)
-}
-
 /// The bucket of a class with this share of a link's rate: its time on the wire, ns.
 fn bucket(rate: u64, share: u64) -> u64 {
     let own = (u128::from(rate) * u128::from(share) / BILLION).max(1);
     let bits = u128::from(htb_burst(u64::try_from(own).unwrap_or(u64::MAX))) * 8;
     u64::try_from((bits * u128::from(share)).div_ceil(own)).unwrap_or(u64::MAX)
-}
-
-/// Most bytes that the device takes at once. The token bucket of an installed queue, and the one below shares, takes apart what is larger
-/// than its burst (`tbf_enqueue`).
-fn largest(link: &Link, installed: bool) -> u64 {
-    match link.scheduler {
-        Scheduler::Fifo | Scheduler::Strict if !installed => SUPER_PACKET,
-        _ => SUPER_PACKET.min(htb_burst(link.rate).into()),
-    }
 }
 
 /// Background traffic comes in units of the largest size: as many full packets as a host's or router's device takes at once, else one.
@@ -563,7 +292,7 @@ fn background(link: &Link, kind: NodeKind, installed: bool) -> Option<Background
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::{Node, Placement, Subscriber, Topic};
+    use crate::system::{Node, Placement, Proxies, Subscriber, Topic, Transport};
 
     /// A line of four nodes, 0 to 3, and two subscribers at its end that want every second sample.
     fn line(placement: Placement) -> Stages {
