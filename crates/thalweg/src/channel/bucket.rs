@@ -73,6 +73,11 @@ impl Pacer {
     }
 }
 
+/// Bytes that leave at once at this rate: a millisecond's, because threads do not wake up more exactly, and at least two datagrams.
+pub(super) fn burst(rate: u64, datagram: usize) -> u64 {
+    (2 * datagram as u64).max(rate / 1000)
+}
+
 /// Nanoseconds that `bytes` take.
 fn time_of(bytes: u64, rate: u64) -> u64 {
     let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));

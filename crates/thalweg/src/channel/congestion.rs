@@ -15,7 +15,7 @@ mod window;
 
 pub(crate) use flight::Receipts;
 
-use super::bucket::Pacer;
+use super::bucket::{Pacer, burst};
 use crate::channel::reliable::RoundTrip;
 use crate::wire::feedback::{Datagram, Receipt};
 use flight::{Flight, ShortestRoundTrip};
@@ -172,7 +172,7 @@ impl Congestion {
             return Ok(());
         }
         match self.pacing_rate() {
-            Some(rate) => self.pacer.wait(now_ns, rate, self.burst(rate)).map_err(Wait::Until),
+            Some(rate) => self.pacer.wait(now_ns, rate, burst(rate, self.settings.datagram)).map_err(Wait::Until),
             None => Ok(()),
         }
     }
@@ -324,12 +324,6 @@ impl Congestion {
         let round_trip = self.shortest.known().map(|_| self.round_trip.smoothed_ns().max(1))?;
         let rate = u128::from(self.window()) * 1_000_000_000 * FASTER / u128::from(round_trip);
         Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
-    }
-
-    /// Bytes that leave at once while more than [`BURST`] datagrams are in flight: a millisecond at the rate, because threads
-    /// do not wake up more exactly.
-    fn burst(&self, rate: u64) -> u64 {
-        (2 * self.settings.datagram as u64).max(rate / 1000)
     }
 
     /// The counters so far.

@@ -20,7 +20,7 @@ pub use batch::Batching;
 pub(crate) use reliable::Control;
 pub(crate) use waiting::Drained;
 
-use super::bucket::{Bucket, Limit};
+use super::bucket::{Bucket, Limit, Pacer};
 use super::memory::{Account, Charge};
 use super::outgoing::Outgoing;
 use super::parity::Redundancy;
@@ -98,6 +98,7 @@ pub(crate) struct Flow {
     class: AtomicU8,
     own: PiMutex<Option<Arc<Own>>>, // its own sender thread
     pace: AtomicU64,                // bytes per second, 0: none
+    pacer: PiMutex<Pacer>,          // of fragments without a window; touched by the holder of the right only
     budget: AtomicU64,              // the latency budget that was set, in nanoseconds; `AS_OPENED`: none was
     bulk: AtomicBool,
     link: Box<dyn SendHalf>,
@@ -156,6 +157,7 @@ impl Flow {
             class: AtomicU8::new(class as u8),
             own: PiMutex::new(None),
             pace: AtomicU64::new(0),
+            pacer: PiMutex::default(),
             budget: AtomicU64::new(AS_OPENED),
             bulk: AtomicBool::new(false),
             link,
@@ -279,8 +281,8 @@ impl Flow {
         let _ = self.link.wait_room(timeout); // the next send returns the error
     }
 
-    /// Fragments leave at most at this rate, in bytes per second. It was reserved, so a reliable flow over datagrams keeps it in
-    /// spite of losses. A stream's socket paces itself.
+    /// Fragments leave at most at this rate, in bytes per second, but for bursts of two datagrams or a millisecond's bytes. It was
+    /// reserved, so a reliable flow over datagrams keeps it in spite of losses. A stream's socket paces itself.
     pub(crate) fn set_pace(&self, pace: Option<u64>) {
         self.pace.store(pace.unwrap_or(0), Relaxed);
         self.reserve(pace);

@@ -7,6 +7,7 @@
 
 use super::Flow;
 use super::datagrams::Opening;
+use crate::channel::bucket::burst;
 use crate::channel::congestion::{CongestionSettings, Wait};
 use crate::channel::memory::{ALWAYS, Account, Charge};
 use crate::channel::queue::{Entry, Label};
@@ -240,8 +241,27 @@ impl Flow {
     /// If there are none: the longest time to wait.
     #[inline]
     pub(super) fn leave(&self, parts: impl Iterator<Item = (Datagram, usize)>) -> Result<usize, Duration> {
-        let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else { return Ok(parts.count()) };
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) else {
+            return self.leave_at_pace(parts);
+        };
         kept.leave(monotonic_ns(), parts).inspect_err(|_| self.ask_in_time(kept))
+    }
+
+    /// The number of these parts that leave without a window: all, or one with a pace.
+    ///
+    /// # Errors
+    /// If the pace lets none leave: the time to wait.
+    fn leave_at_pace(&self, mut parts: impl Iterator<Item = (Datagram, usize)>) -> Result<usize, Duration> {
+        let rate = self.pace.load(Relaxed);
+        if rate == 0 {
+            return Ok(parts.count());
+        }
+        let Some((_, bytes)) = parts.next() else { return Ok(0) };
+        let (now, mut pacer) = (monotonic_ns(), self.pacer.lock());
+        let wait = pacer.wait(now, rate, burst(rate, bytes));
+        wait.map_err(|at| Duration::from_nanos(at.saturating_sub(now)))?;
+        pacer.on_sent(now, rate, bytes);
+        Ok(1)
     }
 
     /// The number of these datagrams that leave, as window and pace allow it.

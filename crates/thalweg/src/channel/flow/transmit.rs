@@ -162,14 +162,8 @@ impl Flow {
     fn burst_end(&self, cursor: &Cursor) -> usize {
         match &self.kept {
             Some(kept) if kept.is_controlled() => usize::MAX,
-            _ => cursor.taken + self.burst().max(self.piece()),
+            _ => cursor.taken + self.settings.burst.max(self.piece()),
         }
-    }
-
-    /// Bytes of fragments that leave without a pause.
-    fn burst(&self) -> usize {
-        let paced = self.pace.load(Relaxed) / (1_000_000_000 / BURST_PAUSE.as_nanos() as u64);
-        if paced == 0 { self.settings.burst } else { self.settings.burst.min(paced as usize) }
     }
 
     fn transmit_fragments(&self, payload: &[u8], label: Label, cursor: &mut Cursor) -> io::Result<Sent> {
