@@ -2,9 +2,14 @@
 //!
 //! Four hosts around a router, and sessions of one channel each, one after the other, until there are as many as a broker takes, or ten
 //! were refused. Then links carry less and less, and sessions are thinned or suspended. RATE is that of each link, 1 Gbit/s by default; with 10 Mbit/s some are refused. Neither disk nor network is in it.
+//! Exit code 1: a target of docs/sessions.md is missed.
 
+mod targets;
+
+use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use targets::{Limit, Targets};
 use thalweg_broker::degradation::{AT_LEISURE, AT_ONCE, adapt};
 use thalweg_broker::links::Rates;
 use thalweg_broker::planning::{Admitted, MOST_SESSIONS, Present, Reduction};
@@ -47,13 +52,17 @@ fn present<'a>(contract: &'a str, sessions: &'a [Admitted]) -> Present<'a> {
 }
 
 /// The link of host `a` carries this part of what the contract says.
-fn slower(contract: &str, sessions: &[Admitted], percent: u64) {
+fn slower(contract: &str, sessions: &[Admitted], percent: u64, targets: &mut Targets) {
     let rate = qos::contract::Contract::read(contract).map_or(0, |contract| contract.system.links[0].rate);
     let links: Rates = [("a".to_owned(), rate * percent / 100)].into();
     for (when, time) in [("at once", AT_ONCE), ("at leisure", AT_LEISURE)] {
         let (present, began) = (Present { links: &links, ..present(contract, sessions) }, Instant::now());
         let found = adapt(present, time, &mut Clock(began));
         let took = began.elapsed();
+        if when == "at once" {
+            let what = format!("decided at once, a link at {percent} %, beside {} sessions", sessions.len());
+            targets.judge(&what, took.as_secs_f64() * 1e3, "ms", Limit::AtMost(100.0));
+        }
         match found {
             Ok(change) => {
                 let (scaled, suspended) = (change.reduction.scaled.len(), change.reduction.suspended.len());
@@ -67,10 +76,10 @@ fn slower(contract: &str, sessions: &[Admitted], percent: u64) {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
     let contract = contract(&std::env::args().nth(1).unwrap_or_else(|| "1 Gbit/s".to_owned()));
     let (mut sessions, mut refused): (Vec<Admitted>, Vec<Duration>) = (Vec::new(), Vec::new());
-    let mut last = Vec::new();
+    let (mut last, mut targets) = (Vec::new(), Targets::default());
     for n in 0.. {
         if sessions.len() == MOST_SESSIONS || refused.len() == 10 {
             break;
@@ -84,11 +93,12 @@ fn main() {
             Err(_) => refused.push(began.elapsed()),
         }
         if last.len() == 100 {
-            println!(
-                "beside {} sessions: admitted in {:?} (median of the last 100)",
-                sessions.len(),
-                median(&mut last)
-            );
+            let (beside, took) = (sessions.len(), median(&mut last));
+            println!("beside {beside} sessions: admitted in {took:?} (median of the last 100)");
+            if (901..=1000).contains(&beside) {
+                let what = format!("a bound of each flow beside {beside} sessions, median");
+                targets.judge(&what, took.as_secs_f64() * 1e3, "ms", Limit::AtMost(10.0));
+            }
             last.clear();
         }
     }
@@ -100,7 +110,8 @@ fn main() {
             refused.len()
         );
     }
-    [50, 20, 10, 5, 2, 0].into_iter().for_each(|percent| slower(&contract, &sessions, percent));
+    [50, 20, 10, 5, 2, 0].into_iter().for_each(|percent| slower(&contract, &sessions, percent, &mut targets));
+    targets.exit()
 }
 
 fn median(times: &mut [Duration]) -> Duration {

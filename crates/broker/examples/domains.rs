@@ -2,7 +2,9 @@
 //!
 //! So many domains in a row (3 by default), each with a broker and its disk in this process, over TLS on loopback. Sessions are admitted one
 //! after the other: a dry run of each, then the request until it is committed, and a renewal; then as many again by 16 clients at once. Agents are not
-//! in it: their hosts report once.
+//! in it: their hosts report once. Exit code 1: a target of docs/sessions.md is missed.
+
+mod targets;
 
 use agent::client::Client;
 use agent::identity::Kind;
@@ -10,8 +12,10 @@ use agent::keys::{self, Keys};
 use agent::message::{Actual, State};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+use targets::{Limit, Targets};
 use thalweg_broker::api::Broker;
 use thalweg_broker::serve::Limits;
 use thalweg_broker::store::Store;
@@ -66,7 +70,7 @@ fn start(index: usize, addresses: &[SocketAddr], dir: &Path) -> Result<()> {
     Ok(agent.report(&host, &Actual::new(desired.epoch, desired.revision, State::Applied))?)
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1).map(|word| word.parse::<usize>());
     let domains = arguments.next().unwrap_or(Ok(3))?.max(1);
     let sessions = arguments.next().unwrap_or(Ok(300))?;
@@ -105,10 +109,17 @@ fn main() -> Result<()> {
         }
     }
     println!("{domains} domains, {sessions} sessions, on {} processors", std::thread::available_parallelism()?);
-    for (what, times) in ["admission (dry run)", "request until committed", "renewal"].iter().zip(&mut times) {
+    let mut targets = Targets::default();
+    // In ms: admission in one domain and over several; a request until its session may begin.
+    let most = [if domains == 1 { 2.0 } else { 20.0 }, 100.0, 100.0];
+    let kinds = ["admission (dry run)", "request until committed", "renewal"];
+    for ((what, times), most) in kinds.iter().zip(&mut times).zip(most) {
         times.sort_unstable();
         let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
         println!("{what}: p50 {:.2?}, p99 {:.2?}, most {:.2?}", at(50), at(99), at(100));
+        if domains <= 3 {
+            targets.judge(&format!("{what}, p99"), at(99).as_secs_f64() * 1e3, "ms", Limit::AtMost(most));
+        }
     }
     let began = Instant::now();
     let each = sessions.min(900).div_ceil(CLIENTS); // 2,000 may go through one neighbour
@@ -126,6 +137,11 @@ fn main() -> Result<()> {
         all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err("a client failed".to_owned())))
     })?;
     let all = (each * CLIENTS) as f64;
-    println!("{CLIENTS} clients at once: {:.0} sessions/s", all / began.elapsed().as_secs_f64());
-    Ok(std::fs::remove_dir_all(&dir)?)
+    let rate = all / began.elapsed().as_secs_f64();
+    println!("{CLIENTS} clients at once: {rate:.0} sessions/s");
+    if domains == 1 {
+        targets.judge("through the API", rate, "sessions/s", Limit::AtLeast(1500.0));
+    }
+    std::fs::remove_dir_all(&dir)?;
+    Ok(targets.exit())
 }
