@@ -121,7 +121,7 @@ fn big_messages_arrive_whole_beside_a_small_channel() {
     let Some(document) = run("big-messages") else { return };
     let checks = document["checks"].as_array().unwrap();
     let whole: Vec<_> = checks.iter().filter(|c| c["name"].as_str().unwrap().contains("whole")).collect();
-    assert!(whole.len() == 7 && whole.iter().all(|check| check["pass"] == true), "{whole:?}");
+    assert!(whole.len() == 7 && whole.iter().all(|check| holds(check)), "{whole:?}");
     let bounds: Vec<f64> = factors(&document, "blocking_us").iter().filter_map(|bound| bound.as_f64()).collect();
     assert!(bounds.len() == 6 && bounds.windows(2).all(|pair| pair[0] >= pair[1]), "{bounds:?}");
     let lost = checks.iter().filter(|c| c["name"].as_str().unwrap().contains("lost samples of the small channel"));
@@ -129,11 +129,19 @@ fn big_messages_arrive_whole_beside_a_small_channel() {
     assert!(!document["environment"]["qdiscs"].as_array().unwrap().is_empty());
 }
 
+/// Whether a check passes. One that the machine made inconclusive is told, and is no failure.
+fn holds(check: &Value) -> bool {
+    if check["verdict"] == "inconclusive" {
+        println!("INCONCLUSIVE: {check}");
+    }
+    check["verdict"] != "fail"
+}
+
 /// Checks that hold for short measurements, too.
 fn passed<'a>(document: &'a Value, part: &str) -> Vec<&'a Value> {
     let checks = document["checks"].as_array().unwrap();
     let found: Vec<_> = checks.iter().filter(|check| check["name"].as_str().unwrap().contains(part)).collect();
-    assert!(!found.is_empty() && found.iter().all(|check| check["pass"] == true), "{part}: {found:?}");
+    assert!(!found.is_empty() && found.iter().all(|check| holds(check)), "{part}: {found:?}");
     found
 }
 
