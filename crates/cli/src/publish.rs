@@ -1,6 +1,7 @@
 //! `thalweg pub`: publish lines, a file or counters.
 
 mod source;
+mod typed;
 
 use crate::failure::Result;
 use crate::output::{bytes, tell};
@@ -19,6 +20,7 @@ use thalweg::carrier;
 use thalweg::control::Direction;
 use thalweg::control::matching::topic_matches;
 use thalweg::{Published, Publisher};
+use typed::Values;
 
 /// Publish lines, a file or counters on a topic
 ///
@@ -26,7 +28,7 @@ use thalweg::{Published, Publisher};
 /// Before the first sample, pub waits until the subscribers that are there are connected, or up to a second for one to come.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: journalctl -f | thalweg pub /log --stdin\n         thalweg pub /counter --rate 100 --size 1KiB --carrier udp"
+    after_help = "Example: journalctl -f | thalweg pub /log --stdin\n         thalweg pub /counter --rate 100 --size 1KiB --carrier udp\n         echo '{\"data\": \"hello\"}' | thalweg pub /chatter --type std_msgs/msg/String"
 )]
 pub(crate) struct Arguments {
     /// The topic, such as /camera/left
@@ -50,6 +52,12 @@ pub(crate) struct Arguments {
     /// Publish each line of standard input as a string
     #[arg(long)]
     stdin: bool,
+    /// Publish each line of standard input, a value in JSON, as a message of this ROS 2 type, such as std_msgs/msg/String
+    #[arg(long = "type", value_name = "TYPE", conflicts_with_all = ["file", "size"])]
+    of_type: Option<String>,
+    /// Where the definitions of --type are, as DIR/std_msgs/msg/String.msg [default: share in each of AMENT_PREFIX_PATH]
+    #[arg(long, value_name = "DIR", requires = "of_type")]
+    definitions: Vec<PathBuf>,
     /// Keep this many of the last samples for `thalweg pull`; 0: none
     #[arg(long, value_name = "N", default_value_t = PullBuffer::default().samples)]
     history: u32,
@@ -140,21 +148,30 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Publishes as asked.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut participant = arguments.common.open("pub")?;
-    match (&arguments.file, arguments.stdin) {
-        (_, true) => publish(arguments, &mut participant, Lines::read_stdin(MAX_MESSAGE)?),
-        (Some(file), _) => publish(arguments, &mut participant, Blocks::open(file, arguments.sample_size())?),
+    let lines = || Lines::read_stdin(MAX_MESSAGE);
+    match (&arguments.of_type, &arguments.file, arguments.stdin) {
+        (Some(name), ..) => {
+            let values = Values::of(name, &arguments.definitions, lines()?)?;
+            publish(arguments, &mut participant, values)
+        }
+        (_, _, true) => publish(arguments, &mut participant, lines()?),
+        (_, Some(file), _) => publish(arguments, &mut participant, Blocks::open(file, arguments.sample_size())?),
         _ => publish(arguments, &mut participant, Counters::of(arguments.sample_size())),
     }
 }
 
 impl Arguments {
+    fn has_lines(&self) -> bool {
+        self.stdin || self.of_type.is_some()
+    }
+
     fn sample_size(&self) -> usize {
         self.size.unwrap_or(if self.file.is_some() { 64 << 10 } else { 64 })
     }
 
     /// Period of the samples. Without a rate, input is published as fast as the subscribers take it.
     fn pace(&self) -> Option<Duration> {
-        let input = self.stdin || self.file.is_some();
+        let input = self.has_lines() || self.file.is_some();
         self.rate.or((!input).then_some(1.0)).map(|hz| Duration::from_secs_f64(1.0 / hz))
     }
 
@@ -171,7 +188,7 @@ impl Arguments {
 
     /// The history of a publisher; lines have any size, and most are small.
     fn pull_buffer(&self) -> Option<PullBuffer> {
-        let size = if self.stdin { SMALL_LINE } else { self.sample_size() } as u64;
+        let size = if self.has_lines() { SMALL_LINE } else { self.sample_size() } as u64;
         let default = PullBuffer::default();
         let bytes = (u64::from(self.history) * size).max(default.bytes);
         (self.history > 0).then_some(PullBuffer { samples: self.history, bytes, ..default })
@@ -189,7 +206,7 @@ impl Arguments {
         }
     }
 
-    fn open<S: Source>(&self, participant: &Participant) -> Result<Publisher<S::Message>> {
+    fn open<S: Source>(&self, participant: &Participant, source: &S) -> Result<Publisher<S::Message>> {
         let default = || format!("/{}/{}/pub1", participant.node.name(), self.topic.trim_start_matches('/'));
         let mut qos = self.qos();
         let priority = self.given.settings(
@@ -200,6 +217,7 @@ impl Arguments {
         )?;
         self.decide(&mut qos);
         let mut builder = participant.node.publisher::<S::Message>(&self.topic).qos(qos).priority(priority);
+        builder = source.describe(builder);
         if let Some(name) = &self.port {
             builder = builder.named(name);
         }
@@ -220,7 +238,7 @@ impl Arguments {
 }
 
 fn publish<S: Source>(arguments: &Arguments, participant: &mut Participant, mut source: S) -> Result {
-    let mut publisher = arguments.open::<S>(participant)?;
+    let mut publisher = arguments.open(participant, &source)?;
     wait_for_subscribers(arguments, participant, &publisher);
     let started = Instant::now();
     let mut totals = Totals::default();

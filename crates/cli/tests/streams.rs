@@ -29,6 +29,37 @@ fn lines_arrive_as_text() {
     assert_eq!(done.code(), 0, "{}", done.errors);
 }
 
+#[test]
+fn values_in_json_are_messages_of_a_ros_2_type() {
+    let house = Testbed::new();
+    let messages = house.path("share/robot/msg");
+    std::fs::create_dir_all(&messages).unwrap();
+    std::fs::write(messages.join("Arm.msg"), "std_msgs/Header header\nfloat64[] joints # in rad\n").unwrap();
+    let sub = subscriber(&house, "/arm");
+    let share = house.path("share");
+    let mut publish = house.start(&format!("pub /arm --port /out --type robot/Arm --definitions {}", share.display()));
+    let value = json!({"header": {"stamp": {"sec": 7, "nanosec": 0}, "frame_id": "base"}, "joints": [1.5, -2.0]});
+    publish.write(&format!("{value}\n"));
+    assert_eq!(sub.json_line(), value);
+    let info = house.run("info /out --json").json();
+    let ros = &info["message"]["ros"];
+    assert_eq!(ros["name"], "robot/msg/Arm", "{info}");
+    assert_eq!(
+        ros["type_hash"].as_str().map(|hash| (hash.starts_with("RIHS01_"), hash.len())),
+        Some((true, 71)),
+        "{ros}"
+    );
+    let told = house.run("info /out").lines.join("\n");
+    assert!(told.contains("robot/msg/Arm (RIHS01_"), "{told}");
+    publish.write("{\"header\": 5, \"joints\": []}\n");
+    let done = publish.finish();
+    assert_eq!(done.code(), 2, "{}", done.errors);
+    assert!(done.errors.contains("standard input, line 2: header: expected"), "{}", done.errors);
+    let missing = house.run(&format!("pub /arm --type robot/msg/Leg --definitions {}", share.display()));
+    assert_eq!(missing.code(), 2);
+    assert!(missing.errors.contains("no file robot/msg/Leg.msg in"), "{}", missing.errors);
+}
+
 /// The publisher is gone before its sample is printed.
 #[test]
 fn a_line_of_a_publisher_that_left_arrives_as_text() {

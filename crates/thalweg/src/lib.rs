@@ -77,8 +77,8 @@ pub use control::Network;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{
-    Body, Client, Loan, Mode, Node, Origin, Publisher, PublisherBuilder, PullFrom, Pulled, Server, Subscriber,
-    SubscriberBuilder, WaitSet, Waitable,
+    Body, Client, Descriptor, Loan, Mode, Node, Origin, Publisher, PublisherBuilder, PullFrom, Pulled, Server,
+    Subscriber, SubscriberBuilder, WaitSet, Waitable,
 };
 pub use port::{PolicyCounts, Published, PublisherInfo, Sample, SubscriberState, TakenSample, monitor};
 pub use qos;

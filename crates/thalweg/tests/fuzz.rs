@@ -76,6 +76,10 @@ fn types() {
     run("types");
 }
 #[test]
+fn definitions() {
+    run("definitions");
+}
+#[test]
 fn contract() {
     run("contract");
 }
@@ -95,5 +99,5 @@ fn every_body_but_the_planner_has_a_stored_corpus() {
 }
 #[test]
 fn every_body_is_run() {
-    assert_eq!(all().len(), if cfg!(feature = "pictures") { 15 } else { 14 }, "a body without a test here");
+    assert_eq!(all().len(), if cfg!(feature = "pictures") { 16 } else { 15 }, "a body without a test here");
 }

@@ -5,6 +5,7 @@ mod answers;
 mod carriers;
 mod channels;
 mod data_path;
+mod described;
 mod directory;
 mod examples;
 mod foreign;

@@ -18,6 +18,7 @@ mod multicast;
 mod outage;
 mod priority;
 mod refused;
+mod ros;
 mod scaled;
 mod silent;
 mod storm;

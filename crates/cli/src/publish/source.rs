@@ -6,6 +6,7 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
+use thalweg::PublisherBuilder;
 use thalweg::codec::{Message, Raw};
 
 /// The next sample of a source.
@@ -25,6 +26,11 @@ pub(super) trait Source {
 
     /// The next sample; waits a short time for one.
     fn next(&mut self) -> Result<Next<'_, Self::Message>>;
+
+    /// Gives the publisher the type of the samples, where it is known at run time only.
+    fn describe(&self, builder: PublisherBuilder<Self::Message>) -> PublisherBuilder<Self::Message> {
+        builder
+    }
 }
 
 /// Samples of one size that start with their number.

@@ -1,11 +1,11 @@
-//! CDR, little-endian, as ROS 2 puts it on the wire.
+//! CDR, as ROS 2 puts it on the wire: written little-endian, read in either byte order.
 //!
 //! The rules are those of OMG CDR (formal/2002-06-51 §15.3), which DDS-XTypes 1.3 §7.4 calls XCDR version 1, PLAIN_CDR:
 //!
 //! | value | bytes |
 //! |---|---|
 //! | message | the encapsulation header `00 01 00 00` (CDR, little-endian, no options), then the value |
-//! | number | little-endian, aligned to its own size (at most 8), counted from behind the header; padding is 0 |
+//! | number | in the byte order of the header, aligned to its own size (at most 8), counted from behind the header; padding is 0 |
 //! | `bool` | one byte, 0 or 1 |
 //! | `String` | `u32` length with the final NUL, the UTF-8 bytes, NUL |
 //! | `Vec`, set, bytes | `u32` count, then the elements |
@@ -87,7 +87,7 @@ pub(super) fn append_message(
 ///
 /// # Errors
 /// [`CodecError`] with the offset from the start of `bytes`, what was expected and what was found: another encapsulation
-/// (big-endian, parameter list, XCDR version 2), an early end, more than 3 bytes left over, a `bool` that is neither 0
+/// than CDR of version 1 (of version 2: use [`transcode`](super::transcode())), an early end, more than 3 bytes left over, a `bool` that is neither 0
 /// nor 1, a string without its NUL or not in UTF-8, no such variant, nesting beyond 64 levels, a type that only a
 /// self-describing format can carry (`#[serde(untagged)]`, `#[serde(flatten)]`).
 pub fn from_cdr<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
@@ -122,25 +122,51 @@ pub(in crate::codec) struct Reader<'de> {
     bytes: &'de [u8],
     /// Offset of the next byte, from the start of the message; the header's 4 bytes are behind it.
     at: usize,
+    big_endian: bool,
+    version: Version,
+    /// Alignment of numbers of 8 bytes.
+    widest: usize,
+}
+
+/// The rules by which values become bytes (DDS-XTypes 1.3 §7.4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::codec) enum Version {
+    /// PLAIN_CDR, as this module's table says.
+    One,
+    /// PLAIN_CDR2: numbers of 8 bytes are aligned to 4, and the length in bytes stands before a collection whose elements are
+    /// not primitive.
+    Two,
+    /// DELIMITED_CDR: version 2 in which the length in bytes also stands before each struct.
+    TwoDelimited,
 }
 
 impl<'de> Reader<'de> {
-    /// Checks the encapsulation header and stands behind it.
+    /// Checks the encapsulation header of a message of version 1 and stands behind it.
     pub(crate) fn new(bytes: &'de [u8]) -> Result<Self, CodecError> {
-        match bytes {
-            [0x00, 0x01, _, _, ..] => Ok(Self { bytes, at: ORIGIN }),
-            [high, low, _, _, ..] => Err(CodecError {
-                offset: 0,
-                problem: format!(
-                    "expected the encapsulation 00 01 (CDR little-endian), found {high:02x} {low:02x} ({})",
-                    encapsulation_name(u16::from_be_bytes([*high, *low]))
-                ),
-            }),
-            _ => Err(CodecError {
-                offset: 0,
-                problem: format!("expected an encapsulation header of 4 bytes, found {} bytes in all", bytes.len()),
-            }),
+        match Self::of_any_version(bytes)? {
+            reader if reader.version == Version::One => Ok(reader),
+            _ => Err(unexpected(bytes, "00 00 or 00 01 (CDR)")),
         }
+    }
+
+    /// Checks the encapsulation header and stands behind it.
+    pub(crate) fn of_any_version(bytes: &'de [u8]) -> Result<Self, CodecError> {
+        let (version, big_endian) = match bytes {
+            [0x00, 0x00, _, _, ..] => (Version::One, true),
+            [0x00, 0x01, _, _, ..] => (Version::One, false),
+            [0x00, 0x06, _, _, ..] => (Version::Two, true),
+            [0x00, 0x07, _, _, ..] => (Version::Two, false),
+            [0x00, 0x08, _, _, ..] => (Version::TwoDelimited, true),
+            [0x00, 0x09, _, _, ..] => (Version::TwoDelimited, false),
+            _ => return Err(unexpected(bytes, "00 00, 00 01 (CDR) or 00 06 to 00 09 (CDR of version 2)")),
+        };
+        let widest = if version == Version::One { 8 } else { 4 };
+        Ok(Self { bytes, at: ORIGIN, big_endian, version, widest })
+    }
+
+    /// The rules by which the message was written.
+    pub(crate) fn version(&self) -> Version {
+        self.version
     }
 
     /// Offset of the next byte from the start of the message.
@@ -161,14 +187,19 @@ impl<'de> Reader<'de> {
         CodecError { offset: self.at, problem }
     }
 
-    /// The next `N` bytes, after the padding that aligns them to `N`; `N` is 1, 2, 4 or 8.
+    /// A number of `N` bytes, little-endian, after the padding that aligns it; `N` is 1, 2, 4 or 8.
     #[inline]
     pub(crate) fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
-        let start = self.at + ((self.at - ORIGIN).wrapping_neg() & (N - 1));
+        let alignment = if N == 8 { self.widest } else { N };
+        let start = self.at + ((self.at - ORIGIN).wrapping_neg() & (alignment - 1));
         match self.bytes.get(start..).and_then(|rest| rest.first_chunk::<N>()) {
             Some(found) => {
                 self.at = start + N;
-                Ok(*found)
+                let mut found = *found;
+                if self.big_endian {
+                    found.reverse();
+                }
+                Ok(found)
             }
             None => Err(self.early_end(what, N)),
         }
@@ -239,6 +270,27 @@ impl<'de> Reader<'de> {
         })
     }
 
+    /// The end of a value, from its length in bytes that comes next.
+    pub(crate) fn delimiter(&mut self) -> Result<usize, CodecError> {
+        let length = self.u32("the length of a value")? as usize;
+        match self.remaining() {
+            left if length <= left => Ok(self.at + length),
+            left => {
+                Err(self.before(4, format!("expected the length of a value that fits {left} bytes, found {length}")))
+            }
+        }
+    }
+
+    /// Passes over what is left of a value that ends there.
+    pub(crate) fn pass(&mut self, end: usize) -> Result<(), CodecError> {
+        if self.at > end {
+            let problem = format!("expected the value to end at byte {end}, as its length says, found it longer");
+            return Err(self.error(problem));
+        }
+        self.at = end;
+        Ok(())
+    }
+
     /// Checks that only padding follows the value.
     pub(crate) fn finish(&self) -> Result<(), CodecError> {
         match self.remaining() {
@@ -261,10 +313,24 @@ impl<'de> Reader<'de> {
     }
 }
 
+/// The error of an encapsulation header that is not one of those `wanted`.
+#[cold]
+fn unexpected(bytes: &[u8], wanted: &str) -> CodecError {
+    let problem = match bytes {
+        [high, low, _, _, ..] => {
+            let name = encapsulation_name(u16::from_be_bytes([*high, *low]));
+            format!("expected the encapsulation {wanted}, found {high:02x} {low:02x} ({name})")
+        }
+        _ => format!("expected an encapsulation header of 4 bytes, found {} bytes in all", bytes.len()),
+    };
+    CodecError { offset: 0, problem }
+}
+
 /// The representation identifiers of DDSI-RTPS 2.5 §10.2 and DDS-XTypes 1.3 §7.6.3.1.2.
 fn encapsulation_name(identifier: u16) -> &'static str {
     match identifier {
-        0x0000 => "CDR big-endian",
+        0x0000 => "CDR, big-endian",
+        0x0001 => "CDR, little-endian",
         0x0002 => "parameter list CDR, big-endian",
         0x0003 => "parameter list CDR, little-endian",
         0x0004 => "XML",

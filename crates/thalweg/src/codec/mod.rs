@@ -5,23 +5,31 @@
 //! | any `T: Serialize + DeserializeOwned` | CDR little-endian with its 4-byte encapsulation header, as ROS 2 encodes | an owned `T` |
 //! | [`Plain<T>`] | the memory of a plain-old-data struct | a view into the received buffer when it is aligned, else a copy |
 //! | [`Raw`] | the bytes themselves | a view into the received buffer |
-//! | [`Untyped`] | (subscribers only) any type | a view |
+//! | [`Untyped`] | an encoded message of a type that is known at run time | a view |
 //!
 //! A publisher and a subscriber compare their [`TypeDescription`]s. Where one holds a [`Schema`], tools that do not know
-//! the type read and write its samples as JSON ([`to_json`], [`from_json`]).
+//! the type read and write its samples as JSON ([`to_json`], [`from_json`]). Messages of other writers are read in either byte
+//! order; [`transcode()`] turns those of CDR version 2 into ones that every subscriber reads. [`Definitions`] reads ROS 2's `.msg`,
+//! `.srv` and `.action` files: the schemas and type hashes of their types. [`Idl`] reads `.idl` files: schemas and keys.
 
 mod cdr;
 mod dynamic;
 mod fields;
+mod idl;
+mod ros;
 #[cfg(test)]
 mod samples;
 mod schema;
+mod transcode;
 
 pub use cdr::{from_cdr, to_cdr, to_cdr_into};
 pub use dynamic::{from_json, to_json};
 pub use fields::{FieldError, Fields, PathProblem};
 pub(crate) use fields::{PolicyFields, WHOLE_TOPIC, topic_number};
+pub use idl::{Idl, IdlError};
+pub use ros::{Definitions, RosError, RosType};
 pub use schema::{Field, Schema, SchemaError, TypeDescription, Variant};
+pub use transcode::transcode;
 
 use bytemuck::PodCastError;
 use serde::Serialize;
@@ -117,7 +125,9 @@ impl Message for Raw {
     }
 }
 
-/// The message type of subscribers that take topics of any type and want their bytes: tools, recorders, bridges.
+/// The message type of ports that take or give encoded messages of a type that is known at run time: tools, recorders, bridges. A
+/// subscriber of it takes any type; a publisher of it states its type with
+/// [`described`](crate::PublisherBuilder::described).
 pub enum Untyped {}
 
 impl Message for Untyped {

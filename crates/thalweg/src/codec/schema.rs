@@ -5,6 +5,7 @@ mod tests;
 mod text;
 mod trace;
 
+use super::ros::{RosError, RosType};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ pub(super) const MAX_DEPTH: usize = 32;
 /// The most parts (types, fields, variants) of a [`Schema`] that is traced or accepted from others.
 pub(super) const MAX_NODES: usize = 4096;
 /// The longest name of a struct, field, enum or variant in a schema, in bytes.
-const MAX_NAME: usize = 255;
+pub(super) const MAX_NAME: usize = 255;
 
 /// One named field of a struct.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +201,8 @@ pub enum SchemaError {
         /// The hash that was stated.
         stated: u64,
     },
+    /// What is stated of a type of ROS 2.
+    Ros(RosError),
 }
 
 impl fmt::Display for SchemaError {
@@ -214,6 +217,7 @@ impl fmt::Display for SchemaError {
             Self::Hash { name, schema, stated } => {
                 write!(f, "expected the hash {schema:016x} of the schema of {name}, found {stated:016x}")
             }
+            Self::Ros(wrong) => wrong.fmt(f),
         }
     }
 }
@@ -249,6 +253,9 @@ pub struct TypeDescription {
     /// The structure, where the codec knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
+    /// The type of ROS 2 that it is, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ros: Option<RosType>,
 }
 
 impl TypeDescription {
@@ -265,7 +272,7 @@ impl TypeDescription {
         match (traced.schema, traced.name) {
             (Some(schema), name) => {
                 let name = name.map_or_else(|| schema.short_name(), str::to_owned);
-                Self { name, hash: schema.hash(), schema: Some(schema) }
+                Self { name, hash: schema.hash(), schema: Some(schema), ros: None }
             }
             (None, Some(name)) => Self::opaque(name),
             (None, None) => Self::opaque(&text::without_paths(std::any::type_name::<T>())),
@@ -274,7 +281,7 @@ impl TypeDescription {
 
     /// A type known by its name only.
     pub fn opaque(name: &str) -> Self {
-        Self { name: name.to_owned(), hash: text::hash(format_args!("{name}")), schema: None }
+        Self { name: name.to_owned(), hash: text::hash(format_args!("{name}")), schema: None, ros: None }
     }
 
     /// The plain-old-data type `T`: its memory is its message, so size, alignment and byte order count too.
@@ -283,25 +290,35 @@ impl TypeDescription {
         let (size, align) = (size_of::<T>(), align_of::<T>());
         let order = if cfg!(target_endian = "little") { "little" } else { "big" };
         let hash = text::hash(format_args!("plain {name} size {size} align {align} {order}-endian"));
-        Self { name, hash, schema: None }
+        Self { name, hash, schema: None, ros: None }
     }
 
     /// The description by which a subscriber asks for any type.
     pub fn any() -> Self {
-        Self { name: "*".to_owned(), hash: 0, schema: None }
+        Self { name: "*".to_owned(), hash: 0, schema: None, ros: None }
     }
 
-    /// `true` if a subscriber that asks for `self` can read samples of a publisher of `offered`.
+    /// `true` if a subscriber that asks for `self` can read samples of a publisher of `offered`. Two types of ROS 2 have to be the same
+    /// one there, too.
     pub fn accepts(&self, offered: &TypeDescription) -> bool {
-        self.name == "*" || (self.name == offered.name && self.hash == offered.hash)
+        let same = |(own, other): (&RosType, &RosType)| own.name == other.name && own.type_hash == other.type_hash;
+        let same_ros = self.ros.as_ref().zip(offered.ros.as_ref()).is_none_or(same);
+        self.name == "*" || (self.name == offered.name && self.hash == offered.hash && same_ros)
+    }
+
+    /// Its approximate size in memory beyond its own, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.name.len() + self.schema.as_ref().map_or(0, Schema::weight) + self.ros.as_ref().map_or(0, RosType::weight)
     }
 
     /// Checks a peer's description: its schema is within the limits of [`Schema::check`], and the hash is that of the
-    /// schema. Without a schema there is nothing to check the hash against.
+    /// schema. Without a schema there is nothing to check the hash against. Of a type of ROS 2 only the form is checked
+    /// ([`RosType::check`]).
     ///
     /// # Errors
     /// [`SchemaError`] with the limit that is passed, or with both hashes.
     pub fn check(&self) -> Result<(), SchemaError> {
+        self.ros.as_ref().map_or(Ok(()), RosType::check).map_err(SchemaError::Ros)?;
         let Some(schema) = &self.schema else { return Ok(()) };
         schema.check()?;
         match schema.hash() {

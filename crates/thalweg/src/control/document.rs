@@ -120,9 +120,8 @@ impl PortInfo {
     /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
     pub(crate) fn weight(&self) -> usize {
         let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
-        let parts = message.schema.as_ref().map_or(0, crate::codec::Schema::weight);
-        let texts = 2 * (name.len() + topic.len()) + message.name.len() + 3 * PIECE;
-        size_of::<Self>() + texts + named(carriers) + policies(qos) + parts + INDEXED
+        let texts = 2 * (name.len() + topic.len()) + 3 * PIECE;
+        size_of::<Self>() + texts + named(carriers) + policies(qos) + message.weight() + INDEXED
     }
 }
 

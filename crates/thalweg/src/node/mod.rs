@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // a user waits
 
+mod descriptor;
 mod policies;
 mod publisher;
 mod pulled;
@@ -9,6 +10,7 @@ mod service;
 mod subscriber;
 mod wait_set;
 
+pub use descriptor::Descriptor;
 pub use publisher::{Loan, Publisher, PublisherBuilder};
 pub use pulled::{Origin, PullFrom, Pulled};
 pub use service::{Body, Client, Server};
@@ -20,7 +22,8 @@ use crate::carrier;
 use crate::channel::PortRef;
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
-use crate::codec::{Message, PolicyFields};
+use crate::codec::{Message, PolicyFields, TypeDescription};
+use crate::control::limits::check_type;
 use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::{absolute, check_name, check_pattern};
 use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
@@ -61,6 +64,8 @@ pub(crate) struct PortRequest {
     pub(crate) priority: PrioritySettings,
     pub(crate) pull: PullRole,
     pub(crate) session: Option<String>,
+    /// The type, if it is known at run time only.
+    pub(crate) message: Option<TypeDescription>,
 }
 
 impl PortRequest {
@@ -77,7 +82,18 @@ impl PortRequest {
             priority: PrioritySettings::default(),
             pull: PullRole::default(),
             session: None,
+            message: None,
         }
+    }
+
+    /// The type of the port's samples.
+    fn described<M: Message>(&self, direction: Direction) -> Result<TypeDescription> {
+        let message = self.message.clone().unwrap_or_else(|| M::description().as_ref().clone());
+        if direction == Direction::Publisher && message == TypeDescription::any() {
+            return Err(Error::Usage("a publisher of Untyped has no type: give it one with described()".to_owned()));
+        }
+        check_type(&message).map_err(|wrong| Error::Usage(format!("type {}: {}", message.name, wrong.because)))?;
+        Ok(message)
     }
 
     /// Joins its session, if it is to be part of one.
@@ -303,7 +319,7 @@ impl Node {
             )));
         }
         request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
-        let message = M::description().as_ref().clone();
+        let message = request.described::<M>(direction)?;
         // A subscriber that takes any type looks up the type in each publisher's description.
         if direction == Direction::Publisher || message.schema.is_some() {
             PolicyFields::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())

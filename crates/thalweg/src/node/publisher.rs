@@ -8,8 +8,8 @@ use crate::carrier;
 use crate::channel::bucket::Limit;
 use crate::channel::flow::Batching;
 use crate::channel::parity::Redundancy;
-use crate::channel::{Change, Channel, Outcome};
-use crate::codec::{Message, Plain, Raw};
+use crate::channel::{Change, Channel, Outcome, SampleInfo};
+use crate::codec::{Message, Plain, TypeDescription, Untyped};
 use crate::error::{Error, Result};
 use crate::port::monitor::Monitor;
 use crate::port::{AnyPublisher, Published, PublisherPort};
@@ -135,6 +135,15 @@ impl<M: Message> PublisherBuilder<M> {
     }
 }
 
+impl PublisherBuilder<Untyped> {
+    /// The type of the samples, which is known at run time only: that of another publisher
+    /// ([`PublisherInfo::message`](super::PublisherInfo)), or one of a definition. [`open`](Self::open) needs it.
+    pub fn described(mut self, message: TypeDescription) -> Self {
+        self.request.message = Some(message);
+        self
+    }
+}
+
 impl<M: Message> Publisher<M> {
     /// Publishes a sample on all channels and returns the outcome. It never allocates in the steady state, and never
     /// waits for a subscriber unless the QoS has `block`.
@@ -235,14 +244,26 @@ impl<T: bytemuck::Pod + Send> Publisher<Plain<T>> {
     }
 }
 
-impl Publisher<Raw> {
+impl Publisher<Untyped> {
+    /// Publishes an encoded message as the sample that another port received: with its change, and the time at which it was
+    /// published, or at which it arrived here if the clock of its publisher is another one. It has the next number of this port.
+    /// [`publish`](Self::publish) takes an encoded message as a sample of its own.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn forward(&mut self, info: &SampleInfo, message: &[u8]) -> Result<Published> {
+        self.publisher_port.publish_again(info, message)
+    }
+}
+
+impl<M: Message<Value = [u8]>> Publisher<M> {
     /// A message of `len` bytes that is written in place: in the subscribers' own shared memory where the carrier allows,
     /// otherwise in a pooled buffer that is sent without another copy. Its content is unspecified (an older message's). A
     /// subscriber that joins while a loan is held has its channel from the next sample on.
     ///
     /// # Errors
     /// [`Error::Message`] over `max_message`; [`Error::Closed`].
-    pub fn loan(&mut self, len: usize) -> Result<Loan<'_, Raw>> {
+    pub fn loan(&mut self, len: usize) -> Result<Loan<'_, M>> {
         self.lend(len)
     }
 }

@@ -7,7 +7,7 @@ use crate::bottle::Bottle;
 use crate::carrier::{self, TICK};
 use crate::channel::inbound::{Inbound, Step};
 use crate::channel::{ChannelReport, PortRef, SampleInfo};
-use crate::codec::Message;
+use crate::codec::{Message, TypeDescription, Untyped};
 use crate::control::PullRole;
 use crate::driver::Command;
 use crate::error::Result;
@@ -50,6 +50,14 @@ pub struct SubscriberBuilder<M: Message> {
     on_publisher: bool,
     mode: Mode,
     message: PhantomData<M>,
+}
+
+impl SubscriberBuilder<Untyped> {
+    /// Takes samples of this type only, which is known at run time. Default: of any type.
+    pub fn described(mut self, message: TypeDescription) -> Self {
+        self.request.message = Some(message);
+        self
+    }
 }
 
 impl<M: Message> SubscriberBuilder<M> {

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `frames` | streams, datagrams and fragments, with parity or without |
 //! | `documents` | handshakes, control links, pull, announcements of nodes, administrators' lines |
-//! | `codec` | messages; types and filters of peers; inputs of the built-in scalers (feature `pictures`) |
+//! | `codec` | messages; types and filters of peers; files that define types; inputs of the built-in scalers (feature `pictures`) |
 //! | `reliable` | both ends of a reliable flow over datagrams |
 //! | `operations` | the order of operations on a channel |
 
@@ -15,7 +15,7 @@ mod frames;
 mod operations;
 mod reliable;
 
-pub use codec::{codec, types};
+pub use codec::{codec, definitions, types};
 #[cfg(feature = "pictures")]
 pub use codec::{pictures, pictures_to_begin_from};
 pub use documents::{administration, control, directory, handshake, pull};
@@ -43,6 +43,7 @@ pub fn all() -> Vec<(&'static str, Body, Vec<Vec<u8>>)> {
         ("pull", pull, documents::questions()),
         ("directory", directory, documents::news()),
         ("types", types, codec::typed_messages()),
+        ("definitions", definitions, codec::texts()),
     ]
 }
 

@@ -189,8 +189,8 @@ fn lengths_known_only_at_the_end() {
 #[test]
 fn encapsulations() {
     assert_eq!(from_cdr::<u8>(&[0, 1, 0xff, 0xff, 5]), Ok(5));
+    assert_eq!(from_cdr::<(u8, u32)>(&[0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 1, 2]), Ok((5, 258)), "big-endian");
     for (header, name) in [
-        ([0, 0], "CDR big-endian"),
         ([0, 3], "parameter list CDR, little-endian"),
         ([0, 7], "XCDR version 2, little-endian"),
         ([0, 9], "delimited XCDR version 2, little-endian"),

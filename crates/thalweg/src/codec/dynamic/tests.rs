@@ -108,7 +108,8 @@ fn errors_name_the_place_in_the_bytes() {
     assert_eq!(error(&mode, &[2, 0, 0, 0]), "byte 4: expected the index of one of 2 variants, found 2");
     assert_eq!(error(&Schema::U16, &[2]), "byte 4: expected u16 (2 bytes), found the end after 1 bytes");
     assert!(error(&Schema::U8, &[0; 5]).contains("expected the end"));
-    assert!(to_json(&Schema::U8, &[0, 0, 0, 0, 1]).unwrap_err().problem.contains("CDR big-endian"));
+    assert_eq!(to_json(&Schema::U16, &[0, 0, 0, 0, 1, 2]), Ok(258.into()), "big-endian");
+    assert!(to_json(&Schema::U8, &[0, 7, 0, 0, 1]).unwrap_err().problem.contains("XCDR version 2, little-endian"));
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn hashes_never_change() {
     assert_eq!(super::text::hash(format_args!("a")), 0xaf63_dc4c_8601_ec8c);
     assert_eq!(super::text::hash(format_args!("{}{}", "foo", "bar")), 0x8594_4171_f739_67e8);
     assert_eq!(TypeDescription::opaque("foobar").hash, 0x8594_4171_f739_67e8);
-    assert_eq!(TypeDescription::any(), TypeDescription { name: "*".into(), hash: 0, schema: None });
+    assert_eq!(TypeDescription::any(), TypeDescription { name: "*".into(), hash: 0, schema: None, ros: None });
     assert_eq!(TypeDescription::of::<Header>().hash, super::text::hash(format_args!("{}", text::<Header>())));
 }
 

@@ -75,6 +75,15 @@ impl<M: Message> PublisherPort<M> {
         }
     }
 
+    /// Publishes an encoded message with the change and stamp of a sample that this host received.
+    pub(crate) fn publish_again(&self, info: &SampleInfo, bytes: &[u8]) -> Result<Published> {
+        let (mut state, now) = self.begin()?;
+        let stamp = if info.same_clock { info.source_ns } else { info.received_ns };
+        let label = Label { seq: state.seq + 1, stamp, change: info.change, historical: false };
+        let departure = Departure { label, content: Content::Encoded(bytes), now, is_new: true };
+        self.enter(&mut state, departure, &mut |_, _| {})
+    }
+
     /// Waits at most a tick for a sample that the monitor held back. The due samples continue behind the monitor.
     pub(super) fn release_late(&self) {
         self.monitor.wait(crate::carrier::TICK);

@@ -1,10 +1,11 @@
-//! Messages of any content, by types of peers or without, and scaled as pictures.
+//! Messages of any content, by types of peers or without, and scaled as pictures; texts that define types.
 
-use crate::codec::{self, Message, Plain, PolicyFields, Schema, TypeDescription};
+use crate::codec::{self, Definitions, Idl, Message, Plain, PolicyFields, Schema, TypeDescription};
 use crate::control::limits::check_type;
 use qos::Filter;
 use qos::expression::{Expression, Value};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A value with a field of each kind that the codec knows.
@@ -55,7 +56,7 @@ impl Everything {
 }
 
 /// Any bytes as a value: refused, or read; and a value that is read is written and read back as the same bytes.
-/// Without the type, by its description, there is no panic, either.
+/// Without the type, by its description, there is no panic, either; and a message of another writer that is transcoded is read.
 pub fn codec(bytes: &[u8]) {
     if let Ok(value) = codec::from_cdr::<Everything>(bytes) {
         let first = codec::to_cdr(&value).unwrap_or_else(|e| panic!("a value that was read cannot be written: {e}"));
@@ -65,15 +66,19 @@ pub fn codec(bytes: &[u8]) {
     }
     if let Some(schema) = &codec::TypeDescription::of::<Everything>().schema {
         let _ = codec::to_json(schema, bytes);
+        if let Ok(Cow::Owned(ours)) = codec::transcode(schema, bytes) {
+            codec::from_cdr::<Everything>(&ours).unwrap_or_else(|e| panic!("a transcoded message cannot be read: {e}"));
+        }
     }
     if let Ok(plain) = Plain::<[u32; 4]>::decode(bytes) {
         assert_eq!(bytes.len(), 16, "{:?}", plain.value());
     }
 }
 
-/// A message, and one of zeros.
+/// A message, and zeros, as messages of each version and byte order.
 pub(super) fn messages() -> Vec<Vec<u8>> {
-    vec![codec::to_cdr(&Everything::example()).unwrap_or_default(), vec![0; 64]]
+    let zeros = [0, 6, 7, 8, 9].map(|header| [&[0, header][..], &[0; 62]].concat());
+    [vec![codec::to_cdr(&Everything::example()).unwrap_or_default()], zeros.into()].concat()
 }
 
 /// A type, lines of a filter with its parameters, and a message, each ended by a byte 0. A type that passes the check
@@ -94,6 +99,7 @@ pub fn types(bytes: &[u8]) {
     if let Ok(json) = codec::to_json(schema, message) {
         let _ = codec::from_json(schema, &json);
     }
+    let _ = codec::transcode(schema, message);
     let key = first_fields(schema);
     for filter in [None, Some(&filter)] {
         let Ok(sought) = PolicyFields::find(Some(schema), &key, filter) else { continue };
@@ -146,6 +152,44 @@ pub(super) fn typed_messages() -> Vec<Vec<u8>> {
         .zip(&messages)
         .map(|(filter, message)| [&told, &[0][..], filter.as_bytes(), &[0], message].concat())
         .collect()
+}
+
+/// Any text is read or refused as a `.msg`, `.srv`, `.action` or `.idl` file. The schema of a type that is described passes the check
+/// of a peer's; one of IDL has a key then, maybe without fields.
+pub fn definitions(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for name in ["a/msg/A", "a/srv/A", "a/action/A"] {
+        let mut definitions = Definitions::new();
+        let _ = definitions.add_concatenated(name, &text);
+        for name in definitions.names() {
+            if let Ok(TypeDescription { schema: Some(schema), .. }) = definitions.describe(name) {
+                schema.check().unwrap_or_else(|e| panic!("{name}: {e}")); // its source may be too long to be told
+            }
+        }
+    }
+    let mut idl = Idl::new();
+    if idl.add("a.idl", &text).is_err() {
+        return;
+    }
+    // Each of many types can have thousands of parts.
+    for name in idl.names().take(64) {
+        if let Ok(described) = idl.describe(name) {
+            described.check().unwrap_or_else(|e| panic!("{name}: {e}"));
+            idl.keys(name).unwrap_or_else(|e| panic!("{name} is described, but: {e}"));
+        }
+    }
+}
+
+/// A file of IDL, a message, and an action with a message that it refers to.
+pub(super) fn texts() -> Vec<Vec<u8>> {
+    let idl = "#include <b.idl>\n// IDL\nmodule m { const long N = 1 << (2 + 0x1); typedef double D[N][2];\n\
+               @bit_bound(32) enum E { X, @value(1) Y };\nstruct B { @key long long id; char c; };\n\
+               @final struct A : B { @key ::m::D d; @optional sequence<E, N> e;\n string<8> f, g[3]; @unit(value=\"m\") float h; };\n\
+               union U switch (long) { case 1: wstring w; }; };\n";
+    let message =
+        "# msg\nint32 X=1\nstd_msgs/Header header\nfloat64[<=16] values [1.5]\nstring<=4[2] names\nchar c 7\n";
+    let action = format!("int8 a\n---\nB b\n---\n\n{}\nMSG: a/B\nuint8[] x\n", "=".repeat(80));
+    [idl, message, &action].map(|text| text.as_bytes().to_vec()).into()
 }
 
 /// Any bytes are scaled or refused by each scaler. A scaled message can be scaled again, and is then unchanged.

@@ -1,0 +1,123 @@
+//! Ports whose type is known at run time.
+#![allow(clippy::unwrap_used)] // all of this is test
+
+use qos::Reliability;
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc;
+use std::time::Duration;
+use thalweg::codec::{TypeDescription, Untyped, to_cdr};
+use thalweg::{Change, Error, Node, Settings};
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Point {
+    x: f64,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Other {
+    x: f32,
+}
+
+fn nodes<const N: usize>(realm: &str) -> [Node; N] {
+    let realm = format!("described-{realm}-{}", std::process::id());
+    std::array::from_fn(|_| Node::with_settings(Settings { realm: realm.clone(), ..Settings::default() }).unwrap())
+}
+
+fn point() -> Point {
+    Point { x: 0.5, name: "left".to_owned() }
+}
+
+#[test]
+fn an_encoded_message_is_the_value_at_a_typed_subscriber() {
+    for carrier in ["local", "shm", "tcp", "udp"] {
+        let [here, there] = nodes(carrier);
+        let (tell, told) = mpsc::channel();
+        let node = if carrier == "local" { &here } else { &there };
+        let builder = node.subscriber::<Point>("/a").reliability(Reliability::BestEffort);
+        // Values of another Rust type do not go from hand to hand within a process.
+        let builder = if carrier == "local" { builder } else { builder.carriers([carrier]) };
+        let subscriber = builder.callback(move |sample| tell.send(sample.clone()).unwrap()).unwrap();
+        let mut publisher = here.publisher::<Untyped>("/a").described(TypeDescription::of::<Point>()).open().unwrap();
+        assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG), "{carrier}");
+        publisher.publish(&to_cdr(&point()).unwrap()).unwrap();
+        // 0.5 and "up", big-endian, as a writer on such a machine sends them.
+        publisher.publish(b"\x00\x00\x00\x00\x3f\xe0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03up\x00").unwrap();
+        assert_eq!(told.recv_timeout(LONG), Ok(point()), "{carrier}");
+        assert_eq!(told.recv_timeout(LONG), Ok(Point { name: "up".to_owned(), ..point() }), "{carrier}");
+    }
+}
+
+#[test]
+fn a_loan_is_an_encoded_message_too() {
+    let [here, there] = nodes("loan");
+    let (tell, told) = mpsc::channel();
+    let subscriber = there.subscriber::<Point>("/a").carriers(["shm"]);
+    let _subscriber = subscriber.callback(move |sample| tell.send(sample.clone()).unwrap()).unwrap();
+    let mut publisher = here.publisher::<Untyped>("/a").described(TypeDescription::of::<Point>()).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG));
+    let message = to_cdr(&point()).unwrap();
+    let mut loan = publisher.loan(message.len()).unwrap();
+    loan.bytes_mut().copy_from_slice(&message);
+    loan.publish().unwrap();
+    assert_eq!(told.recv_timeout(LONG), Ok(point()));
+}
+
+#[test]
+fn a_forwarded_sample_keeps_its_stamp_and_change() {
+    let [source, between, there] = nodes("forward");
+    let (tell, told) = mpsc::channel();
+    let last = there.subscriber::<Untyped>("/out").callback(move |sample| {
+        tell.send((*sample.info(), sample.to_vec())).unwrap();
+    });
+    let last = last.unwrap();
+    let mut publisher = source.publisher::<Point>("/in").open().unwrap();
+    let mut taking = between.subscriber::<Untyped>("/in").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG) && taking.wait_connected(1, LONG));
+    publisher.publish(&Point { x: 1.0, ..point() }).unwrap();
+    publisher.dispose(&point()).unwrap();
+    // What comes first goes elsewhere, so the numbers differ.
+    let first = taking.wait(LONG).unwrap();
+    let message = taking.publisher(first.info()).unwrap().message.clone();
+    let mut forwarding = between.publisher::<Untyped>("/out").described(message.clone()).open().unwrap();
+    assert!(forwarding.wait_connected(1, LONG) && last.wait_connected(1, LONG));
+    let second = taking.wait(LONG).unwrap();
+    let forwarded = forwarding.forward(second.info(), &second).unwrap();
+    let (info, bytes) = told.recv_timeout(LONG).unwrap();
+    assert_eq!((forwarded.seq, info.seq, second.info().seq), (1, 1, 2), "a number of the forwarding port");
+    assert_eq!((info.source_ns, info.change), (second.info().source_ns, Change::Disposed));
+    assert_eq!(bytes, to_cdr(&point()).unwrap());
+    assert_eq!(last.publisher(&info).unwrap().message, message, "the type comes along");
+    assert_eq!(message, TypeDescription::of::<Point>());
+}
+
+/// The clock of another host has another origin: the time of arrival here counts.
+#[test]
+fn a_sample_of_another_clock_is_stamped_as_it_arrives() {
+    let [here, there] = nodes("clock");
+    let mut subscriber = there.subscriber::<Untyped>("/a").open().unwrap();
+    let mut publisher = here.publisher::<Untyped>("/a").described(TypeDescription::of::<Point>()).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG));
+    publisher.publish(&to_cdr(&point()).unwrap()).unwrap();
+    let own = *subscriber.wait(LONG).unwrap().info();
+    let abroad = thalweg::SampleInfo { same_clock: false, source_ns: 1, received_ns: own.source_ns + 7, ..own };
+    publisher.forward(&abroad, &to_cdr(&point()).unwrap()).unwrap();
+    assert_eq!(subscriber.wait(LONG).unwrap().info().source_ns, own.source_ns + 7);
+}
+
+#[test]
+fn a_port_has_the_type_that_it_states() {
+    let [here, there] = nodes("types");
+    let untold = here.publisher::<Untyped>("/a").open();
+    assert!(matches!(&untold, Err(Error::Usage(why)) if why.contains("described()")), "{:?}", untold.err());
+    let lie = TypeDescription { hash: 1, ..TypeDescription::of::<Point>() };
+    let refused = here.publisher::<Untyped>("/a").described(lie).open();
+    assert!(matches!(&refused, Err(Error::Usage(why)) if why.contains("expected the hash")), "{:?}", refused.err());
+    let point = there.subscriber::<Untyped>("/a").described(TypeDescription::of::<Point>()).open().unwrap();
+    let other = there.subscriber::<Untyped>("/a").described(TypeDescription::of::<Other>()).open().unwrap();
+    let publisher = here.publisher::<Untyped>("/a").described(TypeDescription::of::<Point>()).open().unwrap();
+    assert!(publisher.wait_connected(1, LONG) && point.wait_connected(1, LONG));
+    assert_eq!((publisher.connected(), other.connected()), (1, 0));
+}
