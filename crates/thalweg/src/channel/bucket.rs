@@ -71,6 +71,11 @@ impl Pacer {
     pub(super) fn on_sent(&mut self, now_ns: u64, rate: u64, bytes: usize) {
         self.even_at = self.even_at.max(now_ns).saturating_add(time_of(bytes as u64, rate));
     }
+
+    /// Takes back the last datagram, which did not leave.
+    pub(super) fn unsent(&mut self, rate: u64, bytes: usize) {
+        self.even_at = self.even_at.saturating_sub(time_of(bytes as u64, rate));
+    }
 }
 
 /// Bytes that leave at once at this rate: a millisecond's, because threads do not wake up more exactly, and at least two datagrams.
@@ -141,5 +146,9 @@ mod tests {
             }
         }
         assert!((1005..=1015).contains(&left), "{left} kB in a second and a burst of 10");
+        let before = pacer.even_at;
+        pacer.on_sent(now, 1_000_000, 1000);
+        pacer.unsent(1_000_000, 1000);
+        assert_eq!(pacer.even_at, before.max(now), "what did not leave costs nothing");
     }
 }

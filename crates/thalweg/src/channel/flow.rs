@@ -98,7 +98,7 @@ pub(crate) struct Flow {
     class: AtomicU8,
     own: PiMutex<Option<Arc<Own>>>, // its own sender thread
     pace: AtomicU64,                // bytes per second, 0: none
-    pacer: PiMutex<Pacer>,          // of fragments without a window; touched by the holder of the right only
+    pacer: PiMutex<Pacer>,          // of datagrams without a window
     budget: AtomicU64,              // the latency budget that was set, in nanoseconds; `AS_OPENED`: none was
     bulk: AtomicBool,
     link: Box<dyn SendHalf>,
@@ -281,10 +281,13 @@ impl Flow {
         let _ = self.link.wait_room(timeout); // the next send returns the error
     }
 
-    /// Fragments leave at most at this rate, in bytes per second, but for bursts of two datagrams or a millisecond's bytes. It was
+    /// Datagrams leave at most at this rate, in bytes per second, but for bursts of two of them or a millisecond's bytes. It was
     /// reserved, so a reliable flow over datagrams keeps it in spite of losses. A stream's socket paces itself.
     pub(crate) fn set_pace(&self, pace: Option<u64>) {
-        self.pace.store(pace.unwrap_or(0), Relaxed);
+        let rate = pace.unwrap_or(0);
+        if self.pace.swap(rate, Relaxed) != rate {
+            *self.pacer.lock() = Pacer::default(); // what left at the old rate
+        }
         self.reserve(pace);
     }
 

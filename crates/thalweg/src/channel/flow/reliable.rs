@@ -252,16 +252,39 @@ impl Flow {
     /// # Errors
     /// If the pace lets none leave: the time to wait.
     fn leave_at_pace(&self, mut parts: impl Iterator<Item = (Datagram, usize)>) -> Result<usize, Duration> {
-        let rate = self.pace.load(Relaxed);
-        if rate == 0 {
+        if self.pace.load(Relaxed) == 0 {
             return Ok(parts.count());
         }
-        let Some((_, bytes)) = parts.next() else { return Ok(0) };
+        parts.next().map_or(Ok(0), |(_, bytes)| self.keep_pace(bytes).map(|()| 1))
+    }
+
+    /// The pace of datagrams without a window, in bytes per second. A window has a pacer of its own, and so has a stream's socket.
+    #[inline]
+    fn own_pace(&self) -> Option<u64> {
+        let rate = self.pace.load(Relaxed);
+        let is_own = rate > 0 && !self.capabilities.stream && !self.kept.as_ref().is_some_and(Kept::is_controlled);
+        is_own.then_some(rate)
+    }
+
+    /// Checks whether a datagram of so many bytes may leave now, and counts it.
+    ///
+    /// # Errors
+    /// The time to wait.
+    #[inline]
+    pub(super) fn keep_pace(&self, bytes: usize) -> Result<(), Duration> {
+        let Some(rate) = self.own_pace() else { return Ok(()) };
         let (now, mut pacer) = (monotonic_ns(), self.pacer.lock());
         let wait = pacer.wait(now, rate, burst(rate, bytes));
         wait.map_err(|at| Duration::from_nanos(at.saturating_sub(now)))?;
         pacer.on_sent(now, rate, bytes);
-        Ok(1)
+        Ok(())
+    }
+
+    /// Takes back a datagram of so many bytes, which did not leave.
+    pub(super) fn unpace(&self, bytes: usize) {
+        if let Some(rate) = self.own_pace() {
+            self.pacer.lock().unsent(rate, bytes);
+        }
     }
 
     /// The number of these datagrams that leave, as window and pace allow it.
@@ -279,8 +302,9 @@ impl Flow {
 
     /// Takes back a part that did not leave: the socket is full.
     pub(super) fn left_not(&self, bytes: usize) {
-        if let Some(kept) = self.kept.as_ref().filter(|kept| kept.is_controlled()) {
-            kept.sender.lock().left_not(bytes);
+        match self.kept.as_ref().filter(|kept| kept.is_controlled()) {
+            Some(kept) => kept.sender.lock().left_not(bytes),
+            None => self.unpace(bytes),
         }
     }
 

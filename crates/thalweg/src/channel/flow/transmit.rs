@@ -49,6 +49,9 @@ impl Flow {
                     header.emit(room);
                 }
                 let size = frame.len();
+                if let Err(pause) = self.keep_pace(size) {
+                    return Ok(Sent::Pause(pause));
+                }
                 trace::step(Step::Send);
                 return match self.take(&[IoSlice::new(frame)], cursor.waits) {
                     Ok(taken) if taken == size => Ok(Sent::All),
@@ -56,7 +59,10 @@ impl Flow {
                         (cursor.taken, cursor.waits) = (taken, false);
                         self.transmit(message.payload(), label, cursor)
                     }
-                    Err(error) => blocked(error),
+                    Err(error) => {
+                        self.unpace(size);
+                        blocked(error)
+                    }
                 };
             }
         }
@@ -84,7 +90,10 @@ impl Flow {
             match self.take(parts, cursor.waits) {
                 // A send that waits and takes only a part has used up the patience: the rest is sent without waiting.
                 Ok(taken) => (cursor.taken, cursor.waits) = (cursor.taken + taken, false),
-                Err(error) => return blocked(error),
+                Err(error) => {
+                    self.unpace(most - cursor.taken);
+                    return blocked(error);
+                }
             }
         }
         Ok(Sent::All)
@@ -136,10 +145,12 @@ impl Flow {
     /// # Errors
     /// The time that the bytes have to wait.
     fn allowance(&self, bytes: usize) -> Result<usize, Duration> {
+        self.keep_pace(bytes)?;
         let Some(limit) = self.settings.sending.limit else { return Ok(bytes) };
         let burst = usize::try_from(limit.burst).unwrap_or(usize::MAX).max(SMALLEST_PIECE);
         let most = if self.capabilities.stream { bytes.min(burst) } else { bytes };
-        self.allowed(most).map(|()| most)
+        // The bucket is asked last, because it takes no bytes back.
+        self.allowed(most).map(|()| most).inspect_err(|_| self.unpace(bytes))
     }
 
     /// Bytes of a large message in each of its datagrams.
