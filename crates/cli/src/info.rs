@@ -195,6 +195,7 @@ fn port_text(info: &PortInfo) -> String {
     let qos = &info.qos;
     let direction = format!("{:?}", info.direction).to_lowercase();
     let structure = info.message.schema.as_ref().map(ToString::to_string);
+    let foreign = info.foreign.as_ref().map(|end| ("foreign end", end.to_string()));
     let ros = info.message.ros.as_ref().map(|ros| ("ros 2 type", format!("{} ({})", ros.name, ros.type_hash)));
     let lines = [
         ("port", info.name.clone()),
@@ -211,7 +212,7 @@ fn port_text(info: &PortInfo) -> String {
     ];
     let shown = ["reliability", "queue", "class", "max-message", "bytes"];
     let stated = qos.stated().into_iter().filter(|(name, _)| !shown.contains(name));
-    let lines = lines.into_iter().chain(ros).chain(stated);
+    let lines = lines.into_iter().chain(ros).chain(foreign).chain(stated);
     lines.map(|(key, value)| format!("{key:<12} {value}")).collect::<Vec<_>>().join("\n")
 }
 

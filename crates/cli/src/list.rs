@@ -169,7 +169,8 @@ pub(crate) fn port_row(port: &Port<'_>) -> Vec<String> {
     let info = port.info;
     let direction = format!("{:?}", info.direction).to_lowercase();
     let (name, topic, kind) = (info.name.clone(), info.topic.clone(), info.message.name.clone());
-    vec![name, direction, topic, kind, info.qos.reliability.to_string(), port.node.to_owned()]
+    let node = info.foreign.as_ref().map_or(port.node.to_owned(), |end| format!("{} for {end}", port.node));
+    vec![name, direction, topic, kind, info.qos.reliability.to_string(), node]
 }
 
 /// A table of ports.
@@ -294,5 +295,31 @@ impl Policies<'_> {
         ];
         let mismatches = section("mismatches", &headers, self.mismatches.iter().map(mismatch).collect());
         format!("{ports}\n\n{mismatches}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg::codec::TypeDescription;
+    use thalweg::control::{Foreign, NodeId};
+
+    #[test]
+    fn a_port_of_a_bridge_is_listed_with_the_end_that_it_is_for() {
+        let mut info = PortInfo {
+            name: "/bridge/chatter".into(),
+            direction: Direction::Publisher,
+            topic: "/chatter".into(),
+            message: TypeDescription::opaque("String"),
+            qos: qos::Qos::default(),
+            carriers: Vec::new(),
+            answers: None,
+            pull: Default::default(),
+            foreign: None,
+        };
+        let node = |info: &PortInfo| port_row(&Port { info, node: "bridge", node_id: NodeId(1) }).pop();
+        assert_eq!(node(&info).as_deref(), Some("bridge"));
+        info.foreign = Some(Foreign { engine: "ros2".into(), name: "/talker/chatter".into() });
+        assert_eq!(node(&info).as_deref(), Some("bridge for ros2 /talker/chatter"));
     }
 }

@@ -20,7 +20,7 @@ use thalweg::carrier;
 use thalweg::control::Direction;
 use thalweg::control::matching::topic_matches;
 use thalweg::{Published, Publisher};
-use typed::Values;
+use typed::{Typed, Values};
 
 /// Publish lines, a file or counters on a topic
 ///
@@ -147,13 +147,11 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Publishes as asked.
 pub(crate) fn run(arguments: &Arguments) -> Result {
+    let typed = arguments.of_type.as_ref().map(|name| Typed::find(name, &arguments.definitions)).transpose()?;
     let mut participant = arguments.common.open("pub")?;
     let lines = || Lines::read_stdin(MAX_MESSAGE);
-    match (&arguments.of_type, &arguments.file, arguments.stdin) {
-        (Some(name), ..) => {
-            let values = Values::of(name, &arguments.definitions, lines()?)?;
-            publish(arguments, &mut participant, values)
-        }
+    match (typed, &arguments.file, arguments.stdin) {
+        (Some(typed), ..) => publish(arguments, &mut participant, Values::of(typed, lines()?)),
         (_, _, true) => publish(arguments, &mut participant, lines()?),
         (_, Some(file), _) => publish(arguments, &mut participant, Blocks::open(file, arguments.sample_size())?),
         _ => publish(arguments, &mut participant, Counters::of(arguments.sample_size())),

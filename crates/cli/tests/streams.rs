@@ -51,10 +51,14 @@ fn values_in_json_are_messages_of_a_ros_2_type() {
     );
     let told = house.run("info /out").lines.join("\n");
     assert!(told.contains("robot/msg/Arm (RIHS01_"), "{told}");
-    publish.write("{\"header\": 5, \"joints\": []}\n");
+    publish.write("\n{\"header\": 5, \"joints\": []}\n");
     let done = publish.finish();
     assert_eq!(done.code(), 2, "{}", done.errors);
-    assert!(done.errors.contains("standard input, line 2: header: expected"), "{}", done.errors);
+    assert!(done.errors.contains("standard input, line 3: header: expected"), "{}", done.errors);
+    let mut publish = house.start(&format!("pub /arm --type robot/Arm --definitions {}", share.display()));
+    publish.write("{\"header\"\n");
+    let done = publish.finish();
+    assert!(done.errors.contains("standard input, line 1, column 9: EOF while parsing"), "{}", done.errors);
     let missing = house.run(&format!("pub /arm --type robot/msg/Leg --definitions {}", share.display()));
     assert_eq!(missing.code(), 2);
     assert!(missing.errors.contains("no file robot/msg/Leg.msg in"), "{}", missing.errors);

@@ -5,7 +5,8 @@ use qos::Reliability;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc;
 use std::time::Duration;
-use thalweg::codec::{TypeDescription, Untyped, to_cdr};
+use thalweg::codec::{Definitions, TypeDescription, Untyped, to_cdr};
+use thalweg::control::Foreign;
 use thalweg::{Change, Error, Node, Settings};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -112,6 +113,9 @@ fn a_port_has_the_type_that_it_states() {
     let [here, there] = nodes("types");
     let untold = here.publisher::<Untyped>("/a").open();
     assert!(matches!(&untold, Err(Error::Usage(why)) if why.contains("described()")), "{:?}", untold.err());
+    let any = TypeDescription { hash: 1, ..TypeDescription::any() };
+    assert!(here.subscriber::<Untyped>("/a").described(any.clone()).open().is_err());
+    assert!(here.publisher::<Untyped>("/a").described(any).open().is_err());
     let lie = TypeDescription { hash: 1, ..TypeDescription::of::<Point>() };
     let refused = here.publisher::<Untyped>("/a").described(lie).open();
     assert!(matches!(&refused, Err(Error::Usage(why)) if why.contains("expected the hash")), "{:?}", refused.err());
@@ -120,4 +124,38 @@ fn a_port_has_the_type_that_it_states() {
     let publisher = here.publisher::<Untyped>("/a").described(TypeDescription::of::<Point>()).open().unwrap();
     assert!(publisher.wait_connected(1, LONG) && point.wait_connected(1, LONG));
     assert_eq!((publisher.connected(), other.connected()), (1, 0));
+}
+
+/// A bridge says for which end of the other system it has a port.
+#[test]
+fn the_foreign_end_of_a_bridge_is_known_to_others() {
+    let [bridge, there] = nodes("foreign");
+    let talker = Foreign { engine: "ros2".to_owned(), name: "/talker/chatter".to_owned() };
+    let builder = bridge.publisher::<Untyped>("/chatter").named("/bridge/chatter").foreign(talker.clone());
+    let _publisher = builder.described(TypeDescription::of::<Point>()).open().unwrap();
+    assert!(there.wait_until(LONG, || there.holder("/bridge/chatter").is_some()));
+    assert_eq!(there.holder("/bridge/chatter").unwrap().1.foreign, Some(talker));
+    let unseen = Foreign { engine: "ros2".to_owned(), name: "a\u{1b}[2J".to_owned() };
+    let refused = bridge.subscriber::<Untyped>("/chatter").foreign(unseen).open();
+    assert!(matches!(&refused, Err(Error::Usage(why)) if why.contains("control character")), "{:?}", refused.err());
+}
+
+/// Peers refuse a node whose document is too long: it leaves out sources of types before.
+#[test]
+fn sources_of_many_types_leave_the_node_visible() {
+    let [here, there] = nodes("sources");
+    let described = |number: usize| {
+        let mut definitions = Definitions::new();
+        let text = format!("# {}\nuint8 x{number}\n", "x".repeat(60 << 10));
+        definitions.add(&format!("a/msg/T{number}"), &text).unwrap();
+        definitions.describe(&format!("a/msg/T{number}")).unwrap()
+    };
+    let open = |number| here.publisher::<Untyped>(&format!("/t{number}")).described(described(number)).open().unwrap();
+    let ports: Vec<_> = (0..150).map(open).collect();
+    let seen = || there.nodes().into_iter().find(|node| node.node == here.id() && node.ports.len() == ports.len());
+    assert!(there.wait_until(LONG, || seen().is_some()));
+    let ros = seen().unwrap().ports.into_values().map(|port| port.message.ros.unwrap()).collect::<Vec<_>>();
+    let told = ros.iter().filter(|ros| !ros.source.is_empty()).count();
+    assert!((15..=17).contains(&told), "{told} sources of 61 kB are told");
+    assert!(ros.iter().all(|ros| ros.check().is_ok()));
 }

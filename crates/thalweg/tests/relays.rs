@@ -409,6 +409,7 @@ fn question(publisher: &Node) -> Request {
         carriers: vec!["tcp".into()],
         answers: None,
         pull: Default::default(),
+        foreign: None,
     };
     Request {
         version: VERSION,

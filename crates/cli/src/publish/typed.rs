@@ -3,34 +3,43 @@
 use super::source::{Lines, Next, Source};
 use crate::failure::{Failure, Result};
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use thalweg::PublisherBuilder;
 use thalweg::codec::{Definitions, RosError, Schema, TypeDescription, Untyped, from_json};
 
-/// Values in JSON, one in each line.
+/// A type that was found.
+pub(super) struct Typed {
+    message: TypeDescription,
+    schema: Schema,
+}
+
+/// Values in JSON, one in each line. Lines of blanks are skipped.
 pub(super) struct Values {
     lines: Lines,
     number: u64,
-    message: TypeDescription,
-    schema: Schema,
+    typed: Typed,
     encoded: Vec<u8>,
 }
 
 impl Values {
-    /// Values of the type of this name, whose definitions are in these directories.
-    pub(super) fn of(name: &str, directories: &[PathBuf], lines: Lines) -> Result<Self> {
+    /// Values of this type.
+    pub(super) fn of(typed: Typed, lines: Lines) -> Self {
+        Self { lines, number: 0, typed, encoded: Vec::new() }
+    }
+}
+
+impl Typed {
+    /// The type of this name, whose definitions are in these directories.
+    pub(super) fn find(name: &str, directories: &[PathBuf]) -> Result<Self> {
         let message = describe(name, &directories_or_installed(directories))?;
         match message.schema.clone() {
-            Some(schema) => Ok(Self { lines, number: 0, message, schema, encoded: Vec::new() }),
+            Some(schema) => Ok(Self { message, schema }),
             None => Err(Failure::Usage(format!(
                 "--type {name}: a service, an action, or a message with a wstring, which middlewares encode differently; give a message without one"
             ))),
         }
-    }
-
-    fn wrong(&self, because: &dyn std::fmt::Display) -> Failure {
-        Failure::Usage(format!("standard input, line {}: {because}", self.number))
     }
 }
 
@@ -39,19 +48,32 @@ impl Source for Values {
 
     fn next(&mut self) -> Result<Next<'_, Untyped>> {
         let text = match self.lines.next()? {
-            Next::Sample(line, _) => line.to_owned(),
+            Next::Sample(line, _) => line,
             Next::Nothing => return Ok(Next::Nothing),
             Next::End => return Ok(Next::End),
         };
         self.number += 1;
-        let json = serde_json::from_str(&text).map_err(|wrong| self.wrong(&wrong))?;
-        self.encoded = from_json(&self.schema, &json).map_err(|wrong| self.wrong(&wrong.problem))?;
+        if text.trim().is_empty() {
+            return Ok(Next::Nothing);
+        }
+        self.encoded = encode(&self.typed.schema, text)
+            .map_err(|wrong| Failure::Usage(format!("standard input, line {}{wrong}", self.number)))?;
         Ok(Next::Sample(&self.encoded[..], self.encoded.len()))
     }
 
     fn describe(&self, builder: PublisherBuilder<Untyped>) -> PublisherBuilder<Untyped> {
-        builder.described(self.message.clone())
+        builder.described(self.typed.message.clone())
     }
+}
+
+/// Encodes a value in JSON; an error continues the place of the line.
+fn encode(schema: &Schema, text: &str) -> std::result::Result<Vec<u8>, String> {
+    let json = serde_json::from_str(text).map_err(|wrong| {
+        let what = wrong.to_string();
+        let what = what.split(" at line ").next().unwrap_or_default();
+        format!(", column {}: {what}", wrong.column())
+    })?;
+    from_json(schema, &json).map_err(|wrong| format!(": {}", wrong.problem))
 }
 
 /// These directories, or those of the ROS 2 that this shell has set up: each prefix has the definitions of its packages in `share`.
@@ -63,24 +85,37 @@ fn directories_or_installed(named: &[PathBuf]) -> Vec<PathBuf> {
     std::env::split_paths(&prefixes).filter(|prefix| !prefix.as_os_str().is_empty()).map(|p| p.join("share")).collect()
 }
 
-/// Describes a type. The definitions that it refers to are read one after the other, as they are missed.
+/// Describes a type. The definitions that it refers to are read one after the other, as they are missed. Those that are known anyway,
+/// and a package's own `Header`, are read where they are there.
 fn describe(name: &str, directories: &[PathBuf]) -> Result<TypeDescription> {
     let mut definitions = Definitions::new();
+    for known in Definitions::known() {
+        add(&mut definitions, known, directories)?;
+    }
     loop {
         let missing = match definitions.describe(name) {
             Ok(message) => return Ok(message),
-            Err(RosError::Unknown { name, .. }) if definitions.names().all(|known| known != name) => name,
+            Err(RosError::Unknown { name, .. }) => name,
             Err(wrong) => return Err(Failure::Usage(format!("--type {name}: {wrong}"))),
         };
-        let file = file_of(&missing);
-        let (path, text) = read(&file, directories)?;
-        let name = file.with_extension("");
-        let added = definitions.add(&name.to_string_lossy(), &text);
-        added.map_err(|wrong| Failure::Usage(format!("{}: {wrong}", path.display())))?;
-        if !definitions.names().any(|known| known == missing) {
-            return Err(Failure::Usage(format!("{}: defines no {missing}", path.display())));
+        if !add(&mut definitions, &missing, directories)? {
+            return Err(absent(&missing, directories));
         }
+        if !definitions.names().any(|known| known == missing) {
+            return Err(Failure::Usage(format!("{} defines no {missing}", file_of(&missing).display())));
+        }
+        let package = missing.split('/').next().unwrap_or_default();
+        add(&mut definitions, &format!("{package}/msg/Header"), directories)?;
     }
+}
+
+/// Adds the file of a type, if one of the directories has it.
+fn add(definitions: &mut Definitions, name: &str, directories: &[PathBuf]) -> Result<bool> {
+    let file = file_of(name);
+    let Some((path, text)) = read(&file, directories)? else { return Ok(false) };
+    let added = definitions.add(&file.with_extension("").to_string_lossy(), &text);
+    added.map_err(|wrong| Failure::Usage(format!("{}: {wrong}", path.display())))?;
+    Ok(true)
 }
 
 /// The file of a type below a directory of packages: `std_msgs/msg/String.msg`. Parts of a service or an action are in its file.
@@ -91,24 +126,34 @@ fn file_of(name: &str) -> PathBuf {
     PathBuf::from(format!("{path}/{own}.{kind}"))
 }
 
-fn read(file: &Path, directories: &[PathBuf]) -> Result<(PathBuf, String)> {
-    for directory in directories {
-        let path = directory.join(file);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => return Ok((path, text)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(Failure::Usage(format!("{}: {error}", path.display()))),
-        }
+/// The text of the first such file.
+fn read(file: &Path, directories: &[PathBuf]) -> Result<Option<(PathBuf, String)>> {
+    let found = directories.iter().map(|directory| directory.join(file)).find(|path| path.exists());
+    let Some(path) = found else { return Ok(None) };
+    let unreadable = |why: &dyn std::fmt::Display| Failure::Usage(format!("{}: {why}", path.display()));
+    if !path.is_file() {
+        return Err(unreadable(&"is no file"));
     }
-    let searched: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
-    let searched =
-        if searched.is_empty() { format!("no directory, as {PREFIXES} is not set") } else { searched.join(", ") };
-    Err(Failure::Usage(format!(
-        "--type: no file {} in {searched}; name its directory with --definitions DIR, or set up ROS 2 in this shell",
-        file.display()
-    )))
+    let mut text = String::new();
+    let opened = File::open(&path).map_err(|error| unreadable(&error))?;
+    opened.take(LONGEST).read_to_string(&mut text).map_err(|error| unreadable(&error))?;
+    Ok(Some((path, text)))
 }
 
+fn absent(name: &str, directories: &[PathBuf]) -> Failure {
+    let searched: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+    let searched = match searched.is_empty() {
+        true => format!("no directory, as {PREFIXES} is not set"),
+        false => searched.join(", "),
+    };
+    Failure::Usage(format!(
+        "--type: no file {} in {searched}; name its directory with --definitions DIR, or set up ROS 2 in this shell",
+        file_of(name).display()
+    ))
+}
+
+/// The bytes of a file that are read: more are refused as a definition.
+const LONGEST: u64 = 2 << 20;
 /// Where ROS 2's `setup.bash` says what is installed.
 const PREFIXES: &str = "AMENT_PREFIX_PATH";
 
@@ -148,6 +193,10 @@ mod tests {
         write("robot/msg/Bad.msg", "float64 Angle\n");
         let bad = describe("robot/msg/Bad", &directories).unwrap_err().text().to_owned();
         assert!(bad.contains("Bad.msg: robot/msg/Bad, line 1: expected a field's name"), "{bad}");
+        write("other/msg/Header.msg", "uint8 own\n");
+        write("other/msg/Headed.msg", "Header header\n");
+        let headed = describe("other/msg/Headed", &directories).unwrap();
+        assert_eq!(headed.schema.unwrap().to_string(), "Headed{header:Header{own:u8}}", "the package's own");
         let none = describe("robot/msg/Arm", &[]).unwrap_err().text().to_owned();
         assert!(none.contains("AMENT_PREFIX_PATH is not set"), "{none}");
         std::fs::remove_dir_all(dir).unwrap();

@@ -117,7 +117,8 @@ pub(super) fn too_deep(offset: usize) -> CodecError {
     CodecError { offset, problem: format!("expected at most {MAX_DEPTH} levels of nesting, found more") }
 }
 
-/// A position in one CDR message, whose primitive pieces it reads for the typed decoder and for the one that follows a schema. Nothing is read past the end, and nothing is allocated but the text of an error.
+/// A position in one CDR message, whose primitive pieces it reads for the typed decoder and for those that follow a schema. Nothing is
+/// read past the end, and nothing is allocated but the text of an error.
 pub(in crate::codec) struct Reader<'de> {
     bytes: &'de [u8],
     /// Offset of the next byte, from the start of the message; the header's 4 bytes are behind it.

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::cdr::{Encoder, MAX_DEPTH, Reader, Version, append_message, too_deep};
+use super::cdr::{Encoder, FREE_ELEMENTS, MAX_DEPTH, Reader, Version, append_message, too_deep};
 use super::schema::{MAX_NODES, Variant};
 use super::{CodecError, Schema};
 use serde::Serializer;
@@ -14,8 +14,9 @@ use std::borrow::Cow;
 
 /// A message of `schema` in CDR of version 1, little-endian, header included. One that already is comes back as it is, unread.
 ///
-/// Read are both byte orders of CDR (encapsulation 00 00, 00 01), PLAIN_CDR2 (00 06, 00 07) and DELIMITED_CDR (00 08, 00 09). In the
-/// last one all structs are taken for appendable, the default of IDL; members that the schema does not have are left out.
+/// Read are both byte orders of CDR (encapsulation 00 00, 00 01), PLAIN_CDR2 (00 06, 00 07) and DELIMITED_CDR (00 08, 00 09). A schema
+/// does not tell which structs are final and which appendable. So all of them are taken for final in PLAIN_CDR2, as those of ROS 2 are,
+/// and for appendable in DELIMITED_CDR; members that the schema does not have are left out there. A type with both is misread.
 ///
 /// The function never panics, for any schema and any bytes, and reads at most 8192 parts and 4 per byte of the message.
 ///
@@ -56,7 +57,7 @@ impl Transcoder<'_, '_, '_> {
         }
         match schema {
             Schema::Sequence(element) => self.sequence(element)?,
-            Schema::Array { len, element } => self.collection(&[&**element], |_| Ok(*len as usize))?,
+            Schema::Array { len, element } => self.array(*len, element)?,
             Schema::Tuple(elements) => elements.iter().try_for_each(|element| self.value(element))?,
             Schema::Option(value) => self.option(value)?,
             Schema::Map { key, value } => {
@@ -98,6 +99,15 @@ impl Transcoder<'_, '_, '_> {
         self.collection(&[element], |this| this.count("the count of a sequence"))
     }
 
+    /// All dimensions of an array are one collection.
+    fn array(&mut self, len: u32, element: &Schema) -> Result<(), CodecError> {
+        let (mut count, mut innermost) = (len as usize, element);
+        while let Schema::Array { len, element } = innermost {
+            (count, innermost) = (count.saturating_mul(*len as usize), element);
+        }
+        self.collection(&[innermost], |_| Ok(count))
+    }
+
     /// Repeated `parts`, as often as `count` tells.
     fn collection(
         &mut self,
@@ -106,12 +116,19 @@ impl Transcoder<'_, '_, '_> {
     ) -> Result<(), CodecError> {
         let is_plain = self.reader.version() == Version::One || parts.iter().all(|part| is_primitive(part));
         let end = self.delimiter(!is_plain)?;
-        for _ in 0..count(self)? {
+        let before = self.encoder.written();
+        let (count, start) = (count(self)?, self.encoder.written());
+        for _ in 0..count {
             let before = self.reader.at();
             parts.iter().try_for_each(|part| self.value(part))?;
             if self.reader.at() == before {
                 break; // elements without bytes: their number may be a lie
             }
+        }
+        // A count is written, and a reader believes it up to this number.
+        if start > before && count > FREE_ELEMENTS && self.encoder.written() == start {
+            let problem = format!("expected at most {FREE_ELEMENTS} elements without bytes, found {count}");
+            return Err(self.reader.error(problem));
         }
         end.map_or(Ok(()), |end| self.reader.pass(end))
     }

@@ -87,6 +87,24 @@ pub struct PortInfo {
     /// A subscriber's role for histories.
     #[serde(default, skip_serializing_if = "PullRole::is_push")]
     pub pull: PullRole,
+    /// Of a bridge's port: the end in the other system for which it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Foreign>,
+}
+
+/// An end in another system, for which a bridge has a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Foreign {
+    /// The system, such as `ros2`.
+    pub engine: String,
+    /// The end's name there, such as `/talker/chatter`.
+    pub name: String,
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.engine, self.name)
+    }
 }
 
 /// A subscriber's role for histories.
@@ -119,8 +137,9 @@ impl PortInfo {
 
     /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
     pub(crate) fn weight(&self) -> usize {
-        let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _ } = self;
-        let texts = 2 * (name.len() + topic.len()) + 3 * PIECE;
+        let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _, foreign } = self;
+        let foreign = foreign.as_ref().map_or(0, |end| end.engine.len() + end.name.len() + 2 * PIECE);
+        let texts = 2 * (name.len() + topic.len()) + 3 * PIECE + foreign;
         size_of::<Self>() + texts + named(carriers) + policies(qos) + message.weight() + INDEXED
     }
 }

@@ -115,6 +115,8 @@ pub(crate) fn check_port(port: &PortInfo) -> Result<(), Refusal> {
     };
     check_name(&port.name).and(topic).map_err(|e| Refusal { limit: "names", because: e.to_string() })?;
     check_type(&port.message)?;
+    let foreign = port.foreign.iter().flat_map(|end| [&end.engine, &end.name]);
+    foreign.map(String::as_str).try_for_each(check_text)?;
     port.qos.check_texts().map_err(|wrong| {
         let because = format!("{}, allowed is {}", wrong.policy, wrong.against);
         Refusal { limit: "policies", because }

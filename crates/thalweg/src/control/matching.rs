@@ -7,7 +7,7 @@
 //! | `**` | any number of segments, none included |
 
 use super::{Direction, PortInfo};
-use crate::codec::PolicyFields;
+use crate::codec::{PolicyFields, TypeDescription};
 use qos::PolicyName;
 use std::borrow::Cow;
 use std::fmt;
@@ -227,7 +227,11 @@ fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch>
     } else {
         format!("subscribe with type {}, or untyped", offered.name)
     };
-    let show = |t: &crate::codec::TypeDescription| format!("{} ({:016x})", t.name, t.hash);
+    let both_of_ros = offered.ros.is_some() && requested.ros.is_some();
+    let show = |t: &TypeDescription| match &t.ros {
+        Some(ros) if both_of_ros => format!("{} ({})", ros.name, ros.type_hash),
+        _ => format!("{} ({:016x})", t.name, t.hash),
+    };
     Some(Mismatch { policy: Subject::Type, offered: show(offered), requested: show(requested), remedy })
 }
 
@@ -274,7 +278,7 @@ fn compare_carriers(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Misma
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::TypeDescription;
+    use crate::codec::RosType;
     use proptest::prelude::*;
     use qos::Reliability;
 
@@ -343,6 +347,7 @@ mod tests {
             carriers: vec!["tcp".into(), "udp".into()],
             answers: None,
             pull: Default::default(),
+            foreign: None,
         }
     }
 
@@ -374,6 +379,32 @@ mod tests {
         assert_eq!(asking(|p| p.direction = Direction::Publisher), "not same topic");
         assert_eq!(asking(|p| p.message = TypeDescription::opaque("text")), "type");
         assert_eq!(asking(|p| p.carriers = vec!["shm".into()]), "carrier");
+    }
+
+    /// Types of the same structure are different ones in ROS 2 if their names or hashes differ.
+    #[test]
+    fn types_of_ros_are_compared_where_both_ports_state_one() {
+        let of_ros = |name: &str, digit: &str| {
+            let (name, type_hash) = (name.to_owned(), format!("RIHS01_{}", digit.repeat(64)));
+            Some(RosType { name, type_hash, source: String::new() })
+        };
+        let found = |offered: Option<RosType>, requested: Option<RosType>| {
+            let [mut publisher, mut subscriber] = [Direction::Publisher, Direction::Subscriber].map(|d| port(d, "/a"));
+            (publisher.message.ros, subscriber.message.ros) = (offered, requested);
+            compare(&publisher, &subscriber)
+        };
+        let pose = || of_ros("a/msg/Pose", "0");
+        for (offered, requested) in [(None, None), (pose(), None), (None, pose()), (pose(), pose())] {
+            assert_eq!(policy(found(offered, requested)), "matched");
+        }
+        for other in [of_ros("b/msg/Pose", "0"), of_ros("a/msg/Pose", "1")] {
+            let Match::Mismatched(between) = found(pose(), other.clone()) else { panic!("{other:?} matches") };
+            let shown = |ros: Option<RosType>| ros.map(|ros| format!("{} ({})", ros.name, ros.type_hash));
+            assert_eq!(
+                [Some(&between[0].offered), Some(&between[0].requested)],
+                [shown(pose()).as_ref(), shown(other).as_ref()]
+            );
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use origin::{Network, NetworkError, Origin, Peer};
 
 pub(crate) use discovery::{Discovery, Event, Sink};
 pub(crate) use document::{Change, kept_at_publisher};
-pub use document::{Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
+pub use document::{Direction, Document, Foreign, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -384,6 +384,7 @@ fn keeper((topic, partition, ..): &Buffered, name: String, limits: PullBuffer) -
         carriers: carrier::Name::BUILT_IN.to_vec(),
         answers: None,
         pull: PullRole::Keeps,
+        foreign: None,
     }
 }
 

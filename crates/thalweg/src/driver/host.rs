@@ -349,5 +349,6 @@ pub(super) fn upstream(offered: &PortInfo, name: String, picture: Option<(Pictur
     let topic = name.clone();
     // Within this process a publisher hands over values of its own type only.
     let carriers = offered.carriers.iter().filter(|carrier| **carrier != carrier::Name::Local).cloned().collect();
-    PortInfo { name, topic, qos, carriers, direction: Direction::Subscriber, answers: None, ..offered.clone() }
+    let direction = Direction::Subscriber;
+    PortInfo { name, topic, qos, carriers, direction, answers: None, foreign: None, ..offered.clone() }
 }

@@ -28,8 +28,11 @@ use std::task::{Wake, Waker};
 /// # }
 /// ```
 ///
-/// A wake-up may find nothing to take, and several samples may come with one. Nothing wakes it while it is not armed, so samples that
-/// nobody waits for cost no system call.
+/// A wake-up may find nothing to take, and several samples may come with one. A source wakes once for each time that it was armed, so
+/// samples that nobody waits for cost no system call.
+///
+/// A source tells one waiter at a time: another descriptor, a [`WaitSet`](super::WaitSet) or an `async` take of the same subscriber
+/// takes this one's place.
 pub struct Descriptor {
     signal: Arc<Signal>,
     waker: Waker,
@@ -58,7 +61,7 @@ impl Descriptor {
     }
 
     /// `true` if the source is ready now; otherwise the descriptor becomes readable when it is. What made it readable before is
-    /// forgotten, and so are sources that were armed before.
+    /// forgotten. For several sources use [`arm_all`](Self::arm_all).
     pub fn arm(&self, source: &dyn Waitable) -> bool {
         self.arm_all(&[source])
     }

@@ -23,10 +23,10 @@ use crate::channel::PortRef;
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
 use crate::codec::{Message, PolicyFields, TypeDescription};
-use crate::control::limits::check_type;
+use crate::control::limits::{check_text, check_type};
 use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::{absolute, check_name, check_pattern};
-use crate::control::{Direction, Document, NodeId, PortId, PortInfo, PullRole};
+use crate::control::{Direction, Document, Foreign, NodeId, PortId, PortInfo, PullRole};
 use crate::driver::{Administration, Command, Control, End, NodeState, Reader};
 use crate::error::{Error, Result};
 use crate::event::EventReader;
@@ -66,6 +66,7 @@ pub(crate) struct PortRequest {
     pub(crate) session: Option<String>,
     /// The type, if it is known at run time only.
     pub(crate) message: Option<TypeDescription>,
+    pub(crate) foreign: Option<Foreign>,
 }
 
 impl PortRequest {
@@ -83,16 +84,21 @@ impl PortRequest {
             pull: PullRole::default(),
             session: None,
             message: None,
+            foreign: None,
         }
     }
 
     /// The type of the port's samples.
     fn described<M: Message>(&self, direction: Direction) -> Result<TypeDescription> {
         let message = self.message.clone().unwrap_or_else(|| M::description().as_ref().clone());
-        if direction == Direction::Publisher && message == TypeDescription::any() {
-            return Err(Error::Usage("a publisher of Untyped has no type: give it one with described()".to_owned()));
+        let any = TypeDescription::any();
+        if message.name == any.name && (direction == Direction::Publisher || message != any) {
+            return Err(Error::Usage("* is no type, but any: state one with described()".to_owned()));
         }
         check_type(&message).map_err(|wrong| Error::Usage(format!("type {}: {}", message.name, wrong.because)))?;
+        let foreign = self.foreign.iter().flat_map(|end| [&end.engine, &end.name]);
+        let wrong = foreign.map(String::as_str).try_for_each(check_text);
+        wrong.map_err(|wrong| Error::Usage(format!("foreign end: {}", wrong.because)))?;
         Ok(message)
     }
 
@@ -103,6 +109,8 @@ impl PortRequest {
 }
 
 const LARGEST_MESSAGE: u32 = 1 << 30;
+/// Bytes of the sources of all types of a node's ports.
+const MOST_SOURCES: usize = 1 << 20;
 /// The node's own control thread answers within this time, unless it is gone.
 const OWN_ANSWER: Duration = Duration::from_secs(10);
 
@@ -319,7 +327,8 @@ impl Node {
             )));
         }
         request.qos.check().map_err(|wrong| Error::Usage(format!("QoS: {wrong}")))?;
-        let message = request.described::<M>(direction)?;
+        let mut message = request.described::<M>(direction)?;
+        self.bound_sources(&mut message);
         // A subscriber that takes any type looks up the type in each publisher's description.
         if direction == Direction::Publisher || message.schema.is_some() {
             PolicyFields::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
@@ -353,8 +362,20 @@ impl Node {
                 carriers,
                 answers: request.answers.map(|answers| answers.port),
                 pull: request.pull,
+                foreign: request.foreign.clone(),
             },
         ))
+    }
+
+    /// Leaves out the source of a type where those of all ports become so long that peers would refuse the node's document.
+    fn bound_sources(&self, message: &mut TypeDescription) {
+        let Some(ros) = &mut message.ros else { return };
+        let document = self.state().document();
+        let others = document.ports.values().filter_map(|port| port.message.ros.as_ref());
+        let told: usize = others.map(|ros| ros.source.len()).sum();
+        if told.saturating_add(ros.source.len()) > MOST_SOURCES {
+            ros.source.clear();
+        }
     }
 
     pub(crate) fn close_publisher(&self, port: PortId) {

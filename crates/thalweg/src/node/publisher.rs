@@ -10,6 +10,7 @@ use crate::channel::flow::Batching;
 use crate::channel::parity::Redundancy;
 use crate::channel::{Change, Channel, Outcome, SampleInfo};
 use crate::codec::{Message, Plain, TypeDescription, Untyped};
+use crate::control::Foreign;
 use crate::error::{Error, Result};
 use crate::port::monitor::Monitor;
 use crate::port::{AnyPublisher, Published, PublisherPort};
@@ -137,9 +138,14 @@ impl<M: Message> PublisherBuilder<M> {
 
 impl PublisherBuilder<Untyped> {
     /// The type of the samples, which is known at run time only: that of another publisher
-    /// ([`PublisherInfo::message`](super::PublisherInfo)), or one of a definition. [`open`](Self::open) needs it.
+    /// ([`PublisherInfo::message`](crate::PublisherInfo::message)), or one of a definition. [`open`](Self::open) needs it.
     pub fn described(mut self, message: TypeDescription) -> Self {
         self.request.message = Some(message);
+        self
+    }
+    /// The end in another system for which a bridge has this port; `thalweg list`, `info` and `why` show it. Default: none.
+    pub fn foreign(mut self, end: Foreign) -> Self {
+        self.request.foreign = Some(end);
         self
     }
 }

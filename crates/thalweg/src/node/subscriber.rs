@@ -8,7 +8,7 @@ use crate::carrier::{self, TICK};
 use crate::channel::inbound::{Inbound, Step};
 use crate::channel::{ChannelReport, PortRef, SampleInfo};
 use crate::codec::{Message, TypeDescription, Untyped};
-use crate::control::PullRole;
+use crate::control::{Foreign, PullRole};
 use crate::driver::Command;
 use crate::error::Result;
 use crate::port::monitor::Monitor;
@@ -56,6 +56,11 @@ impl SubscriberBuilder<Untyped> {
     /// Takes samples of this type only, which is known at run time. Default: of any type.
     pub fn described(mut self, message: TypeDescription) -> Self {
         self.request.message = Some(message);
+        self
+    }
+    /// The end in another system for which a bridge has this port; `thalweg list`, `info` and `why` show it. Default: none.
+    pub fn foreign(mut self, end: Foreign) -> Self {
+        self.request.foreign = Some(end);
         self
     }
 }

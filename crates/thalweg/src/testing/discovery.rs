@@ -47,6 +47,7 @@ pub fn port(direction: Direction, name: &str, topic: &str) -> PortInfo {
         carriers: vec!["tcp".into()],
         answers: None,
         pull: Default::default(),
+        foreign: None,
     }
 }
 

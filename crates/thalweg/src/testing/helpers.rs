@@ -38,5 +38,6 @@ pub fn port_info(name: &str) -> crate::control::PortInfo {
         carriers: vec!["tcp".into()],
         answers: None,
         pull: Default::default(),
+        foreign: None,
     }
 }

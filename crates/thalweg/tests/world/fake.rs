@@ -40,6 +40,7 @@ impl Fake {
             carriers: carriers.iter().map(|c| (*c).into()).collect(),
             answers: None,
             pull: Default::default(),
+            foreign: None,
         };
         let document = Document {
             node,

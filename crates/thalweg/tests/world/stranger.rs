@@ -55,6 +55,7 @@ impl Stranger {
             carriers: vec!["tcp".into()],
             answers: None,
             pull: Default::default(),
+            foreign: None,
         };
         Request {
             version: VERSION,

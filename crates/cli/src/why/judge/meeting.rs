@@ -44,7 +44,8 @@ fn describe(end: &End) -> String {
     let End { port, node, .. } = end;
     let verb = if port.direction == Direction::Publisher { "publishes" } else { "subscribes to" };
     let place = format!("node {} (process {} on {})", node.name, node.pid, node.host_name);
-    format!("{} {verb} {}, type {}, of {place}", port.name, port.topic, port.message.name)
+    let foreign = port.foreign.as_ref().map_or(String::new(), |end| format!(", for {end}"));
+    format!("{} {verb} {}, type {}, of {place}{foreign}", port.name, port.topic, port.message.name)
 }
 
 fn missing(evidence: &Evidence, name: &str, wanted: Direction) -> Problem {

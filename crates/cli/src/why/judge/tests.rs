@@ -47,6 +47,7 @@ fn port(direction: Direction, name: &str) -> PortInfo {
         carriers: vec!["tcp".into()],
         answers: None,
         pull: Default::default(),
+        foreign: None,
     }
 }
 

@@ -31,6 +31,11 @@ impl<'a> Encoder<'a> {
         self.out.extend_from_slice(&bytes);
     }
 
+    /// The bytes in the buffer.
+    pub(crate) fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// Appends a count or length.
     pub(crate) fn put_length(&mut self, length: usize) -> Result<(), CodecError> {
         self.put(length_field(length)?);

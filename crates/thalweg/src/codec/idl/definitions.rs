@@ -28,7 +28,7 @@ use crate::codec::TypeDescription;
 #[derive(Clone, Debug, Default)]
 pub struct Idl {
     tree: Tree,
-    /// The length of all texts.
+    /// The length of all texts, and of what is kept of them.
     bytes: usize,
 }
 
@@ -48,13 +48,9 @@ impl Idl {
         if text.len() > MAX_TEXT {
             return Err(IdlError::Text { file: file.to_owned(), length: text.len() });
         }
-        let bytes = self.bytes.saturating_add(text.len());
-        if bytes > MAX_TEXTS {
-            return Err(IdlError::Texts { file: file.to_owned() });
-        }
-        let fresh = read(file, text, &self.tree)?;
+        let (fresh, kept) = read(file, text, &self.tree, MAX_TEXTS.saturating_sub(self.bytes))?;
         self.tree.take(fresh)?;
-        self.bytes = bytes;
+        self.bytes += kept;
         Ok(())
     }
 

@@ -21,10 +21,13 @@ pub(super) struct Parser<'a> {
     /// The modules around, each with those around it.
     outer: Vec<String>,
     found: Tree,
+    /// Bytes that may still be kept: the full names of many enumerators in a module are longer than their text.
+    room: usize,
 }
 
-/// Reads a text. Constants of `known` may be referred to; types are looked up later, so they may be added later, too.
-pub(super) fn read(file: &str, text: &str, known: &Tree) -> Result<Tree, IdlError> {
+/// Reads a text, of which at most `room` bytes are kept; gives the number, too. Constants of `known` may be referred to; types are
+/// looked up later, so they may be added later, too.
+pub(super) fn read(file: &str, text: &str, known: &Tree, room: usize) -> Result<(Tree, usize), IdlError> {
     let mut parser = Parser {
         cursor: Cursor::new(file, text)?,
         known,
@@ -32,9 +35,11 @@ pub(super) fn read(file: &str, text: &str, known: &Tree) -> Result<Tree, IdlErro
         scope: String::new(),
         outer: Vec::new(),
         found: Tree::default(),
+        room,
     };
+    parser.keep(text.len())?;
     parser.definitions()?;
-    Ok(parser.found)
+    Ok((parser.found, room - parser.room))
 }
 
 impl Parser<'_> {
@@ -102,9 +107,6 @@ impl Parser<'_> {
         let (mut members, mut names) = (Vec::new(), BTreeSet::new());
         while !self.cursor.eat("}")? {
             self.members(&mut members, &mut names)?;
-            if names.len() > MAX_NODES {
-                return Err(self.too_many(line));
-            }
         }
         let kind = match annotations.is_mutable {
             true => Kind::Unsupported(Unsupported::Mutable, Line(line)),
@@ -128,6 +130,10 @@ impl Parser<'_> {
             if !names.insert(name.clone()) {
                 return Err(self.twice(line, &name));
             }
+            if names.len() > MAX_NODES {
+                return Err(self.too_many(line));
+            }
+            self.keep(name.len() + size_of::<Member>())?;
             if !own.is_left_out {
                 let (is_key, is_optional) = (own.is_key, own.is_optional);
                 members.push(Member { name, shaped, is_key, is_optional, line: Line(line) });
@@ -214,9 +220,17 @@ impl Parser<'_> {
     }
 
     /// The full name of something in the module here.
-    fn full(&self, name: &str) -> Result<String, IdlError> {
+    fn full(&mut self, name: &str) -> Result<String, IdlError> {
         let full = join(&self.scope, name);
+        self.keep(full.len() + size_of::<Definition>())?;
         if full.len() > MAX_NAME { Err(self.cursor.wrong(FULL_NAME)) } else { Ok(full) }
+    }
+
+    /// Takes from the bytes that may be kept.
+    fn keep(&mut self, bytes: usize) -> Result<(), IdlError> {
+        let left = self.room.checked_sub(bytes);
+        self.room = left.ok_or_else(|| IdlError::Texts { file: self.file.to_string() })?;
+        Ok(())
     }
 
     pub(super) fn twice(&self, line: usize, name: &str) -> IdlError {

@@ -132,6 +132,8 @@ impl<'a> Walk<'a> {
         if self.path.len() >= MAX_PATH {
             return Err(IdlError::Levels { name: self.root.to_owned() });
         }
+        // A typedef or a base adds no part, but takes time.
+        self.parts = self.parts.checked_sub(1).ok_or_else(|| IdlError::Parts { name: self.root.to_owned() })?;
         self.path.push(full);
         Ok(())
     }

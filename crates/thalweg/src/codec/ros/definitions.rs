@@ -3,7 +3,7 @@
 use super::error::RosError;
 use super::hash::{VERSION, type_hash};
 use super::interface::{Definition, read};
-use super::known::known;
+use super::known::{TEXTS, known};
 use super::member::Base;
 use super::name::TypeName;
 use super::parse::Section;
@@ -20,8 +20,8 @@ pub struct RosType {
     pub name: String,
     /// Its type hash, `RIHS01_` and 64 hexadecimal digits (REP-2011).
     pub type_hash: String,
-    /// Its text and those of all types that it refers to, in the encoding `ros2msg` of MCAP and rosbag2. Empty: not known, or longer than
-    /// 64 KiB.
+    /// Its text and those of all types that it refers to, in the encoding `ros2msg` of MCAP and rosbag2. Empty: not known, longer than
+    /// 64 KiB, or left out because those of the node's ports together are longer than 1 MiB.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
 }
@@ -116,6 +116,11 @@ impl Definitions {
         self.take(found)
     }
 
+    /// Full names of the types that are known without being added, and of the files of their parts.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        TEXTS.iter().map(|(name, _)| *name)
+    }
+
     /// Full names of the types that were added, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.added.keys().map(String::as_str)
@@ -136,9 +141,7 @@ impl Definitions {
         let found = structure(self, &full)?;
         let ros = RosType {
             type_hash: type_hash(self, &full, &found.referenced),
-            source: Some(self.source(&full, &found.referenced))
-                .filter(|text| text.len() <= MAX_SOURCE)
-                .unwrap_or_default(),
+            source: self.source(&full, &found.referenced).unwrap_or_default(),
             name: full.clone(),
         };
         let described = match found.schema {
@@ -175,7 +178,7 @@ impl Definitions {
                 Some(false) => return Err(RosError::Differs { name }),
                 Some(true) => {}
                 None => {
-                    bytes = bytes.saturating_add(definition.text.len());
+                    bytes = bytes.saturating_add(definition.text.len() + size_of_val(definition.members.as_slice()));
                     fresh.insert(name, definition);
                 }
             }
@@ -189,8 +192,9 @@ impl Definitions {
         Ok(())
     }
 
-    /// The texts of a type and of those it refers to. The text of a service or an action has its parts in it.
-    fn source(&self, root: &str, referenced: &[&str]) -> String {
+    /// The texts of a type and of those it refers to; none if they are longer than what is told to others. The text of a service or an
+    /// action has its parts in it.
+    fn source(&self, root: &str, referenced: &[&str]) -> Option<String> {
         let mut source = self.find(root).map(|definition| definition.text.clone()).unwrap_or_default();
         for name in referenced {
             let Some(definition) = self.find(name) else { continue };
@@ -200,8 +204,11 @@ impl Definitions {
             source.push_str(&separator());
             source.push_str(&format!("\n{HEAD}{}\n", name.replacen("/msg/", "/", 1)));
             source.push_str(&definition.text);
+            if source.len() > MAX_SOURCE {
+                return None;
+            }
         }
-        source
+        Some(source).filter(|source| source.len() <= MAX_SOURCE)
     }
 }
 

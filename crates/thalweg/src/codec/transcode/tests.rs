@@ -123,6 +123,27 @@ fn messages_of_another_writer_are_read() {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Color {
+    Red,
+    Green,
+}
+
+/// Arrays of two dimensions are one collection; a sequence of arrays is one of its own. Enums are not primitive.
+#[test]
+fn collections_of_another_writer_are_read() {
+    type Grid = ([[i32; 2]; 2], [[String; 2]; 2], Vec<[i16; 2]>, Color, Vec<Color>, [Color; 2]);
+    const GRID: &str = "\
+        00070000010000000200000003000000040000001d0000000200000061000000020000006200000002000000630000000100000000000000\
+        0c000000020000000500060007000800010000000c000000020000000000000001000000080000000100000000000000";
+    let words = [["a", "b"], ["c", ""]].map(|row| row.map(str::to_owned));
+    let pair = [Color::Green, Color::Red];
+    let grid: Grid =
+        ([[1, 2], [3, 4]], words, vec![[5, 6], [7, 8]], Color::Green, vec![Color::Red, Color::Green], pair);
+    let theirs = bytes(GRID);
+    assert_eq!(transcode(&schema::<Grid>(), &theirs).as_deref(), Ok(&to_cdr(&grid).unwrap()[..]));
+}
+
 #[test]
 fn what_is_in_the_usual_form_stays_where_it_is() {
     let ours = to_cdr(&all()).unwrap();
@@ -160,6 +181,12 @@ fn a_count_of_elements_without_bytes_ends_soon() {
     assert_eq!(transcode(&nothing, &[0, 0, 0, 0]).as_deref(), Ok(&[0, 1, 0, 0][..]));
     let many = Schema::Array { len: u32::MAX, element: Box::new(Schema::Tuple(vec![Schema::Unit; 4000])) };
     let much = Schema::Array { len: 1000, element: Box::new(Schema::Tuple(vec![Schema::U8, many])) };
+    let empty = Schema::Sequence(Box::new(Schema::Struct { name: "Empty".to_owned(), fields: Vec::new() }));
+    let counted =
+        |count: u8| [&[0, 9, 0, 0, 4 + 4 * count, 0, 0, 0, count, 0, 0, 0][..], &vec![0; 4 * count as usize]].concat();
+    assert_eq!(transcode(&empty, &counted(7)).as_deref(), Ok(&[0, 1, 0, 0, 7, 0, 0, 0][..]));
+    let many = [&[0, 9, 0, 0, 8, 32, 0, 0, 1, 8, 0, 0][..], &vec![0; 4 * 2049]].concat();
+    assert!(transcode(&empty, &many).unwrap_err().problem.contains("1024 elements without bytes, found 2049"));
     assert!(transcode(&much, &[&[0, 0, 0, 0][..], &[1; 1000]].concat()).unwrap_err().problem.contains("parts"));
 }
 

@@ -114,6 +114,7 @@ pub(super) fn handshakes() -> Vec<Vec<u8>> {
             carriers: vec!["udp".into()],
             answers: None,
             pull: Default::default(),
+            foreign: None,
         },
         to_node: node,
         to_port: port,
@@ -286,6 +287,7 @@ fn port(direction: Direction, name: &str, topic: &str) -> PortInfo {
         carriers,
         answers: None,
         pull: Default::default(),
+        foreign: None,
     }
 }
 
