@@ -370,9 +370,13 @@ impl Node {
     /// Leaves out the source of a type where those of all ports become so long that peers would refuse the node's document.
     fn bound_sources(&self, message: &mut TypeDescription) {
         let Some(ros) = &mut message.ros else { return };
-        let document = self.state().document();
-        let others = document.ports.values().filter_map(|port| port.message.ros.as_ref());
-        let told: usize = others.map(|ros| ros.source.len()).sum();
+        let length = |port: &PortInfo| port.message.ros.as_ref().map_or(0, |ros| ros.source.len());
+        let is_own = |port: &PortRef| port.node == self.id();
+        let publishers: usize =
+            LOCAL.publishers().iter().filter(|(at, _)| is_own(at)).map(|(_, port)| length(port.info())).sum();
+        let subscribers: usize =
+            LOCAL.subscribers().iter().filter(|(at, _)| is_own(at)).map(|(_, port)| length(port.info())).sum();
+        let told = publishers + subscribers;
         if told.saturating_add(ros.source.len()) > MOST_SOURCES {
             ros.source.clear();
         }
