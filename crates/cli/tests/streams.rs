@@ -42,7 +42,7 @@ fn values_in_json_are_messages_of_a_ros_2_type() {
     publish.write(&format!("{value}\n"));
     assert_eq!(sub.json_line(), value);
     let info = house.run("info /out --json").json();
-    let ros = &info["message"]["ros"];
+    let ros = &info["type"]["ros"];
     assert_eq!(ros["name"], "robot/msg/Arm", "{info}");
     assert_eq!(
         ros["type_hash"].as_str().map(|hash| (hash.starts_with("RIHS01_"), hash.len())),
