@@ -18,6 +18,17 @@ pub enum Verdict {
     Inconclusive,
 }
 
+impl Verdict {
+    /// As a document has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::Inconclusive => "inconclusive",
+        }
+    }
+}
+
 /// An expected result and the one found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
