@@ -133,6 +133,21 @@ impl Check {
         }
     }
 
+    /// The upper limit, which grows with what the run itself found without load, counts up to `cap`: a value that keeps the grown one alone
+    /// is inconclusive. One that keeps neither fails, for it is too large on a slow machine, too.
+    pub fn capped(self, cap: f64) -> Self {
+        let (grown, cap) = (self.limit, rounded(cap, 3));
+        if grown <= cap {
+            return self;
+        }
+        let is_above = self.value.is_none_or(|value| value > cap);
+        let check = Self { limit: cap, ..self };
+        if check.pass && is_above {
+            return check.inconclusive(format!("it is within {grown} only, by this run's own figures without load"));
+        }
+        check
+    }
+
     /// Inconclusive, for this reason.
     pub fn inconclusive(self, because: impl Into<String>) -> Self {
         Self { pass: false, verdict: Verdict::Inconclusive, because: Some(because.into()), ..self }
@@ -182,6 +197,19 @@ mod tests {
         assert_eq!(check(1.2).within(None).verdict, Verdict::Inconclusive);
         assert_eq!(check(f64::NAN).within(None).verdict, Verdict::Fail, "nothing was measured");
         assert_eq!(Check::at_least("ratio", 2.0, 1.0).within(Some(0.9..=3.0)).verdict, Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn a_limit_does_not_grow_beyond_its_cap() {
+        let check = |value, limit| Check::at_most("p99", value, limit).capped(600.0);
+        assert_eq!((check(500.0, 900.0).verdict, check(500.0, 900.0).limit), (Verdict::Pass, 600.0));
+        assert_eq!(check(700.0, 900.0).verdict, Verdict::Inconclusive);
+        assert!(!check(700.0, 900.0).pass);
+        assert_eq!(check(1000.0, 900.0).verdict, Verdict::Fail, "the easier limit is not kept either");
+        assert_eq!((check(500.0, 550.0).verdict, check(500.0, 550.0).limit), (Verdict::Pass, 550.0));
+        assert_eq!(check(580.0, 550.0).verdict, Verdict::Fail);
+        assert_eq!(check(f64::NAN, 900.0).verdict, Verdict::Fail, "nothing was measured");
+        assert_eq!(check(500.0, f64::NAN).verdict, Verdict::Fail, "nothing was measured without load");
     }
 
     #[test]
