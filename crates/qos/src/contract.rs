@@ -335,7 +335,8 @@ fn unreachable(
     let first: f64 = hops.iter().map(|hop| link(hop).delay as f64 + one(link(hop))).sum();
     let others = hops.iter().map(|hop| whole(link(hop)) - one(link(hop))).fold(0.0, f64::max);
     let forwarding: u64 = hops.iter().skip(1).map(|hop| link(hop).forwarding).sum();
-    let ends = topic.cpu_send + topic.hand_in + topic.hand_out + subscriber.cpu_receive + forwarding;
+    let hand_over = system.hand_over(subscriber.topic, publisher);
+    let ends = topic.cpu_send + topic.hand_in + hand_over + topic.hand_out + subscriber.cpu_receive + forwarding;
     let least = (first + others + ends as f64) / 1e3;
     let limit = deadline as f64 / 1e3;
     if least > limit * (1.0 + 1e-9) {

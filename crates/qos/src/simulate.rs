@@ -23,7 +23,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::analysis::Steps;
-use crate::analysis::stages::{Classes, Place, Stages};
+use crate::analysis::stages::{Classes, Place, Stages, Stream};
 use crate::assignment::ranked;
 use crate::network::Network;
 use crate::plan::Plan;
@@ -357,7 +357,9 @@ impl<'a> World<'a> {
         let (sample, stages) = (self.samples.len(), self.stages);
         self.samples.push(Sample { stream, number, published: now });
         self.chains.published(now, stream, (sample, number), of);
-        let at = now.saturating_add(self.system.topics[stages.streams[stream].topic].hand_in);
+        let Stream { topic, publisher, .. } = stages.streams[stream];
+        let sends = self.system.topics[topic].hand_in.saturating_add(self.system.hand_over(topic, publisher));
+        let at = now.saturating_add(sends);
         for stage in self.begin[stream].clone() {
             self.later(at, Event::Arrive { stage, sample, last: true });
         }

@@ -67,6 +67,8 @@ pub struct Node {
     pub proxy_capacity: Option<f64>,
     /// Processor time of its channels' threads, unless their topic or subscriber states another.
     pub sched: Option<Sched>,
+    /// The longest until a thread runs that a publishing one has woken, ns.
+    pub hand_over: u64,
 }
 
 /// Order of service at a link's queue.
@@ -263,6 +265,11 @@ impl System {
     pub fn sched(&self, node: usize, topic: usize, subscriber: Option<usize>) -> Sched {
         let own = subscriber.and_then(|subscriber| self.subscribers[subscriber].sched);
         own.or(self.topics[topic].sched).or(self.nodes[node].sched).unwrap_or_default()
+    }
+
+    /// The longest until the thread runs that sends a topic at this node, ns; 0 where `publish` sends.
+    pub fn hand_over(&self, topic: usize, publisher: usize) -> u64 {
+        if self.topics[topic].cpu_send > 0 { self.nodes[publisher].hand_over } else { 0 }
     }
 
     /// The shortest deadline that concerns each subscriber, ns: its own, and those of the chains that it is part of.

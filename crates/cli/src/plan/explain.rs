@@ -10,8 +10,9 @@ const CHANNEL: &str = "a channel, as above";
 const WAIT: &str = "until it is published";
 
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
-const STEPS: [(&str, &str); 20] = [
+const STEPS: [(&str, &str); 21] = [
     ("from the application to the middleware", "declared (hand_in)"),
+    ("handed over to its thread", "`publish` wakes the thread that sends the sample: hand_over of the node"),
     (
         "waiting for more urgent threads",
         "threads of higher priority on the same processors compute first (Audsley et al. 1993)",

@@ -24,7 +24,7 @@ mod report;
 use super::cpu::reservation::{Excess, Reservation};
 use super::cpu::{Unbounded, Work, response};
 use super::link::queue::Stay;
-use super::stages::{Egress, Stages, Step};
+use super::stages::{Egress, Stages, Step, Stream};
 use super::{Arrivals, BILLION, Steps};
 use crate::system::System;
 use queues::Queues;
@@ -361,8 +361,9 @@ fn gathers(stages: &Stages, stage: usize) -> u64 {
 fn earliest(system: &System, stages: &Stages) -> Vec<Transit> {
     let mut transits: Vec<Transit> = Vec::with_capacity(stages.stages.len());
     for (index, stage) in stages.stages.iter().enumerate() {
-        let hand_in = system.topics[stages.streams[stage.stream].topic].hand_in;
-        let latest = Some(hand_in.saturating_add(gathers(stages, index)));
+        let Stream { topic, publisher, .. } = stages.streams[stage.stream];
+        let sends = system.topics[topic].hand_in.saturating_add(system.hand_over(topic, publisher));
+        let latest = Some(sends.saturating_add(gathers(stages, index)));
         let here = stage.after.map_or(Transit { latest, ..Transit::default() }, |after| {
             let (first, last) = leaves(stages, after, &transits[after]);
             Transit { first, last, latest: Some(last), stay: None }

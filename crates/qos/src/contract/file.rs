@@ -47,6 +47,7 @@ pub(super) struct Node {
     pub proxy: Entry,
     pub proxy_capacity: Entry,
     pub sched: Entry,
+    pub hand_over: Entry,
 }
 
 #[derive(Deserialize)]

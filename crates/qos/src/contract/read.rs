@@ -125,6 +125,7 @@ fn node(table: &Spanned<file::Node>, names: &mut Names<'_>) -> Result<Node, Wron
         proxy: value::flag("proxy", &entry.proxy)?.unwrap_or(true),
         proxy_capacity: value::rate("proxy_capacity", &entry.proxy_capacity)?,
         sched: sched(&entry.sched)?,
+        hand_over: value::time("hand_over", &entry.hand_over, 0)?.unwrap_or(0),
     })
 }
 

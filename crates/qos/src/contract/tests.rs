@@ -105,6 +105,18 @@ fn everything_is_read() {
 }
 
 #[test]
+fn a_hand_over_counts_where_a_thread_sends() {
+    assert_eq!(Contract::read(WHOLE).unwrap().system.hand_over(0, 0), 0, "none by default");
+    let woken = changed("cpus = 2", "cpus = 2\nhand_over = \"14 us\"");
+    let system = Contract::read(&woken).unwrap().system;
+    assert_eq!((system.nodes[0].hand_over, system.hand_over(0, 0)), (14_000, 14_000));
+    let inline = Contract::read(&woken.replace("cpu_send = \"20 us\"\n", "")).unwrap().system;
+    assert_eq!(inline.hand_over(0, 0), 0, "publish sends");
+    let said = refused("cpus = 2", "hand_over = 14");
+    assert!(said.contains("hand_over = 14: allowed is a time from 0 ns"), "{said}");
+}
+
+#[test]
 fn an_error_names_line_key_value_and_what_is_allowed() {
     for (from, to, says) in [
         ("rate = \"100 Mbit/s\"", "rate = 100", "21: rate = 100: allowed is 1 bit/s to 10000 Gbit/s with a unit"),

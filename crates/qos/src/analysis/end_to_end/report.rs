@@ -127,6 +127,8 @@ fn bound(system: &System, iteration: &Iteration, pair: &Pair) -> Bound {
     let mut terms = Terms { list: Vec::new(), until: 0 };
     let publisher = Where::Node(stream.publisher);
     terms.add(publisher, "from the application to the middleware", topic.hand_in, "declared (hand_in, T_appmid)");
+    let hand_over = system.hand_over(stream.topic, stream.publisher);
+    terms.add(publisher, "handed over to its thread", hand_over, "declared (hand_over)");
     let least = pair.last.map_or(0, |last| super::leaves(iteration.stages, last, &iteration.transits[last]).1);
     let mut way: Vec<usize> = iteration.stages.path(pair).collect();
     way.reverse();

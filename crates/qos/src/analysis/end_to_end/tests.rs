@@ -81,6 +81,27 @@ fn switched_with(system: &System, scheduler: Scheduler) -> System {
 }
 
 #[test]
+fn a_hand_over_is_a_term_of_what_a_thread_sends() {
+    let mut system = switched(Scheduler::Strict);
+    wanted(&mut system, 125, 10_000_000);
+    system.topics[0].cpu_send = 10_000;
+    let alone = |system: &System| bounds(system, &[Class::Normal]).1.pairs[0].clone();
+    let before = alone(&system).ns.unwrap();
+    system.nodes[0].hand_over = 14_000;
+    let handed_over = alone(&system);
+    let bound = handed_over.ns.unwrap();
+    assert!((before + 14_000..=before + 15_000).contains(&bound), "{before} {bound}");
+    assert_eq!(handed_over.terms.iter().map(|term| term.ns).sum::<u64>(), bound);
+    let own = |bound: &Bound| {
+        let own = bound.terms.iter().find(|term| term.what == "handed over to its thread");
+        own.map(|term| term.ns)
+    };
+    assert_eq!(own(&handed_over), Some(14_000), "{:?}", handed_over.terms);
+    system.topics[0].cpu_send = 0;
+    assert_eq!(own(&alone(&system)), None, "publish sends");
+}
+
+#[test]
 fn an_overload_is_named() {
     let mut system = switched(Scheduler::Strict);
     wanted(&mut system, 1500, 100_000);
