@@ -301,9 +301,14 @@ impl TypeDescription {
     /// `true` if a subscriber that asks for `self` can read samples of a publisher of `offered`. Two types of ROS 2 have to be the same
     /// one there, too.
     pub fn accepts(&self, offered: &TypeDescription) -> bool {
-        let same = |(own, other): (&RosType, &RosType)| own.name == other.name && own.type_hash == other.type_hash;
-        let same_ros = self.ros.as_ref().zip(offered.ros.as_ref()).is_none_or(same);
-        self.name == "*" || (self.name == offered.name && self.hash == offered.hash && same_ros)
+        let same = |own: &RosType, other: &RosType| own.name == other.name && own.type_hash == other.type_hash;
+        match (&self.ros, &offered.ros) {
+            _ if self.name == "*" => true,
+            (Some(own), Some(other)) if !same(own, other) => false,
+            // The hash of a type of ROS 2 stands for the structure where an end does not know that.
+            (Some(_), Some(_)) if self.schema.is_none() || offered.schema.is_none() => true,
+            _ => self.name == offered.name && self.hash == offered.hash,
+        }
     }
 
     /// Its approximate size in memory beyond its own, in bytes.

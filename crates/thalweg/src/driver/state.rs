@@ -324,6 +324,16 @@ impl NodeState {
         }
     }
 
+    /// Waits until the count of changes is another than `seen`, at most until `until`; gives the count.
+    pub(crate) fn wait_for_changes(&self, seen: u64, until: Instant) -> u64 {
+        let mut count = locked(&self.progress.0);
+        while *count == seen {
+            let Some(left) = until.checked_duration_since(Instant::now()) else { break };
+            count = self.progress.1.wait_timeout(count, left).map(|(c, _)| c).unwrap_or_else(|e| e.into_inner().0);
+        }
+        *count
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -270,6 +270,12 @@ impl Node {
         self.state().wait_until(Instant::now() + timeout, condition)
     }
 
+    /// Waits until a node, port or channel has appeared, changed or left since the call that gave `seen` (0 at first), or until `timeout` has
+    /// passed. The result is the `seen` of the next call: the same number if nothing changed.
+    pub fn wait_for_changes(&self, seen: u64, timeout: Duration) -> u64 {
+        self.state().wait_for_changes(seen, Instant::now() + timeout)
+    }
+
     pub(crate) fn state(&self) -> &Arc<NodeState> {
         &self.0.state
     }
