@@ -1,0 +1,242 @@
+//! Bridges: routes between the topics of a node's realm and those of an engine, opened on demand.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `outlet` | from Thalweg: a publisher in the engine for each publisher here |
+//! | `inlet` | to Thalweg: a subscriber in the engine for each topic that somebody subscribes to here |
+//! | [`rules`] | which topics, in which direction, with which policies |
+//! | `routes` | the routes that are wanted |
+//!
+//! A sample leaves with its publisher's port as its origin, and no bridge brings it back to a realm in which that node is. Of several
+//! bridges of one realm that find each other in the engine, the one whose node has the lowest id carries the samples, the others take over
+//! when it is gone.
+
+mod inlet;
+mod outlet;
+mod routes;
+pub mod rules;
+
+pub use rules::{RuleError, Rules, Way};
+
+use crate::engine::{Engine, Incompatible};
+use inlet::{Inlet, Known};
+use outlet::Outlet;
+use qos::PolicyName;
+use routes::{In, InKey, Out, routes};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use thalweg::control::{Document, NodeId};
+use thalweg::{Node, PortRef};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A bridge between a node's realm and an engine.
+pub struct Bridge {
+    node: Node,
+    engine: Box<dyn Engine>,
+    rules: Rules,
+    /// The counts of changes that the routes are of: the node's, and the engine's.
+    seen: (u64, u64),
+    /// The node that carries the samples.
+    carrier: Option<NodeId>,
+    documents: Vec<Document>,
+    known: Known,
+    outlets: HashMap<String, Outlet>,
+    inlets: BTreeMap<InKey, Inlet>,
+    /// What was told once.
+    told: HashSet<String>,
+}
+
+/// The state of a bridge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The node of the bridge that carries the samples instead, if there is one.
+    pub standby_for: Option<NodeId>,
+    /// Publishers of Thalweg that the engine has, too.
+    pub publishers: usize,
+    /// Topics that leave now, because somebody wants them there.
+    pub out: usize,
+    /// Topics, or patterns, that come in.
+    pub into: usize,
+    /// Samples that have left.
+    pub sent: u64,
+    /// Samples that have come.
+    pub came: u64,
+}
+
+/// Something that a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A port that has no route, or a sample that could not be carried: the topic and the reason.
+    NotCarried(String),
+    /// A policy of a publisher that the engine does not keep.
+    NotKept {
+        /// The topic.
+        topic: String,
+        /// The policies.
+        policies: Vec<PolicyName>,
+    },
+    /// An end in the engine that does not match.
+    Incompatible(Incompatible),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::NotCarried(why) => f.write_str(why),
+            Notice::NotKept { topic, policies } => {
+                let names: Vec<_> = policies.iter().map(ToString::to_string).collect();
+                write!(f, "{topic}: {} means nothing behind the bridge", names.join(", "))
+            }
+            Notice::Incompatible(ends) => ends.fmt(f),
+        }
+    }
+}
+
+/// Notices that are remembered as told.
+const MOST_TOLD: usize = 4096;
+
+impl Bridge {
+    /// A bridge that has no routes before its first [`turn`](Self::turn).
+    pub fn new(node: Node, engine: Box<dyn Engine>, rules: Rules) -> Self {
+        Self {
+            node,
+            engine,
+            rules,
+            seen: (0, 0),
+            carrier: None,
+            documents: Vec::new(),
+            known: Known::default(),
+            outlets: HashMap::new(),
+            inlets: BTreeMap::new(),
+            told: HashSet::new(),
+        }
+    }
+
+    /// Waits for a change of the node's surroundings, at most for `patience`, and brings the routes in line with them. What the engine
+    /// tells is looked at each time.
+    pub fn turn(&mut self, patience: Duration) -> Vec<Notice> {
+        let here = self.node.wait_for_changes(self.seen.0, patience);
+        let there = self.engine.changes();
+        let changed = (here, there) != self.seen;
+        if here != self.seen.0 {
+            self.documents = self.node.nodes();
+            *lock(&self.known) = self.documents.iter().map(|document| document.node).collect();
+        }
+        self.seen = (here, there);
+        let mut notices = Vec::new();
+        if self.elect() || changed {
+            notices.extend(self.adjust());
+        }
+        notices.extend(self.look());
+        notices.retain(|notice| self.told.len() < MOST_TOLD && self.told.insert(notice.to_string()));
+        notices
+    }
+
+    /// The state now.
+    pub fn status(&self) -> Status {
+        Status {
+            standby_for: self.carrier.filter(|carrier| *carrier != self.node.id()),
+            publishers: self.outlets.values().map(Outlet::publishers).sum(),
+            out: self.outlets.values().filter(|outlet| outlet.is_open()).count(),
+            into: self.inlets.len(),
+            sent: self.outlets.values().map(Outlet::sent).sum(),
+            came: self.inlets.values().map(Inlet::came).sum(),
+        }
+    }
+
+    /// Decides which bridge of this realm carries the samples; `true` if that is another one than before.
+    fn elect(&mut self) -> bool {
+        let rivals = self.engine.bridges().into_iter().filter(|node| lock(&self.known).contains(node));
+        let carrier = rivals.chain([self.node.id()]).min();
+        let another = carrier != self.carrier;
+        self.carrier = carrier;
+        another
+    }
+
+    fn adjust(&mut self) -> Vec<Notice> {
+        let carries = self.carrier == Some(self.node.id());
+        let documents = if carries { &self.documents[..] } else { &[] };
+        let ends = self.engine.abilities().endpoints.then(|| self.engine.endpoints());
+        let wanted = routes(documents, self.node.id(), self.engine.name(), &self.rules, ends.as_deref());
+        let mut notices = Vec::new();
+        if wanted.beyond > 0 {
+            let most = routes::MOST_ROUTES;
+            notices.push(Notice::NotCarried(format!(
+                "{} ports beyond {most} have no route: allow fewer topics",
+                wanted.beyond
+            )));
+        }
+        notices.extend(self.not_kept(&wanted.out));
+        let topics = ends.map(|ends| ends.into_iter().map(|end| end.topic.name).collect());
+        notices.extend(self.adjust_outlets(wanted.out, topics.as_ref()));
+        notices.extend(self.adjust_inlets(wanted.into));
+        notices
+    }
+
+    fn not_kept(&self, routes: &BTreeMap<PortRef, Out>) -> Vec<Notice> {
+        let abilities = self.engine.abilities();
+        let lost =
+            routes.values().map(|out| (out, abilities.lost(&out.qos))).filter(|(_, policies)| !policies.is_empty());
+        lost.map(|(out, policies)| Notice::NotKept { topic: out.topic.clone(), policies }).collect()
+    }
+
+    /// `topics` are those of others in the engine, if it tells of them: what nobody there has is not missed.
+    fn adjust_outlets(&mut self, routes: BTreeMap<PortRef, Out>, topics: Option<&HashSet<String>>) -> Vec<Notice> {
+        let mut by_topic: HashMap<String, BTreeMap<PortRef, Out>> = HashMap::new();
+        for (at, out) in routes {
+            by_topic.entry(out.topic.clone()).or_default().insert(at, out);
+        }
+        let here: BTreeSet<String> = self.outlets.keys().chain(by_topic.keys()).cloned().collect();
+        let mut notices = Vec::new();
+        for topic in here {
+            let outlet = self.outlets.entry(topic.clone()).or_insert_with(Outlet::new);
+            let failed = outlet.adjust(&*self.engine, by_topic.get(&topic).unwrap_or(&BTreeMap::new()));
+            if topics.is_none_or(|topics| failed.iter().any(|(there, _)| topics.contains(there))) {
+                notices.extend(failed.into_iter().map(|(_, error)| Notice::NotCarried(error.to_string())));
+            }
+        }
+        self.outlets.retain(|_, outlet| outlet.publishers() > 0);
+        notices
+    }
+
+    fn adjust_inlets(&mut self, routes: BTreeMap<InKey, In>) -> Vec<Notice> {
+        self.inlets.retain(|key, inlet| routes.get(key).is_some_and(|route| route.is_as(&inlet.route)));
+        let mut notices = Vec::new();
+        for (key, route) in routes {
+            let adjusted = match self.inlets.get_mut(&key) {
+                Some(inlet) => inlet.adjust(&route.sources),
+                None => Inlet::open(&self.node, &*self.engine, &route, self.known.clone())
+                    .map(|inlet| drop(self.inlets.insert(key, inlet))),
+            };
+            match adjusted {
+                Ok(()) => {}
+                Err(error) => notices.push(Notice::NotCarried(format!("{}: {error}", route.topic))),
+            }
+        }
+        notices
+    }
+
+    /// What others want or report meanwhile.
+    fn look(&mut self) -> Vec<Notice> {
+        let (node, engine) = (&self.node, self.engine.name());
+        let mut notices = Vec::new();
+        for (topic, outlet) in &mut self.outlets {
+            let opened = outlet.open_or_close(node, topic, engine).err();
+            let failed = opened.into_iter().chain(outlet.failed());
+            notices.extend(failed.map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
+        }
+        for inlet in self.inlets.values_mut() {
+            let subscribed = inlet.subscribe(&*self.engine).err().map(|error| error.to_string());
+            let failed = subscribed.into_iter().chain(inlet.failed().map(|error| error.to_string()));
+            notices.extend(failed.map(|error| Notice::NotCarried(format!("{}: {error}", inlet.route.topic))));
+        }
+        notices.extend(self.engine.incompatible().into_iter().map(Notice::Incompatible));
+        notices
+    }
+}

@@ -1,0 +1,250 @@
+//! The routes that a bridge is to have, from the ports of all other nodes and its rules. No I/O.
+
+use super::rules::Rules;
+use crate::engine::Endpoint;
+use qos::{Durability, Qos, Queue, Reliability};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg::PortRef;
+use thalweg::codec::{Message, Raw, TypeDescription};
+use thalweg::control::matching::{is_pattern, topic_matches};
+use thalweg::control::{Direction, Document, NodeId, PortInfo, PullRole};
+
+/// Most routes of a bridge, in each direction.
+pub(super) const MOST_ROUTES: usize = 4096;
+
+/// The routes.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Routes {
+    /// From Thalweg: one for each publisher.
+    pub(super) out: BTreeMap<PortRef, Out>,
+    /// To Thalweg: one for each topic, or pattern, and type that somebody subscribes to.
+    pub(super) into: BTreeMap<InKey, In>,
+    /// Ports for which there was no room.
+    pub(super) beyond: usize,
+}
+
+/// A publisher whose samples leave.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Out {
+    pub(super) topic: String,
+    pub(super) there: String,
+    pub(super) message: TypeDescription,
+    /// Offered in the engine; requested of the publisher.
+    pub(super) qos: Qos,
+}
+
+/// Topic, and the name and hash of the type.
+pub(super) type InKey = (String, String, u64);
+
+/// A topic whose samples come in.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct In {
+    pub(super) topic: String,
+    pub(super) there: String,
+    pub(super) message: TypeDescription,
+    /// Requested in the engine; offered to the subscribers.
+    pub(super) qos: Qos,
+    /// Its publishers in the engine with their names, where the engine tells of them.
+    pub(super) sources: BTreeMap<u128, String>,
+}
+
+impl In {
+    /// `true` if the same ends serve both, but for the sources.
+    pub(super) fn is_as(&self, other: &In) -> bool {
+        let ends = |route: &In| (route.topic.clone(), route.there.clone(), route.message.clone(), route.qos.clone());
+        ends(self) == ends(other)
+    }
+}
+
+/// The routes of the bridge at `own` to the engine of this name, whose publishers and subscribers are `ends`, if it tells of them.
+pub(super) fn routes(
+    documents: &[Document],
+    own: NodeId,
+    engine: &str,
+    rules: &Rules,
+    ends: Option<&[Endpoint]>,
+) -> Routes {
+    let mut found = Routes::default();
+    let others = documents.iter().filter(|document| document.node != own);
+    // What a bridge to the same engine publishes comes from there, and what it subscribes to goes there.
+    let is_ours = |port: &PortInfo| port.foreign.as_ref().is_none_or(|foreign| foreign.engine != engine);
+    let ports = others.flat_map(|document| document.ports.iter().map(move |(port, info)| (document.node, *port, info)));
+    let sources = ends.map(Sources::new);
+    for (node, port, info) in ports.filter(|(.., info)| is_ours(info)) {
+        let told = rules.of(&info.topic);
+        match info.direction {
+            Direction::Publisher if told.way.leads_out() => {
+                let mut qos = offer(info);
+                told.apply(&mut qos);
+                let out = Out { topic: info.topic.clone(), there: told.there, message: info.message.clone(), qos };
+                found.put_out(PortRef { node, port }, out);
+            }
+            Direction::Subscriber if info.pull != PullRole::Only => match &sources {
+                Some(sources) => sources.of(info, rules).into_iter().for_each(|into| found.put_in(into)),
+                None if told.way.leads_in() => {
+                    let mut qos = wanted(info);
+                    told.apply(&mut qos);
+                    let message = if info.message == TypeDescription::any() { raw() } else { info.message.clone() };
+                    let (topic, sources) = (info.topic.clone(), BTreeMap::new());
+                    found.put_in(In { topic, there: told.there, message, qos, sources });
+                }
+                None => {}
+            },
+            _ => {}
+        }
+    }
+    if ends.is_none() {
+        found.prefer_types();
+    }
+    found
+}
+
+/// Publishers of an engine by their topics.
+struct Sources<'a>(BTreeMap<&'a str, Vec<&'a Endpoint>>);
+
+impl<'a> Sources<'a> {
+    fn new(ends: &'a [Endpoint]) -> Self {
+        let mut by_topic: BTreeMap<&str, Vec<&Endpoint>> = BTreeMap::new();
+        for end in ends.iter().filter(|end| end.direction == Direction::Publisher) {
+            by_topic.entry(&end.topic.name).or_default().push(end);
+        }
+        Self(by_topic)
+    }
+
+    /// The routes that a subscriber wants: one for each topic and type that the engine has of what it subscribes to.
+    fn of(&self, info: &PortInfo, rules: &Rules) -> Vec<In> {
+        if is_pattern(&info.topic) {
+            let fitting = self.0.iter().filter(|(topic, _)| topic_matches(&info.topic, topic));
+            return fitting.flat_map(|(topic, ends)| into_routes(info, topic, ends, rules)).collect();
+        }
+        let there = rules.of(&info.topic).there;
+        self.0.get(&there[..]).map(|ends| into_routes(info, &info.topic, ends, rules)).unwrap_or_default()
+    }
+}
+
+/// The routes of the publishers of one topic: one for each of their types, which offers no more than each of them does.
+fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) -> Vec<In> {
+    let told = rules.of(topic);
+    if !told.way.leads_in() {
+        return Vec::new();
+    }
+    let mut routes: Vec<In> = Vec::new();
+    for end in ends {
+        let Qos { reliability, durability, history, deadline, lifespan, .. } = end.qos.clone();
+        let qos = Qos { reliability, durability, history, deadline, lifespan, ..wanted(info) };
+        match routes.iter_mut().find(|route| route.message == end.topic.message) {
+            Some(route) => {
+                route.sources.insert(end.id, end.name.clone());
+                route.qos.reliability = route.qos.reliability.min(reliability);
+                route.qos.durability = route.qos.durability.max(durability);
+                route.qos.history = route.qos.history.max(history);
+                route.qos.deadline = route.qos.deadline.zip(deadline).map(|(one, other)| one.max(other));
+                route.qos.lifespan = route.qos.lifespan.zip(lifespan).map(|(one, other)| one.max(other));
+            }
+            None => routes.push(In {
+                topic: topic.to_owned(),
+                there: end.topic.name.clone(),
+                message: end.topic.message.clone(),
+                qos,
+                sources: BTreeMap::from([(end.id, end.name.clone())]),
+            }),
+        }
+    }
+    routes.iter_mut().for_each(|route| told.apply(&mut route.qos));
+    routes
+}
+
+impl Routes {
+    fn put_out(&mut self, at: PortRef, out: Out) {
+        match self.out.len() < MOST_ROUTES {
+            true => drop(self.out.insert(at, out)),
+            false => self.beyond += 1,
+        }
+    }
+
+    /// Several subscribers to one topic share a route, which offers as much as the most demanding one requests.
+    fn put_in(&mut self, new: In) {
+        let key = (new.topic.clone(), new.message.name.clone(), new.message.hash);
+        if let Some(known) = self.into.get_mut(&key) {
+            known.qos.durability = known.qos.durability.max(new.qos.durability);
+            known.qos.history = known.qos.history.max(new.qos.history);
+            known.qos.max_message = known.qos.max_message.max(new.qos.max_message);
+            if let Queue::KeepAll(_) = new.qos.queue {
+                known.qos.queue = new.qos.queue;
+            }
+            let more =
+                new.qos.partition.into_iter().filter(|name| !known.qos.partition.contains(name)).collect::<Vec<_>>();
+            known.qos.partition.extend(more);
+        } else if self.into.len() < MOST_ROUTES {
+            self.into.insert(key, new);
+        } else {
+            self.beyond += 1;
+        }
+    }
+
+    /// A subscriber to any type takes the samples of a route of a stated type, if there is one to its topic: two would give them twice.
+    fn prefer_types(&mut self) {
+        let any = raw();
+        let typed: BTreeSet<String> =
+            self.into.keys().filter(|(_, name, _)| *name != any.name).map(|key| key.0.clone()).collect();
+        self.into.retain(|(topic, name, _), _| *name != any.name || !typed.contains(topic));
+    }
+}
+
+fn raw() -> TypeDescription {
+    Raw::description().as_ref().clone()
+}
+
+/// A publisher's offer, as far as it means something in another system.
+fn offer(info: &PortInfo) -> Qos {
+    let Qos {
+        reliability,
+        class,
+        max_message,
+        durability,
+        history,
+        deadline,
+        latency_budget,
+        lifespan,
+        liveliness,
+        ..
+    } = info.qos.clone();
+    let key = info.qos.key.clone();
+    Qos {
+        reliability,
+        class,
+        max_message,
+        durability,
+        history,
+        deadline,
+        latency_budget,
+        lifespan,
+        liveliness,
+        key,
+        ..Qos::default()
+    }
+}
+
+/// Samples of a burst that wait in the channels of what the bridge publishes: others' publishers are not held up, and not lost within it.
+const BURST: u32 = 1024;
+
+/// The offer that satisfies a subscriber.
+fn wanted(info: &PortInfo) -> Qos {
+    let Qos { durability, history, max_message, ownership, destination_order, strict, .. } = info.qos;
+    let pattern = is_pattern(&info.topic);
+    Qos {
+        reliability: Reliability::Reliable,
+        // The history of a pattern would be that of all topics that ever fit.
+        durability: if pattern { Durability::Volatile } else { durability },
+        history,
+        max_message,
+        ownership,
+        destination_order,
+        partition: info.qos.partition.clone(),
+        queue: if strict { Queue::KeepAll(BURST) } else { Queue::KeepLast(BURST) },
+        ..Qos::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+use super::*;
+use qos::Class;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use thalweg::control::{Foreign, PortId};
+
+#[derive(Serialize, Deserialize)]
+struct Point {
+    x: f64,
+}
+
+fn port(direction: Direction, topic: &str, message: TypeDescription) -> PortInfo {
+    PortInfo {
+        name: format!("/of{topic}"),
+        direction,
+        topic: topic.to_owned(),
+        message,
+        qos: Qos::default(),
+        carriers: Vec::new(),
+        answers: None,
+        pull: PullRole::Push,
+        foreign: None,
+    }
+}
+
+fn document(node: u64, ports: Vec<PortInfo>) -> Document {
+    Document {
+        node: NodeId(node),
+        name: "n".to_owned(),
+        realm: "r".to_owned(),
+        host: "h".to_owned(),
+        host_name: "h".to_owned(),
+        clock: "c".to_owned(),
+        pid: 1,
+        incarnation: 1,
+        revision: 1,
+        addresses: Vec::<SocketAddr>::new(),
+        socket: None,
+        ports: ports.into_iter().zip(1..).map(|(info, number)| (PortId(number), info)).collect(),
+        relay: None,
+    }
+}
+
+const OWN: NodeId = NodeId(1);
+
+fn found(ports: Vec<PortInfo>, rules: &str) -> Routes {
+    with_ends(ports, rules, None)
+}
+
+fn with_ends(ports: Vec<PortInfo>, rules: &str, ends: Option<&[Endpoint]>) -> Routes {
+    let documents = [document(1, vec![port(Direction::Publisher, "/own", raw())]), document(2, ports)];
+    routes(&documents, OWN, "zenoh", &Rules::parse(rules).unwrap(), ends)
+}
+
+fn point() -> TypeDescription {
+    TypeDescription::of::<Point>()
+}
+
+#[test]
+fn each_publisher_leaves_and_each_subscribed_topic_comes() {
+    let publisher = PortInfo {
+        qos: Qos { class: Class::High, history: 7, ..Qos::default() },
+        ..port(Direction::Publisher, "/a", point())
+    };
+    let asks_only = PortInfo { pull: PullRole::Only, ..port(Direction::Subscriber, "/c", point()) };
+    let routes = found(
+        vec![
+            publisher,
+            port(Direction::Publisher, "/a", point()),
+            port(Direction::Subscriber, "/b", point()),
+            asks_only,
+        ],
+        "",
+    );
+    let ports: Vec<_> =
+        routes.out.iter().map(|(at, out)| (at.node.0, at.port.0, &out.topic[..], out.qos.class)).collect();
+    assert_eq!(ports, [(2, 1, "/a", Class::High), (2, 2, "/a", Class::Normal)]);
+    assert_eq!(routes.into.keys().map(|key| &key.0[..]).collect::<Vec<_>>(), ["/b"]);
+    assert_eq!(routes.into.values().next().unwrap().qos.queue, Queue::KeepLast(BURST));
+}
+
+#[test]
+fn ports_of_another_bridge_to_the_same_system_have_no_route() {
+    let foreign = |engine: &str| Some(Foreign { engine: engine.to_owned(), name: "x".to_owned() });
+    let bridged = |direction, engine| PortInfo { foreign: foreign(engine), ..port(direction, "/a", point()) };
+    let both = |engine| vec![bridged(Direction::Publisher, engine), bridged(Direction::Subscriber, engine)];
+    assert_eq!(found(both("zenoh"), ""), Routes::default());
+    let other = found(both("ros2"), "");
+    assert_eq!((other.out.len(), other.into.len()), (1, 1));
+}
+
+#[test]
+fn subscribers_share_a_route_that_satisfies_all() {
+    let with = |durability, history, partition: &str| PortInfo {
+        qos: Qos { durability, history, partition: vec![partition.to_owned()], ..Qos::default() },
+        ..port(Direction::Subscriber, "/a", point())
+    };
+    let strict = PortInfo { qos: Qos { strict: true, ..Qos::default() }, ..port(Direction::Subscriber, "/a", point()) };
+    let routes = found(vec![with(Durability::Volatile, 1, "l"), with(Durability::TransientLocal, 5, "r"), strict], "");
+    let into = routes.into.values().next().unwrap();
+    assert_eq!((routes.into.len(), into.qos.durability, into.qos.history), (1, Durability::TransientLocal, 5));
+    assert_eq!(
+        (into.qos.queue, &into.qos.partition[..]),
+        (Queue::KeepAll(BURST), &["l".to_owned(), "r".to_owned()][..])
+    );
+}
+
+#[test]
+fn a_subscriber_to_any_type_has_no_route_beside_that_of_a_type() {
+    let any = || port(Direction::Subscriber, "/a", TypeDescription::any());
+    let alone = found(vec![any()], "");
+    assert_eq!(alone.into.values().next().unwrap().message, raw());
+    let beside = found(vec![any(), port(Direction::Subscriber, "/a", point())], "");
+    assert_eq!(beside.into.values().map(|into| &into.message).collect::<Vec<_>>(), [&point()]);
+}
+
+#[test]
+fn rules_rename_mark_and_refuse() {
+    let text = "[[rule]]\ntopic = \"/a\"\nthere = \"/r/a\"\nclass = \"critical\"\n[[rule]]\ntopic = \"/b\"\ndirection = \"in\"";
+    let routes = found(["/a", "/b"].map(|topic| port(Direction::Publisher, topic, point())).to_vec(), text);
+    let out: Vec<_> = routes.out.values().map(|out| (&out.topic[..], &out.there[..], out.qos.class)).collect();
+    assert_eq!(out, [("/a", "/r/a", Class::Critical)]);
+}
+
+#[test]
+fn routes_are_bounded() {
+    let ports = (0..MOST_ROUTES + 3).map(|number| port(Direction::Publisher, &format!("/t{number}"), raw())).collect();
+    let routes = found(ports, "");
+    assert_eq!((routes.out.len(), routes.beyond), (MOST_ROUTES, 3));
+}
+
+fn end(id: u128, topic: &str, message: TypeDescription, qos: Qos) -> Endpoint {
+    let topic = crate::engine::Topic { name: topic.to_owned(), message };
+    Endpoint { id, direction: Direction::Publisher, topic, qos, name: format!("/node{id}") }
+}
+
+#[test]
+fn where_the_engine_tells_its_publishers_only_their_topics_come() {
+    let lossy = Qos { reliability: Reliability::BestEffort, history: 3, ..Qos::default() };
+    let durable = Qos { durability: Durability::TransientLocal, history: 7, ..Qos::default() };
+    let ends = [
+        end(1, "/a", point(), lossy),
+        end(2, "/a", point(), durable),
+        end(3, "/a", raw(), Qos::default()),
+        end(4, "/b", point(), Qos::default()),
+    ];
+    let subscriber = |topic: &str| port(Direction::Subscriber, topic, TypeDescription::any());
+    let routes = with_ends(vec![subscriber("/a"), subscriber("/none")], "", Some(&ends));
+    let of = |message: &TypeDescription| routes.into.values().find(|into| into.message == *message).unwrap();
+    assert_eq!(routes.into.len(), 2);
+    let both = of(&point());
+    assert_eq!(both.sources.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(
+        (both.qos.reliability, both.qos.durability, both.qos.history),
+        (Reliability::BestEffort, Durability::TransientLocal, 7)
+    );
+    assert_eq!(of(&raw()).sources[&3], "/node3");
+    let by_pattern = with_ends(vec![subscriber("/**")], "[[rule]]\ntopic = \"/b\"\ndirection = \"out\"", Some(&ends));
+    assert!(by_pattern.into.values().all(|into| into.topic == "/a") && by_pattern.into.len() == 2);
+    let renamed = with_ends(vec![subscriber("/here")], "[[rule]]\ntopic = \"/here\"\nthere = \"/b\"", Some(&ends));
+    let one = renamed.into.values().next().unwrap();
+    assert_eq!((&one.topic[..], &one.there[..]), ("/here", "/b"));
+}

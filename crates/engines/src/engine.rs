@@ -1,0 +1,256 @@
+//! The face of every engine: publishers and subscribers of topics, and the truth about what the engine enforces (D-01, D-03, D-06).
+
+use qos::{PolicyName, Qos};
+use std::fmt;
+use thalweg::codec::TypeDescription;
+use thalweg::control::{Direction, NodeId};
+use thalweg::{Change, PortRef};
+
+/// A data space in which other programs publish and subscribe.
+pub trait Engine: Send + Sync {
+    /// Its name, one word: `zenoh`.
+    fn name(&self) -> &'static str;
+
+    /// The policies that it enforces, only announces, or lacks.
+    fn abilities(&self) -> Abilities;
+
+    /// Opens a publisher of a topic.
+    ///
+    /// # Errors
+    /// [`Error::Topic`] for a name that the engine does not have, [`Error::Engine`] when it refuses.
+    fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>>;
+
+    /// Opens a subscriber to a topic, or to a pattern of topics (`*` one segment, `**` any number). `deliver` is called with each sample of
+    /// others, on a thread of the engine; calls do not overlap.
+    ///
+    /// # Errors
+    /// As [`Engine::publisher`].
+    fn subscriber(&self, topic: &Topic, request: &Qos, deliver: Deliver) -> Result<Box<dyn Subscriber>>;
+
+    /// A number that is another one after others' ends have changed.
+    fn changes(&self) -> u64;
+
+    /// The publishers and subscribers of other programs, where the engine tells of them ([`Abilities::endpoints`]).
+    fn endpoints(&self) -> Vec<Endpoint>;
+
+    /// The nodes of all bridges to this data space, this one's included, where bridges find each other in it: of those of one realm one
+    /// carries the samples, and the others take over when it is gone.
+    fn bridges(&self) -> Vec<NodeId>;
+
+    /// Ends whose policies do not match with one of this engine's, since the last call.
+    fn incompatible(&self) -> Vec<Incompatible>;
+}
+
+/// Takes samples.
+pub type Deliver = Box<dyn FnMut(&Sample<'_>) + Send>;
+
+/// A publisher in the engine. It closes when it is dropped.
+pub trait Publisher: Send {
+    /// Publishes a sample. If the offer is reliable it may wait for room.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] when the engine refuses it.
+    fn publish(&mut self, sample: &Sample<'_>) -> Result<()>;
+
+    /// `true` if somebody else subscribes to its topic now.
+    fn is_wanted(&self) -> bool;
+}
+
+/// A subscriber in the engine. It closes when it is dropped; no call of its `deliver` begins afterwards.
+pub trait Subscriber: Send {}
+
+/// A topic, or for subscribers a pattern of topics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topic {
+    /// Its name as Thalweg writes it, such as `/robot/pose`.
+    pub name: String,
+    /// The type of its samples.
+    pub message: TypeDescription,
+}
+
+/// One sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// The topic of the sample, which tells the topics of a pattern apart.
+    pub topic: &'a str,
+    /// The encoded message: of a described type CDR with its encapsulation header, else any bytes. Empty if the sample ends its instance and
+    /// the engine does not say of which value.
+    pub message: &'a [u8],
+    /// A number that tells its publisher from others; 0 if the engine does not say.
+    pub publisher: u128,
+    /// The port of Thalweg that published it, if it has come over a bridge.
+    pub origin: Option<PortRef>,
+    /// A value, or the end of its instance.
+    pub change: Change,
+    /// Nanoseconds since it was published, as far as the engine knows.
+    pub age_ns: u64,
+    /// `true` if it is known to have been published before the subscriber was there. Zenoh does not say.
+    pub historical: bool,
+}
+
+/// A publisher or subscriber of another program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// A number that tells it from others of the engine.
+    pub id: u128,
+    /// Publishes or subscribes.
+    pub direction: Direction,
+    /// Its topic.
+    pub topic: Topic,
+    /// Its policies, as far as the engine knows them.
+    pub qos: Qos,
+    /// The program's name for it, such as `/talker`.
+    pub name: String,
+}
+
+/// Two ends that do not match.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Incompatible {
+    /// The topic.
+    pub topic: String,
+    /// The policy, or `type`.
+    pub policy: String,
+    /// The publisher's offer.
+    pub offered: String,
+    /// The subscriber's request.
+    pub requested: String,
+}
+
+impl fmt::Display for Incompatible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, policy, offered, requested } = self;
+        write!(f, "{topic}: {policy} offered {offered}, requested {requested}")
+    }
+}
+
+/// What becomes of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// The engine keeps it.
+    Enforced,
+    /// Others are told of it; nobody keeps it.
+    Announced,
+    /// It is lost.
+    None,
+}
+
+impl fmt::Display for Support {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Support::Enforced => "enforced",
+            Support::Announced => "announced",
+            Support::None => "-",
+        })
+    }
+}
+
+/// The smallest unit whose packets can have a mark of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkedUnit {
+    /// One publisher with one subscriber.
+    Channel,
+    /// All channels of a topic.
+    Topic,
+    /// All topics of a class.
+    Class,
+    /// Nothing: all packets have one mark.
+    None,
+}
+
+impl fmt::Display for MarkedUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            MarkedUnit::Channel => "channel",
+            MarkedUnit::Topic => "topic",
+            MarkedUnit::Class => "class",
+            MarkedUnit::None => "-",
+        })
+    }
+}
+
+/// What an engine does about the policies of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Samples of reliable publishers arrive all, in order.
+    pub reliability: Support,
+    /// Late joiners get the last samples of transient-local publishers.
+    pub durability: Support,
+    /// Policies that do not match are reported.
+    pub matching: Support,
+    /// Missed deadlines are reported.
+    pub deadline: Support,
+    /// Old samples are dropped.
+    pub lifespan: Support,
+    /// The end of an instance is a sample.
+    pub instances: Support,
+    /// The types of both ends are compared.
+    pub types: Support,
+    /// The smallest unit that can have a mark.
+    pub marked: MarkedUnit,
+    /// The engine tells which ends other programs have.
+    pub endpoints: bool,
+}
+
+impl Abilities {
+    /// Names and values, in the order of the table of engines.
+    pub fn rows(&self) -> [(&'static str, String); 9] {
+        let yes_or_no = |yes: bool| if yes { "yes" } else { "no" };
+        [
+            ("reliability", self.reliability.to_string()),
+            ("durability", self.durability.to_string()),
+            ("matching of policies", self.matching.to_string()),
+            ("deadline", self.deadline.to_string()),
+            ("lifespan", self.lifespan.to_string()),
+            ("instances", self.instances.to_string()),
+            ("types", self.types.to_string()),
+            ("own mark of each", self.marked.to_string()),
+            ("tells of others' ends", yes_or_no(self.endpoints).to_owned()),
+        ]
+    }
+
+    /// The policies of `qos` that differ from their defaults and are not kept.
+    pub fn lost(&self, qos: &Qos) -> Vec<PolicyName> {
+        let default = Qos::default();
+        let rows = [
+            (PolicyName::Durability, self.durability, qos.durability != default.durability),
+            (PolicyName::Deadline, self.deadline, qos.deadline.is_some()),
+        ];
+        rows.into_iter()
+            .filter(|(_, support, stated)| *stated && *support != Support::Enforced)
+            .map(|(name, ..)| name)
+            .collect()
+    }
+}
+
+/// An error of an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A topic that the engine cannot have: the name, and the reason.
+    Topic(String),
+    /// Settings that cannot be used: the value, and what is allowed.
+    Usage(String),
+    /// The engine, or the network below it, refused.
+    Engine(String),
+}
+
+/// The result of an engine's calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Error::Topic(text) | Error::Usage(text) | Error::Engine(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<thalweg::Error> for Error {
+    fn from(error: thalweg::Error) -> Self {
+        match error.exit_code() {
+            2 => Error::Usage(error.to_string()),
+            _ => Error::Engine(error.to_string()),
+        }
+    }
+}

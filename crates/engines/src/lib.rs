@@ -1,0 +1,30 @@
+//! Other middlewares behind one face ([`Engine`]; seed 004 §IV, `GlobalDataSpace`; D-01), and bridges between them and Thalweg.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`bridge`] | routes between a node's topics and those of an engine: opened on demand, by rules |
+//! | [`native`] | Thalweg as an engine |
+//! | [`ros2`] | ROS 2 over Zenoh, as `rmw_zenoh` uses it (feature `zenoh`) |
+//! | [`zenoh`] | Zenoh (feature `zenoh`) |
+//! | [`engine`] | the face of every engine: publishers, subscribers, and what it enforces |
+//!
+//! With the feature `testing`, `testing` has the conformance suite that every engine passes.
+//!
+//! The seam is the port, not the carrier: a peer of another middleware cannot answer Thalweg's handshake, and inside RTPS our frames would
+//! be understood by nobody. So a bridge is a node with ports of its own, and its channels keep all that channels have: marks, scheduling,
+//! plans, `why`.
+pub mod bridge;
+pub mod engine;
+pub mod native;
+#[cfg(feature = "zenoh")]
+pub mod ros2;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(feature = "zenoh")]
+pub mod zenoh;
+
+pub use bridge::Bridge;
+pub use engine::{
+    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Result, Sample, Subscriber,
+    Support, Topic,
+};

@@ -1,0 +1,236 @@
+//! The ROS graph: the endpoints of other nodes, by their tokens, and those of ours that are compared with them.
+
+use super::rmw::{Entity, Gid, Kind};
+use super::types::{Types, WireType, thalweg_qos};
+use crate::engine::{Endpoint, Incompatible, Topic};
+use crate::zenoh::lock;
+use qos::{Qos, match_qos};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use thalweg::control::Direction;
+
+/// Most endpoints of others that are known; further ones are counted.
+pub(super) const MOST_ENDPOINTS: usize = 10_000;
+/// Mismatches that are remembered as told.
+const MOST_TOLD: usize = 4096;
+
+pub(super) struct Graph {
+    /// The identity of our own session: its tokens come back.
+    session: String,
+    types: Arc<Types>,
+    others: Mutex<BTreeMap<String, Known>>,
+    own: Arc<Mutex<OwnEnds>>,
+    told: Mutex<HashSet<Incompatible>>,
+    changes: AtomicU64,
+    /// Tokens and samples that could not be read, or for which there was no room.
+    refused: AtomicU64,
+}
+
+/// An endpoint of another node.
+struct Known {
+    wire: WireType,
+    endpoint: Endpoint,
+}
+
+#[derive(Default)]
+struct OwnEnds {
+    next: u64,
+    ends: BTreeMap<u64, OwnEnd>,
+}
+
+struct OwnEnd {
+    topic: String,
+    type_name: String,
+    direction: Direction,
+    qos: Qos,
+}
+
+/// An end of ours, until this is dropped.
+pub(super) struct Own {
+    ends: Arc<Mutex<OwnEnds>>,
+    number: u64,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        lock(&self.ends).ends.remove(&self.number);
+    }
+}
+
+impl Graph {
+    pub(super) fn new(session: String, types: Arc<Types>) -> Self {
+        Self {
+            session,
+            types,
+            others: Mutex::default(),
+            own: Arc::default(),
+            told: Mutex::default(),
+            changes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes the token of a new endpoint. Nodes and services have no topic of samples.
+    pub(super) fn came(&self, token: &str) {
+        let entity = match Entity::parse(token) {
+            Ok(entity) if entity.session == self.session => return,
+            Ok(entity) => entity,
+            Err(wrong) => return self.malformed(&wrong.to_string()),
+        };
+        let Some(known) = self.known(token, entity) else { return };
+        let mut others = lock(&self.others);
+        if others.len() == MOST_ENDPOINTS {
+            return self.malformed("more endpoints than are known");
+        }
+        others.insert(token.to_owned(), known);
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    fn known(&self, token: &str, entity: Entity) -> Option<Known> {
+        let direction = match entity.kind {
+            Kind::Publisher => Direction::Publisher,
+            Kind::Subscription => Direction::Subscriber,
+            Kind::Node | Kind::Service | Kind::Client => return None,
+        };
+        let Entity { namespace, node, topic, .. } = entity;
+        let topic = topic?;
+        let wire = WireType { wire: topic.type_name, hash: topic.hash };
+        let message = self.types.description(&wire).ok()?; // of services and actions
+        let name = format!("{}/{node}", namespace.trim_end_matches('/'));
+        let id = u128::from_le_bytes(Gid::of(token).0);
+        let endpoint =
+            Endpoint { id, direction, topic: Topic { name: topic.name, message }, qos: thalweg_qos(&topic.qos), name };
+        Some(Known { wire, endpoint })
+    }
+
+    pub(super) fn gone(&self, token: &str) {
+        if lock(&self.others).remove(token).is_some() {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Counts what could not be read.
+    pub(super) fn malformed(&self, _: &str) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+        lock(&self.others).values().map(|known| known.endpoint.clone()).collect()
+    }
+
+    /// The types that others state of a topic.
+    pub(super) fn types_of(&self, topic: &str) -> Vec<WireType> {
+        let others = lock(&self.others);
+        let mut types: Vec<_> = others
+            .values()
+            .filter(|known| known.endpoint.topic.name == topic)
+            .map(|known| known.wire.clone())
+            .collect();
+        types.sort();
+        types.dedup();
+        types
+    }
+
+    /// Notes an end of ours.
+    pub(super) fn enter(&self, topic: &str, type_name: &str, direction: Direction, qos: Qos) -> Own {
+        let mut own = lock(&self.own);
+        own.next += 1;
+        let number = own.next;
+        own.ends.insert(number, OwnEnd { topic: topic.to_owned(), type_name: type_name.to_owned(), direction, qos });
+        Own { ends: self.own.clone(), number }
+    }
+
+    /// Ends of others that do not match one of ours, each once.
+    pub(super) fn incompatible(&self) -> Vec<Incompatible> {
+        let (others, own, mut told) = (lock(&self.others), lock(&self.own), lock(&self.told));
+        let pairs = own.ends.values().flat_map(|own| others.values().map(move |other| (own, other)));
+        let found: Vec<_> = pairs.flat_map(|(own, other)| between(own, other)).collect();
+        found.into_iter().filter(|one| told.len() < MOST_TOLD && told.insert(one.clone())).collect()
+    }
+}
+
+/// What stands between an end of ours and one of another node.
+fn between(own: &OwnEnd, Known { wire, endpoint }: &Known) -> Vec<Incompatible> {
+    if own.topic != endpoint.topic.name || own.direction == endpoint.direction {
+        return Vec::new();
+    }
+    let of = |policy: String, offered: String, requested: String| Incompatible {
+        topic: own.topic.clone(),
+        policy,
+        offered,
+        requested,
+    };
+    let offers = own.direction == Direction::Publisher;
+    if own.type_name != wire.wire {
+        let (offered, requested) = if offers { (&own.type_name, &wire.wire) } else { (&wire.wire, &own.type_name) };
+        return vec![of("type".to_owned(), offered.clone(), requested.clone())];
+    }
+    let (offered, requested) = if offers { (&own.qos, &endpoint.qos) } else { (&endpoint.qos, &own.qos) };
+    let mismatches = match_qos(offered, requested).err().unwrap_or_default();
+    mismatches.into_iter().map(|wrong| of(wrong.policy.to_string(), wrong.offered, wrong.requested)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::types;
+    use super::*;
+
+    const OWN: &str = "aac3178e146ba6f1fc6e6a4085e77f21";
+    const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
+
+    fn graph() -> Graph {
+        Graph::new(OWN.to_owned(), Arc::new(Types::new(types::known())))
+    }
+
+    fn token(kind: &str, number: u32, qos: &str) -> String {
+        format!(
+            "@ros2_lv/0/8b20917502ee955ac4476e0266340d5c/0/{number}/{kind}/%/%ns/talker/%chatter/std_msgs::msg::dds_::String_/{HASH}/{qos}"
+        )
+    }
+
+    #[test]
+    fn endpoints_come_and_go_with_their_tokens() {
+        let graph = graph();
+        let talker = token("MP", 10, "2::,7:,:,:,,");
+        graph.came(&talker);
+        graph.came(&talker.replace("8b20917502ee955ac4476e0266340d5c", OWN));
+        graph.came("@ros2_lv/0/8b20917502ee955ac4476e0266340d5c/0/0/NN/%/%/talker");
+        graph.came("@ros2_lv/0/no/token");
+        let ends = graph.endpoints();
+        assert_eq!(ends.len(), 1);
+        assert_eq!(
+            (&ends[0].name[..], &ends[0].topic.name[..], ends[0].direction),
+            ("/ns/talker", "/chatter", Direction::Publisher)
+        );
+        assert_eq!(ends[0].qos.reliability, qos::Reliability::BestEffort);
+        assert_eq!((graph.changes(), graph.refused.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!(graph.types_of("/chatter").len(), 1);
+        graph.gone(&talker);
+        assert_eq!((graph.endpoints(), graph.changes()), (Vec::new(), 2));
+    }
+
+    #[test]
+    fn a_mismatch_is_told_once_with_both_values() {
+        let graph = graph();
+        graph.came(&token("MP", 10, "2::,7:,:,:,,"));
+        let own = graph.enter("/chatter", "std_msgs::msg::dds_::String_", Direction::Subscriber, Qos::default());
+        let told: Vec<String> = graph.incompatible().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["/chatter: reliability offered best-effort, requested reliable"]);
+        assert_eq!(graph.incompatible(), []);
+        drop(own);
+        let _typed = graph.enter("/chatter", "std_msgs::msg::dds_::Int8_", Direction::Subscriber, Qos::default());
+        assert_eq!(graph.incompatible()[0].policy, "type");
+    }
+
+    #[test]
+    fn a_flood_of_endpoints_is_bounded() {
+        let graph = graph();
+        (0..MOST_ENDPOINTS as u32 + 5).for_each(|number| graph.came(&token("MS", number, "::,:,:,:,,")));
+        assert_eq!((graph.endpoints().len(), graph.refused.load(Ordering::Relaxed)), (MOST_ENDPOINTS, 5));
+    }
+}

@@ -1,0 +1,268 @@
+//! Bridges between realms of Thalweg and Zenoh networks.
+
+use super::running::{Running, until};
+use super::world::{LONG, address, connecting, listening, node, open, realm};
+use qos::{Durability, Queue};
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use thalweg::codec::{Message, Raw, Untyped, from_cdr, to_cdr};
+use thalweg::{Change, Node};
+use thalweg_engines::zenoh::Zenoh;
+use thalweg_engines::{Engine, Sample, Subscriber, Topic};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Point {
+    x: f64,
+    name: String,
+}
+
+fn point(x: f64) -> Point {
+    Point { x, name: "left".to_owned() }
+}
+
+fn raw(name: &str) -> Topic {
+    Topic { name: name.to_owned(), message: Raw::description().as_ref().clone() }
+}
+
+fn written(message: &[u8]) -> Sample<'_> {
+    Sample { topic: "", message, publisher: 0, origin: None, change: Change::Written, age_ns: 0, historical: false }
+}
+
+/// A program of Zenoh that subscribes.
+fn listen(
+    zenoh: &Zenoh,
+    name: &str,
+    durability: Durability,
+) -> (Box<dyn Subscriber>, Receiver<(String, Vec<u8>, Change)>) {
+    let (tell, told) = channel();
+    let deliver = Box::new(move |sample: &Sample<'_>| {
+        let _ = tell.send((sample.topic.to_owned(), sample.message.to_vec(), sample.change));
+    });
+    let request = qos::Qos { durability, history: 100, ..qos::Qos::default() };
+    (zenoh.subscriber(&raw(name), &request, deliver).unwrap(), told)
+}
+
+#[test]
+fn a_thousand_samples_leave_when_somebody_wants_them() {
+    let (realm, address) = (realm("out"), address());
+    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
+    let mut publisher =
+        here.publisher::<Point>("/a/b").queue(Queue::Block { limit: 1024, up_to_us: 10_000_000 }).open().unwrap();
+    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    until("the publisher is known there", || bridge.status().publishers == 1);
+    assert_eq!((bridge.status().out, publisher.connected()), (0, 0), "nobody wants it");
+    let (subscriber, told) = listen(&zenoh, "/a/b", Durability::Volatile);
+    assert!(publisher.wait_connected(1, LONG));
+    for number in 0..1000 {
+        publisher.publish(&point(f64::from(number))).unwrap();
+    }
+    for number in 0..1000 {
+        let (topic, message, change) = told.recv_timeout(LONG).unwrap();
+        assert_eq!((&topic[..], change), ("/a/b", Change::Written));
+        assert_eq!(from_cdr::<Point>(&message).unwrap(), point(f64::from(number)));
+    }
+    drop(subscriber);
+    until("the route is closed", || publisher.connected() == 0);
+}
+
+#[test]
+fn a_thousand_samples_come_to_whom_subscribes() {
+    let (realm, address) = (realm("in"), address());
+    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
+    let (tell, told) = channel();
+    let subscriber =
+        here.subscriber::<Point>("/a/b").callback(move |sample| tell.send(sample.clone()).unwrap()).unwrap();
+    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    assert!(subscriber.wait_connected(1, LONG));
+    let offer = qos::Qos::default();
+    let mut publisher = zenoh.publisher(&raw("/a/b"), &offer).unwrap();
+    until("the publisher is wanted", || publisher.is_wanted());
+    (0..1000).for_each(|number| publisher.publish(&written(&to_cdr(&point(f64::from(number))).unwrap())).unwrap());
+    for number in 0..1000 {
+        assert_eq!(told.recv_timeout(LONG), Ok(point(f64::from(number))));
+    }
+    let foreign = here.holder(&bridge_port(&here, "/a/b")).unwrap().1.foreign.unwrap();
+    assert_eq!(foreign.to_string(), "zenoh /a/b");
+    drop(subscriber);
+    until("the route is closed", || !publisher.is_wanted());
+    assert_eq!(bridge.status().into, 0);
+}
+
+/// The name of the bridge's publisher of a topic.
+fn bridge_port(node: &Node, topic: &str) -> String {
+    let documents = node.nodes();
+    let ports =
+        documents.iter().filter(|document| document.name == "bridge").flat_map(|document| document.ports.values());
+    ports.filter(|port| port.topic == topic).map(|port| port.name.clone()).next().unwrap()
+}
+
+/// What leaves does not come back, though the bridge subscribes to the same key; nor by another bridge of the realm.
+#[test]
+fn two_bridges_of_one_realm_give_each_sample_once() {
+    let (realm, address) = (realm("ring"), address());
+    // Only by a router do peers that listen nowhere find each other.
+    let _router = thalweg::control::zenoh::router(&[address.clone()], &[], |text| panic!("{text}")).unwrap();
+    let (here, there, zenoh) = (node("here", &realm), node("there", &realm), open(connecting(&address)));
+    let (tell, told) = channel();
+    let told_here = here.subscriber::<Point>("/a").callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
+    let mut publisher = there.publisher::<Point>("/a").open().unwrap();
+    let bridges = ["one", "two"].map(|name| Running::start(node(name, &realm), connecting(&address), ""));
+    let (_listening, told_there) = listen(&zenoh, "/a", Durability::Volatile);
+    until("one carries, one is on standby", || {
+        let standing = bridges.iter().filter(|bridge| bridge.status().standby_for.is_some()).count();
+        standing == 1 && bridges.iter().map(|bridge| bridge.status().out).sum::<usize>() == 1
+    });
+    // The subscriber here, the carrying bridge, and the one that carries from it to here.
+    assert!(publisher.wait_connected(2, LONG) && told_here.wait_connected(2, LONG));
+    for number in 0..100 {
+        publisher.publish(&point(f64::from(number))).unwrap();
+        assert_eq!(told.recv_timeout(LONG), Ok(f64::from(number)));
+        let (_, message, _) = told_there.recv_timeout(LONG).unwrap();
+        assert_eq!(from_cdr::<Point>(&message).unwrap().x, f64::from(number));
+    }
+    let mut foreign = zenoh.publisher(&raw("/a"), &qos::Qos::default()).unwrap();
+    until("the publisher there is wanted", || foreign.is_wanted());
+    foreign.publish(&written(&to_cdr(&point(-1.0)).unwrap())).unwrap();
+    assert_eq!(told.recv_timeout(LONG), Ok(-1.0), "and nothing between");
+    assert!(told_there.try_recv().is_err());
+    // The other one takes over.
+    let [one, two] = bridges;
+    let (carrying, standing) = if one.status().standby_for.is_none() { (one, two) } else { (two, one) };
+    drop(carrying);
+    until("the other one carries", || standing.status().standby_for.is_none() && standing.status().out == 1);
+    assert!(publisher.wait_connected(2, LONG));
+    publisher.publish(&point(7.0)).unwrap();
+    assert_eq!(told.recv_timeout(LONG), Ok(7.0));
+    let (_, message, _) = told_there.recv_timeout(LONG).unwrap();
+    assert_eq!(from_cdr::<Point>(&message).unwrap().x, 7.0);
+    assert!(told.try_recv().is_err() && told_there.try_recv().is_err(), "once each");
+}
+
+/// Two robots whose realms have the same topics, over one Zenoh network.
+#[test]
+fn two_realms_exchange_samples_over_zenoh() {
+    let address = address();
+    let realms = [realm("left"), realm("right")];
+    let nodes: Vec<Node> = realms.iter().map(|realm| node("robot", realm)).collect();
+    let settings = [listening(&address), connecting(&address)];
+    let _bridges: Vec<_> = realms
+        .iter()
+        .zip(settings)
+        .map(|(realm, settings)| Running::start(node("bridge", realm), settings, ""))
+        .collect();
+    let (tell, told) = channel();
+    let subscriber =
+        nodes[1].subscriber::<Point>("/a").callback(move |sample| tell.send(sample.clone()).unwrap()).unwrap();
+    let mut publisher = nodes[0].publisher::<Point>("/a").open().unwrap();
+    assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG));
+    publisher.publish(&point(1.0)).unwrap();
+    assert_eq!(told.recv_timeout(LONG), Ok(point(1.0)));
+}
+
+#[test]
+fn a_late_joiner_gets_each_publishers_history_on_either_side() {
+    let (realm, address) = (realm("late"), address());
+    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
+    let durable = qos::Qos { durability: Durability::TransientLocal, history: 2, ..qos::Qos::default() };
+    let mut publishers = ["p", "q", "r"].map(|_| here.publisher::<Point>("/map").qos(durable.clone()).open().unwrap());
+    for (publisher, x) in publishers.iter_mut().zip([10.0, 20.0, 30.0]) {
+        for number in 0..3 {
+            publisher.publish(&point(x + f64::from(number))).unwrap();
+        }
+    }
+    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    until("the histories have left", || bridge.status().sent == 6);
+    let (_subscriber, told) = listen(&zenoh, "/map", Durability::TransientLocal);
+    let mut got: Vec<f64> = (0..6).map(|_| from_cdr::<Point>(&told.recv_timeout(LONG).unwrap().1).unwrap().x).collect();
+    got.sort_by(f64::total_cmp);
+    assert_eq!(got, [11.0, 12.0, 21.0, 22.0, 31.0, 32.0]);
+
+    let mut foreign = zenoh.publisher(&raw("/grid"), &durable).unwrap();
+    (0..3).for_each(|number| foreign.publish(&written(&to_cdr(&point(f64::from(number))).unwrap())).unwrap());
+    let (tell, told) = channel();
+    let late = here.subscriber::<Point>("/grid").qos(durable);
+    let _late = late.callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
+    assert_eq!([told.recv_timeout(LONG), told.recv_timeout(LONG)], [Ok(1.0), Ok(2.0)]);
+}
+
+#[test]
+fn rules_rename_refuse_and_thin_out() {
+    let rules = "[[rule]]\ntopic = \"/a\"\nthere = \"/robot1/a\"\nscale = 5\nclass = \"high\"\n[[rule]]\ntopic = \"/secret\"\ndirection = \"none\"";
+    let (realm, address) = (realm("rules"), address());
+    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
+    let mut publisher = here.publisher::<Point>("/a").open().unwrap();
+    let secret = here.publisher::<Point>("/secret").open().unwrap();
+    let bridge = Running::start(node("bridge", &realm), connecting(&address), rules);
+    let (_subscriber, told) = listen(&zenoh, "/**", Durability::Volatile);
+    assert!(publisher.wait_connected(1, LONG));
+    for number in 1..=20 {
+        publisher.publish(&point(f64::from(number))).unwrap();
+    }
+    for number in [5.0, 10.0, 15.0, 20.0] {
+        let (topic, message, _) = told.recv_timeout(LONG).unwrap();
+        assert_eq!((&topic[..], from_cdr::<Point>(&message).unwrap().x), ("/robot1/a", number));
+    }
+    assert_eq!((secret.connected(), bridge.status().publishers), (0, 1));
+}
+
+#[test]
+fn a_pattern_of_bytes_comes_and_an_instance_ends() {
+    let (realm, address) = (realm("pattern"), address());
+    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
+    let mut subscriber = here.subscriber::<Untyped>("/arm/**").open().unwrap();
+    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    until("the route is open", || bridge.status().into == 1);
+    let mut publishers = ["/arm/x", "/arm/y/z"].map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
+    for publisher in &mut publishers {
+        until("it is wanted", || publisher.is_wanted());
+    }
+    // A publisher of a pattern opens with its first sample; channels to it open afterwards.
+    for (publisher, name) in publishers.iter_mut().zip(["/arm/x", "/arm/y/z"]) {
+        let mut taken = None;
+        until("a sample comes", || {
+            publisher.publish(&written(name.as_bytes())).unwrap();
+            taken = subscriber.wait(Duration::from_millis(20));
+            taken.as_ref().is_some_and(|sample| **sample == *name.as_bytes())
+        });
+        let info = *taken.unwrap().info();
+        assert_eq!(subscriber.publisher(&info).unwrap().topic, name);
+    }
+    publishers[1].publish(&Sample { change: Change::Disposed, ..written(b"") }).unwrap();
+    until("the end comes", || subscriber.take().is_some_and(|sample| sample.info().change == Change::Disposed));
+}
+
+#[test]
+fn a_policy_that_means_nothing_there_is_told_once() {
+    let (realm, address) = (realm("lost"), address());
+    let here = node("here", &realm);
+    let deadline = qos::Qos { deadline: Some(Duration::from_secs(1)), ..qos::Qos::default() };
+    let _publishers = ["/a", "/a"].map(|topic| here.publisher::<Point>(topic).qos(deadline.clone()).open().unwrap());
+    let bridge = Running::start(node("bridge", &realm), listening(&address), "");
+    until("it is told", || !bridge.notices().is_empty());
+    until("both have their publisher there", || bridge.status().publishers == 2);
+    assert_eq!(bridge.notices(), ["/a: deadline means nothing behind the bridge"]);
+}
+
+/// The bridge outlives its router, and finds the next one.
+#[test]
+fn a_router_may_start_again() {
+    let (realm, address) = (realm("router"), address());
+    let here = node("here", &realm);
+    let router = || thalweg::control::zenoh::router(&[address.clone()], &[], |text| panic!("{text}")).unwrap();
+    let absent = Zenoh::open(connecting(&address), None).err().unwrap().to_string();
+    assert!(absent.contains(&address), "{absent}");
+    let mut publisher = here.publisher::<Point>("/a").open().unwrap();
+    let mut running = router();
+    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    for number in [1.0, 2.0] {
+        let zenoh = open(connecting(&address));
+        let (_listening, told) = listen(&zenoh, "/a", Durability::Volatile);
+        assert!(publisher.wait_connected(1, LONG), "{:?}", bridge.notices());
+        publisher.publish(&point(number)).unwrap();
+        assert_eq!(from_cdr::<Point>(&told.recv_timeout(LONG).unwrap().1).unwrap(), point(number));
+        drop((zenoh, running));
+        until("the route is closed", || publisher.connected() == 0);
+        running = router();
+    }
+}

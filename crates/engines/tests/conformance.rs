@@ -1,0 +1,26 @@
+//! The suite that every engine passes.
+
+use super::world::{address, connecting, listening, node, open, realm, ros_node};
+use thalweg_engines::Engine;
+use thalweg_engines::native::Native;
+use thalweg_engines::testing::Made;
+
+fn native() -> Made {
+    let realm = realm("native");
+    let [first, second] = ["first", "second"].map(|name| Box::new(Native::new(node(name, &realm))) as Box<dyn Engine>);
+    (first, second)
+}
+
+fn zenoh() -> Made {
+    let address = address();
+    (Box::new(open(listening(&address))), Box::new(open(connecting(&address))))
+}
+
+fn ros2() -> Made {
+    let address = address();
+    (Box::new(ros_node("first", &[], &[&address])), Box::new(ros_node("second", &[&address], &[])))
+}
+
+thalweg_engines::engine_conformance!(of_ros2, ros2());
+thalweg_engines::engine_conformance!(of_thalweg, native());
+thalweg_engines::engine_conformance!(of_zenoh, zenoh());
