@@ -18,8 +18,10 @@
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | problems between two ports |
 //! | [`doctor`] | findings about real time on this host |
+//! | `bridge` | topics of other middlewares (feature `zenoh`) |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`participant`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
+//! | [`definitions`] | files of ROS 2's definitions |
 //! | [`quantity`], [`output`], [`signals`], [`failure`] | arguments in; results, tables and exit codes out |
 #![allow(clippy::disallowed_methods)] // a command measures, and waits for its user
 
@@ -30,10 +32,13 @@ mod apply;
 #[cfg(feature = "sessions")]
 mod audit;
 mod bench;
+#[cfg(feature = "zenoh")]
+mod bridge;
 #[cfg(feature = "sessions")]
 mod broker;
 mod census;
 mod connect;
+mod definitions;
 mod demo;
 mod doctor;
 #[cfg(feature = "sessions")]
@@ -110,6 +115,8 @@ enum Verb {
     Doctor(doctor::Arguments),
     Router(router::Arguments),
     Relay(relay::Arguments),
+    #[cfg(feature = "zenoh")]
+    Bridge(bridge::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
     Plan(plan::Arguments),
@@ -163,6 +170,8 @@ pub fn main() -> ExitCode {
         Verb::Router(arguments) => router::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Relay(arguments) => relay::run(arguments),
+        #[cfg(feature = "zenoh")]
+        Verb::Bridge(arguments) => bridge::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Verify(arguments) => verify::run(arguments),
