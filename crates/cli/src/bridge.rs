@@ -129,8 +129,9 @@ fn zenoh(arguments: &ZenohArguments) -> Result {
     let participant = arguments.common.open("bridge")?;
     let settings = arguments.settings();
     let about = json!({"connect": settings.connect, "accept": settings.listen, "scout": settings.scouting, "prefix": settings.prefix});
-    let node = participant.node.id();
-    let engine = opened(&participant, || engines::zenoh::Zenoh::open(settings.clone(), Some(node)))?;
+    free(&arguments.accept)?;
+    let identity = rules.identity(participant.node.id());
+    let engine = opened(&participant, || engines::zenoh::Zenoh::open(settings.clone(), Some(identity.clone())))?;
     engine.map_or(Ok(()), |engine| serve(participant, Box::new(engine), rules, &about))
 }
 
@@ -139,9 +140,17 @@ fn ros2(arguments: &Ros2Arguments) -> Result {
     let settings = arguments.settings()?;
     let participant = arguments.common.open("bridge")?;
     let about = json!({"domain": settings.domain, "connect": settings.connect, "accept": settings.listen, "node": settings.node});
-    let node = participant.node.id();
-    let engine = opened(&participant, || engines::ros2::Ros2::open(settings.clone(), Some(node)))?;
+    free(&arguments.accept)?;
+    let identity = rules.identity(participant.node.id());
+    let engine = opened(&participant, || engines::ros2::Ros2::open(settings.clone(), Some(identity.clone())))?;
     engine.map_or(Ok(()), |engine| serve(participant, Box::new(engine), rules, &about))
+}
+
+/// Checks that these endpoints can be listened on: a router's errors do not tell that from an absent peer.
+fn free(accept: &[String]) -> Result {
+    let addresses: Vec<String> =
+        accept.iter().filter_map(|endpoint| Some(endpoint.strip_prefix("tcp/")?.to_owned())).collect();
+    crate::router::check(&addresses)
 }
 
 /// Pause between two attempts to reach a router.
@@ -244,7 +253,7 @@ fn text(status: &Status) -> String {
     match standby_for {
         Some(node) => format!("on standby: the bridge of node {node} carries the samples"),
         None => {
-            format!("{publishers} publishers known there, {out} topics out, {into} in; {sent} samples out, {came} in")
+            format!("publishers there: {publishers}, topics out: {out}, in: {into}; samples out: {sent}, in: {came}")
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 
 /// Binds the addresses first: the system's errors, unlike the router's, lead to a remedy.
 #[cfg(any(feature = "zenoh", test))]
-fn check(listen: &[String]) -> Result {
+pub(crate) fn check(listen: &[String]) -> Result {
     use std::io::ErrorKind;
     let mut held = Vec::new(); // all at once, as the router does
     for address in listen {

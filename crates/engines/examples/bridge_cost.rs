@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         .callback(move |sample| tell.send(latency_us(&sample, epoch)).unwrap_or_default())
         .unwrap();
     let other = connecting();
-    let mut foreign = other.publisher(&topic("/foreign"), &qos::Qos::default()).unwrap();
+    let foreign = other.publisher(&topic("/foreign"), &qos::Qos::default()).unwrap();
     let (_hearing, told_foreign) = listen(&zenoh, "/foreign", epoch);
     let mut both = publisher(&here, "/both");
     let (_over, told_both) = listen(&zenoh, "/both", epoch);

@@ -18,37 +18,41 @@ pub mod rules;
 
 pub use rules::{RuleError, Rules, Way};
 
-use crate::engine::{Engine, Incompatible};
-use inlet::{Inlet, Known};
+use crate::engine::{Engine, Error, Incompatible, Refused};
+use crate::lock;
+use inlet::{Around, Inlet};
 use outlet::Outlet;
-use qos::PolicyName;
 use routes::{In, InKey, Out, routes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use thalweg::control::{Document, NodeId};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg::control::NodeId;
 use thalweg::{Node, PortRef};
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A bridge between a node's realm and an engine.
 pub struct Bridge {
     node: Node,
-    engine: Box<dyn Engine>,
-    rules: Rules,
+    around: Around,
     /// The counts of changes that the routes are of: the node's, and the engine's.
     seen: (u64, u64),
     /// The node that carries the samples.
     carrier: Option<NodeId>,
-    documents: Vec<Document>,
-    known: Known,
-    outlets: HashMap<String, Outlet>,
+    outlets: BTreeMap<String, Outlet>,
     inlets: BTreeMap<InKey, Inlet>,
+    /// The outlet whose classes were looked at last, and when that was.
+    looked: (String, Instant),
+    /// Samples of routes that are closed: sent, and come.
+    before: (u64, u64),
+    /// The number of refused things that was told last.
+    refused: u64,
+    /// The next time to try what has failed.
+    again: Option<Instant>,
     /// What was told once.
     told: HashSet<String>,
+    /// Last, because it closes after its ends.
+    engine: Box<dyn Engine>,
 }
 
 /// The state of a bridge.
@@ -79,10 +83,12 @@ pub enum Notice {
         /// The topic.
         topic: String,
         /// The policies.
-        policies: Vec<PolicyName>,
+        policies: Vec<&'static str>,
     },
     /// An end in the engine that does not match.
     Incompatible(Incompatible),
+    /// Things from the engine that could not be used; told again when there are twice as many.
+    Refused(Refused),
 }
 
 impl fmt::Display for Notice {
@@ -90,14 +96,21 @@ impl fmt::Display for Notice {
         match self {
             Notice::NotCarried(why) => f.write_str(why),
             Notice::NotKept { topic, policies } => {
-                let names: Vec<_> = policies.iter().map(ToString::to_string).collect();
-                write!(f, "{topic}: {} means nothing behind the bridge", names.join(", "))
+                write!(f, "{topic}: {} means nothing behind the bridge", policies.join(", "))
             }
             Notice::Incompatible(ends) => ends.fmt(f),
+            Notice::Refused(Refused { count, last }) => {
+                write!(f, "refused {count} times what came from there; last: {last}")
+            }
         }
     }
 }
 
+/// Classes that administrators set are looked at this often, of this number of topics.
+const CLASSES_AGAIN: Duration = Duration::from_millis(250);
+const CLASSES_AT_ONCE: usize = 32;
+/// Pause before what has failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Notices that are remembered as told.
 const MOST_TOLD: usize = 4096;
 
@@ -106,15 +119,17 @@ impl Bridge {
     pub fn new(node: Node, engine: Box<dyn Engine>, rules: Rules) -> Self {
         Self {
             node,
-            engine,
-            rules,
+            around: Around { rules: Arc::new(rules), ..Around::default() },
             seen: (0, 0),
             carrier: None,
-            documents: Vec::new(),
-            known: Known::default(),
-            outlets: HashMap::new(),
+            outlets: BTreeMap::new(),
             inlets: BTreeMap::new(),
+            looked: (String::new(), Instant::now()),
+            before: (0, 0),
+            refused: 0,
+            again: None,
             told: HashSet::new(),
+            engine,
         }
     }
 
@@ -125,16 +140,21 @@ impl Bridge {
         let there = self.engine.changes();
         let changed = (here, there) != self.seen;
         if here != self.seen.0 {
-            self.documents = self.node.nodes();
-            *lock(&self.known) = self.documents.iter().map(|document| document.node).collect();
+            let documents = self.node.nodes();
+            *lock(&self.around.known) = documents.iter().map(|document| document.node).collect();
+            self.around.documents = Arc::new(documents);
         }
         self.seen = (here, there);
         let mut notices = Vec::new();
-        if self.elect() || changed {
+        let again = self.again.take_if(|again| *again <= Instant::now()).is_some();
+        if self.elect() || changed || again {
             notices.extend(self.adjust());
         }
         notices.extend(self.look());
-        notices.retain(|notice| self.told.len() < MOST_TOLD && self.told.insert(notice.to_string()));
+        if self.told.len() + notices.len() > MOST_TOLD {
+            self.told.clear(); // rather told twice than never
+        }
+        notices.retain(|notice| self.told.insert(notice.to_string()));
         notices
     }
 
@@ -145,14 +165,14 @@ impl Bridge {
             publishers: self.outlets.values().map(Outlet::publishers).sum(),
             out: self.outlets.values().filter(|outlet| outlet.is_open()).count(),
             into: self.inlets.len(),
-            sent: self.outlets.values().map(Outlet::sent).sum(),
-            came: self.inlets.values().map(Inlet::came).sum(),
+            sent: self.before.0 + self.outlets.values().map(Outlet::sent).sum::<u64>(),
+            came: self.before.1 + self.inlets.values().map(Inlet::came).sum::<u64>(),
         }
     }
 
     /// Decides which bridge of this realm carries the samples; `true` if that is another one than before.
     fn elect(&mut self) -> bool {
-        let rivals = self.engine.bridges().into_iter().filter(|node| lock(&self.known).contains(node));
+        let rivals = self.engine.bridges().into_iter().filter(|node| lock(&self.around.known).contains(node));
         let carrier = rivals.chain([self.node.id()]).min();
         let another = carrier != self.carrier;
         self.carrier = carrier;
@@ -161,10 +181,11 @@ impl Bridge {
 
     fn adjust(&mut self) -> Vec<Notice> {
         let carries = self.carrier == Some(self.node.id());
-        let documents = if carries { &self.documents[..] } else { &[] };
+        let documents = if carries { &self.around.documents[..] } else { &[] };
         let ends = self.engine.abilities().endpoints.then(|| self.engine.endpoints());
-        let wanted = routes(documents, self.node.id(), self.engine.name(), &self.rules, ends.as_deref());
+        let wanted = routes(documents, self.node.id(), self.engine.name(), &self.around.rules, ends.as_deref());
         let mut notices = Vec::new();
+        self.again = None;
         if wanted.beyond > 0 {
             let most = routes::MOST_ROUTES;
             notices.push(Notice::NotCarried(format!(
@@ -192,31 +213,43 @@ impl Bridge {
         for (at, out) in routes {
             by_topic.entry(out.topic.clone()).or_default().insert(at, out);
         }
+        let documents = &self.around.documents;
+        let is_there = |at: &PortRef| {
+            documents.iter().any(|document| document.node == at.node && document.ports.contains_key(&at.port))
+        };
         let here: BTreeSet<String> = self.outlets.keys().chain(by_topic.keys()).cloned().collect();
         let mut notices = Vec::new();
         for topic in here {
             let outlet = self.outlets.entry(topic.clone()).or_insert_with(Outlet::new);
-            let failed = outlet.adjust(&*self.engine, by_topic.get(&topic).unwrap_or(&BTreeMap::new()));
+            let failed = outlet.adjust(&*self.engine, by_topic.get(&topic).unwrap_or(&BTreeMap::new()), is_there);
+            if failed.iter().any(|(_, error)| matches!(error, Error::Engine(_))) {
+                self.again = Some(Instant::now() + AGAIN);
+            }
             if topics.is_none_or(|topics| failed.iter().any(|(there, _)| topics.contains(there))) {
                 notices.extend(failed.into_iter().map(|(_, error)| Notice::NotCarried(error.to_string())));
             }
         }
-        self.outlets.retain(|_, outlet| outlet.publishers() > 0);
         notices
     }
 
     fn adjust_inlets(&mut self, routes: BTreeMap<InKey, In>) -> Vec<Notice> {
-        self.inlets.retain(|key, inlet| routes.get(key).is_some_and(|route| route.is_as(&inlet.route)));
+        let came = &mut self.before.1;
+        self.inlets.retain(|key, inlet| {
+            routes.get(key).is_some_and(|route| inlet.route.serves(route)) || {
+                *came += inlet.came();
+                false
+            }
+        });
         let mut notices = Vec::new();
         for (key, route) in routes {
             let adjusted = match self.inlets.get_mut(&key) {
-                Some(inlet) => inlet.adjust(&route.sources),
-                None => Inlet::open(&self.node, &*self.engine, &route, self.known.clone())
+                Some(inlet) => inlet.adjust(&route, &self.around),
+                None => Inlet::open(&self.node, &*self.engine, &route, &self.around)
                     .map(|inlet| drop(self.inlets.insert(key, inlet))),
             };
-            match adjusted {
-                Ok(()) => {}
-                Err(error) => notices.push(Notice::NotCarried(format!("{}: {error}", route.topic))),
+            if let Err(error) = adjusted {
+                notices.push(Notice::NotCarried(format!("{}: {error}", route.topic)));
+                self.again = Some(Instant::now() + AGAIN);
             }
         }
         notices
@@ -231,12 +264,43 @@ impl Bridge {
             let failed = opened.into_iter().chain(outlet.failed());
             notices.extend(failed.map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
         }
+        notices.extend(self.look_at_classes());
         for inlet in self.inlets.values_mut() {
-            let subscribed = inlet.subscribe(&*self.engine).err().map(|error| error.to_string());
-            let failed = subscribed.into_iter().chain(inlet.failed().map(|error| error.to_string()));
+            let failed = inlet.look(&*self.engine).err().into_iter().chain(inlet.failed());
             notices.extend(failed.map(|error| Notice::NotCarried(format!("{}: {error}", inlet.route.topic))));
         }
+        let sent = &mut self.before.0;
+        self.outlets.retain(|_, outlet| {
+            !outlet.is_over() || {
+                *sent += outlet.sent();
+                false
+            }
+        });
         notices.extend(self.engine.incompatible().into_iter().map(Notice::Incompatible));
+        let refused = self.engine.refused();
+        if refused.count > 2 * self.refused {
+            self.refused = refused.count;
+            notices.push(Notice::Refused(refused));
+        }
+        notices
+    }
+
+    /// Follows what administrators set, of some topics at a time.
+    fn look_at_classes(&mut self) -> Vec<Notice> {
+        self.outlets.values().for_each(Outlet::go_over);
+        if self.looked.1.elapsed() < CLASSES_AGAIN {
+            return Vec::new();
+        }
+        let (mut notices, mut last) = (Vec::new(), None);
+        let from = self.looked.0.clone();
+        for (topic, outlet) in
+            self.outlets.range::<String, _>((Bound::Excluded(from), Bound::Unbounded)).take(CLASSES_AT_ONCE)
+        {
+            let followed = outlet.follow_classes(&self.node, &*self.engine);
+            notices.extend(followed.err().map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
+            last = Some(topic.clone());
+        }
+        self.looked = (last.unwrap_or_default(), Instant::now());
         notices
     }
 }

@@ -1,6 +1,6 @@
-//! The face of every engine: publishers and subscribers of topics, and the truth about what the engine enforces (D-01, D-03, D-06).
+//! The face of every engine: publishers and subscribers of topics, and the truth about what the engine enforces (D-01, D-06).
 
-use qos::{PolicyName, Qos};
+use qos::Qos;
 use std::fmt;
 use thalweg::codec::TypeDescription;
 use thalweg::control::{Direction, NodeId};
@@ -37,6 +37,9 @@ pub trait Engine: Send + Sync {
     /// carries the samples, and the others take over when it is gone.
     fn bridges(&self) -> Vec<NodeId>;
 
+    /// What came from others and could not be used: malformed, or beyond a limit.
+    fn refused(&self) -> Refused;
+
     /// Ends whose policies do not match with one of this engine's, since the last call.
     fn incompatible(&self) -> Vec<Incompatible>;
 }
@@ -45,12 +48,12 @@ pub trait Engine: Send + Sync {
 pub type Deliver = Box<dyn FnMut(&Sample<'_>) + Send>;
 
 /// A publisher in the engine. It closes when it is dropped.
-pub trait Publisher: Send {
+pub trait Publisher: Send + Sync {
     /// Publishes a sample. If the offer is reliable it may wait for room.
     ///
     /// # Errors
     /// [`Error::Engine`] when the engine refuses it.
-    fn publish(&mut self, sample: &Sample<'_>) -> Result<()>;
+    fn publish(&self, sample: &Sample<'_>) -> Result<()>;
 
     /// `true` if somebody else subscribes to its topic now.
     fn is_wanted(&self) -> bool;
@@ -121,6 +124,24 @@ impl fmt::Display for Incompatible {
         let Self { topic, policy, offered, requested } = self;
         write!(f, "{topic}: {policy} offered {offered}, requested {requested}")
     }
+}
+
+/// A bridge as the others of its realm know it: those of the same rules in the same data space stand in for each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its node.
+    pub node: NodeId,
+    /// Its rules, as a text.
+    pub rules: String,
+}
+
+/// What was refused since the engine opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// The number.
+    pub count: u64,
+    /// The last of it: what it was, and what is allowed.
+    pub last: String,
 }
 
 /// What becomes of a policy.
@@ -208,17 +229,24 @@ impl Abilities {
         ]
     }
 
-    /// The policies of `qos` that differ from their defaults and are not kept.
-    pub fn lost(&self, qos: &Qos) -> Vec<PolicyName> {
+    /// The policies of `qos` that differ from their defaults and are not kept. Of other engines only Thalweg has keys.
+    pub fn lost(&self, qos: &Qos) -> Vec<&'static str> {
         let default = Qos::default();
         let rows = [
-            (PolicyName::Durability, self.durability, qos.durability != default.durability),
-            (PolicyName::Deadline, self.deadline, qos.deadline.is_some()),
+            ("durability", self.durability, qos.durability != default.durability),
+            ("deadline", self.deadline, qos.deadline.is_some()),
+            ("lifespan", self.lifespan, qos.lifespan.is_some()),
+            ("liveliness", self.matching, qos.liveliness != default.liveliness),
+            ("ownership", self.matching, qos.ownership != default.ownership),
+            ("partition", self.matching, !qos.partition.is_empty()),
+            (
+                "key",
+                if self.marked == MarkedUnit::Channel { Support::Enforced } else { Support::None },
+                !qos.key.is_empty(),
+            ),
         ];
-        rows.into_iter()
-            .filter(|(_, support, stated)| *stated && *support != Support::Enforced)
-            .map(|(name, ..)| name)
-            .collect()
+        let lost = rows.into_iter().filter(|(_, support, stated)| *stated && *support != Support::Enforced);
+        lost.map(|(name, ..)| name).collect()
     }
 }
 

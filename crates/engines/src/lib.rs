@@ -25,6 +25,13 @@ pub mod zenoh;
 
 pub use bridge::Bridge;
 pub use engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Result, Sample, Subscriber,
-    Support, Topic,
+    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
+    Sample, Subscriber, Support, Topic,
 };
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A poisoned lock means that a callback of a user panicked; what it guards is whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,15 +1,20 @@
 //! Thalweg as an engine: a node of its own.
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Result, Sample, Subscriber,
-    Support, Topic,
+    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Refused, Result, Sample,
+    Subscriber, Support, Topic,
 };
+use crate::lock;
 use qos::Qos;
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::Duration;
 use thalweg::codec::{TypeDescription, Untyped};
 use thalweg::control::{NodeId, PortId, PortInfo};
 use thalweg::{Change, Event, EventReader, Node, PortRef};
+
+/// Publishers whose topics a subscriber to a pattern remembers.
+const MOST_TOPICS: usize = 4096;
 
 /// A node as an engine.
 pub struct Native {
@@ -55,7 +60,7 @@ impl Engine for Native {
 
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>> {
         let builder = self.node.publisher::<Untyped>(&topic.name).qos(offer.clone()).described(topic.message.clone());
-        Ok(Box::new(Publishing { publisher: builder.open()?, node: self.node.clone() }))
+        Ok(Box::new(Publishing { publisher: Mutex::new(builder.open()?), node: self.node.clone() }))
     }
 
     fn subscriber(&self, topic: &Topic, request: &Qos, mut deliver: Deliver) -> Result<Box<dyn Subscriber>> {
@@ -66,17 +71,21 @@ impl Engine for Native {
         }
         let pattern = thalweg::control::matching::is_pattern(&topic.name).then(|| topic.name.clone());
         let (name, own) = (topic.name.clone(), self.node.id());
+        let mut topics: HashMap<PortRef, String> = HashMap::new();
         let subscriber = builder.callback(move |sample| {
             let info = sample.info();
             if info.node == own {
                 return; // samples of others
             }
-            let found = pattern.as_ref().and_then(|_| topic_of(&node, info.node, info.port));
+            let origin = PortRef { node: info.node, port: info.port };
+            if pattern.is_some() && !topics.contains_key(&origin) && topics.len() < MOST_TOPICS {
+                topic_of(&node, info.node, info.port).into_iter().for_each(|topic| drop(topics.insert(origin, topic)));
+            }
             deliver(&Sample {
-                topic: found.as_deref().unwrap_or(&name),
+                topic: topics.get(&origin).unwrap_or(&name),
                 message: &sample,
                 publisher: number(info.node, info.port),
-                origin: Some(PortRef { node: info.node, port: info.port }),
+                origin: Some(origin),
                 change: info.change,
                 age_ns: info.latency_ns().unwrap_or_default(),
                 historical: info.historical,
@@ -102,8 +111,12 @@ impl Engine for Native {
         Vec::new()
     }
 
+    fn refused(&self) -> Refused {
+        Refused::default()
+    }
+
     fn incompatible(&self) -> Vec<Incompatible> {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = lock(&self.events);
         let mut found = Vec::new();
         while let Some(event) = events.wait(Duration::ZERO) {
             if let Event::Incompatible { publisher, policy, offered, requested, fallback: false, .. } = event {
@@ -126,29 +139,30 @@ fn endpoint(id: u128, info: PortInfo) -> Endpoint {
 }
 
 struct Publishing {
-    publisher: thalweg::Publisher<Untyped>,
+    publisher: Mutex<thalweg::Publisher<Untyped>>,
     node: Node,
 }
 
 impl Publisher for Publishing {
-    fn publish(&mut self, sample: &Sample<'_>) -> Result<()> {
+    fn publish(&self, sample: &Sample<'_>) -> Result<()> {
+        let mut publisher = lock(&self.publisher);
         let published = match sample.change {
-            Change::Written => self.publisher.publish(sample.message)?,
-            Change::Disposed => self.publisher.dispose(sample.message)?,
-            Change::Unregistered => self.publisher.unregister(sample.message)?,
+            Change::Written => publisher.publish(sample.message)?,
+            Change::Disposed => publisher.dispose(sample.message)?,
+            Change::Unregistered => publisher.unregister(sample.message)?,
         };
         if published.refused > 0 {
             return Err(Error::Engine(format!(
                 "{} of the channels of {} had no room",
                 published.refused,
-                self.publisher.name()
+                publisher.name()
             )));
         }
         Ok(())
     }
 
     fn is_wanted(&self) -> bool {
-        let channels = self.publisher.channels();
+        let channels = lock(&self.publisher).channels();
         let leads_away = |name: &str| self.node.holder(name).is_none_or(|(node, _)| node != self.node.id());
         channels.iter().any(|channel| leads_away(&channel.subscriber))
     }

@@ -14,8 +14,8 @@ pub mod rmw;
 mod types;
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Result, Sample, Subscriber,
-    Support, Topic,
+    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
+    Sample, Subscriber, Support, Topic,
 };
 use crate::zenoh::ends::{Incoming, Outgoing};
 use crate::zenoh::failed;
@@ -29,9 +29,10 @@ use graph::{Graph, Own};
 use qos::{Class, Qos};
 use rmw::{Attachment, Entity, Gid, Kind, TopicKey};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thalweg::Change;
+use thalweg::control::matching::is_pattern;
 use thalweg::control::{Direction, NodeId};
 pub use types::Describe;
 use types::Types;
@@ -78,6 +79,9 @@ pub struct Ros2 {
     sessions: Sessions,
 }
 
+/// The class of the session of all subscribers.
+const SUBSCRIBERS: Class = Class::Normal;
+
 /// The node of ROS 2 that the ends belong to.
 struct Place {
     domain: u32,
@@ -113,11 +117,11 @@ impl Ros2 {
     ///
     /// # Errors
     /// [`Error::Usage`] for an address or name that cannot be used, [`Error::Engine`] when Zenoh does not open.
-    pub fn open(settings: Settings, bridge: Option<NodeId>) -> Result<Self> {
+    pub fn open(settings: Settings, bridge: Option<Identity>) -> Result<Self> {
         let Settings { domain, connect, listen, node, describe, max_message } = settings;
         let others_listen = Settings::default().listen;
         let network = Network { connect, listen, others_listen, scouting: false, max_message, more: as_rmw_zenoh() };
-        let sessions = Sessions::open(network, bridge)?;
+        let sessions = Sessions::open(network, &format!("ros2 {domain}"), bridge)?;
         let session = sessions.of(Class::Normal)?;
         let place = Place { domain, session: session.zid().to_string(), node, next: AtomicU64::new(1) };
         let token =
@@ -152,7 +156,7 @@ impl Ros2 {
         let token = entity.print().map_err(|wrong| Error::Topic(wrong.to_string()))?;
         let gid = Gid::of(&token);
         let direction = if kind == Kind::Publisher { Direction::Publisher } else { Direction::Subscriber };
-        let own = self.graph.enter(&key.name, &key.type_name, direction, qos.clone());
+        let own = self.graph.enter(gid, &key.name, &key.type_name, direction, qos.clone());
         Ok(Joining { gid, own, token })
     }
 
@@ -213,19 +217,29 @@ impl Engine for Ros2 {
         let outgoing = Outgoing::declare(&session, key_expr(&key)?, Encoding::default(), offer)?;
         let joining = self.join(Kind::Publisher, &key, offer)?;
         let gid = joining.gid;
-        Ok(Box::new(Publishing { _in_graph: self.declare(joining)?, outgoing, gid, sequence: 0 }))
+        let in_graph = self.declare(joining)?;
+        let (graph, topic, apart) = (self.graph.clone(), (key.name, key.type_name), offer.class != SUBSCRIBERS);
+        Ok(Box::new(Publishing {
+            _in_graph: in_graph,
+            outgoing,
+            graph,
+            apart,
+            topic,
+            gid,
+            sequence: AtomicI64::new(0),
+        }))
     }
 
     fn subscriber(&self, topic: &Topic, request: &Qos, deliver: Deliver) -> Result<Box<dyn Subscriber>> {
         let key = self.key(topic)?;
         let graph = self.graph.clone();
         let session = self.sessions.of(Class::Normal)?;
-        let read = move |sample: &Received, deliver: &mut Deliver| take(&graph, sample, deliver);
+        // No endpoint of ROS 2 is of many topics: a pattern is not in the graph.
+        let exact = (!is_pattern(&topic.name)).then(|| topic.name.clone());
+        let in_graph = exact.is_some().then(|| self.join(Kind::Subscription, &key, request)).transpose()?;
+        let read = move |sample: &Received, deliver: &mut Deliver| take(&graph, exact.as_deref(), sample, deliver);
         let incoming = Incoming::declare(&session, key_expr(&key)?, request, deliver, read)?;
-        let in_graph = match thalweg::control::matching::is_pattern(&topic.name) {
-            true => None, // no endpoint of ROS 2 is of many topics
-            false => Some(self.declare(self.join(Kind::Subscription, &key, request)?)?),
-        };
+        let in_graph = in_graph.map(|joining| self.declare(joining)).transpose()?;
         Ok(Box::new(Subscribing { _in_graph: in_graph, _incoming: incoming }))
     }
 
@@ -239,6 +253,10 @@ impl Engine for Ros2 {
 
     fn bridges(&self) -> Vec<NodeId> {
         self.sessions.bridges()
+    }
+
+    fn refused(&self) -> Refused {
+        self.graph.refused()
     }
 
     fn incompatible(&self) -> Vec<Incompatible> {
@@ -256,23 +274,29 @@ fn key_expr(key: &TopicKey) -> Result<KeyExpr<'static>> {
 struct Publishing {
     _in_graph: InGraph,
     outgoing: Outgoing,
+    graph: Arc<Graph>,
+    /// Its session is not that of the subscribers.
+    apart: bool,
+    /// Name, and type on the wire.
+    topic: (String, String),
     gid: Gid,
-    sequence: i64,
+    sequence: AtomicI64,
 }
 
 impl Publisher for Publishing {
-    fn publish(&mut self, sample: &Sample<'_>) -> Result<()> {
+    fn publish(&self, sample: &Sample<'_>) -> Result<()> {
         if sample.change != Change::Written {
             return Ok(()); // ROS 2 has no instances
         }
-        self.sequence += 1;
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let time_ns = now_ns().saturating_sub_unsigned(sample.age_ns);
-        let attachment = Attachment { sequence: self.sequence, time_ns, gid: self.gid };
+        let attachment = Attachment { sequence, time_ns, gid: self.gid };
         self.outgoing.put(sample.message, Some(ZBytes::from(attachment.encode().to_vec())))
     }
 
+    /// Zenoh counts own subscribers, too, if they are in another session; the graph does not.
     fn is_wanted(&self) -> bool {
-        self.outgoing.is_wanted()
+        self.outgoing.is_wanted() && (!self.apart || self.graph.has_subscriber(&self.topic))
     }
 }
 
@@ -289,17 +313,23 @@ struct Subscribing {
 
 impl Subscriber for Subscribing {}
 
-/// Gives a sample on. One without an attachment that can be read is none of ROS 2, and counted.
-fn take(graph: &Graph, sample: &Received, deliver: &mut Deliver) {
+/// Gives a sample on. `exact` is its topic, where that is always the same. One without an attachment that can be read is none of ROS 2, and
+/// refused; one of an own publisher has come over the session of another class.
+fn take(graph: &Graph, exact: Option<&str>, sample: &Received, deliver: &mut Deliver) {
     let attachment = sample.attachment().map(|attachment| Attachment::decode(&attachment.to_bytes()));
-    let (Ok(key), Some(Ok(attachment))) = (TopicKey::parse(sample.key_expr().as_str()), attachment) else {
-        return graph.malformed("a sample without the attachment of ROS 2");
+    let Some(Ok(Attachment { gid, time_ns, .. })) = attachment else {
+        return graph.refuse(&format!("a sample of {} without the attachment of ROS 2", sample.key_expr()));
     };
-    let age_ns = u64::try_from(now_ns().saturating_sub(attachment.time_ns)).unwrap_or_default();
+    if graph.is_own(gid) {
+        return;
+    }
+    let parsed = if exact.is_none() { TopicKey::parse(sample.key_expr().as_str()).ok() } else { None };
+    let Some(topic) = exact.or(parsed.as_ref().map(|key| &key.name[..])) else { return };
+    let age_ns = u64::try_from(now_ns().saturating_sub(time_ns)).unwrap_or_default();
     deliver(&Sample {
-        topic: &key.name,
+        topic,
         message: &sample.payload().to_bytes(),
-        publisher: u128::from_le_bytes(attachment.gid.0),
+        publisher: u128::from_le_bytes(gid.0),
         origin: None,
         change: Change::Written,
         age_ns,

@@ -18,18 +18,21 @@ mod origin;
 pub(crate) mod session;
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Result, Sample, Subscriber,
-    Support, Topic,
+    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
+    Sample, Subscriber, Support, Topic,
 };
+use crate::lock;
 use ::zenoh::bytes::{Encoding, ZBytes};
 use ::zenoh::key_expr::KeyExpr;
 use ::zenoh::sample::{Sample as Received, SampleKind};
 use ends::{Incoming, Outgoing};
 use qos::{Class, Qos};
 use session::{Network, Sessions};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::borrow::Cow;
+use std::sync::Mutex;
 use thalweg::codec::TypeDescription;
 use thalweg::control::NodeId;
+use thalweg::control::matching::is_pattern;
 use thalweg::{Change, PortRef};
 
 /// The place of a Zenoh network, and of this program in it.
@@ -67,7 +70,7 @@ impl Zenoh {
     ///
     /// # Errors
     /// [`Error::Usage`] for an address or prefix that cannot be used, [`Error::Engine`] when Zenoh does not open.
-    pub fn open(settings: Settings, bridge: Option<NodeId>) -> Result<Self> {
+    pub fn open(settings: Settings, bridge: Option<Identity>) -> Result<Self> {
         let prefix = match settings.prefix.trim_matches('/') {
             "" => String::new(),
             prefix => format!("{prefix}/"),
@@ -75,7 +78,7 @@ impl Zenoh {
         key(&prefix, "/a")?;
         let Settings { connect, listen, scouting, prefix: _, max_message } = settings;
         let network = Network { connect, listen, others_listen: Vec::new(), scouting, max_message, more: Vec::new() };
-        Ok(Self { sessions: Sessions::open(network, bridge)?, prefix })
+        Ok(Self { sessions: Sessions::open(network, &format!("zenoh {prefix}"), bridge)?, prefix })
     }
 }
 
@@ -101,13 +104,13 @@ impl Engine for Zenoh {
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>> {
         let key = key(&self.prefix, &topic.name)?;
         let outgoing = Outgoing::declare(&self.sessions.of(offer.class)?, key, encoding(&topic.message), offer)?;
-        Ok(Box::new(Publishing { outgoing, marked: None }))
+        Ok(Box::new(Publishing { outgoing, marked: Mutex::default() }))
     }
 
     fn subscriber(&self, topic: &Topic, request: &Qos, deliver: Deliver) -> Result<Box<dyn Subscriber>> {
         let key = key(&self.prefix, &topic.name)?;
-        let prefix = self.prefix.clone();
-        let read = move |sample: &Received, deliver: &mut Deliver| take(&prefix, sample, deliver);
+        let (prefix, exact) = (self.prefix.clone(), (!is_pattern(&topic.name)).then(|| topic.name.clone()));
+        let read = move |sample: &Received, deliver: &mut Deliver| take(&prefix, exact.as_deref(), sample, deliver);
         Ok(Box::new(Incoming::declare(&self.sessions.of(Class::Normal)?, key, request, deliver, read)?))
     }
 
@@ -121,6 +124,10 @@ impl Engine for Zenoh {
 
     fn bridges(&self) -> Vec<NodeId> {
         self.sessions.bridges()
+    }
+
+    fn refused(&self) -> Refused {
+        Refused::default()
     }
 
     fn incompatible(&self) -> Vec<Incompatible> {
@@ -150,28 +157,25 @@ pub(crate) fn failed(error: ::zenoh::Error) -> Error {
     Error::Engine(format!("Zenoh: {error}"))
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Publishing {
     outgoing: Outgoing,
     /// The origin of the last sample, and its attachment: both rarely change.
-    marked: Option<(PortRef, ZBytes)>,
+    marked: Mutex<Option<(PortRef, ZBytes)>>,
 }
 
 impl Publishing {
-    fn attachment(&mut self, origin: Option<PortRef>) -> Option<ZBytes> {
+    fn attachment(&self, origin: Option<PortRef>) -> Option<ZBytes> {
         let origin = origin?;
-        if self.marked.as_ref().is_none_or(|(last, _)| *last != origin) {
-            self.marked = Some((origin, ZBytes::from(origin::encode(origin).to_vec())));
+        let mut marked = lock(&self.marked);
+        if marked.as_ref().is_none_or(|(last, _)| *last != origin) {
+            *marked = Some((origin, ZBytes::from(origin::encode(origin).to_vec())));
         }
-        self.marked.as_ref().map(|(_, attachment)| attachment.clone())
+        marked.as_ref().map(|(_, attachment)| attachment.clone())
     }
 }
 
 impl Publisher for Publishing {
-    fn publish(&mut self, sample: &Sample<'_>) -> Result<()> {
+    fn publish(&self, sample: &Sample<'_>) -> Result<()> {
         let attachment = self.attachment(sample.origin);
         match sample.change {
             Change::Written => self.outgoing.put(sample.message, attachment),
@@ -185,17 +189,20 @@ impl Publisher for Publishing {
     }
 }
 
-fn take(prefix: &str, sample: &Received, deliver: &mut Deliver) {
-    let Some(name) = sample.key_expr().as_str().strip_prefix(prefix) else { return };
-    if name.starts_with("thalweg/") {
-        return; // the control plane's own
-    }
+/// Gives a sample on. `exact` is its topic, where that is always the same.
+fn take(prefix: &str, exact: Option<&str>, sample: &Received, deliver: &mut Deliver) {
+    let pattern = || {
+        let name = sample.key_expr().as_str().strip_prefix(prefix)?;
+        let own = prefix.is_empty() && name.starts_with("thalweg/"); // the control plane's
+        (!own).then(|| format!("/{name}"))
+    };
+    let Some(topic) = exact.map(Cow::Borrowed).or_else(|| pattern().map(Cow::Owned)) else { return };
     let origin = sample.attachment().and_then(|attachment| origin::decode(&attachment.to_bytes()));
     let change = match sample.kind() {
         SampleKind::Put => Change::Written,
         SampleKind::Delete => Change::Disposed,
     };
-    let (topic, message) = (format!("/{name}"), sample.payload().to_bytes());
+    let message = sample.payload().to_bytes();
     deliver(&Sample { topic: &topic, message: &message, publisher: 0, origin, change, age_ns: 0, historical: false });
 }
 

@@ -76,7 +76,7 @@ fn a_thousand_samples_come_to_whom_subscribes() {
     let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
     assert!(subscriber.wait_connected(1, LONG));
     let offer = qos::Qos::default();
-    let mut publisher = zenoh.publisher(&raw("/a/b"), &offer).unwrap();
+    let publisher = zenoh.publisher(&raw("/a/b"), &offer).unwrap();
     until("the publisher is wanted", || publisher.is_wanted());
     (0..1000).for_each(|number| publisher.publish(&written(&to_cdr(&point(f64::from(number))).unwrap())).unwrap());
     for number in 0..1000 {
@@ -97,6 +97,13 @@ fn bridge_port(node: &Node, topic: &str) -> String {
     ports.filter(|port| port.topic == topic).map(|port| port.name.clone()).next().unwrap()
 }
 
+/// The nodes of these names to which a publisher's channels lead.
+fn leads_to<'a>(publisher: &thalweg::Publisher<Point>, names: [&'a str; 2]) -> Vec<&'a str> {
+    let channels = publisher.channels();
+    let found = names.into_iter().filter(|name| channels.iter().any(|channel| channel.subscriber.starts_with(name)));
+    found.collect()
+}
+
 /// What leaves does not come back, though the bridge subscribes to the same key; nor by another bridge of the realm.
 #[test]
 fn two_bridges_of_one_realm_give_each_sample_once() {
@@ -113,30 +120,121 @@ fn two_bridges_of_one_realm_give_each_sample_once() {
         let standing = bridges.iter().filter(|bridge| bridge.status().standby_for.is_some()).count();
         standing == 1 && bridges.iter().map(|bridge| bridge.status().out).sum::<usize>() == 1
     });
-    // The subscriber here, the carrying bridge, and the one that carries from it to here.
-    assert!(publisher.wait_connected(2, LONG) && told_here.wait_connected(2, LONG));
+    let names = ["/one/", "/two/"];
+    let carries = |index: usize| bridges[index].status().standby_for.is_none();
+    let carrying = (0..2).find(|index| carries(*index)).unwrap();
+    until("the channel leads to the carrying bridge alone", || leads_to(&publisher, names) == [names[carrying]]);
+    // The publisher, and what the carrying bridge publishes.
+    until("the subscriber has both", || told_here.connected() == 2);
     for number in 0..100 {
         publisher.publish(&point(f64::from(number))).unwrap();
         assert_eq!(told.recv_timeout(LONG), Ok(f64::from(number)));
         let (_, message, _) = told_there.recv_timeout(LONG).unwrap();
         assert_eq!(from_cdr::<Point>(&message).unwrap().x, f64::from(number));
     }
-    let mut foreign = zenoh.publisher(&raw("/a"), &qos::Qos::default()).unwrap();
+    let foreign = zenoh.publisher(&raw("/a"), &qos::Qos::default()).unwrap();
     until("the publisher there is wanted", || foreign.is_wanted());
     foreign.publish(&written(&to_cdr(&point(-1.0)).unwrap())).unwrap();
     assert_eq!(told.recv_timeout(LONG), Ok(-1.0), "and nothing between");
-    assert!(told_there.try_recv().is_err());
     // The other one takes over.
     let [one, two] = bridges;
-    let (carrying, standing) = if one.status().standby_for.is_none() { (one, two) } else { (two, one) };
+    let (index, carrying, standing) = if carrying == 0 { (0, one, two) } else { (1, two, one) };
     drop(carrying);
     until("the other one carries", || standing.status().standby_for.is_none() && standing.status().out == 1);
-    assert!(publisher.wait_connected(2, LONG));
+    until("the channel leads to the other one", || leads_to(&publisher, names) == [names[1 - index]]);
     publisher.publish(&point(7.0)).unwrap();
     assert_eq!(told.recv_timeout(LONG), Ok(7.0));
     let (_, message, _) = told_there.recv_timeout(LONG).unwrap();
     assert_eq!(from_cdr::<Point>(&message).unwrap().x, 7.0);
-    assert!(told.try_recv().is_err() && told_there.try_recv().is_err(), "once each");
+    publisher.publish(&point(8.0)).unwrap();
+    assert_eq!(told.recv_timeout(LONG), Ok(8.0), "once each");
+    assert_eq!(from_cdr::<Point>(&told_there.recv_timeout(LONG).unwrap().1).unwrap().x, 8.0);
+}
+
+/// Bridges of other rules, prefixes or engines carry what is theirs.
+#[test]
+fn a_bridge_stands_in_for_its_like_alone() {
+    let (realm, address) = (realm("like"), address());
+    let _router = thalweg::control::zenoh::router(&[address.clone()], &[], |text| panic!("{text}")).unwrap();
+    let here = node("here", &realm);
+    let _publisher = here.publisher::<Point>("/a").open().unwrap();
+    let zenoh = Running::start(node("zenoh", &realm), connecting(&address), "");
+    let ros = node("ros", &realm);
+    let settings = super::world::ros_settings("ros", &[&address], &[]);
+    let engine =
+        thalweg_engines::ros2::Ros2::open(settings, Some(thalweg_engines::bridge::Rules::default().identity(ros.id())))
+            .unwrap();
+    let ros = Running::with(ros, Box::new(engine), "");
+    let prefix = thalweg_engines::zenoh::Settings { prefix: "fleet".to_owned(), ..connecting(&address) };
+    let fleet = Running::start(node("fleet", &realm), prefix, "");
+    let marked = Running::start(node("marked", &realm), connecting(&address), "[[rule]]\ntopic = \"/b\"");
+    for bridge in [&zenoh, &fleet, &marked] {
+        until("it carries", || bridge.status().publishers == 1);
+    }
+    let like = Running::start(node("like", &realm), connecting(&address), "");
+    until("one of two is on standby", || {
+        [&zenoh, &like].iter().filter(|bridge| bridge.status().standby_for.is_some()).count() == 1
+    });
+    assert!([&ros, &fleet, &marked].iter().all(|bridge| bridge.status().standby_for.is_none()));
+}
+
+/// Patterns beside topics: each sample once, and no topic that is denied.
+#[test]
+fn subscriptions_that_overlap_give_each_sample_once() {
+    let rules = "[[rule]]\ntopic = \"/arm/secret\"\ndirection = \"none\"";
+    let (realm, address) = (realm("overlap"), address());
+    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
+    let all = here.subscriber::<Untyped>("/**").queue(Queue::KeepAll(100));
+    let mut all = all.open().unwrap();
+    let mut arm = here.subscriber::<Untyped>("/arm/**").queue(Queue::KeepAll(100)).open().unwrap();
+    let typed = here.subscriber::<Point>("/arm/x").open().unwrap();
+    let bridge = Running::start(node("bridge", &realm), connecting(&address), rules);
+    until("the routes are open", || bridge.status().into == 3 && typed.connected() == 1);
+    let publishers = ["/arm/secret", "/arm/x", "/arm/y", "/leg"]
+        .map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
+    publishers.iter().for_each(|publisher| until("it is wanted", || publisher.is_wanted()));
+    let message = to_cdr(&point(1.0)).unwrap();
+    for _ in 0..3 {
+        publishers.iter().for_each(|publisher| publisher.publish(&written(&message)).unwrap());
+    }
+    let mut count = |expected: u32| (0..expected).for_each(|_| assert!(all.wait(LONG).is_some()));
+    count(9);
+    (0..6).for_each(|_| assert!(arm.wait(LONG).is_some()));
+    publishers[3].publish(&written(b"last")).unwrap();
+    assert_eq!(*all.wait(LONG).unwrap(), *b"last", "nine, and no more");
+    publishers[2].publish(&written(b"last")).unwrap();
+    assert_eq!(*arm.wait(LONG).unwrap(), *b"last", "six, and no more");
+}
+
+/// One who subscribes later leaves the channels of the others alone.
+#[test]
+fn a_second_subscriber_costs_the_first_no_sample() {
+    let (realm, address) = (realm("second"), address());
+    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
+    let (tell, told) = channel();
+    let _first = here.subscriber::<Point>("/a").callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
+    let _bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    let publisher = zenoh.publisher(&raw("/a"), &qos::Qos::default()).unwrap();
+    until("the publisher is wanted", || publisher.is_wanted());
+    let mut sent = 0.0;
+    let mut send = |count: u32| {
+        for _ in 0..count {
+            sent += 1.0;
+            publisher.publish(&written(&to_cdr(&point(sent)).unwrap())).unwrap();
+        }
+        sent
+    };
+    send(10);
+    let partition =
+        qos::Qos { partition: vec!["left".to_owned()], history: 9, max_message: 1 << 20, ..qos::Qos::default() };
+    let second = here.subscriber::<Point>("/a").qos(partition).open().unwrap();
+    until("the second has its channel", || {
+        send(1);
+        second.connected() == 1
+    });
+    let last = send(10);
+    let got: Vec<f64> = (1..=last as u32).map(|_| told.recv_timeout(LONG).unwrap()).collect();
+    assert_eq!(got, (1..=last as u32).map(f64::from).collect::<Vec<_>>());
 }
 
 /// Two robots whose realms have the same topics, over one Zenoh network.
@@ -178,7 +276,7 @@ fn a_late_joiner_gets_each_publishers_history_on_either_side() {
     got.sort_by(f64::total_cmp);
     assert_eq!(got, [11.0, 12.0, 21.0, 22.0, 31.0, 32.0]);
 
-    let mut foreign = zenoh.publisher(&raw("/grid"), &durable).unwrap();
+    let foreign = zenoh.publisher(&raw("/grid"), &durable).unwrap();
     (0..3).for_each(|number| foreign.publish(&written(&to_cdr(&point(f64::from(number))).unwrap())).unwrap());
     let (tell, told) = channel();
     let late = here.subscriber::<Point>("/grid").qos(durable);
@@ -213,12 +311,12 @@ fn a_pattern_of_bytes_comes_and_an_instance_ends() {
     let mut subscriber = here.subscriber::<Untyped>("/arm/**").open().unwrap();
     let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
     until("the route is open", || bridge.status().into == 1);
-    let mut publishers = ["/arm/x", "/arm/y/z"].map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
-    for publisher in &mut publishers {
+    let publishers = ["/arm/x", "/arm/y/z"].map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
+    for publisher in &publishers {
         until("it is wanted", || publisher.is_wanted());
     }
     // A publisher of a pattern opens with its first sample; channels to it open afterwards.
-    for (publisher, name) in publishers.iter_mut().zip(["/arm/x", "/arm/y/z"]) {
+    for (publisher, name) in publishers.iter().zip(["/arm/x", "/arm/y/z"]) {
         let mut taken = None;
         until("a sample comes", || {
             publisher.publish(&written(name.as_bytes())).unwrap();
@@ -242,6 +340,11 @@ fn a_policy_that_means_nothing_there_is_told_once() {
     until("it is told", || !bridge.notices().is_empty());
     until("both have their publisher there", || bridge.status().publishers == 2);
     assert_eq!(bridge.notices(), ["/a: deadline means nothing behind the bridge"]);
+    let keyed = qos::Qos { key: vec!["name".to_owned()], ..qos::Qos::default() };
+    let _keyed = here.publisher::<Point>("/keyed").qos(keyed).open().unwrap();
+    until("a key is told", || {
+        bridge.notices().iter().any(|notice| notice == "/keyed: key means nothing behind the bridge")
+    });
 }
 
 /// The bridge outlives its router, and finds the next one.
@@ -265,4 +368,44 @@ fn a_router_may_start_again() {
         until("the route is closed", || publisher.connected() == 0);
         running = router();
     }
+}
+
+/// `thalweg set` on the channel to the bridge moves the topic to another session of Zenoh, while samples flow.
+#[test]
+fn a_class_that_is_set_live_holds_behind_the_bridge() {
+    use ::zenoh::Wait;
+    let (realm, address) = (realm("class"), address());
+    let here = node("here", &realm);
+    let mut config = ::zenoh::Config::default();
+    config.insert_json5("listen/endpoints", &format!("[{address:?}]")).unwrap();
+    config.insert_json5("scouting/multicast/enabled", "false").unwrap();
+    let peer = ::zenoh::open(config).wait().unwrap();
+    let (tell, told) = channel();
+    let listening = peer.declare_subscriber("a").callback(move |sample| {
+        let point = from_cdr::<Point>(&sample.payload().to_bytes()).unwrap();
+        tell.send((point.x, sample.priority())).unwrap();
+    });
+    let _listening = listening.wait().unwrap();
+    let block = Queue::Block { limit: 1024, up_to_us: 10_000_000 };
+    let mut publisher = here.publisher::<Point>("/a").named("/talker").queue(block).open().unwrap();
+    let own = node("bridge", &realm);
+    let _bridge = Running::start(own.clone(), connecting(&address), "");
+    assert!(publisher.wait_connected(1, LONG));
+    let subscriber = publisher.channels()[0].subscriber.clone();
+    let (mut sent, mut got) = (0.0, Vec::new());
+    let mut exchange = |count: u32| {
+        for _ in 0..count {
+            sent += 1.0;
+            publisher.publish(&point(sent)).unwrap();
+        }
+        let come = (0..count).map(|_| told.recv_timeout(LONG).unwrap()).collect::<Vec<_>>();
+        got.extend(come.iter().map(|(x, _)| *x));
+        come.last().unwrap().1
+    };
+    assert_eq!(exchange(100), ::zenoh::qos::Priority::Data);
+    own.set_priority(&subscriber, "/talker", &"class=critical".parse().unwrap()).unwrap();
+    until("samples come from the session of the class", || exchange(10) == ::zenoh::qos::Priority::RealTime);
+    exchange(100);
+    assert_eq!(got, (1..=got.len()).map(|number| number as f64).collect::<Vec<_>>(), "none lost, none twice");
+    assert!(told.try_recv().is_err());
 }

@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use thalweg::codec::Raw;
+use thalweg_engines::bridge::Rules;
 use thalweg_engines::ros2::Ros2;
 
 const COUNT: u32 = 1000;
@@ -69,7 +70,7 @@ fn expected() -> Vec<String> {
 fn to_ros(realm: &str, port: u16) -> Running {
     let own = node("bridge", realm);
     let settings = ros_settings("bridge", &[], &[&format!("tcp/127.0.0.1:{port}")]);
-    let engine = Ros2::open(settings, Some(own.id())).unwrap();
+    let engine = Ros2::open(settings, Some(Rules::default().identity(own.id()))).unwrap();
     Running::with(own, Box::new(engine), "")
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use thalweg::codec::{Definitions, TypeDescription, from_cdr, to_cdr};
 use thalweg::control::Direction;
 use thalweg::{Change, Event, Node};
+use thalweg_engines::bridge::Rules;
 use thalweg_engines::ros2::Ros2;
 use thalweg_engines::{Engine, Sample, Subscriber, Topic};
 
@@ -50,7 +51,8 @@ fn world(name: &str) -> (Node, Ros2, Running) {
     let (realm, address) = (realm(name), address());
     let (here, ros) = (node("here", &realm), ros_node("talker", &[], &[&address]));
     let own = node("bridge", &realm);
-    let bridge = Ros2::open(ros_settings("bridge", &[&address], &[]), Some(own.id())).unwrap();
+    let bridge =
+        Ros2::open(ros_settings("bridge", &[&address], &[]), Some(Rules::default().identity(own.id()))).unwrap();
     (here, ros, Running::with(own, Box::new(bridge), ""))
 }
 
@@ -61,7 +63,7 @@ fn a_thousand_samples_of_a_talker_reach_a_rust_struct() {
     let subscriber =
         here.subscriber::<Text>("/chatter").callback(move |sample| tell.send(sample.data.clone()).unwrap());
     let subscriber = subscriber.unwrap();
-    let mut talker = ros.publisher(&chatter("/chatter"), &qos::Qos::default()).unwrap();
+    let talker = ros.publisher(&chatter("/chatter"), &qos::Qos::default()).unwrap();
     until("the talker is wanted", || talker.is_wanted());
     for number in 0..1000 {
         talker.publish(&written(&to_cdr(&text(&format!("hello {number}"))).unwrap())).unwrap();
@@ -101,8 +103,8 @@ fn a_listener_gets_a_thousand_samples_of_a_rust_struct() {
 fn a_late_subscriber_gets_the_history_of_each_talker() {
     let (here, ros, _bridge) = world("ros-late");
     let durable = qos::Qos { durability: Durability::TransientLocal, history: 2, ..qos::Qos::default() };
-    let mut talkers = [0, 1, 2].map(|_| ros.publisher(&chatter("/map"), &durable).unwrap());
-    for (talker, name) in talkers.iter_mut().zip(["a", "b", "c"]) {
+    let talkers = [0, 1, 2].map(|_| ros.publisher(&chatter("/map"), &durable).unwrap());
+    for (talker, name) in talkers.iter().zip(["a", "b", "c"]) {
         (1..=3)
             .for_each(|number| talker.publish(&written(&to_cdr(&text(&format!("{name}{number}"))).unwrap())).unwrap());
     }

@@ -19,7 +19,8 @@ pub struct Running {
 
 impl Running {
     pub fn start(node: Node, settings: Settings, rules: &str) -> Self {
-        let engine = Zenoh::open(settings, Some(node.id())).unwrap();
+        let identity = Rules::parse(rules).unwrap().identity(node.id());
+        let engine = Zenoh::open(settings, Some(identity)).unwrap();
         Self::with(node, Box::new(engine), rules)
     }
 

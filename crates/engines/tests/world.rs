@@ -2,7 +2,6 @@
 
 use engines::ros2::{self, Ros2};
 use engines::zenoh::{Settings, Zenoh};
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use thalweg::Node;
@@ -22,9 +21,11 @@ pub fn node(name: &str, realm: &str) -> Node {
     Node::with_settings(settings).unwrap()
 }
 
-/// A free address of loopback.
+/// An address of loopback that no other test has.
 pub fn address() -> String {
-    format!("tcp/{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("tcp/127.{}.{}.{}:7447", 1 + std::process::id() % 250, number / 250, 1 + number % 250)
 }
 
 pub fn listening(address: &str) -> Settings {

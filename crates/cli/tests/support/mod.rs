@@ -143,6 +143,11 @@ impl Running {
         self.lines.recv_timeout(LONG).ok()
     }
 
+    /// Its next line of standard error, unless it ended.
+    pub fn error_line(&self) -> Option<String> {
+        self.errors.recv_timeout(LONG).ok()
+    }
+
     /// The lines of output that nobody has taken yet.
     pub fn lines_so_far(&self) -> Vec<String> {
         self.lines.try_iter().collect()

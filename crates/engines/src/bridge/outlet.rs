@@ -1,23 +1,32 @@
 //! From Thalweg to the engine: one topic, with a publisher in the engine for each publisher of Thalweg.
 //!
 //! The subscriber opens when somebody wants the topic in the engine, or when a publisher keeps samples for late joiners; else no sample
-//! reaches the bridge.
+//! reaches the bridge. No lock is held while the engine takes a sample, so a slow engine holds up this topic alone.
 
-use super::lock;
+mod line;
+
 use super::routes::Out;
-use crate::engine::{Engine, Error, Publisher, Result, Sample, Topic};
+use crate::engine::{Engine, Error, Result};
+use crate::lock;
+use line::Line;
+use qos::priority::Mark;
 use qos::{Durability, PolicyName, Qos, Reliability};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use thalweg::codec::Untyped;
 use thalweg::control::Foreign;
-use thalweg::{Change, Node, PortRef, SampleInfo, Subscriber};
+use thalweg::{Node, PortRef, SampleInfo, Subscriber};
 
-/// Samples of publishers that the bridge does not know yet; they wait until it does.
-const MOST_EARLY: usize = 64;
+/// Samples of publishers that the bridge does not know yet wait until it does: at most so many, and bytes.
+const MOST_EARLY: usize = 1024;
+const EARLY_BYTES: usize = 16 << 20;
+/// Samples of a publisher that has closed may still be on their way for so long.
+const ON_THE_WAY: Duration = Duration::from_secs(1);
 
 pub(super) struct Outlet {
-    lines: Arc<Mutex<Lines>>,
+    lines: Arc<Lines>,
     subscriber: Option<Subscriber<Untyped>>,
     /// The request of the open subscriber.
     request: Option<Qos>,
@@ -26,16 +35,19 @@ pub(super) struct Outlet {
 /// The publishers of a topic in the engine, by those of Thalweg.
 #[derive(Default)]
 struct Lines {
-    open: HashMap<PortRef, Line>,
-    early: VecDeque<(SampleInfo, Vec<u8>)>,
-    sent: u64,
-    failed: Option<Error>,
+    open: Mutex<HashMap<PortRef, Arc<Line>>>,
+    early: Mutex<Early>,
+    sent: AtomicU64,
+    failed: Mutex<Option<Error>>,
 }
 
-struct Line {
-    there: String,
-    route: Out,
-    publisher: Box<dyn Publisher>,
+/// Samples that came before their publisher's route.
+#[derive(Default)]
+struct Early {
+    samples: VecDeque<(SampleInfo, Vec<u8>)>,
+    bytes: usize,
+    /// Publishers that have no route.
+    ignored: HashSet<PortRef>,
 }
 
 impl Outlet {
@@ -43,57 +55,97 @@ impl Outlet {
         Self { lines: Arc::default(), subscriber: None, request: None }
     }
 
-    /// Opens and closes publishers of the engine until there is one for each route. Those that do not open are given by their topic there.
-    pub(super) fn adjust(&mut self, engine: &dyn Engine, routes: &BTreeMap<PortRef, Out>) -> Vec<(String, Error)> {
-        let mut lines = lock(&self.lines);
-        lines.open.retain(|at, line| routes.get(at).is_some_and(|route| *route == line.route));
+    /// Opens publishers of the engine until there is one for each route. Those whose publisher here is gone leave, and those that are not to be
+    /// carried any more close at once. Those that do not open are given by their topic there.
+    pub(super) fn adjust(
+        &mut self,
+        engine: &dyn Engine,
+        routes: &BTreeMap<PortRef, Out>,
+        is_there: impl Fn(&PortRef) -> bool,
+    ) -> Vec<(String, Error)> {
         let mut failed = Vec::new();
-        for (at, route) in routes {
-            if lines.open.contains_key(at) {
-                continue;
-            }
-            let topic = Topic { name: route.there.clone(), message: route.message.clone() };
-            match engine.publisher(&topic, &route.qos) {
-                Ok(publisher) => {
-                    let line = Line { there: route.there.clone(), route: route.clone(), publisher };
-                    lines.open.insert(*at, line);
-                }
+        let is_open =
+            |at: &PortRef, route: &Out| lock(&self.lines.open).get(at).is_some_and(|line| line.route == *route);
+        for (at, route) in routes.iter().filter(|(at, route)| !is_open(at, route)) {
+            match Line::open(engine, route) {
+                Ok(line) => drop(lock(&self.lines.open).insert(*at, Arc::new(line))),
                 Err(error) => failed.push((route.there.clone(), error)),
             }
         }
-        let early = std::mem::take(&mut lines.early);
-        early.into_iter().for_each(|(info, message)| lines.send(&info, &message));
+        let mut closed = Vec::new();
+        lock(&self.lines.open).retain(|at, line| {
+            let over = !routes.contains_key(at);
+            match over && is_there(at) {
+                true => closed.push(line.clone()),
+                false if over => line.leave(),
+                false => {}
+            }
+            !(over && is_there(at))
+        });
+        drop(closed); // without the lock
+        self.lines.send_early();
         failed
     }
 
-    /// Opens the subscriber if somebody wants its samples, else closes it.
+    /// Opens the subscriber if somebody wants its samples, else closes it; and closes publishers that have left.
     pub(super) fn open_or_close(&mut self, node: &Node, topic: &str, engine: &str) -> Result<()> {
-        let lines = lock(&self.lines);
-        let wanted = lines.open.values().any(|line| line.publisher.is_wanted() || keeps(&line.route.qos));
-        let request = wanted.then(|| request(lines.open.values().map(|line| &line.route.qos)));
-        let there = lines.open.values().next().map(|line| line.there.clone()).unwrap_or_default();
-        drop(lines);
+        let mut left = Vec::new();
+        lock(&self.lines.open).retain(|_, line| {
+            !line.has_left(ON_THE_WAY) || {
+                left.push(line.clone());
+                false
+            }
+        });
+        drop(left); // without the lock
+        let lines = self.lines.all();
+        let wanted = lines.iter().any(|line| line.is_wanted() || keeps(&line.route.qos));
+        let first = lines.first().filter(|_| wanted);
+        let request = first.map(|line| request(&line.route.qos));
         if request == self.request {
             return Ok(());
         }
-        // The lock is free: closing a subscriber waits for its callback.
+        // Closing a subscriber waits for its callback.
         self.subscriber = None;
         self.request.clone_from(&request);
-        let Some(request) = request else { return Ok(()) };
+        let (Some(request), Some(first)) = (request, first) else { return Ok(()) };
         let (lines, own) = (self.lines.clone(), node.id());
-        let foreign = Foreign { engine: engine.to_owned(), name: there };
+        let foreign = Foreign { engine: engine.to_owned(), name: first.route.there.clone() };
         let builder = node.subscriber::<Untyped>(topic).qos(request).foreign(foreign);
         let opened = builder.callback(move |sample| {
             if sample.info().node != own {
-                lock(&lines).take(sample.info(), &sample);
+                lines.take(sample.info(), &sample);
             }
         });
         self.subscriber = Some(opened.inspect_err(|_| self.request = None)?);
         Ok(())
     }
 
+    /// Gives each publisher in the engine the class that an administrator has set for the channel to the bridge (`thalweg set`), else that of
+    /// its route. A publisher that keeps samples keeps its class, too: one of another class would not have them.
+    pub(super) fn follow_classes(&self, node: &Node, engine: &dyn Engine) -> Result<()> {
+        let Some(subscriber) = &self.subscriber else { return Ok(()) };
+        let reports = node.priority_report(subscriber.name(), None).unwrap_or_default();
+        let set = |publisher: &str| {
+            let report = reports.iter().find(|report| report.publisher == publisher)?;
+            report.asked.mark.and_then(Mark::class)
+        };
+        let changing = self.lines.all().into_iter().filter(|line| !keeps(&line.route.qos));
+        changing.map(|line| line.change_class(engine, set(&line.route.publisher))).collect()
+    }
+
+    /// Publishers whose class has changed take over.
+    pub(super) fn go_over(&self) {
+        self.lines.all().iter().for_each(|line| line.go_over());
+    }
+
+    /// Publishers in the engine.
     pub(super) fn publishers(&self) -> usize {
-        lock(&self.lines).open.len()
+        self.lines.all().iter().filter(|line| !line.leaves()).count()
+    }
+
+    /// `true` if nothing is left to do here.
+    pub(super) fn is_over(&self) -> bool {
+        lock(&self.lines.open).is_empty()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -101,46 +153,63 @@ impl Outlet {
     }
 
     pub(super) fn sent(&self) -> u64 {
-        lock(&self.lines).sent
+        self.lines.sent.load(Ordering::Relaxed)
     }
 
     /// The last error of a sample, once.
     pub(super) fn failed(&self) -> Option<Error> {
-        lock(&self.lines).failed.take()
+        lock(&self.lines.failed).take()
     }
 }
 
 impl Lines {
-    fn take(&mut self, info: &SampleInfo, message: &[u8]) {
-        let at = PortRef { node: info.node, port: info.port };
-        if self.open.contains_key(&at) {
-            return self.send(info, message);
-        }
-        if self.early.len() == MOST_EARLY {
-            self.early.pop_front();
-        }
-        self.early.push_back((*info, message.to_vec()));
+    fn all(&self) -> Vec<Arc<Line>> {
+        lock(&self.open).values().cloned().collect()
     }
 
-    fn send(&mut self, info: &SampleInfo, message: &[u8]) {
-        let origin = PortRef { node: info.node, port: info.port };
-        let Some(line) = self.open.get_mut(&origin) else { return };
-        // The end of one instance of several is nothing that an engine without keys could say.
-        if info.change != Change::Written && !line.route.qos.key.is_empty() {
+    fn take(&self, info: &SampleInfo, message: &[u8]) {
+        let at = PortRef { node: info.node, port: info.port };
+        let line = lock(&self.open).get(&at).cloned();
+        match line {
+            Some(line) => self.send(&line, info, message),
+            None => lock(&self.early).keep(at, info, message),
+        }
+    }
+
+    /// Sends the samples of publishers that have a route now. The others have none.
+    fn send_early(&self) {
+        let mut early = lock(&self.early);
+        early.bytes = 0;
+        for (info, message) in std::mem::take(&mut early.samples) {
+            let at = PortRef { node: info.node, port: info.port };
+            let line = lock(&self.open).get(&at).cloned();
+            match line {
+                Some(line) => self.send(&line, &info, &message),
+                None if early.ignored.len() < MOST_EARLY => drop(early.ignored.insert(at)),
+                None => {}
+            }
+        }
+    }
+
+    fn send(&self, line: &Line, info: &SampleInfo, message: &[u8]) {
+        match line.publish(info, message) {
+            Ok(true) => drop(self.sent.fetch_add(1, Ordering::Relaxed)),
+            Ok(false) => {}
+            Err(error) => *lock(&self.failed) = Some(error),
+        }
+    }
+}
+
+impl Early {
+    fn keep(&mut self, at: PortRef, info: &SampleInfo, message: &[u8]) {
+        if self.ignored.contains(&at) {
             return;
         }
-        let sample = Sample {
-            topic: &line.there,
-            message,
-            publisher: crate::native::number(info.node, info.port),
-            origin: Some(origin),
-            change: info.change,
-            age_ns: info.latency_ns().unwrap_or_default(),
-            historical: info.historical,
-        };
-        match line.publisher.publish(&sample) {
-            Ok(()) => self.sent += 1,
-            Err(error) => self.failed = Some(error),
+        self.bytes += message.len();
+        self.samples.push_back((*info, message.to_vec()));
+        while self.samples.len() > MOST_EARLY || self.bytes > EARLY_BYTES {
+            let Some((_, oldest)) = self.samples.pop_front() else { break };
+            self.bytes -= oldest.len();
         }
     }
 }
@@ -149,10 +218,17 @@ fn keeps(qos: &Qos) -> bool {
     qos.durability == Durability::TransientLocal
 }
 
-/// The request that matches each of these offers, and takes what each can give.
-fn request<'a>(offers: impl Iterator<Item = &'a Qos>) -> Qos {
-    let mut request = Qos {
+/// The largest message, and the longest history: as much as a publisher offers.
+const LARGEST: u32 = 1 << 30;
+const LONGEST: u32 = 1 << 20;
+
+/// The request that matches every offer, and takes what each can give: it does not change when publishers come and go, so the subscriber
+/// stays. What the rules say of the topic is in each offer.
+fn request(offer: &Qos) -> Qos {
+    Qos {
         reliability: Reliability::Reliable,
+        durability: Durability::TransientLocal,
+        history: LONGEST,
         fallback: vec![
             PolicyName::Reliability,
             PolicyName::Durability,
@@ -163,18 +239,10 @@ fn request<'a>(offers: impl Iterator<Item = &'a Qos>) -> Qos {
             PolicyName::Ownership,
         ],
         partition: vec!["*".to_owned()],
-        max_message: 1,
+        max_message: LARGEST,
+        scale: offer.scale,
+        picture: offer.picture,
+        separation: offer.separation,
         ..Qos::default()
-    };
-    for offer in offers {
-        request.durability = request.durability.max(offer.durability);
-        request.history = request.history.max(offer.history);
-        request.max_message = request.max_message.max(offer.max_message);
-        if offer.scale != request.scale {
-            request.scale = offer.scale;
-        }
-        request.picture = request.picture.or(offer.picture);
-        request.separation = request.separation.or(offer.separation);
     }
-    request
 }

@@ -2,7 +2,7 @@
 
 use super::rules::Rules;
 use crate::engine::Endpoint;
-use qos::{Durability, Qos, Queue, Reliability};
+use qos::{Durability, Qos, Queue, Reliability, ResourceLimits};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg::PortRef;
 use thalweg::codec::{Message, Raw, TypeDescription};
@@ -26,6 +26,8 @@ pub(super) struct Routes {
 /// A publisher whose samples leave.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Out {
+    /// The publisher's name.
+    pub(super) publisher: String,
     pub(super) topic: String,
     pub(super) there: String,
     pub(super) message: TypeDescription,
@@ -36,23 +38,33 @@ pub(super) struct Out {
 /// Topic, and the name and hash of the type.
 pub(super) type InKey = (String, String, u64);
 
-/// A topic whose samples come in.
+/// A topic whose samples come in, or a pattern of topics.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct In {
     pub(super) topic: String,
     pub(super) there: String,
     pub(super) message: TypeDescription,
+    /// Its subscribers take any type.
+    pub(super) any: bool,
     /// Requested in the engine; offered to the subscribers.
     pub(super) qos: Qos,
     /// Its publishers in the engine with their names, where the engine tells of them.
     pub(super) sources: BTreeMap<u128, String>,
+    /// Of a pattern: topics and patterns whose samples come by routes of their own.
+    pub(super) skips: Vec<String>,
 }
 
 impl In {
-    /// `true` if the same ends serve both, but for the sources.
-    pub(super) fn is_as(&self, other: &In) -> bool {
-        let ends = |route: &In| (route.topic.clone(), route.there.clone(), route.message.clone(), route.qos.clone());
-        ends(self) == ends(other)
+    /// `true` if the ends of `self` serve `wanted`, too: they offer the same, or more of a history.
+    pub(super) fn serves(&self, wanted: &In) -> bool {
+        let (own, other) = (&self.qos, &wanted.qos);
+        let history = own.durability == other.durability
+            && (own.durability == Durability::Volatile || own.history >= other.history);
+        let queue =
+            own.queue == other.queue || matches!((own.queue, other.queue), (Queue::KeepAll(_), Queue::KeepLast(_)));
+        let rest = Qos { history: own.history, queue: own.queue, ..other.clone() } == *own;
+        let same = self.topic == wanted.topic && self.there == wanted.there && self.message == wanted.message;
+        history && queue && rest && same
     }
 }
 
@@ -66,27 +78,32 @@ pub(super) fn routes(
 ) -> Routes {
     let mut found = Routes::default();
     let others = documents.iter().filter(|document| document.node != own);
-    // What a bridge to the same engine publishes comes from there, and what it subscribes to goes there.
-    let is_ours = |port: &PortInfo| port.foreign.as_ref().is_none_or(|foreign| foreign.engine != engine);
     let ports = others.flat_map(|document| document.ports.iter().map(move |(port, info)| (document.node, *port, info)));
     let sources = ends.map(Sources::new);
-    for (node, port, info) in ports.filter(|(.., info)| is_ours(info)) {
+    for (node, port, info) in ports {
         let told = rules.of(&info.topic);
+        // What a bridge to the same engine publishes comes from there, and what it subscribes to goes there. Over a bridge to another one it
+        // could come back.
+        if info.foreign.as_ref().is_some_and(|foreign| foreign.engine == engine || !told.transit) {
+            continue;
+        }
         match info.direction {
             Direction::Publisher if told.way.leads_out() => {
                 let mut qos = offer(info);
                 told.apply(&mut qos);
-                let out = Out { topic: info.topic.clone(), there: told.there, message: info.message.clone(), qos };
+                let (publisher, topic, message) = (info.name.clone(), info.topic.clone(), info.message.clone());
+                let out = Out { publisher, topic, there: told.there, message, qos };
                 found.put_out(PortRef { node, port }, out);
             }
             Direction::Subscriber if info.pull != PullRole::Only => match &sources {
                 Some(sources) => sources.of(info, rules).into_iter().for_each(|into| found.put_in(into)),
-                None if told.way.leads_in() => {
+                None if told.way.leads_in() || (is_pattern(&info.topic) && rules.may_lead_in(&info.topic)) => {
                     let mut qos = wanted(info);
                     told.apply(&mut qos);
-                    let message = if info.message == TypeDescription::any() { raw() } else { info.message.clone() };
-                    let (topic, sources) = (info.topic.clone(), BTreeMap::new());
-                    found.put_in(In { topic, there: told.there, message, qos, sources });
+                    let any = info.message == TypeDescription::any();
+                    let message = if any { raw() } else { info.message.clone() };
+                    let (topic, there, sources, skips) = (info.topic.clone(), told.there, BTreeMap::new(), Vec::new());
+                    found.put_in(In { topic, there, message, any, qos, sources, skips });
                 }
                 None => {}
             },
@@ -95,6 +112,7 @@ pub(super) fn routes(
     }
     if ends.is_none() {
         found.prefer_types();
+        found.part_patterns();
     }
     found
 }
@@ -147,6 +165,8 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
                 message: end.topic.message.clone(),
                 qos,
                 sources: BTreeMap::from([(end.id, end.name.clone())]),
+                any: false,
+                skips: Vec::new(),
             }),
         }
     }
@@ -164,17 +184,14 @@ impl Routes {
 
     /// Several subscribers to one topic share a route, which offers as much as the most demanding one requests.
     fn put_in(&mut self, new: In) {
-        let key = (new.topic.clone(), new.message.name.clone(), new.message.hash);
+        let name = if new.any { TypeDescription::any().name } else { new.message.name.clone() };
+        let key = (new.topic.clone(), name, new.message.hash);
         if let Some(known) = self.into.get_mut(&key) {
             known.qos.durability = known.qos.durability.max(new.qos.durability);
             known.qos.history = known.qos.history.max(new.qos.history);
-            known.qos.max_message = known.qos.max_message.max(new.qos.max_message);
             if let Queue::KeepAll(_) = new.qos.queue {
                 known.qos.queue = new.qos.queue;
             }
-            let more =
-                new.qos.partition.into_iter().filter(|name| !known.qos.partition.contains(name)).collect::<Vec<_>>();
-            known.qos.partition.extend(more);
         } else if self.into.len() < MOST_ROUTES {
             self.into.insert(key, new);
         } else {
@@ -184,10 +201,21 @@ impl Routes {
 
     /// A subscriber to any type takes the samples of a route of a stated type, if there is one to its topic: two would give them twice.
     fn prefer_types(&mut self) {
-        let any = raw();
         let typed: BTreeSet<String> =
-            self.into.keys().filter(|(_, name, _)| *name != any.name).map(|key| key.0.clone()).collect();
-        self.into.retain(|(topic, name, _), _| *name != any.name || !typed.contains(topic));
+            self.into.values().filter(|into| !into.any).map(|into| into.topic.clone()).collect();
+        self.into.retain(|_, into| !into.any || !typed.contains(&into.topic));
+    }
+
+    /// A topic of a pattern comes by one route alone: its own, that of a pattern with a stated type, or that of the first pattern.
+    fn part_patterns(&mut self) {
+        let all: Vec<In> = self.into.values().cloned().collect();
+        for (index, into) in self.into.values_mut().enumerate().filter(|(_, into)| is_pattern(&into.topic)) {
+            let others = all.iter().enumerate().filter(|(at, other)| {
+                let goes_before = !is_pattern(&other.topic) || (into.any && !other.any) || *at < index;
+                *at != index && goes_before && (into.any || other.message == into.message)
+            });
+            into.skips = others.map(|(_, other)| other.topic.clone()).collect();
+        }
     }
 }
 
@@ -228,19 +256,25 @@ fn offer(info: &PortInfo) -> Qos {
 /// Samples of a burst that wait in the channels of what the bridge publishes: others' publishers are not held up, and not lost within it.
 const BURST: u32 = 1024;
 
-/// The offer that satisfies a subscriber.
+/// Their bytes, beyond which the oldest are dropped earlier.
+const BURST_BYTES: u64 = 64 << 20;
+/// The largest message: what it is, its publisher says.
+const LARGEST: u32 = 1 << 30;
+
+/// The offer that satisfies a subscriber. Little of it depends on the subscriber, so that the route stays when others come.
 fn wanted(info: &PortInfo) -> Qos {
-    let Qos { durability, history, max_message, ownership, destination_order, strict, .. } = info.qos;
+    let Qos { durability, history, ownership, destination_order, strict, .. } = info.qos;
     let pattern = is_pattern(&info.topic);
     Qos {
         reliability: Reliability::Reliable,
         // The history of a pattern would be that of all topics that ever fit.
         durability: if pattern { Durability::Volatile } else { durability },
         history,
-        max_message,
+        max_message: LARGEST,
+        limits: ResourceLimits { bytes: Some(BURST_BYTES), ..ResourceLimits::default() },
         ownership,
         destination_order,
-        partition: info.qos.partition.clone(),
+        partition: vec!["*".to_owned()],
         queue: if strict { Queue::KeepAll(BURST) } else { Queue::KeepLast(BURST) },
         ..Qos::default()
     }

@@ -10,15 +10,18 @@
 //! [[rule]]
 //! topic = "/pose"
 //! there = "/robot1/pose"       # its name in the other system
+//! transit = "yes"              # ports of other bridges are carried, too; no (the default)
 //! class = "high"
 //! ```
 //!
 //! All rules that match a topic apply; a later one overrides an earlier one.
 
+use crate::engine::Identity;
 use qos::Qos;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use thalweg::control::NodeId;
 use thalweg::control::matching::{check_pattern, is_pattern, topic_matches};
 
 /// Most rules, and most bytes of a file.
@@ -78,6 +81,7 @@ struct Rule {
     topic: Option<String>,
     way: Option<Way>,
     there: Option<String>,
+    transit: Option<bool>,
     /// By name, checked when they were read.
     policies: Vec<(String, String)>,
 }
@@ -92,6 +96,8 @@ pub(super) struct Told<'a> {
     pub(super) way: Way,
     /// The name in the other system.
     pub(super) there: String,
+    /// Ports of other bridges are carried, too.
+    pub(super) transit: bool,
     policies: Vec<(&'a str, &'a str)>,
 }
 
@@ -149,17 +155,36 @@ impl Rules {
         Ok(Self(rules))
     }
 
+    /// The bridge at a node, as those of the same rules know it.
+    pub fn identity(&self, node: NodeId) -> Identity {
+        Identity { node, rules: format!("{:?}", self.0) }
+    }
+
+    /// `true` if some topic of this pattern may come in; each is asked for when its samples come.
+    pub(super) fn may_lead_in(&self, pattern: &str) -> bool {
+        self.of(pattern).way.leads_in() || self.0.iter().any(|rule| rule.way.is_some_and(Way::leads_in))
+    }
+
     /// What they say of a topic, or of a pattern that a subscriber has.
     pub(super) fn of(&self, topic: &str) -> Told<'_> {
-        let mut told = Told { way: Way::default(), there: topic.to_owned(), policies: Vec::new() };
+        let mut told = Told { way: Way::default(), there: topic.to_owned(), transit: false, policies: Vec::new() };
         let fits =
             |rule: &&Rule| rule.topic.as_ref().is_none_or(|pattern| pattern == topic || topic_matches(pattern, topic));
         for rule in self.0.iter().filter(fits) {
             told.way = rule.way.unwrap_or(told.way);
+            told.transit = rule.transit.unwrap_or(told.transit);
             rule.there.iter().for_each(|there| told.there.clone_from(there));
             told.policies.extend(rule.policies.iter().map(|(name, value)| (&name[..], &value[..])));
         }
         told
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, RuleError> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(RuleError(format!("transit = {text:?}; allowed are yes and no"))),
     }
 }
 
@@ -178,10 +203,12 @@ fn rule(table: &BTreeMap<String, toml::Value>) -> Result<Rule, RuleError> {
             }
             "direction" => rule.way = Some(text.parse()?),
             "there" => rule.there = Some(text),
+            "transit" => rule.transit = Some(yes_or_no(&text)?),
             policy => {
                 let checked = Qos::default().set(policy, &text);
-                checked
-                    .map_err(|wrong| RuleError(format!("{policy} = {text:?}: {wrong} (or topic, direction, there)")))?;
+                checked.map_err(|wrong| {
+                    RuleError(format!("{policy} = {text:?}: {wrong} (or topic, direction, there, transit)"))
+                })?;
                 rule.policies.push((policy.to_owned(), text));
             }
         }
@@ -235,6 +262,8 @@ mod tests {
             ["/arm/pose", "/arm/secret", "/pose", "/camera/a"].map(way),
             [Way::Both, Way::None, Way::None, Way::Out]
         );
+        assert!(rules.may_lead_in("/**"), "/arm/pose is one of them");
+        assert!(!rules.of("/**").way.leads_in());
         assert!(Rules::default().within(&patterns(&["a b"]), &[]).is_err());
     }
 
@@ -243,10 +272,11 @@ mod tests {
         for (text, says) in [
             ("[[rule]]\ndirection = \"up\"", "rule 1: direction = \"up\"; allowed are out, in, both"),
             ("[[rule]]\n[[rule]]\nclass = \"urgent\"", "rule 2: class = \"urgent\""),
-            ("[[rule]]\ncolour = \"red\"", "topic, direction, there"),
+            ("[[rule]]\ncolour = \"red\"", "topic, direction, there, transit"),
             ("[[rule]]\nthere = \"/a\"", "needs a topic"),
             ("[[rule]]\ntopic = \"/a/*\"\nthere = \"/a\"", "needs a topic"),
             ("[[rule]]\ntopic = true", "in quotes"),
+            ("[[rule]]\ntransit = \"maybe\"", "allowed are yes and no"),
             ("[[rules]]\n", "unknown field"),
         ] {
             let said = Rules::parse(text).unwrap_err().to_string();

@@ -2,10 +2,10 @@
 
 use super::rmw::{Entity, Gid, Kind};
 use super::types::{Types, WireType, thalweg_qos};
-use crate::engine::{Endpoint, Incompatible, Topic};
-use crate::zenoh::lock;
+use crate::engine::{Endpoint, Incompatible, Refused, Topic};
+use crate::lock;
 use qos::{Qos, match_qos};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use thalweg::control::Direction;
@@ -19,12 +19,26 @@ pub(super) struct Graph {
     /// The identity of our own session: its tokens come back.
     session: String,
     types: Arc<Types>,
-    others: Mutex<BTreeMap<String, Known>>,
+    others: Mutex<Others>,
     own: Arc<Mutex<OwnEnds>>,
-    told: Mutex<HashSet<Incompatible>>,
+    told: Mutex<Told>,
     changes: AtomicU64,
     /// Tokens and samples that could not be read, or for which there was no room.
-    refused: AtomicU64,
+    refused: Mutex<Refused>,
+}
+
+#[derive(Default)]
+struct Others {
+    by_token: BTreeMap<String, Known>,
+    /// Their subscribers, by topic and type.
+    subscribers: HashMap<(String, String), usize>,
+}
+
+/// Mismatches that were told, and the ends that they are of.
+#[derive(Default)]
+struct Told {
+    of: (u64, u64),
+    mismatches: HashSet<Incompatible>,
 }
 
 /// An endpoint of another node.
@@ -37,9 +51,11 @@ struct Known {
 struct OwnEnds {
     next: u64,
     ends: BTreeMap<u64, OwnEnd>,
+    gids: HashSet<Gid>,
 }
 
 struct OwnEnd {
+    gid: Gid,
     topic: String,
     type_name: String,
     direction: Direction,
@@ -54,7 +70,10 @@ pub(super) struct Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        lock(&self.ends).ends.remove(&self.number);
+        let mut own = lock(&self.ends);
+        if let Some(end) = own.ends.remove(&self.number) {
+            own.gids.remove(&end.gid);
+        }
     }
 }
 
@@ -67,7 +86,7 @@ impl Graph {
             own: Arc::default(),
             told: Mutex::default(),
             changes: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            refused: Mutex::default(),
         }
     }
 
@@ -76,14 +95,21 @@ impl Graph {
         let entity = match Entity::parse(token) {
             Ok(entity) if entity.session == self.session => return,
             Ok(entity) => entity,
-            Err(wrong) => return self.malformed(&wrong.to_string()),
+            Err(wrong) => return self.refuse(&format!("a token: {wrong}")),
         };
         let Some(known) = self.known(token, entity) else { return };
         let mut others = lock(&self.others);
-        if others.len() == MOST_ENDPOINTS {
-            return self.malformed("more endpoints than are known");
+        if others.by_token.contains_key(token) {
+            return;
         }
-        others.insert(token.to_owned(), known);
+        if others.by_token.len() == MOST_ENDPOINTS {
+            drop(others);
+            return self.refuse(&format!("an endpoint beyond {MOST_ENDPOINTS}, which are known"));
+        }
+        if known.endpoint.direction == Direction::Subscriber {
+            *others.subscribers.entry(known.topic()).or_default() += 1;
+        }
+        others.by_token.insert(token.to_owned(), known);
         self.changes.fetch_add(1, Ordering::Release);
     }
 
@@ -105,14 +131,38 @@ impl Graph {
     }
 
     pub(super) fn gone(&self, token: &str) {
-        if lock(&self.others).remove(token).is_some() {
-            self.changes.fetch_add(1, Ordering::Release);
+        let mut others = lock(&self.others);
+        let Some(known) = others.by_token.remove(token) else { return };
+        if known.endpoint.direction == Direction::Subscriber {
+            let topic = known.topic();
+            let left = others.subscribers.get(&topic).map_or(0, |count| count.saturating_sub(1));
+            match left {
+                0 => drop(others.subscribers.remove(&topic)),
+                left => drop(others.subscribers.insert(topic, left)),
+            }
         }
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Counts what could not be read.
-    pub(super) fn malformed(&self, _: &str) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+    /// `true` if another node subscribes to this topic of this type.
+    pub(super) fn has_subscriber(&self, topic: &(String, String)) -> bool {
+        lock(&self.others).subscribers.contains_key(topic)
+    }
+
+    /// `true` if it is the identity of an end of ours.
+    pub(super) fn is_own(&self, gid: Gid) -> bool {
+        lock(&self.own).gids.contains(&gid)
+    }
+
+    /// Counts what could not be used.
+    pub(super) fn refuse(&self, what: &str) {
+        let mut refused = lock(&self.refused);
+        refused.count += 1;
+        refused.last = what.to_owned();
+    }
+
+    pub(super) fn refused(&self) -> Refused {
+        lock(&self.refused).clone()
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -120,13 +170,14 @@ impl Graph {
     }
 
     pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        lock(&self.others).values().map(|known| known.endpoint.clone()).collect()
+        lock(&self.others).by_token.values().map(|known| known.endpoint.clone()).collect()
     }
 
     /// The types that others state of a topic.
     pub(super) fn types_of(&self, topic: &str) -> Vec<WireType> {
         let others = lock(&self.others);
         let mut types: Vec<_> = others
+            .by_token
             .values()
             .filter(|known| known.endpoint.topic.name == topic)
             .map(|known| known.wire.clone())
@@ -137,26 +188,45 @@ impl Graph {
     }
 
     /// Notes an end of ours.
-    pub(super) fn enter(&self, topic: &str, type_name: &str, direction: Direction, qos: Qos) -> Own {
+    pub(super) fn enter(&self, gid: Gid, topic: &str, type_name: &str, direction: Direction, qos: Qos) -> Own {
         let mut own = lock(&self.own);
         own.next += 1;
         let number = own.next;
-        own.ends.insert(number, OwnEnd { topic: topic.to_owned(), type_name: type_name.to_owned(), direction, qos });
+        own.gids.insert(gid);
+        own.ends
+            .insert(number, OwnEnd { gid, topic: topic.to_owned(), type_name: type_name.to_owned(), direction, qos });
         Own { ends: self.own.clone(), number }
     }
 
-    /// Ends of others that do not match one of ours, each once.
+    /// Ends of others that do not match one of ours, each once. Nothing is compared while nobody comes or goes.
     pub(super) fn incompatible(&self) -> Vec<Incompatible> {
         let (others, own, mut told) = (lock(&self.others), lock(&self.own), lock(&self.told));
-        let pairs = own.ends.values().flat_map(|own| others.values().map(move |other| (own, other)));
+        let now = (self.changes(), own.next);
+        if std::mem::replace(&mut told.of, now) == now {
+            return Vec::new();
+        }
+        let mut by_topic: HashMap<&str, Vec<&OwnEnd>> = HashMap::new();
+        own.ends.values().for_each(|end| by_topic.entry(&end.topic).or_default().push(end));
+        let pairs = others.by_token.values().flat_map(|other| {
+            by_topic.get(&other.endpoint.topic.name[..]).into_iter().flatten().map(move |own| (*own, other))
+        });
         let found: Vec<_> = pairs.flat_map(|(own, other)| between(own, other)).collect();
-        found.into_iter().filter(|one| told.len() < MOST_TOLD && told.insert(one.clone())).collect()
+        if told.mismatches.len() + found.len() > MOST_TOLD {
+            told.mismatches.clear(); // rather told twice than never
+        }
+        found.into_iter().filter(|one| told.mismatches.insert(one.clone())).collect()
+    }
+}
+
+impl Known {
+    fn topic(&self) -> (String, String) {
+        (self.endpoint.topic.name.clone(), self.wire.wire.clone())
     }
 }
 
 /// What stands between an end of ours and one of another node.
 fn between(own: &OwnEnd, Known { wire, endpoint }: &Known) -> Vec<Incompatible> {
-    if own.topic != endpoint.topic.name || own.direction == endpoint.direction {
+    if own.direction == endpoint.direction {
         return Vec::new();
     }
     let of = |policy: String, offered: String, requested: String| Incompatible {
@@ -198,6 +268,7 @@ mod tests {
         let graph = graph();
         let talker = token("MP", 10, "2::,7:,:,:,,");
         graph.came(&talker);
+        graph.came(&talker);
         graph.came(&talker.replace("8b20917502ee955ac4476e0266340d5c", OWN));
         graph.came("@ros2_lv/0/8b20917502ee955ac4476e0266340d5c/0/0/NN/%/%/talker");
         graph.came("@ros2_lv/0/no/token");
@@ -208,22 +279,36 @@ mod tests {
             ("/ns/talker", "/chatter", Direction::Publisher)
         );
         assert_eq!(ends[0].qos.reliability, qos::Reliability::BestEffort);
-        assert_eq!((graph.changes(), graph.refused.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!((graph.changes(), graph.refused().count), (1, 1));
         assert_eq!(graph.types_of("/chatter").len(), 1);
         graph.gone(&talker);
         assert_eq!((graph.endpoints(), graph.changes()), (Vec::new(), 2));
+        let topic = ("/chatter".to_owned(), "std_msgs::msg::dds_::String_".to_owned());
+        let listeners = [11, 12].map(|number| token("MS", number, "::,7:,:,:,,"));
+        listeners.iter().for_each(|listener| graph.came(listener));
+        graph.gone(&listeners[0]);
+        assert!(graph.has_subscriber(&topic));
+        graph.gone(&listeners[1]);
+        assert!(!graph.has_subscriber(&topic));
     }
 
     #[test]
     fn a_mismatch_is_told_once_with_both_values() {
         let graph = graph();
         graph.came(&token("MP", 10, "2::,7:,:,:,,"));
-        let own = graph.enter("/chatter", "std_msgs::msg::dds_::String_", Direction::Subscriber, Qos::default());
+        let own = graph.enter(
+            Gid([1; 16]),
+            "/chatter",
+            "std_msgs::msg::dds_::String_",
+            Direction::Subscriber,
+            Qos::default(),
+        );
         let told: Vec<String> = graph.incompatible().iter().map(ToString::to_string).collect();
         assert_eq!(told, ["/chatter: reliability offered best-effort, requested reliable"]);
         assert_eq!(graph.incompatible(), []);
         drop(own);
-        let _typed = graph.enter("/chatter", "std_msgs::msg::dds_::Int8_", Direction::Subscriber, Qos::default());
+        let _typed =
+            graph.enter(Gid([1; 16]), "/chatter", "std_msgs::msg::dds_::Int8_", Direction::Subscriber, Qos::default());
         assert_eq!(graph.incompatible()[0].policy, "type");
     }
 
@@ -231,6 +316,6 @@ mod tests {
     fn a_flood_of_endpoints_is_bounded() {
         let graph = graph();
         (0..MOST_ENDPOINTS as u32 + 5).for_each(|number| graph.came(&token("MS", number, "::,:,:,:,,")));
-        assert_eq!((graph.endpoints().len(), graph.refused.load(Ordering::Relaxed)), (MOST_ENDPOINTS, 5));
+        assert_eq!((graph.endpoints().len(), graph.refused().count), (MOST_ENDPOINTS, 5));
     }
 }

@@ -76,7 +76,7 @@ impl Types {
     }
 
     fn lookup(&self, name: &str) -> Option<TypeDescription> {
-        let mut found = crate::zenoh::lock(&self.found);
+        let mut found = crate::lock(&self.found);
         if let Some(known) = found.get(name) {
             return known.clone();
         }

@@ -1,7 +1,9 @@
-//! Publishers and subscribers of Zenoh, with their policies: those of `rmw_zenoh`, which every engine over Zenoh shares.
+//! Publishers and subscribers of Zenoh with their policies, which every engine over Zenoh shares: as `rmw_zenoh` has them, but that all
+//! reliable publishers wait for room; there those that keep the last samples do not.
 
-use super::{failed, lock};
+use super::failed;
 use crate::engine::{Deliver, Result, Subscriber};
+use crate::lock;
 use ::zenoh::bytes::{Encoding, ZBytes};
 use ::zenoh::key_expr::KeyExpr;
 use ::zenoh::matching::MatchingListener;

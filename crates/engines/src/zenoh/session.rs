@@ -1,7 +1,8 @@
 //! The sessions of a Zenoh network: one for each class in use, because Zenoh marks the packets of a whole link.
 
-use super::{failed, lock};
-use crate::engine::{Error, Result};
+use super::failed;
+use crate::engine::{Error, Identity, Result};
+use crate::lock;
 use ::zenoh::liveliness::LivelinessToken;
 use ::zenoh::sample::SampleKind;
 use ::zenoh::{Config, Session, Wait};
@@ -9,6 +10,7 @@ use qos::Class;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use thalweg::control::NodeId;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The place of a Zenoh network, and the way to it.
 pub(crate) struct Network {
@@ -62,7 +64,7 @@ fn list(texts: &[String]) -> String {
     serde_json::Value::from(texts).to_string()
 }
 
-/// Below this key each bridge has a liveliness token with its node.
+/// Below this key each bridge has a liveliness token: data space and rules, and its node.
 const BRIDGES: &str = "@thalweg/bridge";
 
 pub(crate) struct Sessions {
@@ -74,13 +76,16 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn open(network: Network, bridge: Option<NodeId>) -> Result<Self> {
+    /// `space` is the data space within the network: engine, and prefix or domain.
+    pub(crate) fn open(network: Network, space: &str, bridge: Option<Identity>) -> Result<Self> {
         let (open, bridges) = (Mutex::default(), Arc::default());
         let mut sessions = Self { network, open, bridges, _token: None };
         let session = sessions.of(Class::Normal)?;
-        if let Some(node) = bridge {
-            sessions.watch(&session)?;
-            let token = session.liveliness().declare_token(format!("{BRIDGES}/{node}"));
+        if let Some(Identity { node, rules }) = bridge {
+            // Bridges of other rules carry other topics: they do not stand in for this one.
+            let place = format!("{BRIDGES}/{:016x}", xxh3_64(format!("{space} {rules}").as_bytes()));
+            sessions.watch(&session, &place)?;
+            let token = session.liveliness().declare_token(format!("{place}/{node}"));
             sessions._token = Some(token.wait().map_err(failed)?);
         }
         Ok(sessions)
@@ -109,9 +114,9 @@ impl Sessions {
     }
 
     /// Follows the tokens of bridges.
-    fn watch(&self, session: &Session) -> Result<()> {
+    fn watch(&self, session: &Session, place: &str) -> Result<()> {
         let known = self.bridges.clone();
-        let tokens = session.liveliness().declare_subscriber(format!("{BRIDGES}/*")).history(true);
+        let tokens = session.liveliness().declare_subscriber(format!("{place}/*")).history(true);
         let tokens = tokens.callback(move |sample| {
             let name = sample.key_expr().as_str().rsplit('/').next().unwrap_or_default().to_owned();
             let Ok(node) = NodeId::try_from(name) else { return };

@@ -80,12 +80,14 @@ fn each_publisher_leaves_and_each_subscribed_topic_comes() {
 }
 
 #[test]
-fn ports_of_another_bridge_to_the_same_system_have_no_route() {
+fn ports_of_other_bridges_have_no_route_but_by_a_rule() {
     let foreign = |engine: &str| Some(Foreign { engine: engine.to_owned(), name: "x".to_owned() });
     let bridged = |direction, engine| PortInfo { foreign: foreign(engine), ..port(direction, "/a", point()) };
     let both = |engine| vec![bridged(Direction::Publisher, engine), bridged(Direction::Subscriber, engine)];
-    assert_eq!(found(both("zenoh"), ""), Routes::default());
-    let other = found(both("ros2"), "");
+    let transit = "[[rule]]\ntransit = \"yes\"";
+    assert_eq!(found(both("zenoh"), transit), Routes::default(), "it comes from there");
+    assert_eq!(found(both("ros2"), ""), Routes::default());
+    let other = found(both("ros2"), transit);
     assert_eq!((other.out.len(), other.into.len()), (1, 1));
 }
 
@@ -96,13 +98,31 @@ fn subscribers_share_a_route_that_satisfies_all() {
         ..port(Direction::Subscriber, "/a", point())
     };
     let strict = PortInfo { qos: Qos { strict: true, ..Qos::default() }, ..port(Direction::Subscriber, "/a", point()) };
-    let routes = found(vec![with(Durability::Volatile, 1, "l"), with(Durability::TransientLocal, 5, "r"), strict], "");
-    let into = routes.into.values().next().unwrap();
-    assert_eq!((routes.into.len(), into.qos.durability, into.qos.history), (1, Durability::TransientLocal, 5));
-    assert_eq!(
-        (into.qos.queue, &into.qos.partition[..]),
-        (Queue::KeepAll(BURST), &["l".to_owned(), "r".to_owned()][..])
-    );
+    let two = vec![with(Durability::Volatile, 1, "l"), with(Durability::TransientLocal, 5, "r")];
+    let shared = |ports: Vec<PortInfo>| found(ports, "").into.into_values().next().unwrap();
+    let into = shared([two.clone(), vec![strict.clone()]].concat());
+    assert_eq!((into.qos.durability, into.qos.history), (Durability::TransientLocal, 5));
+    assert_eq!((into.qos.queue, qos::partitions_meet(&into.qos.partition, &[])), (Queue::KeepAll(BURST), true));
+    // One that comes later leaves the ports of the others alone, if they offer enough.
+    let strict_before = shared(vec![two[1].clone(), strict]);
+    assert!(strict_before.serves(&shared(two.clone())));
+    let only = |history| shared(vec![with(Durability::TransientLocal, history, "r")]);
+    assert!(only(5).serves(&only(3)) && !only(3).serves(&only(5)));
+    assert!(shared(vec![with(Durability::Volatile, 1, "l")]).serves(&shared(vec![with(Durability::Volatile, 9, "r")])));
+}
+
+#[test]
+fn a_topic_of_several_patterns_comes_by_one_route() {
+    let any = |topic: &str| port(Direction::Subscriber, topic, TypeDescription::any());
+    let typed = port(Direction::Subscriber, "/arm/x", point());
+    let routes = found(vec![any("/**"), any("/arm/**"), typed, port(Direction::Subscriber, "/arm/**", point())], "");
+    let skips = |topic: &str, any: bool| {
+        routes.into.values().find(|into| into.topic == topic && into.any == any).map(|into| &into.skips[..])
+    };
+    assert_eq!(skips("/arm/x", false), Some(&[][..]));
+    assert_eq!(skips("/arm/**", false), Some(&["/arm/x".to_owned()][..]));
+    assert_eq!(skips("/arm/**", true), None, "the typed one has it");
+    assert_eq!(skips("/**", true), Some(&["/arm/**".to_owned(), "/arm/x".to_owned()][..]));
 }
 
 #[test]
@@ -112,6 +132,9 @@ fn a_subscriber_to_any_type_has_no_route_beside_that_of_a_type() {
     assert_eq!(alone.into.values().next().unwrap().message, raw());
     let beside = found(vec![any(), port(Direction::Subscriber, "/a", point())], "");
     assert_eq!(beside.into.values().map(|into| &into.message).collect::<Vec<_>>(), [&point()]);
+    let bytes =
+        found(vec![any(), port(Direction::Subscriber, "/a", raw()), port(Direction::Subscriber, "/a", point())], "");
+    assert_eq!(bytes.into.len(), 2, "who states bytes gets them beside the typed ones");
 }
 
 #[test]

@@ -41,6 +41,7 @@ impl TopicKey {
         let [domain, name @ .., type_name, hash] = parts.as_slice() else {
             return Err(Malformed::Count { what: "chunks of a key", found: parts.len(), least: 4, most: MAX_KEY });
         };
+        name.iter().try_for_each(|part| chunk("part of a topic's name", part, MAX_NAME).map(drop))?;
         let key = Self {
             domain: decimal("domain", domain, u64::from(u32::MAX))?,
             name: format!("/{}", name.join("/")),

@@ -1,0 +1,363 @@
+//! The publishers of an inlet, and the way of a sample to one of them.
+
+use super::super::routes::In;
+use super::super::rules::Rules;
+use super::{Around, FIRST_CHANNEL};
+use crate::engine::{Engine, Error, Sample, Support};
+use qos::{Qos, Scale, match_qos};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg::codec::Untyped;
+use thalweg::control::matching::{is_pattern, topic_matches};
+use thalweg::control::{Direction, Document, Foreign, PortInfo, PullRole};
+use thalweg::proxy::Selection;
+use thalweg::{Change, Node, Publisher};
+
+/// Most publishers of one route.
+const MOST_LINES: usize = 1024;
+/// Messages up to this length are remembered, for a sample that only says that its instance has ended.
+const REMEMBERED: usize = 1 << 16;
+/// The longest wait for the endpoint of a sample's publisher, which is told beside the samples.
+const ENDPOINT: Duration = Duration::from_millis(200);
+/// Samples that wait for a channel or for their publisher to be known: at most so many, and bytes.
+const MOST_EARLY: usize = 1024;
+const EARLY_BYTES: usize = 16 << 20;
+
+pub(super) struct Topics {
+    node: Node,
+    engine: &'static str,
+    instances: bool,
+    route: In,
+    rules: Arc<Rules>,
+    documents: Arc<Vec<Document>>,
+    /// By topic in the engine and number of the publisher there. `None`: the topic is not carried by this route.
+    open: HashMap<String, Option<BTreeMap<u128, Line>>>,
+    lines: usize,
+    /// The lines of publishers whose samples have another number than their endpoint.
+    aliases: HashMap<u128, u128>,
+    early: Early,
+    came: u64,
+    failed: Option<Error>,
+}
+
+struct Line {
+    publisher: Publisher<Untyped>,
+    since: Instant,
+    /// The subscribers that matched when it opened. Samples go out at once as soon as all of them have had a channel.
+    expected: usize,
+    ready: bool,
+    used: bool,
+    thin: Thin,
+    last: Vec<u8>,
+}
+
+/// The selection of a rule (`scale`, `separation`), which the publisher here makes: the engine's publishers know of no such thing.
+struct Thin {
+    selection: Selection,
+    separation: Option<Duration>,
+    number: u64,
+    passed: Option<Instant>,
+}
+
+impl Thin {
+    fn of(qos: &Qos) -> Self {
+        let selection = match qos.scale {
+            Scale::Every(every) => Selection::rate(1, every.max(1)),
+            Scale::Rate { p, q } => Selection::rate(p, q),
+            Scale::Millihertz(_) => Ok(Selection::ALL), // `separation` says the same of a stream whose rate nobody states
+        };
+        Self { selection: selection.unwrap_or(Selection::ALL), separation: qos.separation, number: 0, passed: None }
+    }
+
+    fn passes(&mut self) -> bool {
+        self.number += 1;
+        let far = self.separation.zip(self.passed).is_none_or(|(least, passed)| passed.elapsed() >= least);
+        let passes = far && self.selection.takes(self.number);
+        if passes && self.separation.is_some() {
+            self.passed = Some(Instant::now());
+        }
+        passes
+    }
+}
+
+/// Samples that wait.
+#[derive(Default)]
+struct Early {
+    samples: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+struct Waiting {
+    since: Instant,
+    topic: String,
+    publisher: u128,
+    change: Change,
+    message: Vec<u8>,
+}
+
+impl Topics {
+    pub(super) fn new(node: Node, engine: &dyn Engine, route: In, around: &Around) -> Self {
+        let (rules, documents) = (around.rules.clone(), around.documents.clone());
+        let instances = engine.abilities().instances == Support::Enforced;
+        let (open, aliases, early) = (HashMap::new(), HashMap::new(), Early::default());
+        Self {
+            node,
+            engine: engine.name(),
+            instances,
+            route,
+            rules,
+            documents,
+            open,
+            lines: 0,
+            aliases,
+            early,
+            came: 0,
+            failed: None,
+        }
+    }
+
+    /// Opens publishers until there is one for each source; without sources, one for a topic that is known. Those that have none any more, or
+    /// whose topic has a route of its own, are given back.
+    pub(super) fn adjust(
+        &mut self,
+        route: &In,
+        documents: &Arc<Vec<Document>>,
+    ) -> Result<Vec<Publisher<Untyped>>, Error> {
+        self.documents = documents.clone();
+        (self.route.sources, self.route.skips) = (route.sources.clone(), route.skips.clone());
+        let mut closed = Vec::new();
+        for (topic, lines) in &mut self.open {
+            let skipped = self.route.skips.iter().any(|other| topic_matches(other, topic));
+            let Some(open) = lines else { continue };
+            let is_over = |number: &u128| skipped || (*number != 0 && !route.sources.contains_key(number));
+            let over: Vec<u128> = open.keys().copied().filter(is_over).collect();
+            closed.extend(over.iter().filter_map(|number| open.remove(number)).map(|line| line.publisher));
+        }
+        // Topics that were not carried may be now.
+        self.open.retain(|_, lines| lines.as_ref().is_some_and(|lines| !lines.is_empty()));
+        self.lines -= closed.len();
+        self.aliases.retain(|_, number| route.sources.contains_key(number));
+        let there = self.route.there.clone();
+        for number in route.sources.keys() {
+            self.line(&there, *number)?;
+        }
+        if route.sources.is_empty() && !is_pattern(&there) {
+            self.line(&there, 0)?;
+        }
+        Ok(closed)
+    }
+
+    pub(super) fn close(&mut self) -> Vec<Publisher<Untyped>> {
+        let lines = std::mem::take(&mut self.open).into_values().flatten().flat_map(BTreeMap::into_values);
+        lines.map(|line| line.publisher).collect()
+    }
+
+    pub(super) fn has_channel(&self) -> bool {
+        self.open.values().flatten().flat_map(BTreeMap::values).any(|line| line.publisher.connected() > 0)
+    }
+
+    pub(super) fn came(&self) -> u64 {
+        self.came
+    }
+
+    pub(super) fn failed(&mut self) -> Option<Error> {
+        self.failed.take()
+    }
+
+    /// Publishes a sample, or lets it wait: behind others of its publisher that wait, for the first channel, or for its publisher to be known.
+    pub(super) fn take(&mut self, sample: &Sample<'_>) {
+        let waits = !self.early.samples.is_empty() && self.early.has(sample.topic, sample.publisher);
+        if waits || !self.is_ready(sample.topic, sample.publisher) {
+            let (topic, message) = (sample.topic.to_owned(), sample.message.to_vec());
+            let (publisher, change) = (sample.publisher, sample.change);
+            return self.early.keep(Waiting { since: Instant::now(), topic, publisher, change, message });
+        }
+        self.pass(sample.topic, sample.publisher, sample.change, sample.message);
+    }
+
+    /// Publishes the samples that have waited long enough, in their order.
+    pub(super) fn settle(&mut self) {
+        let mut waiting = std::mem::take(&mut self.early);
+        while let Some(first) = waiting.samples.pop_front() {
+            let patience = if self.number(first.publisher).is_some() { FIRST_CHANNEL } else { ENDPOINT };
+            let ready = first.since.elapsed() >= patience || self.is_ready(&first.topic, first.publisher);
+            if ready && !self.early.has(&first.topic, first.publisher) {
+                self.alias(first.publisher);
+                self.pass(&first.topic, first.publisher, first.change, &first.message);
+            } else {
+                self.early.keep(first);
+            }
+        }
+    }
+
+    /// `true` if a sample of this publisher can be published now.
+    fn is_ready(&mut self, topic: &str, publisher: u128) -> bool {
+        let Some(number) = self.number(publisher) else { return false };
+        match self.line(topic, number) {
+            Ok(Some(line)) => line.is_ready(),
+            Ok(None) => true, // it is dropped
+            Err(error) => {
+                self.failed = Some(error);
+                true
+            }
+        }
+    }
+
+    fn pass(&mut self, topic: &str, publisher: u128, change: Change, message: &[u8]) {
+        let (instances, number) = (self.instances, self.number(publisher).unwrap_or(publisher));
+        let passed = match self.line(topic, number) {
+            Ok(Some(line)) => line.publish(change, message, instances),
+            Ok(None) => return,
+            Err(error) => Err(error),
+        };
+        match passed {
+            Ok(()) => self.came += 1,
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    /// The number of the source whose samples have this one; `None`: it is not known yet.
+    fn number(&self, stated: u128) -> Option<u128> {
+        let sources = &self.route.sources;
+        if sources.is_empty() || sources.contains_key(&stated) {
+            return Some(stated);
+        }
+        self.aliases.get(&stated).copied()
+    }
+
+    /// Gives a publisher whose endpoint has not come a source that no other one has: some implementations of ROS 2 give samples another number
+    /// than their endpoint has.
+    fn alias(&mut self, stated: u128) {
+        if self.number(stated).is_some() || self.aliases.len() == MOST_LINES {
+            return;
+        }
+        let is_used = |number: &u128| {
+            let lines = self.open.values().flatten();
+            self.aliases.values().any(|taken| taken == number)
+                || lines.flatten().any(|(open, line)| open == number && line.used)
+        };
+        let sources = &self.route.sources;
+        let free = sources.keys().find(|number| !is_used(number)).or_else(|| sources.keys().next()).copied();
+        if let Some(number) = free {
+            self.aliases.insert(stated, number);
+        }
+    }
+
+    /// The publisher here of a publisher of the engine; `None`: this route does not carry the topic.
+    fn line(&mut self, there: &str, number: u128) -> Result<Option<&mut Line>, Error> {
+        if !self.open.contains_key(there) {
+            if self.open.len() >= 2 * MOST_LINES {
+                return Ok(None);
+            }
+            let carried = self.carries(there);
+            self.open.insert(there.to_owned(), carried.then(BTreeMap::new));
+        }
+        let missing =
+            self.open.get(there).is_some_and(|lines| lines.as_ref().is_some_and(|lines| !lines.contains_key(&number)));
+        if missing {
+            if self.lines == MOST_LINES {
+                return Err(Error::Engine(format!(
+                    "more than {MOST_LINES} publishers there: {there} is not carried; subscribe to a narrower pattern"
+                )));
+            }
+            let line = self.new_line(there, number)?;
+            self.lines += 1;
+            if let Some(Some(lines)) = self.open.get_mut(there) {
+                lines.insert(number, line);
+            }
+        }
+        Ok(self.open.get_mut(there).and_then(Option::as_mut).and_then(|lines| lines.get_mut(&number)))
+    }
+
+    fn carries(&self, there: &str) -> bool {
+        !is_pattern(&self.route.topic)
+            || (self.rules.of(there).way.leads_in()
+                && !self.route.skips.iter().any(|other| topic_matches(other, there)))
+    }
+
+    fn new_line(&self, there: &str, number: u128) -> Result<Line, Error> {
+        let topic = if is_pattern(&self.route.topic) { there } else { &self.route.topic };
+        let mut qos = self.route.qos.clone();
+        self.rules.of(topic).apply(&mut qos);
+        let name = match self.route.sources.get(&number) {
+            Some(node) => format!("{node} {there}"),
+            None => there.to_owned(),
+        };
+        let foreign = Foreign { engine: self.engine.to_owned(), name };
+        let (thin, expected) = (Thin::of(&qos), self.expected(topic, &qos));
+        let builder = self.node.publisher::<Untyped>(topic).qos(qos).foreign(foreign);
+        let publisher = builder.described(self.route.message.clone()).open()?;
+        // A topic of a pattern opens with its first sample.
+        Ok(Line { publisher, since: Instant::now(), expected, ready: false, used: false, thin, last: Vec::new() })
+    }
+}
+
+impl Topics {
+    /// The subscribers of this realm that match a publisher of the route with this topic and offer.
+    fn expected(&self, topic: &str, offer: &Qos) -> usize {
+        let ports = self
+            .documents
+            .iter()
+            .filter(|document| document.node != self.node.id())
+            .flat_map(|document| document.ports.values());
+        let matches = |port: &&PortInfo| {
+            port.direction == Direction::Subscriber
+                && port.pull != PullRole::Only
+                && topic_matches(&port.topic, topic)
+                && port.message.accepts(&self.route.message)
+                && match_qos(offer, &port.qos).is_ok()
+        };
+        ports.filter(matches).count()
+    }
+}
+
+impl Line {
+    fn is_ready(&mut self) -> bool {
+        let all = || self.publisher.connected() >= self.expected.max(1);
+        self.ready = self.ready || all() || self.since.elapsed() >= FIRST_CHANNEL;
+        self.ready
+    }
+
+    fn publish(&mut self, change: Change, message: &[u8], instances: bool) -> Result<(), Error> {
+        self.used = true;
+        if change == Change::Written && !self.thin.passes() {
+            return Ok(());
+        }
+        let published = match change {
+            Change::Written => self.publisher.publish(message)?,
+            Change::Disposed if message.is_empty() => self.publisher.dispose(&self.last)?,
+            Change::Disposed => self.publisher.dispose(message)?,
+            Change::Unregistered => self.publisher.unregister(message)?,
+        };
+        if instances && change == Change::Written {
+            self.last.clear();
+            if message.len() <= REMEMBERED {
+                self.last.extend_from_slice(message);
+            }
+        }
+        match published.refused {
+            0 => Ok(()),
+            refused => Err(Error::Engine(format!(
+                "{refused} subscribers of {} had no room for a sample",
+                self.publisher.topic()
+            ))),
+        }
+    }
+}
+
+impl Early {
+    fn has(&self, topic: &str, publisher: u128) -> bool {
+        self.samples.iter().any(|waiting| waiting.topic == topic && waiting.publisher == publisher)
+    }
+
+    /// Keeps a sample; beyond the limits the oldest are dropped.
+    fn keep(&mut self, sample: Waiting) {
+        self.bytes += sample.message.len();
+        self.samples.push_back(sample);
+        while self.samples.len() > MOST_EARLY || self.bytes > EARLY_BYTES {
+            let Some(oldest) = self.samples.pop_front() else { break };
+            self.bytes -= oldest.message.len();
+        }
+    }
+}
