@@ -185,7 +185,10 @@ fn command_fails(line: &str) -> Option<String> {
 }
 
 fn verb_fails(verb: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_thalweg")).args([verb, "--help"]).output().unwrap();
+    // Some verbs have verbs of their own; a topic or file in that place is no harm to help.
+    let nested = arguments.first().copied().filter(|first| !first.starts_with('-'));
+    let words = [Some(verb), nested, Some("--help")].into_iter().flatten();
+    let output = Command::new(env!("CARGO_BIN_EXE_thalweg")).args(words).output().unwrap();
     if !output.status.success() {
         return Some(format!("no verb {verb}"));
     }

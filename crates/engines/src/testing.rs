@@ -198,6 +198,8 @@ pub fn a_late_joiner_gets_the_history_of_each_publisher(made: Made) {
     if made.0.abilities().durability != Support::Enforced {
         return println!("skipped: because {} keeps no histories", made.0.name());
     }
+    // While two sessions of Zenoh connect, samples go to the other one unasked.
+    let _connected = pair(&made, "/connected", &reliable());
     let durable = Qos { durability: Durability::TransientLocal, history: 2, ..reliable() };
     let publishers = [0, 1, 2].map(|_| made.0.publisher(&topic("/map"), &durable).unwrap());
     for (publisher, name) in publishers.iter().zip(*b"abc") {

@@ -406,6 +406,11 @@ fn a_class_that_is_set_live_holds_behind_the_bridge() {
     own.set_priority(&subscriber, "/talker", &"class=critical".parse().unwrap()).unwrap();
     until("samples come from the session of the class", || exchange(10) == ::zenoh::qos::Priority::RealTime);
     exchange(100);
-    assert_eq!(got, (1..=got.len()).map(|number| number as f64).collect::<Vec<_>>(), "none lost, none twice");
-    assert!(told.try_recv().is_err());
+    // Samples of two sessions may overtake each other.
+    got.sort_by(f64::total_cmp);
+    assert!(
+        got.iter().zip(1..).all(|(x, number)| *x == f64::from(number)),
+        "none lost, none twice: {} samples",
+        got.len()
+    );
 }

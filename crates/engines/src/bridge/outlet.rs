@@ -10,7 +10,7 @@ use crate::engine::{Engine, Error, Result};
 use crate::lock;
 use line::Line;
 use qos::priority::Mark;
-use qos::{Durability, PolicyName, Qos, Reliability};
+use qos::{Durability, PolicyName, Qos};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -100,8 +100,8 @@ impl Outlet {
         let lines = self.lines.all();
         let wanted = lines.iter().any(|line| line.is_wanted() || keeps(&line.route.qos));
         let first = lines.first().filter(|_| wanted);
-        let request = first.map(|line| request(&line.route.qos));
-        if request == self.request {
+        let request = first.map(|first| request(&first.route.qos, lines.iter().map(|line| &line.route.qos)));
+        if serves(&self.request, &request) {
             return Ok(());
         }
         // Closing a subscriber waits for its callback.
@@ -222,12 +222,11 @@ fn keeps(qos: &Qos) -> bool {
 const LARGEST: u32 = 1 << 30;
 const LONGEST: u32 = 1 << 20;
 
-/// The request that matches every offer, and takes what each can give: it does not change when publishers come and go, so the subscriber
-/// stays. What the rules say of the topic is in each offer.
-fn request(offer: &Qos) -> Qos {
+/// The request that takes what each of these publishers can give. What the rules say of the topic is in each offer.
+fn request<'a>(first: &Qos, offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
     Qos {
-        reliability: Reliability::Reliable,
-        durability: Durability::TransientLocal,
+        reliability: offers.clone().map(|offer| offer.reliability).max().unwrap_or_default(),
+        durability: offers.map(|offer| offer.durability).max().unwrap_or_default(),
         history: LONGEST,
         fallback: vec![
             PolicyName::Reliability,
@@ -238,11 +237,20 @@ fn request(offer: &Qos) -> Qos {
             PolicyName::Liveliness,
             PolicyName::Ownership,
         ],
+        ownership: first.ownership,
         partition: vec!["*".to_owned()],
         max_message: LARGEST,
-        scale: offer.scale,
-        picture: offer.picture,
-        separation: offer.separation,
+        scale: first.scale,
+        picture: first.picture,
+        separation: first.separation,
         ..Qos::default()
     }
+}
+
+/// `true` if a subscriber with the request `open` is what is wanted: one that requests more goes on, so that no sample is lost.
+fn serves(open: &Option<Qos>, wanted: &Option<Qos>) -> bool {
+    let (Some(open), Some(wanted)) = (open, wanted) else { return open == wanted };
+    let same =
+        Qos { reliability: open.reliability, durability: open.durability, ownership: open.ownership, ..wanted.clone() };
+    open.reliability >= wanted.reliability && open.durability >= wanted.durability && same == *open
 }

@@ -237,7 +237,7 @@ fn offer(info: &PortInfo) -> Qos {
         liveliness,
         ..
     } = info.qos.clone();
-    let key = info.qos.key.clone();
+    let (key, ownership, partition) = (info.qos.key.clone(), info.qos.ownership, info.qos.partition.clone());
     Qos {
         reliability,
         class,
@@ -248,6 +248,8 @@ fn offer(info: &PortInfo) -> Qos {
         latency_budget,
         lifespan,
         liveliness,
+        ownership,
+        partition,
         key,
         ..Qos::default()
     }
@@ -258,8 +260,6 @@ const BURST: u32 = 1024;
 
 /// Their bytes, beyond which the oldest are dropped earlier.
 const BURST_BYTES: u64 = 64 << 20;
-/// The largest message: what it is, its publisher says.
-const LARGEST: u32 = 1 << 30;
 
 /// The offer that satisfies a subscriber. Little of it depends on the subscriber, so that the route stays when others come.
 fn wanted(info: &PortInfo) -> Qos {
@@ -270,7 +270,6 @@ fn wanted(info: &PortInfo) -> Qos {
         // The history of a pattern would be that of all topics that ever fit.
         durability: if pattern { Durability::Volatile } else { durability },
         history,
-        max_message: LARGEST,
         limits: ResourceLimits { bytes: Some(BURST_BYTES), ..ResourceLimits::default() },
         ownership,
         destination_order,

@@ -180,10 +180,12 @@ impl Topics {
     pub(super) fn settle(&mut self) {
         let mut waiting = std::mem::take(&mut self.early);
         while let Some(first) = waiting.samples.pop_front() {
-            let patience = if self.number(first.publisher).is_some() { FIRST_CHANNEL } else { ENDPOINT };
-            let ready = first.since.elapsed() >= patience || self.is_ready(&first.topic, first.publisher);
-            if ready && !self.early.has(&first.topic, first.publisher) {
+            let waited = first.since.elapsed();
+            if waited >= ENDPOINT {
                 self.alias(first.publisher);
+            }
+            let ready = waited >= FIRST_CHANNEL || self.is_ready(&first.topic, first.publisher);
+            if ready && !self.early.has(&first.topic, first.publisher) {
                 self.pass(&first.topic, first.publisher, first.change, &first.message);
             } else {
                 self.early.keep(first);
