@@ -11,6 +11,8 @@
 //! bridges of one realm that find each other in the engine, the one whose node has the lowest id carries the samples, the others take over
 //! when it is gone.
 
+#![allow(clippy::disallowed_methods)] // the event loop reads the clock
+
 mod inlet;
 mod outlet;
 mod routes;
@@ -221,7 +223,12 @@ impl Bridge {
         let mut notices = Vec::new();
         for topic in here {
             let outlet = self.outlets.entry(topic.clone()).or_insert_with(Outlet::new);
-            let failed = outlet.adjust(&*self.engine, by_topic.get(&topic).unwrap_or(&BTreeMap::new()), is_there);
+            let failed = outlet.adjust(
+                &*self.engine,
+                by_topic.get(&topic).unwrap_or(&BTreeMap::new()),
+                is_there,
+                Instant::now(),
+            );
             if failed.iter().any(|(_, error)| matches!(error, Error::Engine(_))) {
                 self.again = Some(Instant::now() + AGAIN);
             }
@@ -260,7 +267,7 @@ impl Bridge {
         let (node, engine) = (&self.node, self.engine.name());
         let mut notices = Vec::new();
         for (topic, outlet) in &mut self.outlets {
-            let opened = outlet.open_or_close(node, topic, engine).err();
+            let opened = outlet.open_or_close(node, topic, engine, Instant::now()).err();
             let failed = opened.into_iter().chain(outlet.failed());
             notices.extend(failed.map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
         }

@@ -29,12 +29,11 @@ fn written(message: &[u8]) -> Sample<'_> {
     Sample { topic: "", message, publisher: 0, origin: None, change: Change::Written, age_ns: 0, historical: false }
 }
 
+/// Topic, message and change.
+type Came = (String, Vec<u8>, Change);
+
 /// A program of Zenoh that subscribes.
-fn listen(
-    zenoh: &Zenoh,
-    name: &str,
-    durability: Durability,
-) -> (Box<dyn Subscriber>, Receiver<(String, Vec<u8>, Change)>) {
+fn listen(zenoh: &Zenoh, name: &str, durability: Durability) -> (Box<dyn Subscriber>, Receiver<Came>) {
     let (tell, told) = channel();
     let deliver = Box::new(move |sample: &Sample<'_>| {
         let _ = tell.send((sample.topic.to_owned(), sample.message.to_vec(), sample.change));
@@ -109,7 +108,8 @@ fn leads_to<'a>(publisher: &thalweg::Publisher<Point>, names: [&'a str; 2]) -> V
 fn two_bridges_of_one_realm_give_each_sample_once() {
     let (realm, address) = (realm("ring"), address());
     // Only by a router do peers that listen nowhere find each other.
-    let _router = thalweg::control::zenoh::router(&[address.clone()], &[], |text| panic!("{text}")).unwrap();
+    let _router =
+        thalweg::control::zenoh::router(std::slice::from_ref(&address), &[], |text| panic!("{text}")).unwrap();
     let (here, there, zenoh) = (node("here", &realm), node("there", &realm), open(connecting(&address)));
     let (tell, told) = channel();
     let told_here = here.subscriber::<Point>("/a").callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
@@ -155,7 +155,8 @@ fn two_bridges_of_one_realm_give_each_sample_once() {
 #[test]
 fn a_bridge_stands_in_for_its_like_alone() {
     let (realm, address) = (realm("like"), address());
-    let _router = thalweg::control::zenoh::router(&[address.clone()], &[], |text| panic!("{text}")).unwrap();
+    let _router =
+        thalweg::control::zenoh::router(std::slice::from_ref(&address), &[], |text| panic!("{text}")).unwrap();
     let here = node("here", &realm);
     let _publisher = here.publisher::<Point>("/a").open().unwrap();
     let zenoh = Running::start(node("zenoh", &realm), connecting(&address), "");
@@ -352,7 +353,8 @@ fn a_policy_that_means_nothing_there_is_told_once() {
 fn a_router_may_start_again() {
     let (realm, address) = (realm("router"), address());
     let here = node("here", &realm);
-    let router = || thalweg::control::zenoh::router(&[address.clone()], &[], |text| panic!("{text}")).unwrap();
+    let router =
+        || thalweg::control::zenoh::router(std::slice::from_ref(&address), &[], |text| panic!("{text}")).unwrap();
     let absent = Zenoh::open(connecting(&address), None).err().unwrap().to_string();
     assert!(absent.contains(&address), "{absent}");
     let mut publisher = here.publisher::<Point>("/a").open().unwrap();

@@ -4,6 +4,8 @@
 //! The publishers open first. The subscriber in the engine opens when one of them has a channel: until then nobody here could take a sample.
 //! Samples of a publisher that has no channel yet wait for it, at most [`FIRST_CHANNEL`].
 
+#![allow(clippy::disallowed_methods)] // threads of engines read the clock here
+
 mod topics;
 
 use super::routes::In;
@@ -12,7 +14,7 @@ use crate::engine::{Engine, Error, Result, Sample, Subscriber, Topic};
 use crate::lock;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::is_pattern;
 use thalweg::control::{Document, NodeId};
@@ -51,7 +53,7 @@ impl Inlet {
     /// Follows the publishers in the engine, the subscribers here, and the routes beside it.
     pub(super) fn adjust(&mut self, route: &In, around: &Around) -> Result<()> {
         // Publishers that close wait for what they have to send: not with the lock.
-        let closed = lock(&self.topics).adjust(route, &around.documents)?;
+        let closed = lock(&self.topics).adjust(route, &around.documents, Instant::now())?;
         in_background(closed);
         (self.route.sources, self.route.skips) = (route.sources.clone(), route.skips.clone());
         Ok(())
@@ -59,7 +61,7 @@ impl Inlet {
 
     /// Subscribes in the engine once a sample has somewhere to go, and passes on samples that have waited.
     pub(super) fn look(&mut self, engine: &dyn Engine) -> Result<()> {
-        lock(&self.topics).settle();
+        lock(&self.topics).settle(Instant::now());
         let waits = !is_pattern(&self.route.there) && !lock(&self.topics).has_channel();
         if self.subscriber.is_some() || waits {
             return Ok(());
@@ -67,7 +69,7 @@ impl Inlet {
         let (taking, known) = (self.topics.clone(), self.known.clone());
         let deliver = Box::new(move |sample: &Sample<'_>| {
             if sample.origin.is_none_or(|origin| !lock(&known).contains(&origin.node)) {
-                lock(&taking).take(sample);
+                lock(&taking).take(sample, Instant::now());
             }
         });
         let topic = Topic { name: self.route.there.clone(), message: self.route.message.clone() };

@@ -14,7 +14,7 @@ use qos::{Durability, PolicyName, Qos};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::codec::Untyped;
 use thalweg::control::Foreign;
 use thalweg::{Node, PortRef, SampleInfo, Subscriber};
@@ -62,6 +62,7 @@ impl Outlet {
         engine: &dyn Engine,
         routes: &BTreeMap<PortRef, Out>,
         is_there: impl Fn(&PortRef) -> bool,
+        now: Instant,
     ) -> Vec<(String, Error)> {
         let mut failed = Vec::new();
         let is_open =
@@ -77,7 +78,7 @@ impl Outlet {
             let over = !routes.contains_key(at);
             match over && is_there(at) {
                 true => closed.push(line.clone()),
-                false if over => line.leave(),
+                false if over => line.leave(now),
                 false => {}
             }
             !(over && is_there(at))
@@ -88,10 +89,10 @@ impl Outlet {
     }
 
     /// Opens the subscriber if somebody wants its samples, else closes it; and closes publishers that have left.
-    pub(super) fn open_or_close(&mut self, node: &Node, topic: &str, engine: &str) -> Result<()> {
+    pub(super) fn open_or_close(&mut self, node: &Node, topic: &str, engine: &str, now: Instant) -> Result<()> {
         let mut left = Vec::new();
         lock(&self.lines.open).retain(|_, line| {
-            !line.has_left(ON_THE_WAY) || {
+            !line.has_left(ON_THE_WAY, now) || {
                 left.push(line.clone());
                 false
             }
@@ -129,8 +130,8 @@ impl Outlet {
             let report = reports.iter().find(|report| report.publisher == publisher)?;
             report.asked.mark.and_then(Mark::class)
         };
-        let changing = self.lines.all().into_iter().filter(|line| !keeps(&line.route.qos));
-        changing.map(|line| line.change_class(engine, set(&line.route.publisher))).collect()
+        let mut changing = self.lines.all().into_iter().filter(|line| !keeps(&line.route.qos));
+        changing.try_for_each(|line| line.change_class(engine, set(&line.route.publisher)))
     }
 
     /// Publishers whose class has changed take over.

@@ -70,12 +70,15 @@ impl Thin {
         Self { selection: selection.unwrap_or(Selection::ALL), separation: qos.separation, number: 0, passed: None }
     }
 
-    fn passes(&mut self) -> bool {
+    fn passes(&mut self, now: Instant) -> bool {
         self.number += 1;
-        let far = self.separation.zip(self.passed).is_none_or(|(least, passed)| passed.elapsed() >= least);
+        let far = self
+            .separation
+            .zip(self.passed)
+            .is_none_or(|(least, passed)| now.saturating_duration_since(passed) >= least);
         let passes = far && self.selection.takes(self.number);
         if passes && self.separation.is_some() {
-            self.passed = Some(Instant::now());
+            self.passed = Some(now);
         }
         passes
     }
@@ -123,6 +126,7 @@ impl Topics {
         &mut self,
         route: &In,
         documents: &Arc<Vec<Document>>,
+        now: Instant,
     ) -> Result<Vec<Publisher<Untyped>>, Error> {
         self.documents = documents.clone();
         (self.route.sources, self.route.skips) = (route.sources.clone(), route.skips.clone());
@@ -140,10 +144,10 @@ impl Topics {
         self.aliases.retain(|_, number| route.sources.contains_key(number));
         let there = self.route.there.clone();
         for number in route.sources.keys() {
-            self.line(&there, *number)?;
+            self.line(&there, *number, now)?;
         }
         if route.sources.is_empty() && !is_pattern(&there) {
-            self.line(&there, 0)?;
+            self.line(&there, 0, now)?;
         }
         Ok(closed)
     }
@@ -166,27 +170,27 @@ impl Topics {
     }
 
     /// Publishes a sample, or lets it wait: behind others of its publisher that wait, for the first channel, or for its publisher to be known.
-    pub(super) fn take(&mut self, sample: &Sample<'_>) {
+    pub(super) fn take(&mut self, sample: &Sample<'_>, now: Instant) {
         let waits = !self.early.samples.is_empty() && self.early.has(sample.topic, sample.publisher);
-        if waits || !self.is_ready(sample.topic, sample.publisher) {
+        if waits || !self.is_ready(sample.topic, sample.publisher, now) {
             let (topic, message) = (sample.topic.to_owned(), sample.message.to_vec());
             let (publisher, change) = (sample.publisher, sample.change);
-            return self.early.keep(Waiting { since: Instant::now(), topic, publisher, change, message });
+            return self.early.keep(Waiting { since: now, topic, publisher, change, message });
         }
-        self.pass(sample.topic, sample.publisher, sample.change, sample.message);
+        self.pass(sample.topic, sample.publisher, sample.change, sample.message, now);
     }
 
     /// Publishes the samples that have waited long enough, in their order.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self, now: Instant) {
         let mut waiting = std::mem::take(&mut self.early);
         while let Some(first) = waiting.samples.pop_front() {
-            let waited = first.since.elapsed();
+            let waited = now.saturating_duration_since(first.since);
             if waited >= ENDPOINT {
                 self.alias(first.publisher);
             }
-            let ready = waited >= FIRST_CHANNEL || self.is_ready(&first.topic, first.publisher);
+            let ready = waited >= FIRST_CHANNEL || self.is_ready(&first.topic, first.publisher, now);
             if ready && !self.early.has(&first.topic, first.publisher) {
-                self.pass(&first.topic, first.publisher, first.change, &first.message);
+                self.pass(&first.topic, first.publisher, first.change, &first.message, now);
             } else {
                 self.early.keep(first);
             }
@@ -194,10 +198,10 @@ impl Topics {
     }
 
     /// `true` if a sample of this publisher can be published now.
-    fn is_ready(&mut self, topic: &str, publisher: u128) -> bool {
+    fn is_ready(&mut self, topic: &str, publisher: u128, now: Instant) -> bool {
         let Some(number) = self.number(publisher) else { return false };
-        match self.line(topic, number) {
-            Ok(Some(line)) => line.is_ready(),
+        match self.line(topic, number, now) {
+            Ok(Some(line)) => line.is_ready(now),
             Ok(None) => true, // it is dropped
             Err(error) => {
                 self.failed = Some(error);
@@ -206,10 +210,10 @@ impl Topics {
         }
     }
 
-    fn pass(&mut self, topic: &str, publisher: u128, change: Change, message: &[u8]) {
+    fn pass(&mut self, topic: &str, publisher: u128, change: Change, message: &[u8], now: Instant) {
         let (instances, number) = (self.instances, self.number(publisher).unwrap_or(publisher));
-        let passed = match self.line(topic, number) {
-            Ok(Some(line)) => line.publish(change, message, instances),
+        let passed = match self.line(topic, number, now) {
+            Ok(Some(line)) => line.publish(change, message, instances, now),
             Ok(None) => return,
             Err(error) => Err(error),
         };
@@ -247,7 +251,7 @@ impl Topics {
     }
 
     /// The publisher here of a publisher of the engine; `None`: this route does not carry the topic.
-    fn line(&mut self, there: &str, number: u128) -> Result<Option<&mut Line>, Error> {
+    fn line(&mut self, there: &str, number: u128, now: Instant) -> Result<Option<&mut Line>, Error> {
         if !self.open.contains_key(there) {
             if self.open.len() >= 2 * MOST_LINES {
                 return Ok(None);
@@ -263,7 +267,7 @@ impl Topics {
                     "more than {MOST_LINES} publishers there: {there} is not carried; subscribe to a narrower pattern"
                 )));
             }
-            let line = self.new_line(there, number)?;
+            let line = self.new_line(there, number, now)?;
             self.lines += 1;
             if let Some(Some(lines)) = self.open.get_mut(there) {
                 lines.insert(number, line);
@@ -278,7 +282,7 @@ impl Topics {
                 && !self.route.skips.iter().any(|other| topic_matches(other, there)))
     }
 
-    fn new_line(&self, there: &str, number: u128) -> Result<Line, Error> {
+    fn new_line(&self, there: &str, number: u128, now: Instant) -> Result<Line, Error> {
         let topic = if is_pattern(&self.route.topic) { there } else { &self.route.topic };
         let mut qos = self.route.qos.clone();
         self.rules.of(topic).apply(&mut qos);
@@ -291,7 +295,7 @@ impl Topics {
         let builder = self.node.publisher::<Untyped>(topic).qos(qos).foreign(foreign);
         let publisher = builder.described(self.route.message.clone()).open()?;
         // A topic of a pattern opens with its first sample.
-        Ok(Line { publisher, since: Instant::now(), expected, ready: false, used: false, thin, last: Vec::new() })
+        Ok(Line { publisher, since: now, expected, ready: false, used: false, thin, last: Vec::new() })
     }
 }
 
@@ -315,15 +319,15 @@ impl Topics {
 }
 
 impl Line {
-    fn is_ready(&mut self) -> bool {
+    fn is_ready(&mut self, now: Instant) -> bool {
         let all = || self.publisher.connected() >= self.expected.max(1);
-        self.ready = self.ready || all() || self.since.elapsed() >= FIRST_CHANNEL;
+        self.ready = self.ready || all() || now.saturating_duration_since(self.since) >= FIRST_CHANNEL;
         self.ready
     }
 
-    fn publish(&mut self, change: Change, message: &[u8], instances: bool) -> Result<(), Error> {
+    fn publish(&mut self, change: Change, message: &[u8], instances: bool, now: Instant) -> Result<(), Error> {
         self.used = true;
-        if change == Change::Written && !self.thin.passes() {
+        if change == Change::Written && !self.thin.passes(now) {
             return Ok(());
         }
         let published = match change {

@@ -81,16 +81,16 @@ impl Line {
     }
 
     /// Thalweg's publisher is gone; what is on its way still comes.
-    pub(super) fn leave(&self) {
-        lock(&self.state).left.get_or_insert_with(Instant::now);
+    pub(super) fn leave(&self, now: Instant) {
+        lock(&self.state).left.get_or_insert(now);
     }
 
     pub(super) fn leaves(&self) -> bool {
         lock(&self.state).left.is_some()
     }
 
-    pub(super) fn has_left(&self, since: Duration) -> bool {
-        lock(&self.state).left.is_some_and(|left| left.elapsed() >= since)
+    pub(super) fn has_left(&self, since: Duration, now: Instant) -> bool {
+        lock(&self.state).left.is_some_and(|left| now.saturating_duration_since(left) >= since)
     }
 }
 
