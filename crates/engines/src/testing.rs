@@ -196,7 +196,7 @@ pub fn own_samples_do_not_come(made: Made) {
 /// Each of three publishers keeps its last samples for one that subscribes later.
 pub fn a_late_joiner_gets_the_history_of_each_publisher(made: Made) {
     if made.0.abilities().durability != Support::Enforced {
-        return println!("skipped: because {} keeps no histories", made.0.name());
+        return println!("not asked of {}: it keeps no histories", made.0.name());
     }
     // While two sessions of Zenoh connect, samples go to the other one unasked.
     let _connected = pair(&made, "/connected", &reliable());
@@ -217,7 +217,7 @@ pub fn a_late_joiner_gets_the_history_of_each_publisher(made: Made) {
 /// The end of a topic's only instance is a sample.
 pub fn the_end_of_an_instance_comes(made: Made) {
     if made.0.abilities().instances != Support::Enforced {
-        return println!("skipped: because {} has no instances", made.0.name());
+        return println!("not asked of {}: it has no instances", made.0.name());
     }
     let (publisher, _subscriber, told) = pair(&made, "/ends", &reliable());
     publisher.publish(&written(b"value")).unwrap();
@@ -228,7 +228,7 @@ pub fn the_end_of_an_instance_comes(made: Made) {
 /// A best-effort publisher and a reliable subscriber do not match: both values are told.
 pub fn policies_that_do_not_match_are_named(made: Made) {
     if made.1.abilities().matching == Support::None {
-        return println!("skipped: because {} matches no policies", made.1.name());
+        return println!("not asked of {}: it matches no policies", made.1.name());
     }
     let offer = Qos { reliability: Reliability::BestEffort, ..Qos::default() };
     let publisher = made.0.publisher(&topic("/lossy"), &offer).unwrap();
