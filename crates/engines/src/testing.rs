@@ -7,6 +7,8 @@
 //! `make` gives two fresh engines in one data space, as two programs would have them. The [`Abilities`](crate::Abilities) decide what is
 //! tested. There are no fixed waits: each wait ends with its event, or fails after [`PATIENCE`].
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
+
 #[cfg(feature = "zenoh")]
 mod names;
 

@@ -173,21 +173,23 @@ impl Lines {
         let line = lock(&self.open).get(&at).cloned();
         match line {
             Some(line) => self.send(&line, info, message),
-            None => lock(&self.early).keep(at, info, message),
+            None if lock(&self.early).keep(at, info, message) => {}
+            None => {
+                let why = "samples that came before their publisher was known were dropped: too many, or too large";
+                *lock(&self.failed) = Some(Error::Engine(why.to_owned()));
+            }
         }
     }
 
     /// Sends the samples of publishers that have a route now. The others have none.
     fn send_early(&self) {
-        let mut early = lock(&self.early);
-        early.bytes = 0;
-        for (info, message) in std::mem::take(&mut early.samples) {
+        let samples = lock(&self.early).take_all();
+        for (info, message) in samples {
             let at = PortRef { node: info.node, port: info.port };
             let line = lock(&self.open).get(&at).cloned();
             match line {
                 Some(line) => self.send(&line, &info, &message),
-                None if early.ignored.len() < MOST_EARLY => drop(early.ignored.insert(at)),
-                None => {}
+                None => lock(&self.early).ignore(at),
             }
         }
     }
@@ -202,15 +204,29 @@ impl Lines {
 }
 
 impl Early {
-    fn keep(&mut self, at: PortRef, info: &SampleInfo, message: &[u8]) {
+    /// Keeps a sample; `false`: older ones were dropped for it.
+    fn keep(&mut self, at: PortRef, info: &SampleInfo, message: &[u8]) -> bool {
         if self.ignored.contains(&at) {
-            return;
+            return true;
         }
         self.bytes += message.len();
         self.samples.push_back((*info, message.to_vec()));
+        let before = self.samples.len();
         while self.samples.len() > MOST_EARLY || self.bytes > EARLY_BYTES {
             let Some((_, oldest)) = self.samples.pop_front() else { break };
             self.bytes -= oldest.len();
+        }
+        self.samples.len() == before
+    }
+
+    fn take_all(&mut self) -> VecDeque<(SampleInfo, Vec<u8>)> {
+        self.bytes = 0;
+        std::mem::take(&mut self.samples)
+    }
+
+    fn ignore(&mut self, at: PortRef) {
+        if self.ignored.len() < MOST_EARLY {
+            self.ignored.insert(at);
         }
     }
 }

@@ -37,7 +37,7 @@ impl Network {
             ("connect/endpoints", list(&marked(&self.connect))),
             ("listen/endpoints", list(&marked(listen))),
             ("connect/retry", r#"{"period_init_ms":50,"period_max_ms":1000,"period_increase_factor":2}"#.to_owned()),
-            // A bridge that starts before its router waits for it.
+            // A peer that starts before its router waits for it. A client does not open: its caller tries again.
             ("connect/exit_on_failure", "false".to_owned()),
             ("scouting/multicast/enabled", self.scouting.to_string()),
             ("scouting/gossip/enabled", "true".to_owned()),

@@ -175,9 +175,16 @@ impl Topics {
         if waits || !self.is_ready(sample.topic, sample.publisher, now) {
             let (topic, message) = (sample.topic.to_owned(), sample.message.to_vec());
             let (publisher, change) = (sample.publisher, sample.change);
-            return self.early.keep(Waiting { since: now, topic, publisher, change, message });
+            return self.wait(Waiting { since: now, topic, publisher, change, message });
         }
         self.pass(sample.topic, sample.publisher, sample.change, sample.message, now);
+    }
+
+    fn wait(&mut self, sample: Waiting) {
+        if !self.early.keep(sample) {
+            let why = "samples that waited for a channel or for their publisher to be known were dropped: too many, or too large";
+            self.failed = Some(Error::Engine(why.to_owned()));
+        }
     }
 
     /// Publishes the samples that have waited long enough, in their order.
@@ -192,7 +199,7 @@ impl Topics {
             if ready && !self.early.has(&first.topic, first.publisher) {
                 self.pass(&first.topic, first.publisher, first.change, &first.message, now);
             } else {
-                self.early.keep(first);
+                self.wait(first);
             }
         }
     }
@@ -357,13 +364,15 @@ impl Early {
         self.samples.iter().any(|waiting| waiting.topic == topic && waiting.publisher == publisher)
     }
 
-    /// Keeps a sample; beyond the limits the oldest are dropped.
-    fn keep(&mut self, sample: Waiting) {
+    /// Keeps a sample; `false`: beyond the limits older ones were dropped for it.
+    fn keep(&mut self, sample: Waiting) -> bool {
         self.bytes += sample.message.len();
         self.samples.push_back(sample);
+        let before = self.samples.len();
         while self.samples.len() > MOST_EARLY || self.bytes > EARLY_BYTES {
             let Some(oldest) = self.samples.pop_front() else { break };
             self.bytes -= oldest.message.len();
         }
+        self.samples.len() == before
     }
 }
