@@ -337,3 +337,31 @@ fn take(graph: &Graph, exact: Option<&str>, sample: &Received, deliver: &mut Del
         historical: false,
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::zenoh::sample::SampleBuilder;
+    use std::sync::mpsc::channel;
+
+    /// An own sample comes over the session of another class: its publisher is in the graph. A sample of nobody is counted.
+    #[test]
+    fn a_sample_of_an_own_publisher_is_dropped_and_one_of_nobody_refused() {
+        let graph = Graph::new("1".to_owned(), Arc::new(Types::new(types::known())));
+        let own = Gid([1; 16]);
+        let _entered = graph.enter(own, "/a", "a::msg::dds_::A_", Direction::Publisher, Qos::default());
+        let (tell, told) = channel();
+        let mut deliver: Deliver = Box::new(move |sample| tell.send(sample.publisher).unwrap());
+        let mut come = |attachment: Option<Vec<u8>>| {
+            let sample = SampleBuilder::put(KeyExpr::new("0/a").unwrap(), "x").attachment(attachment);
+            take(&graph, Some("/a"), &sample.into(), &mut deliver);
+        };
+        let of = |gid| Some(Attachment { sequence: 1, time_ns: 0, gid }.encode().to_vec());
+        come(of(own));
+        come(Some(vec![0; 3]));
+        come(None);
+        come(of(Gid([2; 16])));
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [u128::from_le_bytes([2; 16])]);
+        assert_eq!(graph.refused().count, 2);
+    }
+}

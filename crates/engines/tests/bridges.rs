@@ -229,9 +229,13 @@ fn a_second_subscriber_costs_the_first_no_sample() {
     let partition =
         qos::Qos { partition: vec!["left".to_owned()], history: 9, max_message: 1 << 20, ..qos::Qos::default() };
     let second = here.subscriber::<Point>("/a").qos(partition).open().unwrap();
-    until("the second has its channel", || {
+    until("the second has its channel", || second.connected() == 1);
+    // Long enough for the bridge to look around some ten times, each after at most 20 ms.
+    let mut rounds = 0;
+    until("the bridge has looked around", || {
         send(1);
-        second.connected() == 1
+        rounds += 1;
+        rounds == 60
     });
     let last = send(10);
     let got: Vec<f64> = (1..=last as u32).map(|_| told.recv_timeout(LONG).unwrap()).collect();
