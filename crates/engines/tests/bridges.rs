@@ -226,6 +226,7 @@ fn a_second_subscriber_costs_the_first_no_sample() {
         sent
     };
     send(10);
+    let port = bridge_port(&here, "/a");
     let partition =
         qos::Qos { partition: vec!["left".to_owned()], history: 9, max_message: 1 << 20, ..qos::Qos::default() };
     let second = here.subscriber::<Point>("/a").qos(partition).open().unwrap();
@@ -240,6 +241,7 @@ fn a_second_subscriber_costs_the_first_no_sample() {
     let last = send(10);
     let got: Vec<f64> = (1..=last as u32).map(|_| told.recv_timeout(LONG).unwrap()).collect();
     assert_eq!(got, (1..=last as u32).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(bridge_port(&here, "/a"), port, "the port was not opened anew");
 }
 
 /// Two robots whose realms have the same topics, over one Zenoh network.
