@@ -32,7 +32,7 @@ mod apply;
 #[cfg(feature = "sessions")]
 mod audit;
 mod bench;
-#[cfg(feature = "zenoh")]
+#[cfg(feature = "bridge")]
 mod bridge;
 #[cfg(feature = "sessions")]
 mod broker;
@@ -115,7 +115,7 @@ enum Verb {
     Doctor(doctor::Arguments),
     Router(router::Arguments),
     Relay(relay::Arguments),
-    #[cfg(feature = "zenoh")]
+    #[cfg(feature = "bridge")]
     Bridge(bridge::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
@@ -170,7 +170,7 @@ pub fn main() -> ExitCode {
         Verb::Router(arguments) => router::run(arguments),
         Verb::Plan(arguments) => plan::run(arguments),
         Verb::Relay(arguments) => relay::run(arguments),
-        #[cfg(feature = "zenoh")]
+        #[cfg(feature = "bridge")]
         Verb::Bridge(arguments) => bridge::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),

@@ -99,7 +99,8 @@ fn a_bridge_waits_for_its_router() {
     let house = Testbed::new();
     let port = port();
     let bridge = house.start(&format!("bridge zenoh --connect 127.0.0.1:{port}"));
-    let waits = std::iter::from_fn(|| bridge.error_line()).find(|line| line.contains("waiting for a router or peer"));
+    let waits =
+        std::iter::from_fn(|| bridge.error_line()).find(|line| line.contains("waiting for a router, peer or broker"));
     assert!(waits.unwrap().contains(&port.to_string()));
     let router = house.start(&format!("router --listen 127.0.0.1:{port}"));
     line_with(&bridge, "bridge to zenoh");

@@ -25,6 +25,18 @@ pub struct Native {
 impl Native {
     /// The name of the engine.
     pub const NAME: &str = "thalweg";
+    /// What it does about policies.
+    pub const ABILITIES: Abilities = Abilities {
+        reliability: Support::Enforced,
+        durability: Support::Enforced,
+        matching: Support::Enforced,
+        deadline: Support::Enforced,
+        lifespan: Support::Enforced,
+        instances: Support::Enforced,
+        types: Support::Enforced,
+        marked: MarkedUnit::Channel,
+        endpoints: true,
+    };
 
     /// The engine of this node.
     pub fn new(node: Node) -> Self {
@@ -44,18 +56,7 @@ impl Engine for Native {
     }
 
     fn abilities(&self) -> Abilities {
-        let all = Support::Enforced;
-        Abilities {
-            reliability: all,
-            durability: all,
-            matching: all,
-            deadline: all,
-            lifespan: all,
-            instances: all,
-            types: all,
-            marked: MarkedUnit::Channel,
-            endpoints: true,
-        }
+        Self::ABILITIES
     }
 
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>> {

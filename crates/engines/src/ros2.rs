@@ -112,6 +112,18 @@ impl Place {
 impl Ros2 {
     /// The name of the engine.
     pub const NAME: &str = "ros2";
+    /// What it does about policies.
+    pub const ABILITIES: Abilities = Abilities {
+        reliability: Support::Enforced,
+        durability: Support::Enforced,
+        matching: Support::Announced,
+        deadline: Support::Announced,
+        lifespan: Support::Announced,
+        instances: Support::None,
+        types: Support::Enforced,
+        marked: MarkedUnit::Class,
+        endpoints: true,
+    };
 
     /// Joins the graph as a node of ROS 2, for the bridge of a node of Thalweg or for any program. Takes up to half a second.
     ///
@@ -198,17 +210,7 @@ impl Engine for Ros2 {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities {
-            reliability: Support::Enforced,
-            durability: Support::Enforced,
-            matching: Support::Announced,
-            deadline: Support::Announced,
-            lifespan: Support::Announced,
-            instances: Support::None,
-            types: Support::Enforced,
-            marked: MarkedUnit::Class,
-            endpoints: true,
-        }
+        Self::ABILITIES
     }
 
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>> {

@@ -65,6 +65,18 @@ pub struct Zenoh {
 impl Zenoh {
     /// The name of the engine.
     pub const NAME: &str = "zenoh";
+    /// What it does about policies.
+    pub const ABILITIES: Abilities = Abilities {
+        reliability: Support::Enforced,
+        durability: Support::Enforced,
+        matching: Support::None,
+        deadline: Support::None,
+        lifespan: Support::None,
+        instances: Support::Enforced,
+        types: Support::Announced,
+        marked: MarkedUnit::Class,
+        endpoints: false,
+    };
 
     /// Joins the network, as the bridge of a node or as any program. Takes up to half a second.
     ///
@@ -88,17 +100,7 @@ impl Engine for Zenoh {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities {
-            reliability: Support::Enforced,
-            durability: Support::Enforced,
-            matching: Support::None,
-            deadline: Support::None,
-            lifespan: Support::None,
-            instances: Support::Enforced,
-            types: Support::Announced,
-            marked: MarkedUnit::Class,
-            endpoints: false,
-        }
+        Self::ABILITIES
     }
 
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>> {

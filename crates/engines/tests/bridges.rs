@@ -1,7 +1,8 @@
 //! Bridges between realms of Thalweg and Zenoh networks.
 
 use super::running::{Running, until};
-use super::world::{LONG, address, connecting, listening, node, open, realm};
+use super::world::{LONG, address, node, realm};
+use super::zenoh_world::{bridge, connecting, listening, open};
 use qos::{Durability, Queue};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, channel};
@@ -48,7 +49,7 @@ fn a_thousand_samples_leave_when_somebody_wants_them() {
     let (here, zenoh) = (node("here", &realm), open(listening(&address)));
     let mut publisher =
         here.publisher::<Point>("/a/b").queue(Queue::Block { limit: 1024, up_to_us: 10_000_000 }).open().unwrap();
-    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    let bridge = bridge(node("bridge", &realm), connecting(&address), "");
     until("the publisher is known there", || bridge.status().publishers == 1);
     assert_eq!((bridge.status().out, publisher.connected()), (0, 0), "nobody wants it");
     let (subscriber, told) = listen(&zenoh, "/a/b", Durability::Volatile);
@@ -72,7 +73,7 @@ fn a_thousand_samples_come_to_whom_subscribes() {
     let (tell, told) = channel();
     let subscriber =
         here.subscriber::<Point>("/a/b").callback(move |sample| tell.send(sample.clone()).unwrap()).unwrap();
-    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    let bridge = bridge(node("bridge", &realm), connecting(&address), "");
     assert!(subscriber.wait_connected(1, LONG));
     let offer = qos::Qos::default();
     let publisher = zenoh.publisher(&raw("/a/b"), &offer).unwrap();
@@ -114,7 +115,7 @@ fn two_bridges_of_one_realm_give_each_sample_once() {
     let (tell, told) = channel();
     let told_here = here.subscriber::<Point>("/a").callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
     let mut publisher = there.publisher::<Point>("/a").open().unwrap();
-    let bridges = ["one", "two"].map(|name| Running::start(node(name, &realm), connecting(&address), ""));
+    let bridges = ["one", "two"].map(|name| bridge(node(name, &realm), connecting(&address), ""));
     let (_listening, told_there) = listen(&zenoh, "/a", Durability::Volatile);
     until("one carries, one is on standby", || {
         let standing = bridges.iter().filter(|bridge| bridge.status().standby_for.is_some()).count();
@@ -159,7 +160,7 @@ fn a_bridge_stands_in_for_its_like_alone() {
         thalweg::control::zenoh::router(std::slice::from_ref(&address), &[], |text| panic!("{text}")).unwrap();
     let here = node("here", &realm);
     let _publisher = here.publisher::<Point>("/a").open().unwrap();
-    let zenoh = Running::start(node("zenoh", &realm), connecting(&address), "");
+    let zenoh = bridge(node("zenoh", &realm), connecting(&address), "");
     let ros = node("ros", &realm);
     let settings = super::world::ros_settings("ros", &[&address], &[]);
     let engine =
@@ -167,12 +168,12 @@ fn a_bridge_stands_in_for_its_like_alone() {
             .unwrap();
     let ros = Running::with(ros, Box::new(engine), "");
     let prefix = thalweg_engines::zenoh::Settings { prefix: "fleet".to_owned(), ..connecting(&address) };
-    let fleet = Running::start(node("fleet", &realm), prefix, "");
-    let marked = Running::start(node("marked", &realm), connecting(&address), "[[rule]]\ntopic = \"/b\"");
+    let fleet = bridge(node("fleet", &realm), prefix, "");
+    let marked = bridge(node("marked", &realm), connecting(&address), "[[rule]]\ntopic = \"/b\"");
     for bridge in [&zenoh, &fleet, &marked] {
         until("it carries", || bridge.status().publishers == 1);
     }
-    let like = Running::start(node("like", &realm), connecting(&address), "");
+    let like = bridge(node("like", &realm), connecting(&address), "");
     until("one of two is on standby", || {
         [&zenoh, &like].iter().filter(|bridge| bridge.status().standby_for.is_some()).count() == 1
     });
@@ -189,7 +190,7 @@ fn subscriptions_that_overlap_give_each_sample_once() {
     let mut all = all.open().unwrap();
     let mut arm = here.subscriber::<Untyped>("/arm/**").queue(Queue::KeepAll(100)).open().unwrap();
     let typed = here.subscriber::<Point>("/arm/x").open().unwrap();
-    let bridge = Running::start(node("bridge", &realm), connecting(&address), rules);
+    let bridge = bridge(node("bridge", &realm), connecting(&address), rules);
     until("the routes are open", || bridge.status().into == 3 && typed.connected() == 1);
     let publishers = ["/arm/secret", "/arm/x", "/arm/y", "/leg"]
         .map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
@@ -214,7 +215,7 @@ fn a_second_subscriber_costs_the_first_no_sample() {
     let (here, zenoh) = (node("here", &realm), open(listening(&address)));
     let (tell, told) = channel();
     let _first = here.subscriber::<Point>("/a").callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
-    let _bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    let _bridge = bridge(node("bridge", &realm), connecting(&address), "");
     let publisher = zenoh.publisher(&raw("/a"), &qos::Qos::default()).unwrap();
     until("the publisher is wanted", || publisher.is_wanted());
     let mut sent = 0.0;
@@ -251,11 +252,8 @@ fn two_realms_exchange_samples_over_zenoh() {
     let realms = [realm("left"), realm("right")];
     let nodes: Vec<Node> = realms.iter().map(|realm| node("robot", realm)).collect();
     let settings = [listening(&address), connecting(&address)];
-    let _bridges: Vec<_> = realms
-        .iter()
-        .zip(settings)
-        .map(|(realm, settings)| Running::start(node("bridge", realm), settings, ""))
-        .collect();
+    let _bridges: Vec<_> =
+        realms.iter().zip(settings).map(|(realm, settings)| bridge(node("bridge", realm), settings, "")).collect();
     let (tell, told) = channel();
     let subscriber =
         nodes[1].subscriber::<Point>("/a").callback(move |sample| tell.send(sample.clone()).unwrap()).unwrap();
@@ -276,7 +274,7 @@ fn a_late_joiner_gets_each_publishers_history_on_either_side() {
             publisher.publish(&point(x + f64::from(number))).unwrap();
         }
     }
-    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    let bridge = bridge(node("bridge", &realm), connecting(&address), "");
     until("the histories have left", || bridge.status().sent == 6);
     let (_subscriber, told) = listen(&zenoh, "/map", Durability::TransientLocal);
     let mut got: Vec<f64> = (0..6).map(|_| from_cdr::<Point>(&told.recv_timeout(LONG).unwrap().1).unwrap().x).collect();
@@ -298,7 +296,7 @@ fn rules_rename_refuse_and_thin_out() {
     let (here, zenoh) = (node("here", &realm), open(listening(&address)));
     let mut publisher = here.publisher::<Point>("/a").open().unwrap();
     let secret = here.publisher::<Point>("/secret").open().unwrap();
-    let bridge = Running::start(node("bridge", &realm), connecting(&address), rules);
+    let bridge = bridge(node("bridge", &realm), connecting(&address), rules);
     let (_subscriber, told) = listen(&zenoh, "/**", Durability::Volatile);
     assert!(publisher.wait_connected(1, LONG));
     for number in 1..=20 {
@@ -316,7 +314,7 @@ fn a_pattern_of_bytes_comes_and_an_instance_ends() {
     let (realm, address) = (realm("pattern"), address());
     let (here, zenoh) = (node("here", &realm), open(listening(&address)));
     let mut subscriber = here.subscriber::<Untyped>("/arm/**").open().unwrap();
-    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    let bridge = bridge(node("bridge", &realm), connecting(&address), "");
     until("the route is open", || bridge.status().into == 1);
     let publishers = ["/arm/x", "/arm/y/z"].map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
     for publisher in &publishers {
@@ -343,7 +341,7 @@ fn a_policy_that_means_nothing_there_is_told_once() {
     let here = node("here", &realm);
     let deadline = qos::Qos { deadline: Some(Duration::from_secs(1)), ..qos::Qos::default() };
     let _publishers = ["/a", "/a"].map(|topic| here.publisher::<Point>(topic).qos(deadline.clone()).open().unwrap());
-    let bridge = Running::start(node("bridge", &realm), listening(&address), "");
+    let bridge = bridge(node("bridge", &realm), listening(&address), "");
     until("it is told", || !bridge.notices().is_empty());
     until("both have their publisher there", || bridge.status().publishers == 2);
     assert_eq!(bridge.notices(), ["/a: deadline means nothing behind the bridge"]);
@@ -365,7 +363,7 @@ fn a_router_may_start_again() {
     assert!(absent.contains(&address), "{absent}");
     let mut publisher = here.publisher::<Point>("/a").open().unwrap();
     let mut running = router();
-    let bridge = Running::start(node("bridge", &realm), connecting(&address), "");
+    let bridge = bridge(node("bridge", &realm), connecting(&address), "");
     for number in [1.0, 2.0] {
         let zenoh = open(connecting(&address));
         let (_listening, told) = listen(&zenoh, "/a", Durability::Volatile);
@@ -397,7 +395,7 @@ fn a_class_that_is_set_live_holds_behind_the_bridge() {
     let block = Queue::Block { limit: 1024, up_to_us: 10_000_000 };
     let mut publisher = here.publisher::<Point>("/a").named("/talker").queue(block).open().unwrap();
     let own = node("bridge", &realm);
-    let _bridge = Running::start(own.clone(), connecting(&address), "");
+    let _bridge = bridge(own.clone(), connecting(&address), "");
     assert!(publisher.wait_connected(1, LONG));
     let subscriber = publisher.channels()[0].subscriber.clone();
     let (mut sent, mut got) = (0.0, Vec::new());

@@ -1,10 +1,16 @@
 //! Engines between two programs, and bridges between realms and engines.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-mod bridges;
 mod conformance;
-mod peers;
-mod ros;
 mod running;
 mod tables;
 mod world;
+
+#[cfg(feature = "zenoh")]
+mod bridges;
+#[cfg(feature = "zenoh")]
+mod peers;
+#[cfg(feature = "zenoh")]
+mod ros;
+#[cfg(feature = "zenoh")]
+mod zenoh_world;

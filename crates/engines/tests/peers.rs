@@ -3,7 +3,8 @@
 //! `THALWEG_PYTHON` names an interpreter that has them.
 
 use super::running::{Running, until};
-use super::world::{LONG, listening, node, realm, ros_settings};
+use super::world::{LONG, node, realm};
+use super::zenoh_world::{bridge, listening, ros_settings};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -83,7 +84,7 @@ fn samples_of_a_zenoh_program_come() {
     let subscriber = here.subscriber::<Raw>("/robot/pose");
     let _subscriber =
         subscriber.callback(move |sample| tell.send(String::from_utf8_lossy(&sample).into_owned()).unwrap());
-    let _bridge = Running::start(node("bridge", &realm), listening(&format!("tcp/127.0.0.1:{port}")), "");
+    let _bridge = bridge(node("bridge", &realm), listening(&format!("tcp/127.0.0.1:{port}")), "");
     let peer = Peer::start("zenoh", "talk", port);
     let got: Vec<String> = (0..COUNT).map(|_| told.recv_timeout(LONG).unwrap()).collect();
     assert_eq!(got, expected());
@@ -96,7 +97,7 @@ fn a_zenoh_program_gets_samples() {
     let realm = realm("peer-zenoh-out");
     let here = node("here", &realm);
     let mut publisher = here.publisher::<Raw>("/robot/pose").queue(qos::Queue::KeepAll(1024)).open().unwrap();
-    let _bridge = Running::start(node("bridge", &realm), listening(&format!("tcp/127.0.0.1:{port}")), "");
+    let _bridge = bridge(node("bridge", &realm), listening(&format!("tcp/127.0.0.1:{port}")), "");
     let mut peer = Peer::start("zenoh", "listen", port);
     let mut lines = peer.lines().lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "ready");

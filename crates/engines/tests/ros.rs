@@ -1,7 +1,8 @@
 //! Bridges to ROS 2 over Zenoh. The nodes of ROS 2 are engines here; programs of others are in `peers.rs`.
 
 use super::running::{Running, until};
-use super::world::{LONG, address, node, realm, ros_node, ros_settings};
+use super::world::{LONG, address, node, realm};
+use super::zenoh_world::{ros_node, ros_settings};
 use qos::{Durability, Queue, Reliability};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, channel};

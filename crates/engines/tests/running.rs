@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use thalweg::Node;
 use thalweg_engines::Engine;
 use thalweg_engines::bridge::{Bridge, Notice, Rules, Status};
-use thalweg_engines::zenoh::{Settings, Zenoh};
 
 /// A bridge on a thread of its own, as its command runs it.
 pub struct Running {
@@ -18,12 +17,6 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn start(node: Node, settings: Settings, rules: &str) -> Self {
-        let identity = Rules::parse(rules).unwrap().identity(node.id());
-        let engine = Zenoh::open(settings, Some(identity)).unwrap();
-        Self::with(node, Box::new(engine), rules)
-    }
-
     pub fn with(node: Node, engine: Box<dyn Engine>, rules: &str) -> Self {
         let mut bridge = Bridge::new(node, engine, Rules::parse(rules).unwrap());
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new((Status::default(), Vec::new()))));
