@@ -3,35 +3,36 @@
 //! | module | contents |
 //! |---|---|
 //! | [`rmw`] | the wire formats |
+//! | `ends` | publishers and subscribers, and what a sample carries |
 //! | `graph` | the endpoints of the ROS graph: others', and ours |
 //! | `types` | message types of ROS 2 as Thalweg describes them |
 //!
 //! The bridge is one node of ROS 2, and its publishers and subscribers are endpoints of that node: `ros2 node list`, `ros2 topic list`
 //! and `ros2 topic info -v` show them as they show those of any node. Services and actions are not carried.
 
+mod ends;
 mod graph;
 pub mod rmw;
 mod types;
 
 use crate::engine::{
     Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
-    Sample, Subscriber, Support, Topic,
+    Subscriber, Support, Topic,
 };
 use crate::zenoh::ends::{Incoming, Outgoing};
 use crate::zenoh::failed;
 use crate::zenoh::session::{Network, Sessions};
 use ::zenoh::Wait;
-use ::zenoh::bytes::{Encoding, ZBytes};
+use ::zenoh::bytes::Encoding;
 use ::zenoh::key_expr::KeyExpr;
 use ::zenoh::liveliness::LivelinessToken;
 use ::zenoh::sample::{Sample as Received, SampleKind};
+use ends::{Publishing, Subscribing, take};
 use graph::{Graph, Own};
 use qos::{Class, Qos};
-use rmw::{Attachment, Entity, Gid, Kind, TopicKey};
+use rmw::{Entity, Gid, Kind, TopicKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-use thalweg::Change;
 use thalweg::control::matching::is_pattern;
 use thalweg::control::{Direction, NodeId};
 pub use types::Describe;
@@ -271,99 +272,4 @@ fn key_expr(key: &TopicKey) -> Result<KeyExpr<'static>> {
     let TopicKey { domain, name, type_name, hash } = key;
     let text = format!("{domain}/{}/{type_name}/{hash}", name.trim_start_matches('/'));
     KeyExpr::autocanonize(text).map_err(|error| Error::Topic(format!("{name} is no topic of ROS 2: {error}")))
-}
-
-struct Publishing {
-    _in_graph: InGraph,
-    outgoing: Outgoing,
-    graph: Arc<Graph>,
-    /// Its session is not that of the subscribers.
-    apart: bool,
-    /// Name, and type on the wire.
-    topic: (String, String),
-    gid: Gid,
-    sequence: AtomicI64,
-}
-
-impl Publisher for Publishing {
-    fn publish(&self, sample: &Sample<'_>) -> Result<()> {
-        if sample.change != Change::Written {
-            return Ok(()); // ROS 2 has no instances
-        }
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        let time_ns = now_ns().saturating_sub_unsigned(sample.age_ns);
-        let attachment = Attachment { sequence, time_ns, gid: self.gid };
-        self.outgoing.put(sample.message, Some(ZBytes::from(attachment.encode().to_vec())))
-    }
-
-    /// Zenoh counts own subscribers, too, if they are in another session; the graph does not.
-    fn is_wanted(&self) -> bool {
-        self.outgoing.is_wanted() && (!self.apart || self.graph.has_subscriber(&self.topic))
-    }
-}
-
-/// Nanoseconds since 1970, as the time stamps of ROS 2 count.
-#[allow(clippy::disallowed_methods)] // called as a sample leaves or comes
-fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-struct Subscribing {
-    _in_graph: Option<InGraph>,
-    _incoming: Incoming,
-}
-
-impl Subscriber for Subscribing {}
-
-/// Gives a sample on. `exact` is its topic, where that is always the same. One without an attachment that can be read is none of ROS 2, and
-/// refused; one of an own publisher has come over the session of another class.
-fn take(graph: &Graph, exact: Option<&str>, sample: &Received, deliver: &mut Deliver) {
-    let attachment = sample.attachment().map(|attachment| Attachment::decode(&attachment.to_bytes()));
-    let Some(Ok(Attachment { gid, time_ns, .. })) = attachment else {
-        return graph.refuse(&format!("a sample of {} without the attachment of ROS 2", sample.key_expr()));
-    };
-    if graph.is_own(gid) {
-        return;
-    }
-    let parsed = if exact.is_none() { TopicKey::parse(sample.key_expr().as_str()).ok() } else { None };
-    let Some(topic) = exact.or(parsed.as_ref().map(|key| &key.name[..])) else { return };
-    let age_ns = u64::try_from(now_ns().saturating_sub(time_ns)).unwrap_or_default();
-    deliver(&Sample {
-        topic,
-        message: &sample.payload().to_bytes(),
-        publisher: u128::from_le_bytes(gid.0),
-        origin: None,
-        change: Change::Written,
-        age_ns,
-        historical: false,
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ::zenoh::sample::SampleBuilder;
-    use std::sync::mpsc::channel;
-
-    /// An own sample comes over the session of another class: its publisher is in the graph. A sample of nobody is counted.
-    #[test]
-    fn a_sample_of_an_own_publisher_is_dropped_and_one_of_nobody_refused() {
-        let graph = Graph::new("1".to_owned(), Arc::new(Types::new(types::known())));
-        let own = Gid([1; 16]);
-        let _entered = graph.enter(own, "/a", "a::msg::dds_::A_", Direction::Publisher, Qos::default());
-        let (tell, told) = channel();
-        let mut deliver: Deliver = Box::new(move |sample| tell.send(sample.publisher).unwrap());
-        let mut come = |attachment: Option<Vec<u8>>| {
-            let sample = SampleBuilder::put(KeyExpr::new("0/a").unwrap(), "x").attachment(attachment);
-            take(&graph, Some("/a"), &sample.into(), &mut deliver);
-        };
-        let of = |gid| Some(Attachment { sequence: 1, time_ns: 0, gid }.encode().to_vec());
-        come(of(own));
-        come(Some(vec![0; 3]));
-        come(None);
-        come(of(Gid([2; 16])));
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), [u128::from_le_bytes([2; 16])]);
-        assert_eq!(graph.refused().count, 2);
-    }
 }

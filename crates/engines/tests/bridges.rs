@@ -1,13 +1,16 @@
 //! Bridges between realms of Thalweg and Zenoh networks.
 
-use super::running::{Running, until};
+mod several;
+mod sharing;
+
+use super::running::until;
 use super::world::{LONG, address, node, realm};
 use super::zenoh_world::{bridge, connecting, listening, open};
 use qos::{Durability, Queue};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use thalweg::codec::{Message, Raw, Untyped, from_cdr, to_cdr};
+use thalweg::codec::{Message, Raw, from_cdr, to_cdr};
 use thalweg::{Change, Node};
 use thalweg_engines::zenoh::Zenoh;
 use thalweg_engines::{Engine, Sample, Subscriber, Topic};
@@ -97,172 +100,6 @@ fn bridge_port(node: &Node, topic: &str) -> String {
     ports.filter(|port| port.topic == topic).map(|port| port.name.clone()).next().unwrap()
 }
 
-/// The nodes of these names to which a publisher's channels lead.
-fn leads_to<'a>(publisher: &thalweg::Publisher<Point>, names: [&'a str; 2]) -> Vec<&'a str> {
-    let channels = publisher.channels();
-    let found = names.into_iter().filter(|name| channels.iter().any(|channel| channel.subscriber.starts_with(name)));
-    found.collect()
-}
-
-/// What leaves does not come back, though the bridge subscribes to the same key; nor by another bridge of the realm.
-#[test]
-fn two_bridges_of_one_realm_give_each_sample_once() {
-    let (realm, address) = (realm("ring"), address());
-    // Only by a router do peers that listen nowhere find each other.
-    let _router =
-        thalweg::control::zenoh::router(std::slice::from_ref(&address), &[], |text| panic!("{text}")).unwrap();
-    let (here, there, zenoh) = (node("here", &realm), node("there", &realm), open(connecting(&address)));
-    let (tell, told) = channel();
-    let told_here = here.subscriber::<Point>("/a").callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
-    let mut publisher = there.publisher::<Point>("/a").open().unwrap();
-    let bridges = ["one", "two"].map(|name| bridge(node(name, &realm), connecting(&address), ""));
-    let (_listening, told_there) = listen(&zenoh, "/a", Durability::Volatile);
-    until("one carries, one is on standby", || {
-        let standing = bridges.iter().filter(|bridge| bridge.status().standby_for.is_some()).count();
-        standing == 1 && bridges.iter().map(|bridge| bridge.status().out).sum::<usize>() == 1
-    });
-    let names = ["/one/", "/two/"];
-    let carries = |index: usize| bridges[index].status().standby_for.is_none();
-    let carrying = (0..2).find(|index| carries(*index)).unwrap();
-    until("the channel leads to the carrying bridge alone", || leads_to(&publisher, names) == [names[carrying]]);
-    // The publisher, and what the carrying bridge publishes.
-    until("the subscriber has both", || told_here.connected() == 2);
-    for number in 0..100 {
-        publisher.publish(&point(f64::from(number))).unwrap();
-        assert_eq!(told.recv_timeout(LONG), Ok(f64::from(number)));
-        let (_, message, _) = told_there.recv_timeout(LONG).unwrap();
-        assert_eq!(from_cdr::<Point>(&message).unwrap().x, f64::from(number));
-    }
-    let foreign = zenoh.publisher(&raw("/a"), &qos::Qos::default()).unwrap();
-    until("the publisher there is wanted", || foreign.is_wanted());
-    foreign.publish(&written(&to_cdr(&point(-1.0)).unwrap())).unwrap();
-    assert_eq!(told.recv_timeout(LONG), Ok(-1.0), "and nothing between");
-    // The other one takes over.
-    let [one, two] = bridges;
-    let (index, carrying, standing) = if carrying == 0 { (0, one, two) } else { (1, two, one) };
-    drop(carrying);
-    until("the other one carries", || standing.status().standby_for.is_none() && standing.status().out == 1);
-    until("the channel leads to the other one", || leads_to(&publisher, names) == [names[1 - index]]);
-    publisher.publish(&point(7.0)).unwrap();
-    assert_eq!(told.recv_timeout(LONG), Ok(7.0));
-    let (_, message, _) = told_there.recv_timeout(LONG).unwrap();
-    assert_eq!(from_cdr::<Point>(&message).unwrap().x, 7.0);
-    publisher.publish(&point(8.0)).unwrap();
-    assert_eq!(told.recv_timeout(LONG), Ok(8.0), "once each");
-    assert_eq!(from_cdr::<Point>(&told_there.recv_timeout(LONG).unwrap().1).unwrap().x, 8.0);
-}
-
-/// Bridges of other rules, prefixes or engines carry what is theirs.
-#[test]
-fn a_bridge_stands_in_for_its_like_alone() {
-    let (realm, address) = (realm("like"), address());
-    let _router =
-        thalweg::control::zenoh::router(std::slice::from_ref(&address), &[], |text| panic!("{text}")).unwrap();
-    let here = node("here", &realm);
-    let _publisher = here.publisher::<Point>("/a").open().unwrap();
-    let zenoh = bridge(node("zenoh", &realm), connecting(&address), "");
-    let ros = node("ros", &realm);
-    let settings = super::world::ros_settings("ros", &[&address], &[]);
-    let engine =
-        thalweg_engines::ros2::Ros2::open(settings, Some(thalweg_engines::bridge::Rules::default().identity(ros.id())))
-            .unwrap();
-    let ros = Running::with(ros, Box::new(engine), "");
-    let prefix = thalweg_engines::zenoh::Settings { prefix: "fleet".to_owned(), ..connecting(&address) };
-    let fleet = bridge(node("fleet", &realm), prefix, "");
-    let marked = bridge(node("marked", &realm), connecting(&address), "[[rule]]\ntopic = \"/b\"");
-    for bridge in [&zenoh, &fleet, &marked] {
-        until("it carries", || bridge.status().publishers == 1);
-    }
-    let like = bridge(node("like", &realm), connecting(&address), "");
-    until("one of two is on standby", || {
-        [&zenoh, &like].iter().filter(|bridge| bridge.status().standby_for.is_some()).count() == 1
-    });
-    assert!([&ros, &fleet, &marked].iter().all(|bridge| bridge.status().standby_for.is_none()));
-}
-
-/// Patterns beside topics: each sample once, and no topic that is denied.
-#[test]
-fn subscriptions_that_overlap_give_each_sample_once() {
-    let rules = "[[rule]]\ntopic = \"/arm/secret\"\ndirection = \"none\"";
-    let (realm, address) = (realm("overlap"), address());
-    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
-    let all = here.subscriber::<Untyped>("/**").queue(Queue::KeepAll(100));
-    let mut all = all.open().unwrap();
-    let mut arm = here.subscriber::<Untyped>("/arm/**").queue(Queue::KeepAll(100)).open().unwrap();
-    let typed = here.subscriber::<Point>("/arm/x").open().unwrap();
-    let bridge = bridge(node("bridge", &realm), connecting(&address), rules);
-    until("the routes are open", || bridge.status().into == 3 && typed.connected() == 1);
-    let publishers = ["/arm/secret", "/arm/x", "/arm/y", "/leg"]
-        .map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
-    publishers.iter().for_each(|publisher| until("it is wanted", || publisher.is_wanted()));
-    let message = to_cdr(&point(1.0)).unwrap();
-    for _ in 0..3 {
-        publishers.iter().for_each(|publisher| publisher.publish(&written(&message)).unwrap());
-    }
-    let mut count = |expected: u32| (0..expected).for_each(|_| assert!(all.wait(LONG).is_some()));
-    count(9);
-    (0..6).for_each(|_| assert!(arm.wait(LONG).is_some()));
-    publishers[3].publish(&written(b"last")).unwrap();
-    assert_eq!(*all.wait(LONG).unwrap(), *b"last", "nine, and no more");
-    publishers[2].publish(&written(b"last")).unwrap();
-    assert_eq!(*arm.wait(LONG).unwrap(), *b"last", "six, and no more");
-}
-
-/// One who subscribes later leaves the channels of the others alone.
-#[test]
-fn a_second_subscriber_costs_the_first_no_sample() {
-    let (realm, address) = (realm("second"), address());
-    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
-    let (tell, told) = channel();
-    let _first = here.subscriber::<Point>("/a").callback(move |sample| tell.send(sample.x).unwrap()).unwrap();
-    let _bridge = bridge(node("bridge", &realm), connecting(&address), "");
-    let publisher = zenoh.publisher(&raw("/a"), &qos::Qos::default()).unwrap();
-    until("the publisher is wanted", || publisher.is_wanted());
-    let mut sent = 0.0;
-    let mut send = |count: u32| {
-        for _ in 0..count {
-            sent += 1.0;
-            publisher.publish(&written(&to_cdr(&point(sent)).unwrap())).unwrap();
-        }
-        sent
-    };
-    send(10);
-    let port = bridge_port(&here, "/a");
-    let partition =
-        qos::Qos { partition: vec!["left".to_owned()], history: 9, max_message: 1 << 20, ..qos::Qos::default() };
-    let second = here.subscriber::<Point>("/a").qos(partition).open().unwrap();
-    until("the second has its channel", || second.connected() == 1);
-    // Long enough for the bridge to look around some ten times, each after at most 20 ms.
-    let mut rounds = 0;
-    until("the bridge has looked around", || {
-        send(1);
-        rounds += 1;
-        rounds == 60
-    });
-    let last = send(10);
-    let got: Vec<f64> = (1..=last as u32).map(|_| told.recv_timeout(LONG).unwrap()).collect();
-    assert_eq!(got, (1..=last as u32).map(f64::from).collect::<Vec<_>>());
-    assert_eq!(bridge_port(&here, "/a"), port, "the port was not opened anew");
-}
-
-/// Two robots whose realms have the same topics, over one Zenoh network.
-#[test]
-fn two_realms_exchange_samples_over_zenoh() {
-    let address = address();
-    let realms = [realm("left"), realm("right")];
-    let nodes: Vec<Node> = realms.iter().map(|realm| node("robot", realm)).collect();
-    let settings = [listening(&address), connecting(&address)];
-    let _bridges: Vec<_> =
-        realms.iter().zip(settings).map(|(realm, settings)| bridge(node("bridge", realm), settings, "")).collect();
-    let (tell, told) = channel();
-    let subscriber =
-        nodes[1].subscriber::<Point>("/a").callback(move |sample| tell.send(sample.clone()).unwrap()).unwrap();
-    let mut publisher = nodes[0].publisher::<Point>("/a").open().unwrap();
-    assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG));
-    publisher.publish(&point(1.0)).unwrap();
-    assert_eq!(told.recv_timeout(LONG), Ok(point(1.0)));
-}
-
 #[test]
 fn a_late_joiner_gets_each_publishers_history_on_either_side() {
     let (realm, address) = (realm("late"), address());
@@ -307,32 +144,6 @@ fn rules_rename_refuse_and_thin_out() {
         assert_eq!((&topic[..], from_cdr::<Point>(&message).unwrap().x), ("/robot1/a", number));
     }
     assert_eq!((secret.connected(), bridge.status().publishers), (0, 1));
-}
-
-#[test]
-fn a_pattern_of_bytes_comes_and_an_instance_ends() {
-    let (realm, address) = (realm("pattern"), address());
-    let (here, zenoh) = (node("here", &realm), open(listening(&address)));
-    let mut subscriber = here.subscriber::<Untyped>("/arm/**").open().unwrap();
-    let bridge = bridge(node("bridge", &realm), connecting(&address), "");
-    until("the route is open", || bridge.status().into == 1);
-    let publishers = ["/arm/x", "/arm/y/z"].map(|name| zenoh.publisher(&raw(name), &qos::Qos::default()).unwrap());
-    for publisher in &publishers {
-        until("it is wanted", || publisher.is_wanted());
-    }
-    // A publisher of a pattern opens with its first sample; channels to it open afterwards.
-    for (publisher, name) in publishers.iter().zip(["/arm/x", "/arm/y/z"]) {
-        let mut taken = None;
-        until("a sample comes", || {
-            publisher.publish(&written(name.as_bytes())).unwrap();
-            taken = subscriber.wait(Duration::from_millis(20));
-            taken.as_ref().is_some_and(|sample| **sample == *name.as_bytes())
-        });
-        let info = *taken.unwrap().info();
-        assert_eq!(subscriber.publisher(&info).unwrap().topic, name);
-    }
-    publishers[1].publish(&Sample { change: Change::Disposed, ..written(b"") }).unwrap();
-    until("the end comes", || subscriber.take().is_some_and(|sample| sample.info().change == Change::Disposed));
 }
 
 #[test]

@@ -6,6 +6,8 @@
 
 #![allow(clippy::disallowed_methods)] // threads of engines read the clock here
 
+mod line;
+mod thin;
 mod topics;
 
 use super::routes::In;

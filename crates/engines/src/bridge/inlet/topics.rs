@@ -2,22 +2,21 @@
 
 use super::super::routes::In;
 use super::super::rules::Rules;
+use super::line::Line;
+use super::thin::Thin;
 use super::{Around, FIRST_CHANNEL};
 use crate::engine::{Engine, Error, Sample, Support};
-use qos::{Qos, Scale, match_qos};
+use qos::{Qos, match_qos};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg::codec::Untyped;
 use thalweg::control::matching::{is_pattern, topic_matches};
 use thalweg::control::{Direction, Document, Foreign, PortInfo, PullRole};
-use thalweg::proxy::Selection;
 use thalweg::{Change, Node, Publisher};
 
 /// Most publishers of one route.
 const MOST_LINES: usize = 1024;
-/// Messages up to this length are remembered, for a sample that only says that its instance has ended.
-const REMEMBERED: usize = 1 << 16;
 /// The longest wait for the endpoint of a sample's publisher, which is told beside the samples.
 const ENDPOINT: Duration = Duration::from_millis(200);
 /// Samples that wait for a channel or for their publisher to be known: at most so many, and bytes.
@@ -39,49 +38,6 @@ pub(super) struct Topics {
     early: Early,
     came: u64,
     failed: Option<Error>,
-}
-
-struct Line {
-    publisher: Publisher<Untyped>,
-    since: Instant,
-    /// The subscribers that matched when it opened. Samples go out at once as soon as all of them have had a channel.
-    expected: usize,
-    ready: bool,
-    used: bool,
-    thin: Thin,
-    last: Vec<u8>,
-}
-
-/// The selection of a rule (`scale`, `separation`), which the publisher here makes: the engine's publishers know of no such thing.
-struct Thin {
-    selection: Selection,
-    separation: Option<Duration>,
-    number: u64,
-    passed: Option<Instant>,
-}
-
-impl Thin {
-    fn of(qos: &Qos) -> Self {
-        let selection = match qos.scale {
-            Scale::Every(every) => Selection::rate(1, every.max(1)),
-            Scale::Rate { p, q } => Selection::rate(p, q),
-            Scale::Millihertz(_) => Ok(Selection::ALL), // `separation` says the same of a stream whose rate nobody states
-        };
-        Self { selection: selection.unwrap_or(Selection::ALL), separation: qos.separation, number: 0, passed: None }
-    }
-
-    fn passes(&mut self, now: Instant) -> bool {
-        self.number += 1;
-        let far = self
-            .separation
-            .zip(self.passed)
-            .is_none_or(|(least, passed)| now.saturating_duration_since(passed) >= least);
-        let passes = far && self.selection.takes(self.number);
-        if passes && self.separation.is_some() {
-            self.passed = Some(now);
-        }
-        passes
-    }
 }
 
 /// Samples that wait.
@@ -301,8 +257,7 @@ impl Topics {
         let (thin, expected) = (Thin::of(&qos), self.expected(topic, &qos));
         let builder = self.node.publisher::<Untyped>(topic).qos(qos).foreign(foreign);
         let publisher = builder.described(self.route.message.clone()).open()?;
-        // A topic of a pattern opens with its first sample.
-        Ok(Line { publisher, since: now, expected, ready: false, used: false, thin, last: Vec::new() })
+        Ok(Line::new(publisher, thin, expected, now))
     }
 }
 
@@ -322,40 +277,6 @@ impl Topics {
                 && match_qos(offer, &port.qos).is_ok()
         };
         ports.filter(matches).count()
-    }
-}
-
-impl Line {
-    fn is_ready(&mut self, now: Instant) -> bool {
-        let all = || self.publisher.connected() >= self.expected.max(1);
-        self.ready = self.ready || all() || now.saturating_duration_since(self.since) >= FIRST_CHANNEL;
-        self.ready
-    }
-
-    fn publish(&mut self, change: Change, message: &[u8], instances: bool, now: Instant) -> Result<(), Error> {
-        self.used = true;
-        if change == Change::Written && !self.thin.passes(now) {
-            return Ok(());
-        }
-        let published = match change {
-            Change::Written => self.publisher.publish(message)?,
-            Change::Disposed if message.is_empty() => self.publisher.dispose(&self.last)?,
-            Change::Disposed => self.publisher.dispose(message)?,
-            Change::Unregistered => self.publisher.unregister(message)?,
-        };
-        if instances && change == Change::Written {
-            self.last.clear();
-            if message.len() <= REMEMBERED {
-                self.last.extend_from_slice(message);
-            }
-        }
-        match published.refused {
-            0 => Ok(()),
-            refused => Err(Error::Engine(format!(
-                "{refused} subscribers of {} had no room for a sample",
-                self.publisher.topic()
-            ))),
-        }
     }
 }
 
