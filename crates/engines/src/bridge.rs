@@ -6,6 +6,7 @@
 //! | `inlet` | to Thalweg: a subscriber in the engine for each topic that somebody subscribes to here |
 //! | [`rules`] | which topics, in which direction, with which policies |
 //! | `routes` | the routes that are wanted |
+//! | `early` | samples that wait until their way is known |
 //!
 //! A sample leaves with its publisher's port as its origin, and no bridge brings it back to a realm in which that node is. Of several
 //! bridges of one realm that find each other in the engine, the one whose node has the lowest id carries the samples, the others take over
@@ -13,6 +14,7 @@
 
 #![allow(clippy::disallowed_methods)] // the event loop reads the clock
 
+mod early;
 mod inlet;
 mod outlet;
 mod routes;

@@ -9,9 +9,11 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
+mod manual;
 #[cfg(feature = "zenoh")]
 mod names;
 
+pub use manual::Manual;
 #[cfg(feature = "zenoh")]
 pub use names::{examples, names};
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod conformance;
+mod manual;
 mod running;
 mod tables;
 mod world;

@@ -57,7 +57,7 @@ impl Inlet {
         // Publishers that close wait for what they have to send: not with the lock.
         let closed = lock(&self.topics).adjust(route, &around.documents, Instant::now())?;
         in_background(closed);
-        (self.route.sources, self.route.skips) = (route.sources.clone(), route.skips.clone());
+        self.route.follow(route);
         Ok(())
     }
 

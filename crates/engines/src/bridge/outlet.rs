@@ -1,17 +1,20 @@
 //! From Thalweg to the engine: one topic, with a publisher in the engine for each publisher of Thalweg.
 //!
 //! The subscriber opens when somebody wants the topic in the engine, or when a publisher keeps samples for late joiners; else no sample
-//! reaches the bridge. No lock is held while the engine takes a sample, so a slow engine holds up this topic alone.
+//! reaches the bridge. While the engine takes a sample, no lock is held that the bridge's loop takes: a slow engine holds up this topic alone.
 
 mod line;
+mod request;
 
+use super::early::{self, Early};
 use super::routes::Out;
 use crate::engine::{Engine, Error, Result};
 use crate::lock;
 use line::Line;
 use qos::priority::Mark;
-use qos::{Durability, PolicyName, Qos};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use qos::{Durability, Qos};
+use request::{request, serves};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,9 +22,6 @@ use thalweg::codec::Untyped;
 use thalweg::control::Foreign;
 use thalweg::{Node, PortRef, SampleInfo, Subscriber};
 
-/// Samples of publishers that the bridge does not know yet wait until it does: at most so many, and bytes.
-const MOST_EARLY: usize = 1024;
-const EARLY_BYTES: usize = 16 << 20;
 /// Samples of a publisher that has closed may still be on their way for so long.
 const ON_THE_WAY: Duration = Duration::from_secs(1);
 
@@ -36,18 +36,14 @@ pub(super) struct Outlet {
 #[derive(Default)]
 struct Lines {
     open: Mutex<HashMap<PortRef, Arc<Line>>>,
-    early: Mutex<Early>,
+    /// Samples of publishers that the bridge does not know yet.
+    early: Mutex<Early<SampleInfo>>,
+    /// Held while a sample leaves: none overtakes one that came before its publisher was known, or by the subscriber before.
+    leaving: Mutex<()>,
+    /// Publishers that have no route.
+    ignored: Mutex<HashSet<PortRef>>,
     sent: AtomicU64,
     failed: Mutex<Option<Error>>,
-}
-
-/// Samples that came before their publisher's route.
-#[derive(Default)]
-struct Early {
-    samples: VecDeque<(SampleInfo, Vec<u8>)>,
-    bytes: usize,
-    /// Publishers that have no route.
-    ignored: HashSet<PortRef>,
 }
 
 impl Outlet {
@@ -84,7 +80,8 @@ impl Outlet {
             !(over && is_there(at))
         });
         drop(closed); // without the lock
-        self.lines.send_early();
+        self.lines.ignore(|at| is_there(at) && !routes.contains_key(at));
+        Lines::send_early_apart(&self.lines);
         failed
     }
 
@@ -105,12 +102,12 @@ impl Outlet {
         if serves(&self.request, &request) {
             return Ok(());
         }
-        // Closing a subscriber waits for its callback.
+        // Its last sample may still be with the engine; those of the next one leave after it.
         self.subscriber = None;
         self.request.clone_from(&request);
         let (Some(request), Some(first)) = (request, first) else { return Ok(()) };
         let (lines, own) = (self.lines.clone(), node.id());
-        let foreign = Foreign { engine: engine.to_owned(), name: first.route.there.clone() };
+        let foreign = Foreign { engine: engine.to_owned(), name: first.route.there.clone(), beside: false };
         let builder = node.subscriber::<Untyped>(topic).qos(request).foreign(foreign);
         let opened = builder.callback(move |sample| {
             if sample.info().node != own {
@@ -168,30 +165,69 @@ impl Lines {
         lock(&self.open).values().cloned().collect()
     }
 
+    fn line(&self, at: &PortRef) -> Option<Arc<Line>> {
+        lock(&self.open).get(at).cloned()
+    }
+
     fn take(&self, info: &SampleInfo, message: &[u8]) {
-        let at = PortRef { node: info.node, port: info.port };
-        let line = lock(&self.open).get(&at).cloned();
-        match line {
-            Some(line) => self.send(&line, info, message),
-            None if lock(&self.early).keep(at, info, message) => {}
-            None => {
-                let why = "samples that came before their publisher was known were dropped: too many, or too large";
-                *lock(&self.failed) = Some(Error::Engine(why.to_owned()));
-            }
+        let at = publisher(info);
+        let line = self.line(&at);
+        if line.is_none() {
+            self.keep(&at, info, message);
+        }
+        // The line may have opened since: then nobody else comes for the sample.
+        if line.is_some() || self.line(&at).is_some() {
+            let _leaving = lock(&self.leaving);
+            self.send_early();
+            line.iter().for_each(|line| self.send(line, info, message));
         }
     }
 
-    /// Sends the samples of publishers that have a route now. The others have none.
-    fn send_early(&self) {
-        let samples = lock(&self.early).take_all();
-        for (info, message) in samples {
-            let at = PortRef { node: info.node, port: info.port };
-            let line = lock(&self.open).get(&at).cloned();
-            match line {
-                Some(line) => self.send(&line, &info, &message),
-                None => lock(&self.early).ignore(at),
-            }
+    fn keep(&self, at: &PortRef, info: &SampleInfo, message: &[u8]) {
+        if !lock(&self.ignored).contains(at) && !lock(&self.early).keep(*info, message.to_vec()) {
+            let why = "samples that came before their publisher was known were dropped: too many, or too large";
+            *lock(&self.failed) = Some(Error::Engine(why.to_owned()));
         }
+    }
+
+    /// Sends the samples that have waited and whose publishers have a line now, in their order. `leaving` is held.
+    fn send_early(&self) {
+        while let Some((line, info, message)) = self.next_early() {
+            self.send(&line, &info, &message);
+        }
+    }
+
+    fn next_early(&self) -> Option<(Arc<Line>, SampleInfo, Vec<u8>)> {
+        let open = lock(&self.open);
+        let (info, message) = lock(&self.early).take_first(|info| open.contains_key(&publisher(info)))?;
+        Some((open.get(&publisher(&info))?.clone(), info, message))
+    }
+
+    /// As [`Self::send_early`] on a thread of its own: the engine may be slow, and this is the bridge's loop.
+    fn send_early_apart(lines: &Arc<Self>) {
+        let leave = {
+            let open = lock(&lines.open);
+            lock(&lines.early).iter().any(|info| open.contains_key(&publisher(info)))
+        };
+        if leave {
+            let sending = lines.clone();
+            let body = move || {
+                let _leaving = lock(&sending.leaving);
+                sending.send_early();
+            };
+            // Without a thread they leave before the publisher's next sample.
+            let _ = linux::thread::spawn(linux::thread::Settings::named("early"), body);
+        }
+    }
+
+    /// Publishers that are known by now and are not carried: their samples do not wait.
+    fn ignore(&self, is_not_carried: impl Fn(&PortRef) -> bool) {
+        let waiting: HashSet<PortRef> = lock(&self.early).iter().map(publisher).collect();
+        let over: HashSet<PortRef> = waiting.into_iter().filter(is_not_carried).collect();
+        lock(&self.early).retain(|info| !over.contains(&publisher(info)));
+        let mut ignored = lock(&self.ignored);
+        let room = early::MOST.saturating_sub(ignored.len());
+        ignored.extend(over.into_iter().take(room));
     }
 
     fn send(&self, line: &Line, info: &SampleInfo, message: &[u8]) {
@@ -203,71 +239,13 @@ impl Lines {
     }
 }
 
-impl Early {
-    /// Keeps a sample; `false`: older ones were dropped for it.
-    fn keep(&mut self, at: PortRef, info: &SampleInfo, message: &[u8]) -> bool {
-        if self.ignored.contains(&at) {
-            return true;
-        }
-        self.bytes += message.len();
-        self.samples.push_back((*info, message.to_vec()));
-        let before = self.samples.len();
-        while self.samples.len() > MOST_EARLY || self.bytes > EARLY_BYTES {
-            let Some((_, oldest)) = self.samples.pop_front() else { break };
-            self.bytes -= oldest.len();
-        }
-        self.samples.len() == before
-    }
-
-    fn take_all(&mut self) -> VecDeque<(SampleInfo, Vec<u8>)> {
-        self.bytes = 0;
-        std::mem::take(&mut self.samples)
-    }
-
-    fn ignore(&mut self, at: PortRef) {
-        if self.ignored.len() < MOST_EARLY {
-            self.ignored.insert(at);
-        }
-    }
+fn publisher(info: &SampleInfo) -> PortRef {
+    PortRef { node: info.node, port: info.port }
 }
 
 fn keeps(qos: &Qos) -> bool {
     qos.durability == Durability::TransientLocal
 }
 
-/// The largest message, and the longest history: as much as a publisher offers.
-const LARGEST: u32 = 1 << 30;
-const LONGEST: u32 = 1 << 20;
-
-/// The request that takes what each of these publishers can give. What the rules say of the topic is in each offer.
-fn request<'a>(first: &Qos, offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
-    Qos {
-        reliability: offers.clone().map(|offer| offer.reliability).max().unwrap_or_default(),
-        durability: offers.map(|offer| offer.durability).max().unwrap_or_default(),
-        history: LONGEST,
-        fallback: vec![
-            PolicyName::Reliability,
-            PolicyName::Durability,
-            PolicyName::Deadline,
-            PolicyName::LatencyBudget,
-            PolicyName::DestinationOrder,
-            PolicyName::Liveliness,
-            PolicyName::Ownership,
-        ],
-        ownership: first.ownership,
-        partition: vec!["*".to_owned()],
-        max_message: LARGEST,
-        scale: first.scale,
-        picture: first.picture,
-        separation: first.separation,
-        ..Qos::default()
-    }
-}
-
-/// `true` if a subscriber with the request `open` is what is wanted: one that requests more goes on, so that no sample is lost.
-fn serves(open: &Option<Qos>, wanted: &Option<Qos>) -> bool {
-    let (Some(open), Some(wanted)) = (open, wanted) else { return open == wanted };
-    let same =
-        Qos { reliability: open.reliability, durability: open.durability, ownership: open.ownership, ..wanted.clone() };
-    open.reliability >= wanted.reliability && open.durability >= wanted.durability && same == *open
-}
+#[cfg(test)]
+mod tests;

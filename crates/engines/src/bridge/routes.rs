@@ -1,9 +1,12 @@
 //! The routes that a bridge is to have, from the ports of all other nodes and its rules. No I/O.
 
+mod parting;
+pub(super) mod partitions;
+
 use super::rules::Rules;
 use crate::engine::Endpoint;
 use qos::{Durability, Qos, Queue, Reliability, ResourceLimits};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use thalweg::PortRef;
 use thalweg::codec::{Message, Raw, TypeDescription};
 use thalweg::control::matching::{is_pattern, topic_matches};
@@ -52,6 +55,8 @@ pub(super) struct In {
     pub(super) sources: BTreeMap<u128, String>,
     /// Of a pattern: topics and patterns whose samples come by routes of their own.
     pub(super) skips: Vec<String>,
+    /// Topics and patterns whose samples come by routes of other types, too: subscribers to any type have them from those.
+    pub(super) beside: Vec<String>,
 }
 
 impl In {
@@ -62,9 +67,18 @@ impl In {
             && (own.durability == Durability::Volatile || own.history >= other.history);
         let queue =
             own.queue == other.queue || matches!((own.queue, other.queue), (Queue::KeepAll(_), Queue::KeepLast(_)));
-        let rest = Qos { history: own.history, queue: own.queue, ..other.clone() } == *own;
+        let partitions = partitions::include(&own.partition, &other.partition);
+        let partition = own.partition.clone();
+        let rest = Qos { history: own.history, queue: own.queue, partition, ..other.clone() } == *own;
         let same = self.topic == wanted.topic && self.there == wanted.there && self.message == wanted.message;
-        history && queue && rest && same
+        history && queue && partitions && rest && same
+    }
+
+    /// Takes over what its ends can follow without opening anew.
+    pub(super) fn follow(&mut self, wanted: &In) {
+        self.sources.clone_from(&wanted.sources);
+        self.skips.clone_from(&wanted.skips);
+        self.beside.clone_from(&wanted.beside);
     }
 }
 
@@ -102,8 +116,9 @@ pub(super) fn routes(
                     told.apply(&mut qos);
                     let any = info.message == TypeDescription::any();
                     let message = if any { raw() } else { info.message.clone() };
-                    let (topic, there, sources, skips) = (info.topic.clone(), told.there, BTreeMap::new(), Vec::new());
-                    found.put_in(In { topic, there, message, any, qos, sources, skips });
+                    let (topic, there, sources) = (info.topic.clone(), told.there, BTreeMap::new());
+                    let (skips, beside) = (Vec::new(), Vec::new());
+                    found.put_in(In { topic, there, message, any, qos, sources, skips, beside });
                 }
                 None => {}
             },
@@ -111,8 +126,7 @@ pub(super) fn routes(
         }
     }
     if ends.is_none() {
-        found.prefer_types();
-        found.part_patterns();
+        found.part();
     }
     found
 }
@@ -167,6 +181,7 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
                 sources: BTreeMap::from([(end.id, end.name.clone())]),
                 any: false,
                 skips: Vec::new(),
+                beside: Vec::new(),
             }),
         }
     }
@@ -189,6 +204,7 @@ impl Routes {
         if let Some(known) = self.into.get_mut(&key) {
             known.qos.durability = known.qos.durability.max(new.qos.durability);
             known.qos.history = known.qos.history.max(new.qos.history);
+            known.qos.partition = partitions::joined(&known.qos.partition, &new.qos.partition);
             if let Queue::KeepAll(_) = new.qos.queue {
                 known.qos.queue = new.qos.queue;
             }
@@ -196,25 +212,6 @@ impl Routes {
             self.into.insert(key, new);
         } else {
             self.beyond += 1;
-        }
-    }
-
-    /// A subscriber to any type takes the samples of a route of a stated type, if there is one to its topic: two would give them twice.
-    fn prefer_types(&mut self) {
-        let typed: BTreeSet<String> =
-            self.into.values().filter(|into| !into.any).map(|into| into.topic.clone()).collect();
-        self.into.retain(|_, into| !into.any || !typed.contains(&into.topic));
-    }
-
-    /// A topic of a pattern comes by one route alone: its own, that of a pattern with a stated type, or that of the first pattern.
-    fn part_patterns(&mut self) {
-        let all: Vec<In> = self.into.values().cloned().collect();
-        for (index, into) in self.into.values_mut().enumerate().filter(|(_, into)| is_pattern(&into.topic)) {
-            let others = all.iter().enumerate().filter(|(at, other)| {
-                let goes_before = !is_pattern(&other.topic) || (into.any && !other.any) || *at < index;
-                *at != index && goes_before && (into.any || other.message == into.message)
-            });
-            into.skips = others.map(|(_, other)| other.topic.clone()).collect();
         }
     }
 }
@@ -264,7 +261,7 @@ const BURST_BYTES: u64 = 64 << 20;
 /// The offer that satisfies a subscriber. Little of it depends on the subscriber, so that the route stays when others come.
 fn wanted(info: &PortInfo) -> Qos {
     let Qos { durability, history, ownership, destination_order, strict, .. } = info.qos;
-    let pattern = is_pattern(&info.topic);
+    let (pattern, partition) = (is_pattern(&info.topic), &info.qos.partition[..]);
     Qos {
         reliability: Reliability::Reliable,
         // The history of a pattern would be that of all topics that ever fit.
@@ -273,7 +270,7 @@ fn wanted(info: &PortInfo) -> Qos {
         limits: ResourceLimits { bytes: Some(BURST_BYTES), ..ResourceLimits::default() },
         ownership,
         destination_order,
-        partition: vec!["*".to_owned()],
+        partition: partitions::meeting([partition].into_iter()),
         queue: if strict { Queue::KeepAll(BURST) } else { Queue::KeepLast(BURST) },
         ..Qos::default()
     }

@@ -298,12 +298,17 @@ impl TypeDescription {
         Self { name: "*".to_owned(), hash: 0, schema: None, ros: None }
     }
 
+    /// `true` if it stands for any type.
+    pub fn is_any(&self) -> bool {
+        self.name == "*"
+    }
+
     /// `true` if a subscriber that asks for `self` can read samples of a publisher of `offered`. Two types of ROS 2 have to be the same
     /// one there, too.
     pub fn accepts(&self, offered: &TypeDescription) -> bool {
         let same = |own: &RosType, other: &RosType| own.name == other.name && own.type_hash == other.type_hash;
         match (&self.ros, &offered.ros) {
-            _ if self.name == "*" => true,
+            _ if self.is_any() => true,
             (Some(own), Some(other)) if !same(own, other) => false,
             // The hash of a type of ROS 2 stands for the structure where an end does not know that.
             (Some(_), Some(_)) if self.schema.is_none() || offered.schema.is_none() => true,

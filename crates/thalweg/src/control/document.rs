@@ -99,6 +99,10 @@ pub struct Foreign {
     pub engine: String,
     /// The end's name there, such as `/talker/chatter`.
     pub name: String,
+    /// Of a publisher: another port of the bridge has the same samples under another type, and subscribers to any type take them from that
+    /// one. Default: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
 }
 
 impl fmt::Display for Foreign {

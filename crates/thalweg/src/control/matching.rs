@@ -202,8 +202,11 @@ impl From<qos::Mismatch> for Mismatch {
 /// only the messages that are too large are refused, and counted.
 pub fn compare(publisher: &PortInfo, subscriber: &PortInfo) -> Match {
     let directions = (publisher.direction, subscriber.direction);
+    // A bridge's other port has the same samples: from both they would come twice.
+    let beside = publisher.foreign.as_ref().is_some_and(|end| end.beside) && subscriber.message.is_any();
     if directions != (Direction::Publisher, Direction::Subscriber)
         || !topic_matches(&subscriber.topic, &publisher.topic)
+        || beside
     {
         return Match::NotSameTopic;
     }
@@ -405,6 +408,21 @@ mod tests {
                 [shown(pose()).as_ref(), shown(other).as_ref()]
             );
         }
+    }
+
+    /// A bridge has the same samples as bytes and as a type: who takes any type gets them once.
+    #[test]
+    fn a_subscriber_to_any_type_takes_the_samples_of_one_of_a_bridges_ports() {
+        let (mut offered, mut wanted) = (port(Direction::Publisher, "/a"), port(Direction::Subscriber, "/a"));
+        let mut found = |beside: bool, message: TypeDescription| {
+            let (engine, name) = ("zenoh".to_owned(), "/a".to_owned());
+            offered.foreign = Some(crate::control::Foreign { engine, name, beside });
+            wanted.message = message;
+            policy(compare(&offered, &wanted))
+        };
+        let stated = || TypeDescription::opaque("image");
+        assert_eq!([found(false, TypeDescription::any()), found(false, stated())], ["matched"; 2]);
+        assert_eq!([&found(true, TypeDescription::any())[..], &found(true, stated())], ["not same topic", "matched"]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ const REMEMBERED: usize = 1 << 16;
 
 pub(super) struct Line {
     pub(super) publisher: Publisher<Untyped>,
+    /// Subscribers to any type have its samples from another one.
+    pub(super) beside: bool,
     since: Instant,
     /// The subscribers that matched when it opened. Samples go out at once as soon as all of them have had a channel.
     expected: usize,
@@ -24,8 +26,8 @@ pub(super) struct Line {
 
 impl Line {
     /// Opened now. A topic of a pattern opens with its first sample.
-    pub(super) fn new(publisher: Publisher<Untyped>, thin: Thin, expected: usize, now: Instant) -> Self {
-        Self { publisher, since: now, expected, ready: false, used: false, thin, last: Vec::new() }
+    pub(super) fn new(publisher: Publisher<Untyped>, beside: bool, thin: Thin, expected: usize, now: Instant) -> Self {
+        Self { publisher, beside, since: now, expected, ready: false, used: false, thin, last: Vec::new() }
     }
 
     pub(super) fn is_ready(&mut self, now: Instant) -> bool {
@@ -34,7 +36,13 @@ impl Line {
         self.ready
     }
 
-    pub(super) fn publish(&mut self, change: Change, message: &[u8], instances: bool, now: Instant) -> Result<(), Error> {
+    pub(super) fn publish(
+        &mut self,
+        change: Change,
+        message: &[u8],
+        instances: bool,
+        now: Instant,
+    ) -> Result<(), Error> {
         self.used = true;
         if change == Change::Written && !self.thin.passes(now) {
             return Ok(());

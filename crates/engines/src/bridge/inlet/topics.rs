@@ -1,5 +1,6 @@
 //! The publishers of an inlet, and the way of a sample to one of them.
 
+use super::super::early::Early;
 use super::super::routes::In;
 use super::super::rules::Rules;
 use super::line::Line;
@@ -7,7 +8,7 @@ use super::thin::Thin;
 use super::{Around, FIRST_CHANNEL};
 use crate::engine::{Engine, Error, Sample, Support};
 use qos::{Qos, match_qos};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg::codec::Untyped;
@@ -19,9 +20,6 @@ use thalweg::{Change, Node, Publisher};
 const MOST_LINES: usize = 1024;
 /// The longest wait for the endpoint of a sample's publisher, which is told beside the samples.
 const ENDPOINT: Duration = Duration::from_millis(200);
-/// Samples that wait for a channel or for their publisher to be known: at most so many, and bytes.
-const MOST_EARLY: usize = 1024;
-const EARLY_BYTES: usize = 16 << 20;
 
 pub(super) struct Topics {
     node: Node,
@@ -35,24 +33,24 @@ pub(super) struct Topics {
     lines: usize,
     /// The lines of publishers whose samples have another number than their endpoint.
     aliases: HashMap<u128, u128>,
-    early: Early,
+    /// Samples that wait for a channel, or for their publisher to be known.
+    early: Early<Waiting>,
     came: u64,
     failed: Option<Error>,
 }
 
-/// Samples that wait.
-#[derive(Default)]
-struct Early {
-    samples: VecDeque<Waiting>,
-    bytes: usize,
-}
-
+/// A sample that waits.
 struct Waiting {
     since: Instant,
     topic: String,
     publisher: u128,
     change: Change,
-    message: Vec<u8>,
+}
+
+impl Waiting {
+    fn is_of(&self, topic: &str, publisher: u128) -> bool {
+        self.publisher == publisher && self.topic == topic
+    }
 }
 
 impl Topics {
@@ -85,13 +83,17 @@ impl Topics {
         now: Instant,
     ) -> Result<Vec<Publisher<Untyped>>, Error> {
         self.documents = documents.clone();
-        (self.route.sources, self.route.skips) = (route.sources.clone(), route.skips.clone());
+        self.route.follow(route);
         let mut closed = Vec::new();
         for (topic, lines) in &mut self.open {
             let skipped = self.route.skips.iter().any(|other| topic_matches(other, topic));
+            let beside = is_beside(&self.route, topic);
             let Some(open) = lines else { continue };
-            let is_over = |number: &u128| skipped || (*number != 0 && !route.sources.contains_key(number));
-            let over: Vec<u128> = open.keys().copied().filter(is_over).collect();
+            let is_over = |(number, line): (&u128, &Line)| {
+                let gone = *number != 0 && !route.sources.contains_key(number);
+                (skipped || gone || line.beside != beside).then_some(*number)
+            };
+            let over: Vec<u128> = open.iter().filter_map(is_over).collect();
             closed.extend(over.iter().filter_map(|number| open.remove(number)).map(|line| line.publisher));
         }
         // Topics that were not carried may be now.
@@ -127,17 +129,17 @@ impl Topics {
 
     /// Publishes a sample, or lets it wait: behind others of its publisher that wait, for the first channel, or for its publisher to be known.
     pub(super) fn take(&mut self, sample: &Sample<'_>, now: Instant) {
-        let waits = !self.early.samples.is_empty() && self.early.has(sample.topic, sample.publisher);
+        let waits = self.early.iter().any(|waiting| waiting.is_of(sample.topic, sample.publisher));
         if waits || !self.is_ready(sample.topic, sample.publisher, now) {
-            let (topic, message) = (sample.topic.to_owned(), sample.message.to_vec());
-            let (publisher, change) = (sample.publisher, sample.change);
-            return self.wait(Waiting { since: now, topic, publisher, change, message });
+            let Sample { publisher, change, .. } = *sample;
+            let waiting = Waiting { since: now, topic: sample.topic.to_owned(), publisher, change };
+            return self.wait(waiting, sample.message.to_vec());
         }
         self.pass(sample.topic, sample.publisher, sample.change, sample.message, now);
     }
 
-    fn wait(&mut self, sample: Waiting) {
-        if !self.early.keep(sample) {
+    fn wait(&mut self, sample: Waiting, message: Vec<u8>) {
+        if !self.early.keep(sample, message) {
             let why = "samples that waited for a channel or for their publisher to be known were dropped: too many, or too large";
             self.failed = Some(Error::Engine(why.to_owned()));
         }
@@ -146,16 +148,16 @@ impl Topics {
     /// Publishes the samples that have waited long enough, in their order.
     pub(super) fn settle(&mut self, now: Instant) {
         let mut waiting = std::mem::take(&mut self.early);
-        while let Some(first) = waiting.samples.pop_front() {
+        while let Some((first, message)) = waiting.take_first(|_| true) {
             let waited = now.saturating_duration_since(first.since);
             if waited >= ENDPOINT {
                 self.alias(first.publisher);
             }
             let ready = waited >= FIRST_CHANNEL || self.is_ready(&first.topic, first.publisher, now);
-            if ready && !self.early.has(&first.topic, first.publisher) {
-                self.pass(&first.topic, first.publisher, first.change, &first.message, now);
+            if ready && !self.early.iter().any(|waiting| waiting.is_of(&first.topic, first.publisher)) {
+                self.pass(&first.topic, first.publisher, first.change, &message, now);
             } else {
-                self.wait(first);
+                self.wait(first, message);
             }
         }
     }
@@ -253,17 +255,18 @@ impl Topics {
             Some(node) => format!("{node} {there}"),
             None => there.to_owned(),
         };
-        let foreign = Foreign { engine: self.engine.to_owned(), name };
-        let (thin, expected) = (Thin::of(&qos), self.expected(topic, &qos));
+        let beside = is_beside(&self.route, there);
+        let foreign = Foreign { engine: self.engine.to_owned(), name, beside };
+        let (thin, expected) = (Thin::of(&qos), self.expected(topic, &qos, beside));
         let builder = self.node.publisher::<Untyped>(topic).qos(qos).foreign(foreign);
         let publisher = builder.described(self.route.message.clone()).open()?;
-        Ok(Line::new(publisher, thin, expected, now))
+        Ok(Line::new(publisher, beside, thin, expected, now))
     }
 }
 
 impl Topics {
     /// The subscribers of this realm that match a publisher of the route with this topic and offer.
-    fn expected(&self, topic: &str, offer: &Qos) -> usize {
+    fn expected(&self, topic: &str, offer: &Qos, beside: bool) -> usize {
         let ports = self
             .documents
             .iter()
@@ -274,26 +277,15 @@ impl Topics {
                 && port.pull != PullRole::Only
                 && topic_matches(&port.topic, topic)
                 && port.message.accepts(&self.route.message)
+                && !(beside && port.message.is_any())
                 && match_qos(offer, &port.qos).is_ok()
         };
         ports.filter(matches).count()
     }
 }
 
-impl Early {
-    fn has(&self, topic: &str, publisher: u128) -> bool {
-        self.samples.iter().any(|waiting| waiting.topic == topic && waiting.publisher == publisher)
-    }
-
-    /// Keeps a sample; `false`: beyond the limits older ones were dropped for it.
-    fn keep(&mut self, sample: Waiting) -> bool {
-        self.bytes += sample.message.len();
-        self.samples.push_back(sample);
-        let before = self.samples.len();
-        while self.samples.len() > MOST_EARLY || self.bytes > EARLY_BYTES {
-            let Some(oldest) = self.samples.pop_front() else { break };
-            self.bytes -= oldest.message.len();
-        }
-        self.samples.len() == before
-    }
+/// `true` if a route of another type has the topic's samples for subscribers to any type.
+fn is_beside(route: &In, there: &str) -> bool {
+    let topic = if is_pattern(&route.topic) { there } else { &route.topic };
+    route.beside.iter().any(|other| topic_matches(other, topic))
 }

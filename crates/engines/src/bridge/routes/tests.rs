@@ -81,7 +81,7 @@ fn each_publisher_leaves_and_each_subscribed_topic_comes() {
 
 #[test]
 fn ports_of_other_bridges_have_no_route_but_by_a_rule() {
-    let foreign = |engine: &str| Some(Foreign { engine: engine.to_owned(), name: "x".to_owned() });
+    let foreign = |engine: &str| Some(Foreign { engine: engine.to_owned(), name: "x".to_owned(), beside: false });
     let bridged = |direction, engine| PortInfo { foreign: foreign(engine), ..port(direction, "/a", point()) };
     let both = |engine| vec![bridged(Direction::Publisher, engine), bridged(Direction::Subscriber, engine)];
     let transit = "[[rule]]\ntransit = \"yes\"";
@@ -135,6 +135,33 @@ fn a_subscriber_to_any_type_has_no_route_beside_that_of_a_type() {
     let bytes =
         found(vec![any(), port(Direction::Subscriber, "/a", raw()), port(Direction::Subscriber, "/a", point())], "");
     assert_eq!(bytes.into.len(), 2, "who states bytes gets them beside the typed ones");
+    let beside = |found: &Routes, message: &TypeDescription| {
+        found.into.values().find(|into| into.message == *message).map(|into| into.beside.clone())
+    };
+    assert_eq!((beside(&bytes, &point()), beside(&bytes, &raw())), (Some(vec![]), Some(vec!["/a".to_owned()])));
+    let typed_pattern = port(Direction::Subscriber, "/**", point());
+    let wide = found(vec![any(), typed_pattern, port(Direction::Subscriber, "/b", point())], "");
+    assert_eq!(beside(&wide, &raw()), Some(vec![]), "a topic's own route goes before that of a pattern");
+    let pattern = wide.into.values().find(|into| into.topic == "/**").unwrap();
+    assert_eq!((&pattern.beside[..], &pattern.skips[..]), (&["/a".to_owned()][..], &["/b".to_owned()][..]));
+}
+
+#[test]
+fn partitions_with_wildcards_are_named_on_the_bridges_ports() {
+    let with = |direction, partition: &str| PortInfo {
+        qos: Qos { partition: vec![partition.to_owned()], ..Qos::default() },
+        ..port(direction, "/a", point())
+    };
+    let into = |partitions: &[&str]| {
+        let ports = partitions.iter().map(|name| with(Direction::Subscriber, name)).collect();
+        found(ports, "").into.into_values().next().unwrap()
+    };
+    assert_eq!(into(&["left", "arm*", "?"]).qos.partition, ["*", "arm*", "?"]);
+    assert!(into(&["left", "arm*"]).serves(&into(&["right"])) && !into(&["right"]).serves(&into(&["arm*"])));
+    assert_eq!(
+        found(vec![with(Direction::Publisher, "arm*")], "").out.values().next().unwrap().qos.partition,
+        ["arm*"]
+    );
 }
 
 #[test]

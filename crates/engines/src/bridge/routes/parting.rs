@@ -1,0 +1,54 @@
+//! Which of several routes has the samples of a topic: each subscriber gets them once.
+
+use super::{In, Routes, raw};
+use std::collections::{BTreeSet, HashMap};
+use thalweg::control::matching::is_pattern;
+
+impl Routes {
+    /// Parts topics among the routes that lead in, where the engine does not tell whose samples they are.
+    pub(super) fn part(&mut self) {
+        self.prefer_types();
+        self.part_patterns();
+        self.part_types();
+    }
+
+    /// A subscriber to any type takes the samples of a route of a stated type, if there is one to its topic: two would give them twice.
+    fn prefer_types(&mut self) {
+        let typed: BTreeSet<String> =
+            self.into.values().filter(|into| !into.any).map(|into| into.topic.clone()).collect();
+        self.into.retain(|_, into| !into.any || !typed.contains(&into.topic));
+    }
+
+    /// A topic of a pattern comes by one route alone: its own, that of a pattern with a stated type, or that of the first pattern.
+    fn part_patterns(&mut self) {
+        let all: Vec<In> = self.into.values().cloned().collect();
+        for (index, into) in self.into.values_mut().enumerate().filter(|(_, into)| is_pattern(&into.topic)) {
+            let others = all.iter().enumerate().filter(|(at, other)| {
+                let goes_before = !is_pattern(&other.topic) || (into.any && !other.any) || *at < index;
+                *at != index && goes_before && (into.any || other.message == into.message)
+            });
+            into.skips = others.map(|(_, other)| other.topic.clone()).collect();
+        }
+    }
+
+    /// Of several types of a topic, subscribers to any type have the samples of one: of a topic's own route rather than of a pattern's, and of
+    /// a type with fields rather than of bytes.
+    fn part_types(&mut self) {
+        let all: Vec<In> = self.into.values().cloned().collect();
+        let mut by_topic: HashMap<&str, Vec<(usize, &In)>> = HashMap::new();
+        all.iter().enumerate().for_each(|(at, into)| by_topic.entry(&into.topic).or_default().push((at, into)));
+        let every: Vec<(usize, &In)> = all.iter().enumerate().collect();
+        for (index, into) in self.into.values_mut().enumerate() {
+            let meeting = if is_pattern(&into.topic) { Some(&every) } else { by_topic.get(&into.topic[..]) };
+            let own = (rank(into), index);
+            let goes_before = |(at, other): &&(usize, &In)| (rank(other), *at) < own && other.message != into.message;
+            let before = meeting.into_iter().flatten().filter(goes_before).map(|(_, other)| other.topic.clone());
+            into.beside = before.collect();
+        }
+    }
+}
+
+/// Subscribers to any type have their samples from the route of the least rank.
+fn rank(into: &In) -> (bool, bool) {
+    (is_pattern(&into.topic), into.message == raw())
+}

@@ -1,0 +1,180 @@
+//! An engine in a test's hands: the test wants topics, holds publishers up, and delivers samples.
+
+use crate::engine::{
+    Abilities, Deliver, Endpoint, Engine, Incompatible, MarkedUnit, Publisher, Refused, Result, Sample, Subscriber,
+    Support, Topic,
+};
+use crate::lock;
+use qos::Qos;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use thalweg::Change;
+use thalweg::control::NodeId;
+use thalweg::control::matching::topic_matches;
+
+/// An engine without a network. It keeps no policy, and its copies are one engine.
+#[derive(Clone, Default)]
+pub struct Manual(Arc<Space>);
+
+#[derive(Default)]
+struct Space {
+    state: Mutex<State>,
+    changed: Condvar,
+    subscribers: Mutex<BTreeMap<u64, (Topic, Deliver)>>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: BTreeSet<String>,
+    held: BTreeSet<String>,
+    /// Publishers that are held up.
+    waiting: usize,
+    left: Vec<(String, Vec<u8>)>,
+    subscribers: u64,
+}
+
+impl Manual {
+    /// Somebody there subscribes to the topic from now on.
+    pub fn want(&self, topic: &str) {
+        lock(&self.0.state).wanted.insert(topic.to_owned());
+    }
+
+    /// Nobody there subscribes to the topic from now on.
+    pub fn unwant(&self, topic: &str) {
+        lock(&self.0.state).wanted.remove(topic);
+    }
+
+    /// Each sample of the topic waits from now on.
+    pub fn hold(&self, topic: &str) {
+        lock(&self.0.state).held.insert(topic.to_owned());
+    }
+
+    /// Samples of the topic go on.
+    pub fn release(&self, topic: &str) {
+        lock(&self.0.state).held.remove(topic);
+        self.0.changed.notify_all();
+    }
+
+    /// The number of samples that wait.
+    pub fn waiting(&self) -> usize {
+        lock(&self.0.state).waiting
+    }
+
+    /// Topics and messages that were published, in order.
+    pub fn left(&self) -> Vec<(String, Vec<u8>)> {
+        lock(&self.0.state).left.clone()
+    }
+
+    /// The number of subscribers of the topic.
+    pub fn subscribers(&self, topic: &str) -> usize {
+        lock(&self.0.subscribers).values().filter(|(own, _)| topic_matches(&own.name, topic)).count()
+    }
+
+    /// Gives a sample to each subscriber of its topic.
+    pub fn deliver(&self, topic: &str, message: &[u8]) {
+        let sample = Sample {
+            topic,
+            message,
+            publisher: 0,
+            origin: None,
+            change: Change::Written,
+            age_ns: 0,
+            historical: false,
+        };
+        for (own, deliver) in lock(&self.0.subscribers).values_mut() {
+            if topic_matches(&own.name, topic) {
+                deliver(&sample);
+            }
+        }
+    }
+}
+
+impl Engine for Manual {
+    fn name(&self) -> &'static str {
+        "manual"
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            reliability: Support::Enforced,
+            durability: Support::None,
+            matching: Support::None,
+            deadline: Support::None,
+            lifespan: Support::None,
+            instances: Support::None,
+            types: Support::None,
+            marked: MarkedUnit::None,
+            endpoints: false,
+        }
+    }
+
+    fn publisher(&self, topic: &Topic, _offer: &Qos) -> Result<Box<dyn Publisher>> {
+        Ok(Box::new(Publishing { space: self.0.clone(), topic: topic.name.clone() }))
+    }
+
+    fn subscriber(&self, topic: &Topic, _request: &Qos, deliver: Deliver) -> Result<Box<dyn Subscriber>> {
+        let number = {
+            let mut state = lock(&self.0.state);
+            state.subscribers += 1;
+            state.subscribers
+        };
+        lock(&self.0.subscribers).insert(number, (topic.clone(), deliver));
+        Ok(Box::new(Subscribing { space: self.0.clone(), number }))
+    }
+
+    fn changes(&self) -> u64 {
+        0
+    }
+
+    fn endpoints(&self) -> Vec<Endpoint> {
+        Vec::new()
+    }
+
+    fn bridges(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
+
+    fn refused(&self) -> Refused {
+        Refused::default()
+    }
+
+    fn incompatible(&self) -> Vec<Incompatible> {
+        Vec::new()
+    }
+}
+
+struct Publishing {
+    space: Arc<Space>,
+    topic: String,
+}
+
+impl Publisher for Publishing {
+    fn publish(&self, sample: &Sample<'_>) -> Result<()> {
+        let mut state = lock(&self.space.state);
+        state.waiting += 1;
+        while state.held.contains(&self.topic) {
+            state = self.space.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        state.left.push((self.topic.clone(), sample.message.to_vec()));
+        Ok(())
+    }
+
+    fn is_wanted(&self) -> bool {
+        lock(&self.space.state).wanted.contains(&self.topic)
+    }
+}
+
+struct Subscribing {
+    space: Arc<Space>,
+    number: u64,
+}
+
+impl Subscriber for Subscribing {}
+
+impl Drop for Subscribing {
+    fn drop(&mut self) {
+        let dropped = lock(&self.space.subscribers).remove(&self.number);
+        drop(dropped); // without the lock
+    }
+}

@@ -1,0 +1,152 @@
+//! Bridges to an engine in the test's hands.
+
+use super::running::{Running, until};
+use super::world::{LONG, node, realm};
+use qos::Qos;
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use thalweg::Node;
+use thalweg::codec::{Raw, Untyped, to_cdr};
+use thalweg_engines::testing::Manual;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Point {
+    x: f64,
+}
+
+/// A node of Thalweg, an engine, and a bridge between them.
+fn world(name: &str, rules: &str) -> (Node, Manual, Running) {
+    let (realm, engine) = (realm(name), Manual::default());
+    let bridge = Running::with(node("bridge", &realm), Box::new(engine.clone()), rules);
+    (node("here", &realm), engine, bridge)
+}
+
+fn in_partition(name: &str) -> Qos {
+    Qos { partition: vec![name.to_owned()], ..Qos::default() }
+}
+
+#[test]
+fn a_slow_engine_holds_up_its_topic_alone() {
+    let (here, engine, bridge) = world("slow", "");
+    let [mut slow, mut other] = ["/slow", "/other"].map(|topic| here.publisher::<Point>(topic).open().unwrap());
+    engine.want("/slow");
+    assert!(slow.wait_connected(1, LONG));
+    engine.hold("/slow");
+    slow.publish(&Point { x: 1.0 }).unwrap();
+    until("the engine holds a sample up", || engine.waiting() == 1);
+    engine.unwant("/slow");
+    until("the route closes", || bridge.status().out == 0);
+    engine.want("/other");
+    assert!(other.wait_connected(1, LONG), "the bridge looks after other topics");
+    other.publish(&Point { x: 2.0 }).unwrap();
+    until("the other topic's sample leaves", || engine.left().iter().any(|(topic, _)| topic == "/other"));
+    drop(slow);
+    until("its publisher there closes", || bridge.status().publishers == 1);
+    assert_eq!(engine.waiting(), 1);
+    engine.release("/slow");
+    until("the sample leaves", || engine.left().iter().any(|(topic, _)| topic == "/slow"));
+}
+
+#[test]
+fn partitions_with_wildcards_meet_the_bridges_ports() {
+    let (here, engine, _bridge) = world("partition", "");
+    let (tell, told) = channel();
+    let taking = here.subscriber::<Raw>("/in").qos(in_partition("arm*"));
+    let _taking = taking.callback(move |sample| tell.send(sample.to_vec()).unwrap()).unwrap();
+    let mut publisher = here.publisher::<Raw>("/out").qos(in_partition("leg?")).open().unwrap();
+    engine.want("/out");
+    assert!(publisher.wait_connected(1, LONG), "the bridge's subscriber has its partition");
+    publisher.publish(b"leaves").unwrap();
+    until("it leaves", || engine.left() == [("/out".to_owned(), b"leaves".to_vec())]);
+    until("the bridge's publisher has its partition", || engine.subscribers("/in") == 1);
+    engine.deliver("/in", b"comes");
+    assert_eq!(told.recv_timeout(LONG), Ok(b"comes".to_vec()));
+}
+
+#[test]
+fn each_type_of_subscriber_gets_each_sample_once() {
+    let (here, engine, bridge) = world("types", "");
+    let (tell, told) = channel();
+    let [of_any, of_bytes] = [tell.clone(), tell.clone()];
+    let any = here.subscriber::<Untyped>("/a").callback(move |_| of_any.send("any").unwrap()).unwrap();
+    let bytes = here.subscriber::<Raw>("/a").callback(move |_| of_bytes.send("bytes").unwrap()).unwrap();
+    let point = here.subscriber::<Point>("/a").callback(move |_| tell.send("point").unwrap()).unwrap();
+    until("both routes are open", || bridge.status().into == 2 && engine.subscribers("/a") == 2);
+    until("each has a channel", || any.connected() == 1 && bytes.connected() == 1 && point.connected() == 1);
+    let come = |count: usize| {
+        let mut come: Vec<&str> = (0..count).map(|_| told.recv_timeout(LONG).unwrap()).collect();
+        come.sort_unstable();
+        come
+    };
+    for _ in 0..3 {
+        engine.deliver("/a", &to_cdr(&Point { x: 1.0 }).unwrap());
+        assert_eq!(come(3), ["any", "bytes", "point"]);
+    }
+    // Without the typed one, the bytes are what there is.
+    drop(point);
+    until("the route of bytes is left", || bridge.status().into == 1 && engine.subscribers("/a") == 1);
+    until("both have a channel", || any.connected() == 1 && bytes.connected() == 1);
+    engine.deliver("/a", b"last");
+    assert_eq!(come(2), ["any", "bytes"]);
+}
+
+/// Limits of what waits in a channel (docs/bridges.md).
+const MOST: usize = 1024;
+const MOST_BYTES: usize = 64 << 20;
+
+/// Delivers so many samples of so many bytes while a subscriber's callback is held up. The numbers of those that come, until the one that
+/// `enough` says, and what the bridge told.
+fn after_a_burst(strict: bool, count: u32, size: usize, enough: impl Fn(&[u32]) -> bool) -> (Vec<u32>, Vec<String>) {
+    let (here, engine, bridge) = world("burst", "");
+    let (tell, told) = channel();
+    let (held, mut first) = (Arc::new(Barrier::new(2)), true);
+    let gate = held.clone();
+    let taking = here.subscriber::<Raw>("/a").qos(Qos { strict, ..Qos::default() }).carriers(["shm"]);
+    let callback = move |sample: thalweg::Sample<'_, Raw>| {
+        if std::mem::take(&mut first) {
+            held.wait(); // it has come
+            held.wait(); // the burst is over
+        }
+        let _ = tell.send(u32::from_le_bytes(sample[..4].try_into().unwrap()));
+    };
+    let taking = taking.callback(callback).unwrap();
+    until("the route is open", || engine.subscribers("/a") == 1 && taking.connected() == 1);
+    let mut message = vec![0; size];
+    for number in 0..count {
+        message[..4].copy_from_slice(&number.to_le_bytes());
+        engine.deliver("/a", &message);
+        if number == 0 {
+            gate.wait();
+        }
+    }
+    gate.wait();
+    let mut come = Vec::new();
+    until("enough have come", || {
+        come.extend(told.try_iter());
+        enough(&come)
+    });
+    (come, bridge.notices())
+}
+
+/// What is sent beyond the channel's queue is in shared memory, and comes first.
+#[test]
+fn of_a_burst_the_oldest_are_dropped_beyond_a_number_and_bytes() {
+    for (count, size, most) in [(40_000, 64, MOST), (200, 1 << 20, MOST_BYTES >> 20)] {
+        let (come, notices) = after_a_burst(false, count, size, |come| come.contains(&(count - 1)));
+        assert!(come.is_sorted() && come[0] == 0, "{come:?}");
+        assert!(come.len() < count as usize, "some are dropped");
+        let waited = come.iter().rev().zip((0..count).rev()).take_while(|(one, other)| **one == *other).count();
+        assert!((most - 2..=most).contains(&waited), "{waited} of {count} waited, allowed are {most}");
+        assert_eq!(notices, [""; 0], "as for any publisher that keeps the last ones");
+    }
+}
+
+#[test]
+fn for_a_strict_subscriber_the_newest_of_a_burst_are_refused_and_told() {
+    for (count, size, most) in [(40_000, 64, MOST), (200, 1 << 20, MOST_BYTES >> 20)] {
+        let (come, _) = after_a_burst(true, count, size, |come| come.len() >= most - 2);
+        assert_eq!(come, (0..come.len() as u32).collect::<Vec<_>>(), "none is lost between others");
+        assert!(come.len() < count as usize);
+    }
+}
