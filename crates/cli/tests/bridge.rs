@@ -108,3 +108,91 @@ fn a_bridge_waits_for_its_router() {
     bridge.signal(rustix::process::Signal::TERM);
     assert_eq!(bridge.finish().code(), 0);
 }
+
+/// The number that a sample of `thalweg pub` begins with.
+fn number(sample: &serde_json::Value) -> u64 {
+    let digits = &sample["hex"].as_str().unwrap_or_else(|| panic!("{sample}"))[..16];
+    u64::from_str_radix(digits, 16).unwrap().swap_bytes()
+}
+
+/// Reads until so many samples have come one after the other, and returns how often some between were missing.
+fn until_in_a_row(listener: &Running, last: &mut u64, enough: u32) -> u32 {
+    let (mut in_a_row, mut gaps) = (0, 0);
+    while in_a_row < enough {
+        let next = number(&listener.json_line());
+        assert!(next > *last, "{next} after {last}");
+        (in_a_row, gaps) = if next == *last + 1 { (in_a_row + 1, gaps) } else { (0, gaps + 1) };
+        *last = next;
+    }
+    gaps
+}
+
+/// A bridge on either side, and the router between them, may be killed while samples flow: they flow again, and from the first one on none
+/// is missing.
+#[test]
+fn what_is_killed_comes_back_and_loses_nothing_afterwards() {
+    let house = Testbed::new();
+    let port = port();
+    let bridge = |realm: &str| format!("bridge zenoh --realm {realm} --name gate --connect 127.0.0.1:{port}");
+    let commands = [bridge("left"), format!("router --listen 127.0.0.1:{port}"), bridge("right")];
+    let says = ["out: 1", "listening on", "in: 1"];
+    let mut running: Vec<Running> = commands.iter().map(|command| house.start(command)).collect();
+    let listener = house.start("sub /count --realm right --json");
+    let mut talker = house.command("pub /count --realm left --rate 200 --wait 0");
+    talker.args(["--policy", "queue=keep-all 4096"]); // a busy machine costs no sample
+    let _talker = Running::start(talker);
+    let mut last = number(&listener.json_line());
+    assert_eq!(until_in_a_row(&listener, &mut last, 100), 0, "before anything is killed");
+    for (index, command) in commands.iter().enumerate() {
+        let killed = running.remove(index);
+        killed.signal(rustix::process::Signal::KILL);
+        killed.finish(); // its address is free
+        running.insert(index, house.start(command));
+        line_with(&running[index], says[index]);
+        let gaps = until_in_a_row(&listener, &mut last, 400);
+        assert!(gaps <= 1, "after {command}: some samples were missing {gaps} times");
+    }
+}
+
+/// The bridge is a callback in the contract: `plan` adds its time and the engine's way, `verify` judges the way to the bridge, and says that it
+/// does not see further.
+#[test]
+fn a_bridge_is_a_hop_of_a_plan() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bridge.toml");
+    let house = Testbed::new();
+    let planned = house.run(&format!("plan {example} --json")).json();
+    let bound = |entry: &serde_json::Value| entry["bound_us"].as_f64().unwrap();
+    let (channels, chain) = (planned["channels"].as_array().unwrap(), &planned["chains"][0]);
+    let sum: f64 = channels.iter().map(bound).sum();
+    assert!((bound(chain) - sum).abs() < 1e-6 && bound(&channels[0]) >= 120.0 && bound(&channels[1]) > 0.0, "{chain}");
+
+    // As slow as a busy machine is.
+    let slow = std::fs::read_to_string(example).unwrap().replace("rate = \"100 Hz\"", "rate = \"20 Hz\"");
+    let slow =
+        slow.replace("\"20 us\"", "\"20 ms\"").replace("\"100 us\"", "\"20 ms\"").replace("\"120 us\"", "\"40 ms\"");
+    let slow = slow
+        .replace("deadline = \"10 ms\"", "deadline = \"50 ms\"")
+        .replace("deadline = \"20 ms\"", "deadline = \"200 ms\"");
+    let (contract, plan) = (house.path("bridge.toml"), house.path("plan.toml").display().to_string());
+    std::fs::write(&contract, slow).unwrap();
+    let done = house.run(&format!("plan {} -o {plan}", contract.display()));
+    assert_eq!(done.code(), 0, "{:?} {}", done.lines, done.errors);
+    let port = port();
+    let gate = house.start(&format!("bridge zenoh --name gate --accept 127.0.0.1:{port}"));
+    line_with(&gate, "bridge to zenoh");
+    let there = house.start(&format!("bridge zenoh --realm there --connect 127.0.0.1:{port}"));
+    let listener = house.start("sub /pose --realm there --json");
+    line_with(&there, "in: 1");
+    let _robot = house.start("pub /pose --name robot --rate 20 --wait 0");
+    listener.json_line();
+    let done = house.run(&format!("verify {plan} --for 2s --json"));
+    let found: serde_json::Value = serde_json::from_str(&done.lines[0]).unwrap();
+    let of =
+        |topic: &str| found["channels"].as_array().unwrap().iter().find(|channel| channel["topic"] == topic).unwrap();
+    assert_eq!((&of("pose")["running"], &of("pose-there")["running"]), (&true.into(), &false.into()), "{found}");
+    assert!(of("pose")["worst_us"].as_f64().is_some_and(|us| us > 0.0), "{found}");
+    assert_eq!(
+        (&found["chains"][0]["verdict"], &found["chains"][0]["because"]),
+        (&"unknown".into(), &"a part was not measured".into())
+    );
+}
