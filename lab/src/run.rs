@@ -1,7 +1,7 @@
 //! The entry to the laboratory: runs an experiment to its document, and plays the part of a process.
 
 use crate::error::{Error, Result};
-use crate::experiments::{Experiment, hostile, many_nodes, velox};
+use crate::experiments::{Experiment, dali, hostile, many_nodes, velox};
 use crate::lab::{Lab, Size};
 use crate::part::{self, Role};
 use crate::results::{Document, Environment, Rates};
@@ -60,5 +60,5 @@ pub const ROLES: &[(&str, Role)] = &[
 /// # Errors
 /// The error that ended the part early. It is also on standard output, where the experiment reads it.
 pub fn play() -> Result {
-    part::play(&[part::ROLES, ROLES, velox::ROLES])
+    part::play(&[part::ROLES, ROLES, velox::ROLES, dali::ROLES])
 }

@@ -397,3 +397,29 @@ fn placement_measures_every_place_of_the_star() {
         assert_eq!(row(&document, 2, deadline)[3], place);
     }
 }
+
+#[test]
+fn the_walker_runs_over_every_engine() {
+    let Some(document) = run("dali-mappings") else { return };
+    let engines = if cfg!(feature = "zenoh") { 5 } else { 3 };
+    // Two mappings, and mapping 3 beside a file transfer without the baseline; at AVI and as a chain.
+    assert_eq!(document["cells"].as_array().unwrap().len(), 2 * (3 * engines - 1));
+    for arm in ["bare sockets", "thalweg", "thalweg, no priorities"] {
+        assert!(cells_with(&document, "arm", arm) >= 4, "{arm}");
+    }
+    assert_eq!(passed(&document, "doubled, out of order, damaged or refused").len(), 3 * engines - 3);
+    assert_eq!(passed(&document, ": lost").len(), 3 * engines - 3);
+    assert_eq!(row(&document, 0, "mapping 1, ZeroMQ (paper)")[2..5], ["1740.0", "523.4", "183.7"]);
+    assert_eq!(document["tables"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn subscribers_and_sizes_are_measured_over_every_engine() {
+    let engines = if cfg!(feature = "zenoh") { 5 } else { 3 };
+    for experiment in ["dali-single", "dali-two", "dali-sizes"] {
+        let Some(document) = run(experiment) else { return };
+        assert_eq!(document["cells"].as_array().unwrap().len(), 2 * engines, "{experiment}");
+        assert_eq!(passed(&document, ": lost").len(), 2 * (engines - 1), "{experiment}");
+        assert_eq!(document["figure"]["panels"].as_array().unwrap().len(), 2, "{experiment}");
+    }
+}

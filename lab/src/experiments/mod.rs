@@ -4,6 +4,7 @@ mod big_messages;
 mod cac;
 mod conference;
 mod cpu_contention;
+pub(crate) mod dali;
 mod goodput;
 pub mod hostile;
 mod isolation;
@@ -81,6 +82,10 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &many_nodes::ManyNodes,
         &goodput::Goodput,
         &hostile::Hostile,
+        &dali::DaliMappings,
+        &dali::SINGLE,
+        &dali::TWO,
+        &dali::SIZES,
     ]
 }
 

@@ -4,7 +4,8 @@ use super::{Bar, Figure, Group, Panel};
 use std::fmt::Write;
 
 /// Colours of series, in the order in which they appear.
-const COLOURS: [&str; 6] = ["#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00"];
+const COLOURS: [&str; 10] =
+    ["#9a9a9a", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#332288", "#882255"];
 
 const BAR: f64 = 24.0;
 const BETWEEN_GROUPS: f64 = 22.0;

@@ -1,0 +1,67 @@
+//! The walker of the project DALi over every engine (D-10 to D-19): a comparison of middleware on two boards.
+//!
+//! Of the paper's boards there are two hosts with a line of 100 Mbit/s between them, each with a processor of its own where there are two. Every engine
+//! carries the same bytes of the same programs at the same times, behind one face (`engines::Engine`, the paper's `GlobalDataSpace`), one
+//! after the other: each is opened, connected, run and ended, so that none runs beside another.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `mappings` | `dali-mappings`: Table I, the plan's bounds, and a file transfer beside |
+//! | `fanout` | `dali-single`, `dali-two`, `dali-sizes`: Fig. 3 to 5 |
+//! | `system` | a graph of programs over one engine |
+//! | `program` | the role of one program |
+//! | `arm` | the engines, one row each |
+//! | `bare` | bare sockets behind the same face: the baseline |
+//! | `walker` | the walker's graph and bounds, from its contracts |
+//! | `sample` | the message |
+//! | `paper` | what the paper prints |
+
+mod arm;
+mod bare;
+mod fanout;
+mod mappings;
+mod paper;
+mod program;
+mod sample;
+mod system;
+mod walker;
+
+pub(super) use fanout::{SINGLE, SIZES, TWO};
+pub(super) use mappings::DaliMappings;
+
+use crate::experiments::Tally;
+use crate::part::Role;
+use crate::results::{Bar, Findings, Skipped};
+use arm::ARMS;
+use std::time::Duration;
+
+/// The roles of these experiments.
+pub(crate) const ROLES: &[(&str, Role)] = &[(program::ROLE, program::play)];
+
+/// The line, in bit/s.
+const RATE: u64 = 100_000_000;
+/// Time for the last samples to arrive, and to look again.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Skips the engines that this build does not have.
+fn skip_missing(findings: &mut Findings) {
+    if !cfg!(feature = "zenoh") {
+        let because = "this build has no Zenoh: build it with the feature zenoh, a default one".to_owned();
+        findings.skipped.push(Skipped { name: "zenoh, ros2".to_owned(), because });
+    }
+}
+
+/// The settings of each engine, for people.
+fn settings() -> impl Iterator<Item = String> {
+    ARMS.iter().map(|arm| format!("{}: {}", arm.name, arm.settings))
+}
+
+/// Median over repetitions of a figure of one tally divided by that of another.
+fn ratio(over: &Tally, under: &Tally, figure: fn(&crate::statistics::Distribution) -> f64) -> f64 {
+    crate::statistics::median_ratio(&over.pairs(under, figure))
+}
+
+/// A bar of a value that the paper prints.
+fn printed(series: &str, value: f64, deviation: f64) -> Bar {
+    Bar { series: series.to_owned(), value, deviation, mark: None }
+}

@@ -1,0 +1,328 @@
+//! The role `dali-program`: a program of a graph, over any engine. It publishes on a clock of its own, and notes what its callbacks get.
+
+use super::arm::{Opened, Seat, Threads, failed};
+use super::sample::{self, Stamps};
+use super::walker::Output;
+use crate::error::{Error, Result};
+use crate::part::Orders;
+use crate::stalls::Timed;
+use engines::{Publisher, Sample, Subscriber, Topic};
+use linux::clock::monotonic_ns;
+use qos::priority::{Change, Changes, Policy, Scheduling};
+use qos::{Qos, Queue};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thalweg::Node;
+use thalweg::control::Direction;
+
+/// The role.
+pub(super) const ROLE: &str = "dali-program";
+/// The scheduling of all threads with [`Threads::Equal`], below that of the lines.
+const EQUAL: Policy = Policy::Fifo(30);
+/// Samples that are kept of each input; memory for them is taken before.
+const MOST: usize = 1 << 15;
+/// Longest sleep between two looks at the stop flag.
+const LOOK: u64 = 50_000_000;
+
+/// Orders; each is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+pub(super) enum Order {
+    /// Gives the threads their scheduling: `{}`.
+    Schedule,
+    /// Publishes at `begin_ns` (CLOCK_MONOTONIC) and each period later, before `until_ns`: `{}`.
+    Start {
+        /// The first time.
+        begin_ns: u64,
+        /// The end.
+        until_ns: u64,
+        /// The longest period.
+        most_ns: u64,
+    },
+    /// Publishes no more: [`Published`].
+    Finish,
+    /// Asks for the inputs that nothing came from yet: [`Unheard`].
+    Heard,
+    /// Reports the arrivals since the last report: [`Report`].
+    Take,
+}
+
+/// Samples that were published since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Published {
+    /// Their number.
+    pub count: u64,
+    /// Calls of `publish` that the engine refused.
+    pub refused: u64,
+}
+
+/// Inputs that nothing came from yet.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Unheard {
+    /// Their topics.
+    pub topics: Vec<String>,
+}
+
+/// Arrivals, input by input.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// In the order of the program's inputs.
+    pub inputs: Vec<Arrivals>,
+}
+
+/// Arrivals of one input since the last report.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Arrivals {
+    /// Publication, and time from there to the callback, of each sample.
+    pub samples: Vec<Timed>,
+    /// The same from the publication of what each was made of, of those that were.
+    pub chains: Vec<Timed>,
+    /// Samples that came twice, or after a later one.
+    pub again: u64,
+    /// Messages that were not whole.
+    pub damaged: u64,
+}
+
+/// What an input's callback notes.
+struct Account {
+    arrivals: Mutex<(Arrivals, u64)>,
+    /// Publication of the last sample; 0: none came.
+    last_ns: AtomicU64,
+}
+
+impl Account {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { arrivals: Mutex::new((room(), 0)), last_ns: AtomicU64::new(0) })
+    }
+
+    fn note(&self, sample: &Sample<'_>, now_ns: u64) {
+        let mut guard = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let (arrivals, last) = &mut *guard;
+        let Some(Stamps { number, published_ns, origin_ns }) = Stamps::read(sample.message) else {
+            arrivals.damaged += 1;
+            return;
+        };
+        if number <= *last {
+            arrivals.again += 1;
+            return;
+        }
+        *last = number;
+        self.last_ns.store(published_ns, Relaxed);
+        let since = |from_ns: u64| Timed { from_ns, ns: now_ns.saturating_sub(from_ns) };
+        if arrivals.samples.len() < MOST {
+            arrivals.samples.push(since(published_ns));
+            arrivals.chains.extend((origin_ns > 0).then(|| since(origin_ns)));
+        }
+    }
+
+    fn take(&self) -> Arrivals {
+        let mut guard = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut guard.0, room())
+    }
+}
+
+fn room() -> Arrivals {
+    Arrivals { samples: Vec::with_capacity(MOST), ..Arrivals::default() }
+}
+
+/// Plays the role.
+pub(super) fn play(mut orders: Orders) -> Result {
+    let seat: Seat = orders.settings()?;
+    let Opened { engine, node, offer } = seat.open()?;
+    let message = sample::description()?;
+    let topic = |name: &str| Topic { name: name.to_owned(), message: message.clone() };
+    let (program, offer, request) = (seat.program(), Qos { class: offer, ..qos() }, qos());
+    let accounts: Vec<Arc<Account>> = program.inputs.iter().map(|_| Account::new()).collect();
+    let subscribe = |(input, account): (&super::walker::Input, &Arc<Account>)| {
+        let account = account.clone();
+        let deliver = Box::new(move |sample: &Sample<'_>| account.note(sample, monotonic_ns()));
+        engine.subscriber(&topic(&input.topic), &request, deliver).map_err(failed)
+    };
+    let subscribers: Vec<Box<dyn Subscriber>> =
+        program.inputs.iter().zip(&accounts).map(subscribe).collect::<Result<_>>()?;
+    let open = |output: &Output| engine.publisher(&topic(&output.topic), &offer).map_err(failed);
+    let publisher: Option<Arc<dyn Publisher>> = program.output.as_ref().map(open).transpose()?.map(Arc::from);
+    let (mut running, number) = (None, Arc::new(AtomicU64::new(0)));
+    orders.say(&json!({}))?;
+    while let Some(order) = orders.wait::<Order>()? {
+        match order {
+            Order::Schedule => {
+                schedule(&seat, node.as_ref())?;
+                orders.say(&json!({}))?;
+            }
+            Order::Start { begin_ns, until_ns, most_ns } => {
+                if let (Some(publisher), Some(output)) = (&publisher, &program.output) {
+                    let origin = program.inputs.iter().zip(&accounts);
+                    let mut origin = origin.filter(|(input, _)| Some(&input.topic) == output.made_of.as_ref());
+                    let clock = Clock {
+                        publisher: publisher.clone(),
+                        size: output.size,
+                        period_ns: output.period_ns.min(most_ns).max(1),
+                        begin_ns,
+                        until_ns,
+                        number: number.clone(),
+                        made_of: origin.next().map(|(_, account)| account.clone()),
+                    };
+                    running = Some(clock.start(publishing(&seat, output)?)?);
+                }
+                orders.say(&json!({}))?;
+            }
+            Order::Finish => orders.say(&running.take().map_or(Ok(Published::default()), Running::finish)?)?,
+            Order::Heard => {
+                let silent = program.inputs.iter().zip(&accounts).filter(|(_, a)| a.last_ns.load(Relaxed) == 0);
+                orders.say(&Unheard { topics: silent.map(|(input, _)| input.topic.clone()).collect() })?;
+            }
+            Order::Take => orders.say(&Report { inputs: accounts.iter().map(|account| account.take()).collect() })?,
+        }
+    }
+    running.map(Running::finish).transpose()?;
+    drop(subscribers);
+    Ok(())
+}
+
+/// Of each end: nothing is lost, not even behind a stall of the machine.
+fn qos() -> Qos {
+    Qos { queue: Queue::KeepAll(1000), ..Qos::default() }
+}
+
+/// The scheduling of the publishing thread.
+fn publishing(seat: &Seat, output: &Output) -> Result<Option<Scheduling>> {
+    match (seat.threads, &output.sched) {
+        (Threads::Ordinary, _) => Ok(None),
+        (Threads::Equal, _) | (Threads::Planned, None) => Ok(Some(EQUAL.into())),
+        (Threads::Planned, Some(planned)) => parsed(planned).map(Some),
+    }
+}
+
+fn parsed(planned: &str) -> Result<Scheduling> {
+    planned.parse().map_err(|wrong| Error::Usage(format!("scheduling {planned:?}: {wrong}")))
+}
+
+/// Gives the threads their scheduling, once all ends are connected.
+fn schedule(seat: &Seat, node: Option<&Node>) -> Result {
+    match (seat.threads, node) {
+        (Threads::Ordinary, _) => Ok(()),
+        (Threads::Planned, Some(node)) => plan_threads(seat, node),
+        _ => linux::sched::set_process(0, Some(&EQUAL.into()), None)
+            .map(drop)
+            .map_err(|refused| Error::System(refused.to_string())),
+    }
+}
+
+/// The receiving thread of each channel, as planned. (The publishing thread sends by itself: nothing is handed over.)
+fn plan_threads(seat: &Seat, node: &Node) -> Result {
+    let documents = node.nodes();
+    let named = |own: bool, topic: &str, direction: Direction| {
+        let of = documents.iter().filter(|document| (document.node == node.id()) == own);
+        let mut ports = of.flat_map(|document| document.ports.values());
+        let found = ports.find(|port| port.topic == topic && port.direction == direction);
+        found.map(|port| port.name.clone()).ok_or_else(|| Error::Failed(format!("nobody has {topic}")))
+    };
+    for input in &seat.program().inputs {
+        let Some(planned) = &input.sched else { continue };
+        let changes = Changes { sched: Change::Set(parsed(planned)?), ..Changes::default() };
+        let own = named(true, &input.topic, Direction::Subscriber)?;
+        node.set_priority(&own, &named(false, &input.topic, Direction::Publisher)?, &changes)?;
+    }
+    Ok(())
+}
+
+/// The clock of a publisher.
+struct Clock {
+    publisher: Arc<dyn Publisher>,
+    size: usize,
+    period_ns: u64,
+    begin_ns: u64,
+    until_ns: u64,
+    number: Arc<AtomicU64>,
+    made_of: Option<Arc<Account>>,
+}
+
+/// One that runs.
+struct Running {
+    stop: Arc<AtomicBool>,
+    counts: Arc<[AtomicU64; 2]>,
+    thread: JoinHandle<()>,
+}
+
+impl Clock {
+    fn start(self, scheduling: Option<Scheduling>) -> Result<Running> {
+        let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicU64::new(0) }; 2]));
+        let (asked, counted) = (stop.clone(), counts.clone());
+        let settings = linux::thread::Settings { scheduling, ..linux::thread::Settings::named("publish") };
+        let (thread, _) = linux::thread::start(settings, move || self.run(&asked, &counted))?;
+        Ok(Running { stop, counts, thread })
+    }
+
+    /// Publishes what is due, and catches up when late.
+    fn run(&self, stop: &AtomicBool, [count, refused]: &[AtomicU64; 2]) {
+        let mut message = sample::message(self.size);
+        let mut due = self.begin_ns;
+        while due < self.until_ns && !stop.load(Relaxed) {
+            let left = due.saturating_sub(monotonic_ns());
+            if left > 0 {
+                std::thread::sleep(Duration::from_nanos(left.min(LOOK)));
+                continue;
+            }
+            let number = self.number.fetch_add(1, Relaxed) + 1;
+            let origin_ns = self.made_of.as_ref().map_or(0, |account| account.last_ns.load(Relaxed));
+            let published_ns = monotonic_ns();
+            Stamps { number, published_ns, origin_ns }.write(&mut message);
+            let sample = Sample {
+                topic: "",
+                message: &message,
+                publisher: 0,
+                origin: None,
+                change: thalweg::Change::Written,
+                age_ns: 0,
+                historical: false,
+            };
+            refused.fetch_add(u64::from(self.publisher.publish(&sample).is_err()), Relaxed);
+            count.fetch_add(1, Relaxed);
+            due += self.period_ns;
+        }
+    }
+}
+
+impl Running {
+    fn finish(self) -> Result<Published> {
+        self.stop.store(true, Relaxed);
+        self.thread.join().map_err(|_| Error::Failed("the publishing thread failed".into()))?;
+        let [count, refused] = &*self.counts;
+        Ok(Published { count: count.load(Relaxed), refused: refused.load(Relaxed) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(message: &[u8]) -> Sample<'_> {
+        let change = thalweg::Change::Written;
+        Sample { topic: "/a", message, publisher: 0, origin: None, change, age_ns: 0, historical: false }
+    }
+
+    #[test]
+    fn a_sample_counts_once_and_a_chain_from_its_origin() {
+        let account = Account::new();
+        let mut message = sample::message(64);
+        let mut come = |number, published_ns, origin_ns| {
+            Stamps { number, published_ns, origin_ns }.write(&mut message);
+            account.note(&sample(&message), 1000);
+        };
+        come(1, 900, 0);
+        come(1, 900, 0);
+        come(3, 950, 400);
+        come(2, 920, 0);
+        account.note(&sample(&[0; 3]), 1000);
+        let Arrivals { samples, chains, again, damaged } = account.take();
+        let timed = |from_ns, ns| Timed { from_ns, ns };
+        assert_eq!((samples, chains), (vec![timed(900, 100), timed(950, 50)], vec![timed(400, 600)]));
+        assert_eq!((again, damaged, account.last_ns.load(Relaxed)), (2, 1, 950));
+        assert!(account.take().samples.is_empty());
+    }
+}

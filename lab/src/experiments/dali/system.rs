@@ -1,0 +1,255 @@
+//! A graph of programs over one engine, on two boards: opened, run, and ended, so that the next engine is alone.
+
+use super::arm::{Arm, PORTS};
+use super::program::{Arrivals, Order, Published, ROLE, Report, Unheard};
+use super::walker::Program;
+use super::{RATE, SETTLE};
+use crate::error::{Error, Result};
+use crate::lab::Lab;
+use crate::link::LinkReport;
+use crate::part::{LONG, Part, Place, processors};
+use crate::stalls::{Monitor, Stalls, Timed};
+use crate::statistics::median;
+use crate::topology::{DEVICE, Line, Queue, Topology, Wire};
+use linux::clock::monotonic_ns;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use thalweg::carrier::Dice;
+
+/// Two boards with a line between them, and a queue by class in front of it at either one (D-11, D-19).
+pub(super) struct Boards {
+    topology: Topology,
+    /// The processor of each board's programs: each has one of its own where there are two.
+    processors: [usize; 2],
+    port: u16,
+}
+
+/// The first port.
+const FIRST: u16 = 20_000;
+/// Ports below those that the kernel gives to others.
+const END: u16 = 32_000;
+/// Most packets that wait in each class's queue.
+const LIMIT: u32 = 100;
+/// Longest wait for the last samples.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest period while programs connect.
+const CONNECTING_NS: u64 = 20_000_000;
+/// From the order to start to the first sample.
+const AHEAD_NS: u64 = 100_000_000;
+
+impl Boards {
+    /// Makes them. The line has the processor of the first board, which has less to do.
+    pub(super) fn new(lab: &Lab) -> Result<Self> {
+        let (first, second) = processors()?;
+        let line = Line::of(1, RATE).on(u16::try_from(first).unwrap_or_default());
+        let topology = Topology::link(lab, &[line])?;
+        for host in [1, 2] {
+            Wire { rate: RATE, limit: LIMIT, queue: Queue::Classes }.install(topology.host(host), DEVICE)?;
+        }
+        Ok(Self { topology, processors: [first, second], port: FIRST })
+    }
+
+    /// The place of programs on a board.
+    pub(super) fn place(&self, host: u8) -> Place {
+        Place::at(self.topology.host(host), &[self.processors[usize::from(host) - 1]])
+    }
+
+    /// Whether each board has a processor.
+    pub(super) fn are_apart(&self) -> bool {
+        self.processors[0] != self.processors[1]
+    }
+
+    /// The processor that is not the line's, if there are two.
+    pub(super) fn beside(&self) -> usize {
+        self.processors[1]
+    }
+
+    /// A host.
+    pub(super) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Ends the line, and says how it was.
+    pub(super) fn end(mut self) -> Vec<LinkReport> {
+        self.topology.end_lines()
+    }
+
+    /// Ports that no graph had before.
+    fn ports(&mut self) -> u16 {
+        let port = self.port;
+        self.port = if port + PORTS < END { port + PORTS } else { FIRST };
+        port
+    }
+}
+
+/// A graph over one engine.
+pub(super) struct System {
+    programs: Vec<Program>,
+    parts: Vec<Part>,
+}
+
+/// A channel in a run: what was published for it, and what arrived.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Channel {
+    /// The subscriber's program.
+    pub program: String,
+    /// The topic.
+    pub topic: String,
+    /// Samples published.
+    pub sent: u64,
+    /// What arrived.
+    pub arrivals: Arrivals,
+}
+
+/// One run.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// Its channels, program by program.
+    pub channels: Vec<Channel>,
+    /// Stalls of the machine meanwhile.
+    pub stalls: Stalls,
+    /// Calls of `publish` that the engine refused.
+    pub refused: u64,
+    /// Threads, and private memory in KiB, of a program (medians).
+    pub footprint: [f64; 2],
+}
+
+impl System {
+    /// Starts the programs, waits until each has heard of all that it subscribes to, and gives its threads their scheduling.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with the topics that did not come.
+    pub(super) fn open(lab: &Lab, boards: &mut Boards, arm: &Arm, programs: &[Program]) -> Result<Self> {
+        let port = boards.ports();
+        let seats = arm.seats(lab, programs, port)?;
+        let start = |seat| {
+            let seat: super::arm::Seat = seat;
+            Part::start(lab, boards.place(seat.program().host).first(), ROLE, &seat)
+        };
+        let mut parts = seats.into_iter().map(start).collect::<Result<Vec<Part>>>()?;
+        parts.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
+        let mut system = Self { programs: programs.to_vec(), parts };
+        system.connect(lab)?;
+        system.all::<Value>(lab, &Order::Schedule)?;
+        Ok(system)
+    }
+
+    /// Publishes until all have heard of all. What was lost meanwhile found nobody yet.
+    fn connect(&mut self, lab: &Lab) -> Result {
+        let start = Order::Start { begin_ns: monotonic_ns(), until_ns: u64::MAX, most_ns: CONNECTING_NS };
+        self.all::<Value>(lab, &start)?;
+        let until = Instant::now() + LONG;
+        loop {
+            let silent: Vec<String> =
+                self.all::<Unheard>(lab, &Order::Heard)?.into_iter().flat_map(|u| u.topics).collect();
+            if silent.is_empty() {
+                break;
+            }
+            if Instant::now() > until {
+                return Err(Error::Failed(format!("nothing came of {} within {LONG:?}", silent.join(", "))));
+            }
+            lab.stop.sleep(Duration::from_millis(20))?;
+        }
+        self.all::<Published>(lab, &Order::Finish)?;
+        lab.stop.sleep(SETTLE)?;
+        self.all::<Report>(lab, &Order::Take).map(drop)
+    }
+
+    /// Lets all publish for so long. Each begins within a period, when the dice say: the same dice give every engine the same phases. Without
+    /// dice all begin at once.
+    pub(super) fn run(&mut self, lab: &Lab, time: Duration, mut phases: Option<Dice>) -> Result<Run> {
+        let monitor = Monitor::start()?;
+        let from_ns = monotonic_ns() + AHEAD_NS;
+        let until_ns = from_ns + time.as_nanos() as u64;
+        for (program, part) in self.programs.iter().zip(&mut self.parts) {
+            let period = program.output.as_ref().map_or(1, |output| output.period_ns);
+            let begin_ns = from_ns + phases.as_mut().map_or(0, |dice| dice.below(period.min(time.as_nanos() as u64)));
+            part.ask::<Value>(lab, &Order::Start { begin_ns, until_ns, most_ns: u64::MAX }, LONG)?;
+        }
+        lab.stop.sleep(Duration::from_nanos(until_ns.saturating_sub(monotonic_ns())))?;
+        let footprint = self.footprint();
+        let published = self.all::<Published>(lab, &Order::Finish)?;
+        let mut run = Run { channels: self.channels(&published), footprint, ..Run::default() };
+        run.refused = published.iter().map(|published| published.refused).sum();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            lab.stop.sleep(SETTLE)?;
+            let reports = self.all::<Report>(lab, &Order::Take)?;
+            let arrivals = reports.into_iter().flat_map(|report| report.inputs);
+            run.channels.iter_mut().zip(arrivals).for_each(|(channel, more)| channel.add(more));
+            if run.channels.iter().all(Channel::is_whole) || Instant::now() > until {
+                break;
+            }
+        }
+        run.stalls = monitor.finish();
+        Ok(run)
+    }
+
+    /// The channels of a run, with nothing arrived yet.
+    fn channels(&self, published: &[Published]) -> Vec<Channel> {
+        let sent = |topic: &str| {
+            let outputs = self.programs.iter().zip(published);
+            let of = outputs.filter(|(program, _)| program.output.as_ref().is_some_and(|output| output.topic == topic));
+            of.map(|(_, published)| published.count).sum()
+        };
+        let channels = self.programs.iter().flat_map(|program| {
+            program.inputs.iter().map(|input| Channel {
+                program: program.name.clone(),
+                topic: input.topic.clone(),
+                sent: sent(&input.topic),
+                arrivals: Arrivals::default(),
+            })
+        });
+        channels.collect()
+    }
+
+    /// Threads, and KiB of memory that is a program's own.
+    fn footprint(&self) -> [f64; 2] {
+        let text = |part: &Part| std::fs::read_to_string(format!("/proc/{}/status", part.id())).unwrap_or_default();
+        let all: Vec<String> = self.parts.iter().map(text).collect();
+        let value = |text: &String, key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
+        };
+        ["Threads", "RssAnon"].map(|key| median(&all.iter().map(|text| value(text, key)).collect::<Vec<f64>>()))
+    }
+
+    /// Gives all programs an order, and takes their answers.
+    fn all<T: serde::de::DeserializeOwned>(&mut self, lab: &Lab, order: &Order) -> Result<Vec<T>> {
+        self.parts.iter_mut().map(|part| part.ask(lab, order, LONG)).collect()
+    }
+}
+
+impl Channel {
+    fn add(&mut self, more: Arrivals) {
+        let Arrivals { samples, chains, again, damaged } = more;
+        self.arrivals.samples.extend(samples);
+        self.arrivals.chains.extend(chains);
+        self.arrivals.again += again;
+        self.arrivals.damaged += damaged;
+    }
+
+    fn is_whole(&self) -> bool {
+        self.arrivals.samples.len() as u64 >= self.sent
+    }
+}
+
+impl Run {
+    /// The samples of some channels: how many were to arrive, and those that did.
+    pub(super) fn of(&self, wanted: impl Fn(&Channel) -> bool) -> (u64, Vec<Timed>) {
+        let of = || self.channels.iter().filter(|channel| wanted(channel));
+        let sent = of().map(|channel| channel.sent).sum();
+        (sent, of().flat_map(|channel| channel.arrivals.samples.iter().copied()).collect())
+    }
+
+    /// The chains that ended at a program.
+    pub(super) fn chains(&self, program: &str) -> Vec<Timed> {
+        let of = self.channels.iter().filter(|channel| channel.program == program);
+        of.flat_map(|channel| channel.arrivals.chains.iter().copied()).collect()
+    }
+
+    /// Samples that came twice or out of order, or were not whole.
+    pub(super) fn wrong(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.arrivals.again + channel.arrivals.damaged).sum()
+    }
+}
