@@ -423,3 +423,11 @@ fn subscribers_and_sizes_are_measured_over_every_engine() {
         assert_eq!(document["figure"]["panels"].as_array().unwrap().len(), 2, "{experiment}");
     }
 }
+
+#[test]
+fn the_walker_goes_on_when_a_board_has_failed() {
+    let Some(document) = run("dali-failover") else { return };
+    assert_eq!(document["cells"].as_array().unwrap().len(), 6, "the inputs of AVI");
+    assert_eq!(passed(&document, "the longest silence").len(), 6);
+    assert_eq!(passed(&document, "twice, out of order or damaged").len(), 1);
+}

@@ -83,6 +83,7 @@ pub fn experiments() -> &'static [&'static dyn Experiment] {
         &goodput::Goodput,
         &hostile::Hostile,
         &dali::DaliMappings,
+        &dali::DaliFailover,
         &dali::SINGLE,
         &dali::TWO,
         &dali::SIZES,

@@ -2,7 +2,7 @@
 
 use super::arm::{Opened, Seat, Threads, failed};
 use super::sample::{self, Stamps};
-use super::walker::Output;
+use super::walker::{Output, Program};
 use crate::error::{Error, Result};
 use crate::part::Orders;
 use crate::stalls::Timed;
@@ -32,8 +32,11 @@ const LOOK: u64 = 50_000_000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub(super) enum Order {
-    /// Gives the threads their scheduling: `{}`.
-    Schedule,
+    /// Gives the threads their scheduling, as planned for this program: `{}`.
+    Schedule {
+        /// The program.
+        program: Program,
+    },
     /// Publishes at `begin_ns` (CLOCK_MONOTONIC) and each period later, before `until_ns`: `{}`.
     Start {
         /// The first time.
@@ -47,6 +50,8 @@ pub(super) enum Order {
     Finish,
     /// Asks for the inputs that nothing came from yet: [`Unheard`].
     Heard,
+    /// Asks how long nothing came from any input: [`Silence`].
+    Listen,
     /// Reports the arrivals since the last report: [`Report`].
     Take,
 }
@@ -65,6 +70,13 @@ pub(super) struct Published {
 pub(super) struct Unheard {
     /// Their topics.
     pub topics: Vec<String>,
+}
+
+/// The time since the last publication that was heard of.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Silence {
+    /// Nanoseconds.
+    pub ns: u64,
 }
 
 /// Arrivals, input by input.
@@ -146,12 +158,13 @@ pub(super) fn play(mut orders: Orders) -> Result {
         program.inputs.iter().zip(&accounts).map(subscribe).collect::<Result<_>>()?;
     let open = |output: &Output| engine.publisher(&topic(&output.topic), &offer).map_err(failed);
     let publisher: Option<Arc<dyn Publisher>> = program.output.as_ref().map(open).transpose()?.map(Arc::from);
-    let (mut running, number) = (None, Arc::new(AtomicU64::new(0)));
+    // A program that is started anew goes on with higher numbers than the one that it replaces had.
+    let (mut running, number) = (None, Arc::new(AtomicU64::new(monotonic_ns())));
     orders.say(&json!({}))?;
     while let Some(order) = orders.wait::<Order>()? {
         match order {
-            Order::Schedule => {
-                schedule(&seat, node.as_ref())?;
+            Order::Schedule { program } => {
+                schedule(&seat, &program, node.as_ref())?;
                 orders.say(&json!({}))?;
             }
             Order::Start { begin_ns, until_ns, most_ns } => {
@@ -175,6 +188,10 @@ pub(super) fn play(mut orders: Orders) -> Result {
             Order::Heard => {
                 let silent = program.inputs.iter().zip(&accounts).filter(|(_, a)| a.last_ns.load(Relaxed) == 0);
                 orders.say(&Unheard { topics: silent.map(|(input, _)| input.topic.clone()).collect() })?;
+            }
+            Order::Listen => {
+                let last = accounts.iter().map(|account| account.last_ns.load(Relaxed)).max().unwrap_or_default();
+                orders.say(&Silence { ns: monotonic_ns().saturating_sub(last) })?;
             }
             Order::Take => orders.say(&Report { inputs: accounts.iter().map(|account| account.take()).collect() })?,
         }
@@ -203,10 +220,10 @@ fn parsed(planned: &str) -> Result<Scheduling> {
 }
 
 /// Gives the threads their scheduling, once all ends are connected.
-fn schedule(seat: &Seat, node: Option<&Node>) -> Result {
+fn schedule(seat: &Seat, program: &Program, node: Option<&Node>) -> Result {
     match (seat.threads, node) {
         (Threads::Ordinary, _) => Ok(()),
-        (Threads::Planned, Some(node)) => plan_threads(seat, node),
+        (Threads::Planned, Some(node)) => plan_threads(program, node),
         _ => linux::sched::set_process(0, Some(&EQUAL.into()), None)
             .map(drop)
             .map_err(|refused| Error::System(refused.to_string())),
@@ -214,7 +231,7 @@ fn schedule(seat: &Seat, node: Option<&Node>) -> Result {
 }
 
 /// The receiving thread of each channel, as planned. (The publishing thread sends by itself: nothing is handed over.)
-fn plan_threads(seat: &Seat, node: &Node) -> Result {
+fn plan_threads(program: &Program, node: &Node) -> Result {
     let documents = node.nodes();
     let named = |own: bool, topic: &str, direction: Direction| {
         let of = documents.iter().filter(|document| (document.node == node.id()) == own);
@@ -222,7 +239,7 @@ fn plan_threads(seat: &Seat, node: &Node) -> Result {
         let found = ports.find(|port| port.topic == topic && port.direction == direction);
         found.map(|port| port.name.clone()).ok_or_else(|| Error::Failed(format!("nobody has {topic}")))
     };
-    for input in &seat.program().inputs {
+    for input in &program.inputs {
         let Some(planned) = &input.sched else { continue };
         let changes = Changes { sched: Change::Set(parsed(planned)?), ..Changes::default() };
         let own = named(true, &input.topic, Direction::Subscriber)?;

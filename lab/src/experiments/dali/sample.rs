@@ -16,7 +16,7 @@ pub(super) const LEAST: usize = HEAD + 24;
 /// What a message says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamps {
-    /// The sample's number, from 1.
+    /// The sample's number, which grows.
     pub number: u64,
     /// The time of its publication, by CLOCK_MONOTONIC, in ns.
     pub published_ns: u64,

@@ -5,9 +5,10 @@ use super::program::{Arrivals, Order, Published, ROLE, Report, Unheard};
 use super::walker::Program;
 use super::{RATE, SETTLE};
 use crate::error::{Error, Result};
+use crate::experiments::lines;
 use crate::lab::Lab;
-use crate::link::LinkReport;
 use crate::part::{LONG, Part, Place, processors};
+use crate::results::Findings;
 use crate::stalls::{Monitor, Stalls, Timed};
 use crate::statistics::median;
 use crate::topology::{DEVICE, Line, Queue, Topology, Wire};
@@ -34,6 +35,8 @@ const LIMIT: u32 = 100;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The longest period while programs connect.
 const CONNECTING_NS: u64 = 20_000_000;
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(10);
 /// From the order to start to the first sample.
 const AHEAD_NS: u64 = 100_000_000;
 
@@ -69,9 +72,22 @@ impl Boards {
         &self.topology
     }
 
-    /// Ends the line, and says how it was.
-    pub(super) fn end(mut self) -> Vec<LinkReport> {
-        self.topology.end_lines()
+    /// How long the line stood still so far, in ms.
+    pub(super) fn stood_still_ms(&self) -> f64 {
+        self.topology.stood_still().iter().map(|stood| stood.ns as f64 / 1e6).sum()
+    }
+
+    /// Ends it, with a check of its line and the queues in front of that.
+    ///
+    /// # Errors
+    /// As [`crate::iproute::tc`].
+    pub(super) fn end(mut self, findings: &mut Findings) -> Result {
+        for host in [1, 2] {
+            let shown = self.topology.host(host).tc(&["qdisc", "show", "dev", DEVICE])?;
+            findings.queues.extend(shown.lines().map(|line| format!("board {host}: {}", line.trim())));
+        }
+        lines::judge("all runs", &self.topology.end_lines(), findings);
+        Ok(())
     }
 
     /// Ports that no graph had before.
@@ -84,6 +100,8 @@ impl Boards {
 
 /// A graph over one engine.
 pub(super) struct System {
+    /// The first of its ports, which tells its realm from others.
+    port: u16,
     programs: Vec<Program>,
     parts: Vec<Part>,
 }
@@ -120,39 +138,86 @@ impl System {
     /// # Errors
     /// [`Error::Failed`] with the topics that did not come.
     pub(super) fn open(lab: &Lab, boards: &mut Boards, arm: &Arm, programs: &[Program]) -> Result<Self> {
-        let port = boards.ports();
-        let seats = arm.seats(lab, programs, port)?;
-        let start = |seat| {
-            let seat: super::arm::Seat = seat;
-            Part::start(lab, boards.place(seat.program().host).first(), ROLE, &seat)
-        };
-        let mut parts = seats.into_iter().map(start).collect::<Result<Vec<Part>>>()?;
-        parts.iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
-        let mut system = Self { programs: programs.to_vec(), parts };
+        let mut system = Self { port: boards.ports(), programs: Vec::new(), parts: Vec::new() };
+        system.start(lab, boards, arm, programs)?;
         system.connect(lab)?;
-        system.all::<Value>(lab, &Order::Schedule)?;
+        system.schedule(lab)?;
         Ok(system)
     }
 
+    /// Starts the programs of a graph that are not running yet. The others, in the same places, follow its plan from now on.
+    pub(super) fn start(&mut self, lab: &Lab, boards: &Boards, arm: &Arm, programs: &[Program]) -> Result {
+        let seats = arm.seats(lab, programs, self.port)?;
+        let runs = |name: &str| self.programs.iter().any(|program| program.name == name);
+        let missing: Vec<_> = seats.into_iter().filter(|seat| !runs(&seat.program().name)).collect();
+        let first = self.parts.len();
+        for seat in missing {
+            let place = boards.place(seat.program().host).first();
+            self.parts.push(Part::start(lab, place, ROLE, &seat)?);
+            self.programs.push(seat.program().clone());
+        }
+        self.parts[first..].iter_mut().try_for_each(|part| part.hear::<Value>(lab, LONG).map(drop))?;
+        let planned = |program: &mut Program| {
+            programs
+                .iter()
+                .find(|other| other.name == program.name)
+                .into_iter()
+                .for_each(|new| program.clone_from(new));
+        };
+        self.programs.iter_mut().for_each(planned);
+        Ok(())
+    }
+
+    /// Gives all threads their scheduling, once all ends are connected.
+    pub(super) fn schedule(&mut self, lab: &Lab) -> Result {
+        self.programs.iter().zip(&mut self.parts).try_for_each(|(program, part)| {
+            part.ask::<Value>(lab, &Order::Schedule { program: program.clone() }, LONG).map(drop)
+        })
+    }
+
+    /// Ends the programs of a board at once, as when its power fails.
+    pub(super) fn kill(&mut self, host: u8) {
+        let killed = |program: &Program| program.host == host;
+        for (_, part) in self.programs.iter().zip(&self.parts).filter(|(program, _)| killed(program)) {
+            // One that has ended already cannot be killed.
+            let pid = i32::try_from(part.id()).ok().and_then(rustix::process::Pid::from_raw);
+            pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        }
+        let mut hosts = self.programs.iter().map(killed).collect::<Vec<_>>().into_iter();
+        self.parts.retain(|_| hosts.next() != Some(true));
+        self.programs.retain(|program| !killed(program));
+    }
+
+    /// The part of a program.
+    pub(super) fn part(&mut self, name: &str) -> Result<&mut Part> {
+        let of = self.programs.iter().position(|program| program.name == name);
+        of.and_then(|at| self.parts.get_mut(at)).ok_or_else(|| Error::Failed(format!("no program {name} is running")))
+    }
+
     /// Publishes until all have heard of all. What was lost meanwhile found nobody yet.
-    fn connect(&mut self, lab: &Lab) -> Result {
+    pub(super) fn connect(&mut self, lab: &Lab) -> Result {
         let start = Order::Start { begin_ns: monotonic_ns(), until_ns: u64::MAX, most_ns: CONNECTING_NS };
         self.all::<Value>(lab, &start)?;
+        self.heard(lab)?;
+        self.all::<Published>(lab, &Order::Finish)?;
+        lab.stop.sleep(SETTLE)?;
+        self.all::<Report>(lab, &Order::Take).map(drop)
+    }
+
+    /// Waits until all have heard of all that they subscribe to.
+    pub(super) fn heard(&mut self, lab: &Lab) -> Result {
         let until = Instant::now() + LONG;
         loop {
-            let silent: Vec<String> =
-                self.all::<Unheard>(lab, &Order::Heard)?.into_iter().flat_map(|u| u.topics).collect();
+            let unheard = self.all::<Unheard>(lab, &Order::Heard)?;
+            let silent: Vec<String> = unheard.into_iter().flat_map(|unheard| unheard.topics).collect();
             if silent.is_empty() {
-                break;
+                return Ok(());
             }
             if Instant::now() > until {
                 return Err(Error::Failed(format!("nothing came of {} within {LONG:?}", silent.join(", "))));
             }
-            lab.stop.sleep(Duration::from_millis(20))?;
+            lab.stop.sleep(LOOK)?;
         }
-        self.all::<Published>(lab, &Order::Finish)?;
-        lab.stop.sleep(SETTLE)?;
-        self.all::<Report>(lab, &Order::Take).map(drop)
     }
 
     /// Lets all publish for so long. Each begins within a period, when the dice say: the same dice give every engine the same phases. Without
@@ -215,7 +280,7 @@ impl System {
     }
 
     /// Gives all programs an order, and takes their answers.
-    fn all<T: serde::de::DeserializeOwned>(&mut self, lab: &Lab, order: &Order) -> Result<Vec<T>> {
+    pub(super) fn all<T: serde::de::DeserializeOwned>(&mut self, lab: &Lab, order: &Order) -> Result<Vec<T>> {
         self.parts.iter_mut().map(|part| part.ask(lab, order, LONG)).collect()
     }
 }
