@@ -1,5 +1,7 @@
 //! `thalweg bridge`: topics of other middlewares. Each engine has a module with its options.
 
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(feature = "zenoh")]
 mod ros2;
 #[cfg(feature = "zenoh")]
@@ -29,6 +31,8 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Chosen {
+    #[cfg(feature = "mqtt")]
+    Mqtt(Box<mqtt::MqttArguments>),
     #[cfg(feature = "zenoh")]
     Zenoh(Box<zenoh::ZenohArguments>),
     #[cfg(feature = "zenoh")]
@@ -66,6 +70,8 @@ fn read(file: &Path) -> Result<Rules> {
 /// Runs until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     match &arguments.engine {
+        #[cfg(feature = "mqtt")]
+        Chosen::Mqtt(arguments) => mqtt::run(arguments),
         #[cfg(feature = "zenoh")]
         Chosen::Zenoh(arguments) => zenoh::run(arguments),
         #[cfg(feature = "zenoh")]

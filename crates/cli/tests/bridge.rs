@@ -68,6 +68,92 @@ fn two_realms_meet_in_a_graph_of_ros() {
     assert_eq!(listener.json_line()["data"]["data"], "hello");
 }
 
+/// A broker of MQTT, mosquitto, which ends with this program at the latest.
+#[cfg(feature = "mqtt")]
+struct Broker {
+    shell: std::process::Child,
+    port: u16,
+}
+
+#[cfg(feature = "mqtt")]
+impl Broker {
+    /// `None`, with the reason printed, if it is not installed.
+    fn start(house: &Testbed) -> Option<Self> {
+        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+        let run = |program: &str| {
+            let mut command = std::process::Command::new(program);
+            command.env("PATH", &path).stdin(std::process::Stdio::piped());
+            command
+        };
+        if run("mosquitto").arg("-h").output().is_err() {
+            println!("skipped: because mosquitto is not installed (Debian's package)");
+            return None;
+        }
+        let (port, file) = (port(), house.path("mosquitto.conf"));
+        std::fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\nlog_dest none\n")).unwrap();
+        let script = "mosquitto -c \"$0\" & broker=$!; cat >/dev/null; kill -9 $broker; wait";
+        let shell = run("sh").args(["-c", script]).arg(file).spawn().unwrap();
+        Some(Self { shell, port })
+    }
+}
+
+#[cfg(feature = "mqtt")]
+impl Drop for Broker {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// Two realms at one broker, which starts after their bridges.
+#[test]
+#[cfg(feature = "mqtt")]
+fn two_realms_meet_at_a_broker() {
+    let house = Testbed::new();
+    let Some(broker) = Broker::start(&house) else { return };
+    let of = |realm: &str| {
+        format!(
+            "bridge mqtt --realm {realm} --name gate --broker 127.0.0.1:{} --prefix fleet --deny /secret",
+            broker.port
+        )
+    };
+    let (left, right) = (house.start(&of("left")), house.start(&of("right")));
+    line_with(&left, "bridge to mqtt: gate");
+    line_with(&right, "bridge to mqtt: gate");
+    let mut talker = house.start("pub /word --realm left --stdin --policy durability=transient-local");
+    talker.write("hello\n");
+    line_with(&left, "out: 1");
+    let listener = house.start("sub /word --realm right --policy durability=transient-local --json");
+    let sample = listener.json_line();
+    assert_eq!(sample["topic"], "/word", "{sample}");
+    let port = house.run("list ports --realm right");
+    assert!(port.lines.iter().any(|line| line.contains("mqtt /word")), "{:?}", port.lines);
+    left.signal(rustix::process::Signal::TERM);
+    assert_eq!(left.finish().code(), 0);
+}
+
+#[test]
+#[cfg(feature = "mqtt")]
+fn a_bridge_to_mqtt_says_what_it_cannot_use() {
+    let house = Testbed::new();
+    for (arguments, says) in [
+        ("bridge mqtt --broker a:b", "HOST:PORT"),
+        ("bridge mqtt --prefix a/#", "wildcards"),
+        ("bridge mqtt --password-file /does/not/exist", "--user"),
+        ("bridge mqtt --user robot --password-file /does/not/exist", "/does/not/exist"),
+    ] {
+        let done = house.run(arguments);
+        assert_eq!(done.code(), 2, "{arguments}: {}", done.errors);
+        assert!(done.errors.contains(says), "{arguments}: {}", done.errors);
+    }
+    let bridge = house.start(&format!("bridge mqtt --broker 127.0.0.1:{}", port()));
+    let waits =
+        std::iter::from_fn(|| bridge.error_line()).find(|line| line.contains("waiting for a router, peer or broker"));
+    assert!(waits.unwrap().contains("MQTT broker 127.0.0.1"));
+    bridge.signal(rustix::process::Signal::TERM);
+    assert_eq!(bridge.finish().code(), 0);
+}
+
 #[test]
 fn a_bridge_says_what_it_cannot_use() {
     let house = Testbed::new();

@@ -55,7 +55,7 @@ pub trait Publisher: Send + Sync {
     /// [`Error::Engine`] when the engine refuses it.
     fn publish(&self, sample: &Sample<'_>) -> Result<()>;
 
-    /// `true` if somebody else subscribes to its topic now.
+    /// `true` if somebody else subscribes to its topic now; always, where the engine does not tell ([`Abilities::wanted`]).
     fn is_wanted(&self) -> bool;
 }
 
@@ -210,11 +210,13 @@ pub struct Abilities {
     pub marked: MarkedUnit,
     /// The engine tells which ends other programs have.
     pub endpoints: bool,
+    /// A publisher knows whether anybody subscribes ([`Publisher::is_wanted`]).
+    pub wanted: bool,
 }
 
 impl Abilities {
     /// Names and values, in the order of the table of engines.
-    pub fn rows(&self) -> [(&'static str, String); 9] {
+    pub fn rows(&self) -> [(&'static str, String); 10] {
         let yes_or_no = |yes: bool| if yes { "yes" } else { "no" };
         [
             ("reliability", self.reliability.to_string()),
@@ -226,6 +228,7 @@ impl Abilities {
             ("types", self.types.to_string()),
             ("own mark of each", self.marked.to_string()),
             ("tells of others' ends", yes_or_no(self.endpoints).to_owned()),
+            ("tells whether it is wanted", yes_or_no(self.wanted).to_owned()),
         ]
     }
 

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`bridge`] | routes between a node's topics and those of an engine: opened on demand, by rules |
+//! | [`mqtt`] | MQTT 5 (feature `mqtt`) |
 //! | [`native`] | Thalweg as an engine |
 //! | [`ros2`] | ROS 2 over Zenoh, as `rmw_zenoh` uses it (feature `zenoh`) |
 //! | [`zenoh`] | Zenoh (feature `zenoh`) |
@@ -15,6 +16,8 @@
 //! plans, `why`.
 pub mod bridge;
 pub mod engine;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
 pub mod native;
 #[cfg(feature = "zenoh")]
 pub mod ros2;

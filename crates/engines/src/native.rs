@@ -36,6 +36,7 @@ impl Native {
         types: Support::Enforced,
         marked: MarkedUnit::Channel,
         endpoints: true,
+        wanted: true,
     };
 
     /// The engine of this node.

@@ -124,6 +124,7 @@ impl Ros2 {
         types: Support::Enforced,
         marked: MarkedUnit::Class,
         endpoints: true,
+        wanted: true,
     };
 
     /// Joins the graph as a node of ROS 2, for the bridge of a node of Thalweg or for any program. Takes up to half a second.

@@ -76,6 +76,7 @@ impl Zenoh {
         types: Support::Announced,
         marked: MarkedUnit::Class,
         endpoints: false,
+        wanted: true,
     };
 
     /// Joins the network, as the bridge of a node or as any program. Takes up to half a second.

@@ -7,6 +7,11 @@ mod running;
 mod tables;
 mod world;
 
+#[cfg(feature = "mqtt")]
+mod mqtt;
+#[cfg(feature = "mqtt")]
+mod mqtt_world;
+
 #[cfg(feature = "zenoh")]
 mod bridges;
 #[cfg(feature = "zenoh")]

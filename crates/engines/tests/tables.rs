@@ -9,6 +9,8 @@ const DOCUMENT: &str = include_str!("../../../docs/engines.md");
 fn engines() -> Vec<(&'static str, Abilities)> {
     vec![
         (Native::NAME, Native::ABILITIES),
+        #[cfg(feature = "mqtt")]
+        (thalweg_engines::mqtt::Mqtt::NAME, thalweg_engines::mqtt::Mqtt::ABILITIES),
         #[cfg(feature = "zenoh")]
         (thalweg_engines::zenoh::Zenoh::NAME, thalweg_engines::zenoh::Zenoh::ABILITIES),
         #[cfg(feature = "zenoh")]
