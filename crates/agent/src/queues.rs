@@ -1,9 +1,11 @@
 //! A plan on one of its hosts: the queues of its devices.
 
-use linux::queueing::{Hook, LONGEST, MOST_SEGMENTS, PerClass, SLOWEST, Scheduler, Service, Share, Wanted};
+use linux::queueing::{
+    Hook, LONGEST, Leaf, MOST_LEAVES, MOST_SEGMENTS, PerClass, SLOWEST, Scheduler, Service, Share, Wanted, Whose,
+};
 use qos::contract::{DEVICE, is_device};
-use qos::plan::{Link, Plan, Setting};
-use qos::system::NodeKind;
+use qos::plan::{Channel, Link, OwnQueue, Plan, Setting};
+use qos::system::{MOST_AT_ONCE, NodeKind};
 use std::fmt;
 
 /// Fewest packets that a queue holds: traffic that nobody declared waits there, too.
@@ -65,7 +67,7 @@ pub fn queues(plan: &Plan, host: &str, prio: bool) -> Result<Vec<Wanted>, Unfit>
     };
     let own = plan.links.iter().filter(|link| link.from == node.name);
     let mut wanted = own
-        .filter_map(|link| link.device.as_ref().map(|device| queue(link, device, prio, map)))
+        .filter_map(|link| link.device.as_ref().map(|device| queue(plan, link, device, prio, map)))
         .collect::<Result<Vec<_>, _>>()?;
     for setting in plan.settings.iter().filter(|setting| setting.node == node.name) {
         limit(&mut wanted, setting)?;
@@ -91,7 +93,7 @@ fn limit(wanted: &mut [Wanted], setting: &Setting) -> Result<(), Unfit> {
 }
 
 /// A link's queue. A plan is a file, and may have been changed by hand.
-fn queue(link: &Link, device: &str, prio: bool, map: Option<Hook>) -> Result<Wanted, Unfit> {
+fn queue(plan: &Plan, link: &Link, device: &str, prio: bool, map: Option<Hook>) -> Result<Wanted, Unfit> {
     let name = &link.name;
     if !is_device(device) {
         return Err(Unfit::Altered(format!("the plan has device {device:?} for link {name:?}: allowed is {DEVICE}")));
@@ -111,20 +113,67 @@ fn queue(link: &Link, device: &str, prio: bool, map: Option<Hook>) -> Result<Wan
         device: device.to_owned(),
         rate,
         queue,
-        scheduler: scheduler(link, prio)?,
+        scheduler: scheduler(link, prio, leaves(plan, link)?)?,
         segments: None,
         map,
         boundary: false,
     })
 }
 
-fn scheduler(link: &Link, prio: bool) -> Result<Scheduler, Unfit> {
+/// The queues of channels' own before a link.
+fn leaves(plan: &Plan, link: &Link) -> Result<Vec<Leaf>, Unfit> {
+    let own = |channel: &&Channel| {
+        channel.publisher == link.from && channel.own_queue.as_ref().is_some_and(|own| own.link == link.name)
+    };
+    let channels: Vec<&Channel> = plan.channels.iter().filter(own).collect();
+    let altered = |text: String| Unfit::Altered(format!("the plan has {text}"));
+    if channels.len() > MOST_LEAVES {
+        let count = channels.len();
+        return Err(altered(format!("{count} own queues before link {:?}: allowed are {MOST_LEAVES}", link.name)));
+    }
+    if !channels.is_empty() && link.scheduler != "htb" {
+        return Err(altered(format!("own queues before link {:?}: allowed is that with htb", link.name)));
+    }
+    let mut leaves: Vec<Leaf> = Vec::new();
+    for channel in channels {
+        let Some(own) = &channel.own_queue else { continue };
+        let leaf = leaf(channel, own).map_err(altered)?;
+        if leaves.iter().any(|other| other.whose == leaf.whose) {
+            return Err(altered(format!("two own queues with number {} at {}: plan anew", own.number, link.from)));
+        }
+        leaves.push(leaf);
+    }
+    Ok(leaves)
+}
+
+fn leaf(channel: &Channel, own: &OwnQueue) -> Result<Leaf, String> {
+    let OwnQueue { number, rate_bits_per_s, burst_bytes, packets, .. } = *own;
+    let of = |what: &str, value: u64, allowed: &str| {
+        Err(format!("{what} {value} of the own queue of {}: allowed is {allowed}", channel.subscriber))
+    };
+    if number >= OwnQueue::NUMBERS {
+        return of("number", number.into(), "0 to 4095");
+    }
+    if rate_bits_per_s < SLOWEST {
+        return of("rate", rate_bits_per_s, "1000 bit/s and more");
+    }
+    let burst = u32::try_from(burst_bytes).ok().filter(|bytes| (1514..=MOST_AT_ONCE).contains(&u64::from(*bytes)));
+    let Some(burst) = burst else { return of("burst", burst_bytes, "1514 B to 16 MiB") };
+    let queue = u32::try_from(packets).ok().filter(|packets| (1..=LONGEST).contains(packets));
+    let Some(queue) = queue else { return of("packets", packets, "1 to 100000") };
+    Ok(Leaf { class: channel.class, rate: rate_bits_per_s, burst, queue, whose: Whose::Sockets(number) })
+}
+
+fn scheduler(link: &Link, prio: bool, leaves: Vec<Leaf>) -> Result<Scheduler, Unfit> {
+    let own: u64 = leaves.iter().map(|leaf| leaf.rate).fold(0, u64::saturating_add);
     let shares = || {
         let missing = || Unfit::Incomplete(format!("the plan has no shares for {}: plan anew, with bounds", link.name));
         let parts = link.shares.ok_or_else(missing)?;
-        if parts.iter().any(|part| part.is_nan() || *part <= 0.0) || parts.iter().sum::<f64>() > 1.0 + 1e-9 {
+        let sum = parts.iter().sum::<f64>() + own as f64 / link.rate_bits_per_s;
+        // Rates of own queues are whole, and rounded up.
+        if parts.iter().any(|part| part.is_nan() || *part <= 0.0) || sum > 1.0 + if own > 0 { 1e-6 } else { 1e-9 } {
             let name = &link.name;
-            let allowed = "more than 0 for each class, and at most 1 together";
+            let allowed = "more than 0 for each class, and at most 1 together, own queues included";
             return Err(Unfit::Altered(format!(
                 "the plan has shares {parts:?} for link {name:?}: allowed is {allowed}"
             )));
@@ -135,7 +184,7 @@ fn scheduler(link: &Link, prio: bool) -> Result<Scheduler, Unfit> {
         "fifo" => Scheduler::Fifo,
         "strict" if prio => Scheduler::StrictPrio,
         "strict" => Scheduler::Strict,
-        "htb" => Scheduler::Htb(shares()?.map(|rate| Share { rate, ceil: None, priority: None }), Vec::new()),
+        "htb" => Scheduler::Htb(shares()?.map(|rate| Share { rate, ceil: None, priority: None }), leaves),
         "hfsc" => Scheduler::Hfsc(shares()?.map(|share| Service::new(share, None, None))),
         other => {
             return Err(Unfit::Altered(format!(
@@ -195,6 +244,44 @@ mod tests {
         for wrong in [setting("a", "eth0", 0), setting("a", "eth0", 65_536), setting("a", "eth9", 1)] {
             assert!(matches!(with(wrong), Err(Unfit::Altered(_))));
         }
+    }
+
+    #[test]
+    fn a_channel_has_a_queue_of_its_own_where_it_begins() {
+        let own = OwnQueue { link: "lan".into(), number: 7, rate_bits_per_s: 500_000, burst_bytes: 3000, packets: 20 };
+        let channel = |publisher: &str, own: OwnQueue| Channel {
+            publisher: publisher.into(),
+            class: qos::Class::High,
+            own_queue: Some(own),
+            ..Channel::default()
+        };
+        let room = |channels: Vec<Channel>, shares| {
+            let mut plan = Plan { channels, ..plan() };
+            plan.links[0].shares = Some(shares);
+            queues(&plan, "a", true)
+        };
+        let (quarter, full) = ([0.1, 0.2, 0.3, 0.25], [0.1, 0.2, 0.3, 0.4]);
+        let found = room(vec![channel("a", own.clone()), channel("r", own.clone())], quarter).unwrap();
+        let leaf =
+            |queue| Leaf { class: qos::Class::High, rate: 500_000, burst: 3000, queue, whose: Whose::Sockets(7) };
+        assert_eq!(found[0].leaves(), [leaf(20)]);
+        for (wrong, says) in [
+            (vec![channel("a", OwnQueue { number: 4096, ..own.clone() })], "number 4096"),
+            (vec![channel("a", OwnQueue { rate_bits_per_s: 999, ..own.clone() })], "rate 999"),
+            (vec![channel("a", OwnQueue { burst_bytes: u64::MAX, ..own.clone() })], "16 MiB"),
+            (vec![channel("a", OwnQueue { packets: 0, ..own.clone() })], "packets 0"),
+            (vec![channel("a", own.clone()), channel("a", own.clone())], "two own queues with number 7"),
+            (vec![channel("a", own.clone()); 65], "65 own queues"),
+        ] {
+            let refused = room(wrong, quarter);
+            assert!(matches!(&refused, Err(Unfit::Altered(said)) if said.contains(says)), "{says}: {refused:?}");
+        }
+        assert!(
+            matches!(room(vec![channel("a", own.clone())], full), Err(Unfit::Altered(said)) if said.contains("included"))
+        );
+        let mut strict = Plan { channels: vec![channel("r", own)], ..plan() };
+        strict.links[1].shares = None;
+        assert!(matches!(queues(&strict, "r", true), Err(Unfit::Altered(said)) if said.contains("htb")));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use clap::Args;
 use judge::Diagnosis;
 use linux::probe::Tree;
 use linux::probe::process::{self, State};
+use linux::queueing::{self, Counters, Handle};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg::ChannelReport;
@@ -120,6 +121,8 @@ struct Said {
     starved_ns: Option<u64>,
     /// The priority of its end of the channel.
     settings: Option<EndReport>,
+    /// Counters of the channel's own queue in the first and in the last look; `None`: it has none, or waits on another host.
+    own_queue: Option<(Counters, Counters)>,
     /// Memory of its node for all channels.
     memory: Option<MemoryReport>,
 }
@@ -280,12 +283,22 @@ fn ask(participant: &Participant, end: &mut End, names: [&str; 2], other: &str) 
     {
         said.settings = reports.into_iter().next();
     }
+    said.own_queue = own_queue(&end.node, &said).map(|now| (said.own_queue.map_or(now, |(first, _)| first), now));
     if said.memory.is_none()
         && let Ok(Reply::Memory(memory)) = participant.node.ask(to, &Request::Memory, PATIENCE)
     {
         said.memory = Some(memory);
     }
     end.answer = Answer::Said(said);
+}
+
+/// The counters of the queue that this end's socket names.
+fn own_queue(node: &Document, said: &Said) -> Option<Counters> {
+    let EndReport { device, socket_priority, .. } = said.settings.as_ref()?;
+    let class = Handle((*socket_priority)?);
+    let is_here = class.major() != 0 && node.host == linux::clock::host_id();
+    let queues = queueing::read(device.as_ref().filter(|_| is_here)?).ok()?;
+    queues.class(class).map(|class| class.counters)
 }
 
 impl End {

@@ -23,6 +23,7 @@ mod house;
 mod kills;
 mod lab;
 mod licences;
+mod own_queue;
 mod plan;
 mod policies;
 mod priority;

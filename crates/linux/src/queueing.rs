@@ -10,7 +10,7 @@
 //! | `carried` | the counters of our queues, by class |
 //! | `counted` | the real place of a marked packet, by the queues' counters |
 //! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
-//! | `leaf` | a queue and rate of one flow |
+//! | `leaf` | a queue and rate of one flow, or of the sockets that name it |
 //! | `install`, `journal` | complete installation or none, with the former queues on disk first; and restoring them |
 //! | `adjust` | changing installed queues in place |
 //!
@@ -37,7 +37,7 @@ pub use devices::{Largest, agreed_rate, carrier, egress, egress_super_packet, ex
 pub use discipline::{Class, Curve, DEFAULT_MAP, Discipline, Shares};
 pub use filter::{Bits, Filter, Protocol, Question};
 pub use install::{Installed, Outcome, Present, Restored, install, installed, recover, restore};
-pub use leaf::{Flow, Leaf, MOST_LEAVES, Transport};
+pub use leaf::{Flow, Leaf, MOST_LEAVES, Transport, Whose};
 pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
 pub use tree::{Counters, Handle, Node, Queues};

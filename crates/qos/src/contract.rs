@@ -112,7 +112,7 @@ impl Contract {
 }
 
 /// 64-bit FNV-1a.
-fn hash(text: &str) -> u64 {
+pub(crate) fn hash(text: &str) -> u64 {
     let step = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }

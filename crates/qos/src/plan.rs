@@ -143,6 +143,9 @@ pub struct Channel {
     /// The pace at which its publisher sends the packets of a sample, bit/s; `None`: all at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace_bits_per_s: Option<u64>,
+    /// The queue of its own in which its packets wait where its publisher sends them; `None`: its class's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_queue: Option<OwnQueue>,
     /// Mean delay, µs; `None`: the model has none.
     pub mean_us: Option<f64>,
     /// The latest that a sample arrives, µs; `None`: the model has none.
@@ -166,6 +169,26 @@ pub struct Channel {
     /// The parts of the time in which the publisher's node waits and processes (Velox, eq. 2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occupancy: Option<[f64; 2]>,
+}
+
+/// A queue of a channel's own, before the first link that it crosses: what it sends beyond waits, and is dropped, there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnQueue {
+    /// The link.
+    pub link: String,
+    /// Its number on the publisher's host, 0 to 4095: it names the queue to sockets.
+    pub number: u16,
+    /// What leaves it in the long run, bit/s: guaranteed, and never more.
+    pub rate_bits_per_s: u64,
+    /// What leaves it at once after a pause, bytes.
+    pub burst_bytes: u64,
+    /// Packets that wait in it.
+    pub packets: u64,
+}
+
+impl OwnQueue {
+    /// Numbers of queues on a host.
+    pub const NUMBERS: u16 = 4096;
 }
 
 impl Channel {

@@ -14,7 +14,7 @@ mod settings;
 
 pub use mark::{Class, Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
 pub use policing::Policing;
-pub use settings::{Change, Changes, PolicyName, PrioritySettings};
+pub use settings::{Change, Changes, PolicyName, PrioritySettings, priority_text};
 
 use crate::quantity::parse_duration;
 use serde::{Deserialize, Serialize};

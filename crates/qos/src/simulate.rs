@@ -443,7 +443,9 @@ impl<'a> World<'a> {
     }
 
     fn transmit(&mut self, now: u64, queue: usize) {
-        let Some(service) = self.queues[queue].next(now) else { return };
+        let Some(service) = self.queues[queue].next(now) else {
+            return self.queues[queue].wakes(now).into_iter().for_each(|at| self.later(at, Event::Begin { queue }));
+        };
         self.later(now.saturating_add(service.work()), Event::Free { queue });
         let Sending::Declared(parcel) = service else { return };
         let delay = self.system.links[queue / 2].delay;

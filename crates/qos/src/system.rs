@@ -151,6 +151,8 @@ pub struct Topic {
     pub sched: Option<Sched>,
     /// Its publishers send no more than this contract says, whatever they publish.
     pub police: bool,
+    /// Its packets wait in a queue of their own where a publisher of it sends them, and leave it no faster than this contract says.
+    pub own_queue: bool,
     /// The latency budget of its publishers; `None`: none, and nothing is set.
     pub latency_budget: Option<LatencyBudget>,
     /// The pace of its publishers; `None`: none, and nothing is set.
@@ -179,7 +181,20 @@ pub enum Pace {
     Auto,
 }
 
+/// Bytes of Thalweg's own headers in a packet: of a message and of a fragment (docs/wire.md).
+pub const OWN_HEADERS: u64 = 40;
+/// Most queues of channels' own at a device: HTB takes longer for each new class, and a queue for each channel of a system is not what they are for.
+pub const MOST_OWN_QUEUES: usize = 64;
+/// Most bytes that may leave a queue of a topic's own at once.
+pub const MOST_AT_ONCE: u64 = 16 << 20;
+
 impl Topic {
+    /// Most samples that are published in a closed stretch of `span` ns.
+    pub fn within(&self, span: u64) -> u64 {
+        let early = self.jitter.saturating_add(self.period.saturating_mul(u64::from(self.burst.max(1)) - 1));
+        (span.saturating_add(early) / self.period.max(1)).saturating_add(1)
+    }
+
     /// The pace at which samples leave a node that publishes it, in bit/s.
     pub fn paced(&self) -> Option<u64> {
         match self.pace {

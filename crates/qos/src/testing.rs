@@ -8,7 +8,7 @@ pub mod inputs;
 mod systems;
 
 pub use chains::{Followed, follow};
-pub use systems::{Sketch, chained, extreme, gathering, pacing, sketch};
+pub use systems::{Sketch, chained, extreme, gathering, owning, pacing, sketch};
 
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
@@ -285,7 +285,7 @@ fn judge(channel: &Channel, feasible: bool) {
 mod tests {
     use super::*;
     use crate::Class;
-    use crate::analysis::stages::{Classes, Paced, Packets, Reserved};
+    use crate::analysis::stages::{Classes, Leaf, Paced, Packets, Reserved};
     use crate::simulate::simulate;
     use crate::system::{Link, Node, Pace, Sched, Subscriber, Topic};
 
@@ -379,6 +379,90 @@ mod tests {
         let found = (first..first + 200).find(wrong);
         println!("without the wait: found out by system {found:?} from seed {first}");
         assert!(found.is_some(), "without the wait: found out by none of 200 systems from seed {first}");
+    }
+
+    /// Topics with a queue of their own send `times` as often as they say. Gives the pairs that kept their bounds: those of other topics, and if all keep to what
+    /// they say, their own, if these are in time.
+    fn beside(sketch: &Sketch, seed: u64, times: u64, spoil: Spoil) -> Result<[usize; 2], String> {
+        let Sketch { system, classes, places } = sketch;
+        let stages = Stages::new(system, &Network::new(system), places, classes);
+        let mut spoilt = stages.clone();
+        spoil(&mut spoilt);
+        let analysis = analyse(system, &spoilt, &Steps::of(system));
+        let mut sent = system.clone();
+        for topic in sent.topics.iter_mut().filter(|topic| topic.own_queue) {
+            (topic.period, topic.rate) = ((topic.period / times).max(1), topic.rate * times as f64);
+        }
+        let longest = system.topics.iter().map(|topic| topic.period + topic.jitter).max().unwrap_or(0);
+        let run = Run { pattern: Pattern::Synchronous, seed, duration: 4 * longest, events: EVENTS };
+        let seen = worst(&sent, &stages, &run, 1);
+        let mut held = [0; 2];
+        for (pair, (bound, seen)) in stages.pairs.iter().zip(analysis.pairs.iter().zip(&seen.pairs)) {
+            let is_own = system.topics[stages.streams[pair.stream].topic].own_queue;
+            let deadline = system.subscribers[pair.subscriber].deadline;
+            let Ok(ns) = bound.ns else { continue };
+            if !is_own || times == 1 && deadline.is_some_and(|deadline| ns <= deadline) {
+                keeps(ns, bound, seen.max).map_err(|wrong| format!("seed {seed}, {pair:?}: {wrong}"))?;
+                held[usize::from(is_own)] += 1;
+            }
+        }
+        Ok(held)
+    }
+
+    fn leaves(stages: &mut Stages, spoil: fn(&mut Leaf)) {
+        for stage in &mut stages.stages {
+            if let Step::Cross { leaf: Some(leaf), .. } = &mut stage.step {
+                spoil(leaf);
+            }
+        }
+    }
+
+    /// A planner to which at later links no more comes than the contract says.
+    const FORGOTTEN: Spoil = |stages| {
+        for stage in &mut stages.stages {
+            if let Step::Cross { passed, .. } = &mut stage.step {
+                *passed = None;
+            }
+        }
+    };
+
+    /// Whatever comes to a queue of a channel's own, all others keep their bounds; and its own channel, if it sends what it says. A planner that counts nothing of
+    /// what leaves such a queue is found out, and without the queue the others are late.
+    #[test]
+    fn a_channel_with_a_queue_of_its_own_harms_nobody_else() {
+        let (first, systems) = (first(), if cfg!(debug_assertions) { 60 } else { 400 });
+        let mut held = [0; 2];
+        for seed in first..first + systems {
+            for times in [1, 5] {
+                let found =
+                    beside(&owning(seed), seed, times, |_| ()).unwrap_or_else(|wrong| panic!("{times} ×: {wrong}"));
+                held = [held[0] + found[0], held[1] + found[1]];
+            }
+        }
+        println!(
+            "{held:?} channels of others and with queues of their own keep their bounds, {systems} systems from {first}"
+        );
+        assert!(held.iter().all(|held| *held as u64 > systems / 2), "{held:?}");
+        let nothing: Spoil = |stages| leaves(stages, |leaf| (leaf.bucket, leaf.share, leaf.unit) = (0, 1, 1));
+        // Without a device no queue is installed, and none of them is its own.
+        let together = |seed: u64| {
+            let mut sketch = owning(seed);
+            sketch.system.links.iter_mut().for_each(|link| link.devices = [None, None]);
+            sketch
+        };
+        let unseen = |seed| beside(&owning(seed), seed, 5, nothing).is_err();
+        let forgotten = |seed| beside(&owning(seed), seed, 5, FORGOTTEN).is_err();
+        let shared = |seed| beside(&together(seed), seed, 5, |_| ()).is_err();
+        let wrong: [(&str, &dyn Fn(u64) -> bool); 3] = [
+            ("a planner that counts nothing of it", &unseen),
+            ("a planner that counts nothing of it at later links", &forgotten),
+            ("one queue for all of a class", &shared),
+        ];
+        for (what, wrong) in wrong {
+            let found = (first..first + 200).find(|seed| wrong(*seed));
+            println!("{what}: found out by system {found:?} from seed {first}");
+            assert!(found.is_some(), "{what}: found out by none of 200 systems from seed {first}");
+        }
     }
 
     fn paces(stages: &mut Stages, spoil: fn(&mut Paced)) {

@@ -1,7 +1,7 @@
 //! Flows with a queue and rate of their own: the tables `[[device.flow]]` of a host file.
 
 use super::host_file::{Text, Wrong, packets, wrong};
-use linux::queueing::{Flow, LONGEST, Leaf, MOST_LEAVES, SLOWEST, Transport};
+use linux::queueing::{Flow, LONGEST, Leaf, MOST_LEAVES, SLOWEST, Transport, Whose};
 use qos::Class;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -35,9 +35,9 @@ pub(super) fn leaves(entries: &[Spanned<FlowEntry>], rate: u64, shares: u64) -> 
     let mut left = rate.saturating_sub(shares);
     let mut leaves: Vec<Leaf> = Vec::new();
     for entry in entries {
-        let leaf = entry.get_ref().read()?;
-        if leaves.iter().any(|other| other.flow == leaf.flow) {
-            return Err((entry.span(), format!("{}: each flow once", leaf.flow)));
+        let (leaf, flow) = entry.get_ref().read()?;
+        if leaves.iter().any(|other| other.whose == leaf.whose) {
+            return Err((entry.span(), format!("{flow}: each flow once")));
         }
         left = left.checked_sub(leaf.rate).ok_or_else(|| {
             let text = format!("shares and flows add up to more than the device's {rate} bit/s: {left} bit/s are left; lower the shares");
@@ -49,7 +49,7 @@ pub(super) fn leaves(entries: &[Spanned<FlowEntry>], rate: u64, shares: u64) -> 
 }
 
 impl FlowEntry {
-    fn read(&self) -> Result<Leaf, Wrong> {
+    fn read(&self) -> Result<(Leaf, Flow), Wrong> {
         let rate = match qos::parse_bit_rate(self.rate.get_ref()) {
             Ok(rate) if rate >= SLOWEST => rate,
             _ => {
@@ -65,7 +65,8 @@ impl FlowEntry {
             Err(_) => return wrong(&self.class, "class", "low, normal, high or critical"),
         };
         let queue = packets("queue", self.queue.as_ref(), LONGEST.into())?.unwrap_or(QUEUE);
-        Ok(Leaf { class, rate, burst: self.burst()?, queue, flow: self.flow()? })
+        let flow = self.flow()?;
+        Ok((Leaf { class, rate, burst: self.burst()?, queue, whose: Whose::Flow(flow) }, flow))
     }
 
     fn burst(&self) -> Result<u32, Wrong> {

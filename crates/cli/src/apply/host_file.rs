@@ -422,9 +422,9 @@ mod tests {
             .unwrap();
         let Scheduler::Htb(_, leaves) = &file.devices[0].1.scheduler else { panic!("no htb") };
         assert_eq!((leaves[0].rate, leaves[0].burst, leaves[0].queue), (500_000, 4542, 8));
-        assert_eq!(leaves[0].flow.to_string(), "udp from 10.0.0.1 to 10.0.0.2 port 7400");
+        assert_eq!(leaves[0].flow().unwrap().to_string(), "udp from 10.0.0.1 to 10.0.0.2 port 7400");
         assert_eq!((leaves[1].burst, leaves[1].queue), (4096, 20));
-        assert_eq!(leaves[1].flow.to_string(), "tcp to 10.0.0.2 port 7400");
+        assert_eq!(leaves[1].flow().unwrap().to_string(), "tcp to 10.0.0.2 port 7400");
         for (wrong, says) in [
             (flow("from = \"fd00::1\""), "10: from = \"fd00::1\": allowed is an address of the same version"),
             (flow("protocol = \"icmp\""), "10: protocol = \"icmp\": allowed is udp or tcp"),

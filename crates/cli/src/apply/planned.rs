@@ -5,7 +5,7 @@ use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use agent::queues::Unfit;
-use linux::queueing::Wanted;
+use linux::queueing::{Leaf, Wanted};
 use qos::plan::Plan;
 use qos::priority::Changes;
 use qos::verification::{Live, find};
@@ -86,12 +86,18 @@ fn tell_absent_relay(planned: &qos::plan::Channel, nodes: &[Document]) {
 /// # Errors
 /// An unknown word in the plan.
 pub(crate) fn settings(planned: &qos::plan::Channel, live: &Live) -> Result<Vec<Channel>> {
-    let qos::plan::Channel { class, sched, sched_publisher, police, latency_budget_us, pace_bits_per_s, .. } = planned;
+    let qos::plan::Channel {
+        class, sched, sched_publisher, police, latency_budget_us, pace_bits_per_s, own_queue, ..
+    } = planned;
     let mut all = vec![channel(live, Which::Both, &[format!("class={class}")])?];
     for (end, sched) in [(Which::Publisher, sched_publisher), (Which::Subscriber, sched)] {
         if let Some(sched) = sched {
             all.push(channel(live, end, &[format!("sched={sched}")])?);
         }
+    }
+    if let Some(own) = own_queue {
+        let name = Leaf::named(own.number);
+        all.push(channel(live, Which::Publisher, &[format!("priority={name}")])?);
     }
     if let Some(police) = police {
         all.push(channel(live, Which::Publisher, &[format!("police={police}")])?);
@@ -135,6 +141,17 @@ mod tests {
         let all = settings(&planned, &live).unwrap();
         let paced = all.iter().find(|one| one.changes.pace != qos::priority::Change::Keep).unwrap();
         assert_eq!((paced.end, paced.words.join(" ")), (Which::Publisher, "pace=8000001bit/s".to_owned()));
+    }
+
+    #[test]
+    fn a_publisher_names_the_own_queue_of_the_plan() {
+        let live = Live { publisher: "/out".into(), subscriber: "/in".into(), ..Live::default() };
+        let own = qos::plan::OwnQueue { number: 0xabc, ..Default::default() };
+        let planned = qos::plan::Channel { own_queue: Some(own), ..Default::default() };
+        let all = settings(&planned, &live).unwrap();
+        let named = all.iter().find(|one| !one.changes.socket_priority.is_keep()).unwrap();
+        assert_eq!((named.end, named.words.join(" ")), (Which::Publisher, "priority=7a2:1abc".to_owned()));
+        assert_eq!(named.changes.socket_priority, qos::priority::Change::Set(Leaf::named(0xabc).0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::failure;
 use crate::failure::{Failure, Result};
 use crate::output::table;
-use linux::queueing::{Counted, Leaf, Placement, Wanted, counted, read};
+use linux::queueing::{Counted, Leaf, Placement, Wanted, Whose, counted, read};
 use qos::Class;
 use qos::priority::Mark;
 use serde::Serialize;
@@ -102,7 +102,7 @@ pub(super) fn rows_text(rows: &[Row]) -> String {
     table(&headers, &lines)
 }
 
-/// A flow with a queue and rate of its own.
+/// A queue and rate of its own.
 #[derive(Debug, Serialize)]
 pub(super) struct FlowRow {
     device: String,
@@ -116,10 +116,13 @@ pub(super) struct FlowRow {
 pub(super) fn flows(wanted: &Wanted) -> Vec<FlowRow> {
     let row = |(number, leaf): (usize, &Leaf)| FlowRow {
         device: wanted.device.clone(),
-        flow: leaf.flow.to_string(),
+        flow: match leaf.whose {
+            Whose::Flow(flow) => flow.to_string(),
+            Whose::Sockets(_) => "sockets that name it".to_owned(),
+        },
         class: leaf.class,
         rate_bits_per_s: leaf.rate,
-        place: Leaf::handle(number).to_string(),
+        place: leaf.class_handle(number).to_string(),
     };
     wanted.leaves().iter().enumerate().map(row).collect()
 }

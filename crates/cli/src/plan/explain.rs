@@ -10,7 +10,7 @@ const CHANNEL: &str = "a channel, as above";
 const WAIT: &str = "until it is published";
 
 /// The steps of a bound in the order in which a sample meets them, each with the source of its formula.
-const STEPS: [(&str, &str); 21] = [
+const STEPS: [(&str, &str); 22] = [
     ("from the application to the middleware", "declared (hand_in)"),
     ("handed over to its thread", "`publish` wakes the thread that sends the sample: hand_over of the node"),
     (
@@ -47,6 +47,10 @@ const STEPS: [(&str, &str); 21] = [
     (
         "waiting in the class's queue",
         "packets of the same class that came before leave first (Le Boudec & Thiran 2001, theorem 1.4.2)",
+    ),
+    (
+        "waiting in its own queue",
+        "packets of the same channel that came before leave first (Le Boudec & Thiran 2001, theorem 1.4.2)",
     ),
     (
         "transmission",

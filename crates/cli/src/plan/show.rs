@@ -93,6 +93,8 @@ fn channels(plan: &Plan) -> String {
     headers.extend([("latency budget", '>'), ("batch", '>')].into_iter().filter(|_| gathers));
     let paced = plan.channels.iter().any(|channel| channel.pace_bits_per_s.is_some());
     headers.extend(paced.then_some(("pace", '>')));
+    let own = plan.channels.iter().any(|channel| channel.own_queue.is_some());
+    headers.extend(own.then_some(("own queue", '>')));
     let row = |channel: &Channel| {
         let delay = channel.mean_us.or(channel.bound_us);
         let time = |us: Option<f64>| us.map_or("-".to_owned(), show_time);
@@ -126,6 +128,10 @@ fn channels(plan: &Plan) -> String {
         }
         if paced {
             cells.push(channel.pace_bits_per_s.map_or("-".to_owned(), |rate| show_bit_rate(rate as f64)));
+        }
+        if own {
+            let rate = channel.own_queue.as_ref().map(|own| show_bit_rate(own.rate_bits_per_s as f64));
+            cells.push(rate.unwrap_or_else(|| "-".to_owned()));
         }
         cells
     };

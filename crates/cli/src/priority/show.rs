@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::participant::Participant;
-use qos::priority::{Dscp, PrioritySettings};
+use qos::priority::{Dscp, PrioritySettings, priority_text};
 use serde::Serialize;
 use serde_json::json;
 use thalweg::admin::EndReport;
@@ -160,7 +160,8 @@ fn packets(report: &EndReport) -> String {
     };
     let dscp = report.dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
     let class = report.class.map_or_else(String::new, |class| format!(", class {class}"));
-    let priority = report.socket_priority.map_or_else(String::new, |p| format!(", socket priority {p}"));
+    let priority =
+        report.socket_priority.map_or_else(String::new, |p| format!(", socket priority {}", priority_text(p)));
     let pace = report.pace.map_or_else(String::new, |bytes| format!(", pace {}", bit_rate(bytes)));
     let device = report.device.as_ref().map_or_else(String::new, |device| format!(", device {device}"));
     let band = if report.band.is_empty() { String::new() } else { format!(", {}", report.band) };

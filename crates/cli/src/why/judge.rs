@@ -16,6 +16,7 @@ mod tests;
 
 use super::{End, Evidence, Said};
 use crate::priority::show::blocking;
+use qos::priority::priority_text;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use thalweg::admin::EndReport;
@@ -127,7 +128,8 @@ fn describe(report: &EndReport) -> String {
         None => "on the publishing thread".into(),
     };
     let mark = report.dscp.map(|dscp| format!(", DSCP {dscp}")).unwrap_or_default();
-    let priority = report.socket_priority.map(|p| format!(", socket priority {p}")).unwrap_or_default();
+    let priority =
+        report.socket_priority.map(|p| format!(", socket priority {}", priority_text(p))).unwrap_or_default();
     let place = match &report.device {
         Some(device) if !report.band.is_empty() => format!(", {} of {device}", report.band),
         _ => String::new(),
@@ -243,6 +245,7 @@ kinds! {
     NOT_TAKEN "not-taken" "the subscriber takes samples more slowly than they come: its queue overflows, or holds up its channel"
     TOO_LARGE "too-large" "messages are larger than the subscriber's max_message"
     POLICED "policed" "the publisher sends more than the contract allows, and the rest is refused"
+    OWN_QUEUE "own-queue" "the publisher sends more than the channel's own queue lets pass, and the rest is dropped there"
     QUEUE_FULL "queue-full" "the publisher's queue for this channel overflows"
     OVER_BYTES "over-bytes" "what waits for the subscriber, or at it, has as many bytes as it may (docs/qos.md#memory)"
     OVER_MEMORY "over-memory" "what a node holds for the other one, or for all, has as many bytes as it may (docs/qos.md#memory)"

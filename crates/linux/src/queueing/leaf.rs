@@ -1,24 +1,29 @@
-//! The queue and rate of one flow below a device's classes: what the flow sends beyond its rate waits, and is dropped, in its own queue.
+//! A queue and rate below a device's classes for one flow, or for the sockets that name it: what is sent beyond the rate waits, and is dropped, there.
 //!
-//! A leaf is an HTB class beside the classes of marks, with the priority of its own class. Its rate is its ceiling, too: it borrows nothing.
-//! Filters on the flow's addresses, protocol and port come before those on marks.
+//! A leaf is an HTB class beside the classes of marks, just before its own class in their order. Its rate is its ceiling, too: it borrows nothing.
+//! A flow is told by filters on its addresses, protocol and port, before those on marks. A socket names a leaf by its priority (`SO_PRIORITY`,
+//! with CAP_NET_ADMIN), which HTB looks at before it asks any filter (`htb_classify`).
 
 use super::discipline::{Class as QueueClass, Discipline, Shares};
 use super::filter::{Bits, Filter, Protocol, Question};
 use super::tree::Handle;
 use super::wanted::{INNER, PACKET, Step};
 use qos::Class;
+use qos::plan::OwnQueue;
+use qos::system::MOST_OWN_QUEUES;
 use std::fmt;
 use std::net::IpAddr;
 
 /// Most leaves of a device. The kernel asks the filters one after the other, some 20 ns each, for every packet of the device.
-pub const MOST_LEAVES: usize = 64;
+pub const MOST_LEAVES: usize = MOST_OWN_QUEUES;
 /// Preference of the filters on marks over IPv4; IPv6 has the next one. Those of leaves are lower.
 pub(super) const MARK_PREFERENCE: u16 = 101;
-/// The minor number of the first leaf's class, and the major number of its queue.
+/// The minor number of the class of a flow's first leaf, and the major number of its queue.
 const FIRST: [u16; 2] = [0x100, 0x7b00];
+/// The same of those that sockets name.
+const NAMED: [u16; 2] = [0x1000, 0x6000];
 
-/// A flow with a queue and rate of its own.
+/// A queue and rate of its own, and the packets that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// The class whose priority it has.
@@ -30,7 +35,16 @@ pub struct Leaf {
     /// Most packets that wait.
     pub queue: u32,
     /// Its packets.
-    pub flow: Flow,
+    pub whose: Whose,
+}
+
+/// The packets of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of a flow.
+    Flow(Flow),
+    /// Those of the sockets that name the leaf, by a number below [`qos::plan::OwnQueue::NUMBERS`] that no other leaf of the device has.
+    Sockets(u16),
 }
 
 /// The packets of a flow, as their headers name it (RFC 3289 §3.3.1: a filter on addresses, protocol and port).
@@ -85,9 +99,30 @@ impl fmt::Display for Flow {
 }
 
 impl Leaf {
-    /// The handle of the class of leaf `number`, from 0.
+    /// The handle of the class of a flow's leaf that is the device's leaf `number`, from 0.
     pub fn handle(number: usize) -> Handle {
         Handle::new(INNER, FIRST[0] + number as u16)
+    }
+
+    /// The handle of the class of the leaf that sockets name by `number`. As their priority it names it.
+    pub fn named(number: u16) -> Handle {
+        Handle::new(INNER, NAMED[0] + number % OwnQueue::NUMBERS)
+    }
+
+    /// The handle of its class, if it is the device's leaf `number`.
+    pub fn class_handle(&self, number: usize) -> Handle {
+        match self.whose {
+            Whose::Flow(_) => Self::handle(number),
+            Whose::Sockets(name) => Self::named(name),
+        }
+    }
+
+    /// The flow that it is for.
+    pub fn flow(&self) -> Option<Flow> {
+        match self.whose {
+            Whose::Flow(flow) => Some(flow),
+            Whose::Sockets(_) => None,
+        }
     }
 
     /// `true` if this is the class of a leaf.
@@ -95,21 +130,27 @@ impl Leaf {
         handle.major() == INNER && (FIRST[0]..FIRST[0] + MOST_LEAVES as u16).contains(&handle.minor())
     }
 
-    /// The steps that make it: class, queue, filter.
-    pub(super) fn steps(&self, number: usize, top: Handle) -> [Step; 3] {
-        let handle = Self::handle(number);
-        let priority = 3 - self.class as u32;
+    /// The steps that make it: class, queue, and the filter of a flow.
+    pub(super) fn steps(&self, number: usize, top: Handle) -> Vec<Step> {
+        let handle = self.class_handle(number);
+        let queue = match self.whose {
+            Whose::Flow(_) => FIRST[1] + number as u16,
+            Whose::Sockets(name) => NAMED[1] + name % OwnQueue::NUMBERS,
+        };
+        let priority = 6 - 2 * self.class as u32;
         let shares =
             Shares { rate: self.rate, ceil: self.rate, burst: self.burst.max(PACKET), priority, quantum: PACKET };
-        [
+        let filter = self.flow().map(|flow| flow.filter(1 + number as u16, handle));
+        let steps = [
             Step::Class { parent: top, handle, is: QueueClass::Htb(shares) },
             Step::Discipline {
                 parent: handle,
-                handle: Handle::new(FIRST[1] + number as u16, 0),
+                handle: Handle::new(queue, 0),
                 is: Discipline::Pfifo { limit: self.queue },
             },
-            Step::Filter { parent: Handle::new(INNER, 0), is: self.flow.filter(1 + number as u16, handle) },
-        ]
+        ];
+        let filter = filter.map(|is| Step::Filter { parent: Handle::new(INNER, 0), is });
+        steps.into_iter().chain(filter).collect()
     }
 }
 
@@ -163,24 +204,33 @@ mod tests {
             transport: Transport::Udp,
             port: 7400,
         };
-        let leaf = |flow| Leaf { class: Class::High, rate: 500_000, burst: 3000, queue: 8, flow };
+        let leaf = |flow| Leaf { class: Class::High, rate: 500_000, burst: 3000, queue: 8, whose: Whose::Flow(flow) };
         let steps = leaf(flow(Some("10.0.0.1"), "10.0.0.2")).steps(1, Handle::new(INNER, 1));
+        let said = |steps: Vec<Step>| steps.iter().map(|step| step.command("eth0")).collect::<Vec<_>>();
         assert_eq!(
-            steps.map(|step| step.command("eth0")),
+            said(steps),
             [
-                "tc class add dev eth0 parent 7a2:1 classid 7a2:101 htb rate 500000bit ceil 500000bit burst 3000 cburst 3000 prio 1 quantum 1514",
+                "tc class add dev eth0 parent 7a2:1 classid 7a2:101 htb rate 500000bit ceil 500000bit burst 3000 cburst 3000 prio 2 quantum 1514",
                 "tc qdisc add dev eth0 parent 7a2:101 handle 7b01: pfifo limit 8",
                 "tc filter add dev eth0 parent 7a2: protocol ip pref 2 u32 match u32 0x05000000 0x0f000000 at 0 \
                  match u32 0x00000000 0x00001fff at 4 match u32 0x00110000 0x00ff0000 at 8 match u32 0x0a000001 0xffffffff at 12 \
                  match u32 0x0a000002 0xffffffff at 16 match u32 0x00001ce8 0x0000ffff at 20 flowid 7a2:101",
             ]
         );
-        let [_, _, filter] = leaf(flow(None, "fd00::2")).steps(0, Handle::new(INNER, 1));
+        let of_v6 = said(leaf(flow(None, "fd00::2")).steps(0, Handle::new(INNER, 1)));
         assert_eq!(
-            filter.command("eth0"),
+            of_v6[2],
             "tc filter add dev eth0 parent 7a2: protocol ipv6 pref 1 u32 match u32 0x00001100 0x0000ff00 at 4 \
              match u32 0xfd000000 0xffffffff at 24 match u32 0x00000000 0xffffffff at 28 match u32 0x00000000 0xffffffff at 32 \
              match u32 0x00000002 0xffffffff at 36 match u32 0x00001ce8 0x0000ffff at 40 flowid 7a2:100"
+        );
+        let named = Leaf { whose: Whose::Sockets(0xabc), ..leaf(flow(None, "10.0.0.2")) };
+        assert_eq!(
+            said(named.steps(1, Handle::new(INNER, 1))),
+            [
+                "tc class add dev eth0 parent 7a2:1 classid 7a2:1abc htb rate 500000bit ceil 500000bit burst 3000 cburst 3000 prio 2 quantum 1514",
+                "tc qdisc add dev eth0 parent 7a2:1abc handle 6abc: pfifo limit 8",
+            ]
         );
     }
 }

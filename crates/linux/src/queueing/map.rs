@@ -4,7 +4,7 @@
 //! a mark that asks for priority.
 
 use super::QueueError;
-use super::leaf::Flow;
+use super::leaf::{Flow, Leaf};
 use super::tree::Handle;
 use super::wanted::{Wanted, class_of};
 use qos::Class;
@@ -127,7 +127,7 @@ fn boundary(device: &str, hook: Hook, flows: &[Flow]) -> String {
 
 /// The tables of these devices: family and input of `nft -f -`.
 pub(crate) fn tables(wanted: &[Wanted]) -> Vec<(String, String)> {
-    let flows: Vec<Flow> = wanted.iter().flat_map(Wanted::leaves).map(|leaf| leaf.flow).collect();
+    let flows: Vec<Flow> = wanted.iter().flat_map(Wanted::leaves).filter_map(Leaf::flow).collect();
     let maps = wanted.iter().filter_map(Wanted::priority_map);
     let maps = maps.map(|map| (map.hook.family().to_owned(), map.script()));
     let boundaries = wanted.iter().filter(|one| one.boundary).map(|one| {

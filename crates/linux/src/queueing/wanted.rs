@@ -61,7 +61,7 @@ pub struct Share {
     pub rate: u64,
     /// Upper limit in bits per second; `None`: all of the spare rate.
     pub ceil: Option<u64>,
-    /// Priority for the spare rate: 0 first, … 7; `None`: by class, critical 0 to low 3.
+    /// Priority for the spare rate: 0 first, … 7; `None`: by class, critical 1, high 3, normal 5, low 7. Leaves of a class have the one before.
     pub priority: Option<u32>,
 }
 
@@ -204,7 +204,7 @@ impl Wanted {
             Step::Class { parent, handle, is: QueueClass::Htb(shares) }
         };
         let classes = Class::ALL.into_iter().zip(shares).rev().map(|(name, share)| {
-            let priority = share.priority.unwrap_or(3 - name as u32);
+            let priority = share.priority.unwrap_or(7 - 2 * name as u32);
             class(top, class_handle(name), share.rate, share.ceil.unwrap_or(above), priority)
         });
         [class(inner, top, above, above, 0)].into_iter().chain(classes).collect()
@@ -246,7 +246,7 @@ impl Wanted {
             Scheduler::Htb(..) | Scheduler::Hfsc(_) => Class::ALL.map(|class| class_handle(class).0),
         };
         let flows =
-            || self.leaves().iter().enumerate().map(|(number, leaf)| (leaf.flow, Leaf::handle(number))).collect();
+            || self.leaves().iter().enumerate().filter_map(|(n, leaf)| Some((leaf.flow()?, Leaf::handle(n)))).collect();
         self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities, flows: flows() })
     }
 
@@ -415,7 +415,7 @@ mod tests {
         for line in [
             "tc qdisc replace dev eth0 root handle 7a1: tbf rate 100000000bit burst 3200 limit 10000000",
             "tc qdisc add dev eth0 parent 7a1:1 handle 7a2: htb default 30",
-            "tc class add dev eth0 parent 7a2:1 classid 7a2:20 htb rate 30000000bit ceil 1000000000bit burst 3200 cburst 3200 prio 1 quantum 1514",
+            "tc class add dev eth0 parent 7a2:1 classid 7a2:20 htb rate 30000000bit ceil 1000000000bit burst 3200 cburst 3200 prio 3 quantum 1514",
             "tc qdisc add dev eth0 parent 7a2:20 handle 7a20: pfifo limit 100",
             "tc filter add dev eth0 parent 7a2: protocol ipv6 pref 102 u32 match u32 0x0b800000 0x0fc00000 at 0 flowid 7a2:10",
             "ip link set dev eth0 gso_max_segs 1; ip route flush cache",

@@ -7,7 +7,7 @@ use qos::Class;
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 use thalweg_linux::queueing::{
-    Counters, Flow, Hook, Leaf, Scheduler, Share, Transport, Wanted, Way, adjust, install, read, restore,
+    Counters, Flow, Hook, Leaf, Scheduler, Share, Transport, Wanted, Way, Whose, adjust, install, read, restore,
 };
 
 const WIRE: u64 = 1_000_000;
@@ -18,7 +18,7 @@ const BYTES: usize = 1000;
 fn leaf(destination: &str, port: u16) -> Leaf {
     let destination: IpAddr = destination.parse().unwrap();
     let flow = Flow { source: None, destination, transport: Transport::Udp, port };
-    Leaf { class: Class::High, rate: WIRE / 2, burst: 3 * 1514, queue: 8, flow }
+    Leaf { class: Class::High, rate: WIRE / 2, burst: 3 * 1514, queue: 8, whose: Whose::Flow(flow) }
 }
 
 fn with(leaves: Vec<Leaf>) -> Wanted {
@@ -84,6 +84,39 @@ fn a_flow_beyond_its_rate_loses_its_own_packets_only() {
     }
 }
 
+/// Sockets name the queue that they are for: the one of channel A sends five times what its queue takes.
+#[test]
+fn sockets_that_name_a_queue_harm_nobody_else() {
+    let Some([a, b]) = pair("sockets_that_name_a_queue_harm_nobody_else") else { return };
+    for address in ["10.99.0.2", "fd99::2"] {
+        let at = |port: u16| std::net::SocketAddr::new(address.parse().unwrap(), port);
+        for alone in [true, false] {
+            let journals = Journals::new("named");
+            let [(greedy, greedy_port), (modest, modest_port)] =
+                b.inside(|| [receiver(address.parse().unwrap()), receiver(address.parse().unwrap())]);
+            let own = Leaf { whose: Whose::Sockets(0xabc), ..leaf(address, greedy_port) };
+            a.inside(|| install(&journals.0, &[with(vec![own])]).unwrap().keep().unwrap());
+            // Without the name it is one of its class.
+            let name = alone.then(|| Leaf::named(0xabc).0);
+            let [from, other] = a.inside(|| [marked(at(greedy_port), HIGH, name), marked(at(modest_port), HIGH, None)]);
+            (0..100).for_each(|_| drop(from.send(&[0; BYTES])));
+            (0..10).for_each(|_| drop(other.send(&[0; BYTES])));
+            drained(&a, "veth");
+            let came = [left(&greedy), left(&modest)];
+            let counted = a.inside(|| read("veth").unwrap().class(Leaf::named(0xabc)).unwrap().counters);
+            if alone {
+                assert!((8..50).contains(&came[0]), "{address}: {came:?}");
+                assert_eq!((counted.packets as usize, counted.drops as usize), (came[0], 100 - came[0]), "{counted:?}");
+                assert_eq!(came[1], 10, "{address}: the neighbour lost nothing");
+            } else {
+                assert_eq!(counted.packets, 0, "{counted:?}");
+                assert!(came[1] < 10, "{address}: in one queue, the neighbour loses its packets, too: {came:?}");
+            }
+            assert_eq!(a.inside(|| restore(&journals.0)).unwrap(), as_before());
+        }
+    }
+}
+
 /// On a router nft gives packets a priority that names a class, which HTB takes before it asks filters.
 #[test]
 fn a_router_tells_the_flow_by_addresses_protocol_and_port() {
@@ -97,11 +130,12 @@ fn a_router_tells_the_flow_by_addresses_protocol_and_port() {
                 b.inside(|| [receiver(destination.parse().unwrap()), receiver(destination.parse().unwrap())]);
             let from = |source: &str| {
                 let leaf = leaf(destination, port);
-                Leaf { queue: 50, flow: Flow { source: Some(source.parse().unwrap()), ..leaf.flow }, ..leaf }
+                let flow = Flow { source: Some(source.parse().unwrap()), ..leaf.flow().unwrap() };
+                Leaf { queue: 50, whose: Whose::Flow(flow), ..leaf }
             };
             // The second one is of another sender, the third of another protocol.
-            let tcp = Flow { transport: Transport::Tcp, ..leaf(destination, port).flow };
-            let rest = Leaf { flow: tcp, ..leaf(destination, port) };
+            let tcp = Flow { transport: Transport::Tcp, ..leaf(destination, port).flow().unwrap() };
+            let rest = Leaf { whose: Whose::Flow(tcp), ..leaf(destination, port) };
             let rate = |leaf: Leaf| Leaf { rate: WIRE / 10, ..leaf };
             let leaves = [from(source), from(foreign), rest].map(rate).to_vec();
             let wanted = Wanted { device: "out".to_owned(), map: hook, ..with(leaves) };

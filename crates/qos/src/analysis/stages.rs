@@ -4,6 +4,7 @@
 //! subscribers at its leaves. Analysis and simulation read the same tree, so that they describe the same system.
 
 mod classes;
+mod leaf;
 mod packets;
 mod threads;
 mod way;
@@ -15,11 +16,14 @@ use crate::Class;
 use crate::network::{Direction, Network};
 use crate::system::{Link, NodeKind, Scheduler, System};
 pub use classes::Classes;
+pub use leaf::Leaf;
 pub(crate) use packets::at_once;
 pub use packets::{Paced, Packets, Together, htb_burst};
 use packets::{packets, wire_ns};
 pub use threads::{RANKS, Reserved};
 use way::Way;
+#[cfg(feature = "placement")]
+pub(crate) use way::has_leaf;
 
 /// The place of a proxy between a publisher and a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +91,10 @@ pub enum Step {
         gathers: u64,
         /// The pace at which the packets of a sample come to the queue; `None`: all at once, or as they come from the link before.
         paced: Option<Paced>,
+        /// A queue of the channel's own, before this link; `None`: its class's.
+        leaf: Option<Leaf>,
+        /// The most that comes if the stages before take no time, because such a queue is before an earlier link; `None`: as it was published.
+        passed: Option<Arrivals>,
     },
 }
 
@@ -209,17 +217,22 @@ impl Stages {
     /// Shares of links that the contract states none for.
     fn share_out(&mut self, system: &System) {
         let mut loads = vec![[0; 4]; self.egresses.len()];
+        let mut own = vec![0; self.egresses.len()];
         for stage in &self.stages {
-            if let Step::Cross { queue, class, packets, .. } = stage.step {
-                loads[queue][class as usize] += self.arrivals(stage).load(packets.work());
+            match stage.step {
+                Step::Cross { queue, leaf: Some(leaf), .. } => own[queue] += u128::from(leaf.share),
+                Step::Cross { queue, class, packets, .. } => {
+                    loads[queue][class as usize] += self.arrivals(stage).load(packets.work());
+                }
+                Step::Compute { .. } => {}
             }
         }
-        for (egress, mut loads) in self.egresses.iter_mut().zip(loads) {
+        for ((egress, mut loads), own) in self.egresses.iter_mut().zip(loads).zip(own) {
             let link = &system.links[egress.direction.link];
             if link.shares.is_none() {
                 let background = egress.background.map_or(0, |all| all.arrivals.load(all.work));
                 loads[Class::Normal as usize] += background;
-                egress.shares = by_load(loads);
+                egress.shares = by_load(loads, BILLION.saturating_sub(own));
                 egress.buckets = egress.shares.map(|share| bucket(link.rate, share));
             }
         }
@@ -227,6 +240,9 @@ impl Stages {
 
     /// Arrivals at a stage if the stages before it take no time.
     pub fn arrivals(&self, stage: &Stage) -> Arrivals {
+        if let Step::Cross { passed: Some(passed), .. } = stage.step {
+            return passed;
+        }
         let stream = &self.streams[stage.stream].arrivals;
         Arrivals { period: stream.period.saturating_mul(stage.every), ..*stream }
     }
@@ -238,11 +254,11 @@ impl Stages {
 }
 
 /// Parts per billion of a link for each class: its load, one percent besides, and of what is left as much as each other class that is
-/// used. (In proportion to its load alone, a class with few small samples would wait long for its next token.) More load than the link
+/// used, together the `whole` that queues of channels' own leave. (In proportion to its load alone, a class with few small samples would wait long for its next token.) More load than the link
 /// carries is scaled down.
-fn by_load(loads: [u128; 4]) -> [u64; 4] {
-    const LEAST: u128 = BILLION / 100;
-    let (free, sum) = (BILLION - 4 * LEAST, loads.iter().sum::<u128>());
+fn by_load(loads: [u128; 4], whole: u128) -> [u64; 4] {
+    let least = (BILLION / 100).min(whole / 4);
+    let (free, sum) = (whole - 4 * least, loads.iter().sum::<u128>());
     let used = loads.iter().filter(|load| **load > 0).count() as u128;
     let part = |load: u128| match used {
         0 => free / 4,
@@ -250,7 +266,7 @@ fn by_load(loads: [u128; 4]) -> [u64; 4] {
         _ if load == 0 => 0,
         _ => load + (free - sum) / used,
     };
-    loads.map(|load| u64::try_from(LEAST + part(load)).unwrap_or(0))
+    loads.map(|load| u64::try_from(least + part(load)).unwrap_or(0))
 }
 
 fn egresses(system: &System) -> Vec<Egress> {
@@ -321,10 +337,13 @@ mod tests {
 
     #[test]
     fn a_class_has_its_load_and_a_part_of_what_is_left() {
-        let percent = |loads: [u128; 4]| by_load(loads.map(|load| load * 10_000_000)).map(|share| share / 10_000_000);
+        let percent =
+            |loads: [u128; 4]| by_load(loads.map(|load| load * 10_000_000), BILLION).map(|share| share / 10_000_000);
         assert_eq!(percent([0, 26, 0, 2]), [1, 61, 1, 37]);
         assert_eq!(percent([0; 4]), [25; 4]);
         assert_eq!(percent([0, 96, 0, 96]), [1, 49, 1, 49], "too much");
+        assert_eq!(by_load([0; 4], BILLION / 2), [125_000_000; 4], "what queues of channels' own leave");
+        assert_eq!(by_load([7; 4], 0), [0; 4], "nothing is left");
     }
 
     #[test]

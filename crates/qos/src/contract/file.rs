@@ -94,6 +94,7 @@ pub(super) struct Topic {
     pub class: Entry,
     pub sched: Entry,
     pub police: Entry,
+    pub own_queue: Entry,
     pub latency_budget: Entry,
     pub pace: Entry,
 }

@@ -152,6 +152,7 @@ fn possible(topic: &Topic, subscriber: &Subscriber) -> Result<(), String> {
         }
         () if topic.pace.is_some() => Err(format!("{name:?} states pace: allowed through pipes are topics without it")),
         () if topic.police => Err(format!("{name:?} states police: allowed through pipes are topics without it")),
+        () if topic.own_queue => Err(format!("{name:?} states own_queue: allowed through pipes are topics without it")),
         // Nobody on the way makes samples smaller.
         () if subscriber.picture.is_some() || subscriber.scaled_size.is_some() => {
             Err("picture or scaled_size: allowed through pipes is scale, and a smaller size of the topic".to_owned())

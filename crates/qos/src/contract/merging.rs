@@ -41,8 +41,11 @@ pub fn hints(contract: &Contract) -> Vec<Hint> {
 /// subscriber.
 type Way<'a> = (&'a [usize], [u64; 3], Option<Pace>, u32, Option<Class>, BTreeSet<(usize, u32, Option<u64>)>);
 
-/// `None`: nobody wants it, or somebody wants its samples changed.
+/// `None`: nobody wants it, somebody wants its samples changed, or it has a queue of its own.
 fn way<'a>(system: &System, index: usize, topic: &'a Topic) -> Option<Way<'a>> {
+    if topic.own_queue {
+        return None;
+    }
     let mut wanted = BTreeSet::new();
     for subscriber in system.subscribers.iter().filter(|subscriber| subscriber.topic == index) {
         if subscriber.picture.is_some() || subscriber.scaled_size.is_some() {

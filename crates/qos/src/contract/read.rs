@@ -7,10 +7,11 @@ use super::rule::{self, Rule};
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, DEVICE, Lines, is_device};
 use crate::Class;
+use crate::network::{packets, wire_bytes};
 use crate::quantity::{show_bit_rate, show_share};
 use crate::system::{
-    Link, Node, NodeKind, Objective, Pace, Placement, PlacementDelay, Proxies, Sched, Scheduler, Subscriber, System,
-    Topic, Transport,
+    Link, MOST_AT_ONCE, Node, NodeKind, OWN_HEADERS, Objective, Pace, Placement, PlacementDelay, Proxies, Sched,
+    Scheduler, Subscriber, System, Topic, Transport,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -100,6 +101,7 @@ fn parts_of(file: &File, starts: &Starts) -> Result<Parts, Wrong> {
     let placement = placement(file.placement.as_ref().unwrap_or(&file::Placement::default()))?;
     let neighbours = pipe::neighbours(&file.neighbour, &names)?;
     let mut system = System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, chains, placement };
+    own_queues(&file.topic, &system)?;
     let pipes = pipe::pipes(&file.pipe, &names, &neighbours, &mut system)?;
     let rules = rule::rules(&file.rule, &neighbours)?;
     Ok(Parts { system, neighbours, pipes, rules })
@@ -258,11 +260,39 @@ fn topic(
         class: value::choice("class", &entry.class, &classes)?,
         sched: sched(&entry.sched)?,
         police: value::flag("police", &entry.police)?.unwrap_or(false),
+        own_queue: value::flag("own_queue", &entry.own_queue)?.unwrap_or(false),
         latency_budget: value::latency_budget("latency_budget", &entry.latency_budget)?,
         pace: pace(entry, size, rate)?,
         pipe: false,
         forwarded: false,
     })
+}
+
+/// A queue of a topic's own has room for what comes until its deadline.
+fn own_queues(tables: &[Spanned<file::Topic>], system: &System) -> Result<(), Wrong> {
+    for (index, (table, topic)) in tables.iter().zip(&system.topics).enumerate().filter(|(_, (_, one))| one.own_queue) {
+        let wrong = |allowed: String| {
+            Err((place(&table.get_ref().own_queue, &table.span()), format!("own_queue = true: allowed {allowed}")))
+        };
+        if system.placement.transport == Transport::Multicast {
+            return wrong("with transport = \"unicast\"".to_owned());
+        }
+        for subscriber in system.subscribers.iter().filter(|subscriber| subscriber.topic == index) {
+            let Some(deadline) = subscriber.deadline else {
+                return wrong(format!("where each subscriber has a deadline: {} has none", subscriber.name));
+            };
+            let until = topic.within(deadline).saturating_add(1);
+            let bytes = |link: &Link| wire_bytes(link, topic.size) + packets(link, topic.size) * OWN_HEADERS;
+            let sample = system.links.iter().map(bytes).max().unwrap_or(topic.size);
+            if until.saturating_mul(sample) > MOST_AT_ONCE {
+                let name = &subscriber.name;
+                return wrong(format!(
+                    "up to 16 MiB within a deadline: {until} samples may leave together by that of {name}"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A pace that carries the samples: of their bytes, without headers.

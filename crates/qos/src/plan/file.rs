@@ -193,6 +193,10 @@ fn channel(channel: &Channel) -> Values {
         ("latency budget", time(channel.latency_budget_us)),
         ("batch", channel.batch.map_or("none".to_owned(), |samples| samples.to_string())),
         ("pace", channel.pace_bits_per_s.map_or("none".to_owned(), |rate| show_bit_rate(rate as f64))),
+        (
+            "own queue",
+            channel.own_queue.as_ref().map_or("none".to_owned(), |own| show_bit_rate(own.rate_bits_per_s as f64)),
+        ),
         ("mean", time(channel.mean_us)),
         ("bound", time(channel.bound_us)),
         ("deadline", time(channel.deadline_us)),

@@ -5,6 +5,7 @@
 //! | `budgets` | latency budgets that the plan computes, tried |
 //! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
 //! | `chain` | chains over several topics: sums of channels |
+//! | `own` | queues of channels' own |
 //! | `paces` | paces that the plan computes, tried |
 //! | `refusal` | reasons why not all fits |
 //! | `parties` | who is late, and who can give way |
@@ -15,6 +16,7 @@ mod budgets;
 mod chain;
 mod delay;
 mod offers;
+mod own;
 mod paces;
 mod parties;
 mod refusal;
@@ -96,7 +98,8 @@ fn finished(contract: &Contract, system: &System, computed: Computed, work: Work
 pub fn fits(system: &System, watch: &mut dyn Watch) -> bool {
     let (system, steps) = (smallest(system), Steps::new(Work::of(system).plan));
     let effort = || Effort { explain: false, ..Effort::default() };
-    if answer(&system, &Network::new(&system), Model::Bound, &steps, effort(), watch).fits(&system) {
+    let network = Network::new(&system);
+    if answer(&system, &network, Model::Bound, &steps, effort(), watch).fits(&system, &network) {
         return true;
     }
     paces::asks(&system) && {
@@ -160,13 +163,16 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
             sched,
             sched_publisher,
             percentiles,
+            own_queue: path.own_queue(system, bounds.as_ref()),
             ..channel(system, path, classes.of(publisher, subscriber), delay)
         }
     };
-    let channels: Vec<Channel> = paths.iter().map(channel).collect();
+    let mut channels: Vec<Channel> = paths.iter().map(channel).collect();
+    own::number(&mut channels);
     let mut refusals = refusal::of_placement(system, &found);
     let exceeded = bounds.as_ref().map(Bounds::exceeded).unwrap_or_default();
     refusals.extend(exceeded.iter().map(|(node, excess)| refusal::of_reservations(system, *node, excess)));
+    refusals.extend(own::refusals(system, &paths, bounds.as_ref()));
     refusals.extend(refusal::of_channels(&channels, model));
     let chains = chain::chains(system, &paths, &channels);
     refusals.extend(chains.iter().filter_map(|chain| chain::of_chain(chain, model)));
@@ -252,7 +258,12 @@ fn without_deadlines(system: &System) -> System {
 
 impl Answer {
     /// All limits and deadlines are kept.
-    fn fits(&self, system: &System) -> bool {
+    fn fits(&self, system: &System, network: &Network) -> bool {
+        let asks = system.topics.iter().any(|topic| topic.own_queue);
+        let has_room = || own::refusals(system, &paths(system, network, &self.placed), self.bounds.as_ref()).is_empty();
+        if asks && !has_room() {
+            return false;
+        }
         let is_placed = !self.found.placed.is_empty() || system.subscribers.is_empty();
         let keeps = |bounds: &Bounds| bounds.in_time() && bounds.exceeded().is_empty() && bounds.unsteady().is_empty();
         is_placed && refusal::of_placement(system, &self.found).is_empty() && self.bounds.as_ref().is_some_and(keeps)
@@ -320,6 +331,7 @@ fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel 
         latency_budget_us: path.latency_budget().map(|ns| ns as f64 / 1e3),
         batch: path.latency_budget().map(|ns| path.batch(ns)),
         pace_bits_per_s: path.pace(system),
+        own_queue: None,
         mean_us: us.filter(|_| mean),
         bound_us: us.filter(|_| !mean),
         deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
@@ -346,12 +358,6 @@ fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Link> {
         let load = loads.get(index).copied().unwrap_or(0.0);
         let queue = queues.get(index).copied().unwrap_or_default();
         let device = direction.device(system).map(str::to_owned);
-        let scheduler = match link.scheduler {
-            Scheduler::Fifo => "fifo",
-            Scheduler::Strict => "strict",
-            Scheduler::Htb => "htb",
-            Scheduler::Hfsc => "hfsc",
-        };
         Link {
             name: link.name.clone(),
             from: system.nodes[from].name.clone(),
@@ -360,7 +366,7 @@ fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Link> {
             load_bits_per_s: load,
             background_bits_per_s: link.background as f64,
             utilisation: (load + link.background as f64) / link.rate as f64,
-            scheduler: scheduler.to_owned(),
+            scheduler: scheduler(link.scheduler).to_owned(),
             backlog_bytes: queue.bytes,
             down: link.down,
             queue_packets: queue.packets.filter(|_| device.is_some()),
@@ -369,6 +375,15 @@ fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Link> {
         }
     };
     (0..2 * system.links.len()).map(direction).collect()
+}
+
+fn scheduler(scheduler: Scheduler) -> &'static str {
+    match scheduler {
+        Scheduler::Fifo => "fifo",
+        Scheduler::Strict => "strict",
+        Scheduler::Htb => "htb",
+        Scheduler::Hfsc => "hfsc",
+    }
 }
 
 fn nodes(system: &System, found: &Outcome, bounds: Option<&Bounds>) -> Vec<Node> {

@@ -1,4 +1,5 @@
 mod budgets;
+mod own;
 mod paces;
 mod settings;
 mod shares;

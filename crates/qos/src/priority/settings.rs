@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct PrioritySettings {
     /// Marks of the packets that leave this end: samples at the publisher, acknowledgements and replies at the subscriber.
     pub mark: Option<Mark>,
-    /// Socket priority, instead of the one that follows from the mark: 0…6, more with CAP_NET_ADMIN.
+    /// Socket priority, instead of the one that follows from the mark: 0…6, more with CAP_NET_ADMIN. From 65536 on it names a class of a queue.
     pub socket_priority: Option<u32>,
     /// Scheduling of the thread that serves this end. Set: a thread of its own.
     pub sched: Option<Scheduling>,
@@ -49,7 +49,7 @@ impl PrioritySettings {
     /// # Errors
     /// The first that is not, with the allowed ones.
     pub fn check(&self) -> Result<(), PriorityError> {
-        self.socket_priority.map_or(Ok(0), |p| socket_priority(&p.to_string()))?;
+        self.socket_priority.map_or(Ok(0), |p| socket_priority(&priority_text(p)))?;
         self.sched.map_or(Ok(Scheduling::default()), |sched| sched.to_string().parse())?;
         self.pace.map_or(Ok(0), |bytes| pace(&format!("{}bit/s", bytes.saturating_mul(8))))?;
         self.police.map_or(Ok(()), |police| police.check())?;
@@ -131,7 +131,7 @@ pub struct Changes {
     pub latency_budget_ns: Change<u64>,
 }
 
-const WORDS: &str = "class=low|normal|high|critical, dscp=NAME or 0 to 63, tos=0 to 255, priority=0 to 15 (socket priority), \
+const WORDS: &str = "class=low|normal|high|critical, dscp=NAME or 0 to 63, tos=0 to 255, priority=0 to 15 (socket priority) or a class of a queue such as 7a2:1a0, \
                      sched=other|fifo:N|rr:N|deadline:RUNTIME/PERIOD, affinity=CPU,CPU-CPU, pace=20Mbit/s, police=100Hz/2/1000B, latency-budget=2ms; NAME=default takes one back";
 
 /// Highest processor number that is believed.
@@ -322,9 +322,32 @@ fn latency_budget(value: &str) -> Result<u64, PriorityError> {
     )
 }
 
+/// A socket priority as it is written: a number, or from 65536 on a class of a queue (`MAJOR:MINOR`, hexadecimal).
+pub fn priority_text(priority: u32) -> String {
+    match priority >> 16 {
+        0 => priority.to_string(),
+        major => format!("{major:x}:{:x}", priority & 0xffff),
+    }
+}
+
+/// A class of a queue: HTB and others put packets there whose priority names it (`htb_classify`).
+fn class_of_a_queue(value: &str) -> Option<u32> {
+    let (major, minor) = value.split_once(':')?;
+    let number = |text: &str| u16::from_str_radix(text, 16).ok().filter(|number| *number > 0);
+    // The kernel takes a signed number.
+    let major = number(major).filter(|major| *major < 0x8000)?;
+    Some(u32::from(major) << 16 | u32::from(number(minor)?))
+}
+
 fn socket_priority(value: &str) -> Result<u32, PriorityError> {
-    value.parse().ok().filter(|p| *p < 16).map_or_else(
-        || refuse("priority", value, "0 to 15 (7 and above need CAP_NET_ADMIN); for threads say sched=fifo:N"),
+    value.parse().ok().filter(|p| *p < 16).or_else(|| class_of_a_queue(value)).map_or_else(
+        || {
+            refuse(
+                "priority",
+                value,
+                "0 to 15, or a class of a queue such as 7a2:1a0 (7 and above need CAP_NET_ADMIN); for threads say sched=fifo:N",
+            )
+        },
         Ok,
     )
 }

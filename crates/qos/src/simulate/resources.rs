@@ -3,7 +3,7 @@
 use super::work::{Packet, background};
 use crate::Class;
 use crate::analysis::cpu::reservation::Reservation;
-use crate::analysis::stages::{Stages, htb_burst};
+use crate::analysis::stages::{Leaf, Stages, Step, htb_burst};
 use crate::network::Direction;
 use crate::system::{Scheduler, System};
 use std::collections::{BTreeMap, VecDeque};
@@ -63,6 +63,23 @@ struct Account {
     virtual_time: u128,
 }
 
+/// A queue of a channel's own.
+#[derive(Debug)]
+struct Own {
+    stage: usize,
+    leaf: Leaf,
+    waiting: VecDeque<Sending>,
+    account: Account,
+    /// The order of its last turn.
+    served: u64,
+}
+
+/// The queue whose turn it is: a class's, or one of a channel's own.
+enum Turned {
+    Class(usize),
+    Own(usize),
+}
+
 /// A queue.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -72,7 +89,9 @@ pub(super) struct Queue {
     /// Time on the wire of one unit of background traffic, ns.
     unit: u64,
     waiting: [VecDeque<Sending>; 4],
-    /// Bytes of samples that wait.
+    own: Vec<Own>,
+    turns: u64,
+    /// Bytes of samples that wait in classes' queues.
     pub bytes: u64,
     busy: bool,
     accounts: [Account; 4],
@@ -95,6 +114,8 @@ pub(super) fn queues(system: &System, stages: &Stages) -> Vec<Queue> {
             shares,
             unit: background(system, index).map_or(0, |(unit, _)| unit.time),
             waiting: Default::default(),
+            own: own(stages, index),
+            turns: 0,
             bytes: 0,
             busy: false,
             accounts: Class::ALL.map(account),
@@ -103,8 +124,24 @@ pub(super) fn queues(system: &System, stages: &Stages) -> Vec<Queue> {
     (0..2 * system.links.len()).map(queue).collect()
 }
 
+fn own(stages: &Stages, index: usize) -> Vec<Own> {
+    let of = |(stage, one): (usize, &crate::analysis::stages::Stage)| match one.step {
+        Step::Cross { queue, leaf: Some(leaf), .. } if queue == index => {
+            // Bytes at once as time at its own rate.
+            let depth = i128::from(leaf.burst) * 8_000_000_000 / i128::from(leaf.rate.max(1));
+            let account = Account { tokens: depth, depth, ..Account::default() };
+            Some(Own { stage, leaf, waiting: VecDeque::new(), account, served: 0 })
+        }
+        _ => None,
+    };
+    stages.stages.iter().enumerate().filter_map(of).collect()
+}
+
 impl Queue {
     pub(super) fn push(&mut self, now: u64, class: Class, parcel: PacketTrain) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.stage == parcel.stage) {
+            return own.waiting.push_back(Sending::Declared(parcel));
+        }
         self.bytes += parcel.bytes();
         self.enqueue(now, class, Sending::Declared(parcel));
     }
@@ -137,7 +174,13 @@ impl Queue {
         }
         let class = match self.scheduler {
             Scheduler::Fifo | Scheduler::Strict => (0..4).rev().find(|class| !self.waiting[*class].is_empty())?,
-            Scheduler::Htb => self.by_bucket(now)?,
+            Scheduler::Htb => match self.by_bucket(now)? {
+                Turned::Class(class) => class,
+                Turned::Own(at) => {
+                    self.busy = true;
+                    return self.own[at].waiting.pop_front();
+                }
+            },
             Scheduler::Hfsc => self.by_curve(now)?,
         };
         self.busy = true;
@@ -150,18 +193,49 @@ impl Queue {
 
     /// The highest class that has tokens, else the highest, which borrows: as Linux does it with one priority for each class, below a
     /// class that is faster than the wire. What is borrowed costs no tokens (`htb_charge_class`).
-    fn by_bucket(&mut self, now: u64) -> Option<usize> {
-        for account in &mut self.accounts {
+    ///
+    /// A channel's own queue goes just before its class's, in turn with others of that class, and never borrows.
+    fn by_bucket(&mut self, now: u64) -> Option<Turned> {
+        for account in self.accounts.iter_mut().chain(self.own.iter_mut().map(|own| &mut own.account)) {
             account.tokens = (account.tokens + i128::from(now - account.counted)).min(account.depth);
             account.counted = now;
         }
+        let own = |class: usize| {
+            let is_next = |own: &Own| own.leaf.class as usize == class && own.account.tokens >= 0;
+            let ready = self.own.iter().enumerate().filter(|(_, own)| !own.waiting.is_empty() && is_next(own));
+            ready.min_by_key(|(_, own)| own.served).map(|(at, _)| at)
+        };
         let waits = |class: &usize| !self.waiting[*class].is_empty();
         let green = |class: &usize| self.shares[*class] > 0 && self.accounts[*class].tokens >= 0;
-        let Some(class) = (0..4).rev().filter(waits).find(green) else { return (0..4).rev().find(waits) };
+        let in_own_right = (0..4).rev().find_map(|class| {
+            let own = own(class).map(Turned::Own);
+            own.or_else(|| (waits(&class) && green(&class)).then_some(Turned::Class(class)))
+        });
+        let class = match in_own_right {
+            None => return (0..4).rev().find(waits).map(Turned::Class),
+            Some(Turned::Own(at)) => return Some(self.charge_own(at)),
+            Some(Turned::Class(class)) => class,
+        };
         let work = self.waiting[class].front().map_or(0, Sending::work);
         let cost = u128::from(work) * BILLION / u128::from(self.shares[class]);
         self.accounts[class].tokens -= i128::try_from(cost).unwrap_or(i128::MAX);
-        Some(class)
+        Some(Turned::Class(class))
+    }
+
+    /// The time at which a queue of a channel's own is out of debt, if packets wait for nothing else.
+    pub(super) fn wakes(&self, now: u64) -> Option<u64> {
+        let debts = self.own.iter().filter(|own| !self.busy && !own.waiting.is_empty()).map(|own| -own.account.tokens);
+        debts.min().and_then(|debt| now.checked_add(u64::try_from(debt).ok()?))
+    }
+
+    fn charge_own(&mut self, at: usize) -> Turned {
+        self.turns += 1;
+        let own = &mut self.own[at];
+        let cost =
+            u128::from(own.waiting.front().map_or(0, Sending::work)) * BILLION / u128::from(own.leaf.share.max(1));
+        own.account.tokens -= i128::try_from(cost).unwrap_or(i128::MAX);
+        own.served = self.turns;
+        Turned::Own(at)
     }
 
     /// The class with the earliest deadline among those behind their shares; else the one that got least by share.

@@ -97,6 +97,29 @@ pub fn pacing(seed: u64) -> Sketch {
     sketch
 }
 
+/// The sketch of a seed in which every other topic has a queue of its own, before links by `htb` with installed queues. Threads take no time: a queue protects no
+/// processor.
+pub fn owning(seed: u64) -> Sketch {
+    let mut sketch = sketch(seed);
+    // What goes through a relay has none.
+    sketch.places.clear();
+    let system = &mut sketch.system;
+    system.placement.transport = Transport::Unicast;
+    for link in &mut system.links {
+        (link.scheduler, link.transmission, link.shares) = (Scheduler::Htb, None, None);
+        link.devices = [Some("eth0".into()), Some("eth1".into())];
+    }
+    for (index, topic) in system.topics.iter_mut().enumerate() {
+        topic.cpu_send = 0;
+        topic.own_queue = (index as u64 + seed).is_multiple_of(2);
+    }
+    for subscriber in &mut system.subscribers {
+        subscriber.cpu_receive = 0;
+        subscriber.deadline = Some(100_000_000 + 4 * system.topics[subscriber.topic].period);
+    }
+    sketch
+}
+
 /// The longest time that a contract may state, ns.
 const DAY: u64 = 86_400_000_000_000;
 

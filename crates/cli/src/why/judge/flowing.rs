@@ -4,7 +4,8 @@ mod queues;
 
 use super::super::End;
 use super::{
-    Both, Diagnosis, LOST, MALFORMED, NOT_ARRIVING, POLICED, Problem, SILENT, TOO_LARGE, UNDECODABLE, UNSCALABLE,
+    Both, Diagnosis, LOST, MALFORMED, NOT_ARRIVING, OWN_QUEUE, POLICED, Problem, SILENT, TOO_LARGE, UNDECODABLE,
+    UNSCALABLE,
 };
 use qos::{Place, Qos, Queue, Reliability};
 use std::time::Duration;
@@ -177,9 +178,11 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Dura
     let sizes = too_large(both, seen);
     let slow = queues::slow_callback(both, seen, datagrams).or_else(|| queues::held_up(both, seen, datagrams));
     let slow = slow.or_else(|| queues::starved(both, seen, datagrams));
+    let own = own_queue(both, watched);
     let found = [
         sizes,
         policed(both, seen, watched),
+        own.clone(),
         slow.clone(),
         // Before its consequences: queues are full in front of a path that lets no packet through.
         not_arriving(both, seen, datagrams, watched).filter(|_| slow.is_none()),
@@ -190,7 +193,7 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Dura
         undecodable(both, seen),
         unscalable(both, seen, watched),
         silent(both, seen),
-        lost(both, seen, carrier, watched).filter(|_| datagrams && slow.is_none()),
+        lost(both, seen, carrier, watched).filter(|_| datagrams && slow.is_none() && own.is_none()),
         malformed(both, seen),
     ];
     found.into_iter().flatten().collect()
@@ -213,6 +216,22 @@ fn policed(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem> {
         "thalweg get {p} {s} shows what it may send: publish no more, or plan anew with its real size, rate, burst and jitter"
     );
     (seen.policed.grew > 0).then(|| POLICED.found(what, remedy))
+}
+
+/// The kernel's queue for this channel alone overflows: its rate is the contract's, so the publisher sends more.
+fn own_queue(both: &Both<'_>, watched: Duration) -> Option<Problem> {
+    let (first, last) = both.sent.own_queue?;
+    let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
+    let grew = last.drops.wrapping_sub(first.drops);
+    let what = format!(
+        "{p} sends more than the own queue of its channel lets pass: {grew} packets were dropped there within {} ms, {} since it was made",
+        watched.as_millis(),
+        last.drops
+    );
+    let remedy = format!(
+        "thalweg get {p} {s} shows the queue: publish no more than the contract says, or plan anew with its real size, rate, burst and jitter"
+    );
+    (grew > 0).then(|| OWN_QUEUE.found(what, remedy))
 }
 
 fn undecodable(both: &Both<'_>, seen: &Seen) -> Option<Problem> {

@@ -271,6 +271,10 @@ fn missing_samples_are_found_where_they_were_lost() {
         (last.lost, last.policed) = (5, 5);
     };
     assert_eq!(ids(policed), ["policed"]);
+    let counted = |drops| linux::queueing::Counters { drops, ..Default::default() };
+    let beyond =
+        |from, to| move |e: &mut Evidence| said(&mut e.publisher).own_queue = Some((counted(from), counted(to)));
+    assert_eq!((ids(beyond(3, 5)), ids(beyond(5, 5))), (vec!["own-queue"], vec![]));
     let busy = |e: &mut Evidence| {
         reports(&mut e.publisher).1.lost = 5;
         said(&mut e.subscriber).looks.iter_mut().for_each(|l| l.subscriber.as_mut().unwrap().in_callback = 7);

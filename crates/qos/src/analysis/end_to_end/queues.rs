@@ -4,7 +4,7 @@ use super::{Because, Iteration, QueueBound, Room, Where, load, why_not};
 use crate::Class;
 use crate::analysis::link::queue::{Known, Load, Service, Source, Stay, stay};
 use crate::analysis::link::{Bucket, RateLatency};
-use crate::analysis::stages::{Egress, Packets, Stages, Step};
+use crate::analysis::stages::{Egress, Leaf, Packets, Stages, Step};
 use crate::analysis::{BILLION, Steps};
 use crate::system::Scheduler;
 
@@ -33,7 +33,7 @@ impl Queues {
     pub(super) fn new(stages: &Stages) -> Self {
         let mut queues: Vec<(Vec<Group>, Before)> = stages.egresses.iter().map(|_| Default::default()).collect();
         for (index, stage) in stages.stages.iter().enumerate() {
-            let Step::Cross { queue, class, packets, forwarding, paced, .. } = stage.step else { continue };
+            let Step::Cross { queue, class, packets, forwarding, paced, leaf, .. } = stage.step else { continue };
             let before = stage.after.and_then(|after| match stages.stages[after].step {
                 Step::Cross { queue, packets, .. } => Some((queue, packets)),
                 Step::Compute { .. } => None,
@@ -41,7 +41,7 @@ impl Queues {
             let load = Load { arrivals: stages.arrivals(stage), work: packets.together_work() };
             let line = before.and_then(|(_, before)| line(&packets, &before));
             let line = paced.map_or(line, |paced| Some(paced.line));
-            let member = (index, Member { load, class, packets, line, forwarding });
+            let member = (index, Member { load, class, packets, line, forwarding, leaf });
             let from = match before {
                 Some((queue, _)) => From::Queue(queue),
                 None if paced.is_some() => From::Pacer(index),
@@ -82,6 +82,13 @@ impl Iteration<'_> {
         for group in &self.queues.0[queue].0 {
             let mut known = Vec::with_capacity(group.members.len());
             for (stage, member) in &group.members {
+                if let Some(leaf) = member.leaf {
+                    let late = self.transits[*stage].latest.map(|at| at.saturating_sub(self.transits[*stage].first));
+                    let member = late.map(|jitter| member.late(jitter));
+                    let because = self.because[*stage].unwrap_or(Because::TooLong(self.place(*stage)));
+                    coming.own.push(Own { stage: *stage, leaf, member: member.ok_or(because) });
+                    continue;
+                }
                 let unit = &mut coming.units[member.class as usize];
                 match self.transits[*stage].latest {
                     Some(latest) => {
@@ -99,20 +106,22 @@ impl Iteration<'_> {
             coming.groups.push(known);
         }
         let found = coming.stays(egress);
+        let own: Vec<_> = (0..coming.own.len()).map(|at| (coming.own[at].stage, coming.own_stay(egress, at))).collect();
         self.queues.0[queue].1 = before;
-        let here: Vec<(usize, Class)> = self.queues.of(queue).map(|(stage, member)| (*stage, member.class)).collect();
-        for (stage, class) in here {
-            match found[class as usize] {
+        let in_class = self.queues.of(queue).filter(|(_, member)| member.leaf.is_none());
+        let here: Vec<_> = in_class.map(|(stage, member)| (*stage, found[member.class as usize])).collect();
+        for (stage, found) in here.into_iter().chain(own) {
+            match found {
                 Ok(stay) => self.stays(stage, stay),
                 Err(because) => self.refuse(stage, because),
             }
         }
     }
 
-    /// The bounds of each class of a queue.
+    /// The bounds of each class's queue; what waits in queues of channels' own is not in it.
     pub(super) fn bounds(&self, queue: usize) -> [QueueBound; 4] {
         let mut bounds = [QueueBound::default(); 4];
-        for (index, member) in self.queues.of(queue) {
+        for (index, member) in self.queues.of(queue).filter(|(_, member)| member.leaf.is_none()) {
             let Step::Cross { packets, .. } = self.stages.stages[*index].step else { continue };
             let bound = &mut bounds[member.class as usize];
             bound.load = bound.load.saturating_add(load(&member.load.arrivals, member.load.work));
@@ -145,6 +154,23 @@ pub(super) struct Member {
     /// The rate at which the link before brings its packets (ns of work per second), and the largest of them; `None`: it begins here.
     pub line: Option<Bucket>,
     pub forwarding: u64,
+    /// It waits in a queue of its own.
+    pub leaf: Option<Leaf>,
+}
+
+/// A stream in a queue of its own.
+pub(super) struct Own {
+    stage: usize,
+    leaf: Leaf,
+    /// The stream; an error: the reason why its times are unknown. What leaves the queue is known all the same.
+    member: Result<Member, Because>,
+}
+
+impl Own {
+    /// What leaves its queue at most, whatever comes.
+    fn passes(&self) -> Load {
+        Load { arrivals: self.leaf.passes(), work: self.leaf.unit }
+    }
 }
 
 impl Member {
@@ -176,6 +202,8 @@ pub(super) struct Coming<'a> {
     before: &'a mut Before,
     /// Streams whose times are known, apart by the link that brings them.
     pub groups: Vec<Vec<Member>>,
+    /// Streams in queues of their own.
+    own: Vec<Own>,
     /// The reason why streams of a class arrive at unknown times.
     pub unknown: [Option<Because>; 4],
     /// The largest that the device takes of each class at once, ns of work.
@@ -190,7 +218,7 @@ impl<'a> Coming<'a> {
     pub(super) fn new(egress: &Egress, before: &'a mut Before, steps: &'a Steps) -> Self {
         let mut units = [0; 4];
         units[Class::Normal as usize] = egress.background.map_or(0, |background| background.work);
-        Self { steps, before, groups: Vec::new(), unknown: [None; 4], units }
+        Self { steps, before, groups: Vec::new(), own: Vec::new(), unknown: [None; 4], units }
     }
 
     /// The longest stays of the packets of each class.
@@ -208,7 +236,10 @@ impl<'a> Coming<'a> {
                 let blocking = self.units[..class as usize].iter().copied().max().unwrap_or(0);
                 self.served(egress, class, |a, b| a == b, |a, b| a > b, Service::Strict { blocking })
             }
-            Scheduler::Htb => self.shared(egress, class, htb(egress, class, &self.units)),
+            Scheduler::Htb => {
+                let leaves: Vec<Leaf> = self.own.iter().map(|own| own.leaf).collect();
+                self.shared(egress, class, htb(egress, class, &self.units, &leaves))
+            }
             Scheduler::Hfsc => {
                 let unit = self.units.iter().copied().max().unwrap_or(0);
                 self.shared(egress, class, RateLatency { rate: egress.shares[class as usize], latency: unit })
@@ -226,6 +257,31 @@ impl<'a> Coming<'a> {
             (alone, last) => {
                 alone.or(last.map_err(|_| alone.err().unwrap_or(Because::TooLong(Where::Link(egress.direction)))))
             }
+        }
+    }
+
+    /// The longest stay in a queue of a channel's own: the better of what more urgent ones leave by their buckets, and the rest that all others leave.
+    fn own_stay(&self, egress: &Egress, at: usize) -> Result<Stay, Because> {
+        let member = self.own[at].member?;
+        let others = self.own.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, own)| own);
+        let leaves: Vec<Leaf> = others.clone().map(|own| own.leaf).collect();
+        let last = member.packets.least_last();
+        let own = || Source { line: member.line, own: vec![member.load], higher: Vec::new() };
+        let place = |why| why_not(why, Where::Link(egress.direction));
+        let served = |sources: &[Source], by| stay(sources, by, last, &Known::default(), self.steps).map_err(place);
+        let alone = served(&[own()], Service::Curve(left_over(egress, &self.own[at].leaf, &self.units, &leaves)));
+        if self.unknown.iter().any(Option::is_some) {
+            return alone.map(|known| known.stay);
+        }
+        let mut sources: Vec<Source> =
+            self.groups.iter().map(|group| source(group, Class::default(), |_, _| false, |_, _| true)).collect();
+        let background = egress.background.map(|all| Load { arrivals: all.arrivals, work: all.work });
+        let higher = background.into_iter().chain(others.map(Own::passes)).collect();
+        sources.extend([own(), Source { line: None, own: Vec::new(), higher }]);
+        match (alone, served(&sources, Service::Strict { blocking: 0 })) {
+            (Ok(alone), Ok(last)) if last.stay.time < alone.stay.time => Ok(last.stay),
+            (Ok(alone), _) => Ok(alone.stay),
+            (Err(_), last) => last.map(|known| known.stay),
         }
     }
 
@@ -251,6 +307,11 @@ impl<'a> Coming<'a> {
             let of = |yes: bool| if yes { vec![load] } else { Vec::new() };
             let (own, higher) = (own(Class::Normal, class), higher(Class::Normal, class));
             sources.push(Source { line: None, own: of(own), higher: of(higher) });
+        }
+        // Their class's own right is counted without them.
+        if !matches!(by, Service::Curve(_)) && !self.own.is_empty() {
+            let higher = self.own.iter().map(Own::passes).collect();
+            sources.push(Source { line: None, own: Vec::new(), higher });
         }
         let before = &mut self.before[class as usize][usize::from(matches!(by, Service::Curve(_)))];
         *before =
@@ -301,17 +362,44 @@ fn common_line(members: &[&Member]) -> Option<Bucket> {
 /// - From one debt to the next it sends s times that time, less the tokens that its full bucket did not take, at most s·D − B.
 ///   It did not take any only if it was full, so that the class sends at least B. Its rate is s if B ≥ s·D, else s·B ÷ (s·D) = B ÷ D.
 /// - When it begins to wait it is at most U in debt, which is paid in U ÷ s. So the latency is D + U ÷ s.
-fn htb(egress: &Egress, class: Class, units: &[u64; 4]) -> RateLatency {
-    let part = |amount: u128, of: u128| (amount * BILLION).checked_div(of).unwrap_or(u128::from(u64::MAX));
-    let (index, share) = (class as usize, |class: usize| u128::from(egress.shares[class]));
-    let higher = || (index + 1..4).filter(|class| units[*class] > 0);
-    let bursts: u128 = higher().map(|class| u128::from(egress.buckets[class]) + u128::from(units[class]) + 2).sum();
-    let left = BILLION.saturating_sub(higher().map(|class| share(class) + 1).sum());
-    let waits = part(u128::from(units.iter().copied().max().unwrap_or(0)) + bursts, left) + 1;
-    let rate = part(u128::from(egress.buckets[index].saturating_sub(2)), waits).min(share(index));
-    let latency = waits + part(u128::from(units[index]), share(index)) + 1;
-    let whole = |amount| u64::try_from(amount).unwrap_or(u64::MAX);
+///
+/// A queue of a channel's own is one more bucket, with a priority just above that of its class's; those of one class are served in turn. It never borrows, because
+/// its rate is its ceiling.
+fn htb(egress: &Egress, class: Class, units: &[u64; 4], leaves: &[Leaf]) -> RateLatency {
+    let (index, share) = (class as usize, u128::from(egress.shares[class as usize]));
+    let (_, waits) = more_urgent(egress, class, units, leaves);
+    let rate = part(u128::from(egress.buckets[index].saturating_sub(2)), waits).min(share);
+    let latency = waits + part(u128::from(units[index]), share) + 1;
     RateLatency { rate: whole(rate), latency: whole(latency) }
+}
+
+/// The service of a queue of a channel's own among such `others`: it is never in debt (`stages::Leaf`), so it has all that more urgent ones leave. Others of its
+/// class count as such.
+fn left_over(egress: &Egress, leaf: &Leaf, units: &[u64; 4], others: &[Leaf]) -> RateLatency {
+    // Its own class has no part in it: that has a lower priority.
+    let (left, waits) = more_urgent(egress, leaf.class, units, others);
+    RateLatency { rate: whole(left), latency: whole(waits) }
+}
+
+/// What the more urgent ones leave of the link to a class that waits without debt, in parts per billion, and D.
+fn more_urgent(egress: &Egress, class: Class, units: &[u64; 4], leaves: &[Leaf]) -> (u128, u128) {
+    let higher = || (class as usize + 1..4).filter(|class| units[*class] > 0);
+    let above = || leaves.iter().filter(|leaf| leaf.class >= class);
+    let depth = |bucket: u64, unit: u64| u128::from(bucket) + u128::from(unit) + 2;
+    let bursts: u128 = higher().map(|class| depth(egress.buckets[class], units[class])).sum();
+    let bursts = bursts + above().map(|leaf| depth(leaf.bucket, leaf.unit)).sum::<u128>();
+    let rates = higher().map(|class| egress.shares[class]).chain(above().map(|leaf| leaf.share));
+    let left = BILLION.saturating_sub(rates.map(|rate| u128::from(rate) + 1).sum());
+    let largest = units.iter().copied().chain(leaves.iter().map(|leaf| leaf.unit)).max().unwrap_or(0);
+    (left, part(u128::from(largest) + bursts, left) + 1)
+}
+
+fn part(amount: u128, of: u128) -> u128 {
+    (amount * BILLION).checked_div(of).unwrap_or(u128::from(u64::MAX))
+}
+
+fn whole(amount: u128) -> u64 {
+    u64::try_from(amount).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

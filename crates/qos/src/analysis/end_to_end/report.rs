@@ -176,11 +176,14 @@ impl Terms {
                 self.add(at, what, stay.time.saturating_sub(execution), why);
                 self.add(at, role.what(), execution.min(stay.time), "declared execution time");
             }
-            Step::Cross { queue, packets, .. } => self.link(at, iteration.egress(queue), packets.together_work(), stay),
+            Step::Cross { queue, packets, leaf, .. } => {
+                let whose = if leaf.is_some() { OWN_QUEUE } else { CLASS_QUEUE };
+                self.link(at, iteration.egress(queue), packets.together_work(), stay, whose);
+            }
         }
     }
 
-    fn link(&mut self, at: Where, egress: &Egress, work: u64, stay: Stay) {
+    fn link(&mut self, at: Where, egress: &Egress, work: u64, stay: Stay, whose: &'static str) {
         let unblocked = stay.time.saturating_sub(stay.blocking);
         let own = work.min(unblocked);
         let higher = stay.higher.min(unblocked - own);
@@ -188,7 +191,7 @@ impl Terms {
         self.add(at, blocked, stay.blocking, source);
         self.add(at, "waiting for higher classes", higher, "what they send meanwhile (Davis et al. 2007)");
         let before = "what came before it (Le Boudec & Thiran 2001, theorem 1.4.2)";
-        self.add(at, "waiting in the class's queue", unblocked - own - higher, before);
+        self.add(at, whose, unblocked - own - higher, before);
         self.add(at, "transmission", own, "bytes on the wire / rate");
         self.add(at, "in the device", egress.ahead, "what the token bucket hands it at once, of any class (sch_tbf.c)");
         self.add(at, "propagation", egress.delay, "declared");
@@ -204,6 +207,9 @@ fn blocking(scheduler: Scheduler) -> (&'static str, &'static str) {
     }
 }
 
+/// The queue in which packets wait.
+const CLASS_QUEUE: &str = "waiting in the class's queue";
+const OWN_QUEUE: &str = "waiting in its own queue";
 /// The source of the wait for other samples.
 const GATHERS: &str = "half of the latency budget, 1 ms at most: small samples leave together; and 50 us by which a timer is late (prctl(2), timer slack)";
 /// The source of the time of a pace.

@@ -1,10 +1,11 @@
 //! The ways of one stream from its publisher to its subscribers, stage by stage.
 
 use super::packets::{at_once, paced, packets, together};
-use super::{Pair, Role, Stage, Stages, Step};
+use super::{Leaf, Pair, Role, Stage, Stages, Step};
 use crate::Class;
+use crate::analysis::Arrivals;
 use crate::network::{Direction, Network};
-use crate::system::{Proxies, System, Transport};
+use crate::system::{Proxies, Scheduler, System, Transport};
 use std::collections::HashMap;
 
 /// The key of a shared stage: the stage before, the packets, and their destination.
@@ -17,6 +18,8 @@ pub(super) struct Way<'a> {
     network: &'a Network,
     /// That of the channel which is led.
     pub(super) class: Class,
+    /// Its deadline, if it has a queue of its own where it begins, ns.
+    until: Option<u64>,
     stream: usize,
     shared: HashMap<Shared, usize>,
     /// The narrowest link of all paths that begin at a node: a message to many is fragmented for all of them.
@@ -34,7 +37,16 @@ struct Front {
 impl<'a> Way<'a> {
     pub(super) fn new(all: &'a mut Stages, system: &'a System, network: &'a Network) -> Self {
         let stream = all.streams.len() - 1;
-        Self { all, system, network, class: Class::default(), stream, shared: HashMap::new(), mtus: HashMap::new() }
+        Self {
+            all,
+            system,
+            network,
+            class: Class::default(),
+            until: None,
+            stream,
+            shared: HashMap::new(),
+            mtus: HashMap::new(),
+        }
     }
 
     pub(super) fn narrow(&mut self, publisher: usize, subscriber: usize, proxy: Option<usize>) {
@@ -57,6 +69,7 @@ impl<'a> Way<'a> {
         let mut from = stream.publisher;
         if let Some(node) = proxy {
             let fed = u64::from(wanted.scale_before_proxy());
+            self.until = None;
             let fed_front = Front { every: fed, ..front };
             let Some(to_proxy) = self.travel(fed_front, (from, node), merged, None) else { return };
             let scaled =
@@ -66,6 +79,8 @@ impl<'a> Way<'a> {
         }
         // A relay sends by a channel of its own, which has no pace; nor has a group.
         let pace = topic.paced().filter(|_| from == stream.publisher && !multicast && !topic.forwarded);
+        let own = topic.own_queue && from == stream.publisher && !multicast && !topic.forwarded;
+        self.until = wanted.deadline.filter(|_| own);
         let Some(front) = self.travel(front, (from, wanted.node), multicast, pace) else { return };
         let front = self.compute(front, front.every, wanted.node, wanted.cpu_receive, Role::Receive(subscriber), false);
         let every = u64::from(wanted.scale).max(1);
@@ -94,6 +109,7 @@ impl<'a> Way<'a> {
         let topic = &self.system.topics[self.all.streams[self.stream].topic];
         let forwarded = topic.forwarded;
         let gathers = if forwarded { 0 } else { topic.gathers(front.size) };
+        let mut leaf: Option<Leaf> = None;
         let cross = |front: Front, (hop, direction): (usize, &Direction)| {
             let is_own = hop == 0 && !forwarded;
             let link = &self.system.links[direction.link];
@@ -103,7 +119,17 @@ impl<'a> Way<'a> {
             let at_once = at_once(link, kind, mtu, direction.device(self.system).is_some(), segments);
             let mut packets = packets(link, front.size, mtu, at_once);
             packets.together = (gathers > 0).then(|| together(link, front.size, mtu, at_once));
+            let passed = leaf.map(|leaf| leaf.passes_as(packets.bytes));
+            let own = self.until.filter(|_| hop == 0 && has_leaf(self.system, *direction));
+            let here = own.map(|deadline| {
+                let arrivals = self.all.streams[self.stream].arrivals;
+                let arrivals = Arrivals { period: arrivals.period.saturating_mul(front.every), ..arrivals };
+                Leaf::new(link, self.class, &arrivals, (&packets, mtu.min(link.mtu)), deadline)
+            });
+            leaf = leaf.or(here);
             let step = Step::Cross {
+                leaf: here,
+                passed,
                 queue: direction.index(),
                 class: self.class,
                 packets,
@@ -132,4 +158,10 @@ impl<'a> Way<'a> {
         }
         index
     }
+}
+
+/// A channel can have a queue of its own where it begins to cross this direction of a link: its classes are those of `htb`, and are installed there.
+pub(crate) fn has_leaf(system: &System, direction: Direction) -> bool {
+    let link = &system.links[direction.link];
+    link.scheduler == Scheduler::Htb && link.transmission.is_none() && direction.device(system).is_some()
 }

@@ -7,7 +7,7 @@ use crate::analysis::chain::{Unsteady, unsteady};
 use crate::analysis::cpu::reservation::{Excess, Reservation};
 use crate::analysis::end_to_end::{self, Bound, Where};
 use crate::analysis::queueing::{Hop, Mm1, Mm1k, TwoState, Velox, hop_delay, network_delay};
-use crate::analysis::stages::{Classes, Egress, Pair, Place, Role, Step};
+use crate::analysis::stages::{Classes, Egress, Leaf, Pair, Place, Role, Step};
 use crate::assignment::{Assignment, assign, fifo_priority, queue_limit};
 use crate::network::Network;
 use crate::placement::Placed;
@@ -112,6 +112,27 @@ impl Bounds {
             })
         };
         [thread(Role::Send), thread(Role::Receive(subscriber))]
+    }
+
+    /// The queue of a channel's own.
+    pub(super) fn leaf(&self, topic: usize, publisher: usize, subscriber: usize) -> Option<Leaf> {
+        let stages = &self.assignment.stages;
+        let pair = &stages.pairs[*self.pairs.get(&(topic, publisher, subscriber))?];
+        stages.path(pair).find_map(|stage| match stages.stages[stage].step {
+            Step::Cross { leaf, .. } => leaf,
+            Step::Compute { .. } => None,
+        })
+    }
+
+    /// Number of channels' own queues before one direction of a link, and the part of it that they and the shares of the classes take.
+    pub(super) fn own_queues(&self, queue: usize) -> (usize, f64) {
+        let stages = &self.assignment.stages;
+        let own = stages.stages.iter().filter_map(|stage| match stage.step {
+            Step::Cross { queue: at, leaf: Some(leaf), .. } if at == queue => Some(leaf.share),
+            _ => None,
+        });
+        let parts = stages.egresses[queue].shares.iter().copied().chain(own.clone());
+        (own.count(), parts.map(|part| part as f64 / 1e9).sum())
     }
 
     /// The bound of a channel, and its terms.

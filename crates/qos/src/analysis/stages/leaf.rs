@@ -1,0 +1,118 @@
+//! A queue of a channel's own at the host that sends it: what leaves it keeps to a token bucket, whatever the channel sends.
+//!
+//! The bucket is so deep that a channel which keeps its contract and its deadline never waits for tokens. What leaves a queue within t was published within
+//! t and the longest delay before, which is no more than the deadline Δ. So it is at most α(t + Δ) ≤ α(Δ) + 1 + ρ·t samples, with α the arrivals of the contract and ρ
+//! their rate: with depth α(Δ) + 1 and a rate of at least ρ, the tokens do not run out (Le Boudec & Thiran 2001, §1.5.1: the output of a system with bounded delay). It holds as
+//! long as all samples were in time, and the first late one would be a sample that did not wait for tokens: that is the one which the bound is for.
+
+use super::packets::{Packets, htb_burst, wire_ns};
+use crate::Class;
+use crate::analysis::{Arrivals, BILLION};
+use crate::system::{Link, OWN_HEADERS};
+
+/// The slowest rate of a queue, bit/s.
+const SLOWEST: u128 = 1000;
+/// The smallest bucket: a full packet, bytes.
+const PACKET: u64 = 1514;
+
+/// A queue of a channel's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// The class whose priority it has; it goes before that class's own queue.
+    pub class: Class,
+    /// What leaves it in the long run, bit/s: one percent more than the contract has, because clocks differ, and headers.
+    pub rate: u64,
+    /// Bytes that leave it at once after a pause.
+    pub burst: u64,
+    /// Packets that wait in it.
+    pub packets: u64,
+    /// The rate as a part of the link, in parts per billion.
+    pub share: u64,
+    /// The bytes at once as time on the wire, ns.
+    pub bucket: u64,
+    /// Time on the wire of the largest unit that the device takes, ns: of any size, because it need not be declared.
+    pub unit: u64,
+    /// Bytes of it, and of a sample.
+    pub(super) bytes: [u64; 2],
+}
+
+impl Leaf {
+    /// The queue at the beginning of `link` of samples that come as `arrivals`, each in packets of at most `mtu` bytes, with this deadline.
+    pub(super) fn new(
+        link: &Link,
+        class: Class,
+        arrivals: &Arrivals,
+        (packets, mtu): (&Packets, u64),
+        deadline: u64,
+    ) -> Self {
+        let sample = packets.bytes.saturating_add(packets.count.saturating_mul(OWN_HEADERS));
+        let samples = arrivals.within(deadline).saturating_add(1);
+        let per_period = u128::from(sample) * 8 * BILLION * 101 / 100;
+        let rate = per_period.div_ceil(u128::from(arrivals.period.max(1))).max(SLOWEST);
+        let share = (rate * BILLION).div_ceil(u128::from(link.rate.max(1)));
+        let burst = samples.saturating_mul(sample).max(PACKET);
+        let unit =
+            (u64::from(htb_burst(link.rate)) / mtu.max(1)).max(1).saturating_mul(mtu.saturating_add(link.overhead));
+        let whole = |amount| u64::try_from(amount).unwrap_or(u64::MAX);
+        Self {
+            class,
+            rate: whole(rate),
+            burst,
+            packets: samples.saturating_mul(packets.count).saturating_mul(2).saturating_add(8),
+            share: whole(share),
+            bucket: wire_ns(link.rate, burst),
+            unit: wire_ns(link.rate, unit),
+            bytes: [unit, packets.bytes],
+        }
+    }
+
+    /// What leaves it at most, in pieces of [`Self::unit`]: a token bucket, and a packet that may leave a debt (`htb_charge_class`).
+    pub(in crate::analysis) fn passes(&self) -> Arrivals {
+        let unit = u128::from(self.unit.max(1));
+        bucket(unit, u128::from(self.share.max(1)), u128::from(self.bucket) + unit)
+    }
+
+    /// What leaves it at most, in samples of so many bytes on the wire of a later link.
+    pub(super) fn passes_as(&self, bytes: u64) -> Arrivals {
+        let [unit, own] = self.bytes;
+        // Bits per second, in parts per billion of a bit per nanosecond.
+        bucket(
+            u128::from(bytes.min(own).max(1)) * 8,
+            u128::from(self.rate),
+            (u128::from(self.burst) + u128::from(unit)) * 8,
+        )
+    }
+}
+
+/// A token bucket as stairs of steps of `step`: at most `depth` at once, and `rate` billionths of it per ns besides.
+fn bucket(step: u128, rate: u128, depth: u128) -> Arrivals {
+    let period = u64::try_from(step * BILLION / rate.max(1)).unwrap_or(u64::MAX).max(1);
+    let count = u64::try_from(depth.div_ceil(step.max(1))).unwrap_or(u64::MAX);
+    Arrivals { period, jitter: period.saturating_mul(count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The stairs are never below the bucket: depth + rate · t.
+        #[test]
+        fn stairs_cover_the_bucket(step in 1..5000u128, rate in 1..3_000_000_000u128, depth in 0..90_000u128, t in 0..9_000_000u64) {
+            let stairs = u128::from(bucket(step, rate, depth).within(t)) * step;
+            prop_assert!(stairs * BILLION >= depth * BILLION + rate * u128::from(t));
+        }
+
+        /// A channel that keeps to its contract, and is late by up to its deadline, never takes more than the bucket has.
+        #[test]
+        fn what_keeps_its_deadline_has_tokens(size in 1..9000u64, period in 1000..90_000_000u64, jitter in 0..90_000_000u64, deadline in 1..90_000_000u64, t in 0..900_000_000u64) {
+            let link = Link { rate: 1_000_000_000, mtu: 1500, overhead: 66, ..Link::default() };
+            let packets = super::super::packets::packets(&link, size, 1500, 1);
+            let arrivals = Arrivals { period, jitter };
+            let leaf = Leaf::new(&link, Class::High, &arrivals, (&packets, 1500), deadline);
+            let leaves = u128::from(arrivals.within(t + deadline)) * u128::from(packets.bytes);
+            prop_assert!(leaves * BILLION * 8 <= u128::from(leaf.burst) * 8 * BILLION + u128::from(leaf.rate) * u128::from(t));
+        }
+    }
+}
