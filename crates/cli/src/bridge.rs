@@ -1,5 +1,7 @@
 //! `thalweg bridge`: topics of other middlewares. Each engine has a module with its options.
 
+#[cfg(feature = "rtps")]
+mod dds;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 #[cfg(feature = "zenoh")]
@@ -37,6 +39,8 @@ enum Chosen {
     Zenoh(Box<zenoh::ZenohArguments>),
     #[cfg(feature = "zenoh")]
     Ros2(Box<ros2::Ros2Arguments>),
+    #[cfg(feature = "rtps")]
+    Dds(Box<dds::DdsArguments>),
 }
 
 /// Selection of topics.
@@ -76,6 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         Chosen::Zenoh(arguments) => zenoh::run(arguments),
         #[cfg(feature = "zenoh")]
         Chosen::Ros2(arguments) => ros2::run(arguments),
+        #[cfg(feature = "rtps")]
+        Chosen::Dds(arguments) => dds::run(arguments),
     }
 }
 

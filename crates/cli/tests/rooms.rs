@@ -9,11 +9,12 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const CRATES: [(&str, &str); 9] = [
+const CRATES: [(&str, &str); 10] = [
     ("agent", "crates/agent/src"),
     ("broker", "crates/broker/src"),
     ("thalweg", "crates/thalweg/src"),
     ("engines", "crates/engines/src"),
+    ("cyclone", "crates/cyclone/src"),
     ("linux", "crates/linux/src"),
     ("qos", "crates/qos/src"),
     ("cli", "crates/cli/src"),

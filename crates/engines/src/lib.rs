@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`bridge`] | routes between a node's topics and those of an engine: opened on demand, by rules |
+//! | [`dds`] | DDS, with Cyclone DDS (feature `rtps`) |
 //! | [`mqtt`] | MQTT 5 (feature `mqtt`) |
 //! | [`native`] | Thalweg as an engine |
 //! | [`ros2`] | ROS 2 over Zenoh, as `rmw_zenoh` uses it (feature `zenoh`) |
@@ -15,6 +16,8 @@
 //! be understood by nobody. So a bridge is a node with ports of its own, and its channels keep all that channels have: marks, scheduling,
 //! plans, `why`.
 pub mod bridge;
+#[cfg(feature = "rtps")]
+pub mod dds;
 pub mod engine;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;

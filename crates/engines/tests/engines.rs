@@ -14,6 +14,8 @@ mod mqtt_world;
 
 #[cfg(feature = "zenoh")]
 mod bridges;
+#[cfg(feature = "rtps")]
+mod dds;
 #[cfg(feature = "zenoh")]
 mod peers;
 #[cfg(feature = "zenoh")]

@@ -15,6 +15,8 @@ fn engines() -> Vec<(&'static str, Abilities)> {
         (thalweg_engines::zenoh::Zenoh::NAME, thalweg_engines::zenoh::Zenoh::ABILITIES),
         #[cfg(feature = "zenoh")]
         (thalweg_engines::ros2::Ros2::NAME, thalweg_engines::ros2::Ros2::ABILITIES),
+        #[cfg(feature = "rtps")]
+        (thalweg_engines::dds::Dds::NAME, thalweg_engines::dds::Dds::ABILITIES),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Access to the Linux kernel, and the only Rust crate of the product with unsafe code.
+//! Access to the Linux kernel, and the only Rust crate of the product with unsafe code but for bindings.
 //!
 //! | module | contents |
 //! |---|---|

@@ -127,6 +127,8 @@ pub(super) fn routes(
     }
     if ends.is_none() {
         found.part();
+    } else {
+        found.prefer_structures();
     }
     found
 }
@@ -164,7 +166,8 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
     for end in ends {
         let Qos { reliability, durability, history, deadline, lifespan, .. } = end.qos.clone();
         let qos = Qos { reliability, durability, history, deadline, lifespan, ..wanted(info) };
-        match routes.iter_mut().find(|route| route.message == end.topic.message) {
+        let message = message(info, end);
+        match routes.iter_mut().find(|route| route.message == *message) {
             Some(route) => {
                 route.sources.insert(end.id, end.name.clone());
                 route.qos.reliability = route.qos.reliability.min(reliability);
@@ -176,7 +179,7 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
             None => routes.push(In {
                 topic: topic.to_owned(),
                 there: end.topic.name.clone(),
-                message: end.topic.message.clone(),
+                message: message.clone(),
                 qos,
                 sources: BTreeMap::from([(end.id, end.name.clone())]),
                 any: false,
@@ -187,6 +190,18 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
     }
     routes.iter_mut().for_each(|route| told.apply(&mut route.qos));
     routes
+}
+
+/// The type of a publisher there. Where its name is all that is known (DDS), it is that of a subscriber here of this name.
+fn message<'a>(info: &'a PortInfo, end: &'a Endpoint) -> &'a TypeDescription {
+    let (stated, own) = (&end.topic.message, &info.message);
+    let is_name = stated.schema.is_none() && stated.ros.is_none();
+    if is_name && own.schema.is_some() && short(stated) == own.name { own } else { stated }
+}
+
+/// The name of a type without its modules.
+fn short(message: &TypeDescription) -> &str {
+    message.name.rsplit("::").next().unwrap_or_default()
 }
 
 impl Routes {

@@ -1,6 +1,6 @@
 //! Which of several routes has the samples of a topic: each subscriber gets them once.
 
-use super::{In, Routes, raw};
+use super::{In, Routes, raw, short};
 use std::collections::{BTreeSet, HashMap};
 use thalweg::control::matching::is_pattern;
 
@@ -17,6 +17,20 @@ impl Routes {
         let typed: BTreeSet<String> =
             self.into.values().filter(|into| !into.any).map(|into| into.topic.clone()).collect();
         self.into.retain(|_, into| !into.any || !typed.contains(&into.topic));
+    }
+
+    /// A subscriber to any type takes the samples of a route whose structure is known, too, instead of one of the type's name alone.
+    pub(super) fn prefer_structures(&mut self) {
+        let known: BTreeSet<(String, String)> = self
+            .into
+            .values()
+            .filter(|into| into.message.schema.is_some())
+            .map(|into| (into.topic.clone(), into.message.name.clone()))
+            .collect();
+        self.into.retain(|_, into| {
+            let is_name = into.message.schema.is_none() && into.message.ros.is_none();
+            !is_name || !known.contains(&(into.topic.clone(), short(&into.message).to_owned()))
+        });
     }
 
     /// A topic of a pattern comes by one route alone: its own, that of a pattern with a stated type, or that of the first pattern.

@@ -211,3 +211,24 @@ fn where_the_engine_tells_its_publishers_only_their_topics_come() {
     let one = renamed.into.values().next().unwrap();
     assert_eq!((&one.topic[..], &one.there[..]), ("/here", "/b"));
 }
+
+/// DDS tells the names of types alone.
+#[test]
+fn a_type_known_by_its_name_is_that_of_a_subscriber_of_this_name() {
+    let end = Endpoint {
+        id: 7,
+        direction: Direction::Publisher,
+        topic: crate::Topic { name: "/a".to_owned(), message: TypeDescription::opaque("robot::Point") },
+        qos: Qos::default(),
+        name: "driver".to_owned(),
+    };
+    let any = || port(Direction::Subscriber, "/a", TypeDescription::any());
+    let types = |ports| {
+        let routes = with_ends(ports, "", Some(std::slice::from_ref(&end)));
+        routes.into.into_values().map(|into| into.message).collect::<Vec<_>>()
+    };
+    assert_eq!(types(vec![any()]), [TypeDescription::opaque("robot::Point")]);
+    assert_eq!(types(vec![any(), port(Direction::Subscriber, "/a", point())]), [point()], "one route, for both");
+    let other = port(Direction::Subscriber, "/a", TypeDescription::of::<u64>());
+    assert_eq!(types(vec![other]), [TypeDescription::opaque("robot::Point")]);
+}

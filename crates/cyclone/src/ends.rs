@@ -1,0 +1,254 @@
+//! Writers and readers.
+
+use crate::blob::{self, Topic};
+use crate::participant::{Entities, guid};
+use crate::policies::{of_reader, of_writer};
+use crate::{Error, Guid, Participant, Policies, Result, checked};
+use cyclors::*;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// Length of the header of a message: 2 bytes of encapsulation, 2 of options (DDSI-RTPS 2.5 §10.2).
+const HEADER: usize = 4;
+/// The options' bits that count the bytes of padding at the end (DDS-XTypes 1.3 §7.6.3.1.2): messages are multiples of 4 on the wire.
+const PADDING: u8 = 3;
+
+/// A writer. It closes when it is dropped.
+pub struct Writer {
+    writer: dds_entity_t,
+    guid: Guid,
+    _topic: Topic,
+    _participant: Arc<Entities>,
+}
+
+impl Writer {
+    /// Writes a message that was published at `timestamp`, in nanoseconds since 1970. A reliable writer waits for room, as its policies say.
+    ///
+    /// # Errors
+    /// [`Error`] for a message without its header, if there was no room in time, or if Cyclone refuses it.
+    pub fn write(&self, message: &[u8], timestamp: i64) -> Result<()> {
+        let Some((header, value)) = message.split_first_chunk::<HEADER>() else {
+            return Err(Error(format!("{} bytes are no message: its encapsulation header has 4", message.len())));
+        };
+        let padding = (HEADER - value.len() % HEADER) % HEADER;
+        let [first, second, third, options] = *header;
+        let header = [first, second, third, (options & !PADDING) | padding as u8];
+        let made = blob::message(self.writer, &[&header, value, &[0; 3][..padding]], timestamp)?;
+        // SAFETY: the message is ours, and given away.
+        checked("writing", unsafe { dds_forwardcdr(self.writer, made) }).map(drop)
+    }
+
+    /// Its identity.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// Readers of other participants that match it now.
+    pub fn matched(&self) -> u32 {
+        // SAFETY: plain numbers, for which all zeros are a value.
+        let mut status: dds_publication_matched_status_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the place is to be filled.
+        let known = unsafe { dds_get_publication_matched_status(self.writer, &mut status) };
+        if known < 0 { 0 } else { status.current_count }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // SAFETY: the writer is ours.
+        unsafe { dds_delete(self.writer) };
+    }
+}
+
+/// A message that came.
+pub struct Taken<'a> {
+    /// The encoded message with its header.
+    pub message: &'a [u8],
+    /// Its writer, unless that is gone already.
+    pub writer: Option<Guid>,
+    /// The time that its writer states, in nanoseconds since 1970.
+    pub timestamp: i64,
+}
+
+/// A reader. It closes when it is dropped, and waits for a call of its function meanwhile.
+pub struct Reader {
+    reader: dds_entity_t,
+    guid: Guid,
+    taking: *mut Taking,
+    _topic: Topic,
+    _participant: Arc<Entities>,
+}
+
+// SAFETY: the pointer is used by Cyclone's calls, one at a time, and by the drop after the last of them. What is behind it is `Send`.
+unsafe impl Send for Reader {}
+// SAFETY: nothing is done by a shared reader but to read numbers.
+unsafe impl Sync for Reader {}
+
+type Take = Box<dyn FnMut(&Taken<'_>) + Send>;
+
+struct Taking {
+    take: Take,
+    /// Writers by Cyclone's numbers of them.
+    writers: HashMap<u64, Guid>,
+    whole: Vec<u8>,
+}
+
+/// Writers that are remembered. Their identities are asked for again afterwards.
+const MOST_WRITERS: usize = 4096;
+
+impl Reader {
+    /// Its identity.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+}
+
+impl Participant {
+    /// Opens a writer of a topic without a key. Readers of this participant do not count for it.
+    ///
+    /// # Errors
+    /// [`Error`] for a name or a policy that Cyclone refuses.
+    pub fn writer(&self, topic: &str, type_name: &str, policies: &Policies) -> Result<Writer> {
+        let participant = self.0.participant;
+        let topic = Topic::open(participant, topic, type_name)?;
+        let qos = of_writer(policies);
+        // SAFETY: participant and topic are ours, the policies valid and copied; no listener.
+        let writer = unsafe { dds_create_writer(participant, topic.0, qos.as_ptr(), std::ptr::null()) };
+        let writer = checked("a writer", writer)?;
+        Ok(Writer { writer, guid: guid(writer)?, _topic: topic, _participant: self.0.clone() })
+    }
+
+    /// Opens a reader of a topic without a key. `take` is called with each message of other participants, on a thread of Cyclone; calls do
+    /// not overlap. It must not drop the reader.
+    ///
+    /// # Errors
+    /// As [`Participant::writer`].
+    pub fn reader(&self, topic: &str, type_name: &str, policies: &Policies, take: Take) -> Result<Reader> {
+        let participant = self.0.participant;
+        let topic = Topic::open(participant, topic, type_name)?;
+        let qos = of_reader(policies);
+        let taking = Box::into_raw(Box::new(Taking { take, writers: HashMap::new(), whole: Vec::new() }));
+        // SAFETY: participant and topic are ours, policies and listener are copied. What the listener points to is freed after the reader.
+        let reader = unsafe {
+            let listener = dds_create_listener(taking.cast());
+            dds_lset_data_available(listener, Some(available));
+            let reader = dds_create_reader(participant, topic.0, qos.as_ptr(), listener);
+            dds_delete_listener(listener);
+            reader
+        };
+        let opened = checked("a reader", reader).and_then(|reader| Ok((reader, guid(reader)?)));
+        match opened {
+            Ok((reader, guid)) => Ok(Reader { reader, guid, taking, _topic: topic, _participant: self.0.clone() }),
+            Err(error) => {
+                // SAFETY: there is no reader that could use it.
+                drop(unsafe { Box::from_raw(taking) });
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // SAFETY: the reader is ours. Cyclone waits for its listener before it returns, and calls it no more.
+        unsafe {
+            dds_delete(self.reader);
+            drop(Box::from_raw(self.taking));
+        }
+    }
+}
+
+/// Takes what has come. Cyclone calls a reader's listener on one thread at a time.
+unsafe extern "C" fn available(reader: dds_entity_t, taking: *mut c_void) {
+    // SAFETY: it is the reader's own, and lives until the reader is deleted.
+    let Some(taking) = (unsafe { taking.cast::<Taking>().as_mut() }) else { return };
+    // A panic of a user's function must not reach Cyclone, whose frames it cannot pass.
+    let _ = catch_unwind(AssertUnwindSafe(|| while take_one(reader, taking) {}));
+}
+
+fn take_one(reader: dds_entity_t, taking: &mut Taking) -> bool {
+    let mut message: *mut ddsi_serdata = null_mut();
+    // SAFETY: plain numbers, for which all zeros are a value.
+    let mut info: dds_sample_info_t = unsafe { std::mem::zeroed() };
+    // SAFETY: there is room for one message and what is known of it.
+    let count = unsafe { dds_takecdr(reader, &mut message, 1, &mut info, DDS_ANY_STATE) };
+    if count < 1 || message.is_null() {
+        return false;
+    }
+    let message = Held(message);
+    // Without a message the instance has changed, which a topic without a key has no use for.
+    if info.valid_data {
+        taking.pass(reader, &message, &info);
+    }
+    true
+}
+
+/// A message that Cyclone has given.
+struct Held(*mut ddsi_serdata);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: it is ours to give back.
+        unsafe { ddsi_serdata_unref(self.0) };
+    }
+}
+
+impl Taking {
+    fn pass(&mut self, reader: dds_entity_t, message: &Held, info: &dds_sample_info_t) {
+        let writer = self.writer(reader, info.publication_handle);
+        let Taking { take, whole, .. } = self;
+        // SAFETY: the message is held meanwhile.
+        unsafe {
+            blob::with_bytes(message.0, |bytes| {
+                take(&Taken { message: without_padding(bytes, whole), writer, timestamp: info.source_timestamp });
+            });
+        }
+    }
+
+    fn writer(&mut self, reader: dds_entity_t, number: u64) -> Option<Guid> {
+        if let Some(known) = self.writers.get(&number) {
+            return Some(*known);
+        }
+        // SAFETY: Cyclone gives a copy, or nothing; it is given back.
+        let guid = unsafe {
+            let end = dds_get_matched_publication_data(reader, number);
+            let guid = Guid(end.as_ref()?.key.v);
+            dds_builtintopic_free_endpoint(end);
+            guid
+        };
+        if self.writers.len() == MOST_WRITERS {
+            self.writers.clear();
+        }
+        self.writers.insert(number, guid);
+        Some(guid)
+    }
+}
+
+/// The message as it was before it was padded. `room` is used if its header has to change.
+fn without_padding<'a>(bytes: &'a [u8], room: &'a mut Vec<u8>) -> &'a [u8] {
+    let padding = bytes.get(HEADER - 1).map_or(0, |options| usize::from(options & PADDING));
+    if padding == 0 || bytes.len() < HEADER + padding {
+        return bytes;
+    }
+    room.clear();
+    room.extend_from_slice(&bytes[..bytes.len() - padding]);
+    room[HEADER - 1] &= !PADDING;
+    room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_taken_off_as_far_as_there_is_any() {
+        let mut room = Vec::new();
+        assert_eq!(without_padding(&[0, 1, 0, 3, 7, 0, 0, 0], &mut room), [0, 1, 0, 0, 7]);
+        for whole in [&[0, 1, 0, 0, 7, 0, 0, 0][..], &[0, 1, 0, 3], &[0, 1, 0, 2, 9], &[0, 1], &[]] {
+            assert_eq!(without_padding(whole, &mut room), whole);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The endpoints of other programs, as discovery tells of them, and those of ours that are compared with them.
+//!
+//! A node of ROS 2 has its endpoints first, and names them then. So they are held back until they are named, at most [`UNNAMED`].
+
+use super::policies::thalweg_qos;
+use super::ros;
+use super::types::{Naming, Stated, Types};
+use crate::engine::{Endpoint, Incompatible, Refused, Topic};
+use crate::lock;
+use cyclone::{Complaints, Found, FoundEnd, Guid, Policies};
+use qos::{Qos, match_qos};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use thalweg::control::{Direction, NodeId};
+
+/// Most endpoints, and most participants, of others that are known; further ones are counted.
+pub(super) const MOST_ENDPOINTS: usize = 10_000;
+/// In ROS 2: endpoints that no node has named are told after this time. Most are named within milliseconds; those of other programs never.
+const UNNAMED: Duration = Duration::from_millis(500);
+/// Mismatches that are remembered as told.
+const MOST_TOLD: usize = 4096;
+
+pub(super) struct Graph {
+    types: Arc<Types>,
+    /// What the user data of a bridge that stands in for ours begin with.
+    bridge: String,
+    others: Mutex<Others>,
+    own: Arc<Mutex<OwnEnds>>,
+    told: Mutex<Told>,
+    changes: Mutex<u64>,
+    changed: Condvar,
+    refused: Mutex<(Refused, u64)>,
+}
+
+#[derive(Default)]
+struct Others {
+    ends: BTreeMap<Guid, Known>,
+    participants: BTreeMap<Guid, Participant>,
+    /// The nodes of ROS 2 that ends belong to, by participant.
+    nodes: BTreeMap<Guid, HashMap<Guid, String>>,
+    /// Ends that are not told yet, in the order in which they came.
+    held: VecDeque<(Guid, Instant)>,
+}
+
+struct Participant {
+    program: Option<String>,
+    bridge: Option<NodeId>,
+}
+
+/// Mismatches that were told, and the ends that they are of.
+#[derive(Default)]
+struct Told {
+    of: (u64, u64),
+    mismatches: HashSet<Incompatible>,
+}
+
+/// An endpoint of another program.
+pub(super) struct Known {
+    stated: Stated,
+    policies: Policies,
+    endpoint: Endpoint,
+    held: bool,
+}
+
+#[derive(Default)]
+struct OwnEnds {
+    next: u64,
+    ends: BTreeMap<u64, OwnEnd>,
+}
+
+struct OwnEnd {
+    topic: String,
+    type_name: String,
+    direction: Direction,
+    qos: Qos,
+    policies: Policies,
+}
+
+/// An end of ours, until this is dropped.
+pub(super) struct Own {
+    ends: Arc<Mutex<OwnEnds>>,
+    number: u64,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        lock(&self.ends).ends.remove(&self.number);
+    }
+}
+
+impl Graph {
+    /// `bridge` is what the user data of a bridge that stands in for ours begin with.
+    pub(super) fn new(types: Arc<Types>, bridge: String) -> Self {
+        Self {
+            types,
+            bridge,
+            others: Mutex::default(),
+            own: Arc::default(),
+            told: Mutex::default(),
+            changes: Mutex::default(),
+            changed: Condvar::new(),
+            refused: Mutex::default(),
+        }
+    }
+
+    /// Takes what discovery tells.
+    pub(super) fn take(&self, found: Found, now: Instant) {
+        let changed = match found {
+            Found::End(end) => self.came(*end, now),
+            Found::EndGone(guid) => lock(&self.others).ends.remove(&guid).is_some(),
+            Found::Participant(guid, program, data) => self.joined(guid, program, &data),
+            Found::ParticipantGone(guid) => {
+                let mut others = lock(&self.others);
+                others.ends.retain(|end, _| !end.is_beside(guid));
+                others.nodes.remove(&guid);
+                others.participants.remove(&guid).is_some()
+            }
+        };
+        if changed {
+            self.change();
+        }
+    }
+
+    fn change(&self) {
+        *lock(&self.changes) += 1;
+        self.changed.notify_all();
+    }
+
+    fn came(&self, end: FoundEnd, now: Instant) -> bool {
+        let FoundEnd { guid, writes, topic, type_name, keyed, policies } = end;
+        let name = match self.types.naming.here(&topic) {
+            Ok(Some(name)) => name,
+            Ok(None) => return false,
+            Err(wrong) => {
+                self.refuse(&format!("a topic: {wrong}"));
+                return false;
+            }
+        };
+        if keyed {
+            self.refuse(&format!(
+                "topic {topic} of type {type_name}: it has a key, and topics with keys are not carried"
+            ));
+            return false;
+        }
+        let direction = if writes { Direction::Publisher } else { Direction::Subscriber };
+        let stated = Stated { name: type_name, hash: ros::type_hash(&policies.user_data) };
+        let topic = Topic { name, message: self.types.description(&stated) };
+        let (id, qos) = (guid.number(), thalweg_qos(&policies));
+        let endpoint = Endpoint { id, direction, topic, qos, name: String::new() };
+        let mut others = lock(&self.others);
+        if others.ends.len() >= MOST_ENDPOINTS && !others.ends.contains_key(&guid) {
+            drop(others);
+            self.refuse(&format!("an endpoint beyond {MOST_ENDPOINTS}, which are known"));
+            return false;
+        }
+        let known = others.ends.get(&guid).is_some_and(|known| !known.held);
+        let named = || others.nodes.values().any(|names| names.contains_key(&guid));
+        let held = self.types.naming == Naming::Ros && !known && !named();
+        if held {
+            others.held.push_back((guid, now));
+        }
+        others.ends.insert(guid, Known { stated, policies, endpoint, held });
+        true
+    }
+
+    fn joined(&self, guid: Guid, program: Option<String>, data: &[u8]) -> bool {
+        let bridge = self.bridge_of(data);
+        let mut others = lock(&self.others);
+        if others.participants.len() < MOST_ENDPOINTS {
+            others.participants.insert(guid, Participant { program, bridge });
+        }
+        true
+    }
+
+    /// The node of a bridge that stands in for ours, by its participant's user data.
+    fn bridge_of(&self, data: &[u8]) -> Option<NodeId> {
+        let text = std::str::from_utf8(data).ok().filter(|_| !self.bridge.is_empty())?;
+        let node = text.split(';').find_map(|entry| entry.strip_prefix(&self.bridge))?;
+        NodeId::try_from(node.to_owned()).ok()
+    }
+
+    /// Takes the names of the nodes of a participant's ends.
+    pub(super) fn named(&self, participant: Guid, names: HashMap<Guid, String>) {
+        let mut others = lock(&self.others);
+        let known: usize = others.nodes.values().map(HashMap::len).sum();
+        if known + names.len() > MOST_ENDPOINTS {
+            drop(others);
+            return self.refuse(&format!("nodes of more than {MOST_ENDPOINTS} endpoints"));
+        }
+        for guid in names.keys() {
+            if let Some(known) = others.ends.get_mut(guid) {
+                known.held = false;
+            }
+        }
+        others.nodes.insert(participant, names);
+        drop(others);
+        self.change();
+    }
+
+    /// The nodes of bridges that stand in for ours.
+    pub(super) fn bridges(&self) -> Vec<NodeId> {
+        lock(&self.others).participants.values().filter_map(|participant| participant.bridge).collect()
+    }
+
+    /// Counts what could not be used.
+    pub(super) fn refuse(&self, what: &str) {
+        let (refused, _) = &mut *lock(&self.refused);
+        refused.count += 1;
+        refused.last = what.to_owned();
+    }
+
+    /// What could not be used; `complaints` are Cyclone's.
+    pub(super) fn refused(&self, complaints: &Complaints) -> Refused {
+        let (refused, seen) = &mut *lock(&self.refused);
+        if complaints.count > *seen {
+            refused.count += complaints.count - *seen;
+            refused.last.clone_from(&complaints.last);
+            *seen = complaints.count;
+        }
+        refused.clone()
+    }
+
+    /// A number that is another one after endpoints have come or gone, or have been held back for long enough.
+    pub(super) fn changes(&self, now: Instant) -> u64 {
+        if self.release(now) {
+            self.change();
+        }
+        *lock(&self.changes)
+    }
+
+    fn release(&self, now: Instant) -> bool {
+        let mut released = false;
+        let Others { ends, held, .. } = &mut *lock(&self.others);
+        while held.front().is_some_and(|(_, since)| now.saturating_duration_since(*since) >= UNNAMED) {
+            let Some((guid, _)) = held.pop_front() else { break };
+            if let Some(known) = ends.get_mut(&guid) {
+                released |= std::mem::take(&mut known.held);
+            }
+        }
+        released
+    }
+
+    /// Waits until there are other changes than `seen`, at most for `patience`.
+    pub(super) fn wait(&self, seen: u64, patience: Duration) {
+        let changes = lock(&self.changes);
+        drop(
+            self.changed
+                .wait_timeout_while(changes, patience, |changes| *changes == seen)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+        let others = lock(&self.others);
+        let programs: HashMap<&[u8], &str> = others
+            .participants
+            .iter()
+            .filter_map(|(guid, participant)| Some((&guid.0[..12], participant.program.as_deref()?)))
+            .collect();
+        let named = |(guid, known): (&Guid, &Known)| {
+            let node = others.nodes.values().find_map(|names| names.get(guid)).cloned();
+            let program = || programs.get(&guid.0[..12]).map(|name| (*name).to_owned());
+            let name = node.or_else(program).unwrap_or_else(|| format!("{:.24}", guid.to_string()));
+            Endpoint { name, ..known.endpoint.clone() }
+        };
+        others.ends.iter().filter(|(_, known)| !known.held).map(named).collect()
+    }
+
+    /// The topics that others write, with the types that they state.
+    pub(super) fn written(&self) -> Vec<(String, Stated)> {
+        let others = lock(&self.others);
+        let writers = others.ends.values().filter(|known| known.endpoint.direction == Direction::Publisher);
+        let mut topics: Vec<_> =
+            writers.map(|known| (known.endpoint.topic.name.clone(), known.stated.clone())).collect();
+        topics.sort();
+        topics.dedup();
+        topics
+    }
+
+    /// The types that others state of a topic.
+    pub(super) fn types_of(&self, topic: &str) -> Vec<Stated> {
+        let others = lock(&self.others);
+        let ends = others.ends.values().filter(|known| known.endpoint.topic.name == topic);
+        let mut types: Vec<_> = ends.map(|known| known.stated.clone()).collect();
+        types.sort();
+        types.dedup();
+        types
+    }
+
+    /// Notes an end of ours.
+    pub(super) fn enter(
+        &self,
+        topic: &str,
+        type_name: &str,
+        direction: Direction,
+        qos: &Qos,
+        policies: Policies,
+    ) -> Own {
+        let mut own = lock(&self.own);
+        own.next += 1;
+        let number = own.next;
+        let (topic, type_name) = (topic.to_owned(), type_name.to_owned());
+        own.ends.insert(number, OwnEnd { topic, type_name, direction, qos: qos.clone(), policies });
+        Own { ends: self.own.clone(), number }
+    }
+
+    /// Ends of others that do not match one of ours, each once. Nothing is compared while nobody comes or goes.
+    pub(super) fn incompatible(&self) -> Vec<Incompatible> {
+        let changes = *lock(&self.changes);
+        let (others, own, mut told) = (lock(&self.others), lock(&self.own), lock(&self.told));
+        let now = (changes, own.next);
+        if std::mem::replace(&mut told.of, now) == now {
+            return Vec::new();
+        }
+        let mut by_topic: HashMap<&str, Vec<&OwnEnd>> = HashMap::new();
+        own.ends.values().for_each(|end| by_topic.entry(&end.topic).or_default().push(end));
+        let pairs = others.ends.values().flat_map(|other| {
+            by_topic.get(&other.endpoint.topic.name[..]).into_iter().flatten().map(move |own| (*own, other))
+        });
+        let found: Vec<_> = pairs.flat_map(|(own, other)| between(own, other)).collect();
+        if told.mismatches.len() + found.len() > MOST_TOLD {
+            told.mismatches.clear(); // rather told twice than never
+        }
+        found.into_iter().filter(|one| told.mismatches.insert(one.clone())).collect()
+    }
+}
+
+/// What stands between an end of ours and one of another program.
+fn between(
+    own: &OwnEnd,
+    Known { stated: Stated { name: type_name, .. }, policies, endpoint, .. }: &Known,
+) -> Vec<Incompatible> {
+    if own.direction == endpoint.direction {
+        return Vec::new();
+    }
+    let of = |policy: String, offered: String, requested: String| Incompatible {
+        topic: own.topic.clone(),
+        policy,
+        offered,
+        requested,
+    };
+    let offers = own.direction == Direction::Publisher;
+    if own.type_name != *type_name {
+        let (offered, requested) = if offers { (&own.type_name, type_name) } else { (type_name, &own.type_name) };
+        return vec![of("type".to_owned(), offered.clone(), requested.clone())];
+    }
+    let (offered, requested) = if offers { (&own.qos, &endpoint.qos) } else { (&endpoint.qos, &own.qos) };
+    let mismatches = match_qos(offered, requested).err().unwrap_or_default();
+    let mut found: Vec<_> =
+        mismatches.into_iter().map(|wrong| of(wrong.policy.to_string(), wrong.offered, wrong.requested)).collect();
+    let (writer, reader) = if offers { (&own.policies, policies) } else { (policies, &own.policies) };
+    if !reader.reads(writer) {
+        let of_cdr = |policies: &Policies| format!("{:?}", policies.representations);
+        found.push(of("data representation".to_owned(), of_cdr(writer), of_cdr(reader)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Publishers: a writer of one topic and type.
+//!
+//! A Rust type has no modules, and one of DDS often has: `Arm` here is `robot::Arm` there. Until somebody in DDS states the topic the writer
+//! has the type's own name. If a reader then states another one that ends with it, another writer takes over.
+
+use super::graph::{Graph, Own};
+use super::policies::of_writer;
+use super::ros::{Member, Membership, user_data};
+use super::types::{Named, Types};
+use super::{failed, now_ns};
+use crate::engine::{Error, Publisher, Result, Sample, Topic};
+use crate::lock;
+use cyclone::{Guid, Participant, Writer};
+use qos::{Durability, Qos};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use thalweg::Change;
+use thalweg::control::Direction;
+
+/// The surroundings of a publisher.
+#[derive(Clone)]
+pub(super) struct Around {
+    pub(super) participant: Participant,
+    pub(super) graph: Arc<Graph>,
+    pub(super) types: Arc<Types>,
+    /// Our node, in ROS 2.
+    pub(super) node: Option<Arc<Membership>>,
+    /// Largest message, in bytes.
+    pub(super) max_message: u32,
+}
+
+impl Around {
+    /// USER_DATA of an end.
+    pub(super) fn user_data(&self, topic: &Topic) -> Vec<u8> {
+        let hash = topic.message.ros.as_ref().map(|ros| &ros.type_hash[..]);
+        user_data(hash.filter(|_| self.node.is_some()))
+    }
+
+    /// Names an end as one of our node, in ROS 2.
+    pub(super) fn member(&self, guid: Guid, writes: bool) -> Result<Option<Member>> {
+        self.node.as_ref().map(|node| node.enter(guid, writes)).transpose()
+    }
+}
+
+pub(super) struct Publishing {
+    around: Around,
+    topic: Topic,
+    offer: Qos,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    named: Named,
+    _member: Option<Member>,
+    writer: Arc<Writer>,
+    _own: Own,
+    /// What the next writer would have to keep for late joiners, while the type's name is a guess.
+    kept: VecDeque<(Vec<u8>, i64)>,
+}
+
+impl Publishing {
+    pub(super) fn open(around: Around, topic: Topic, offer: Qos) -> Result<Self> {
+        let named = around.types.of(&topic, &around.graph.types_of(&topic.name))?;
+        let open = Mutex::new(around.writer(named, &topic, &offer)?);
+        Ok(Self { around, topic, offer, open })
+    }
+
+    /// Takes another writer if readers state another name of the type.
+    fn follow_type(&self, open: &mut Open) -> Result<()> {
+        let named = self.around.types.of(&self.topic, &self.around.graph.types_of(&self.topic.name))?;
+        if named.name != open.named.name {
+            let kept = std::mem::take(&mut open.kept);
+            *open = self.around.writer(named, &self.topic, &self.offer)?;
+            for (message, published) in kept {
+                open.writer.write(&message, published).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Around {
+    fn writer(&self, named: Named, topic: &Topic, offer: &Qos) -> Result<Open> {
+        let policies = of_writer(offer, self.user_data(topic));
+        let own = self.graph.enter(&topic.name, &named.name, Direction::Publisher, offer, policies.clone());
+        let name = self.types.naming.there(&topic.name);
+        let writer = self.participant.writer(&name, &named.name, &policies).map_err(failed)?;
+        let member = self.member(writer.guid(), true)?;
+        Ok(Open { named, _member: member, writer: Arc::new(writer), _own: own, kept: VecDeque::new() })
+    }
+}
+
+impl Open {
+    fn keep(&mut self, message: &[u8], published: i64, offer: &Qos) {
+        if !self.named.guessed || offer.durability != Durability::TransientLocal {
+            return;
+        }
+        while self.kept.len() >= offer.history.max(1) as usize {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((message.to_vec(), published));
+    }
+}
+
+impl Publisher for Publishing {
+    fn publish(&self, sample: &Sample<'_>) -> Result<()> {
+        if sample.change != Change::Written {
+            return Ok(()); // a topic without a key is one instance, and stays
+        }
+        let name = &self.topic.name;
+        if !matches!(sample.message, [0, 0..=3, _, _, ..]) {
+            let why = "a sample is no CDR of version 1 with its encapsulation header, as DDS has it";
+            return Err(Error::Engine(format!("{name}: {why}")));
+        }
+        let (length, most) = (sample.message.len(), self.around.max_message);
+        if length > most as usize {
+            return Err(Error::Engine(format!(
+                "{name}: a sample of {length} bytes; at most {most} are carried to DDS"
+            )));
+        }
+        let published = now_ns().saturating_sub_unsigned(sample.age_ns);
+        let writer = {
+            let mut open = lock(&self.open);
+            open.keep(sample.message, published, &self.offer);
+            open.writer.clone()
+        };
+        writer.write(sample.message, published).map_err(|wrong| Error::Engine(format!("DDS: {name}: {wrong}")))
+    }
+
+    fn is_wanted(&self) -> bool {
+        let mut open = lock(&self.open);
+        let matched = open.writer.matched() > 0;
+        if matched {
+            open.named.guessed = false;
+            open.kept.clear();
+        } else if open.named.guessed {
+            // What fails is tried again when this is asked again.
+            let _ = self.follow_type(&mut open);
+        }
+        matched
+    }
+}

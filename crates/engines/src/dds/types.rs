@@ -1,0 +1,245 @@
+//! Topics and types of DDS as Thalweg has them: by their names. DDS tells no more of a type, unless its program describes it, which few do.
+
+use super::ros::ros_name;
+use crate::engine::{Error, Result, Topic};
+use crate::lock;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use thalweg::codec::{RosType, TypeDescription};
+use thalweg::control::matching::check_name;
+
+/// Finds the description of a type by its full name, `robot::Arm`.
+pub type Describe = Arc<dyn Fn(&str) -> Option<TypeDescription> + Send + Sync>;
+
+/// Types that were looked up. Most are remembered, found or not.
+const MOST_TYPES: usize = 4096;
+/// Longest name of a type, in bytes.
+const MAX_TYPE: usize = 256;
+
+/// The names of topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// `/robot/pose` is `robot/pose`.
+    Plain,
+    /// `/robot/pose` is `rt/robot/pose`. Others are no topics of ROS 2: services, actions, its own (`rmw`, `namespace_prefix.cpp`).
+    Ros,
+}
+
+impl Naming {
+    /// The topic in DDS of one of Thalweg.
+    pub(super) fn there(self, topic: &str) -> String {
+        match self {
+            Naming::Plain => topic.strip_prefix('/').unwrap_or(topic).to_owned(),
+            Naming::Ros => format!("rt{topic}"),
+        }
+    }
+
+    /// The topic here of one in DDS, if it is one for topics.
+    ///
+    /// # Errors
+    /// The reason why Thalweg has no such topic.
+    pub(super) fn here(self, topic: &str) -> std::result::Result<Option<String>, String> {
+        let name = match self {
+            Naming::Plain => format!("/{topic}"),
+            Naming::Ros => match topic.strip_prefix("rt/") {
+                Some(name) => format!("/{name}"),
+                None => return Ok(None),
+            },
+        };
+        check_name(&name).map(|()| Some(name)).map_err(|wrong| wrong.to_string())
+    }
+}
+
+/// A type as an endpoint states it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Stated {
+    pub(super) name: String,
+    /// The type hash of ROS 2, in USER_DATA.
+    pub(super) hash: Option<String>,
+}
+
+/// The name of a topic's type in DDS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    /// Nobody there has stated it.
+    pub(super) guessed: bool,
+}
+
+/// Descriptions of types.
+pub(super) struct Types {
+    pub(super) naming: Naming,
+    describe: Describe,
+    found: Mutex<HashMap<String, Option<TypeDescription>>>,
+}
+
+impl Types {
+    pub(super) fn new(naming: Naming, describe: Describe) -> Self {
+        Self { naming, describe, found: Mutex::default() }
+    }
+
+    /// The description of a type that an endpoint states: its name alone, with the hash if it is one of ROS 2, unless definitions of it are
+    /// known.
+    pub(super) fn description(&self, Stated { name, hash }: &Stated) -> TypeDescription {
+        let same = |ros: &RosType| hash.as_ref().is_none_or(|hash| *hash == ros.type_hash);
+        let described = self.lookup(name).filter(|described| described.ros.as_ref().is_none_or(same));
+        described.or_else(|| opaque(name, hash.as_ref()?)).unwrap_or_else(|| TypeDescription::opaque(name))
+    }
+
+    fn lookup(&self, name: &str) -> Option<TypeDescription> {
+        let mut found = lock(&self.found);
+        if let Some(known) = found.get(name) {
+            return known.clone();
+        }
+        let described = (self.describe)(name);
+        if found.len() < MOST_TYPES {
+            found.insert(name.to_owned(), described.clone());
+        }
+        described
+    }
+
+    /// The name of a topic's type in DDS: that of an endpoint of the topic with the same description, else the one that its description
+    /// states, else that of an endpoint whose last part is the same (a Rust type has no modules), else its own.
+    ///
+    /// # Errors
+    /// [`Error::Topic`] if its samples are no CDR of a named type.
+    pub(super) fn of(&self, topic: &Topic, stated: &[Stated]) -> Result<Named> {
+        let Topic { name, message } = topic;
+        let find = |fits: &dyn Fn(&Stated) -> bool| {
+            let same = stated.iter().find(|stated| fits(stated))?;
+            Some(Named { name: same.name.clone(), guessed: false })
+        };
+        if let Some(same) = find(&|stated| self.description(stated) == *message) {
+            return Ok(same);
+        }
+        if let Some(ros) = &message.ros {
+            let named = ros_type(&ros.name).map(|name| Named { name, guessed: false });
+            return named.ok_or_else(|| Error::Topic(format!("{name}: type {} is no message", ros.name)));
+        }
+        let structure = |stated: &Stated| message.schema.is_some() && self.description(stated).schema == message.schema;
+        let last = |stated: &Stated| stated.name.rsplit("::").next() == Some(&message.name);
+        if let Some(same) = find(&structure).or_else(|| find(&last)) {
+            return Ok(same);
+        }
+        if self.naming == Naming::Ros {
+            return Err(Error::Topic(format!(
+                "{name}: type {} is not known as one of ROS 2: publish it with `--type pkg/msg/Name`, or name the directory of its \
+                 definitions with --definitions, and it is carried when a node of ROS 2 has an endpoint of the same structure",
+                message.name
+            )));
+        }
+        match is_type(&message.name) && message.schema.is_some() {
+            true => Ok(Named { name: message.name.clone(), guessed: true }),
+            false => Err(Error::Topic(format!(
+                "{name}: type {} is none of DDS: its samples have to be a struct with a name of its own, such as a Rust struct, or \
+                 `--type pkg/msg/Name`",
+                message.name
+            ))),
+        }
+    }
+}
+
+/// A type of ROS 2 of which only the name and the hash are known.
+fn opaque(name: &str, hash: &str) -> Option<TypeDescription> {
+    let ros = RosType { name: ros_name(name)?, type_hash: hash.to_owned(), source: String::new() };
+    let short = ros.name.rsplit('/').next().unwrap_or_default().to_owned();
+    ros.check().ok()?;
+    Some(TypeDescription { name: short, ros: Some(ros), ..TypeDescription::opaque(hash) })
+}
+
+/// The name of a type of ROS 2 in DDS (`rosidl_generator_dds_idl`): `std_msgs/msg/String` is `std_msgs::msg::dds_::String_`.
+fn ros_type(name: &str) -> Option<String> {
+    let mut parts = name.split('/');
+    let (package, group, short) = (parts.next()?, parts.next()?, parts.next()?);
+    let whole = format!("{package}::{group}::dds_::{short}_");
+    (parts.next().is_none() && is_type(&whole)).then_some(whole)
+}
+
+/// `true` for a name of IDL: identifiers with `::` between them (OMG IDL 4.2 §7.2.3).
+fn is_type(name: &str) -> bool {
+    let is_identifier = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    name.len() <= MAX_TYPE && name.split("::").all(is_identifier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::{Deserialize, Serialize};
+    use thalweg::codec::{Definitions, Idl, Message, Raw};
+
+    #[derive(Serialize, Deserialize)]
+    struct Arm {
+        id: u32,
+    }
+
+    fn topic(message: TypeDescription) -> Topic {
+        Topic { name: "/arm".to_owned(), message }
+    }
+
+    fn texts(all: &[&str]) -> Vec<Stated> {
+        all.iter().map(|text| stated(text, None)).collect()
+    }
+
+    fn stated(name: &str, hash: Option<&str>) -> Stated {
+        Stated { name: name.to_owned(), hash: hash.map(str::to_owned) }
+    }
+
+    fn types() -> Types {
+        Types::new(Naming::Plain, Arc::new(|_| None))
+    }
+
+    #[test]
+    fn topics_keep_their_inner_slashes() {
+        for (naming, there) in [(Naming::Plain, "robot/pose"), (Naming::Ros, "rt/robot/pose")] {
+            assert_eq!(naming.there("/robot/pose"), there);
+            assert_eq!(naming.here(there).unwrap().unwrap(), "/robot/pose");
+        }
+        for wrong in ["/robot", "a b", "", "a//b", "x*"] {
+            assert!(Naming::Plain.here(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Naming::Ros.here("rq/add_two_intsRequest"), Ok(None));
+    }
+
+    #[test]
+    fn a_rust_struct_has_the_type_that_others_state_or_its_own_name() {
+        let types = self::types();
+        let arm = topic(TypeDescription::of::<Arm>());
+        assert_eq!(types.of(&arm, &[]).unwrap(), Named { name: "Arm".to_owned(), guessed: true });
+        let stated = texts(&["robot::Leg", "robot::Arm"]);
+        assert_eq!(types.of(&arm, &stated).unwrap(), Named { name: "robot::Arm".to_owned(), guessed: false });
+        assert!(types.of(&topic(Raw::description().as_ref().clone()), &[]).is_err());
+        assert!(types.of(&topic(TypeDescription::of::<Vec<u8>>()), &[]).is_err());
+    }
+
+    #[test]
+    fn a_type_of_ros_has_its_name_of_dds() {
+        let mut definitions = Definitions::new();
+        definitions.add("std_msgs/msg/String", "string data\n").unwrap();
+        let string = topic(definitions.describe("std_msgs/msg/String").unwrap());
+        let wire = "std_msgs::msg::dds_::String_";
+        let described = move |name: &str| definitions.describe(&ros_name(name)?).ok();
+        let ros = Types::new(Naming::Ros, Arc::new(described));
+        let hash = string.message.ros.as_ref().map(|ros| ros.type_hash.clone());
+        assert_eq!(ros.description(&stated(wire, hash.as_deref())), string.message);
+        let other = ros.description(&stated(wire, Some(&hash.unwrap().replace('d', "e"))));
+        assert_eq!((other.schema, other.ros.unwrap().name), (None, "std_msgs/msg/String".to_owned()));
+        let rust = topic(TypeDescription { ros: None, ..string.message.clone() });
+        assert!(ros.of(&rust, &[]).unwrap_err().to_string().contains("--definitions"));
+        assert_eq!(ros.of(&rust, &texts(&[wire])).unwrap().name, wire);
+        assert_eq!(types().of(&string, &[]).unwrap().name, "std_msgs::msg::dds_::String_");
+    }
+
+    #[test]
+    fn definitions_give_an_endpoint_its_structure() {
+        let mut idl = Idl::new();
+        idl.add("robot.idl", "module robot { @final struct Arm { unsigned long id; }; };").unwrap();
+        let types = Types::new(Naming::Plain, Arc::new(move |name| idl.describe(name).ok()));
+        assert!(TypeDescription::of::<Arm>().accepts(&types.description(&stated("robot::Arm", None))));
+        assert_eq!(types.description(&stated("robot::Leg", None)), TypeDescription::opaque("robot::Leg"));
+        let arm = topic(types.description(&stated("robot::Arm", None)));
+        assert_eq!(types.of(&arm, &texts(&["robot::Arm"])).unwrap().name, "robot::Arm");
+    }
+}

@@ -1,0 +1,144 @@
+"""A program of DDS for tests/dds.rs: cyclonedds.
+
+dds_peer.py talk|listen|keep|keyed|ros-talk|ros-listen DOMAIN TOPIC COUNT: on loopback without multicast; publishes or receives COUNT samples, prints what came.
+"""
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+what, domain, name, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+os.environ['CYCLONEDDS_URI'] = '''<CycloneDDS><Domain Id="any">
+  <General><Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces><AllowMulticast>false</AllowMulticast></General>
+  <Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer Address="127.0.0.1"/></Peers></Discovery>
+</Domain></CycloneDDS>'''
+
+from cyclonedds.core import Policy, Qos
+from cyclonedds.domain import DomainParticipant
+from cyclonedds.idl import IdlStruct
+from cyclonedds.idl.annotations import final, key
+from cyclonedds.idl.types import array, sequence, uint8, uint32
+from cyclonedds.pub import DataWriter
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+from cyclonedds.util import duration
+
+LONG = 20
+
+
+@dataclass
+@final
+class Text(IdlStruct, typename='robot.Text'):
+    number: uint32
+    data: str
+
+
+@dataclass
+@final
+class Keyed(IdlStruct, typename='Keyed'):
+    number: uint32
+    key('number')
+
+
+@dataclass
+@final
+class String(IdlStruct, typename='std_msgs.msg.dds_.String_'):
+    data: str
+
+
+@dataclass
+@final
+class Gid(IdlStruct, typename='rmw_dds_common.msg.dds_.Gid_'):
+    data: array[uint8, 16]
+
+
+@dataclass
+@final
+class Node(IdlStruct, typename='rmw_dds_common.msg.dds_.NodeEntitiesInfo_'):
+    node_namespace: str
+    node_name: str
+    reader_gid_seq: sequence[Gid]
+    writer_gid_seq: sequence[Gid]
+
+
+@dataclass
+@final
+class Participant(IdlStruct, typename='rmw_dds_common.msg.dds_.ParticipantEntitiesInfo_'):
+    gid: Gid
+    node_entities_info_seq: sequence[Node]
+
+
+def until(holds):
+    end = time.monotonic() + LONG
+    while not holds():
+        assert time.monotonic() < end, 'not in time'
+        time.sleep(0.005)
+
+
+def gid(entity):
+    return Gid(list(entity.guid.bytes))
+
+
+reliable = Policy.Reliability.Reliable(duration(seconds=10))
+all_of_it = Qos(reliable, Policy.History.KeepAll)
+participant = DomainParticipant(domain)
+# What nodes of ROS 2 have beside DDS: rmw_cyclonedds_cpp, rmw_dds_common.
+hashed = Policy.Userdata(b'typehash=RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18;')
+of_ros = Qos(reliable, Policy.History.KeepAll, hashed)
+of_nodes = Qos(reliable, Policy.Durability.TransientLocal, Policy.History.KeepLast(1))
+
+if what == 'talk':
+    writer = DataWriter(participant, Topic(participant, name, Text), qos=all_of_it)
+    until(lambda: writer.get_matched_subscriptions())
+    for number in range(count):
+        writer.write(Text(number, f'sample {number}'))
+    sys.stdin.read()
+elif what == 'listen':
+    reader = DataReader(participant, Topic(participant, name, Text), qos=all_of_it)
+    print('ready', flush=True)
+    came = 0
+    end = time.monotonic() + LONG
+    while came < count and time.monotonic() < end:
+        for sample in reader.take(N=100):
+            print(sample.number, sample.data)
+            came += 1
+        time.sleep(0.001)
+elif what == 'keep':
+    kept = Policy.DurabilityService(duration(seconds=0), Policy.History.KeepLast(2), 1000, 1000, 1000)
+    durable = Qos(reliable, Policy.Durability.TransientLocal, Policy.History.KeepLast(2), kept)
+    writers = [DataWriter(participant, Topic(participant, name, Text), qos=durable) for _ in range(3)]
+    for writer, first in zip(writers, (10, 20, 30)):
+        for number in (1, 2, 3):
+            writer.write(Text(first + number, 'kept'))
+    print('ready', flush=True)
+    sys.stdin.read()
+elif what == 'ros-talk':
+    writer = DataWriter(participant, Topic(participant, f'rt/{name}', String), qos=of_ros)
+    nodes = DataWriter(participant, Topic(participant, 'ros_discovery_info', Participant), qos=of_nodes)
+    nodes.write(Participant(gid(participant), [Node('/', 'talker', [], [gid(writer)])]))
+    until(lambda: writer.get_matched_subscriptions())
+    for number in range(count):
+        writer.write(String(f'sample {number}'))
+    sys.stdin.read()
+elif what == 'ros-listen':
+    nodes = DataReader(participant, Topic(participant, 'ros_discovery_info', Participant), qos=of_nodes)
+    reader = DataReader(participant, Topic(participant, f'rt/{name}', String), qos=of_ros)
+    print('ready', flush=True)
+    came = 0
+    end = time.monotonic() + LONG
+    while came < count and time.monotonic() < end:
+        for sample in reader.take(N=100):
+            print(sample.data)
+            came += 1
+        time.sleep(0.001)
+    writers = [end.key.bytes for handle in reader.get_matched_publications()
+               for end in [reader.get_matched_publication_data(handle)]]
+    for told in nodes.take(N=100):
+        for node in told.node_entities_info_seq:
+            ours = [bytes(each.data) for each in node.writer_gid_seq]
+            print('node', node.node_namespace, node.node_name, sorted(ours) == sorted(writers))
+else:
+    writer = DataWriter(participant, Topic(participant, name, Keyed), qos=all_of_it)
+    print('ready', flush=True)
+    sys.stdin.read()
+sys.stdout.flush()
