@@ -95,9 +95,12 @@ fn each_type_of_subscriber_gets_each_sample_once() {
 const MOST: usize = 1024;
 const MOST_BYTES: usize = 64 << 20;
 
-/// Delivers so many samples of so many bytes while a subscriber's callback is held up. The numbers of those that come, until the one that
-/// `enough` says, and what the bridge told.
-fn after_a_burst(strict: bool, count: u32, size: usize, enough: impl Fn(&[u32]) -> bool) -> (Vec<u32>, Vec<String>) {
+/// A sample after the burst.
+const LAST: u32 = u32::MAX;
+
+/// Delivers so many samples of so many bytes while a subscriber's callback is held up, and then a last one until it has come. The numbers of
+/// those that come before it, and what the bridge told.
+fn after_a_burst(strict: bool, count: u32, size: usize) -> (Vec<u32>, Vec<String>) {
     let (here, engine, bridge) = world("burst", "");
     let (tell, told) = channel();
     let (held, mut first) = (Arc::new(Barrier::new(2)), true);
@@ -113,27 +116,32 @@ fn after_a_burst(strict: bool, count: u32, size: usize, enough: impl Fn(&[u32]) 
     let taking = taking.callback(callback).unwrap();
     until("the route is open", || engine.subscribers("/a") == 1 && taking.connected() == 1);
     let mut message = vec![0; size];
-    for number in 0..count {
+    let mut deliver = |number: u32| {
         message[..4].copy_from_slice(&number.to_le_bytes());
         engine.deliver("/a", &message);
-        if number == 0 {
-            gate.wait();
-        }
-    }
+    };
+    deliver(0);
+    gate.wait();
+    (1..count).for_each(&mut deliver);
     gate.wait();
     let mut come = Vec::new();
-    until("enough have come", || {
+    until("the burst is over", || {
         come.extend(told.try_iter());
-        enough(&come)
+        // Of those that keep the last ones, each further sample would drop one.
+        if strict || come.contains(&(count - 1)) {
+            deliver(LAST);
+        }
+        come.contains(&LAST)
     });
-    (come, bridge.notices())
+    until("the bridge has told what it has to", || !strict || !bridge.notices().is_empty());
+    (come.into_iter().take_while(|number| *number != LAST).collect(), bridge.notices())
 }
 
 /// What is sent beyond the channel's queue is in shared memory, and comes first.
 #[test]
 fn of_a_burst_the_oldest_are_dropped_beyond_a_number_and_bytes() {
     for (count, size, most) in [(40_000, 64, MOST), (200, 1 << 20, MOST_BYTES >> 20)] {
-        let (come, notices) = after_a_burst(false, count, size, |come| come.contains(&(count - 1)));
+        let (come, notices) = after_a_burst(false, count, size);
         assert!(come.is_sorted() && come[0] == 0, "{come:?}");
         assert!(come.len() < count as usize, "some are dropped");
         let waited = come.iter().rev().zip((0..count).rev()).take_while(|(one, other)| **one == *other).count();
@@ -145,8 +153,9 @@ fn of_a_burst_the_oldest_are_dropped_beyond_a_number_and_bytes() {
 #[test]
 fn for_a_strict_subscriber_the_newest_of_a_burst_are_refused_and_told() {
     for (count, size, most) in [(40_000, 64, MOST), (200, 1 << 20, MOST_BYTES >> 20)] {
-        let (come, _) = after_a_burst(true, count, size, |come| come.len() >= most - 2);
+        let (come, notices) = after_a_burst(true, count, size);
         assert_eq!(come, (0..come.len() as u32).collect::<Vec<_>>(), "none is lost between others");
-        assert!(come.len() < count as usize);
+        assert!((most - 2..count as usize).contains(&come.len()), "{} of {count} came", come.len());
+        assert!(notices[0].contains("1 subscribers of /a had no room for a sample"), "{notices:?}");
     }
 }
