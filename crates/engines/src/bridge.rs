@@ -41,6 +41,8 @@ pub struct Bridge {
     around: Around,
     /// The counts of changes that the routes are of: the node's, and the engine's.
     seen: (u64, u64),
+    /// The documents that the routes are of: node, start and revision.
+    revisions: Vec<(NodeId, u64, u64)>,
     /// The node that carries the samples.
     carrier: Option<NodeId>,
     outlets: BTreeMap<String, Outlet>,
@@ -110,9 +112,10 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Classes that administrators set are looked at this often, of this number of topics.
+/// Classes that administrators set are looked at this often, of this number of topics; of fewer, if the node is so busy that it takes longer.
 const CLASSES_AGAIN: Duration = Duration::from_millis(250);
 const CLASSES_AT_ONCE: usize = 32;
+const CLASSES_LONGEST: Duration = Duration::from_millis(10);
 /// Pause before what has failed is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Notices that are remembered as told.
@@ -125,6 +128,7 @@ impl Bridge {
             node,
             around: Around { rules: Arc::new(rules), ..Around::default() },
             seen: (0, 0),
+            revisions: Vec::new(),
             carrier: None,
             outlets: BTreeMap::new(),
             inlets: BTreeMap::new(),
@@ -142,12 +146,7 @@ impl Bridge {
     pub fn turn(&mut self, patience: Duration) -> Vec<Notice> {
         let here = self.node.wait_for_changes(self.seen.0, patience);
         let there = self.engine.changes();
-        let changed = (here, there) != self.seen;
-        if here != self.seen.0 {
-            let documents = self.node.nodes();
-            *lock(&self.around.known) = documents.iter().map(|document| document.node).collect();
-            self.around.documents = Arc::new(documents);
-        }
+        let changed = (here != self.seen.0 && self.have_others_changed()) || there != self.seen.1;
         self.seen = (here, there);
         let mut notices = Vec::new();
         let again = self.again.take_if(|again| *again <= Instant::now()).is_some();
@@ -160,6 +159,21 @@ impl Bridge {
         }
         notices.retain(|notice| self.told.insert(notice.to_string()));
         notices
+    }
+
+    /// Takes note of the node's surroundings; `true` if other nodes have changed. What the bridge does here changes its own ports and channels,
+    /// one by one: for a thousand topics the routes would be computed a thousand times.
+    fn have_others_changed(&mut self) -> bool {
+        let documents = self.node.nodes();
+        let others = documents.iter().filter(|document| document.node != self.node.id());
+        let revisions: Vec<_> = others.map(|one| (one.node, one.incarnation, one.revision)).collect();
+        let changed = revisions != self.revisions;
+        if changed {
+            *lock(&self.around.known) = documents.iter().map(|document| document.node).collect();
+            self.around.documents = Arc::new(documents);
+            self.revisions = revisions;
+        }
+        changed
     }
 
     /// The state now.
@@ -300,7 +314,7 @@ impl Bridge {
         if self.looked.1.elapsed() < CLASSES_AGAIN {
             return Vec::new();
         }
-        let (mut notices, mut last) = (Vec::new(), None);
+        let (mut notices, mut last, began) = (Vec::new(), None, Instant::now());
         let from = self.looked.0.clone();
         for (topic, outlet) in
             self.outlets.range::<String, _>((Bound::Excluded(from), Bound::Unbounded)).take(CLASSES_AT_ONCE)
@@ -308,6 +322,9 @@ impl Bridge {
             let followed = outlet.follow_classes(&self.node, &*self.engine);
             notices.extend(followed.err().map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
             last = Some(topic.clone());
+            if began.elapsed() >= CLASSES_LONGEST {
+                break;
+            }
         }
         self.looked = (last.unwrap_or_default(), Instant::now());
         notices
