@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Length of the header of a message: 2 bytes of encapsulation, 2 of options (DDSI-RTPS 2.5 §10.2).
 const HEADER: usize = 4;
@@ -77,12 +77,12 @@ pub struct Taken<'a> {
 pub struct Reader {
     reader: dds_entity_t,
     guid: Guid,
-    taking: *mut Taking,
+    taking: *mut Mutex<Taking>,
     _topic: Topic,
     _participant: Arc<Entities>,
 }
 
-// SAFETY: the pointer is used by Cyclone's calls, one at a time, and by the drop after the last of them. What is behind it is `Send`.
+// SAFETY: the pointer is used by Cyclone's calls, under the lock, and by the drop after the last of them. What is behind it is `Send`.
 unsafe impl Send for Reader {}
 // SAFETY: nothing is done by a shared reader but to read numbers.
 unsafe impl Sync for Reader {}
@@ -130,7 +130,7 @@ impl Participant {
         let participant = self.0.participant;
         let topic = Topic::open(participant, topic, type_name)?;
         let qos = of_reader(policies);
-        let taking = Box::into_raw(Box::new(Taking { take, writers: HashMap::new(), whole: Vec::new() }));
+        let taking = Box::into_raw(Box::new(Mutex::new(Taking { take, writers: HashMap::new(), whole: Vec::new() })));
         // SAFETY: participant and topic are ours, policies and listener are copied. What the listener points to is freed after the reader.
         let reader = unsafe {
             let listener = dds_create_listener(taking.cast());
@@ -161,12 +161,13 @@ impl Drop for Reader {
     }
 }
 
-/// Takes what has come. Cyclone calls a reader's listener on one thread at a time.
+/// Takes what has come.
 unsafe extern "C" fn available(reader: dds_entity_t, taking: *mut c_void) {
     // SAFETY: it is the reader's own, and lives until the reader is deleted.
-    let Some(taking) = (unsafe { taking.cast::<Taking>().as_mut() }) else { return };
+    let Some(taking) = (unsafe { taking.cast::<Mutex<Taking>>().as_ref() }) else { return };
+    let mut taking = taking.lock().unwrap_or_else(PoisonError::into_inner);
     // A panic of a user's function must not reach Cyclone, whose frames it cannot pass.
-    let _ = catch_unwind(AssertUnwindSafe(|| while take_one(reader, taking) {}));
+    let _ = catch_unwind(AssertUnwindSafe(|| while take_one(reader, &mut taking) {}));
 }
 
 fn take_one(reader: dds_entity_t, taking: &mut Taking) -> bool {

@@ -10,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 pub struct Complaints {
     /// The number.
     pub count: u64,
-    /// The last one, at most [`LONGEST`] bytes.
+    /// The last one, at most 200 characters.
     pub last: String,
 }
 
-/// Longest text that is kept. A packet may state a name of 64 KiB.
-const LONGEST: usize = 400;
+/// Most characters that are kept. A packet may state a name of 64 KiB.
+const LONGEST: usize = 200;
 
 /// By Cyclone's number of the domain; what is of none has the largest number.
 static COMPLAINTS: Mutex<BTreeMap<u32, Complaints>> = Mutex::new(BTreeMap::new());
@@ -57,5 +57,5 @@ unsafe extern "C" fn take(_: *mut c_void, data: *const dds_log_data_t) {
     let complaints = all.entry(data.domid).or_default();
     complaints.count += 1;
     complaints.last.clear();
-    complaints.last.extend(text.trim_end().chars().take(LONGEST / 4));
+    complaints.last.extend(text.trim_end().chars().take(LONGEST));
 }

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`bridge`] | routes between a node's topics and those of an engine: opened on demand, by rules |
-//! | [`dds`] | DDS, with Cyclone DDS (feature `rtps`) |
+//! | `dds` | DDS, with Cyclone DDS (feature `rtps`) |
 //! | [`mqtt`] | MQTT 5 (feature `mqtt`) |
 //! | [`native`] | Thalweg as an engine |
 //! | [`ros2`] | ROS 2 over Zenoh, as `rmw_zenoh` uses it (feature `zenoh`) |

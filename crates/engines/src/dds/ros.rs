@@ -148,3 +148,39 @@ fn nodes(message: &[u8]) -> std::result::Result<(Guid, HashMap<Guid, String>), S
     }
     Ok((Guid(info.participant), names))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_data_state_the_type_hash_and_may_state_more() {
+        assert_eq!(user_data(Some(TYPE_HASH)), format!("typehash={TYPE_HASH};").into_bytes());
+        assert_eq!(type_hash(&user_data(Some(TYPE_HASH))).unwrap(), TYPE_HASH);
+        assert_eq!(type_hash(b"a=b;typehash=x").unwrap(), "x");
+        assert_eq!((type_hash(b""), type_hash(b"typehash"), type_hash(&[0xff; 20])), (None, None, None));
+    }
+
+    #[test]
+    fn a_type_of_ros_has_two_names() {
+        assert_eq!(ros_name("std_msgs::msg::dds_::String_").unwrap(), "std_msgs/msg/String");
+        for other in ["robot::Arm", "std_msgs::msg::dds_::String", "a::dds_::B_", ""] {
+            assert_eq!(ros_name(other), None, "{other}");
+        }
+    }
+
+    /// Bytes as `rmw_dds_common` of Jazzy writes them: GID, one node, its namespace and name, one reader, no writer.
+    #[test]
+    fn nodes_are_read_and_what_is_malformed_is_refused() {
+        let mut message = [&[0, 1, 0, 0][..], &[1; 16], &[1, 0, 0, 0], &[4, 0, 0, 0], b"/ns\0"].concat();
+        message.extend([&[3, 0, 0, 0][..], b"ab\0\0", &[1, 0, 0, 0], &[2; 16], &[0, 0, 0, 0]].concat());
+        let (participant, names) = nodes(&message).unwrap();
+        assert_eq!((participant, names), (Guid([1; 16]), HashMap::from([(Guid([2; 16]), "/ns/ab".to_owned())])));
+        let mut flood = message.clone();
+        flood[20..24].copy_from_slice(&[0xff; 4]);
+        let cut = (0..message.len() - 1).map(|length| message[..length].to_vec());
+        for wrong in cut.chain([flood]) {
+            assert!(nodes(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
