@@ -1,8 +1,10 @@
 //! Engines between two programs, and bridges between realms and engines.
 #![allow(clippy::unwrap_used)] // all of this is test
+#![cfg_attr(not(feature = "zenoh"), allow(dead_code))] // what tests of other engines share
 
 mod conformance;
 mod manual;
+mod program;
 mod running;
 mod tables;
 mod world;

@@ -1,0 +1,55 @@
+//! Programs of others, in Python: a script of this folder. `THALWEG_PYTHON` names an interpreter that has what they want.
+
+use std::io::{BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Samples that a program sends, or waits for.
+pub const COUNT: u32 = 1000;
+
+/// A program; it ends when its input does.
+pub struct Program(Child);
+
+impl Program {
+    /// `script engine talk|listen port`.
+    pub fn start(script: &str, engine: &str, what: &str, port: u16) -> Self {
+        let script = format!("{}/tests/{script}", env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new(python());
+        command.args([&script, engine, what, &port.to_string(), &COUNT.to_string()]);
+        command.env("ROS_DOMAIN_ID", "0").stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(command.spawn().unwrap_or_else(|error| panic!("{}: {error}", python())))
+    }
+
+    /// The lines that it prints until its end.
+    pub fn lines(&mut self) -> BufReader<ChildStdout> {
+        BufReader::new(self.0.stdout.take().unwrap())
+    }
+
+    pub fn end(mut self) {
+        drop(self.0.stdin.take());
+        let mut said = String::new();
+        if let Some(mut stdout) = self.0.stdout.take() {
+            stdout.read_to_string(&mut said).unwrap();
+        }
+        assert!(self.0.wait().unwrap().success(), "{said}");
+    }
+}
+
+/// A free port for a program that wants these modules; `None`, with the reason printed, if they are not there.
+pub fn port(modules: &str, packages: &str) -> Option<u16> {
+    let (python, import) = (python(), format!("import {modules}"));
+    let found = Command::new(&python).args(["-c", &import]).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        println!("skipped: because {python} has no {packages} (THALWEG_PYTHON names another)");
+        return None;
+    }
+    Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
+}
+
+pub fn expected() -> Vec<String> {
+    (0..COUNT).map(|number| format!("sample {number}")).collect()
+}
+
+fn python() -> String {
+    std::env::var("THALWEG_PYTHON").unwrap_or_else(|_| "python3".to_owned())
+}
