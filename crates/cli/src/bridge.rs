@@ -8,6 +8,8 @@ mod mqtt;
 mod ros2;
 #[cfg(feature = "zenoh")]
 mod zenoh;
+#[cfg(feature = "zeromq")]
+mod zeromq;
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -41,6 +43,8 @@ enum Chosen {
     Ros2(Box<ros2::Ros2Arguments>),
     #[cfg(feature = "rtps")]
     Dds(Box<dds::DdsArguments>),
+    #[cfg(feature = "zeromq")]
+    Zeromq(Box<zeromq::ZeromqArguments>),
 }
 
 /// Selection of topics.
@@ -82,6 +86,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         Chosen::Ros2(arguments) => ros2::run(arguments),
         #[cfg(feature = "rtps")]
         Chosen::Dds(arguments) => dds::run(arguments),
+        #[cfg(feature = "zeromq")]
+        Chosen::Zeromq(arguments) => zeromq::run(arguments),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`native`] | Thalweg as an engine |
 //! | [`ros2`] | ROS 2 over Zenoh, as `rmw_zenoh` uses it (feature `zenoh`) |
 //! | [`zenoh`] | Zenoh (feature `zenoh`) |
+//! | [`zeromq`] | ZeroMQ, on the system's library (feature `zeromq`) |
 //! | [`engine`] | the face of every engine: publishers, subscribers, and what it enforces |
 //!
 //! With the feature `testing`, `testing` has the conformance suite that every engine passes.
@@ -28,6 +29,8 @@ pub mod ros2;
 pub mod testing;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
+#[cfg(feature = "zeromq")]
+pub mod zeromq;
 
 pub use bridge::Bridge;
 pub use engine::{

@@ -1,6 +1,6 @@
 //! Engines between two programs, and bridges between realms and engines.
 #![allow(clippy::unwrap_used)] // all of this is test
-#![cfg_attr(not(feature = "zenoh"), allow(dead_code))] // what tests of other engines share
+#![cfg_attr(not(any(feature = "zenoh", feature = "zeromq")), allow(dead_code))] // what tests of other engines share
 
 mod conformance;
 mod manual;
@@ -24,3 +24,7 @@ mod peers;
 mod ros;
 #[cfg(feature = "zenoh")]
 mod zenoh_world;
+#[cfg(feature = "zeromq")]
+mod zeromq;
+#[cfg(feature = "zeromq")]
+mod zmtp;

@@ -17,6 +17,8 @@ fn engines() -> Vec<(&'static str, Abilities)> {
         (thalweg_engines::ros2::Ros2::NAME, thalweg_engines::ros2::Ros2::ABILITIES),
         #[cfg(feature = "rtps")]
         (thalweg_engines::dds::Dds::NAME, thalweg_engines::dds::Dds::ABILITIES),
+        #[cfg(feature = "zeromq")]
+        (thalweg_engines::zeromq::ZeroMq::NAME, thalweg_engines::zeromq::ZeroMq::ABILITIES),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Access to the Linux kernel, and the only Rust crate of the product with unsafe code but for bindings.
+//! Access to the Linux kernel; of the product's Rust crates only this one, and bindings to libraries of others, have unsafe code.
 //!
 //! | module | contents |
 //! |---|---|
