@@ -35,9 +35,10 @@ pub type Made = (Box<dyn Engine>, Box<dyn Engine>);
 pub type Property = (&'static str, fn(Made));
 
 /// All properties, in the order in which they build on each other.
-pub const ALL: [Property; 11] = [
+pub const ALL: [Property; 12] = [
     ("messages_arrive_unchanged", messages_arrive_unchanged),
     ("a_burst_arrives_whole_and_in_order", a_burst_arrives_whole_and_in_order),
+    ("keep_last_keeps_the_newest", keep_last_keeps_the_newest),
     ("a_publisher_knows_whether_it_is_wanted", a_publisher_knows_whether_it_is_wanted),
     ("a_pattern_names_its_topics", a_pattern_names_its_topics),
     ("own_samples_do_not_come", own_samples_do_not_come),
@@ -54,7 +55,8 @@ pub const ALL: [Property; 11] = [
 macro_rules! engine_conformance {
     ($name:ident, $make:expr) => {
         $crate::engine_conformance!(@each $name, $make,
-            messages_arrive_unchanged a_burst_arrives_whole_and_in_order a_publisher_knows_whether_it_is_wanted
+            messages_arrive_unchanged a_burst_arrives_whole_and_in_order keep_last_keeps_the_newest
+            a_publisher_knows_whether_it_is_wanted
             a_pattern_names_its_topics own_samples_do_not_come a_late_joiner_gets_the_history_of_each_publisher
             the_end_of_an_instance_comes policies_that_do_not_match_are_named others_ends_are_told
             a_dropped_subscriber_is_not_called an_engine_that_ends_leaves_the_other_whole);
@@ -152,6 +154,36 @@ pub fn a_burst_arrives_whole_and_in_order(made: Made) {
         "{} samples",
         got.len()
     );
+}
+
+/// A subscriber that is slower than its publisher, where both keep the last sample only, gets at least the newest of those that the
+/// publisher took, and none after a newer one.
+pub fn keep_last_keeps_the_newest(made: Made) {
+    let qos = Qos { queue: Queue::KeepLast(1), ..Qos::default() };
+    let publisher = made.0.publisher(&topic("/last"), &qos).unwrap();
+    let ((tell, told), (go_on, may_go_on)) = (channel(), channel::<()>());
+    let deliver: Deliver = Box::new(move |sample| {
+        let _ = tell.send(sample.message.try_into().map_or(u32::MAX, u32::from_le_bytes));
+        let _ = may_go_on.recv(); // until the other end is gone
+    });
+    let subscriber = made.1.subscriber(&topic("/last"), &qos, deliver).unwrap();
+    let held_up = go_on; // goes before the subscriber, which waits for its callback
+    until("the publisher is wanted", || publisher.is_wanted());
+    let take = |number: u32| publisher.publish(&written(&number.to_le_bytes())).is_ok();
+    let next = || told.recv_timeout(PATIENCE).expect("a sample");
+    assert!(take(0));
+    assert_eq!(next(), 0);
+    let newest = (1..=1000).fold(None, |newest, number| if take(number) { Some(number) } else { newest });
+    drop(held_up);
+    let mut got = 0;
+    while newest.is_some_and(|newest| got < newest) {
+        let came = next();
+        assert!(came > got, "{came} after {got}");
+        got = came;
+    }
+    assert!(take(1001));
+    assert_eq!((Some(got), next()), (newest, 1001), "the newest, and then what comes after it");
+    drop(subscriber);
 }
 
 /// A publisher is wanted while somebody subscribes, and no longer.
