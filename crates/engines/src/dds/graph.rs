@@ -1,15 +1,19 @@
-//! The endpoints of other programs, as discovery tells of them, and those of ours that are compared with them.
+//! The endpoints of other programs, as discovery tells of them; in `own` those of ours that are compared with them.
 //!
 //! A node of ROS 2 has its endpoints first, and names them then. So they are held back until they are named, at most [`UNNAMED`].
+
+mod own;
+
+pub(super) use own::Own;
 
 use super::policies::thalweg_qos;
 use super::ros;
 use super::types::{Naming, Stated, Types};
-use crate::engine::{Endpoint, Incompatible, Refused, Topic};
+use crate::engine::{Endpoint, Refused, Topic};
 use crate::lock;
 use cyclone::{Complaints, Found, FoundEnd, Guid, Policies};
-use qos::{Qos, match_qos};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use own::{OwnEnds, Told};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg::control::{Direction, NodeId};
@@ -18,8 +22,6 @@ use thalweg::control::{Direction, NodeId};
 pub(super) const MOST_ENDPOINTS: usize = 10_000;
 /// In ROS 2: endpoints that no node has named are told after this time. Most are named within milliseconds; those of other programs never.
 const UNNAMED: Duration = Duration::from_millis(500);
-/// Mismatches that are remembered as told.
-const MOST_TOLD: usize = 4096;
 
 pub(super) struct Graph {
     types: Arc<Types>,
@@ -48,45 +50,12 @@ struct Participant {
     bridge: Option<NodeId>,
 }
 
-/// Mismatches that were told, and the ends that they are of.
-#[derive(Default)]
-struct Told {
-    of: (u64, u64),
-    mismatches: HashSet<Incompatible>,
-}
-
 /// An endpoint of another program.
 pub(super) struct Known {
     stated: Stated,
     policies: Policies,
     endpoint: Endpoint,
     held: bool,
-}
-
-#[derive(Default)]
-struct OwnEnds {
-    next: u64,
-    ends: BTreeMap<u64, OwnEnd>,
-}
-
-struct OwnEnd {
-    topic: String,
-    type_name: String,
-    direction: Direction,
-    qos: Qos,
-    policies: Policies,
-}
-
-/// An end of ours, until this is dropped.
-pub(super) struct Own {
-    ends: Arc<Mutex<OwnEnds>>,
-    number: u64,
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        lock(&self.ends).ends.remove(&self.number);
-    }
 }
 
 impl Graph {
@@ -287,74 +256,6 @@ impl Graph {
         types.dedup();
         types
     }
-
-    /// Notes an end of ours.
-    pub(super) fn enter(
-        &self,
-        topic: &str,
-        type_name: &str,
-        direction: Direction,
-        qos: &Qos,
-        policies: Policies,
-    ) -> Own {
-        let mut own = lock(&self.own);
-        own.next += 1;
-        let number = own.next;
-        let (topic, type_name) = (topic.to_owned(), type_name.to_owned());
-        own.ends.insert(number, OwnEnd { topic, type_name, direction, qos: qos.clone(), policies });
-        Own { ends: self.own.clone(), number }
-    }
-
-    /// Ends of others that do not match one of ours, each once. Nothing is compared while nobody comes or goes.
-    pub(super) fn incompatible(&self) -> Vec<Incompatible> {
-        let changes = *lock(&self.changes);
-        let (others, own, mut told) = (lock(&self.others), lock(&self.own), lock(&self.told));
-        let now = (changes, own.next);
-        if std::mem::replace(&mut told.of, now) == now {
-            return Vec::new();
-        }
-        let mut by_topic: HashMap<&str, Vec<&OwnEnd>> = HashMap::new();
-        own.ends.values().for_each(|end| by_topic.entry(&end.topic).or_default().push(end));
-        let pairs = others.ends.values().flat_map(|other| {
-            by_topic.get(&other.endpoint.topic.name[..]).into_iter().flatten().map(move |own| (*own, other))
-        });
-        let found: Vec<_> = pairs.flat_map(|(own, other)| between(own, other)).collect();
-        if told.mismatches.len() + found.len() > MOST_TOLD {
-            told.mismatches.clear(); // rather told twice than never
-        }
-        found.into_iter().filter(|one| told.mismatches.insert(one.clone())).collect()
-    }
-}
-
-/// What stands between an end of ours and one of another program.
-fn between(
-    own: &OwnEnd,
-    Known { stated: Stated { name: type_name, .. }, policies, endpoint, .. }: &Known,
-) -> Vec<Incompatible> {
-    if own.direction == endpoint.direction {
-        return Vec::new();
-    }
-    let of = |policy: String, offered: String, requested: String| Incompatible {
-        topic: own.topic.clone(),
-        policy,
-        offered,
-        requested,
-    };
-    let offers = own.direction == Direction::Publisher;
-    if own.type_name != *type_name {
-        let (offered, requested) = if offers { (&own.type_name, type_name) } else { (type_name, &own.type_name) };
-        return vec![of("type".to_owned(), offered.clone(), requested.clone())];
-    }
-    let (offered, requested) = if offers { (&own.qos, &endpoint.qos) } else { (&endpoint.qos, &own.qos) };
-    let mismatches = match_qos(offered, requested).err().unwrap_or_default();
-    let mut found: Vec<_> =
-        mismatches.into_iter().map(|wrong| of(wrong.policy.to_string(), wrong.offered, wrong.requested)).collect();
-    let (writer, reader) = if offers { (&own.policies, policies) } else { (policies, &own.policies) };
-    if !reader.reads(writer) {
-        let of_cdr = |policies: &Policies| format!("{:?}", policies.representations);
-        found.push(of("data representation".to_owned(), of_cdr(writer), of_cdr(reader)));
-    }
-    found
 }
 
 #[cfg(test)]

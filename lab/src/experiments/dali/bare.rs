@@ -52,6 +52,7 @@ impl Engine for Bare {
             types: none,
             marked: MarkedUnit::None,
             endpoints: false,
+            wanted: false,
         }
     }
 

@@ -1,6 +1,6 @@
 use super::super::policies::{of_reader, of_writer};
 use super::*;
-use qos::Reliability;
+use qos::{Qos, Reliability};
 
 fn graph() -> Graph {
     Graph::new(Arc::new(Types::new(Naming::Plain, Arc::new(|_| None))), "bridge/".to_owned())
