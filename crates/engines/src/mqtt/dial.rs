@@ -177,9 +177,11 @@ impl Place {
         }
         let properties = answer.properties.as_ref();
         let asked = |value: fn(&ConnAckProperties) -> Option<u8>| properties.and_then(value);
-        for (value, lacks) in
-            [(asked(|all| all.max_qos), "QoS 1"), (asked(|all| all.retain_available), "retained messages")]
-        {
+        for (value, lacks) in [
+            (asked(|all| all.max_qos), "QoS 1"),
+            (asked(|all| all.retain_available), "retained messages"),
+            (asked(|all| all.subscription_identifiers_available), "subscription identifiers"),
+        ] {
             if value == Some(0) {
                 return Err(Refusal { why: format!("it has no {lacks}, which a bridge needs"), lasts: true });
             }

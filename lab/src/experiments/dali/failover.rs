@@ -2,8 +2,9 @@
 //! long AVI hears nothing.
 
 use super::arm::{ARMS, Role};
+use super::boards::Boards;
 use super::program::{Order, Report, Silence};
-use super::system::{Boards, System};
+use super::system::System;
 use super::walker::{LAST, Mapping, Program};
 use super::{SETTLE, later_us};
 use crate::error::{Error, Result};

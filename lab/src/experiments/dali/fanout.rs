@@ -2,7 +2,8 @@
 //! one; and messages of up to 1000 bytes. Every engine, one after the other.
 
 use super::arm::{ARMS, Arm, Role};
-use super::system::{Boards, Run, System};
+use super::boards::Boards;
+use super::system::{Run, System};
 use super::walker::{Input, Output, Program};
 use super::{RATE, ratio, settings, skip_missing};
 use crate::error::Result;
@@ -120,7 +121,7 @@ impl Experiment for Fanout {
             Size::Tiny => (vec![first, last], 1, 200),
             Size::Ci => (vec![first, last], 1, 1000),
             Size::Quick => (self.points.to_vec(), 3, 2000),
-            Size::Whole => (self.points.to_vec(), 7, 10_000),
+            Size::Whole => (self.points.to_vec(), 5, 10_000),
         };
         let mut boards = Boards::new(lab)?;
         let cells = points.iter().flat_map(|point| ARMS.iter().map(|arm| Cell::new(arm, *point)));

@@ -7,9 +7,12 @@
 //! | module | contents |
 //! |---|---|
 //! | `mappings` | `dali-mappings`: Table I, the plan's bounds, and a file transfer beside |
+//! | `outcome` | its checks, tables and figure |
 //! | `fanout` | `dali-single`, `dali-two`, `dali-sizes`: Fig. 3 to 5 |
 //! | `failover` | `dali-failover`: the second board fails (D-04) |
 //! | `system` | a graph of programs over one engine |
+//! | `boards` | two boards and the line between them |
+//! | `transfer` | a file transfer beside a system |
 //! | `program` | the role of one program |
 //! | `arm` | the engines, one row each |
 //! | `bare` | bare sockets behind the same face: the baseline |
@@ -19,13 +22,16 @@
 
 mod arm;
 mod bare;
+mod boards;
 mod failover;
 mod fanout;
 mod mappings;
+mod outcome;
 mod paper;
 mod program;
 mod sample;
 mod system;
+mod transfer;
 mod walker;
 
 pub(super) use failover::DaliFailover;

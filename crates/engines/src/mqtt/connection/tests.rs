@@ -48,7 +48,7 @@ impl Fake {
 
     fn accept(&self, window: u16) -> End {
         let end = self.reached();
-        end.answer(ConnectReturnCode::Success, window, None);
+        end.answer(ConnectReturnCode::Success, takes(window));
         end
     }
 
@@ -85,26 +85,7 @@ impl End {
         (&self.0).write_all(&bytes).unwrap();
     }
 
-    fn answer(&self, code: ConnectReturnCode, window: u16, largest: Option<u32>) {
-        let properties = ConnAckProperties {
-            receive_max: Some(window),
-            max_packet_size: largest,
-            max_qos: None,
-            session_expiry_interval: None,
-            retain_available: None,
-            assigned_client_identifier: None,
-            topic_alias_max: None,
-            reason_string: None,
-            user_properties: Vec::new(),
-            wildcard_subscription_available: None,
-            subscription_identifiers_available: None,
-            shared_subscription_available: None,
-            server_keep_alive: None,
-            response_information: None,
-            server_reference: None,
-            authentication_method: None,
-            authentication_data: None,
-        };
+    fn answer(&self, code: ConnectReturnCode, properties: ConnAckProperties) {
         self.send(&Packet::ConnAck(ConnAck { session_present: false, code, properties: Some(properties) }));
     }
 
@@ -124,6 +105,29 @@ impl End {
         let Packet::Subscribe(asked) = self.read() else { panic!("no subscription") };
         self.send(&Packet::SubAck(SubAck { pkid: asked.pkid, return_codes: vec![reason], properties: None }));
         asked.filters[0].path.clone()
+    }
+}
+
+/// What a broker says that takes so many samples at once.
+fn takes(window: u16) -> ConnAckProperties {
+    ConnAckProperties {
+        receive_max: Some(window),
+        max_packet_size: None,
+        max_qos: None,
+        session_expiry_interval: None,
+        retain_available: None,
+        assigned_client_identifier: None,
+        topic_alias_max: None,
+        reason_string: None,
+        user_properties: Vec::new(),
+        wildcard_subscription_available: None,
+        subscription_identifiers_available: None,
+        shared_subscription_available: None,
+        server_keep_alive: None,
+        response_information: None,
+        server_reference: None,
+        authentication_method: None,
+        authentication_data: None,
     }
 }
 
@@ -234,10 +238,13 @@ fn a_best_effort_sample_is_told_when_there_is_no_broker() {
 #[test]
 fn a_broker_that_refuses_is_named_with_its_reason() {
     let fake = Fake::new();
-    let refused = fake.refuses(|end| end.answer(ConnectReturnCode::NotAuthorized, 1, None));
+    let refused = fake.refuses(|end| end.answer(ConnectReturnCode::NotAuthorized, takes(1)));
     assert!(matches!(&refused, Error::Usage(why) if why.contains("NotAuthorized")), "{refused}");
-    let refused = fake.refuses(|end| end.answer(ConnectReturnCode::ServerBusy, 1, None));
+    let refused = fake.refuses(|end| end.answer(ConnectReturnCode::ServerBusy, takes(1)));
     assert!(matches!(&refused, Error::Engine(why) if why.contains("ServerBusy")), "{refused}");
+    let lacks = ConnAckProperties { retain_available: Some(0), ..takes(1) };
+    let refused = fake.refuses(|end| end.answer(ConnectReturnCode::Success, lacks));
+    assert!(matches!(&refused, Error::Usage(why) if why.contains("it has no retained messages")), "{refused}");
     let refused = fake.refuses(|end| (&end.0).write_all(&[0x20, 2, 0, 1]).unwrap());
     assert!(matches!(&refused, Error::Engine(why) if why.contains("MQTT 3.1.1")), "{refused}");
     let place = fake.place();
@@ -253,7 +260,7 @@ fn a_subscription_or_a_sample_that_is_refused_is_told() {
     let (connection, end) = std::thread::scope(|scope| {
         let end = scope.spawn(|| {
             let end = fake.reached();
-            end.answer(ConnectReturnCode::Success, 10, Some(50));
+            end.answer(ConnectReturnCode::Success, ConnAckProperties { max_packet_size: Some(50), ..takes(10) });
             end
         });
         (Connection::open(fake.place(), tally.clone()).unwrap(), end.join().unwrap())
