@@ -6,6 +6,8 @@ mod dds;
 mod mqtt;
 #[cfg(feature = "zenoh")]
 mod ros2;
+#[cfg(feature = "yarp")]
+mod yarp;
 #[cfg(feature = "zenoh")]
 mod zenoh;
 #[cfg(feature = "zeromq")]
@@ -45,6 +47,8 @@ enum Chosen {
     Dds(Box<dds::DdsArguments>),
     #[cfg(feature = "zeromq")]
     Zeromq(Box<zeromq::ZeromqArguments>),
+    #[cfg(feature = "yarp")]
+    Yarp(Box<yarp::YarpArguments>),
 }
 
 /// Selection of topics.
@@ -88,6 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         Chosen::Dds(arguments) => dds::run(arguments),
         #[cfg(feature = "zeromq")]
         Chosen::Zeromq(arguments) => zeromq::run(arguments),
+        #[cfg(feature = "yarp")]
+        Chosen::Yarp(arguments) => yarp::run(arguments),
     }
 }
 

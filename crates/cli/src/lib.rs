@@ -18,7 +18,7 @@
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | problems between two ports |
 //! | [`doctor`] | findings about real time on this host |
-//! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `zenoh`, `zeromq`) |
+//! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `yarp`, `zenoh`, `zeromq`) |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`participant`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
 //! | [`definitions`] | files of ROS 2's definitions |

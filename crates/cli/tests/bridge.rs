@@ -1,4 +1,4 @@
-//! `thalweg bridge` in processes of its own: two realms over Zenoh, and over a graph of ROS 2.
+//! `thalweg bridge` in processes of its own: two realms over Zenoh, over a graph of ROS 2, and over YARP.
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
@@ -155,6 +155,27 @@ fn a_bridge_to_mqtt_says_what_it_cannot_use() {
 }
 
 #[test]
+fn two_realms_meet_over_yarp() {
+    let house = Testbed::new();
+    let port = port();
+    let left = house.start(&format!("bridge yarp --realm left --serve 127.0.0.1:{port} --prefix /left --from /right"));
+    let right =
+        house.start(&format!("bridge yarp --realm right --server 127.0.0.1:{port} --prefix /right --from /left"));
+    line_with(&left, "bridge to yarp");
+    line_with(&right, "bridge to yarp");
+    let listener = house.start("sub /word --realm right --json");
+    let mut talker = house.start("pub /word --realm left --stdin");
+    line_with(&left, "out: 1");
+    talker.write("hello\n");
+    let sample = listener.json_line();
+    assert!(sample["hex"].as_str().unwrap().contains("68656c6c6f"), "{sample}");
+    left.signal(rustix::process::Signal::TERM);
+    let done = left.finish();
+    assert_eq!(done.code(), 0, "{}", done.errors);
+    assert!(done.lines.last().unwrap().ends_with("samples out: 1, in: 0"), "{:?}", done.lines);
+}
+
+#[test]
 fn a_bridge_says_what_it_cannot_use() {
     let house = Testbed::new();
     std::fs::write(house.path("rules.toml"), "[[rule]]\ntopic = \"/a\"\ncolour = \"red\"\n").unwrap();
@@ -166,6 +187,11 @@ fn a_bridge_says_what_it_cannot_use() {
         ("bridge zenoh --connect nobody".to_owned(), "10.0.0.1:7447"),
         ("bridge zenoh --prefix a//b --accept 127.0.0.1:0".to_owned(), "127.0.0.1:0"),
         ("bridge ros2 --domain moon".to_owned(), "moon"),
+        ("bridge yarp --server :x".to_owned(), "robot.local:10000"),
+        ("bridge yarp --serve 127.0.0.1:0".to_owned(), "127.0.0.1:10000"),
+        ("bridge yarp --serve 127.0.0.1:10000 --server 127.0.0.1".to_owned(), "--serve"),
+        ("bridge yarp --serve 192.0.2.1:10000".to_owned(), "cannot listen on 192.0.2.1:10000"),
+        ("bridge yarp --prefix /a/".to_owned(), "no name of a YARP port"),
         ("bridge".to_owned(), "zenoh"),
         ("bridge dds".to_owned(), "dds"),
     ] {

@@ -244,7 +244,8 @@ impl Abilities {
             ("partition", self.matching, !qos.partition.is_empty()),
             (
                 "key",
-                if self.marked == MarkedUnit::Channel { Support::Enforced } else { Support::None },
+                // YARP has channels, too, but no instances.
+                if self.marked == MarkedUnit::Channel { self.instances } else { Support::None },
                 !qos.key.is_empty(),
             ),
         ];

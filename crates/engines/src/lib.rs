@@ -7,6 +7,7 @@
 //! | [`mqtt`] | MQTT 5 (feature `mqtt`) |
 //! | [`native`] | Thalweg as an engine |
 //! | [`ros2`] | ROS 2 over Zenoh, as `rmw_zenoh` uses it (feature `zenoh`) |
+//! | [`yarp`] | YARP (feature `yarp`) |
 //! | [`zenoh`] | Zenoh (feature `zenoh`) |
 //! | [`zeromq`] | ZeroMQ, on the system's library (feature `zeromq`) |
 //! | [`engine`] | the face of every engine: publishers, subscribers, and what it enforces |
@@ -27,6 +28,8 @@ pub mod native;
 pub mod ros2;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(feature = "yarp")]
+pub mod yarp;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 #[cfg(feature = "zeromq")]

@@ -12,10 +12,14 @@
 mod manual;
 #[cfg(feature = "zenoh")]
 mod names;
+#[cfg(feature = "yarp")]
+mod yarp;
 
 pub use manual::Manual;
 #[cfg(feature = "zenoh")]
 pub use names::{examples, names};
+#[cfg(feature = "yarp")]
+pub use yarp::{yarp, yarp_examples};
 
 use crate::engine::{Deliver, Engine, Publisher, Sample, Subscriber, Support, Topic};
 use qos::{Class, Durability, Qos, Queue, Reliability};

@@ -22,6 +22,8 @@ mod dds;
 mod peers;
 #[cfg(feature = "zenoh")]
 mod ros;
+#[cfg(feature = "yarp")]
+mod yarp;
 #[cfg(feature = "zenoh")]
 mod zenoh_world;
 #[cfg(feature = "zeromq")]

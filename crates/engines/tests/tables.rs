@@ -13,6 +13,8 @@ fn engines() -> Vec<(&'static str, Abilities)> {
         (thalweg_engines::mqtt::Mqtt::NAME, thalweg_engines::mqtt::Mqtt::ABILITIES),
         #[cfg(feature = "zenoh")]
         (thalweg_engines::zenoh::Zenoh::NAME, thalweg_engines::zenoh::Zenoh::ABILITIES),
+        #[cfg(feature = "yarp")]
+        (thalweg_engines::yarp::Yarp::NAME, thalweg_engines::yarp::Yarp::ABILITIES),
         #[cfg(feature = "zenoh")]
         (thalweg_engines::ros2::Ros2::NAME, thalweg_engines::ros2::Ros2::ABILITIES),
         #[cfg(feature = "rtps")]

@@ -1,6 +1,6 @@
 //! Administration: requests between nodes over the control plane.
 
-pub(crate) mod answer;
+pub mod answer;
 pub mod explain;
 pub(crate) mod grammar;
 pub(crate) mod priority;

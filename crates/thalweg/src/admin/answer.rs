@@ -1,9 +1,12 @@
-//! Carries a [`Command`] out on a port and writes the answer in YARP's shapes (YS-13, YS-20…YS-22, YS-55).
+//! Carries a command out on a port and writes the answer in YARP's shapes (YS-13, YS-20…YS-22, YS-55): on ports of nodes, and on those that
+//! a bridge has in YARP.
 
 #![allow(clippy::disallowed_methods)] // the answer to `pray` is chosen by the time
 
+pub use super::grammar::Side;
+
 use super::EndReport;
-use super::grammar::{Command, HELP, Side};
+use super::grammar::{Command, HELP};
 use super::priority::Priority;
 use crate::bottle::{Bottle, Property, Value};
 use crate::carrier;
@@ -13,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// The answer to a command, as [`super::Reply::Text`] carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// It was carried out.
     pub ok: bool,
     /// The answer as a nested list; a failure is `fail "reason"`.
@@ -21,7 +24,7 @@ pub(crate) struct Answer {
 }
 
 /// A port that commands are carried out on. Every failure has a reason.
-pub(crate) trait Administered {
+pub trait Administered {
     /// Its name.
     fn name(&self) -> String;
     /// The direction of its samples.
@@ -82,8 +85,8 @@ pub(crate) trait Administered {
 /// Most user properties that a port keeps, and the longest of them as text, in bytes.
 const MOST_PROPERTIES: usize = 256;
 
-/// Reads a command and carries it out.
-pub(crate) fn answer(text: &str, port: &mut dyn Administered) -> Answer {
+/// Reads a command, such as `prop set /in (qos ((priority HIGH)))`, and carries it out.
+pub fn answer(text: &str, port: &mut dyn Administered) -> Answer {
     match Command::parse(text).and_then(|command| carry_out(&command, port)) {
         Ok(values) => Answer { ok: true, text: Bottle(values).to_string() },
         Err(reason) => Answer { ok: false, text: Bottle(vec!["fail".into(), Value::Text(reason)]).to_string() },

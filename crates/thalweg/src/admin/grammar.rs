@@ -9,7 +9,7 @@ use crate::carrier;
 
 /// Direction of a port's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     /// Received samples.
     In,
     /// Sent samples.
@@ -18,7 +18,7 @@ pub(crate) enum Side {
 
 impl Side {
     /// `in` or `out`.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Side::In => "in",
             Side::Out => "out",

@@ -72,11 +72,12 @@ impl Thread {
     fn read(group: &str, given: &[Property]) -> Result<Self, String> {
         let mut thread = Self::default();
         let mut reservation = [None, None, None];
-        let mut deadline = false;
+        let (mut deadline, mut unstated) = (false, false);
         for (key, value) in given {
             match key.as_str() {
                 "priority" => thread.priority = Some(whole(value).ok_or_else(|| wrong("priority", value, PRIORITIES))?),
                 "policy" if is_deadline(value) => deadline = true,
+                "policy" if whole(value) == Some(-1) => unstated = true,
                 "policy" => thread.policy = Some(policy(value)?),
                 "nice" => thread.nice = Some(whole(value).ok_or_else(|| wrong("nice", value, "-20 to 19"))?),
                 "affinity" => thread.affinity = processors(value)?,
@@ -85,6 +86,9 @@ impl Thread {
                 "period" => reservation[2] = Some(time(value)),
                 _ => return Err(format!("({key} …) in ({group} …): allowed is {THREAD_KEYS}")),
             }
+        }
+        if unstated && thread.priority == Some(-1) {
+            thread.priority = None; // so setConnectionQos says that it sets no thread (YS-54)
         }
         if deadline || reservation.iter().any(Option::is_some) {
             thread.whole = Some(reserved(reservation)?);
@@ -252,6 +256,7 @@ mod tests {
         let deadline = set("deadline:1ms/10ms");
         assert_eq!(sched("(policy SCHED_DEADLINE) (runtime 1ms) (period 10ms)", None), deadline);
         assert_eq!(sched("(policy 6) (runtime 1000000) (deadline 10ms) (period 10ms)", None), deadline);
+        assert_eq!(sched("(priority -1) (policy -1)", Some("fifo:3")), Ok(Change::Keep));
         let priority = read("(sched ((policy 1) (priority 3) (affinity 0 2)))").unwrap();
         assert_eq!(priority.changes(None).unwrap().affinity, Change::Set(vec![0, 2]));
     }

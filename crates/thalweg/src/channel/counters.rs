@@ -111,7 +111,7 @@ impl ReportedLosses {
 }
 
 /// The state of a channel, for tools.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// The topic.
     pub topic: String,

@@ -1,0 +1,177 @@
+//! Questions to a name server, and first contact with a port. These wait, at most [`PATIENCE`] for each step: only threads that may wait
+//! call them.
+
+#![allow(clippy::disallowed_methods)] // its threads read the clock
+
+use super::frame::{Carrier, header};
+use super::names::{END, Registration, connect};
+use crate::engine::{Error, Result};
+use crate::lock;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longest wait for one answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest answer, in bytes: 10,000 registrations.
+const LONGEST_ANSWER: u64 = 8 << 20;
+/// A port that is to be told from a dead one answers a connection within this time.
+const ALIVE: Duration = Duration::from_millis(500);
+
+/// After a vain attempt to connect, so long none is made: each may take [`PATIENCE`].
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A name server.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    server: String,
+    failed: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Client {
+    /// The name server at this address, such as `127.0.0.1:10000`.
+    pub(crate) fn new(server: &str) -> Self {
+        Self { server: server.to_owned(), failed: Arc::default() }
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        Error::Engine(format!("YARP's name server at {}: {error}", self.server))
+    }
+
+    /// The address of this host by which the name server is reached.
+    pub(crate) fn own_address(&self) -> Result<IpAddr> {
+        let own = open(&self.server, PATIENCE).and_then(|stream| stream.local_addr());
+        own.map(|address| address.ip()).map_err(|error| self.failed(&error))
+    }
+
+    /// The lines of the answers to some commands, which are sent together.
+    fn ask(&self, commands: &[String]) -> Result<Vec<String>> {
+        self.exchange(commands).map_err(|error| self.failed(&error))
+    }
+
+    fn exchange(&self, commands: &[String]) -> io::Result<Vec<String>> {
+        let mut stream = self.connect()?;
+        let request: String = commands.iter().map(|command| format!("NAME_SERVER {command}\n")).collect();
+        stream.write_all(request.as_bytes())?;
+        let (mut reader, mut lines, mut left) =
+            (BufReader::new(stream.take(LONGEST_ANSWER)), Vec::new(), commands.len());
+        while left > 0 {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended within an answer"));
+            }
+            match line.trim() {
+                END => left -= 1,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        Ok(lines)
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        if lock(&self.failed).is_some_and(|failed| failed.elapsed() < PAUSE) {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "it could not be reached a moment ago"));
+        }
+        let opened = open(&self.server, PATIENCE);
+        *lock(&self.failed) = opened.is_err().then(Instant::now);
+        opened
+    }
+
+    /// All ports.
+    pub(crate) fn list(&self) -> Result<Vec<Registration>> {
+        Ok(self.ask(&["list".to_owned()])?.iter().filter_map(|line| Registration::parse(line)).collect())
+    }
+
+    /// A port.
+    pub(crate) fn query(&self, name: &str) -> Result<Option<Registration>> {
+        Ok(self.ask(&[format!("query {name}")])?.iter().find_map(|line| Registration::parse(line)))
+    }
+
+    /// Registers a port of this program. A name that another living port has stays with it.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] for a name that is taken, and for a name server that cannot be reached, or refuses.
+    pub(crate) fn register(&self, name: &str, own: SocketAddr) -> Result<()> {
+        let address = self.query(name)?.map(|other| other.address()).filter(|address| *address != own.to_string());
+        if let Some(address) = address
+            && is_at(&address, name)
+        {
+            return Err(Error::Engine(format!(
+                "YARP port {name} is taken by the program at {address}: choose another --prefix"
+            )));
+        }
+        let carriers = Carrier::OFFERED.map(Carrier::name).join(" ");
+        let (host, port) = (own.ip(), own.port());
+        let said = self.ask(&[
+            format!("register {name} tcp {host} {port}"),
+            format!("set {name} offers {carriers}"),
+            format!("set {name} accepts {carriers}"),
+        ])?;
+        match said.iter().find_map(|line| Registration::parse(line)) {
+            Some(found) if found.name == name => Ok(()),
+            _ => {
+                let why = said.first().map_or("it gave no registration", |line| line);
+                Err(Error::Engine(format!("YARP's name server at {} refused {name}: {why}", self.server)))
+            }
+        }
+    }
+
+    /// Gives names back. Who is gone need not be told, so errors are none.
+    pub(crate) fn unregister<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let commands: Vec<String> = names.into_iter().map(|name| format!("unregister {name}")).collect();
+        // Together, because each question costs a connection.
+        commands.chunks(64).for_each(|some| drop(self.ask(some)));
+    }
+}
+
+/// `true` if the port of this name is at this address. One that accepts connections and says nothing may be.
+pub(crate) fn is_at(address: &str, name: &str) -> bool {
+    let Ok(mut stream) = open(address, ALIVE) else { return false };
+    let asked = stream.write_all(&[&header(Carrier::Text, "<ping>")[..], b"*\r\n"].concat());
+    let said = asked.and_then(|()| line(&mut stream)).and_then(|_| line(&mut stream)); // the first is its welcome
+    match said {
+        Ok(said) => said.split_ascii_whitespace().any(|word| word == name),
+        Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+    }
+}
+
+fn open(address: &str, patience: Duration) -> io::Result<TcpStream> {
+    let found = address.to_socket_addrs()?.next();
+    let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address")))?;
+    let stream = TcpStream::connect_timeout(&found, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    Ok(stream)
+}
+
+/// Opens a connection from the port `from`, up to the answer to the header.
+pub(crate) fn enter(address: &str, carrier: Carrier, from: &str) -> io::Result<TcpStream> {
+    let mut stream = open(address, PATIENCE)?;
+    stream.write_all(&header(carrier, from))?;
+    match carrier {
+        Carrier::Tcp | Carrier::FastTcp => stream.read_exact(&mut [0; 8])?,
+        Carrier::Text | Carrier::TextAck => drop(line(&mut stream)?),
+        Carrier::NameServer => {}
+    }
+    Ok(stream)
+}
+
+/// A line, byte by byte: what follows it is not this function's.
+fn line(stream: &mut TcpStream) -> io::Result<String> {
+    const LONGEST: usize = 8 << 10;
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') && line.len() < LONGEST {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        line.extend_from_slice(&byte);
+    }
+    Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// Has the port at this address send to the port `input`. Its answer is for people.
+pub(crate) fn ask_to_send(address: &str, carrier: Carrier, input: &str) -> io::Result<String> {
+    let mut stream = enter(address, Carrier::TextAck, "admin")?;
+    stream.write_all(format!("a\r\n{}\r\n", connect(carrier.name(), input)).as_bytes())?;
+    line(&mut stream)
+}

@@ -1,0 +1,295 @@
+//! The sending side of a connection: a bounded queue before a socket. Any thread sends; what does not fit into the socket at once the event
+//! loop sends later.
+
+#![allow(clippy::disallowed_methods)] // publishing threads wait here, for a stated time
+
+use crate::lock;
+use linux::poll::{Poller, Readiness};
+use qos::priority::Mark;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Messages that wait for a reader: of reliable publishers, of others, and their bytes. A message beyond the bytes waits if it is alone.
+const MOST_WAITING: usize = 1024;
+const MOST_OF_LOSSY: usize = 16;
+const MOST_BYTES: usize = 64 << 20;
+/// Replies to somebody who does not read them, in bytes: then the connection ends.
+const MOST_REPLIED: usize = 8 << 20;
+/// Longest wait of a reliable publisher for a reader that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A connection that ends has so long for what waits.
+const LEAVING: Duration = Duration::from_secs(1);
+
+pub(crate) struct Link {
+    /// Its number in the event loop.
+    pub(crate) token: u64,
+    socket: TcpStream,
+    queue: Mutex<Queue>,
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<Arc<Vec<u8>>>,
+    /// What was sent of the first one.
+    sent: usize,
+    bytes: usize,
+    /// The event loop waits until the socket takes more.
+    watched: bool,
+    /// Its reader took nothing for [`PATIENCE`]: nobody waits for it until it does.
+    stalled: bool,
+    /// The time at which it ends.
+    ends: Option<Instant>,
+    over: bool,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It is in the queue, or on its way.
+    Yes,
+    /// The reader has begun to take nothing: this one is lost, and so are the next ones until it does.
+    Stalls,
+    /// An older one, or this one, is lost: the reader is too slow.
+    Lost,
+    /// The connection is over.
+    Over,
+}
+
+impl Link {
+    /// The socket becomes one that never waits. It is not in the event loop's set before `watch`.
+    pub(crate) fn new(token: u64, socket: TcpStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Self { token, socket, queue: Mutex::default(), room: Condvar::new() })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(crate) fn peer(&self) -> String {
+        self.socket.peer_addr().map(|peer| peer.ip().to_string()).unwrap_or_default()
+    }
+
+    /// Puts it into the event loop's set.
+    pub(crate) fn watch(&self, poller: &Poller) -> io::Result<()> {
+        let mut queue = lock(&self.queue);
+        queue.watched = true;
+        poller.add(self.fd(), self.token, Readiness::IN | Readiness::OUT)
+    }
+
+    /// Marks all further packets.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn mark(&self, mark: Mark, socket_priority: Option<u32>) -> io::Result<()> {
+        linux::marks::set(self.fd(), &mark, socket_priority.unwrap_or_else(|| mark.socket_priority()))
+    }
+
+    /// Sends a message. A patient sender waits for room, at most [`PATIENCE`]; for another one the oldest message goes.
+    pub(crate) fn send(&self, poller: &Poller, message: &Arc<Vec<u8>>, patient: bool) -> Sent {
+        let mut queue = lock(&self.queue);
+        let mut sent = Sent::Yes;
+        if patient && !queue.stalled {
+            queue = self.wait(queue, message.len());
+            if !queue.has_room(message.len(), MOST_WAITING) && !queue.over {
+                (queue.stalled, sent) = (true, Sent::Stalls);
+            }
+        }
+        if queue.over || queue.ends.is_some() {
+            return Sent::Over;
+        }
+        let most = if patient { MOST_WAITING } else { MOST_OF_LOSSY };
+        while !queue.has_room(message.len(), most) {
+            if patient || !queue.drop_oldest() {
+                return if sent == Sent::Stalls { sent } else { Sent::Lost };
+            }
+            sent = Sent::Lost;
+        }
+        self.put(&mut queue, poller, message.clone());
+        sent
+    }
+
+    fn wait<'a>(&'a self, queue: MutexGuard<'a, Queue>, length: usize) -> MutexGuard<'a, Queue> {
+        let full = |queue: &mut Queue| !queue.over && !queue.has_room(length, MOST_WAITING);
+        self.room.wait_timeout_while(queue, PATIENCE, full).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Sends a reply, or what else must not be lost. Who does not read it ends the connection.
+    pub(crate) fn reply(&self, poller: &Poller, bytes: Vec<u8>) {
+        let mut queue = lock(&self.queue);
+        match queue.bytes + bytes.len() > MOST_REPLIED {
+            true => self.give_up(&mut queue),
+            false if bytes.is_empty() || queue.over => {}
+            false => self.put(&mut queue, poller, Arc::new(bytes)),
+        }
+    }
+
+    fn put(&self, queue: &mut Queue, poller: &Poller, message: Arc<Vec<u8>>) {
+        queue.bytes += message.len();
+        queue.messages.push_back(message);
+        if !queue.watched {
+            self.flush(queue, poller);
+        }
+    }
+
+    /// The socket takes more.
+    pub(crate) fn go_on(&self, poller: &Poller) {
+        let mut queue = lock(&self.queue);
+        let before = queue.bytes;
+        self.flush(&mut queue, poller);
+        if queue.bytes < before || queue.bytes == 0 {
+            queue.stalled = false;
+            self.room.notify_all();
+        }
+    }
+
+    fn flush(&self, queue: &mut Queue, poller: &Poller) {
+        while let Some(first) = queue.messages.front() {
+            match linux::socket::send(self.fd(), &first[queue.sent..]) {
+                Ok(count) => queue.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return self.give_up(queue),
+            }
+        }
+        let waits = !queue.messages.is_empty();
+        if waits != queue.watched {
+            queue.watched = waits;
+            let flags = if waits { Readiness::IN | Readiness::OUT } else { Readiness::IN };
+            let _ = poller.change(self.fd(), self.token, flags); // not in the set yet: it will be with both
+        }
+        if !waits && queue.ends.is_some() {
+            self.give_up(queue);
+        }
+    }
+
+    /// Ends the connection after what waits, and `last`.
+    pub(crate) fn end(&self, poller: &Poller, last: Vec<u8>) {
+        let mut queue = lock(&self.queue);
+        if queue.over {
+            return;
+        }
+        queue.ends = Some(Instant::now() + LEAVING);
+        self.put(&mut queue, poller, Arc::new(last));
+    }
+
+    /// Ends the connection if its time is over.
+    pub(crate) fn look(&self, now: Instant) {
+        let mut queue = lock(&self.queue);
+        if queue.ends.is_some_and(|ends| ends <= now) {
+            self.give_up(&mut queue);
+        }
+    }
+
+    /// Ends the connection now. The event loop sees it by its socket.
+    pub(crate) fn close(&self) {
+        self.give_up(&mut lock(&self.queue));
+    }
+
+    fn give_up(&self, queue: &mut Queue) {
+        *queue = Queue { over: true, ..Queue::default() };
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.room.notify_all();
+    }
+}
+
+impl Queue {
+    fn has_room(&self, length: usize, most: usize) -> bool {
+        self.messages.len() < most && (self.messages.is_empty() || self.bytes + length <= MOST_BYTES)
+    }
+
+    /// Drops the oldest message of which nothing was sent.
+    fn drop_oldest(&mut self) -> bool {
+        let dropped = self.messages.remove(usize::from(self.sent > 0));
+        self.bytes -= dropped.as_ref().map_or(0, |message| message.len());
+        dropped.is_some()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.sent += count;
+        if self.messages.front().is_some_and(|first| self.sent >= first.len()) {
+            self.bytes -= self.messages.pop_front().map_or(0, |first| first.len());
+            self.sent = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    fn pair() -> (Poller, Link, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let poller = Poller::new().unwrap();
+        let link = Link::new(1, listener.accept().unwrap().0).unwrap();
+        (poller, link, reader)
+    }
+
+    fn message(byte: u8) -> Arc<Vec<u8>> {
+        Arc::new(vec![byte; 1 << 20])
+    }
+
+    /// A reader that takes nothing costs a reliable publisher one wait, not one for each message; then it gets what is new.
+    #[test]
+    fn a_reader_that_stalls_is_waited_for_once() {
+        let (poller, link, mut reader) = pair();
+        let begun = Instant::now();
+        let first = std::iter::repeat_with(|| link.send(&poller, &message(1), true)).position(|sent| sent != Sent::Yes);
+        assert!(first.unwrap() >= 63 && begun.elapsed() >= PATIENCE);
+        assert_eq!(lock(&link.queue).messages.len(), 64);
+        let again = Instant::now();
+        assert!((0..100).all(|_| link.send(&poller, &message(2), true) == Sent::Lost));
+        assert!(again.elapsed() < PATIENCE, "a hundred did not wait");
+        let taking = std::thread::spawn(move || reader.read_exact(&mut vec![0; 16 << 20]));
+        let end = Instant::now() + Duration::from_secs(20);
+        while !taking.is_finished() {
+            assert!(Instant::now() < end);
+            link.go_on(&poller);
+        }
+        assert_eq!(link.send(&poller, &message(3), true), Sent::Yes);
+    }
+
+    #[test]
+    fn a_lossy_publisher_drops_the_oldest_but_never_a_part_of_one() {
+        let (poller, link, mut reader) = pair();
+        let sent: Vec<Sent> = (0..60).map(|number| link.send(&poller, &message(number), false)).collect();
+        assert!(sent[0] == Sent::Yes && sent[59] == Sent::Lost);
+        assert_eq!(lock(&link.queue).messages.len(), MOST_OF_LOSSY);
+        link.end(&poller, Vec::new());
+        let thread = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).unwrap();
+            all
+        });
+        let end = Instant::now() + Duration::from_secs(20);
+        while !lock(&link.queue).over {
+            assert!(Instant::now() < end);
+            link.go_on(&poller);
+        }
+        let all = thread.join().unwrap();
+        let whole: Vec<u8> = all.chunks(1 << 20).map(|chunk| chunk[0]).collect();
+        assert!(all.chunks(1 << 20).all(|chunk| chunk.len() == 1 << 20 && chunk.iter().all(|byte| *byte == chunk[0])));
+        assert!(whole.is_sorted() && whole.last() == Some(&59) && whole.first() == Some(&0), "{whole:?}");
+    }
+
+    #[test]
+    fn a_connection_that_ends_has_a_time_limit() {
+        let (poller, link, _reader) = pair();
+        (0..40).for_each(|_| assert_eq!(link.send(&poller, &message(1), true), Sent::Yes));
+        link.end(&poller, b"q".to_vec());
+        link.look(Instant::now());
+        assert_eq!(link.send(&poller, &message(1), true), Sent::Over);
+        assert!(!lock(&link.queue).over);
+        link.look(Instant::now() + LEAVING);
+        assert!(lock(&link.queue).over);
+    }
+}

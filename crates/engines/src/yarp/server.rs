@@ -1,0 +1,313 @@
+//! A small name server: names of ports with their addresses and properties. A state machine; a [`port`](super::port) asks it.
+//!
+//! | command | answer |
+//! |---|---|
+//! | `register NAME [CARRIER [HOST [PORT]]]`, `query NAME`, `unregister NAME` | the registration, if there is one |
+//! | `list` | all registrations, by name |
+//! | `set NAME KEY VALUE…`, `get NAME KEY`, `match NAME KEY PREFIX` | the values |
+//! | `check NAME KEY VALUE` | `true` or `false` |
+//! | `route FROM TO` | `tcp` |
+//! | `bot list`, `bot query`, `bot set`, `bot get`, `version`, `announce`, `gc`, `help` | as yarpserver |
+//!
+//! The texts are those of `NameServer.cpp`. Left out: multicast addresses, topics and connections that are kept in the name server.
+
+use super::names::{END, LONGEST_NAME, Registration, check, shown};
+use std::collections::{BTreeMap, HashSet};
+use thalweg::bottle::{Bottle, Value};
+
+/// Most names, and properties and values of each. A robot has some thousand ports.
+const MOST_NAMES: usize = 10_000;
+const MOST_PROPERTIES: usize = 32;
+const MOST_VALUES: usize = 64;
+/// Longest value, in bytes.
+const LONGEST_VALUE: usize = 255;
+/// Ports that are given out, above the first one.
+const PORTS: u16 = 10_000;
+
+/// The names.
+pub(crate) struct Names {
+    records: BTreeMap<String, Record>,
+    /// The first port that is given out: that of the name server, and 2.
+    first: u16,
+    /// Ports given out so far: one that was just given back may be in use for a while.
+    given: u64,
+    /// Names that programs left to the server.
+    named: u64,
+}
+
+struct Record {
+    registration: Registration,
+    properties: BTreeMap<String, Vec<String>>,
+}
+
+const HELP: &str = "Here are some ways to use the name server:\n+ help\n+ list\n+ register $portname\n\
+                    + register $portname $carrier $ipAddress $portNumber\n  (if you want a field set automatically, write '...')\n\
+                    + unregister $portname\n+ query $portname\n+ set $portname $property $value\n+ get $portname $property\n\
+                    + check $portname $property\n+ match $portname $property $prefix\n+ route $port1 $port2\n+ gc\n";
+
+impl Names {
+    /// A name server that is itself the port `own`, usually `/root`.
+    pub(crate) fn new(own: Registration) -> Self {
+        let first = own.port.checked_add(2).filter(|first| *first < u16::MAX - PORTS).unwrap_or(10_002);
+        let mut names = Self { records: BTreeMap::new(), first, given: 0, named: 0 };
+        names.put(own);
+        names
+    }
+
+    /// Carries a command out that came from `host`, and gives the lines of the answer.
+    pub(crate) fn answer(&mut self, command: &str, host: &str) -> String {
+        let words: Vec<&str> = command.split([' ', '\t', '\n', '"']).filter(|word| !word.is_empty()).collect();
+        let said = match words[..] {
+            ["bot", "list", ref rest @ ..] => return self.bot_list(rest.first().copied().unwrap_or_default()),
+            ["bot", "query", name] => return bot_query(self.records.get(name)),
+            ["bot", "set", ref rest @ ..] => return self.set(rest).map_or_else(|why| why, |_| "ok\n".to_owned()),
+            ["bot", "get", name, key] => return format!("{}\n", self.values(name, key)),
+            ["register", name, ref rest @ ..] => self.register(name, rest, host),
+            ["unregister", name] => {
+                self.records.remove(name);
+                Ok(String::new())
+            }
+            ["query", name] => Ok(self.records.get(plain(name)).map(line).unwrap_or_default()),
+            ["list"] => Ok(self.records.values().map(line).collect()),
+            ["set", ref rest @ ..] => self.set(rest),
+            ["get", name, key] => Ok(self.property(name, key)),
+            ["check", name, key, ref values @ ..] => Ok(self.check(name, key, values)),
+            ["match", name, key, prefix] => {
+                let found = self.all(name, key).iter().find(|value| value.starts_with(prefix));
+                Ok(format!("port {name} property {key} = {}\n", found.map_or("", |found| found)))
+            }
+            ["route", from, to, ..] => Ok(format!("port {from} route {to} = tcp:/{to}\n")),
+            ["announce", ..] => Ok("ok\n".to_owned()),
+            ["gc"] => Ok("No cleaning done.\n".to_owned()),
+            ["help"] => Ok(HELP.to_owned()),
+            ["version"] => Ok(format!("version {}\n", env!("CARGO_PKG_VERSION"))),
+            _ => Err(format!("unknown command {}; send help for a list", shown(command))),
+        };
+        match said {
+            Ok(lines) => format!("{lines}{END}\n"),
+            Err(why) => format!("{why}\n{END}\n"),
+        }
+    }
+
+    /// Registers a name, in place of what had it before. What is `...` or missing the server chooses.
+    fn register(&mut self, name: &str, rest: &[&str], remote: &str) -> Result<String, String> {
+        let given = |at: usize| rest.get(at).copied().filter(|word| *word != "...");
+        let carrier = given(0).unwrap_or("tcp");
+        let host = given(1).unwrap_or(remote);
+        if carrier == "mcast" || carrier == "topic" {
+            return Err(format!("{carrier} is not offered by this name server: register {name} tcp"));
+        }
+        if host.len() > LONGEST_NAME || carrier.len() > LONGEST_NAME {
+            return Err(format!("carrier and host have at most {LONGEST_NAME} characters"));
+        }
+        let name = self.complete(name);
+        check(&name)?;
+        if self.records.len() >= MOST_NAMES && !self.records.contains_key(&name) {
+            return Err(format!("{MOST_NAMES} names are registered, and no more are taken: unregister some"));
+        }
+        let port = match given(2).map(str::parse) {
+            None | Some(Ok(0)) => self.free_port(host)?,
+            Some(Ok(port)) => port,
+            Some(Err(_)) => return Err(format!("{} is no port number: allowed are 0 to 65535", shown(rest[2]))),
+        };
+        let registration = Registration { name, host: host.to_owned(), port, carrier: carrier.to_owned() };
+        let said = format!("{registration}\n");
+        self.put(registration);
+        Ok(said)
+    }
+
+    fn put(&mut self, registration: Registration) {
+        self.records.insert(registration.name.clone(), Record { registration, properties: BTreeMap::new() });
+    }
+
+    /// A name for `...`, and for `=…`.
+    fn complete(&mut self, name: &str) -> String {
+        let rest = match name {
+            "..." => "",
+            _ if name.starts_with('=') => name,
+            _ => return name.to_owned(),
+        };
+        self.named += 1;
+        format!("/tmp/port/{}{rest}", self.named)
+    }
+
+    /// A port that no name has on this host.
+    fn free_port(&mut self, host: &str) -> Result<u16, String> {
+        let registered = self.records.values().map(|record| &record.registration);
+        let used: HashSet<u16> = registered.filter(|one| one.host == host).map(|one| one.port).collect();
+        for _ in 0..PORTS {
+            let port = self.first + (self.given % u64::from(PORTS)) as u16;
+            self.given += 1;
+            if !used.contains(&port) {
+                return Ok(port);
+            }
+        }
+        Err(format!("all {PORTS} ports of {host} are registered"))
+    }
+
+    fn set(&mut self, rest: &[&str]) -> Result<String, String> {
+        let [name, key, values @ ..] = rest else {
+            return Err("need at least two arguments: the port name, and a key".to_owned());
+        };
+        let Some(record) = self.records.get_mut(*name) else {
+            return Err(format!("port {} is not known", shown(name)));
+        };
+        let longest = values.iter().chain([key]).map(|value| value.len()).max().unwrap_or_default();
+        let is_more = !record.properties.contains_key(*key) && record.properties.len() >= MOST_PROPERTIES;
+        if is_more || values.len() > MOST_VALUES || longest > LONGEST_VALUE {
+            return Err(format!(
+                "a port has at most {MOST_PROPERTIES} properties, of {MOST_VALUES} values with {LONGEST_VALUE} characters each"
+            ));
+        }
+        record.properties.insert((*key).to_owned(), values.iter().map(|value| (*value).to_owned()).collect());
+        Ok(self.property(name, key))
+    }
+
+    fn all(&self, name: &str, key: &str) -> &[String] {
+        self.records.get(name).and_then(|record| record.properties.get(key)).map_or(&[], Vec::as_slice)
+    }
+
+    fn values(&self, name: &str, key: &str) -> String {
+        self.all(name, key).join(" ")
+    }
+
+    fn property(&self, name: &str, key: &str) -> String {
+        format!("port {name} property {key} = {}\n", self.values(name, key))
+    }
+
+    fn check(&self, name: &str, key: &str, values: &[&str]) -> String {
+        let has = |value: &str| self.all(name, key).iter().any(|one| one == value);
+        let lines =
+            values.iter().map(|value| format!("port {name} property {key} value {value} present {}\n", has(value)));
+        lines.collect()
+    }
+
+    /// Ports of this name, and below it.
+    fn bot_list(&self, prefix: &str) -> String {
+        let below = |name: &str| {
+            name.strip_prefix(prefix).is_some_and(|rest| {
+                prefix.is_empty() || rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/')
+            })
+        };
+        let found = self.records.values().filter(|record| below(&record.registration.name));
+        let lists = found.map(|record| Value::List(bot(&record.registration)));
+        format!("{}\n", Bottle([Value::text("ports")].into_iter().chain(lists).collect()))
+    }
+}
+
+fn line(record: &Record) -> String {
+    format!("{}\n", record.registration)
+}
+
+/// The name in a query for an address in a network of choice, `/net=PREFIX/NAME`: a port here has one address.
+fn plain(name: &str) -> &str {
+    name.strip_prefix("/net=").and_then(|rest| rest.find('/').map(|at| &rest[at..])).unwrap_or(name)
+}
+
+fn bot(registration: &Registration) -> Vec<Value> {
+    let Registration { name, host, port, carrier } = registration;
+    vec![
+        Value::text("port"),
+        Value::pair("name", name.as_str()),
+        Value::pair("ip", host.as_str()),
+        Value::pair("port_number", i64::from(*port)),
+        Value::pair("carrier", carrier.as_str()),
+    ]
+}
+
+fn bot_query(record: Option<&Record>) -> String {
+    let unknown =
+        || vec![Value::text("port"), Value::List(vec!["error".into(), Value::Int(-2), "port not known".into()])];
+    format!("{}\n", Bottle(record.map_or_else(unknown, |record| bot(&record.registration))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names() -> Names {
+        Names::new(Registration::parse("registration name /root ip 10.0.0.1 port 10000 type tcp").unwrap())
+    }
+
+    /// name_server.dox, "The nameserver commands"; but that a name server here does not know a name twice.
+    #[test]
+    fn the_documents_commands_are_answered() {
+        let mut names = names();
+        for (command, answer) in [
+            ("query /write", ""),
+            ("register /write", "registration name /write ip 5.255.112.227 port 10002 type tcp\n"),
+            ("query /write", "registration name /write ip 5.255.112.227 port 10002 type tcp\n"),
+            ("query /net=5/write", "registration name /write ip 5.255.112.227 port 10002 type tcp\n"),
+            ("register ... tcp 127.0.0.1 8080", "registration name /tmp/port/1 ip 127.0.0.1 port 8080 type tcp\n"),
+            ("register /read ... ... ...", "registration name /read ip 5.255.112.227 port 10003 type tcp\n"),
+            ("set /write offers tcp udp mcast", "port /write property offers = tcp udp mcast\n"),
+            ("get /write offers", "port /write property offers = tcp udp mcast\n"),
+            ("check /write offers tcp", "port /write property offers value tcp present true\n"),
+            ("check /write offers text", "port /write property offers value text present false\n"),
+            ("set \"/write\" ips 10.0.0.7 127.0.0.1", "port /write property ips = 10.0.0.7 127.0.0.1\n"),
+            ("match /write ips 127", "port /write property ips = 127.0.0.1\n"),
+            ("route /write /read", "port /write route /read = tcp://read\n"),
+            ("unregister /write", ""),
+            ("query /write", ""),
+            ("get /write offers", "port /write property offers = \n"),
+            ("announce /read", "ok\n"),
+        ] {
+            assert_eq!(names.answer(command, "5.255.112.227"), format!("{answer}*** end of message\n"), "{command}");
+        }
+        assert_eq!(
+            names.answer("list", "::1"),
+            "registration name /read ip 5.255.112.227 port 10003 type tcp\n\
+             registration name /root ip 10.0.0.1 port 10000 type tcp\n\
+             registration name /tmp/port/1 ip 127.0.0.1 port 8080 type tcp\n*** end of message\n"
+        );
+        let read = "port (name /read) (ip 5.255.112.227) (port_number 10003) (carrier tcp)";
+        assert_eq!(names.answer("bot query /read", ""), format!("{read}\n"));
+        assert_eq!(names.answer("bot list /read", ""), format!("ports ({read})\n"));
+        assert_eq!(names.answer("bot query /x", ""), "port (error -2 \"port not known\")\n");
+    }
+
+    #[test]
+    fn a_name_is_of_the_last_one_who_registers_it_and_ports_are_not_given_twice() {
+        let mut names = names();
+        let first = names.answer("register /a", "10.0.0.2");
+        let second = names.answer("register /a", "10.0.0.2");
+        assert!(first.contains("port 10002") && second.contains("port 10003"), "{first}{second}");
+        assert!(names.answer("register /b", "10.0.0.3").contains("port 10004"));
+        assert_eq!(names.answer("list", "").lines().count(), 4);
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_with_the_limit() {
+        let mut names = names();
+        (1..MOST_NAMES).for_each(|number| drop(names.answer(&format!("register /{number} tcp h 1"), "")));
+        assert!(names.answer("register /one/more tcp h 1", "").starts_with("10000 names"));
+        assert!(names.answer("register /1 tcp other 2", "").starts_with("registration"));
+        let many = vec!["x"; MOST_VALUES + 1].join(" ");
+        for (command, says) in [
+            (format!("set /1 key {many}"), "64 values"),
+            (format!("set /1 key {}", "x".repeat(256)), "255 characters"),
+            ("set /unknown key x".to_owned(), "/unknown is not known"),
+            (format!("register /2 tcp {} 1", "x".repeat(256)), "255"),
+            ("register /2 tcp h 70000".to_owned(), "70000 is no port number"),
+            ("register /2 mcast".to_owned(), "mcast is not offered"),
+            ("register two tcp h 1".to_owned(), "begin with /"),
+            ("dance".to_owned(), "unknown command dance"),
+            (String::new(), "unknown command"),
+        ] {
+            let said = names.answer(&command, "");
+            assert!(said.contains(says) && said.ends_with("*** end of message\n"), "{command}: {said}");
+        }
+        (0..MOST_PROPERTIES).for_each(|number| drop(names.answer(&format!("set /1 {number} x"), "")));
+        assert!(names.answer("set /1 more x", "").contains("32 properties"));
+        assert!(names.answer("set /1 0 y", "").contains("= y"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_command_is_answered(command in "(register|query|set|get|check|match|bot|list|/a|\\.\\.\\.|tcp|=|[0-9]{1,6}|\"| ){0,20}") {
+            let mut names = names();
+            prop_assert!(names.answer(&command, "10.0.0.1").ends_with('\n'));
+        }
+    }
+}
