@@ -153,8 +153,14 @@ fn shell_lines(text: &str) -> Vec<String> {
 }
 
 /// Engines of `thalweg bridge`, and whether this build has them.
-const ENGINES: [(&str, bool); 3] =
-    [("zenoh", cfg!(feature = "zenoh")), ("ros2", cfg!(feature = "zenoh")), ("zeromq", cfg!(feature = "zeromq"))];
+const ENGINES: [(&str, bool); 6] = [
+    ("dds", cfg!(feature = "rtps")),
+    ("mqtt", cfg!(feature = "mqtt")),
+    ("ros2", cfg!(feature = "zenoh")),
+    ("yarp", cfg!(feature = "yarp")),
+    ("zenoh", cfg!(feature = "zenoh")),
+    ("zeromq", cfg!(feature = "zeromq")),
+];
 
 /// The error in a command of a document, if there is one.
 fn command_fails(line: &str) -> Option<String> {

@@ -17,7 +17,7 @@ pub(super) struct ZeromqArguments {
     /// Let programs of ZeroMQ subscribe at this endpoint (repeatable): IP:port, tcp://IP:port or ipc://PATH
     #[arg(long, value_name = "ADDR", help_heading = "ZeroMQ")]
     bind: Vec<String>,
-    /// Subscribe at this endpoint (repeatable): HOST:port, tcp://HOST:port or ipc://PATH
+    /// Subscribe at this endpoint (repeatable; needed without --bind): HOST:port, tcp://HOST:port or ipc://PATH
     #[arg(long, value_name = "ADDR", help_heading = "ZeroMQ", required_unless_present = "bind")]
     connect: Vec<String>,
     #[command(flatten)]

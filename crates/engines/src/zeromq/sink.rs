@@ -56,7 +56,10 @@ impl Sink {
     ) -> Result<Self> {
         let socket = socket(context, bind, class, queue).map_err(super::failed)?;
         for endpoint in bind.iter().map(|endpoint| endpoint.of(class)) {
-            let taken = |error| Error::Engine(format!("class {class} leaves at {endpoint}: {error}"));
+            let taken = |error| {
+                let remedy = "choose an address of this host and four free ports in a row";
+                Error::Engine(format!("class {class} cannot leave at {endpoint}: {error}; {remedy}"))
+            };
             socket.bind(&endpoint).map_err(taken)?;
         }
         let sending = Sending { socket, frame: Message::new(), waiting: 0, reliable: 0 };
