@@ -26,6 +26,15 @@ fn in_partition(name: &str) -> Qos {
     Qos { partition: vec![name.to_owned()], ..Qos::default() }
 }
 
+/// A topic whose samples the engine holds up, until this is dropped: also where the test fails, so that the bridge ends.
+struct Held<'a>(&'a Manual, &'static str);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.release(self.1);
+    }
+}
+
 #[test]
 fn a_slow_engine_holds_up_its_topic_alone() {
     let (here, engine, bridge) = world("slow", "");
@@ -33,6 +42,7 @@ fn a_slow_engine_holds_up_its_topic_alone() {
     engine.want("/slow");
     assert!(slow.wait_connected(1, LONG));
     engine.hold("/slow");
+    let held = Held(&engine, "/slow");
     slow.publish(&Point { x: 1.0 }).unwrap();
     until("the engine holds a sample up", || engine.waiting() == 1);
     engine.unwant("/slow");
@@ -44,7 +54,7 @@ fn a_slow_engine_holds_up_its_topic_alone() {
     drop(slow);
     until("its publisher there closes", || bridge.status().publishers == 1);
     assert_eq!(engine.waiting(), 1);
-    engine.release("/slow");
+    drop(held);
     until("the sample leaves", || engine.left().iter().any(|(topic, _)| topic == "/slow"));
 }
 
