@@ -7,6 +7,7 @@
 //! | [`rules`] | which topics, in which direction, with which policies |
 //! | `routes` | the routes that are wanted |
 //! | `early` | samples that wait until their way is known |
+//! | `notice` | its state, and what a person should know |
 //!
 //! A sample leaves with its publisher's port as its origin, and no bridge brings it back to a realm in which that node is. Of several
 //! bridges of one realm that find each other in the engine, the one whose node has the lowest id carries the samples, the others take over
@@ -16,19 +17,20 @@
 
 mod early;
 mod inlet;
+mod notice;
 mod outlet;
 mod routes;
 pub mod rules;
 
+pub use notice::{Notice, Status};
 pub use rules::{RuleError, Rules, Way};
 
-use crate::engine::{Engine, Error, Incompatible, Refused};
+use crate::engine::{Engine, Error};
 use crate::lock;
 use inlet::{Around, Inlet};
 use outlet::Outlet;
 use routes::{In, InKey, Out, routes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,57 +61,6 @@ pub struct Bridge {
     told: HashSet<String>,
     /// Last, because it closes after its ends.
     engine: Box<dyn Engine>,
-}
-
-/// The state of a bridge.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// The node of the bridge that carries the samples instead, if there is one.
-    pub standby_for: Option<NodeId>,
-    /// Publishers of Thalweg that the engine has, too.
-    pub publishers: usize,
-    /// Topics that leave now, because somebody wants them there.
-    pub out: usize,
-    /// Topics, or patterns, that come in.
-    pub into: usize,
-    /// Samples that have left.
-    pub sent: u64,
-    /// Samples that have come.
-    pub came: u64,
-}
-
-/// Something that a person should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Notice {
-    /// A port that has no route, or a sample that could not be carried: the topic and the reason.
-    NotCarried(String),
-    /// A policy of a publisher that the engine does not keep.
-    NotKept {
-        /// The topic.
-        topic: String,
-        /// The policies.
-        policies: Vec<&'static str>,
-    },
-    /// An end in the engine that does not match.
-    Incompatible(Incompatible),
-    /// Things from the engine that could not be used; told again when there are twice as many.
-    Refused(Refused),
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Notice::NotCarried(why) => f.write_str(why),
-            Notice::NotKept { topic, policies } => {
-                write!(f, "{topic}: {} means nothing behind the bridge", policies.join(", "))
-            }
-            Notice::Incompatible(ends) => ends.fmt(f),
-            Notice::Refused(Refused { count, last }) => {
-                write!(f, "refused {count} times what came from there; last: {last}")
-            }
-        }
-    }
 }
 
 /// Classes that administrators set are looked at this often, of this number of topics; of fewer, if the node is so busy that it takes longer.
