@@ -45,7 +45,10 @@ fn written(message: &[u8]) -> Sample<'_> {
     Sample { topic: "", message, publisher: 0, origin: None, change: Change::Written, age_ns: 0, historical: false }
 }
 
-fn listen(yarp: &Yarp, name: &str) -> (Box<dyn Subscriber>, Receiver<(String, Vec<u8>)>) {
+/// Topic and message of a sample.
+type Got = (String, Vec<u8>);
+
+fn listen(yarp: &Yarp, name: &str) -> (Box<dyn Subscriber>, Receiver<Got>) {
     let (tell, told) = channel();
     let deliver =
         Box::new(move |sample: &Sample<'_>| drop(tell.send((sample.topic.to_owned(), sample.message.to_vec()))));

@@ -105,6 +105,7 @@ impl Engine for Manual {
             types: Support::None,
             marked: MarkedUnit::None,
             endpoints: false,
+            wanted: true,
         }
     }
 
