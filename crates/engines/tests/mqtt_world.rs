@@ -16,7 +16,7 @@ use thalweg_engines::mqtt::{Mqtt, Settings};
 pub struct Broker {
     process: Child,
     pub port: u16,
-    configuration: PathBuf,
+    configuration: String,
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -43,21 +43,22 @@ impl Broker {
     pub fn start(more: &str) -> Option<Self> {
         is_installed()?;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let name = format!("thalweg-mqtt-{}-{}.conf", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let configuration = std::env::temp_dir().join(name);
-        let text = format!("listener {port} 127.0.0.1\npersistence false\nlog_dest none\n{more}\n");
-        std::fs::write(&configuration, text).unwrap();
+        let configuration = format!("listener {port} 127.0.0.1\npersistence false\nlog_dest none\n{more}\n");
         let process = Self::run(&configuration, port);
         Some(Self { process, port, configuration })
     }
 
     /// The shell ends the broker when its input ends, which it does with this program.
-    fn run(configuration: &PathBuf, port: u16) -> Child {
+    fn run(configuration: &str, port: u16) -> Child {
+        let name = format!("thalweg-mqtt-{}-{}.conf", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, configuration).unwrap();
         let script = "mosquitto -c \"$0\" & broker=$!; cat >/dev/null; kill -9 $broker; wait";
         let mut process = command("sh");
-        process.args(["-c", script]).arg(configuration).stdin(Stdio::piped());
+        process.args(["-c", script]).arg(&file).stdin(Stdio::piped());
         let process = process.spawn().unwrap();
         until("the broker accepts connections", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        std::fs::remove_file(file).unwrap(); // it has read it
         process
     }
 
@@ -93,7 +94,6 @@ pub fn users(user: &str, password: &str) -> Option<PathBuf> {
 impl Drop for Broker {
     fn drop(&mut self) {
         self.kill();
-        let _ = std::fs::remove_file(&self.configuration);
     }
 }
 
