@@ -118,8 +118,8 @@ impl Yarp {
     /// # Errors
     /// [`Error::Usage`] for a prefix or an address that cannot be used, [`Error::Engine`] when the name server does not answer.
     pub fn open(settings: Settings, bridge: Option<Identity>) -> Result<Self> {
-        for prefix in settings.from.iter().chain([&settings.prefix]) {
-            names::check(&format!("{prefix}/a")).map_err(Error::Usage)?;
+        for prefix in settings.from.iter().chain([&settings.prefix]).filter(|prefix| !prefix.is_empty()) {
+            names::check(prefix).map_err(Error::Usage)?;
         }
         let largest = settings.max_message.min(1 << 30) as usize;
         let hub = Arc::new(Hub::new(largest).map_err(|error| Error::Engine(format!("YARP: {error}")))?);
