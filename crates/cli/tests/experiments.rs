@@ -401,7 +401,7 @@ fn placement_measures_every_place_of_the_star() {
 #[test]
 fn the_walker_runs_over_every_engine() {
     let Some(document) = run("dali-mappings") else { return };
-    let engines = if cfg!(feature = "zenoh") { 5 } else { 3 };
+    let engines = 3 + 2 * usize::from(cfg!(feature = "zenoh")) + usize::from(cfg!(feature = "zeromq"));
     // Two mappings, and mapping 3 beside a file transfer without the baseline; at AVI and as a chain.
     assert_eq!(document["cells"].as_array().unwrap().len(), 2 * (3 * engines - 1));
     for arm in ["bare sockets", "thalweg", "thalweg, no priorities"] {
@@ -415,7 +415,7 @@ fn the_walker_runs_over_every_engine() {
 
 #[test]
 fn subscribers_and_sizes_are_measured_over_every_engine() {
-    let engines = if cfg!(feature = "zenoh") { 5 } else { 3 };
+    let engines = 3 + 2 * usize::from(cfg!(feature = "zenoh")) + usize::from(cfg!(feature = "zeromq"));
     for experiment in ["dali-single", "dali-two", "dali-sizes"] {
         let Some(document) = run(experiment) else { return };
         assert_eq!(document["cells"].as_array().unwrap().len(), 2 * engines, "{experiment}");

@@ -96,6 +96,15 @@ pub(super) const ARMS: &[Arm] = &[
         settings: "ROS 2 over Zenoh as rmw_zenoh has it, keep-all; nodes connected with each other, not by a router; the link marked",
         open: foreign::ros2,
     },
+    #[cfg(feature = "zeromq")]
+    Arm {
+        name: "zeromq",
+        role: Role::Engine,
+        threads: Threads::Equal,
+        class: Class::High,
+        settings: "PUB and SUB of the system's libzmq by tcp; a publisher waits for room (ZMQ_XPUB_NODROP); a socket of class high, marked (ZMQ_TOS)",
+        open: zeromq,
+    },
 ];
 
 /// An opened engine.
@@ -127,10 +136,12 @@ pub(super) struct Seat {
     pub class: Class,
 }
 
-/// Ports that a graph takes of each host: one of each program, those of nodes, and one of each subscriber.
-pub(super) const PORTS: u16 = 64;
+/// Ports that a graph takes of each host: one of each program, those of nodes, one of each subscriber, and of ZeroMQ one for each class of each program.
+pub(super) const PORTS: u16 = 96;
 const NODES: u16 = 16;
 const SOCKETS: u16 = 32;
+#[cfg(feature = "zeromq")]
+const CLASSES: u16 = 64;
 
 impl Arm {
     /// The seats of a graph's programs, whose ports begin with this one.
@@ -200,6 +211,18 @@ fn bare(seat: &Seat) -> Result<Opened> {
 fn thalweg(seat: &Seat) -> Result<Opened> {
     let node = seat.node.open()?;
     Ok(Opened { engine: Box::new(Native::new(node.clone())), node: Some(node), offer: seat.class })
+}
+
+/// Every program binds, and connects to the others that publish: to their sockets of its class.
+#[cfg(feature = "zeromq")]
+fn zeromq(seat: &Seat) -> Result<Opened> {
+    use engines::zeromq::{Settings, ZeroMq, class_endpoint};
+    let endpoint = |n: usize| format!("tcp://{}:{}", seat.address(n), seat.port + CLASSES + 4 * n as u16);
+    let publishes = |n: &usize| *n != seat.own && seat.programs[*n].output.is_some();
+    let of_class = |n: usize| class_endpoint(&endpoint(n), seat.class).map_err(failed);
+    let connect = (0..seat.programs.len()).filter(publishes).map(of_class).collect::<Result<_>>()?;
+    let settings = Settings { bind: vec![endpoint(seat.own)], connect, ..Settings::default() };
+    Ok(Opened { engine: Box::new(ZeroMq::open(&settings).map_err(failed)?), node: None, offer: seat.class })
 }
 
 /// Engines of others.
