@@ -1,8 +1,9 @@
 //! Brokers of MQTT: Debian's mosquitto, and its programs.
 
 use super::running::{Running, until};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use super::world::{LONG, address};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,11 +16,15 @@ use thalweg_engines::mqtt::{Mqtt, Settings};
 /// A broker of its own; it ends with this program at the latest.
 pub struct Broker {
     process: Child,
-    pub port: u16,
+    /// `HOST:PORT`; no other test has the host.
+    address: String,
     configuration: String,
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Below the ports that the kernel gives: no end of a connection has it while a broker is gone.
+const PORT: u16 = 18_830;
 
 /// `None`, with the reason printed, if there is no mosquitto.
 fn is_installed() -> Option<()> {
@@ -42,14 +47,16 @@ impl Broker {
     /// Starts one with more lines of configuration.
     pub fn start(more: &str) -> Option<Self> {
         is_installed()?;
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let configuration = format!("listener {port} 127.0.0.1\npersistence false\nlog_dest none\n{more}\n");
-        let process = Self::run(&configuration, port);
-        Some(Self { process, port, configuration })
+        let address = address();
+        let (host, _) = parts(address.trim_start_matches("tcp/"));
+        let (address, configuration) =
+            (format!("{host}:{PORT}"), format!("listener {PORT} {host}\npersistence false\nlog_dest none\n{more}\n"));
+        let process = Self::run(&configuration, &address);
+        Some(Self { process, address, configuration })
     }
 
     /// The shell ends the broker when its input ends, which it does with this program.
-    fn run(configuration: &str, port: u16) -> Child {
+    fn run(configuration: &str, address: &str) -> Child {
         let name = format!("thalweg-mqtt-{}-{}.conf", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let file = std::env::temp_dir().join(name);
         std::fs::write(&file, configuration).unwrap();
@@ -57,7 +64,7 @@ impl Broker {
         let mut process = command("sh");
         process.args(["-c", script]).arg(&file).stdin(Stdio::piped());
         let process = process.spawn().unwrap();
-        until("the broker accepts connections", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        until("the broker answers", || answers(address).is_ok_and(|first| first == CONNACK));
         std::fs::remove_file(file).unwrap(); // it has read it
         process
     }
@@ -70,13 +77,32 @@ impl Broker {
 
     /// Starts it again, without anything that it had.
     pub fn again(&mut self) {
-        self.process = Self::run(&self.configuration, self.port);
+        self.process = Self::run(&self.configuration, &self.address);
     }
 
     /// A data space that no other test has.
     pub fn space(&self) -> Space {
-        Space { port: self.port, prefix: format!("space{}", NEXT.fetch_add(1, Ordering::Relaxed)) }
+        let prefix = format!("space{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        Space { address: self.address.clone(), prefix }
     }
+}
+
+/// Host and port.
+fn parts(address: &str) -> (&str, &str) {
+    address.split_once(':').unwrap()
+}
+
+/// First byte of the answer to a first packet.
+const CONNACK: u8 = 0x20;
+
+/// First byte of what is said at an address to a program of MQTT 3.1.1 without a name, which a broker need not let in.
+fn answers(address: &str) -> std::io::Result<u8> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(LONG))?;
+    stream.write_all(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x05\x00\x00")?;
+    let mut first = [0];
+    stream.read_exact(&mut first)?;
+    Ok(first[0])
 }
 
 /// A file with one user, as `mosquitto_passwd` writes it.
@@ -106,13 +132,13 @@ pub fn space() -> Option<Space> {
 /// A data space at a broker: the topics below a prefix.
 #[derive(Clone)]
 pub struct Space {
-    port: u16,
+    pub address: String,
     pub prefix: String,
 }
 
 impl Space {
     pub fn settings(&self) -> Settings {
-        let (broker, prefix) = (format!("127.0.0.1:{}", self.port), self.prefix.clone());
+        let (broker, prefix) = (self.address.clone(), self.prefix.clone());
         Settings { broker, prefix, ..Settings::default() }
     }
 
@@ -127,8 +153,8 @@ impl Space {
     }
 
     fn program(&self, name: &str, version: &str, arguments: &[&str]) -> Command {
-        let mut command = command(name);
-        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-V", version, "-q", "1"]).args(arguments);
+        let (mut command, (host, port)) = (command(name), parts(&self.address));
+        command.args(["-h", host, "-p", port, "-V", version, "-q", "1"]).args(arguments);
         command
     }
 

@@ -3,6 +3,7 @@
 use std::io::{BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Samples that a program sends, or waits for.
 pub const COUNT: u32 = 1000;
@@ -43,7 +44,13 @@ pub fn port(modules: &str, packages: &str) -> Option<u16> {
         println!("skipped: because {python} has no {packages} (THALWEG_PYTHON names another)");
         return None;
     }
-    Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
+    // Below the ports that the kernel gives: nobody gets it meanwhile as the end of a connection.
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 500) as u16 * 16;
+    let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed)).take(100);
+    let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    assert!(free.is_some(), "no port from {first} on is free");
+    free
 }
 
 pub fn expected() -> Vec<String> {

@@ -1,5 +1,7 @@
 //! The connections to a broker: one for each class in use, because packets are marked by connection; and the presence of bridges.
 
+#![allow(clippy::disallowed_methods)] // it reads the clock
+
 use super::connection::Connection;
 use super::dial::{Place, Presence};
 use super::subscriptions::{Filter, Target};
@@ -11,17 +13,29 @@ use qos::Class;
 use rumqttc::v5::mqttbytes::v5::Publish;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use thalweg::control::NodeId;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bridges that are remembered.
 const MOST_BRIDGES: usize = 256;
+/// Pause before a connection that failed is tried again: a bridge that has many topics of a class does not stand still for each of them.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The connection of a class, which is opened when it is first used.
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Unused,
+    Open(Arc<Connection>),
+    Failed(Instant, Error),
+}
 
 pub(super) struct Broker {
     place: Place,
     tally: Arc<Tally>,
-    /// By class, in the order of [`Class::ALL`]; opened when first used.
-    open: Mutex<[Option<Arc<Connection>>; 4]>,
+    /// By class, in the order of [`Class::ALL`].
+    open: Mutex<[Slot; 4]>,
     bridges: Arc<Mutex<BTreeSet<NodeId>>>,
 }
 
@@ -43,21 +57,30 @@ impl Broker {
         Ok(broker)
     }
 
-    /// The connection of a class. The first use of a class opens it.
+    /// The connection of a class. The first use of a class opens it, or one that is more than [`PAUSE`] after a failure.
+    ///
+    /// # Errors
+    /// As [`Connection::open`] says.
     pub(super) fn of(&self, class: Class) -> Result<Arc<Connection>> {
         let mut open = lock(&self.open);
         let at = Class::ALL.iter().position(|other| *other == class).and_then(|index| open.get_mut(index));
         let Some(at) = at else { return Err(Error::Usage(format!("no class {class}"))) };
-        if let Some(connection) = at {
-            return Ok(connection.clone());
+        match at {
+            Slot::Open(connection) => return Ok(connection.clone()),
+            Slot::Failed(when, error) if when.elapsed() < PAUSE => return Err(error.clone()),
+            Slot::Unused | Slot::Failed(..) => {}
         }
         let mut place = Place { class, ..self.place.clone() };
         if class != Class::Normal {
             place.client = format!("{}-{class}", place.client);
             place.presence = None;
         }
-        let connection = Connection::open(place, self.tally.clone())?;
-        Ok(at.insert(Arc::new(connection)).clone())
+        let opened = Connection::open(place, self.tally.clone()).map(Arc::new);
+        *at = match &opened {
+            Ok(connection) => Slot::Open(connection.clone()),
+            Err(error) => Slot::Failed(Instant::now(), error.clone()),
+        };
+        opened
     }
 
     /// Follows the retained messages of bridges.
@@ -78,5 +101,34 @@ impl Broker {
 
     pub(super) fn bridges(&self) -> Vec<NodeId> {
         lock(&self.bridges).iter().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_that_failed_is_not_tried_again_at_once() {
+        let place = Place {
+            host: "127.0.0.1".to_owned(),
+            port: 0, // nobody listens there
+            user: String::new(),
+            password: String::new(),
+            client: "test".to_owned(),
+            class: Class::Normal,
+            max_message: 1000,
+            presence: None,
+        };
+        let broker = Broker { place, tally: Arc::default(), open: Mutex::default(), bridges: Arc::default() };
+        let fails = || broker.of(Class::Normal).err().unwrap();
+        let normal = Class::ALL.iter().position(|class| *class == Class::Normal).unwrap();
+        assert!(matches!(fails(), Error::Engine(_)));
+        assert!(matches!(lock(&broker.open)[normal], Slot::Failed(..)));
+        let before = Error::Engine("before".to_owned());
+        lock(&broker.open)[normal] = Slot::Failed(Instant::now() + PAUSE * 60, before.clone());
+        assert_eq!(fails(), before);
+        lock(&broker.open)[normal] = Slot::Failed(Instant::now().checked_sub(PAUSE).unwrap(), before.clone());
+        assert_ne!(fails(), before, "it is tried again");
     }
 }

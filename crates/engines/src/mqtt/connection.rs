@@ -14,13 +14,13 @@ use crate::engine::{Error, Result};
 use crate::lock;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::Publish;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Wait for the first connection, for room, and for the answer to a subscription.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Wait for what is not acknowledged, when a connection closes.
 const LINGER: Duration = Duration::from_secs(1);
 /// Bytes that are gathered for one call of the system.
@@ -49,7 +49,11 @@ struct State {
     /// Largest packet that the broker takes.
     largest: u32,
     ping: Duration,
+    /// [`PATIENCE`], and less in a test that has to see its end.
+    patience: Duration,
     stop: bool,
+    /// The writing thread has ended.
+    silent: bool,
 }
 
 enum Link {
@@ -76,7 +80,9 @@ impl Connection {
             subscriptions: Subscriptions::default(),
             largest: 0,
             ping: PATIENCE,
+            patience: PATIENCE,
             stop: false,
+            silent: false,
         };
         let shared = Shared { place, tally, state: Mutex::new(state), work: Condvar::new(), changed: Condvar::new() };
         let mut connection = Self { shared: Arc::new(shared), reader: None, writer: None };
@@ -110,6 +116,9 @@ impl Connection {
         let shared = &self.shared;
         let (bytes, size) = (sample.payload.len(), sample.size() + 2);
         let mut state = lock(&shared.state);
+        if let (true, Link::Down(Refusal { why, .. })) = (state.stop, &state.link) {
+            return Err(Error::Engine(shared.text(why)));
+        }
         if size > state.largest as usize {
             let most = state.largest;
             return Err(Error::Engine(shared.text(&format!(
@@ -157,7 +166,7 @@ impl Connection {
         let why = match state.subscriptions.answer(number) {
             Some(Answer::Granted) => return Ok(()),
             Some(Answer::Refused(why)) => format!("the broker refuses {}: {why}", target.filter.path),
-            _ => format!("no answer to the subscription to {} within {PATIENCE:?}", target.filter.path),
+            _ => format!("no answer to the subscription to {} within {:?}", target.filter.path, state.patience),
         };
         drop(state);
         self.unsubscribe(target);
@@ -184,11 +193,16 @@ impl Drop for Connection {
         let waited = shared.changed.wait_timeout_while(state, LINGER, unsent);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.stop = true;
-        let up = state.stream().is_some();
-        drop(state);
+        let stream = state.stream().cloned(); // none: the reading thread may be connecting, which it ends alone
         shared.work.notify_all();
         shared.changed.notify_all();
-        let reader = self.reader.take().filter(|_| up); // else it may be connecting, which it ends alone
+        let writes = self.writer.is_some();
+        let waited = shared.changed.wait_timeout_while(state, LINGER, |state| writes && !state.silent);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        if let Some(stream) = &stream {
+            let _ = stream.shutdown(Shutdown::Both); // a broker that does not read holds up the writing thread
+        }
+        let reader = self.reader.take().filter(|_| stream.is_some());
         self.writer.take().into_iter().chain(reader).for_each(|thread| drop(thread.join()));
     }
 }
@@ -200,8 +214,29 @@ impl Shared {
 
     /// Waits while `holds`, at most [`PATIENCE`].
     fn wait<'a>(&self, state: MutexGuard<'a, State>, holds: impl FnMut(&mut State) -> bool) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout_while(state, PATIENCE, holds);
+        let patience = state.patience;
+        let waited = self.changed.wait_timeout_while(state, patience, holds);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Held by a thread while it runs. A panic, such as one of whoever takes a sample, ends the whole connection: half of it would look like one.
+struct Runs<'a>(&'a Shared);
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let why = "a thread of the connection panicked: it is not opened again".to_owned();
+        self.0.tally.refuse(self.0.text(&why));
+        let mut state = lock(&self.0.state);
+        if let Some(stream) = state.stream() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        (state.stop, state.link) = (true, Link::Down(Refusal { why, lasts: false }));
+        self.0.work.notify_all();
+        self.0.changed.notify_all();
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) const STALLED: Duration = Duration::from_secs(5);
 /// A broker that sends nothing for one and a half times this is gone. It is asked twice in this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Samples that the broker may send before they are acknowledged.
-const WINDOW: u16 = 256;
+pub(super) const WINDOW: u16 = 256;
 /// Bytes of a packet beside the message: topic and properties.
 const AROUND: u32 = 128 << 10;
 

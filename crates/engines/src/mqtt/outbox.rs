@@ -1,7 +1,8 @@
 //! What waits to be sent over a connection, and reliable samples until the broker has acknowledged them. No I/O.
 
+use super::dial::WINDOW;
 use rumqttc::v5::mqttbytes::QoS;
-use rumqttc::v5::mqttbytes::v5::{Packet, Publish};
+use rumqttc::v5::mqttbytes::v5::{Packet, PubAck, Publish};
 use std::collections::VecDeque;
 
 /// Samples that wait, and their bytes. One that is larger goes alone.
@@ -42,7 +43,17 @@ impl Outbox {
         self.reliable.push_back(sample);
     }
 
-    /// Lets any other packet wait. Their number is bounded by what is asked for, and by the Receive Maximum of this end.
+    /// Lets an acknowledgement wait. `false`: as many wait as the broker may send samples without (the Receive Maximum of this end).
+    pub(super) fn put_acknowledgement(&mut self, id: u16) -> bool {
+        let waiting = self.control.iter().filter(|packet| matches!(packet, Packet::PubAck(_))).count();
+        if waiting >= usize::from(WINDOW) {
+            return false;
+        }
+        self.put_control(Packet::PubAck(PubAck::new(id, None)));
+        true
+    }
+
+    /// Lets any other packet wait. Their number is bounded by what is asked for.
     pub(super) fn put_control(&mut self, packet: Packet) {
         self.control.push_back(packet);
     }
@@ -161,6 +172,16 @@ mod tests {
         outbox.put_control(Packet::PingReq(PingReq));
         assert_eq!(outbox.take(), Some(Packet::PingReq(PingReq)));
         assert_eq!(taken(&mut outbox), [(3, 0), (1, 1), (4, 0), (2, 2), (5, 0), (6, 0)]);
+    }
+
+    #[test]
+    fn acknowledgements_are_bounded_by_what_may_come_without() {
+        let mut outbox = outbox(1);
+        assert!((1..=WINDOW).all(|id| outbox.put_acknowledgement(id)));
+        outbox.put_control(Packet::PingReq(PingReq));
+        assert!(!outbox.put_acknowledgement(WINDOW + 1));
+        assert!(matches!(outbox.take(), Some(Packet::PubAck(first)) if first.pkid == 1));
+        assert!(outbox.put_acknowledgement(WINDOW + 1) && !outbox.put_acknowledgement(WINDOW + 2));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Packets of MQTT 5, as `rumqttc` has them, and their way through a socket. Of `rumqttc` only the packets are used
 //! (docs/decisions/0024-libraries-of-engines.md).
 
+mod publish;
+
 use super::subscriptions::Filter;
 use bytes::{BufMut, BytesMut};
 use rumqttc::v5::mqttbytes::QoS;
@@ -46,15 +48,17 @@ fn rest(from: &mut impl Read, mut bytes: BytesMut, length: usize, largest: u32) 
     if length > largest as usize {
         return Err(malformed(&format!("{length} bytes, and this end takes {largest}")));
     }
-    let end = bytes.len() + length;
+    let header = bytes.len();
+    let end = header + length;
     while bytes.len() < end {
         let at = bytes.len();
         bytes.resize(end.min(at + STEP), 0);
         from.read_exact(bytes.get_mut(at..).unwrap_or_default())?;
     }
-    let first = bytes.first().map_or(0, |first| first >> 4);
-    // rumqttc reads no DISCONNECT that leaves out what it may, and no CONNACK of MQTT 3.1.1.
-    match (first, length) {
+    let first = bytes.first().copied().unwrap_or_default();
+    // rumqttc reads no DISCONNECT that leaves out what it may, no CONNACK of MQTT 3.1.1, and no sample of several subscriptions.
+    match (first >> 4, length) {
+        (3, _) => publish::read(first, bytes.split_off(header).freeze()).map(Packet::Publish).map_err(malformed),
         (14, 0 | 1) => {
             let reason = bytes.get(2).map_or(Ok(DisconnectReasonCode::NormalDisconnection), |code| (*code).try_into());
             Ok(Packet::Disconnect(Disconnect::new(reason.map_err(|error| malformed(&error.to_string()))?)))
@@ -115,7 +119,7 @@ pub(super) fn goodbye(will: bool) -> &'static [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rumqttc::v5::mqttbytes::v5::{PubAck, Publish};
+    use rumqttc::v5::mqttbytes::v5::{PubAck, Publish, PublishProperties};
 
     fn bytes(packet: &Packet) -> Vec<u8> {
         let mut bytes = BytesMut::new();
@@ -159,8 +163,10 @@ mod tests {
     /// A length beyond what comes costs no memory, and nothing that comes a panic.
     #[test]
     fn malformed_packets_are_refused() {
+        let several = PublishProperties { subscription_identifiers: vec![1, 200, 3], ..PublishProperties::default() };
         let examples = [
             publish(b"payload"),
+            Packet::Publish(Publish::new("a/b", QoS::AtMostOnce, &b"payload"[..], Some(several))),
             Packet::PubAck(PubAck::new(1, None)),
             subscribe(1, &Filter { path: "a/+".to_owned(), reliable: true, history: true }, 3),
         ];

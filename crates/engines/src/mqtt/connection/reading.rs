@@ -2,13 +2,13 @@
 
 #![allow(clippy::disallowed_methods)] // it reads the clock
 
-use super::super::dial::{Dialled, Presence, Refusal};
+use super::super::dial::{Dialled, Presence, Refusal, WINDOW};
 use super::super::packet;
-use super::{AT_ONCE, Link, Shared, State};
+use super::{AT_ONCE, Link, Runs, Shared, State};
 use crate::lock;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Packet, PubAck, PubAckReason, Publish};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 impl Shared {
     /// Connects again and again, until it is told to stop.
     pub(super) fn run(&self) {
+        let _runs = Runs(self);
         let mut pause = PAUSE;
         while !lock(&self.state).stop {
             let began = Instant::now();
@@ -31,7 +32,9 @@ impl Shared {
             if let Some(stream) = state.stream() {
                 let _ = stream.shutdown(Shutdown::Both);
             }
-            state.link = Link::Down(refusal);
+            if state.stream().is_some() || !state.stop {
+                state.link = Link::Down(refusal); // else the other thread has said why
+            }
             self.changed.notify_all();
             if began.elapsed() >= LONGEST_PAUSE {
                 pause = PAUSE;
@@ -45,7 +48,11 @@ impl Shared {
     /// Reads until the connection ends; gives the reason.
     fn serve(&self, dialled: Dialled) -> String {
         let stream = Arc::new(dialled.stream);
-        self.begin(stream.clone(), dialled.window, dialled.largest, dialled.ping);
+        if !self.begin(stream.clone(), dialled.window, dialled.largest, dialled.ping) {
+            // Without its last will, which would end the presence of one who has come meanwhile.
+            let _ = (&*stream).write_all(packet::goodbye(false));
+            return "it is not wanted any more".to_owned();
+        }
         let mut from = BufReader::with_capacity(AT_ONCE, &*stream);
         loop {
             let read = packet::read(&mut from, self.place.largest());
@@ -55,9 +62,12 @@ impl Shared {
         }
     }
 
-    /// Asks for all subscriptions, and sends what the broker has not acknowledged.
-    fn begin(&self, stream: Arc<TcpStream>, window: u16, largest: u32, ping: Duration) {
+    /// Asks for all subscriptions, and sends what the broker has not acknowledged. `false`: the connection has been dropped meanwhile.
+    fn begin(&self, stream: Arc<TcpStream>, window: u16, largest: u32, ping: Duration) -> bool {
         let mut state = lock(&self.state);
+        if state.stop {
+            return false;
+        }
         let State { outbox, subscriptions, .. } = &mut *state;
         for sample in outbox.begin(window, largest as usize) {
             let topic = String::from_utf8_lossy(&sample.topic);
@@ -73,11 +83,14 @@ impl Shared {
         (state.largest, state.ping, state.link) = (largest, ping, Link::Up(stream));
         self.work.notify_one();
         self.changed.notify_all();
+        true
     }
 
     fn handle(&self, packet: Packet) -> std::result::Result<(), String> {
         match packet {
-            Packet::Publish(sample) if sample.qos != QoS::ExactlyOnce && !sample.topic.is_empty() => self.take(&sample),
+            Packet::Publish(sample) if sample.qos != QoS::ExactlyOnce && !sample.topic.is_empty() => {
+                return self.take(&sample);
+            }
             Packet::PubAck(answer) => self.acknowledged(&answer),
             Packet::SubAck(answer) => {
                 let refused = lock(&self.state).subscriptions.answered(answer.pkid, &answer.return_codes);
@@ -93,13 +106,16 @@ impl Shared {
         Ok(())
     }
 
-    fn take(&self, sample: &Publish) {
+    fn take(&self, sample: &Publish) -> std::result::Result<(), String> {
         let targets = lock(&self.state).subscriptions.of(sample);
         targets.iter().for_each(|target| target.take(sample));
         if sample.pkid != 0 {
-            lock(&self.state).outbox.put_control(Packet::PubAck(PubAck::new(sample.pkid, None)));
+            if !lock(&self.state).outbox.put_acknowledgement(sample.pkid) {
+                return Err(format!("it sends more than {WINDOW} samples that are not acknowledged"));
+            }
             self.work.notify_one();
         }
+        Ok(())
     }
 
     fn acknowledged(&self, answer: &PubAck) {

@@ -9,8 +9,8 @@ use rumqttc::v5::mqttbytes::v5::{
     ConnAck, ConnAckProperties, ConnectReturnCode, DisconnectReasonCode, Packet, PubAck, PubAckReason, SubAck,
     SubscribeReasonCode,
 };
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -22,7 +22,9 @@ struct End(TcpStream);
 
 impl Fake {
     fn new() -> Self {
-        Self(TcpListener::bind("127.0.0.1:0").unwrap())
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self(listener)
     }
 
     fn place(&self) -> Place {
@@ -38,9 +40,20 @@ impl Fake {
         }
     }
 
+    fn next(&self) -> TcpStream {
+        let look = Duration::from_millis(5);
+        for _ in 0..LONG.as_millis() / look.as_millis() {
+            match self.0.accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(look), // between two looks
+                accepted => return accepted.unwrap().0,
+            }
+        }
+        panic!("no connection within {LONG:?}")
+    }
+
     /// Takes a connection up to its first packet.
     fn reached(&self) -> End {
-        let end = End(self.0.accept().unwrap().0);
+        let end = End(self.next());
         end.0.set_read_timeout(Some(LONG)).unwrap();
         assert!(matches!(end.read(), Packet::Connect(..)));
         end
@@ -98,6 +111,11 @@ impl End {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// Waits until the other end is closed.
+    fn ends(&self) {
+        while (&self.0).read(&mut [0; 64]).unwrap() > 0 {}
     }
 
     /// Answers the next subscription.
@@ -201,6 +219,7 @@ fn a_broker_that_goes_mad_or_away_is_left() {
 fn publishing_ends_with_the_reason_when_a_broker_acknowledges_nothing() {
     let fake = Fake::new();
     let (connection, end) = fake.pair(fake.place(), 1);
+    lock(&connection.shared.state).patience = Duration::from_millis(100);
     let mut sent = 0;
     let refused = loop {
         match connection.publish(sample(1)) {
@@ -225,12 +244,8 @@ fn a_best_effort_sample_is_told_when_there_is_no_broker() {
     connection.publish(best_effort()).unwrap();
     assert_eq!(end.sample(), (1, 0));
     (&end.0).write_all(packet::goodbye(false)).unwrap();
-    let why = loop {
-        if let Err(why) = connection.publish(best_effort()) {
-            break why.to_string();
-        }
-        std::thread::yield_now();
-    };
+    end.ends();
+    let why = connection.publish(best_effort()).unwrap_err().to_string();
     let port = fake.place().port;
     assert!(why.contains(&format!("127.0.0.1:{port}: best-effort samples are dropped: it ended")), "{why}");
 }
@@ -296,6 +311,45 @@ fn the_end_comes_after_what_waits() {
         assert_eq!(last.reason_code, DisconnectReasonCode::DisconnectWithWillMessage);
         assert_eq!((&end.0).read(&mut [0]).unwrap(), 0);
     });
+}
+
+/// Its thread is still at it, and a broker may answer at any time.
+#[test]
+fn a_connection_that_is_dropped_while_it_is_made_enters_no_session() {
+    let fake = Fake::new();
+    let presence = Presence { topic: "p".to_owned(), known: Arc::default() };
+    let (connection, end) = fake.pair(Place { presence: Some(presence), ..fake.place() }, 10);
+    drop(end);
+    let end = fake.reached();
+    drop(connection);
+    end.answer(ConnectReturnCode::Success, takes(10));
+    let Packet::Disconnect(last) = end.read() else { panic!("no goodbye") };
+    assert_eq!(last.reason_code, DisconnectReasonCode::NormalDisconnection, "without its last will");
+    end.ends();
+}
+
+#[test]
+fn a_panic_of_one_who_takes_a_sample_ends_the_connection() {
+    let fake = Fake::new();
+    let tally = Arc::new(Tally::default());
+    let (connection, end) = std::thread::scope(|scope| {
+        let end = scope.spawn(|| fake.accept(10));
+        (Connection::open(fake.place(), tally.clone()).unwrap(), end.join().unwrap())
+    });
+    let filter = Filter { path: "b".to_owned(), reliable: true, history: false };
+    let fails = |sample: &Publish| assert!(sample.payload.is_empty(), "this one panics, as the test wants");
+    std::thread::scope(|scope| {
+        scope.spawn(|| end.grant(GRANTED));
+        connection.subscribe(&Target::new(filter, Box::new(fails))).unwrap();
+    });
+    end.send(&Packet::Publish(Publish::new("b", QoS::AtMostOnce, vec![1], None)));
+    end.ends();
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+        let why = connection.publish(Publish::new("a", qos, vec![1], None)).unwrap_err().to_string();
+        assert!(why.contains("panicked"), "{why}");
+    }
+    assert!(connection.subscribe(&target("c").0).is_err());
+    assert_eq!(tally.all().count, 1);
 }
 
 #[test]
