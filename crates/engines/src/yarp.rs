@@ -17,6 +17,7 @@
 //! | `bottle` | bottles in binary form |
 //! | `names`, `server` | texts of the name server, and a small one |
 //! | `port`, `link` | a port, and the queue before a socket |
+//! | `users` | publishers and subscribers |
 //! | `desk` | administrative commands |
 //! | `hub` | the event loop |
 //! | `client`, `seeker`, `connector` | what may wait for others |
@@ -32,28 +33,28 @@ pub(crate) mod names;
 mod port;
 mod seeker;
 pub(crate) mod server;
+mod users;
 
 use crate::engine::{
     Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
-    Sample, Subscriber, Support, Topic,
+    Subscriber, Support, Topic,
 };
-use crate::lock;
 use client::Client;
 use connector::open_connections;
 use hub::{Hub, Loop, Order};
 use linux::thread::Settings as ThreadSettings;
 use names::Registration;
 use port::{Port, Role, Taker};
-use qos::{Class, Qos, Reliability};
+use qos::{Qos, Reliability};
 use seeker::{Pattern, Ports};
 use server::Names;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use thalweg::Change;
 use thalweg::control::NodeId;
 use thalweg::control::matching::is_pattern;
+use users::{Following, Publishing, Subscribing};
 
 /// The place of a YARP network, and of this program in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +91,9 @@ impl Default for Settings {
 /// A YARP network.
 pub struct Yarp {
     ports: Arc<Ports>,
-    threads: Vec<JoinHandle<()>>,
+    /// The thread that looks for others. It ends before the ports are closed.
+    seeking: Option<JoinHandle<()>>,
+    _threads: Threads,
 }
 
 /// Connections that ports may be asked for at once.
@@ -129,29 +132,44 @@ impl Yarp {
         };
         let (jobs, asked) = sync_channel(MOST_JOBS);
         let client = Client::new(&server);
-        let mut threads = vec![start("yarp", {
+        let mut threads = Threads { hub: hub.clone(), all: Vec::new() };
+        threads.start("yarp", {
             let hub = hub.clone();
             move || Loop::new(hub, jobs).run()
-        })?];
-        let host = match settings.host.map_or_else(|| client.own_address(), Ok) {
-            Ok(host) => host,
-            Err(error) => {
-                hub.stop();
-                return Err(error);
-            }
-        };
-        // It ends with the loop, and is not waited for: it may wait for a port that does not answer.
-        drop(start("yarp-connect", {
+        })?;
+        let host = settings.host.map_or_else(|| client.own_address(), Ok)?;
+        threads.start("yarp-connect", {
             let (hub, client) = (hub.clone(), client.clone());
             move || open_connections(&asked, &client, &hub)
-        })?);
+        })?;
         let ports = Arc::new(Ports::new(hub, client, host, &settings.prefix, &settings.from));
+        let mut engine = Self { ports: ports.clone(), seeking: None, _threads: threads };
         let place = bridge.as_ref().map(|bridge| place(&settings, &bridge.rules));
-        let told = bridge.zip(place.as_ref()).map_or(Ok(()), |(bridge, place)| ports.tell(place, bridge.node));
-        let seeking = ports.clone();
-        threads.push(start("yarp-seek", move || seeking.seek(place.as_deref()))?);
-        let engine = Self { ports, threads };
-        told.map(|()| engine)
+        if let Some((bridge, place)) = bridge.zip(place.as_ref()) {
+            ports.tell(place, bridge.node)?;
+        }
+        engine.seeking = Some(start("yarp-seek", move || ports.seek(place.as_deref()))?);
+        Ok(engine)
+    }
+}
+
+/// The threads that serve ports. They end with it, also when the engine cannot be opened after all.
+struct Threads {
+    hub: Arc<Hub>,
+    all: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn start(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.all.push(start(name, body)?);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.hub.stop();
+        self.all.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -196,8 +214,8 @@ fn place(settings: &Settings, rules: &str) -> String {
 impl Drop for Yarp {
     fn drop(&mut self) {
         self.ports.stop();
-        self.ports.hub.stop();
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        drop(self.seeking.take().map(JoinHandle::join));
+        self.ports.close_all(); // the name server may be one of our own ports, so those are served until then
     }
 }
 
@@ -249,70 +267,5 @@ impl Engine for Yarp {
 
     fn incompatible(&self) -> Vec<Incompatible> {
         Vec::new()
-    }
-}
-
-struct Publishing {
-    ports: Arc<Ports>,
-    port: Arc<Port>,
-    class: Class,
-    patient: bool,
-}
-
-impl Publisher for Publishing {
-    fn publish(&self, sample: &Sample<'_>) -> Result<()> {
-        if sample.change != Change::Written {
-            return Ok(()); // YARP has no instances
-        }
-        let (length, largest) = (sample.message.len(), self.ports.hub.largest);
-        if length > largest {
-            return Err(Error::Engine(format!(
-                "{}: a message of {length} bytes, at most {largest} are sent",
-                self.port.name
-            )));
-        }
-        self.port.publish(&self.ports.hub.poller, sample.message, self.patient).map_err(Error::Engine)
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.port.is_wanted()
-    }
-}
-
-impl Drop for Publishing {
-    fn drop(&mut self) {
-        self.port.share(self.class, false);
-        self.ports.release(&self.port);
-    }
-}
-
-struct Subscribing {
-    ports: Arc<Ports>,
-    port: Arc<Port>,
-    taker: Arc<Taker>,
-}
-
-impl Subscriber for Subscribing {}
-
-impl Drop for Subscribing {
-    fn drop(&mut self) {
-        *lock(&self.taker.0) = None;
-        self.port.remove_taker(&self.taker);
-        self.ports.release(&self.port);
-    }
-}
-
-/// A subscriber to a pattern.
-struct Following {
-    ports: Arc<Ports>,
-    pattern: Arc<Pattern>,
-}
-
-impl Subscriber for Following {}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        *lock(&self.pattern.taker.0) = None;
-        self.ports.unfollow(&self.pattern);
     }
 }

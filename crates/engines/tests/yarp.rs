@@ -427,6 +427,42 @@ fn a_reader_that_stalls_holds_up_nobody() {
     assert_eq!(readers[0].message().1.len(), 1 << 20, "the first is whole");
 }
 
+/// Who asks and does not read is not listened to until it does. It loses no answer, and holds up nobody.
+#[test]
+fn commands_are_carried_out_as_their_answers_are_read() {
+    const ASKED: usize = 60_000; // 27 MB of answers: more than wait for anybody
+    let server = server();
+    let yarp = Yarp::open(serving(server, "/thalweg"), None).unwrap();
+    let _publisher = yarp.publisher(&topic("/words"), &qos::Qos::default()).unwrap();
+    let port = find(server, "/thalweg/words").unwrap();
+    let mut greedy = Line::to(&port);
+    greedy.send("CONNECT foo\r\n");
+    assert_eq!(greedy.line(), "Welcome foo\r\n");
+    let mut writing = greedy.0.get_ref().try_clone().unwrap();
+    let asking = std::thread::spawn(move || writing.write_all("?\r\n".repeat(ASKED).as_bytes()).unwrap());
+    assert_eq!(admin(&port, "[ver]"), "ver 1 2 3");
+    for number in 0..ASKED {
+        assert!(greedy.line().starts_with("This is a YARP port."), "{number}");
+        (1..10).for_each(|_| assert_ne!(greedy.line(), "", "{number}"));
+    }
+    asking.join().unwrap();
+}
+
+/// Programs come and go with names of their own: a pattern keeps none of those that are gone.
+#[test]
+fn topics_of_a_pattern_are_given_back() {
+    let server = server();
+    let yarp = Yarp::open(serving(server, "/thalweg"), None).unwrap();
+    let (_subscriber, _told) = listen(&yarp, "/arm/*");
+    let input = || find(server, "/thalweg/arm/left:i");
+    for _ in 0..2 {
+        drop(program(server, "/arm/left")); // its name stays
+        until("the topic has a port", || input().is_some());
+        ask(server, "unregister /arm/left");
+        until("the port is closed", || input().is_none());
+    }
+}
+
 #[test]
 fn what_is_malformed_is_counted_and_ends_its_connection_alone() {
     let server = server();

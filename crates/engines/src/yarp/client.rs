@@ -1,5 +1,5 @@
-//! Questions to a name server, and first contact with a port. These wait, at most [`PATIENCE`] for each step: only threads that may wait
-//! call them.
+//! Questions to a name server, and first contact with a port. These wait, at most [`PATIENCE`] for each question as a whole: only threads
+//! that may wait call them.
 
 #![allow(clippy::disallowed_methods)] // its threads read the clock
 
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longest wait for one answer.
+/// Longest wait for one answer, from the connection to the last byte of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest answer, in bytes: 10,000 registrations.
 const LONGEST_ANSWER: u64 = 8 << 20;
@@ -41,7 +41,7 @@ impl Client {
 
     /// The address of this host by which the name server is reached.
     pub(crate) fn own_address(&self) -> Result<IpAddr> {
-        let own = open(&self.server, PATIENCE).and_then(|stream| stream.local_addr());
+        let own = open(&self.server, PATIENCE).and_then(|opened| opened.stream.local_addr());
         own.map(|address| address.ip()).map_err(|error| self.failed(&error))
     }
 
@@ -69,7 +69,7 @@ impl Client {
         Ok(lines)
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
+    fn connect(&self) -> io::Result<Timed> {
         if lock(&self.failed).is_some_and(|failed| failed.elapsed() < PAUSE) {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "it could not be reached a moment ago"));
         }
@@ -95,7 +95,7 @@ impl Client {
     pub(crate) fn register(&self, name: &str, own: SocketAddr) -> Result<()> {
         let address = self.query(name)?.map(|other| other.address()).filter(|address| *address != own.to_string());
         if let Some(address) = address
-            && is_at(&address, name)
+            && is_taken(&address, name)
         {
             return Err(Error::Engine(format!(
                 "YARP port {name} is taken by the program at {address}: choose another --prefix"
@@ -120,33 +120,97 @@ impl Client {
     /// Gives names back. Who is gone need not be told, so errors are none.
     pub(crate) fn unregister<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let commands: Vec<String> = names.into_iter().map(|name| format!("unregister {name}")).collect();
-        // Together, because each question costs a connection.
-        commands.chunks(64).for_each(|some| drop(self.ask(some)));
+        // Together, because each question costs a connection; and none after one in vain, which costs time.
+        let _ = commands.chunks(64).all(|some| self.ask(some).is_ok());
     }
 }
 
-/// `true` if the port of this name is at this address. One that accepts connections and says nothing may be.
-pub(crate) fn is_at(address: &str, name: &str) -> bool {
-    let Ok(mut stream) = open(address, ALIVE) else { return false };
+/// Whether a port is where its registration says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    There,
+    /// Nobody listens there, or another port does.
+    Gone,
+    /// Its host is not reached, or it has hung up: it may be busy, or on its way out.
+    Unknown,
+}
+
+/// Looks whether the port of this name is at this address. One that accepts connections and says nothing may be.
+pub(crate) fn is_at(address: &str, name: &str) -> Presence {
+    let mut stream = match open(address, ALIVE) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Presence::Gone,
+        Err(_) => return Presence::Unknown,
+    };
     let asked = stream.write_all(&[&header(Carrier::Text, "<ping>")[..], b"*\r\n"].concat());
     let said = asked.and_then(|()| line(&mut stream)).and_then(|_| line(&mut stream)); // the first is its welcome
     match said {
-        Ok(said) => said.split_ascii_whitespace().any(|word| word == name),
-        Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        Ok(said) if said.split_ascii_whitespace().any(|word| word == name) => Presence::There,
+        Ok(_) => Presence::Gone,
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Presence::There,
+        Err(_) => Presence::Unknown,
     }
 }
 
-fn open(address: &str, patience: Duration) -> io::Result<TcpStream> {
-    let found = address.to_socket_addrs()?.next();
-    let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address")))?;
-    let stream = TcpStream::connect_timeout(&found, patience)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
-    Ok(stream)
+/// A name whose port does not answer twice may be had by others: its host may have started again, with another address.
+fn is_taken(address: &str, name: &str) -> bool {
+    match is_at(address, name) {
+        Presence::Unknown => is_at(address, name) == Presence::There,
+        presence => presence == Presence::There,
+    }
+}
+
+/// A connection for one question. Each read and write has what is left of its time, so that who speaks slowly has no more of it.
+struct Timed {
+    stream: TcpStream,
+    end: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(left(self.end)?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.end)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// The time until `end`, which is never zero: zero would be no limit.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Opens a connection that is of use for `patience` from now. Of several addresses of a name each has its share of the time.
+fn open(address: &str, patience: Duration) -> io::Result<Timed> {
+    let found: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    let end = Instant::now() + patience; // a name's server is the system's affair, with limits of its own
+    let mut why = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
+    for (at, one) in found.iter().enumerate() {
+        let share = left(end)? / u32::try_from(found.len() - at).unwrap_or(u32::MAX);
+        match TcpStream::connect_timeout(one, share.max(Duration::from_millis(1))) {
+            Ok(stream) => return Ok(Timed { stream, end }),
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
 }
 
 /// Opens a connection from the port `from`, up to the answer to the header.
 pub(crate) fn enter(address: &str, carrier: Carrier, from: &str) -> io::Result<TcpStream> {
+    begin(address, carrier, from).map(|begun| begun.stream)
+}
+
+fn begin(address: &str, carrier: Carrier, from: &str) -> io::Result<Timed> {
     let mut stream = open(address, PATIENCE)?;
     stream.write_all(&header(carrier, from))?;
     match carrier {
@@ -158,7 +222,7 @@ pub(crate) fn enter(address: &str, carrier: Carrier, from: &str) -> io::Result<T
 }
 
 /// A line, byte by byte: what follows it is not this function's.
-fn line(stream: &mut TcpStream) -> io::Result<String> {
+fn line(stream: &mut impl Read) -> io::Result<String> {
     const LONGEST: usize = 8 << 10;
     let mut line = Vec::new();
     while line.last() != Some(&b'\n') && line.len() < LONGEST {
@@ -171,7 +235,10 @@ fn line(stream: &mut TcpStream) -> io::Result<String> {
 
 /// Has the port at this address send to the port `input`. Its answer is for people.
 pub(crate) fn ask_to_send(address: &str, carrier: Carrier, input: &str) -> io::Result<String> {
-    let mut stream = enter(address, Carrier::TextAck, "admin")?;
+    let mut stream = begin(address, Carrier::TextAck, "admin")?;
     stream.write_all(format!("a\r\n{}\r\n", connect(carrier.name(), input)).as_bytes())?;
     line(&mut stream)
 }
+
+#[cfg(test)]
+mod tests;

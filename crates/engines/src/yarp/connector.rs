@@ -7,9 +7,9 @@ use super::names::{self, shown};
 use std::net::TcpStream;
 use std::sync::mpsc::Receiver;
 
-/// Opens one after the other, until there is nobody left to ask.
+/// Opens one after the other, until there is nobody left to ask. Those that wait when the event loop stops are not wanted any more.
 pub(crate) fn open_connections(jobs: &Receiver<Job>, client: &Client, hub: &Hub) {
-    while let Ok(job) = jobs.recv() {
+    while let Some(job) = jobs.recv().ok().filter(|_| !hub.stops()) {
         let joined = join(&job, client);
         hub.order(Order::Joined(job, joined));
     }

@@ -5,8 +5,9 @@ use super::names::target;
 use super::port::{End, Port, Role};
 use crate::lock;
 use linux::sched::Scheduled;
-use qos::priority::{Change, Changes};
+use qos::priority::{Change, Changes, Mark, PrioritySettings};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::MutexGuard;
 use thalweg::ChannelReport;
 use thalweg::admin::EndReport;
@@ -83,6 +84,25 @@ struct Desk<'a> {
 
 const MONITORS: &str = "monitors are attached to ports of Thalweg, not to those that a bridge has in YARP";
 const THREADS: &str = "the connections of a bridge share one thread; (sched …) of the channel in Thalweg: thalweg set";
+
+/// Changes all of these connections, or none.
+fn change_all<'a>(ends: impl Iterator<Item = &'a mut End>, changes: &Changes, mark: Mark) -> io::Result<()> {
+    let mut changed: Vec<(&mut End, PrioritySettings)> = Vec::new();
+    for end in ends {
+        let before = end.asked.clone();
+        changes.apply(&mut end.asked);
+        let marked = end.mark(mark);
+        changed.push((end, before));
+        if let Err(error) = marked {
+            for (end, before) in changed {
+                end.asked = before;
+                let _ = end.mark(mark); // as it was before, so the kernel has taken it once
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
 
 impl Desk<'_> {
     fn is_output(&self) -> bool {
@@ -163,20 +183,13 @@ impl Administered for Desk<'_> {
         if matches!(changes.sched, Change::Set(_)) || matches!(changes.affinity, Change::Set(_)) {
             return Err(THREADS.to_owned());
         }
-        let mut ends = lock(&self.port.ends);
-        let (mark, own) = (ends.mark(), other == self.port.name);
-        let outputs = ends.outputs.len();
-        for index in 0..outputs + ends.inputs.len() {
-            let found =
-                if index < outputs { ends.outputs.get_mut(index) } else { ends.inputs.get_mut(index - outputs) };
-            let Some(end) = found.filter(|end| end.other == other && !own) else { continue };
-            let before = end.asked.clone();
-            changes.apply(&mut end.asked);
-            if let Err(error) = end.mark(mark) {
-                end.asked = before;
-                return Err(format!("the kernel refuses the mark: {error}"));
-            }
+        if other == self.port.name {
+            return Ok(String::new());
         }
+        let ends = &mut *lock(&self.port.ends);
+        let mark = ends.mark();
+        let meant = ends.outputs.iter_mut().chain(&mut ends.inputs).filter(|end| end.other == other);
+        change_all(meant, changes, mark).map_err(|error| format!("the kernel refuses the mark: {error}"))?;
         Ok(String::new())
     }
 

@@ -8,145 +8,16 @@
 //! | sender | messages: a command (`d` for data, `a` for administration), and what follows it |
 //! | receiver | for each, a reply if there is one, and an acknowledgement if the carrier has them |
 
+mod carrier;
+mod sender;
+
+pub(crate) use carrier::Carrier;
+pub(crate) use sender::{Acknowledgements, data, header, quit};
+
 use super::bottle;
 use super::names::shown;
+use carrier::read_number;
 use thalweg::bottle::{Bottle, LONGEST};
-
-/// The way in which messages are written on a connection. All are over TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
-    /// Binary, with acknowledgements.
-    Tcp,
-    /// Binary.
-    FastTcp,
-    /// Lines of text.
-    Text,
-    /// Lines of text, with acknowledgements.
-    TextAck,
-    /// Commands to the name server, one a line.
-    NameServer,
-}
-
-impl Carrier {
-    /// Those that ports here offer and accept.
-    pub(crate) const OFFERED: [Self; 4] = [Carrier::Tcp, Carrier::FastTcp, Carrier::Text, Carrier::TextAck];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Carrier::Tcp => "tcp",
-            Carrier::FastTcp => "fast_tcp",
-            Carrier::Text => "text",
-            Carrier::TextAck => "text_ack",
-            Carrier::NameServer => "name_ser",
-        }
-    }
-
-    /// The 8 bytes with which a connection begins.
-    const fn specifier(self) -> [u8; 8] {
-        match self {
-            Carrier::Tcp => number(7777 + 3 + 128),
-            Carrier::FastTcp => number(7777 + 3),
-            Carrier::Text => *b"CONNECT ",
-            Carrier::TextAck => *b"CONNACK ",
-            Carrier::NameServer => *b"NAME_SER",
-        }
-    }
-
-    pub(crate) const fn is_text(self) -> bool {
-        matches!(self, Carrier::Text | Carrier::TextAck | Carrier::NameServer)
-    }
-
-    /// The receiver's answer to a header. `port` is the number of the receiver's own port.
-    pub(crate) fn welcome(self, from: &str, port: u16) -> Vec<u8> {
-        match self {
-            Carrier::Tcp | Carrier::FastTcp => number(i32::from(port)).to_vec(),
-            Carrier::Text | Carrier::TextAck => format!("Welcome {from}\r\n").into_bytes(),
-            Carrier::NameServer => Vec::new(),
-        }
-    }
-
-    /// What follows each message that was received, and its reply.
-    pub(crate) fn acknowledgement(self) -> Vec<u8> {
-        match self {
-            Carrier::Tcp => number(0).to_vec(),
-            Carrier::TextAck => b"<ACK>\r\n".to_vec(),
-            Carrier::FastTcp | Carrier::Text | Carrier::NameServer => Vec::new(),
-        }
-    }
-
-    /// A reply in the carrier's form.
-    pub(crate) fn reply(self, bottle: &Bottle) -> Vec<u8> {
-        if self.is_text() { format!("{bottle}\r\n").into_bytes() } else { bottle::encode(bottle) }
-    }
-}
-
-/// `Y A`, four bytes of a number, `R P`.
-pub(crate) const fn number(of: i32) -> [u8; 8] {
-    let [a, b, c, d] = of.to_le_bytes();
-    [b'Y', b'A', a, b, c, d, b'R', b'P']
-}
-
-fn read_number(bytes: &[u8]) -> Option<i32> {
-    match bytes {
-        [b'Y', b'A', a, b, c, d, b'R', b'P', ..] => Some(i32::from_le_bytes([*a, *b, *c, *d])),
-        _ => None,
-    }
-}
-
-/// The header of a connection from the port `from`.
-pub(crate) fn header(carrier: Carrier, from: &str) -> Vec<u8> {
-    let mut bytes = carrier.specifier().to_vec();
-    match carrier {
-        Carrier::Tcp | Carrier::FastTcp => {
-            bytes.extend_from_slice(&(from.len() as i32 + 1).to_le_bytes());
-            bytes.extend_from_slice(from.as_bytes());
-            bytes.push(0);
-        }
-        Carrier::Text | Carrier::TextAck => bytes.extend_from_slice(format!("{from}\r\n").as_bytes()),
-        Carrier::NameServer => {}
-    }
-    bytes
-}
-
-/// A message for the other port's owner, without a wish for a reply. It must be less than 2 GiB.
-///
-/// # Errors
-/// On text connections, a message that is no bottle, or has no text form.
-pub(crate) fn data(carrier: Carrier, message: &[u8]) -> Result<Vec<u8>, String> {
-    if carrier.is_text() {
-        return Ok(format!("D\r\n{}\r\n", bottle::decode(message)?).into_bytes());
-    }
-    Ok(binary(&command(b'D', ""), message))
-}
-
-/// Tells the other port that the connection ends.
-pub(crate) fn quit(carrier: Carrier) -> Vec<u8> {
-    if carrier.is_text() { b"q\r\n".to_vec() } else { binary(&command(0, "q"), &[]) }
-}
-
-fn command(letter: u8, text: &str) -> Vec<u8> {
-    let length = if letter == 0 { text.len() as i32 + 1 } else { 0 };
-    let mut bytes = length.to_le_bytes().to_vec();
-    bytes.extend_from_slice(&[b'~', letter, 0, 1]);
-    if letter == 0 {
-        bytes.extend_from_slice(text.as_bytes());
-        bytes.push(0);
-    }
-    bytes
-}
-
-/// A message of two blocks, behind its index.
-fn binary(command: &[u8], message: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(30 + command.len() + message.len());
-    bytes.extend_from_slice(&number(10));
-    bytes.extend_from_slice(&[2, 1, 255, 255, 255, 255, 255, 255, 255, 255]);
-    for length in [command.len(), message.len(), 0] {
-        bytes.extend_from_slice(&(length as i32).to_le_bytes());
-    }
-    bytes.extend_from_slice(command);
-    bytes.extend_from_slice(message);
-    bytes
-}
 
 /// What a receiver has heard.
 #[derive(Clone, Debug, PartialEq)]
@@ -210,6 +81,11 @@ impl Receiver {
             self.buffer = Vec::new(); // a large message was the exception
         }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Bytes that wait for more.
+    pub(crate) fn held(&self) -> usize {
+        self.rest().len() + self.text.text.len()
     }
 
     /// The next that they say; `None`: more bytes are needed.
@@ -396,39 +272,6 @@ fn binary_command(message: &[u8]) -> Result<Heard, Malformed> {
         Some(b'a') => Heard::Admin(bottle::decode(rest)?),
         _ => Heard::Command(text),
     })
-}
-
-/// What a sender hears of the receiver: acknowledgements, which nobody waits for; the kernel's buffers limit what is on its way.
-pub(crate) struct Acknowledgements {
-    /// `true` if they are numbers.
-    numbered: bool,
-    begun: Vec<u8>,
-    /// Bytes of an acknowledgement that are still to come.
-    skip: usize,
-}
-
-impl Acknowledgements {
-    pub(crate) fn new(carrier: Carrier) -> Self {
-        Self { numbered: carrier == Carrier::Tcp, begun: Vec::new(), skip: 0 }
-    }
-
-    /// # Errors
-    /// [`Malformed`].
-    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
-        while self.numbered && !bytes.is_empty() {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            let needed = (8 - self.begun.len()).min(bytes.len() - skipped);
-            self.begun.extend_from_slice(&bytes[skipped..skipped + needed]);
-            bytes = &bytes[skipped + needed..];
-            if self.begun.len() == 8 {
-                let length = read_number(&self.begun).and_then(|length| usize::try_from(length).ok());
-                self.skip = length.ok_or_else(|| format!("an acknowledgement of {:?}", self.begun))?;
-                self.begun.clear();
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

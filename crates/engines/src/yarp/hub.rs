@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // the event loop reads the clock
 
 mod answers;
+mod reading;
 
 use super::frame::{Acknowledgements, Carrier, Receiver, quit};
 use super::link::Link;
@@ -11,9 +12,9 @@ use super::port::{End, Port, Role};
 use crate::engine::Refused;
 use crate::lock;
 use linux::poll::{Poller, Readiness, Waker};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
@@ -23,13 +24,13 @@ use std::time::{Duration, Instant};
 const MOST_CONNECTIONS: usize = 4096;
 /// A connection that says nothing ends after this time.
 const SILENT: Duration = Duration::from_secs(10);
+/// Most connections from one address: nobody has all of them.
+const MOST_OF_ONE: usize = MOST_CONNECTIONS / 2;
 /// Pause between two looks at connections that are to end.
 const TICK: Duration = Duration::from_millis(200);
-/// Bytes that are read at once, and reads before the next connection has its turn.
+/// Bytes that are read at once.
 const READ: usize = 64 << 10;
-const READS: usize = 16;
-/// The token of the waker.
-const WAKER: u64 = 0;
+const WAKER: u64 = 0; // its token
 
 /// What the event loop shares with other threads.
 pub(crate) struct Hub {
@@ -81,6 +82,10 @@ impl Hub {
         self.waker.wake();
     }
 
+    pub(crate) fn stops(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
     /// The id of the loop's thread.
     pub(crate) fn thread(&self) -> i32 {
         self.thread.load(Ordering::Relaxed)
@@ -118,6 +123,10 @@ struct Connection {
     side: Side,
     /// Since it was accepted; `None`: it has said who it is.
     silent: Option<Instant>,
+    /// Who has come; `None`: we have.
+    from: Option<IpAddr>,
+    /// Bytes of it that wait for more, as counted in the sum.
+    held: usize,
 }
 
 enum Side {
@@ -131,20 +140,29 @@ pub(crate) struct Loop {
     jobs: SyncSender<Job>,
     listeners: HashMap<u64, (Arc<Port>, TcpListener)>,
     connections: HashMap<u64, Connection>,
+    /// Listeners that are out of the set until the next tick.
+    resting: Vec<u64>,
+    /// Connections of which commands were read that are to be carried out.
+    left: BTreeSet<u64>,
+    /// Bytes of messages that have not come as a whole.
+    received: usize,
     buffer: Vec<u8>,
 }
 
 impl Loop {
     pub(crate) fn new(hub: Arc<Hub>, jobs: SyncSender<Job>) -> Self {
-        Self { hub, jobs, listeners: HashMap::new(), connections: HashMap::new(), buffer: vec![0; READ] }
+        let (listeners, connections, buffer) = (HashMap::new(), HashMap::new(), vec![0; READ]);
+        Self { hub, jobs, listeners, connections, resting: Vec::new(), left: BTreeSet::new(), received: 0, buffer }
     }
 
     /// Runs until it is told to stop.
     pub(crate) fn run(mut self) {
         self.hub.thread.store(linux::sched::current(), Ordering::Relaxed);
         let (mut ready, mut looked) = (Vec::with_capacity(64), Instant::now());
-        while !self.hub.stop.load(Ordering::Acquire) {
-            if self.hub.poller.wait(&mut ready, Some(TICK)).is_err() {
+        while !self.hub.stops() {
+            // Who has commands left is not ready by its socket.
+            let timeout = if self.left.is_empty() { TICK } else { Duration::ZERO };
+            if self.hub.poller.wait(&mut ready, Some(timeout)).is_err() {
                 return;
             }
             for one in &ready {
@@ -153,6 +171,9 @@ impl Loop {
                     token if self.listeners.contains_key(&token) => self.accept(token),
                     token => self.serve(token, one.flags),
                 }
+            }
+            for token in std::mem::take(&mut self.left) {
+                self.serve(token, Readiness::IN);
             }
             let now = Instant::now();
             if now.saturating_duration_since(looked) >= TICK {
@@ -186,21 +207,41 @@ impl Loop {
 
     fn accept(&mut self, token: u64) {
         while let Some((port, listener)) = self.listeners.get(&token) {
-            let Ok((socket, from)) = listener.accept() else { return };
-            if self.connections.len() >= MOST_CONNECTIONS {
-                self.hub.refuse(format!("a connection of {from}: {MOST_CONNECTIONS} are open"));
+            let (socket, from) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {
+                    continue;
+                }
+                // Such as too many open files: the set would tell of it at once, again and again.
+                Err(error) => {
+                    self.hub.refuse(format!("{} accepts nobody for now: {error}", port.name));
+                    let _ = self.hub.poller.remove(listener);
+                    self.resting.push(token);
+                    return;
+                }
+            };
+            let from = from.ip();
+            let of_one = self.connections.values().filter(|other| other.from == Some(from)).count();
+            if self.connections.len() >= MOST_CONNECTIONS || of_one >= MOST_OF_ONE {
+                self.hub.refuse(format!(
+                    "a connection of {from}: at most {MOST_CONNECTIONS} are open, {MOST_OF_ONE} of one address"
+                ));
                 continue;
             }
             let side = Side::In(Receiver::new(self.hub.largest), Carrier::Text, String::new());
-            self.add(port.clone(), socket, side, Some(Instant::now()));
+            if let Some(link) = self.add(port.clone(), socket, side, Some(from)) {
+                link.only_replies(true);
+            }
         }
     }
 
     /// Takes a connection into the set.
-    fn add(&mut self, port: Arc<Port>, socket: TcpStream, side: Side, silent: Option<Instant>) -> Option<Arc<Link>> {
+    fn add(&mut self, port: Arc<Port>, socket: TcpStream, side: Side, from: Option<IpAddr>) -> Option<Arc<Link>> {
         let link = Arc::new(Link::new(self.hub.token(), socket).ok()?);
         link.watch(&self.hub.poller).ok()?;
-        self.connections.insert(link.token, Connection { port, link: link.clone(), side, silent });
+        let silent = from.map(|_| Instant::now());
+        self.connections.insert(link.token, Connection { port, link: link.clone(), side, silent, from, held: 0 });
         Some(link)
     }
 
@@ -211,51 +252,39 @@ impl Loop {
             connection.link.go_on(&self.hub.poller);
         }
         let readable = flags.intersects(Readiness::IN | Readiness::HUP | Readiness::ERR | Readiness::RDHUP);
-        let goes_on = !readable
-            || self.read(&mut connection).unwrap_or_else(|why| {
-                let Connection { port, link, .. } = &connection;
-                self.hub.refuse(format!("{} from {}: {why}", port.name, link.peer()));
-                false
-            });
-        match goes_on {
+        let is_broken = flags.intersects(Readiness::HUP | Readiness::ERR) && connection.link.is_busy();
+        // After a reply has left, the commands behind it have their turn.
+        let is_due = readable || matches!(connection.side, Side::In(..));
+        let heard = if is_due { self.read(&mut connection) } else { Ok(true) };
+        let counted = heard.and_then(|goes_on| self.count(&mut connection).map(|()| goes_on));
+        let goes_on = counted.unwrap_or_else(|why| {
+            let Connection { port, link, .. } = &connection;
+            self.hub.refuse(format!("{} from {}: {why}", port.name, link.peer()));
+            false
+        });
+        match goes_on && !is_broken {
             true => drop(self.connections.insert(token, connection)),
             false => self.remove(&connection),
         }
     }
 
-    fn remove(&self, connection: &Connection) {
-        let Connection { port, link, .. } = connection;
+    fn remove(&mut self, connection: &Connection) {
+        let Connection { port, link, held, .. } = connection;
+        self.received -= held;
         drop(lock(&port.ends).take(|end| end.link.token == link.token));
         let _ = self.hub.poller.remove(link.fd());
         link.close();
     }
 
-    /// Reads what has come; `false`: the connection is over.
-    fn read(&mut self, connection: &mut Connection) -> Result<bool, String> {
-        for _ in 0..READS {
-            let count = match linux::socket::receive_stream(connection.link.fd(), &mut self.buffer, false) {
-                Ok(0) => return Ok(false),
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Ok(false),
-            };
-            match &mut connection.side {
-                Side::Out(acknowledgements) => acknowledgements.push(&self.buffer[..count])?,
-                Side::In(receiver, ..) => receiver.push(&self.buffer[..count]),
-            }
-            while let Side::In(receiver, ..) = &mut connection.side {
-                let Some(heard) = receiver.next()? else { break };
-                if !self.act(connection, heard)? {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
     /// Ends what has to end.
     fn look(&mut self, now: Instant) {
+        for token in std::mem::take(&mut self.resting) {
+            if let Some((_, listener)) = self.listeners.get(&token)
+                && self.hub.poller.add(listener, token, Readiness::IN).is_err()
+            {
+                self.resting.push(token);
+            }
+        }
         for connection in self.connections.values() {
             connection.link.look(now);
             if connection.silent.is_some_and(|since| now.saturating_duration_since(since) > SILENT) {

@@ -40,6 +40,10 @@ struct Queue {
     bytes: usize,
     /// The event loop waits until the socket takes more.
     watched: bool,
+    /// It does not read meanwhile.
+    deaf: bool,
+    /// All that waits are replies. Who does not read them is not listened to.
+    only_replies: bool,
     /// Its reader took nothing for [`PATIENCE`]: nobody waits for it until it does.
     stalled: bool,
     /// The time at which it ends.
@@ -81,6 +85,21 @@ impl Link {
         let mut queue = lock(&self.queue);
         queue.watched = true;
         poller.add(self.fd(), self.token, Readiness::IN | Readiness::OUT)
+    }
+
+    /// All that is sent from now on are replies, or (`false`) also samples.
+    pub(crate) fn only_replies(&self, only: bool) {
+        lock(&self.queue).only_replies = only;
+    }
+
+    /// Something waits to be sent, or it is about to end.
+    pub(crate) fn is_busy(&self) -> bool {
+        let queue = lock(&self.queue);
+        !queue.messages.is_empty() || queue.ends.is_some()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.queue).over
     }
 
     /// Marks all further packets.
@@ -159,9 +178,14 @@ impl Link {
             }
         }
         let waits = !queue.messages.is_empty();
-        if waits != queue.watched {
-            queue.watched = waits;
-            let flags = if waits { Readiness::IN | Readiness::OUT } else { Readiness::IN };
+        let deaf = waits && queue.only_replies;
+        if (waits, deaf) != (queue.watched, queue.deaf) {
+            (queue.watched, queue.deaf) = (waits, deaf);
+            let flags = match (waits, deaf) {
+                (false, _) => Readiness::IN,
+                (true, false) => Readiness::IN | Readiness::OUT,
+                (true, true) => Readiness::OUT,
+            };
             let _ = poller.change(self.fd(), self.token, flags); // not in the set yet: it will be with both
         }
         if !waits && queue.ends.is_some() {
@@ -221,79 +245,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Read;
-    use std::net::TcpListener;
-
-    fn pair() -> (Poller, Link, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let poller = Poller::new().unwrap();
-        let link = Link::new(1, listener.accept().unwrap().0).unwrap();
-        (poller, link, reader)
-    }
-
-    fn message(byte: u8) -> Arc<Vec<u8>> {
-        Arc::new(vec![byte; 1 << 20])
-    }
-
-    /// A reader that takes nothing costs a reliable publisher one wait, not one for each message; then it gets what is new.
-    #[test]
-    fn a_reader_that_stalls_is_waited_for_once() {
-        let (poller, link, mut reader) = pair();
-        let begun = Instant::now();
-        let first = std::iter::repeat_with(|| link.send(&poller, &message(1), true)).position(|sent| sent != Sent::Yes);
-        assert!(first.unwrap() >= 63 && begun.elapsed() >= PATIENCE);
-        assert_eq!(lock(&link.queue).messages.len(), 64);
-        let again = Instant::now();
-        assert!((0..100).all(|_| link.send(&poller, &message(2), true) == Sent::Lost));
-        assert!(again.elapsed() < 10 * PATIENCE, "a hundred did not wait once each");
-        let taking = std::thread::spawn(move || {
-            reader.read_exact(&mut vec![0; 16 << 20]).unwrap();
-            reader // it stays open
-        });
-        let end = Instant::now() + Duration::from_secs(20);
-        while !taking.is_finished() {
-            assert!(Instant::now() < end);
-            link.go_on(&poller);
-        }
-        let _reader = taking.join().unwrap();
-        assert_eq!(link.send(&poller, &message(3), true), Sent::Yes);
-    }
-
-    #[test]
-    fn a_lossy_publisher_drops_the_oldest_but_never_a_part_of_one() {
-        let (poller, link, mut reader) = pair();
-        let sent: Vec<Sent> = (0..60).map(|number| link.send(&poller, &message(number), false)).collect();
-        assert!(sent[0] == Sent::Yes && sent[59] == Sent::Lost);
-        assert_eq!(lock(&link.queue).messages.len(), MOST_OF_LOSSY);
-        link.end(&poller, Vec::new());
-        let thread = std::thread::spawn(move || {
-            let mut all = Vec::new();
-            reader.read_to_end(&mut all).unwrap();
-            all
-        });
-        let end = Instant::now() + Duration::from_secs(20);
-        while !lock(&link.queue).over {
-            assert!(Instant::now() < end);
-            link.go_on(&poller);
-        }
-        let all = thread.join().unwrap();
-        let whole: Vec<u8> = all.chunks(1 << 20).map(|chunk| chunk[0]).collect();
-        assert!(all.chunks(1 << 20).all(|chunk| chunk.len() == 1 << 20 && chunk.iter().all(|byte| *byte == chunk[0])));
-        assert!(whole.is_sorted() && whole.last() == Some(&59) && whole.first() == Some(&0), "{whole:?}");
-    }
-
-    #[test]
-    fn a_connection_that_ends_has_a_time_limit() {
-        let (poller, link, _reader) = pair();
-        (0..40).for_each(|_| assert_eq!(link.send(&poller, &message(1), true), Sent::Yes));
-        link.end(&poller, b"q".to_vec());
-        link.look(Instant::now());
-        assert_eq!(link.send(&poller, &message(1), true), Sent::Over);
-        assert!(!lock(&link.queue).over);
-        link.look(Instant::now() + LEAVING);
-        assert!(lock(&link.queue).over);
-    }
-}
+mod tests;

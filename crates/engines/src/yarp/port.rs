@@ -30,6 +30,8 @@ pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) role: Role,
+    /// The name server has it. Held while it is asked, so that nobody gives a name back that another one takes.
+    pub(crate) registered: Mutex<bool>,
     pub(crate) ends: Mutex<Ends>,
     /// What administrators have stored.
     pub(crate) properties: Mutex<BTreeMap<String, Value>>,
@@ -61,7 +63,8 @@ pub(crate) struct Taker(pub(crate) Mutex<Option<Deliver>>);
 
 impl Port {
     pub(crate) fn new(name: &str, address: SocketAddr, role: Role) -> Self {
-        Self { name: name.to_owned(), address, role, ends: Mutex::default(), properties: Mutex::default() }
+        let (registered, ends, properties) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { name: name.to_owned(), address, role, registered, ends, properties }
     }
 
     /// Publishes to all readers. The first problem is told; the other readers have the message all the same.

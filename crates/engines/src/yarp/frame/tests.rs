@@ -1,5 +1,7 @@
 //! Byte by byte, as YARP's documents and sources have it.
 
+use super::carrier::number;
+use super::sender::{binary, command};
 use super::*;
 use proptest::prelude::*;
 

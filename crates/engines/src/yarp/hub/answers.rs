@@ -37,6 +37,7 @@ impl Loop {
                     return Ok(true); // over when that has left
                 }
                 Some(b'r') if matches!(port.role, Role::Out) => {
+                    link.only_replies(false);
                     link.reply(&self.hub.poller, carrier.acknowledgement());
                     let (carrier, other) = (*carrier, from.clone());
                     connection.side = Side::Out(Acknowledgements::new(carrier));
