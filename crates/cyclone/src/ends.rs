@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 /// Length of the header of a message: 2 bytes of encapsulation, 2 of options (DDSI-RTPS 2.5 §10.2).
 const HEADER: usize = 4;
@@ -39,6 +40,12 @@ impl Writer {
         let made = blob::message(self.writer, &[&header, value, &[0; 3][..padding]], timestamp)?;
         // SAFETY: the message is ours, and given away.
         checked("writing", unsafe { dds_forwardcdr(self.writer, made) }).map(drop)
+    }
+
+    /// `true` if all reliable readers have acknowledged all that it has written: the next message does not wait for room.
+    pub fn is_acknowledged(&self) -> bool {
+        // SAFETY: the function takes any number. It does not wait.
+        unsafe { dds_wait_for_acks(self.writer, 0) == 0 }
     }
 
     /// Its identity.
@@ -77,15 +84,11 @@ pub struct Taken<'a> {
 pub struct Reader {
     reader: dds_entity_t,
     guid: Guid,
-    taking: *mut Mutex<Taking>,
+    waiting: Arc<Waiting>,
+    thread: Option<JoinHandle<()>>,
     _topic: Topic,
     _participant: Arc<Entities>,
 }
-
-// SAFETY: the pointer is used by Cyclone's calls, under the lock, and by the drop after the last of them. What is behind it is `Send`.
-unsafe impl Send for Reader {}
-// SAFETY: nothing is done by a shared reader but to read numbers.
-unsafe impl Sync for Reader {}
 
 type Take = Box<dyn FnMut(&Taken<'_>) + Send>;
 
@@ -121,53 +124,122 @@ impl Participant {
         Ok(Writer { writer, guid: guid(writer)?, _topic: topic, _participant: self.0.clone() })
     }
 
-    /// Opens a reader of a topic without a key. `take` is called with each message of other participants, on a thread of Cyclone; calls do
-    /// not overlap. It must not drop the reader.
+    /// Opens a reader of a topic without a key. `take` is called with each message of other participants, on a thread of the reader's own;
+    /// calls do not overlap. It must not drop the reader.
     ///
     /// # Errors
-    /// As [`Participant::writer`].
+    /// As [`Participant::writer`], or if there is no thread.
     pub fn reader(&self, topic: &str, type_name: &str, policies: &Policies, take: Take) -> Result<Reader> {
         let participant = self.0.participant;
         let topic = Topic::open(participant, topic, type_name)?;
         let qos = of_reader(policies);
-        let taking = Box::into_raw(Box::new(Mutex::new(Taking { take, writers: HashMap::new(), whole: Vec::new() })));
+        let waiting = Arc::new(Waiting::default());
         // SAFETY: participant and topic are ours, policies and listener are copied. What the listener points to is freed after the reader.
         let reader = unsafe {
-            let listener = dds_create_listener(taking.cast());
+            let listener = dds_create_listener(Arc::as_ptr(&waiting).cast_mut().cast());
             dds_lset_data_available(listener, Some(available));
             let reader = dds_create_reader(participant, topic.0, qos.as_ptr(), listener);
             dds_delete_listener(listener);
             reader
         };
-        let opened = checked("a reader", reader).and_then(|reader| Ok((reader, guid(reader)?)));
-        match opened {
-            Ok((reader, guid)) => Ok(Reader { reader, guid, taking, _topic: topic, _participant: self.0.clone() }),
-            Err(error) => {
-                // SAFETY: there is no reader that could use it.
-                drop(unsafe { Box::from_raw(taking) });
-                Err(error)
-            }
-        }
+        let reader = checked("a reader", reader)?;
+        // From here on the drop closes it.
+        let (none, participant) = (Guid([0; 16]), self.0.clone());
+        let mut opened = Reader { reader, guid: none, waiting, thread: None, _topic: topic, _participant: participant };
+        opened.guid = guid(reader)?;
+        let (waits, taking) = (opened.waiting.clone(), Taking { take, writers: HashMap::new(), whole: Vec::new() });
+        let body = move || serve(reader, &waits, taking);
+        let thread = std::thread::Builder::new().name("dds-take".to_owned()).spawn(body);
+        opened.thread = Some(thread.map_err(|error| Error(format!("a thread for a reader: {error}")))?);
+        Ok(opened)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // SAFETY: the reader is ours. Cyclone waits for its listener before it returns, and calls it no more.
-        unsafe {
-            dds_delete(self.reader);
-            drop(Box::from_raw(self.taking));
+        self.waiting.end();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
+        // SAFETY: the reader is ours. Cyclone waits for its listener before it returns, and calls it no more.
+        unsafe { dds_delete(self.reader) };
     }
 }
 
-/// Takes what has come.
-unsafe extern "C" fn available(reader: dds_entity_t, taking: *mut c_void) {
+/// Messages that wait to be taken before a reader holds up Cyclone's thread, and with it what comes.
+const MOST_WAITING: usize = 4096;
+
+/// Tells a reader's thread that messages wait. They are not taken on Cyclone's thread: a slow function would hold up discovery as well, and after
+/// 10 s all peers would seem to be gone.
+#[derive(Default)]
+struct Waiting {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Messages that came since the thread began to take.
+    came: usize,
+    over: bool,
+}
+
+impl Waiting {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message has come.
+    fn count(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        state.came += 1;
+        self.changed.notify_all();
+        state
+    }
+
+    /// A message has come. Waits while too many do.
+    fn tell(&self) {
+        let state = self.count();
+        let full = |state: &mut State| state.came > MOST_WAITING && !state.over;
+        drop(self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Waits for messages; `false` at the end.
+    fn wait(&self) -> bool {
+        let none = |state: &mut State| state.came == 0 && !state.over;
+        let mut state = self.changed.wait_while(self.state(), none).unwrap_or_else(PoisonError::into_inner);
+        state.came = 0;
+        self.changed.notify_all();
+        !state.over
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().over
+    }
+
+    fn end(&self) {
+        self.state().over = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Messages have come.
+unsafe extern "C" fn available(_: dds_entity_t, waiting: *mut c_void) {
     // SAFETY: it is the reader's own, and lives until the reader is deleted.
-    let Some(taking) = (unsafe { taking.cast::<Mutex<Taking>>().as_ref() }) else { return };
-    let mut taking = taking.lock().unwrap_or_else(PoisonError::into_inner);
-    // A panic of a user's function must not reach Cyclone, whose frames it cannot pass.
-    let _ = catch_unwind(AssertUnwindSafe(|| while take_one(reader, &mut taking) {}));
+    if let Some(waiting) = unsafe { waiting.cast::<Waiting>().as_ref() } {
+        waiting.tell();
+    }
+}
+
+/// Takes what comes until the end.
+fn serve(reader: dds_entity_t, waiting: &Waiting, mut taking: Taking) {
+    while waiting.wait() {
+        // A panic of a user's function costs its message.
+        let take = || while !waiting.is_over() && take_one(reader, &mut taking) {};
+        if catch_unwind(AssertUnwindSafe(take)).is_err() {
+            drop(waiting.count()); // there may be more
+        }
+    }
 }
 
 fn take_one(reader: dds_entity_t, taking: &mut Taking) -> bool {

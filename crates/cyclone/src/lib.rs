@@ -40,6 +40,13 @@ impl Guid {
         u128::from_be_bytes(self.0)
     }
 
+    /// The identity of its participant (DDSI-RTPS 2.5 §9.3.1.3).
+    pub fn participant(self) -> Guid {
+        let mut bytes = self.0;
+        bytes[12..].copy_from_slice(&[0, 0, 1, 0xc1]);
+        Guid(bytes)
+    }
+
     /// `true` if both belong to one participant.
     pub fn is_beside(self, other: Guid) -> bool {
         self.0[..12] == other.0[..12]

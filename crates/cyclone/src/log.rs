@@ -17,7 +17,7 @@ pub struct Complaints {
 /// Most characters that are kept. A packet may state a name of 64 KiB.
 const LONGEST: usize = 200;
 
-/// By Cyclone's number of the domain; what is of none has the largest number.
+/// By Cyclone's number of the domain, of those that are open; what is of none has the largest number.
 static COMPLAINTS: Mutex<BTreeMap<u32, Complaints>> = Mutex::new(BTreeMap::new());
 
 fn all() -> MutexGuard<'static, BTreeMap<u32, Complaints>> {
@@ -33,10 +33,15 @@ pub(crate) fn complaints(domain: u32) -> Complaints {
 pub(crate) fn reason(domain: u32) -> Option<String> {
     let mut all = all();
     let of = [all.remove(&domain), all.remove(&u32::MAX)];
-    of.into_iter().flatten().next().map(|complaints| complaints.last)
+    of.into_iter().flatten().find(|complaints| complaints.count > 0).map(|complaints| complaints.last)
 }
 
-/// Forgets a domain.
+/// Takes what is said of a domain from now on, until it is forgotten.
+pub(crate) fn expect(domain: u32) {
+    all().insert(domain, Complaints::default());
+}
+
+/// Forgets a domain. What Cyclone says of it while it closes is of no use to anybody.
 pub(crate) fn forget(domain: u32) {
     all().remove(&domain);
 }
@@ -54,8 +59,38 @@ unsafe extern "C" fn take(_: *mut c_void, data: *const dds_log_data_t) {
     // SAFETY: the message ends with a zero byte (`dds_log_data_t`).
     let text = unsafe { CStr::from_ptr(data.message) }.to_string_lossy();
     let mut all = all();
-    let complaints = all.entry(data.domid).or_default();
+    if data.domid == u32::MAX {
+        all.entry(u32::MAX).or_default();
+    }
+    let Some(complaints) = all.get_mut(&data.domid) else { return };
     complaints.count += 1;
     complaints.last.clear();
     complaints.last.extend(text.trim_end().chars().take(LONGEST));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of no participant: theirs begin with 1000.
+    const DOMAIN: u32 = 7;
+
+    #[test]
+    fn what_is_said_of_a_domain_that_is_not_open_is_not_kept() {
+        let say = || {
+            // SAFETY: numbers and pointers, for which all zeros are a value.
+            let mut data: dds_log_data_t = unsafe { std::mem::zeroed() };
+            (data.domid, data.message) = (DOMAIN, c"malformed\n".as_ptr());
+            // SAFETY: the message is whole.
+            unsafe { take(std::ptr::null_mut(), &data) };
+        };
+        say();
+        assert!(!all().contains_key(&DOMAIN));
+        expect(DOMAIN);
+        say();
+        assert_eq!(complaints(DOMAIN), Complaints { count: 1, last: "malformed".to_owned() });
+        forget(DOMAIN);
+        say();
+        assert!(!all().contains_key(&DOMAIN));
+    }
 }

@@ -88,6 +88,7 @@ impl Participant {
         static NEXT: AtomicU32 = AtomicU32::new(1000);
         log::listen();
         let (number, text) = (NEXT.fetch_add(1, Ordering::Relaxed), c_text("configuration", &place.text())?);
+        log::expect(number);
         // SAFETY: the text ends with a zero byte, and Cyclone copies what it needs.
         let domain = unsafe { dds_create_domain(number, text.as_ptr()) };
         let domain = checked("joining the domain", domain).map_err(|error| explained(error, number))?;
@@ -130,7 +131,7 @@ impl Drop for Entities {
     fn drop(&mut self) {
         // SAFETY: the domain is ours. With it go the participant and all below; no end is open, because each holds this.
         unsafe { dds_delete(self.domain) };
-        log::forget(self.number);
+        log::forget(self.number); // after which a thread of Cyclone may still say something
     }
 }
 

@@ -181,6 +181,7 @@ impl Engine for Dds {
     }
 
     fn changes(&self) -> u64 {
+        self.around.node.iter().for_each(|node| node.catch_up());
         self.around.graph.changes(now())
     }
 

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use thalweg::codec::{TypeDescription, to_cdr};
+use thalweg::codec::{Definitions, TypeDescription, to_cdr};
 use thalweg::{Change, Event};
 use thalweg_engines::bridge::Rules;
 use thalweg_engines::dds::{Dds, Settings};
@@ -159,15 +159,51 @@ fn a_late_subscriber_gets_the_history_of_each_writer() {
     for (writer, first) in &writers {
         (1..=3).for_each(|number| writer.publish(&written(&to_cdr(&text(first + number)).unwrap())).unwrap());
     }
-    // The second subscriber is late to the bridge's ports as well.
+    // The second subscriber is late to the bridge's ports as well. The first one stays, or the ports might be opened anew meanwhile.
+    let mut subscribers = Vec::new();
     for _ in 0..2 {
         let (tell, told) = channel();
         let late = here.subscriber::<Text>("/map").qos(durable.clone());
-        let _late = late.callback(move |sample| tell.send(sample.number).unwrap()).unwrap();
+        subscribers.push(late.callback(move |sample| tell.send(sample.number).unwrap()).unwrap());
         let mut got: Vec<u32> = (0..6).map(|_| told.recv_timeout(LONG).unwrap()).collect();
         got.sort_unstable();
         assert_eq!(got, [12, 13, 22, 23, 32, 33]);
     }
+}
+
+/// A reader states another name of the type, after more was kept than is written at once. What is published then comes after it.
+#[test]
+fn what_was_kept_under_a_guessed_type_reaches_a_reader_of_the_stated_one() {
+    const SAMPLES: u32 = 40;
+    let domain = domain();
+    let (here, there) = (open(domain), open(domain));
+    let durable = Qos { durability: Durability::TransientLocal, history: SAMPLES, ..Qos::default() };
+    let publisher = here.publisher(&topic("/map"), &durable).unwrap();
+    let sample = |number| to_cdr(&Text { number, data: "x".repeat(4096) }).unwrap();
+    (0..SAMPLES).for_each(|number| publisher.publish(&written(&sample(number))).unwrap());
+    let (tell, told) = channel();
+    let deliver: Deliver = Box::new(move |sample| tell.send(sample.message.to_vec()).unwrap());
+    let message = TypeDescription { name: "robot::Text".to_owned(), ..TypeDescription::of::<Text>() };
+    let _subscriber = there.subscriber(&Topic { message, ..topic("/map") }, &durable, deliver).unwrap();
+    until("it is wanted", || publisher.is_wanted());
+    publisher.publish(&written(&sample(SAMPLES))).unwrap();
+    for number in 0..=SAMPLES {
+        assert_eq!(told.recv_timeout(LONG).unwrap(), sample(number), "{number}");
+    }
+}
+
+#[test]
+fn an_end_of_ros_has_the_name_of_its_node() {
+    let domain = domain();
+    let open = |node: &str| Dds::open(Settings { node: Some(node.to_owned()), ..settings(domain) }, None).unwrap();
+    let (first, second) = (open("first"), open("second"));
+    let mut definitions = Definitions::new();
+    definitions.add("std_msgs/msg/String", "string data\n").unwrap();
+    let message = definitions.describe("std_msgs/msg/String").unwrap();
+    let publisher = first.publisher(&Topic { message, ..topic("/chatter") }, &Qos::default()).unwrap();
+    until("it is known", || second.endpoints().iter().any(|end| end.name == "/first"));
+    drop(publisher);
+    until("it is gone", || second.endpoints().is_empty());
 }
 
 /// A best-effort writer and a reliable reader: both sides are told.

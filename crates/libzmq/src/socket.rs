@@ -2,6 +2,7 @@
 
 use super::calls::{self, DONTWAIT, SNDMORE, at_once, checked};
 use super::{Context, Message};
+use std::cell::Cell;
 use std::ffi::{CString, c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -12,6 +13,8 @@ const FD: c_int = 14;
 const SUBSCRIBE: c_int = 6;
 const UNSUBSCRIBE: c_int = 7;
 const MAXMSGSIZE: c_int = 22;
+/// Why a socket sends no more.
+const HALF: &str = "libzmq took the first half of a message and not the second; the socket sends nothing any more";
 
 /// The part that a socket plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub struct Socket {
     raw: NonNull<c_void>,
     fd: RawFd,
     context: Arc<Context>,
+    /// A message was sent by half: libzmq would take the next frame for its second half.
+    half: Cell<bool>,
 }
 
 // SAFETY: a socket may migrate to another thread with a full fence (zmq_socket(3)), which moves between threads have. It is not Sync.
@@ -64,7 +69,7 @@ unsafe impl Send for Socket {}
 impl Socket {
     /// Takes a socket of this context.
     pub(crate) fn new(raw: NonNull<c_void>, context: Arc<Context>) -> io::Result<Self> {
-        let mut socket = Self { raw, fd: -1, context };
+        let mut socket = Self { raw, fd: -1, context, half: Cell::new(false) };
         let mut size = size_of::<RawFd>();
         // SAFETY: the socket lives; the option writes a descriptor of that size.
         checked(unsafe { calls::zmq_getsockopt(raw.as_ptr(), FD, (&raw mut socket.fd).cast(), &raw mut size) })?;
@@ -137,16 +142,22 @@ impl Socket {
         checked(unsafe { calls::zmq_connect(self.raw(), endpoint.as_ptr()) })
     }
 
-    /// Sends a message of two frames, whole or not at all. `false`: there is no room.
+    /// Sends a message of two frames, whole or not at all. `false`: there is no room. Does not wait.
     ///
     /// # Errors
-    /// The socket sends nothing.
+    /// The socket sends nothing, or nothing any more: it took one frame without the other.
     pub fn send(&self, topic: &[u8], message: &[u8]) -> io::Result<bool> {
+        if self.half.get() {
+            return Err(io::Error::other(HALF));
+        }
         if at_once(|| self.send_frame(topic, DONTWAIT | SNDMORE))?.is_none() {
             return Ok(false);
         }
-        // Room is counted in messages: after the first frame there is some for the others. So this does not wait.
-        at_once(|| self.send_frame(message, 0)).map(|_| true)
+        // Room is counted in messages: after the first frame there is some for the others, in every version that is known.
+        self.half.set(true);
+        at_once(|| self.send_frame(message, DONTWAIT))?.ok_or_else(|| io::Error::other(HALF))?;
+        self.half.set(false);
+        Ok(true)
     }
 
     fn send_frame(&self, frame: &[u8], flags: c_int) -> c_int {
@@ -177,5 +188,18 @@ impl Drop for Socket {
     fn drop(&mut self) {
         // SAFETY: it lives, and is not used afterwards.
         unsafe { calls::zmq_close(self.raw()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_sent_half_a_message_sends_nothing_any_more() {
+        let socket = Context::new().unwrap().socket(Kind::XPub).unwrap();
+        assert!(socket.send(b"topic", b"nobody subscribes").unwrap());
+        socket.half.set(true);
+        assert_eq!(socket.send(b"topic", b"").unwrap_err().to_string(), HALF);
     }
 }

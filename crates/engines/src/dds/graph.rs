@@ -2,6 +2,7 @@
 //!
 //! A node of ROS 2 has its endpoints first, and names them then. So they are held back until they are named, at most [`UNNAMED`].
 
+mod nodes;
 mod own;
 
 pub(super) use own::Own;
@@ -12,13 +13,14 @@ use super::types::{Naming, Stated, Types};
 use crate::engine::{Endpoint, Refused, Topic};
 use crate::lock;
 use cyclone::{Complaints, Found, FoundEnd, Guid, Policies};
+use nodes::Nodes;
 use own::{OwnEnds, Told};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg::control::{Direction, NodeId};
 
-/// Most endpoints, and most participants, of others that are known; further ones are counted.
+/// Most endpoints of others that are known, most participants, and most endpoints that nodes name; further ones are counted as refused.
 pub(super) const MOST_ENDPOINTS: usize = 10_000;
 /// In ROS 2: endpoints that no node has named are told after this time. Most are named within milliseconds; those of other programs never.
 const UNNAMED: Duration = Duration::from_millis(500);
@@ -39,10 +41,26 @@ pub(super) struct Graph {
 struct Others {
     ends: BTreeMap<Guid, Known>,
     participants: BTreeMap<Guid, Participant>,
-    /// The nodes of ROS 2 that ends belong to, by participant.
-    nodes: BTreeMap<Guid, HashMap<Guid, String>>,
-    /// Ends that are not told yet, in the order in which they came.
+    nodes: Nodes,
+    /// Ends that are not told yet, in the order in which they came, and some that have been named since; each once, and none that is gone.
     held: VecDeque<(Guid, Instant)>,
+}
+
+impl Others {
+    fn end_gone(&mut self, guid: Guid) -> bool {
+        let known = self.ends.remove(&guid).is_some();
+        if known {
+            self.held.retain(|(end, _)| *end != guid);
+        }
+        known
+    }
+
+    fn participant_gone(&mut self, guid: Guid) -> bool {
+        self.ends.retain(|end, _| !end.is_beside(guid));
+        self.held.retain(|(end, _)| !end.is_beside(guid));
+        self.nodes.remove(guid.participant());
+        self.participants.remove(&guid).is_some()
+    }
 }
 
 struct Participant {
@@ -77,14 +95,9 @@ impl Graph {
     pub(super) fn take(&self, found: Found, now: Instant) {
         let changed = match found {
             Found::End(end) => self.came(*end, now),
-            Found::EndGone(guid) => lock(&self.others).ends.remove(&guid).is_some(),
+            Found::EndGone(guid) => lock(&self.others).end_gone(guid),
             Found::Participant(guid, program, data) => self.joined(guid, program, &data),
-            Found::ParticipantGone(guid) => {
-                let mut others = lock(&self.others);
-                others.ends.retain(|end, _| !end.is_beside(guid));
-                others.nodes.remove(&guid);
-                others.participants.remove(&guid).is_some()
-            }
+            Found::ParticipantGone(guid) => lock(&self.others).participant_gone(guid),
         };
         if changed {
             self.change();
@@ -123,10 +136,9 @@ impl Graph {
             self.refuse(&format!("an endpoint beyond {MOST_ENDPOINTS}, which are known"));
             return false;
         }
-        let known = others.ends.get(&guid).is_some_and(|known| !known.held);
-        let named = || others.nodes.values().any(|names| names.contains_key(&guid));
-        let held = self.types.naming == Naming::Ros && !known && !named();
-        if held {
+        let known = others.ends.get(&guid).map(|known| known.held);
+        let held = self.types.naming == Naming::Ros && known != Some(false) && others.nodes.of(guid).is_none();
+        if held && known.is_none() {
             others.held.push_back((guid, now));
         }
         others.ends.insert(guid, Known { stated, policies, endpoint, held });
@@ -136,9 +148,12 @@ impl Graph {
     fn joined(&self, guid: Guid, program: Option<String>, data: &[u8]) -> bool {
         let bridge = self.bridge_of(data);
         let mut others = lock(&self.others);
-        if others.participants.len() < MOST_ENDPOINTS {
-            others.participants.insert(guid, Participant { program, bridge });
+        if others.participants.len() >= MOST_ENDPOINTS && !others.participants.contains_key(&guid) {
+            drop(others);
+            self.refuse(&format!("a participant beyond {MOST_ENDPOINTS}, which are known"));
+            return false;
         }
+        others.participants.insert(guid, Participant { program, bridge });
         true
     }
 
@@ -149,20 +164,22 @@ impl Graph {
         NodeId::try_from(node.to_owned()).ok()
     }
 
-    /// Takes the names of the nodes of a participant's ends.
+    /// Takes the names of the nodes of a participant's ends, and of no others.
     pub(super) fn named(&self, participant: Guid, names: HashMap<Guid, String>) {
         let mut others = lock(&self.others);
-        let known: usize = others.nodes.values().map(HashMap::len).sum();
-        if known + names.len() > MOST_ENDPOINTS {
+        if !others.participants.contains_key(&participant) {
+            return; // it went while the names waited, and would not take them along
+        }
+        let ends: Vec<Guid> = names.keys().copied().collect();
+        if !others.nodes.set(participant, names) {
             drop(others);
             return self.refuse(&format!("nodes of more than {MOST_ENDPOINTS} endpoints"));
         }
-        for guid in names.keys() {
-            if let Some(known) = others.ends.get_mut(guid) {
+        for guid in ends {
+            if let Some(known) = others.ends.get_mut(&guid) {
                 known.held = false;
             }
         }
-        others.nodes.insert(participant, names);
         drop(others);
         self.change();
     }
@@ -228,7 +245,7 @@ impl Graph {
             .filter_map(|(guid, participant)| Some((&guid.0[..12], participant.program.as_deref()?)))
             .collect();
         let named = |(guid, known): (&Guid, &Known)| {
-            let node = others.nodes.values().find_map(|names| names.get(guid)).cloned();
+            let node = others.nodes.of(*guid).cloned();
             let program = || programs.get(&guid.0[..12]).map(|name| (*name).to_owned());
             let name = node.or_else(program).unwrap_or_else(|| format!("{:.24}", guid.to_string()));
             Endpoint { name, ..known.endpoint.clone() }

@@ -37,8 +37,8 @@ impl Around {
     }
 
     /// Names an end as one of our node, in ROS 2.
-    pub(super) fn member(&self, guid: Guid, writes: bool) -> Result<Option<Member>> {
-        self.node.as_ref().map(|node| node.enter(guid, writes)).transpose()
+    pub(super) fn member(&self, guid: Guid, writes: bool) -> Option<Member> {
+        self.node.as_ref().map(|node| node.enter(guid, writes))
     }
 }
 
@@ -54,9 +54,16 @@ struct Open {
     _member: Option<Member>,
     writer: Arc<Writer>,
     _own: Own,
-    /// What the next writer would have to keep for late joiners, while the type's name is a guess.
-    kept: VecDeque<(Vec<u8>, i64)>,
+    kept: Kept,
 }
+
+/// What the next writer would have to keep for late joiners, while the type's name is a guess; afterwards what that one has not yet written.
+/// Each with the time of its publication.
+type Kept = VecDeque<(Vec<u8>, i64)>;
+
+/// Most bytes, but for one sample, that are written without a look whether readers have acknowledged all: half of what Cyclone takes at least
+/// before it waits (`Internal/Watermarks/WhcHighInit`).
+const BURST: usize = 15 << 10;
 
 impl Publishing {
     pub(super) fn open(around: Around, topic: Topic, offer: Qos) -> Result<Self> {
@@ -65,17 +72,32 @@ impl Publishing {
         Ok(Self { around, topic, offer, open })
     }
 
-    /// Takes another writer if readers state another name of the type.
+    /// Takes another writer if readers state another name of the type. It has yet to write what this one has kept.
     fn follow_type(&self, open: &mut Open) -> Result<()> {
         let named = self.around.types.of(&self.topic, &self.around.graph.types_of(&self.topic.name))?;
         if named.name != open.named.name {
+            let next = self.around.writer(named, &self.topic, &self.offer)?;
             let kept = std::mem::take(&mut open.kept);
-            *open = self.around.writer(named, &self.topic, &self.offer)?;
-            for (message, published) in kept {
-                open.writer.write(&message, published).map_err(failed)?;
-            }
+            *open = Open { kept, ..next };
         }
         Ok(())
+    }
+
+    /// Writes what the writer before has kept. What is not written stays for the next call.
+    fn write_kept(&self, writer: &Writer, mut kept: Kept) -> Result<()> {
+        while let Some((message, published)) = kept.front() {
+            if let Err(wrong) = self.write(writer, message, *published) {
+                lock(&self.open).kept = kept;
+                return Err(wrong);
+            }
+            kept.pop_front();
+        }
+        Ok(())
+    }
+
+    fn write(&self, writer: &Writer, message: &[u8], published: i64) -> Result<()> {
+        let named = |wrong| Error::Engine(format!("DDS: {}: {wrong}", self.topic.name));
+        writer.write(message, published).map_err(named)
     }
 }
 
@@ -85,7 +107,7 @@ impl Around {
         let own = self.graph.enter(&topic.name, &named.name, Direction::Publisher, offer, policies.clone());
         let name = self.types.naming.there(&topic.name);
         let writer = self.participant.writer(&name, &named.name, &policies).map_err(failed)?;
-        let member = self.member(writer.guid(), true)?;
+        let member = self.member(writer.guid(), true);
         Ok(Open { named, _member: member, writer: Arc::new(writer), _own: own, kept: VecDeque::new() })
     }
 }
@@ -99,6 +121,25 @@ impl Open {
             self.kept.pop_front();
         }
         self.kept.push_back((message.to_vec(), published));
+    }
+
+    /// Takes what has to be written before the next sample.
+    fn take_kept(&mut self) -> Kept {
+        if self.named.guessed { Kept::new() } else { std::mem::take(&mut self.kept) }
+    }
+
+    /// Writes what the writer before has kept, as far as that does not wait for readers: this is locked meanwhile.
+    fn catch_up(&mut self) {
+        while !self.kept.is_empty() && self.writer.is_acknowledged() {
+            let mut written = 0;
+            while let Some((message, published)) = self.kept.front().filter(|_| written < BURST) {
+                if self.writer.write(message, *published).is_err() {
+                    return; // it is tried again when this is called again
+                }
+                written += message.len();
+                self.kept.pop_front();
+            }
+        }
     }
 }
 
@@ -119,23 +160,26 @@ impl Publisher for Publishing {
             )));
         }
         let published = now_ns().saturating_sub_unsigned(sample.age_ns);
-        let writer = {
+        let (writer, kept) = {
             let mut open = lock(&self.open);
             open.keep(sample.message, published, &self.offer);
-            open.writer.clone()
+            (open.writer.clone(), open.take_kept())
         };
-        writer.write(sample.message, published).map_err(|wrong| Error::Engine(format!("DDS: {name}: {wrong}")))
+        self.write_kept(&writer, kept)?;
+        self.write(&writer, sample.message, published)
     }
 
     fn is_wanted(&self) -> bool {
         let mut open = lock(&self.open);
         let matched = open.writer.matched() > 0;
-        if matched {
-            open.named.guessed = false;
-            open.kept.clear();
-        } else if open.named.guessed {
+        match open.named.guessed {
+            true if matched => {
+                open.named.guessed = false;
+                open.kept.clear();
+            }
             // What fails is tried again when this is asked again.
-            let _ = self.follow_type(&mut open);
+            true => drop(self.follow_type(&mut open)),
+            false => open.catch_up(),
         }
         matched
     }

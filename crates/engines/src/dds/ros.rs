@@ -2,7 +2,7 @@
 //! `ros_discovery_info`, by which each participant says which nodes it has, with which endpoints (`rmw_dds_common`).
 
 use super::failed;
-use super::graph::Graph;
+use super::graph::{Graph, MOST_ENDPOINTS};
 use crate::engine::{Error, Result};
 use crate::lock;
 use cyclone::{Guid, Participant, Policies, Reader, Taken, Writer};
@@ -19,6 +19,8 @@ const TYPE_HASH: &str = "RIHS01_91a0593bacdcc50ea9bdcf849a938b128412cc1ea821245c
 
 /// Longest name of a node that is shown, in bytes.
 const MAX_NODE: usize = 512;
+/// Most nodes of a participant: a process with composed nodes has tens.
+const MOST_NODES: usize = 1024;
 
 /// USER_DATA of an endpoint of this type (`rmw_dds_common`, `qos.cpp`: `encode_type_hash_for_user_data_qos`).
 pub(super) fn user_data(type_hash: Option<&str>) -> Vec<u8> {
@@ -55,6 +57,7 @@ struct Node {
 /// Our node, which others are told of, and those of others.
 pub(super) struct Membership {
     info: Mutex<Ends>,
+    graph: Arc<Graph>,
     participant: Guid,
     node: String,
     writer: Writer,
@@ -65,6 +68,8 @@ pub(super) struct Membership {
 struct Ends {
     readers: BTreeSet<Guid>,
     writers: BTreeSet<Guid>,
+    /// Others have not been told of the last change.
+    untold: bool,
 }
 
 /// An end of our node, until this is dropped.
@@ -84,38 +89,62 @@ impl Membership {
         }
         let policies = Policies {
             reliable: true,
-            blocking: Duration::from_secs(10),
+            // It is written with `info` locked, in the bridge's loop: what there is no room for is told later.
+            blocking: Duration::ZERO,
             transient_local: true,
             history: Some(1),
             user_data: user_data(Some(TYPE_HASH)),
             ..Policies::default()
         };
-        let graph = graph.clone();
-        let take = Box::new(move |taken: &Taken<'_>| match nodes(taken.message) {
-            Ok((participant, names)) => graph.named(participant, names),
-            Err(wrong) => graph.refuse(&format!("{TOPIC}: {wrong} (nodes of Humble and before write another form)")),
+        let told = graph.clone();
+        let take = Box::new(move |taken: &Taken<'_>| {
+            // The message states a participant, too, which could be anybody's. What a writer that is gone says is out of date.
+            let Some(writer) = taken.writer else { return };
+            match nodes(taken.message, writer) {
+                Ok(names) => told.named(writer.participant(), names),
+                Err(wrong) => told.refuse(&format!("{TOPIC}: {wrong} (nodes of Humble and before write another form)")),
+            }
         });
         let reader = participant.reader(TOPIC, TYPE, &policies, take).map_err(failed)?;
         let writer = participant.writer(TOPIC, TYPE, &policies).map_err(failed)?;
-        let (info, participant) = (Mutex::default(), participant.guid());
-        let membership = Self { info, participant, node, writer, _reader: reader };
-        membership.tell(&Ends::default())?;
+        let (info, graph, participant) = (Mutex::default(), graph.clone(), participant.guid());
+        let membership = Self { info, graph, participant, node, writer, _reader: reader };
+        membership.write(&Ends::default())?;
         Ok(Arc::new(membership))
     }
 
     /// Names an end as one of our node.
-    pub(super) fn enter(self: &Arc<Self>, guid: Guid, writes: bool) -> Result<Member> {
+    pub(super) fn enter(self: &Arc<Self>, guid: Guid, writes: bool) -> Member {
         let mut ends = lock(&self.info);
         if writes {
             ends.writers.insert(guid)
         } else {
             ends.readers.insert(guid)
         };
-        self.tell(&ends)?;
-        Ok(Member { of: self.clone(), guid })
+        self.tell(&mut ends);
+        Member { of: self.clone(), guid }
     }
 
-    fn tell(&self, ends: &Ends) -> Result<()> {
+    /// Tells others what there was no room for before.
+    pub(super) fn catch_up(&self) {
+        let mut ends = lock(&self.info);
+        if ends.untold {
+            self.tell(&mut ends);
+        }
+    }
+
+    /// Tells others now, or with the next change, or when it [catches up](Self::catch_up). The first failure is counted.
+    fn tell(&self, ends: &mut Ends) {
+        let told = self.write(ends);
+        let before = std::mem::replace(&mut ends.untold, told.is_err());
+        if let Err(wrong) = told
+            && !before
+        {
+            self.graph.refuse(&format!("{TOPIC}: {wrong}; it is told again"));
+        }
+    }
+
+    fn write(&self, ends: &Ends) -> Result<()> {
         let all = |guids: &BTreeSet<Guid>| guids.iter().map(|guid| guid.0).collect();
         let (readers, writers) = (all(&ends.readers), all(&ends.writers));
         let node = Node { namespace: "/".to_owned(), name: self.node.clone(), readers, writers };
@@ -130,23 +159,31 @@ impl Drop for Member {
         let mut ends = lock(&self.of.info);
         ends.readers.remove(&self.guid);
         ends.writers.remove(&self.guid);
-        // The next one tells of it, if this does not.
-        let _ = self.of.tell(&ends);
+        self.of.tell(&mut ends);
     }
 }
 
-/// The nodes of a participant: the full name of the node of each endpoint.
-fn nodes(message: &[u8]) -> std::result::Result<(Guid, HashMap<Guid, String>), String> {
+/// The nodes of a participant, of which `writer` is an endpoint, too: the full name of the node of each of its endpoints.
+fn nodes(message: &[u8], writer: Guid) -> std::result::Result<HashMap<Guid, String>, String> {
     let info: Nodes = from_cdr(message).map_err(|wrong| wrong.to_string())?;
+    let count = info.nodes.len();
+    if count > MOST_NODES {
+        return Err(format!("{count} nodes of a participant, {MOST_NODES} at most are allowed"));
+    }
+    let ends: usize = info.nodes.iter().map(|node| node.readers.len() + node.writers.len()).sum();
+    if ends > MOST_ENDPOINTS {
+        return Err(format!("{ends} endpoints of a participant, {MOST_ENDPOINTS} at most are allowed"));
+    }
     let mut names = HashMap::new();
     for node in info.nodes {
         let name = format!("{}/{}", node.namespace.trim_end_matches('/'), node.name);
         if name.len() > MAX_NODE {
             return Err(format!("a node's name of {} bytes, {MAX_NODE} at most are allowed", name.len()));
         }
-        names.extend(node.readers.into_iter().chain(node.writers).map(|guid| (Guid(guid), name.clone())));
+        let own = node.readers.into_iter().chain(node.writers).map(Guid).filter(|guid| guid.is_beside(writer));
+        names.extend(own.map(|guid| (guid, name.clone())));
     }
-    Ok((Guid(info.participant), names))
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -174,13 +211,27 @@ mod tests {
     fn nodes_are_read_and_what_is_malformed_is_refused() {
         let mut message = [&[0, 1, 0, 0][..], &[1; 16], &[1, 0, 0, 0], &[4, 0, 0, 0], b"/ns\0"].concat();
         message.extend([&[3, 0, 0, 0][..], b"ab\0\0", &[1, 0, 0, 0], &[2; 16], &[0, 0, 0, 0]].concat());
-        let (participant, names) = nodes(&message).unwrap();
-        assert_eq!((participant, names), (Guid([1; 16]), HashMap::from([(Guid([2; 16]), "/ns/ab".to_owned())])));
+        let names = nodes(&message, Guid([2; 16])).unwrap();
+        assert_eq!(names, HashMap::from([(Guid([2; 16]), "/ns/ab".to_owned())]));
+        assert_eq!(nodes(&message, Guid([1; 16])).unwrap(), HashMap::new(), "an endpoint of another participant");
         let mut flood = message.clone();
         flood[20..24].copy_from_slice(&[0xff; 4]);
         let cut = (0..message.len() - 1).map(|length| message[..length].to_vec());
         for wrong in cut.chain([flood]) {
-            assert!(nodes(&wrong).is_err(), "{wrong:?}");
+            assert!(nodes(&wrong, Guid([2; 16])).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_flood_of_nodes_or_of_their_endpoints_is_refused() {
+        let read = |nodes: Vec<Node>| {
+            let message = to_cdr(&Nodes { participant: [2; 16], nodes }).unwrap();
+            super::nodes(&message, Guid([2; 16])).map(|names| names.len())
+        };
+        assert_eq!(read(vec![Node::default(); MOST_NODES]), Ok(0));
+        assert!(read(vec![Node::default(); MOST_NODES + 1]).unwrap_err().contains("1025 nodes"));
+        let (readers, writers) = (vec![[2; 16]; MOST_ENDPOINTS], vec![[2; 16]]);
+        assert_eq!(read(vec![Node { readers: readers.clone(), ..Node::default() }]), Ok(1));
+        assert!(read(vec![Node { readers, writers, ..Node::default() }]).unwrap_err().contains("10001 endpoints"));
     }
 }

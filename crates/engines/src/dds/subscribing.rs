@@ -59,7 +59,7 @@ impl Reading {
         let take = Box::new(move |taken: &Taken<'_>| taking.take(&name, taken));
         let there = around.types.naming.there(&topic.name);
         let reader = around.participant.reader(&there, type_name, &policies, take).map_err(failed)?;
-        Ok(Self { _member: around.member(reader.guid(), false)?, _own: own, _reader: reader })
+        Ok(Self { _member: around.member(reader.guid(), false), _own: own, _reader: reader })
     }
 }
 

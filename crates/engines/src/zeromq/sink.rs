@@ -76,7 +76,8 @@ impl Sink {
     pub(super) fn join(&self, reliable: bool) -> std::io::Result<()> {
         let mut sending = lock(&self.sending);
         sending.reliable += usize::from(reliable);
-        sending.keep_all_or_not()
+        // A publisher that has not come does not leave, either.
+        sending.keep_all_or_not().inspect_err(|_| sending.reliable -= usize::from(reliable))
     }
 
     /// A publisher leaves.

@@ -45,7 +45,9 @@ fn endpoints_come_and_go_with_their_participant() {
     graph.take(Found::EndGone(guid(1, 2)), Instant::now());
     assert_eq!(graph.endpoints().len(), 1);
     graph.take(Found::ParticipantGone(guid(1, 0x1c1)), Instant::now());
+    graph.named(guid(1, 0x1c1), HashMap::from([(guid(1, 1), "/too/late".to_owned())]));
     assert_eq!((graph.endpoints(), graph.changes(Instant::now())), (Vec::new(), 6));
+    assert_eq!(lock(&graph.others).nodes.of(guid(1, 1)), None);
 }
 
 #[test]
@@ -66,6 +68,34 @@ fn a_flood_of_endpoints_is_bounded() {
     let graph = graph();
     (0..MOST_ENDPOINTS as u32 + 5).for_each(|number| came(&graph, end(number, true, "arm", &Qos::default())));
     assert_eq!((graph.endpoints().len(), graph.refused(&Complaints::default()).count), (MOST_ENDPOINTS, 5));
+}
+
+#[test]
+fn a_flood_of_participants_is_bounded_and_those_known_are_still_heard() {
+    let graph = Graph::new(Arc::new(Types::new(Naming::Plain, Arc::new(|_| None))), "bridge/".to_owned());
+    let number = |number: u128| Guid(((number << 32) + 0x1c1).to_be_bytes());
+    let join = |guid, data: &[u8]| graph.take(Found::Participant(guid, None, data.to_vec()), Instant::now());
+    (0..MOST_ENDPOINTS as u128 + 5).for_each(|participant| join(number(participant), b""));
+    let refused = graph.refused(&Complaints::default());
+    assert_eq!((refused.count, &refused.last[..]), (5, "a participant beyond 10000, which are known"));
+    assert_eq!(graph.changes(Instant::now()), MOST_ENDPOINTS as u64);
+    join(number(0), b"bridge/0123456789abcdef;");
+    assert_eq!(graph.bridges(), [NodeId(0x0123_4567_89ab_cdef)]);
+}
+
+#[test]
+fn an_end_is_held_once_and_not_after_it_is_gone() {
+    let graph = Graph::new(Arc::new(Types::new(Naming::Ros, Arc::new(|_| None))), String::new());
+    let held = || lock(&graph.others).held.len();
+    for _ in 0..3 {
+        came(&graph, end(1, true, "rt/arm", &Qos::default()));
+        came(&graph, end(2, true, "rt/arm", &Qos::default()));
+    }
+    assert_eq!(held(), 2);
+    graph.take(Found::EndGone(guid(1, 1)), Instant::now());
+    assert_eq!(held(), 1);
+    graph.take(Found::ParticipantGone(guid(1, 0x1c1)), Instant::now());
+    assert_eq!(held(), 0);
 }
 
 #[test]
@@ -108,6 +138,7 @@ fn an_end_of_ros_is_told_with_its_node_or_when_none_has_named_it_for_long() {
     let types = Arc::new(Types::new(Naming::Ros, Arc::new(|_| None)));
     let graph = Graph::new(types, String::new());
     let now = Instant::now();
+    graph.take(Found::Participant(guid(1, 0x1c1), None, Vec::new()), now);
     for number in [1, 2] {
         graph.take(Found::End(Box::new(end(number, true, "rt/arm", &Qos::default()))), now);
     }
