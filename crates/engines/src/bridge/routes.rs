@@ -217,12 +217,7 @@ impl Routes {
         let name = if new.any { TypeDescription::any().name } else { new.message.name.clone() };
         let key = (new.topic.clone(), name, new.message.hash);
         if let Some(known) = self.into.get_mut(&key) {
-            known.qos.durability = known.qos.durability.max(new.qos.durability);
-            known.qos.history = known.qos.history.max(new.qos.history);
-            known.qos.partition = partitions::joined(&known.qos.partition, &new.qos.partition);
-            if let Queue::KeepAll(_) = new.qos.queue {
-                known.qos.queue = new.qos.queue;
-            }
+            known.join(&new.qos);
         } else if self.into.len() < MOST_ROUTES {
             self.into.insert(key, new);
         } else {

@@ -1,6 +1,7 @@
 //! Which of several routes has the samples of a topic: each subscriber gets them once.
 
-use super::{In, Routes, raw, short};
+use super::{In, Routes, partitions, raw, short};
+use qos::{Qos, Queue};
 use std::collections::{BTreeSet, HashMap};
 use thalweg::control::matching::is_pattern;
 
@@ -12,14 +13,28 @@ impl Routes {
         self.part_types();
     }
 
-    /// A subscriber to any type takes the samples of a route of a stated type, if there is one to its topic: two would give them twice.
+    /// A subscriber to any type takes the samples of a route of a stated type, if there is one to its topic: two would give them twice. All
+    /// such routes offer what it requests, so that it does not matter which of them it has them from.
     fn prefer_types(&mut self) {
         let typed: BTreeSet<String> =
             self.into.values().filter(|into| !into.any).map(|into| into.topic.clone()).collect();
-        self.into.retain(|_, into| !into.any || !typed.contains(&into.topic));
+        let mut dropped: HashMap<String, Qos> = HashMap::new();
+        self.into.retain(|_, into| {
+            let stays = !into.any || !typed.contains(&into.topic);
+            if !stays {
+                dropped.insert(into.topic.clone(), into.qos.clone());
+            }
+            stays
+        });
+        for into in self.into.values_mut() {
+            if let Some(offer) = dropped.get(&into.topic) {
+                into.join(offer);
+            }
+        }
     }
 
-    /// A subscriber to any type takes the samples of a route whose structure is known, too, instead of one of the type's name alone.
+    /// A subscriber to any type takes the samples of a route whose structure is known, too, instead of one of the type's name alone. That
+    /// route offers what it requests.
     pub(super) fn prefer_structures(&mut self) {
         let known: BTreeSet<(String, String)> = self
             .into
@@ -27,10 +42,20 @@ impl Routes {
             .filter(|into| into.message.schema.is_some())
             .map(|into| (into.topic.clone(), into.message.name.clone()))
             .collect();
+        let mut dropped: HashMap<(String, String), Vec<Qos>> = HashMap::new();
         self.into.retain(|_, into| {
             let is_name = into.message.schema.is_none() && into.message.ros.is_none();
-            !is_name || !known.contains(&(into.topic.clone(), short(&into.message).to_owned()))
+            let key = (into.topic.clone(), short(&into.message).to_owned());
+            let stays = !is_name || !known.contains(&key);
+            if !stays {
+                dropped.entry(key).or_default().push(into.qos.clone());
+            }
+            stays
         });
+        for into in self.into.values_mut().filter(|into| into.message.schema.is_some()) {
+            let offers = dropped.get(&(into.topic.clone(), into.message.name.clone()));
+            offers.into_iter().flatten().for_each(|offer| into.join(offer));
+        }
     }
 
     /// A topic of a pattern comes by one route alone: its own, that of a pattern with a stated type, or that of the first pattern.
@@ -58,6 +83,20 @@ impl Routes {
             let goes_before = |(at, other): &&(usize, &In)| (rank(other), *at) < own && other.message != into.message;
             let before = meeting.into_iter().flatten().filter(goes_before).map(|(_, other)| other.topic.clone());
             into.beside = before.collect();
+        }
+    }
+}
+
+impl In {
+    /// Offers as much as a route to the same topic does whose subscribers this one serves, too. Reliability is the same for both: that of a
+    /// rule, or the least of the topic's publishers.
+    pub(super) fn join(&mut self, offer: &Qos) {
+        let own = &mut self.qos;
+        own.durability = own.durability.max(offer.durability);
+        own.history = own.history.max(offer.history);
+        own.partition = partitions::joined(&own.partition, &offer.partition);
+        if let Queue::KeepAll(_) = offer.queue {
+            own.queue = offer.queue;
         }
     }
 }

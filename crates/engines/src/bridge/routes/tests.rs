@@ -146,6 +146,30 @@ fn a_subscriber_to_any_type_has_no_route_beside_that_of_a_type() {
     assert_eq!((&pattern.beside[..], &pattern.skips[..]), (&["/a".to_owned()][..], &["/b".to_owned()][..]));
 }
 
+/// A strict subscriber to any type, to a topic's history in a partition with a wildcard.
+fn demanding() -> PortInfo {
+    let (durability, partition) = (Durability::TransientLocal, vec!["arm*".to_owned()]);
+    let qos = Qos { durability, history: 5, partition, strict: true, ..Qos::default() };
+    PortInfo { qos, ..port(Direction::Subscriber, "/a", TypeDescription::any()) }
+}
+
+#[test]
+fn the_route_of_a_type_offers_what_subscribers_to_any_type_request() {
+    let typed = || port(Direction::Subscriber, "/a", point());
+    for ports in [vec![demanding(), typed()], vec![typed(), demanding()]] {
+        let routes = found(ports, "");
+        let into = routes.into.values().next().unwrap();
+        assert_eq!((routes.into.len(), &into.message), (1, &point()));
+        assert_eq!((into.qos.durability, into.qos.history), (Durability::TransientLocal, 5));
+        assert_eq!(
+            (&into.qos.partition[..], into.qos.queue),
+            (&["*", "arm*"].map(String::from)[..], Queue::KeepAll(BURST))
+        );
+    }
+    let two = found(vec![demanding(), port(Direction::Subscriber, "/a", raw()), typed()], "");
+    assert!(two.into.len() == 2 && two.into.values().all(|into| into.qos.durability == Durability::TransientLocal));
+}
+
 #[test]
 fn partitions_with_wildcards_are_named_on_the_bridges_ports() {
     let with = |direction, partition: &str| PortInfo {
@@ -228,7 +252,11 @@ fn a_type_known_by_its_name_is_that_of_a_subscriber_of_this_name() {
         routes.into.into_values().map(|into| into.message).collect::<Vec<_>>()
     };
     assert_eq!(types(vec![any()]), [TypeDescription::opaque("robot::Point")]);
-    assert_eq!(types(vec![any(), port(Direction::Subscriber, "/a", point())]), [point()], "one route, for both");
+    let typed = || port(Direction::Subscriber, "/a", point());
+    assert_eq!(types(vec![any(), typed()]), [point()], "one route, for both");
+    let both = with_ends(vec![demanding(), typed()], "", Some(std::slice::from_ref(&end)));
+    let offer = &both.into.values().next().unwrap().qos;
+    assert_eq!((&offer.partition[..], offer.queue), (&["*", "arm*"].map(String::from)[..], Queue::KeepAll(BURST)));
     let other = port(Direction::Subscriber, "/a", TypeDescription::of::<u64>());
     assert_eq!(types(vec![other]), [TypeDescription::opaque("robot::Point")]);
 }
