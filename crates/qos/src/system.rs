@@ -187,6 +187,10 @@ pub const OWN_HEADERS: u64 = 40;
 pub const MOST_OWN_QUEUES: usize = 64;
 /// Most bytes that may leave a queue of a topic's own at once.
 pub const MOST_AT_ONCE: u64 = 16 << 20;
+/// Most packets that wait in one queue.
+pub const LONGEST_QUEUE: u32 = 100_000;
+/// The longest for which an idle class of HTB gets tokens, s (`mbuffer`, `sch_htb.c`): a bucket that takes longer does not fill again.
+pub const LONGEST_REFILL_S: u64 = 60;
 
 impl Topic {
     /// Most samples that are published in a closed stretch of `span` ns.

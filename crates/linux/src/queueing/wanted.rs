@@ -93,7 +93,7 @@ impl Service {
 /// Slowest rate of a device, in bits per second: one packet in twelve seconds.
 pub const SLOWEST: u64 = 1000;
 /// Longest queue in packets.
-pub const LONGEST: u32 = 100_000;
+pub const LONGEST: u32 = qos::system::LONGEST_QUEUE;
 /// Most segments of a super-packet (`GSO_MAX_SEGS`).
 pub const MOST_SEGMENTS: u32 = 65_535;
 

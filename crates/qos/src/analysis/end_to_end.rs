@@ -378,10 +378,13 @@ fn leaves(stages: &Stages, stage: usize, transit: &Transit) -> (u64, u64) {
     let Transit { first, last, .. } = *transit;
     match stages.stages[stage].step {
         Step::Compute { .. } => (last, last),
-        Step::Cross { queue, packets, .. } => {
+        Step::Cross { queue, packets, leaf, passed, .. } => {
             let delay = stages.egresses[queue].delay;
             let last = last.saturating_add(packets.last).max(first.saturating_add(packets.work()));
-            (first.saturating_add(packets.first()).saturating_add(delay), last.saturating_add(delay))
+            // What leaves a queue of a channel's own need not be the declared samples.
+            let is_any = leaf.is_some() || passed.is_some();
+            let least = if is_any { packets.first().min(packets.least_last()) } else { packets.first() };
+            (first.saturating_add(least).saturating_add(delay), last.saturating_add(delay))
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::Class;
 use crate::analysis::cpu::reservation::Reservation;
 use crate::analysis::stages::{Leaf, Stages, Step, htb_burst};
 use crate::network::Direction;
-use crate::system::{Scheduler, System};
+use crate::system::{OWN_HEADERS, Scheduler, System};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A whole, in parts of which shares are counted.
@@ -47,6 +47,13 @@ impl Sending {
         match self {
             Sending::Background(work) => *work,
             Sending::Declared(parcel) => parcel.sum(|packet| packet.time),
+        }
+    }
+
+    fn packets(&self) -> u64 {
+        match self {
+            Sending::Background(_) => 1,
+            Sending::Declared(parcel) => parcel.packets,
         }
     }
 }
@@ -231,8 +238,10 @@ impl Queue {
     fn charge_own(&mut self, at: usize) -> Turned {
         self.turns += 1;
         let own = &mut self.own[at];
-        let cost =
-            u128::from(own.waiting.front().map_or(0, Sending::work)) * BILLION / u128::from(own.leaf.share.max(1));
+        let (work, packets) = own.waiting.front().map_or((0, 0), |front| (front.work(), front.packets()));
+        // The kernel counts Thalweg's own headers, too.
+        let headers = u128::from(packets) * u128::from(OWN_HEADERS) * 8 * BILLION / u128::from(own.leaf.rate.max(1));
+        let cost = u128::from(work) * BILLION / u128::from(own.leaf.share.max(1)) + headers;
         own.account.tokens -= i128::try_from(cost).unwrap_or(i128::MAX);
         own.served = self.turns;
         Turned::Own(at)

@@ -97,27 +97,38 @@ pub fn pacing(seed: u64) -> Sketch {
     sketch
 }
 
-/// The sketch of a seed in which every other topic has a queue of its own, before links by `htb` with installed queues. Threads take no time: a queue protects no
-/// processor.
+/// The sketch of a seed in which every other topic that only hosts publish has a queue of its own, before links by `htb` with installed queues; where none of them
+/// begins each packet may take the same time. Threads take no time: a queue protects no processor.
 pub fn owning(seed: u64) -> Sketch {
     let mut sketch = sketch(seed);
     // What goes through a relay has none.
     sketch.places.clear();
     let system = &mut sketch.system;
     system.placement.transport = Transport::Unicast;
-    for link in &mut system.links {
+    let mut begins = vec![false; system.nodes.len()];
+    for (index, topic) in system.topics.iter_mut().enumerate() {
+        let on_hosts = topic.publishers.iter().all(|node| system.nodes[*node].kind == NodeKind::Host);
+        topic.cpu_send = 0;
+        topic.own_queue = on_hosts && (index as u64 + seed).is_multiple_of(2);
+        topic.publishers.iter().filter(|_| topic.own_queue).for_each(|node| begins[*node] = true);
+    }
+    for (index, link) in system.links.iter_mut().enumerate() {
         (link.scheduler, link.transmission, link.shares) = (Scheduler::Htb, None, None);
         link.devices = [Some("eth0".into()), Some("eth1".into())];
-    }
-    for (index, topic) in system.topics.iter_mut().enumerate() {
-        topic.cpu_send = 0;
-        topic.own_queue = (index as u64 + seed).is_multiple_of(2);
+        if !link.between.iter().any(|node| begins[*node]) && (index as u64 + seed / 2).is_multiple_of(2) {
+            link.transmission = Some(wire_time(link));
+        }
     }
     for subscriber in &mut system.subscribers {
         subscriber.cpu_receive = 0;
         subscriber.deadline = Some(100_000_000 + 4 * system.topics[subscriber.topic].period);
     }
     sketch
+}
+
+/// The time of a full packet on a link, ns.
+fn wire_time(link: &Link) -> u64 {
+    (link.mtu + link.overhead) * 8_000_000_000 / link.rate
 }
 
 /// The longest time that a contract may state, ns.

@@ -106,7 +106,8 @@ impl Iteration<'_> {
             coming.groups.push(known);
         }
         let found = coming.stays(egress);
-        let own: Vec<_> = (0..coming.own.len()).map(|at| (coming.own[at].stage, coming.own_stay(egress, at))).collect();
+        let own_stay = |at: usize| coming.own_stay(egress, at).and_then(|stay| self.has_tokens(&coming.own[at], stay));
+        let own: Vec<_> = (0..coming.own.len()).map(|at| (coming.own[at].stage, own_stay(at))).collect();
         self.queues.0[queue].1 = before;
         let in_class = self.queues.of(queue).filter(|(_, member)| member.leaf.is_none());
         let here: Vec<_> = in_class.map(|(stage, member)| (*stage, found[member.class as usize])).collect();
@@ -118,11 +119,22 @@ impl Iteration<'_> {
         }
     }
 
+    /// The stay in a queue of a channel's own counts no wait for tokens: it holds if all samples leave the queue within their deadline (`stages::Leaf`).
+    fn has_tokens(&self, own: &Own, stay: Stay) -> Result<Stay, Because> {
+        let out = self.transits[own.stage].latest.and_then(|latest| latest.checked_add(stay.time));
+        let is_known = out.is_some_and(|out| out <= own.leaf.until);
+        let Step::Cross { queue, .. } = self.stages.stages[own.stage].step else { return Ok(stay) };
+        if is_known { Ok(stay) } else { Err(Because::Tokens(self.egress(queue).direction)) }
+    }
+
     /// The bounds of each class's queue; what waits in queues of channels' own is not in it.
     pub(super) fn bounds(&self, queue: usize) -> [QueueBound; 4] {
         let mut bounds = [QueueBound::default(); 4];
         for (index, member) in self.queues.of(queue).filter(|(_, member)| member.leaf.is_none()) {
-            let Step::Cross { packets, .. } = self.stages.stages[*index].step else { continue };
+            let Step::Cross { mut packets, passed, .. } = self.stages.stages[*index].step else { continue };
+            if passed.is_some() {
+                packets.count = packets.together_work().div_ceil(packets.least_last().max(1)).max(packets.count);
+            }
             let bound = &mut bounds[member.class as usize];
             bound.load = bound.load.saturating_add(load(&member.load.arrivals, member.load.work));
             bound.room = self.room(*index, packets).and_then(|room| {

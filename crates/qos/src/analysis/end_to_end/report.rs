@@ -40,6 +40,8 @@ pub enum Because {
     Slow(Direction),
     /// More reserved than a node can give.
     Exceeded(Where, Excess),
+    /// Samples that may leave a queue of their own, before this direction of a link, later than their deadline.
+    Tokens(Direction),
 }
 
 impl Because {
@@ -55,6 +57,10 @@ impl Because {
             }
             Because::Slow(direction) => format!(
                 "its samples take more than their pace with the headers of packets, on the way to {}",
+                Where::Link(direction).name(system)
+            ),
+            Because::Tokens(direction) => format!(
+                "its samples may leave their own queue later than their deadline, and then wait for tokens, at {}",
                 Where::Link(direction).name(system)
             ),
             Because::Exceeded(at, Excess { needs, has }) => {

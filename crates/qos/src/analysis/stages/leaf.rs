@@ -5,7 +5,7 @@
 //! their rate: with depth α(Δ) + 1 and a rate of at least ρ, the tokens do not run out (Le Boudec & Thiran 2001, §1.5.1: the output of a system with bounded delay). It holds as
 //! long as all samples were in time, and the first late one would be a sample that did not wait for tokens: that is the one which the bound is for.
 
-use super::packets::{Packets, htb_burst, wire_ns};
+use super::packets::{Packets, htb_burst, on_wire, wire_ns};
 use crate::Class;
 use crate::analysis::{Arrivals, BILLION};
 use crate::system::{Link, OWN_HEADERS};
@@ -14,6 +14,8 @@ use crate::system::{Link, OWN_HEADERS};
 const SLOWEST: u128 = 1000;
 /// The smallest bucket: a full packet, bytes.
 const PACKET: u64 = 1514;
+/// Bytes of headers that HTB counts in each packet besides Thalweg's own, of `overhead`: Ethernet's, IPv4's and UDP's. Preamble, check sum and gap it does not.
+const COUNTED: u64 = 14 + 20 + 8;
 
 /// A queue of a channel's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +32,14 @@ pub struct Leaf {
     pub share: u64,
     /// The bytes at once as time on the wire, ns.
     pub bucket: u64,
-    /// Time on the wire of the largest unit that the device takes, ns: of any size, because it need not be declared.
+    /// Time on the wire of the largest unit that the device takes, ns: of packets of any size, because they need not be declared.
     pub unit: u64,
-    /// Bytes of it, and of a sample.
-    pub(super) bytes: [u64; 2],
+    /// The deadline: what leaves it later may wait for tokens, ns.
+    pub until: u64,
+    /// Bytes of the largest unit.
+    pub(super) largest: u64,
+    /// Bytes of the overhead that HTB counts.
+    pub(super) headers: u64,
 }
 
 impl Leaf {
@@ -51,8 +57,7 @@ impl Leaf {
         let rate = per_period.div_ceil(u128::from(arrivals.period.max(1))).max(SLOWEST);
         let share = (rate * BILLION).div_ceil(u128::from(link.rate.max(1)));
         let burst = samples.saturating_mul(sample).max(PACKET);
-        let unit =
-            (u64::from(htb_burst(link.rate)) / mtu.max(1)).max(1).saturating_mul(mtu.saturating_add(link.overhead));
+        let unit = largest(link, mtu);
         let whole = |amount| u64::try_from(amount).unwrap_or(u64::MAX);
         Self {
             class,
@@ -62,7 +67,9 @@ impl Leaf {
             share: whole(share),
             bucket: wire_ns(link.rate, burst),
             unit: wire_ns(link.rate, unit),
-            bytes: [unit, packets.bytes],
+            until: deadline,
+            largest: unit,
+            headers: link.overhead.min(COUNTED),
         }
     }
 
@@ -72,16 +79,36 @@ impl Leaf {
         bucket(unit, u128::from(self.share.max(1)), u128::from(self.bucket) + unit)
     }
 
-    /// What leaves it at most, in samples of so many bytes on the wire of a later link.
-    pub(super) fn passes_as(&self, bytes: u64) -> Arrivals {
-        let [unit, own] = self.bytes;
-        // Bits per second, in parts per billion of a bit per nanosecond.
-        bucket(
-            u128::from(bytes.min(own).max(1)) * 8,
-            u128::from(self.rate),
-            (u128::from(self.burst) + u128::from(unit)) * 8,
-        )
+    /// What comes of it to a later link at most, whatever the sizes of its packets, in samples that take `work` ns there. The queue counts bytes, a link
+    /// takes more for each of them the smaller the packets are; so all count as packets of the smallest.
+    pub(super) fn passes_as(&self, link: &Link, work: u64) -> Arrivals {
+        let (least, time) = self.smallest(link);
+        // Bits per second are parts per billion of a bit per nanosecond; all in smallest packets, times their bits and the work of a sample.
+        let step = u128::from(work.max(1)) * u128::from(least) * 8;
+        let depth = (u128::from(self.burst) + u128::from(self.largest)) * 8;
+        let passes = bucket(step, u128::from(self.rate) * u128::from(time), depth.saturating_mul(u128::from(time)));
+        // A sample's own packets, by which times are counted, may take longer or shorter on the first link than these.
+        passes.delayed(self.unit)
     }
+
+    /// Bytes that the queue counts for the smallest packet at least, and the longest that it takes on a later link for so many, ns: no packet takes more
+    /// for each byte. One nanosecond besides, because each packet is rounded up.
+    fn smallest(&self, link: &Link) -> (u64, u64) {
+        let content = 1 + OWN_HEADERS;
+        let bytes = content.saturating_add(link.overhead.max(self.headers));
+        (content + self.headers, on_wire(link, bytes).saturating_add(1))
+    }
+}
+
+/// Bytes on the wire of the largest unit that the device takes at once: the token bucket below lets a super-packet of `htb_burst` bytes pass, with headers but
+/// without what only the wire has, which is for each of as many packets as may be in it; or full packets of so many bytes of content.
+fn largest(link: &Link, mtu: u64) -> u64 {
+    let (at_once, mtu) = (u64::from(htb_burst(link.rate)), mtu.max(1));
+    let packet = mtu.saturating_add(link.overhead).saturating_add(OWN_HEADERS);
+    let headers = link.overhead.min(COUNTED);
+    let small = at_once.max(packet).div_ceil(1 + OWN_HEADERS + headers).saturating_mul(link.overhead - headers);
+    let full = (at_once / mtu).max(1).saturating_mul(packet);
+    at_once.max(packet).saturating_add(small).max(full)
 }
 
 /// A token bucket as stairs of steps of `step`: at most `depth` at once, and `rate` billionths of it per ns besides.
@@ -113,6 +140,39 @@ mod tests {
             let leaf = Leaf::new(&link, Class::High, &arrivals, (&packets, 1500), deadline);
             let leaves = u128::from(arrivals.within(t + deadline)) * u128::from(packets.bytes);
             prop_assert!(leaves * BILLION * 8 <= u128::from(leaf.burst) * 8 * BILLION + u128::from(leaf.rate) * u128::from(t));
+        }
+
+        /// No unit that the token bucket lets pass is larger: packets of one size, which it counts without what only the wire has.
+        #[test]
+        fn no_unit_is_larger(mtu in 1..70_000u64, content in 1..70_000u64, overhead in 0..200u64, rate in 1_000_000..10_000_000_000u64) {
+            let link = Link { rate, mtu, overhead, ..Link::default() };
+            let content = content.min(mtu);
+            let counted = content + OWN_HEADERS + overhead.min(COUNTED);
+            let packets = (u64::from(htb_burst(rate)) / counted).max(1);
+            prop_assert!(largest(&link, mtu) >= packets * (content + OWN_HEADERS + overhead));
+            prop_assert!(largest(&link, mtu) >= u64::from(htb_burst(rate)));
+        }
+
+        /// At a later link packets of any size take no more time than what counts there.
+        #[test]
+        fn packets_of_any_size_are_counted(
+            content in 1..1500u64,
+            overheads in (0..200u64, 0..200u64),
+            transmission in prop::option::of(1..200_000u64),
+            sample in 1..9000u64,
+            t in 0..900_000_000u64,
+        ) {
+            let first = Link { rate: 1_000_000_000, mtu: 1500, overhead: overheads.0, ..Link::default() };
+            let later = Link { rate: 70_000_000, mtu: 1500, overhead: overheads.1, transmission, ..Link::default() };
+            let packets = |link| super::super::packets::packets(link, sample, 1500, 1);
+            let arrivals = Arrivals { period: 1_000_000, jitter: 0 };
+            let leaf = Leaf::new(&first, Class::High, &arrivals, (&packets(&first), 1500), 9_000_000);
+            let counted = content + OWN_HEADERS + overheads.0.min(COUNTED);
+            let bits = u128::from(leaf.burst + leaf.largest) * 8 * BILLION + u128::from(leaf.rate) * u128::from(t);
+            let passed = bits / (u128::from(counted) * 8 * BILLION);
+            let takes = passed * u128::from(on_wire(&later, content + OWN_HEADERS + later.overhead));
+            let work = packets(&later).work();
+            prop_assert!(u128::from(leaf.passes_as(&later, work).within(t)) * u128::from(work) >= takes);
         }
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn together(link: &Link, size: u64, mtu: u64, at_once: u64) -> Togeth
 }
 
 /// Time of a packet on the wire, ns, rounded up, at least 1.
-fn on_wire(link: &Link, bytes: u64) -> u64 {
+pub(super) fn on_wire(link: &Link, bytes: u64) -> u64 {
     link.transmission.unwrap_or(wire_ns(link.rate, bytes)).max(1)
 }
 

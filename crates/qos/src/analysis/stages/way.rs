@@ -5,7 +5,7 @@ use super::{Leaf, Pair, Role, Stage, Stages, Step};
 use crate::Class;
 use crate::analysis::Arrivals;
 use crate::network::{Direction, Network};
-use crate::system::{Proxies, Scheduler, System, Transport};
+use crate::system::{NodeKind, Proxies, Scheduler, System, Transport};
 use std::collections::HashMap;
 
 /// The key of a shared stage: the stage before, the packets, and their destination.
@@ -118,14 +118,16 @@ impl<'a> Way<'a> {
             let segments = direction.segments(self.system).filter(|_| is_own);
             let at_once = at_once(link, kind, mtu, direction.device(self.system).is_some(), segments);
             let mut packets = packets(link, front.size, mtu, at_once);
-            packets.together = (gathers > 0).then(|| together(link, front.size, mtu, at_once));
-            let passed = leaf.map(|leaf| leaf.passes_as(packets.bytes));
             let own = self.until.filter(|_| hop == 0 && has_leaf(self.system, *direction));
             let here = own.map(|deadline| {
                 let arrivals = self.all.streams[self.stream].arrivals;
                 let arrivals = Arrivals { period: arrivals.period.saturating_mul(front.every), ..arrivals };
                 Leaf::new(link, self.class, &arrivals, (&packets, mtu.min(link.mtu)), deadline)
             });
+            // What leaves a queue of a channel's own may be in packets of any size.
+            let is_any = leaf.or(here).is_some();
+            packets.together = (gathers > 0 || is_any).then(|| together(link, front.size, mtu, at_once));
+            let passed = leaf.map(|leaf| leaf.passes_as(link, packets.together_work()));
             leaf = leaf.or(here);
             let step = Step::Cross {
                 leaf: here,
@@ -160,8 +162,10 @@ impl<'a> Way<'a> {
     }
 }
 
-/// A channel can have a queue of its own where it begins to cross this direction of a link: its classes are those of `htb`, and are installed there.
+/// A channel can have a queue of its own where it begins to cross this direction of a link: its classes are those of `htb`, and are installed there. Not at a router or
+/// a switch: there a map gives each packet the priority of its mark, whatever its socket's was (`linux::queueing`, `map.rs`).
 pub(crate) fn has_leaf(system: &System, direction: Direction) -> bool {
     let link = &system.links[direction.link];
-    link.scheduler == Scheduler::Htb && link.transmission.is_none() && direction.device(system).is_some()
+    let is_host = system.nodes[direction.ends(system)[0]].kind == NodeKind::Host;
+    is_host && link.scheduler == Scheduler::Htb && link.transmission.is_none() && direction.device(system).is_some()
 }

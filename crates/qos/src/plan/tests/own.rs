@@ -44,7 +44,7 @@ deadline = "50 ms"
 topic = "joint"
 node = "there"
 name = "/joint"
-deadline = "30 ms"
+deadline = "90 ms"
 "#;
 
 fn own(plan: &Plan, subscriber: &str) -> Option<OwnQueue> {
@@ -62,13 +62,30 @@ fn a_channel_has_a_queue_of_its_own_where_its_contract_asks_for_it() {
     assert_eq!(queue.rate_bits_per_s, sample * 8 * 50 * 101 / 100);
     // Three come within 50 ms, and one more may leave together with them.
     assert_eq!((queue.link.as_str(), queue.burst_bytes, queue.packets), ("first", 4 * sample, 4 * 2 * 2 + 8));
-    assert!(queue.number < OwnQueue::NUMBERS);
+    // On a device without the queue the number's last four bits choose the band.
+    assert!(queue.number < OwnQueue::NUMBERS && u32::from(queue.number % 16) == crate::Class::High.socket_priority());
     let shares: f64 = plan.links.iter().find(|link| link.device.is_some()).unwrap().shares.unwrap().iter().sum();
     assert!((shares + queue.rate_bits_per_s as f64 / 10e6 - 1.0).abs() < 1e-6, "{shares}");
     let term = "first to middle: waiting in its own queue";
     let terms = |subscriber: &str| &plan.channels.iter().find(|one| one.subscriber == subscriber).unwrap().terms;
     assert!(!terms("/joint").contains_key(term), "{:?}", terms("/joint"));
     assert_eq!(Plan::from_text(&plan.to_text()).unwrap().channels[0].own_queue, plan.channels[0].own_queue);
+}
+
+/// Without a bound for its stay in the queue a channel may wait for tokens: no figure is one.
+#[test]
+fn a_channel_that_may_wait_for_tokens_has_no_bound() {
+    let late = planned(&HOST.replacen("deadline = \"50 ms\"", "deadline = \"2 ms\"", 1), Model::Bound);
+    let picture = late.channels.iter().find(|channel| channel.subscriber == "/picture").unwrap();
+    assert_eq!((picture.bound_us, late.feasible), (None, false), "{:?}", late.refusals);
+    assert!(late.refusals.iter().any(|one| one.because.contains("wait for tokens")), "{:?}", late.refusals);
+}
+
+#[test]
+fn a_model_without_bounds_drops_no_queue_silently() {
+    let plan = planned(HOST, Model::Mm1);
+    let says = |one: &Refusal| one.needs.contains("bound, rta or nc");
+    assert!(!plan.feasible && plan.refusals.iter().any(says), "{:?}", plan.refusals);
 }
 
 /// The number names the queue to running programs: it stays when others come and go.
@@ -87,6 +104,9 @@ fn what_cannot_have_a_queue_of_its_own_is_refused() {
     for (from, to, says) in [
         ("scheduler = \"htb\"", "scheduler = \"strict\"", "has strict, a device"),
         ("devices = { here = \"eth0\" }", "", "has htb, no device"),
+        ("name = \"here\"", "name = \"here\"\nkind = \"router\"", "has kind = \"router\" of here"),
+        ("size = \"2000 B\"", "size = \"1 B\"\nburst = 60000", "packets has 100000 packets"),
+        ("deadline = \"50 ms\"", "deadline = \"65 s\"", "to fill its bucket has 60 s"),
         (
             "devices = { here = \"eth0\" }",
             "devices = { here = \"eth0\" }\nshares = { critical = \"10 %\", high = \"30 %\", normal = \"40 %\", low = \"20 %\" }",
