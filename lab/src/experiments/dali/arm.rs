@@ -3,7 +3,7 @@
 use super::bare::Bare;
 use super::walker::Program;
 use crate::error::{Error, Result};
-use crate::lab::{Feature, Lab};
+use crate::lab::{Feature, Lab, Size};
 use crate::part::NodeSettings;
 use crate::topology::Topology;
 use engines::Engine;
@@ -39,6 +39,18 @@ pub(super) enum Role {
     Unplanned,
     /// What Thalweg is compared with.
     Engine,
+}
+
+impl Role {
+    /// Whether samples that it loses are a failure, and from which size of a run on. Beside a transfer that fills the line those of Thalweg as
+    /// planned alone: an unmarked stream waits there for as long as TCP has it wait, and what others do then is their matter. A gate judges us.
+    pub(super) fn keeps_all(self, beside_file: bool) -> Option<Size> {
+        match self {
+            Role::Baseline => None,
+            Role::Planned => Some(Size::Ci),
+            Role::Unplanned | Role::Engine => (!beside_file).then_some(Size::Quick),
+        }
+    }
 }
 
 /// Scheduling of a program's threads.

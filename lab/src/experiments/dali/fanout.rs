@@ -124,7 +124,10 @@ impl Experiment for Fanout {
             Size::Whole => (self.points.to_vec(), 5, 10_000),
         };
         let mut boards = Boards::new(lab)?;
-        let cells = points.iter().flat_map(|point| ARMS.iter().map(|arm| Cell::new(arm, *point)));
+        // `--ci` judges us alone.
+        let arms: Vec<&'static Arm> =
+            ARMS.iter().filter(|arm| lab.options.size != Size::Ci || arm.role == Role::Planned).collect();
+        let cells = points.iter().flat_map(|point| arms.iter().map(|arm| Cell::new(arm, *point)));
         let mut cells: Vec<Cell> = cells.collect();
         let mut dice = Dice::new(lab.options.seed);
         for repetition in 0..repetitions {
@@ -216,10 +219,11 @@ impl Fanout {
             findings.checks.extend(self.shape(arm, &of));
         }
         for cell in cells {
-            if cell.arm.role != Role::Baseline {
-                findings.checks.push(Check::at_most(format!("{}: lost", cell.name()), cell.tally.missing(), 0.0));
+            if let Some(size) = cell.arm.role.keeps_all(false) {
+                let lost = Check::at_most(format!("{}: lost", cell.name()), cell.tally.missing(), 0.0);
                 let name = format!("{}: doubled, out of order, damaged or refused", cell.name());
-                findings.checks.push(Check::at_most(name, cell.wrong as f64, 0.0));
+                let wrong = Check::at_most(name, cell.wrong as f64, 0.0);
+                findings.checks.extend([lost, wrong].map(|check| check.judged_from(size)));
             }
             if cell.point.apart {
                 lines::judge_idle(&cell.name(), cell.tally.least(), cell.point.size, &[RATE], &mut findings);
@@ -308,6 +312,8 @@ fn table(cells: &[Cell]) -> Table {
         "max, less stalls",
         "threads",
         "memory of its own, KiB",
+        "lost",
+        "doubled, damaged, refused",
     ];
     let mut table = Table::new("Latency from publish to callback in µs; threads and memory of a program", &heads);
     for cell in cells {
@@ -317,7 +323,8 @@ fn table(cells: &[Cell]) -> Table {
         let against = bare.map_or(f64::NAN, |bare| ratio(&cell.tally, &bare.tally, |d| d.p99));
         let footprint = |at: usize| median(&cell.footprint.iter().map(|both| both[at]).collect::<Vec<_>>());
         let figures = [figure(|d| d.max), figure(|d| d.mean), figure(|d| d.stdev), figure(|d| d.p99), against];
-        let beside = [cell.tally.without_own_stalls(), footprint(0), footprint(1)];
+        let (less, missed) = (cell.tally.without_own_stalls(), cell.tally.missing());
+        let beside = [less, footprint(0), footprint(1), missed, cell.wrong as f64];
         table.row(cell.name(), &[&[cell.tally.samples.len() as f64], &figures[..], &beside].concat());
     }
     table
@@ -379,6 +386,16 @@ mod tests {
         let steep = failed(&SIZES, |point| point.size as f64);
         assert!(steep.iter().any(|name| name.contains("1000 bytes / of 64")), "{steep:?}");
         assert!(failed(&TWO, |_| 1.0).iter().any(|name| name.contains("the fastest")), "faster than the line");
+    }
+
+    /// A gate is about us: what others lose is told, and judged by longer runs.
+    #[test]
+    fn a_small_run_judges_the_losses_of_the_planned_arm_alone() {
+        let judged = |check: &Check| check.name.ends_with(": lost") && check.needs == Size::Ci;
+        let checks = SIZES.judge(&cells(&SIZES, expected)).checks;
+        let names: Vec<&String> = checks.iter().filter(|check| judged(check)).map(|check| &check.name).collect();
+        assert_eq!(names.len(), SIZES.points.len(), "{names:?}");
+        assert!(names.iter().all(|name| name.starts_with("thalweg, ") && !name.contains("no priorities")), "{names:?}");
     }
 
     #[test]

@@ -14,12 +14,14 @@
 //! | `boards` | two boards and the line between them |
 //! | `transfer` | a file transfer beside a system |
 //! | `program` | the role of one program |
+//! | `account` | what its callbacks note |
 //! | `arm` | the engines, one row each |
 //! | `bare` | bare sockets behind the same face: the baseline |
 //! | `walker` | the walker's graph and bounds, from its contracts |
 //! | `sample` | the message |
 //! | `paper` | what the paper prints |
 
+mod account;
 mod arm;
 mod bare;
 mod boards;
@@ -42,6 +44,7 @@ use crate::experiments::Tally;
 use crate::link::SLACK;
 use crate::part::Role;
 use crate::results::{Bar, Findings, Skipped};
+use crate::statistics::{Distribution, median};
 use crate::topology::FULL_PACKET;
 use arm::ARMS;
 use std::time::Duration;
@@ -69,15 +72,44 @@ fn skip_missing(findings: &mut Findings) {
 
 /// The settings of each engine, for people.
 fn settings() -> impl Iterator<Item = String> {
-    ARMS.iter().map(|arm| format!("{}: {}", arm.name, arm.settings))
+    let carriers = "on one board thalweg uses shared memory, and the other engines sockets: there these carriers are compared, too";
+    ARMS.iter().map(|arm| format!("{}: {}", arm.name, arm.settings)).chain([carriers.to_owned()])
 }
 
 /// Median over repetitions of a figure of one tally divided by that of another.
-fn ratio(over: &Tally, under: &Tally, figure: fn(&crate::statistics::Distribution) -> f64) -> f64 {
+fn ratio(over: &Tally, under: &Tally, figure: fn(&Distribution) -> f64) -> f64 {
     crate::statistics::median_ratio(&over.pairs(under, figure))
+}
+
+/// The largest; NaN of none, or if one is NaN: what was not measured keeps no limit.
+fn worst(values: impl Iterator<Item = f64>) -> f64 {
+    let larger = |most: f64, one: f64| if most.is_nan() || one.is_nan() { f64::NAN } else { most.max(one) };
+    values.reduce(larger).unwrap_or(f64::NAN)
+}
+
+/// Of two repetitions, those of a small run, the better one; of more the median.
+fn typical(values: &[f64]) -> f64 {
+    if values.len() <= 2 { values.iter().copied().fold(f64::NAN, f64::max) } else { median(values) }
 }
 
 /// A bar of a value that the paper prints.
 fn printed(series: &str, value: f64, deviation: f64) -> Bar {
     Bar { series: series.to_owned(), value, deviation, mark: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_the_worst() {
+        assert!(worst([].into_iter()).is_nan() && worst([1.0, f64::NAN, 2.0].into_iter()).is_nan());
+        assert_eq!(worst([1.0, 3.0, 2.0].into_iter()), 3.0);
+    }
+
+    #[test]
+    fn of_two_repetitions_the_better_counts_and_of_more_the_median() {
+        assert_eq!([typical(&[1.0]), typical(&[1.0, 9.0]), typical(&[1.0, 2.0, 9.0])], [1.0, 9.0, 2.0]);
+        assert!(typical(&[]).is_nan() && typical(&[f64::NAN; 2]).is_nan());
+    }
 }

@@ -1,32 +1,33 @@
 //! The role `dali-program`: a program of a graph, over any engine. It publishes on a clock of its own, and notes what its callbacks get.
 
+use super::account::{Account, Arrivals};
 use super::arm::{Opened, Seat, Threads, failed};
 use super::sample::{self, Stamps};
 use super::walker::{Output, Program};
 use crate::error::{Error, Result};
 use crate::part::Orders;
-use crate::stalls::Timed;
 use engines::{Publisher, Sample, Subscriber, Topic};
 use linux::clock::monotonic_ns;
 use qos::priority::{Change, Changes, Policy, Scheduling};
 use qos::{Qos, Queue};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg::Node;
-use thalweg::control::Direction;
+use thalweg::admin::{Reply, Request};
+use thalweg::stages::End;
 
 /// The role.
 pub(super) const ROLE: &str = "dali-program";
 /// The scheduling of all threads with [`Threads::Equal`], below that of the lines.
 const EQUAL: Policy = Policy::Fifo(30);
-/// Samples that are kept of each input; memory for them is taken before.
-const MOST: usize = 1 << 15;
 /// Longest sleep between two looks at the stop flag.
 const LOOK: u64 = 50_000_000;
+/// Longest wait for the program's own node.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Orders; each is answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,8 +38,10 @@ pub(super) enum Order {
         /// The program.
         program: Program,
     },
-    /// Publishes at `begin_ns` (CLOCK_MONOTONIC) and each period later, before `until_ns`: `{}`.
+    /// Publishes at `begin_ns` (CLOCK_MONOTONIC) and each period later, before `until_ns`, and notes what was published from `from_ns` on: `{}`.
     Start {
+        /// The beginning of the run, for all programs alike.
+        from_ns: u64,
         /// The first time.
         begin_ns: u64,
         /// The end.
@@ -86,61 +89,6 @@ pub(super) struct Report {
     pub inputs: Vec<Arrivals>,
 }
 
-/// Arrivals of one input since the last report.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Arrivals {
-    /// Publication, and time from there to the callback, of each sample.
-    pub samples: Vec<Timed>,
-    /// The same from the publication of what each was made of, of those that were.
-    pub chains: Vec<Timed>,
-    /// Samples that came twice, or after a later one.
-    pub again: u64,
-    /// Messages that were not whole.
-    pub damaged: u64,
-}
-
-/// What an input's callback notes.
-struct Account {
-    arrivals: Mutex<(Arrivals, u64)>,
-    /// Publication of the last sample; 0: none came.
-    last_ns: AtomicU64,
-}
-
-impl Account {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { arrivals: Mutex::new((room(), 0)), last_ns: AtomicU64::new(0) })
-    }
-
-    fn note(&self, sample: &Sample<'_>, now_ns: u64) {
-        let mut guard = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        let (arrivals, last) = &mut *guard;
-        let Some(Stamps { number, published_ns, origin_ns }) = Stamps::read(sample.message) else {
-            arrivals.damaged += 1;
-            return;
-        };
-        if number <= *last {
-            arrivals.again += 1;
-            return;
-        }
-        *last = number;
-        self.last_ns.store(published_ns, Relaxed);
-        let since = |from_ns: u64| Timed { from_ns, ns: now_ns.saturating_sub(from_ns) };
-        if arrivals.samples.len() < MOST {
-            arrivals.samples.push(since(published_ns));
-            arrivals.chains.extend((origin_ns > 0).then(|| since(origin_ns)));
-        }
-    }
-
-    fn take(&self) -> Arrivals {
-        let mut guard = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut guard.0, room())
-    }
-}
-
-fn room() -> Arrivals {
-    Arrivals { samples: Vec::with_capacity(MOST), ..Arrivals::default() }
-}
-
 /// Plays the role.
 pub(super) fn play(mut orders: Orders) -> Result {
     let seat: Seat = orders.settings()?;
@@ -151,7 +99,7 @@ pub(super) fn play(mut orders: Orders) -> Result {
     let accounts: Vec<Arc<Account>> = program.inputs.iter().map(|_| Account::new()).collect();
     let subscribe = |(input, account): (&super::walker::Input, &Arc<Account>)| {
         let account = account.clone();
-        let deliver = Box::new(move |sample: &Sample<'_>| account.note(sample, monotonic_ns()));
+        let deliver = Box::new(move |sample: &Sample<'_>| account.note(sample.message, monotonic_ns()));
         engine.subscriber(&topic(&input.topic), &request, deliver).map_err(failed)
     };
     let subscribers: Vec<Box<dyn Subscriber>> =
@@ -167,7 +115,8 @@ pub(super) fn play(mut orders: Orders) -> Result {
                 schedule(&seat, &program, node.as_ref())?;
                 orders.say(&json!({}))?;
             }
-            Order::Start { begin_ns, until_ns, most_ns } => {
+            Order::Start { from_ns, begin_ns, until_ns, most_ns } => {
+                accounts.iter().for_each(|account| account.begin(from_ns));
                 if let (Some(publisher), Some(output)) = (&publisher, &program.output) {
                     let origin = program.inputs.iter().zip(&accounts);
                     let mut origin = origin.filter(|(input, _)| Some(&input.topic) == output.made_of.as_ref());
@@ -186,11 +135,11 @@ pub(super) fn play(mut orders: Orders) -> Result {
             }
             Order::Finish => orders.say(&running.take().map_or(Ok(Published::default()), Running::finish)?)?,
             Order::Heard => {
-                let silent = program.inputs.iter().zip(&accounts).filter(|(_, a)| a.last_ns.load(Relaxed) == 0);
+                let silent = program.inputs.iter().zip(&accounts).filter(|(_, account)| account.last_ns() == 0);
                 orders.say(&Unheard { topics: silent.map(|(input, _)| input.topic.clone()).collect() })?;
             }
             Order::Listen => {
-                let last = accounts.iter().map(|account| account.last_ns.load(Relaxed)).max().unwrap_or_default();
+                let last = accounts.iter().map(|account| account.last_ns()).max().unwrap_or_default();
                 orders.say(&Silence { ns: monotonic_ns().saturating_sub(last) })?;
             }
             Order::Take => orders.say(&Report { inputs: accounts.iter().map(|account| account.take()).collect() })?,
@@ -232,18 +181,21 @@ fn schedule(seat: &Seat, program: &Program, node: Option<&Node>) -> Result {
 
 /// The receiving thread of each channel, as planned. (The publishing thread sends by itself: nothing is handed over.)
 fn plan_threads(program: &Program, node: &Node) -> Result {
-    let documents = node.nodes();
-    let named = |own: bool, topic: &str, direction: Direction| {
-        let of = documents.iter().filter(|document| (document.node == node.id()) == own);
-        let mut ports = of.flat_map(|document| document.ports.values());
-        let found = ports.find(|port| port.topic == topic && port.direction == direction);
-        found.map(|port| port.name.clone()).ok_or_else(|| Error::Failed(format!("nobody has {topic}")))
+    let channels = match node.ask(node.id(), &Request::Channels, ANSWER)? {
+        Reply::Channels(channels) => channels,
+        other => return Err(Error::Failed(format!("asked for channels, and got {other:?}"))),
     };
     for input in &program.inputs {
         let Some(planned) = &input.sched else { continue };
         let changes = Changes { sched: Change::Set(parsed(planned)?), ..Changes::default() };
-        let own = named(true, &input.topic, Direction::Subscriber)?;
-        node.set_priority(&own, &named(false, &input.topic, Direction::Publisher)?, &changes)?;
+        // Of a publisher whose board has just failed there may be a channel still: all get the scheduling, and one must have it.
+        let of = channels.iter().filter(|channel| channel.end == End::Subscriber && channel.topic == input.topic);
+        let mut set = Err(Error::Failed(format!("no channel of {} is connected", input.topic)));
+        for channel in of {
+            let one = node.set_priority(&channel.subscriber, &channel.publisher, &changes);
+            set = set.or(one.map(drop).map_err(Error::from));
+        }
+        set?;
     }
     Ok(())
 }
@@ -286,7 +238,7 @@ impl Clock {
                 continue;
             }
             let number = self.number.fetch_add(1, Relaxed) + 1;
-            let origin_ns = self.made_of.as_ref().map_or(0, |account| account.last_ns.load(Relaxed));
+            let origin_ns = self.made_of.as_ref().map_or(0, |account| account.last_ns());
             let published_ns = monotonic_ns();
             Stamps { number, published_ns, origin_ns }.write(&mut message);
             let sample = Sample {
@@ -311,35 +263,5 @@ impl Running {
         self.thread.join().map_err(|_| Error::Failed("the publishing thread failed".into()))?;
         let [count, refused] = &*self.counts;
         Ok(Published { count: count.load(Relaxed), refused: refused.load(Relaxed) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample(message: &[u8]) -> Sample<'_> {
-        let change = thalweg::Change::Written;
-        Sample { topic: "/a", message, publisher: 0, origin: None, change, age_ns: 0, historical: false }
-    }
-
-    #[test]
-    fn a_sample_counts_once_and_a_chain_from_its_origin() {
-        let account = Account::new();
-        let mut message = sample::message(64);
-        let mut come = |number, published_ns, origin_ns| {
-            Stamps { number, published_ns, origin_ns }.write(&mut message);
-            account.note(&sample(&message), 1000);
-        };
-        come(1, 900, 0);
-        come(1, 900, 0);
-        come(3, 950, 400);
-        come(2, 920, 0);
-        account.note(&sample(&[0; 3]), 1000);
-        let Arrivals { samples, chains, again, damaged } = account.take();
-        let timed = |from_ns, ns| Timed { from_ns, ns };
-        assert_eq!((samples, chains), (vec![timed(900, 100), timed(950, 50)], vec![timed(400, 600)]));
-        assert_eq!((again, damaged, account.last_ns.load(Relaxed)), (2, 1, 950));
-        assert!(account.take().samples.is_empty());
     }
 }

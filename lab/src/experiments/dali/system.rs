@@ -1,9 +1,10 @@
 //! A graph of programs over one engine, on two boards: opened, run, and ended, so that the next engine is alone.
 
 use super::SETTLE;
+use super::account::Arrivals;
 use super::arm::Arm;
 use super::boards::Boards;
-use super::program::{Arrivals, Order, Published, ROLE, Report, Unheard};
+use super::program::{Order, Published, ROLE, Report, Unheard};
 use super::walker::Program;
 use crate::error::{Error, Result};
 use crate::lab::Lab;
@@ -101,7 +102,7 @@ impl System {
         })
     }
 
-    /// Ends the programs of a board at once, as when its power fails.
+    /// Ends the programs of a board at once, as when its power fails. None is left when it returns.
     pub(super) fn kill(&mut self, host: u8) {
         let killed = |program: &Program| program.host == host;
         for (_, part) in self.programs.iter().zip(&self.parts).filter(|(program, _)| killed(program)) {
@@ -122,7 +123,8 @@ impl System {
 
     /// Publishes until all have heard of all. What was lost meanwhile found nobody yet.
     pub(super) fn connect(&mut self, lab: &Lab) -> Result {
-        let start = Order::Start { begin_ns: monotonic_ns(), until_ns: u64::MAX, most_ns: CONNECTING_NS };
+        let now = monotonic_ns();
+        let start = Order::Start { from_ns: now, begin_ns: now, until_ns: u64::MAX, most_ns: CONNECTING_NS };
         self.all::<Value>(lab, &start)?;
         self.heard(lab)?;
         self.all::<Published>(lab, &Order::Finish)?;
@@ -155,7 +157,7 @@ impl System {
         for (program, part) in self.programs.iter().zip(&mut self.parts) {
             let period = program.output.as_ref().map_or(1, |output| output.period_ns);
             let begin_ns = from_ns + phases.as_mut().map_or(0, |dice| dice.below(period.min(time.as_nanos() as u64)));
-            part.ask::<Value>(lab, &Order::Start { begin_ns, until_ns, most_ns: u64::MAX }, LONG)?;
+            part.ask::<Value>(lab, &Order::Start { from_ns, begin_ns, until_ns, most_ns: u64::MAX }, LONG)?;
         }
         lab.stop.sleep(Duration::from_nanos(until_ns.saturating_sub(monotonic_ns())))?;
         let footprint = self.footprint();
