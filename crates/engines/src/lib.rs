@@ -9,7 +9,7 @@
 //! | [`ros2`] | ROS 2 over Zenoh, as `rmw_zenoh` uses it (feature `zenoh`) |
 //! | [`yarp`] | YARP (feature `yarp`) |
 //! | [`zenoh`] | Zenoh (feature `zenoh`) |
-//! | [`zeromq`] | ZeroMQ, on the system's library (feature `zeromq`) |
+//! | `zeromq` | ZeroMQ, on the system's library (feature `zeromq`) |
 //! | [`engine`] | the face of every engine: publishers, subscribers, and what it enforces |
 //!
 //! With the feature `testing`, `testing` has the conformance suite that every engine passes.
