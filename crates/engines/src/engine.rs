@@ -1,5 +1,9 @@
 //! The face of every engine: publishers and subscribers of topics, and the truth about what the engine enforces (D-01, D-06).
 
+mod reports;
+
+pub use reports::{Mismatches, Refusals};
+
 use qos::Qos;
 use std::fmt;
 use thalweg::codec::TypeDescription;
@@ -27,21 +31,31 @@ pub trait Engine: Send + Sync {
     /// As [`Engine::publisher`].
     fn subscriber(&self, topic: &Topic, request: &Qos, deliver: Deliver) -> Result<Box<dyn Subscriber>>;
 
-    /// A number that is another one after others' ends have changed.
-    fn changes(&self) -> u64;
+    /// A number that is another one after others' ends have changed. By default 0, of engines that do not tell of them.
+    fn changes(&self) -> u64 {
+        0
+    }
 
-    /// The publishers and subscribers of other programs, where the engine tells of them ([`Abilities::endpoints`]).
-    fn endpoints(&self) -> Vec<Endpoint>;
+    /// The publishers and subscribers of other programs, where the engine tells of them ([`Abilities::endpoints`]). By default none.
+    fn endpoints(&self) -> Vec<Endpoint> {
+        Vec::new()
+    }
 
     /// The nodes of all bridges to this data space, this one's included, where bridges find each other in it: of those of one realm one
-    /// carries the samples, and the others take over when it is gone.
-    fn bridges(&self) -> Vec<NodeId>;
+    /// carries the samples, and the others take over when it is gone. By default none.
+    fn bridges(&self) -> Vec<NodeId> {
+        Vec::new()
+    }
 
-    /// What came from others and could not be used: malformed, or beyond a limit.
-    fn refused(&self) -> Refused;
+    /// What came from others and could not be used: malformed, or beyond a limit. By default nothing.
+    fn refused(&self) -> Refused {
+        Refused::default()
+    }
 
-    /// Ends whose policies do not match with one of this engine's, since the last call.
-    fn incompatible(&self) -> Vec<Incompatible>;
+    /// Ends whose policies do not match with one of this engine's, since the last call. By default none, of engines that match no policies.
+    fn incompatible(&self) -> Vec<Incompatible> {
+        Vec::new()
+    }
 }
 
 /// Takes samples.

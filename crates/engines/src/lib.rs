@@ -37,8 +37,8 @@ pub mod zeromq;
 
 pub use bridge::Bridge;
 pub use engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
-    Sample, Subscriber, Support, Topic,
+    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Mismatches, Publisher, Refusals,
+    Refused, Result, Sample, Subscriber, Support, Topic,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -33,12 +33,11 @@ mod outbox;
 mod packet;
 mod stamp;
 mod subscriptions;
-mod tally;
 mod topics;
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
-    Sample, Subscriber, Support, Topic,
+    Abilities, Deliver, Engine, Error, Identity, MarkedUnit, Publisher, Refusals, Refused, Result, Sample, Subscriber,
+    Support, Topic,
 };
 use crate::lock;
 use broker::Broker;
@@ -54,7 +53,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use subscriptions::{Filter, Target};
-use tally::Tally;
 use thalweg::Change;
 use thalweg::codec::TypeDescription;
 use thalweg::control::NodeId;
@@ -95,7 +93,7 @@ impl fmt::Debug for Settings {
 /// A broker of MQTT 5.
 pub struct Mqtt {
     broker: Broker,
-    tally: Arc<Tally>,
+    refusals: Arc<Refusals>,
     prefix: String,
     /// A random number: samples with it are this engine's own.
     number: u64,
@@ -135,9 +133,9 @@ impl Mqtt {
         let client = if client_id.is_empty() { format!("thalweg-{number:016x}") } else { client_id };
         let (class, presence) = (Class::Normal, None);
         let place = dial::Place { host, port, user, password, client, class, max_message, presence };
-        let tally = Arc::new(Tally::default());
-        let broker = Broker::open(place, &prefix, bridge, tally.clone())?;
-        Ok(Self { broker, tally, prefix, number, publishers: AtomicU32::new(0) })
+        let refusals = Arc::new(Refusals::default());
+        let broker = Broker::open(place, &prefix, bridge, refusals.clone())?;
+        Ok(Self { broker, refusals, prefix, number, publishers: AtomicU32::new(0) })
     }
 }
 
@@ -179,7 +177,7 @@ impl Engine for Mqtt {
             pattern: is_pattern(&topic.name).then(|| topic.name.clone()),
             own: self.number,
             seen: Seen::default(),
-            tally: self.tally.clone(),
+            refusals: self.refusals.clone(),
             deliver,
         };
         let connection = self.broker.of(Class::Normal)?;
@@ -188,24 +186,12 @@ impl Engine for Mqtt {
         Ok(Box::new(Subscribing { connection, target }))
     }
 
-    fn changes(&self) -> u64 {
-        0
-    }
-
-    fn endpoints(&self) -> Vec<Endpoint> {
-        Vec::new()
-    }
-
     fn bridges(&self) -> Vec<NodeId> {
         self.broker.bridges()
     }
 
     fn refused(&self) -> Refused {
-        self.tally.all()
-    }
-
-    fn incompatible(&self) -> Vec<Incompatible> {
-        Vec::new()
+        self.refusals.so_far()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Thalweg as an engine: a node of its own.
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Refused, Result, Sample,
-    Subscriber, Support, Topic,
+    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Result, Sample, Subscriber,
+    Support, Topic,
 };
 use crate::lock;
 use qos::Qos;
@@ -107,14 +107,6 @@ impl Engine for Native {
             document.ports.into_iter().map(move |(port, info)| endpoint(number(node, port), info))
         });
         ends.collect()
-    }
-
-    fn bridges(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
-    fn refused(&self) -> Refused {
-        Refused::default()
     }
 
     fn incompatible(&self) -> Vec<Incompatible> {

@@ -36,8 +36,7 @@ pub(crate) mod server;
 mod users;
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
-    Subscriber, Support, Topic,
+    Abilities, Deliver, Engine, Error, Identity, MarkedUnit, Publisher, Refused, Result, Subscriber, Support, Topic,
 };
 use client::Client;
 use connector::open_connections;
@@ -249,23 +248,11 @@ impl Engine for Yarp {
         Ok(Box::new(Subscribing { ports, port, taker }))
     }
 
-    fn changes(&self) -> u64 {
-        0
-    }
-
-    fn endpoints(&self) -> Vec<Endpoint> {
-        Vec::new()
-    }
-
     fn bridges(&self) -> Vec<NodeId> {
         self.ports.bridges()
     }
 
     fn refused(&self) -> Refused {
         self.ports.hub.refused()
-    }
-
-    fn incompatible(&self) -> Vec<Incompatible> {
-        Vec::new()
     }
 }

@@ -18,8 +18,7 @@ mod origin;
 pub(crate) mod session;
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
-    Sample, Subscriber, Support, Topic,
+    Abilities, Deliver, Engine, Error, Identity, MarkedUnit, Publisher, Result, Sample, Subscriber, Support, Topic,
 };
 use crate::lock;
 use ::zenoh::bytes::{Encoding, ZBytes};
@@ -117,24 +116,8 @@ impl Engine for Zenoh {
         Ok(Box::new(Incoming::declare(&self.sessions.of(Class::Normal)?, key, request, deliver, read)?))
     }
 
-    fn changes(&self) -> u64 {
-        0
-    }
-
-    fn endpoints(&self) -> Vec<Endpoint> {
-        Vec::new()
-    }
-
     fn bridges(&self) -> Vec<NodeId> {
         self.sessions.bridges()
-    }
-
-    fn refused(&self) -> Refused {
-        Refused::default()
-    }
-
-    fn incompatible(&self) -> Vec<Incompatible> {
-        Vec::new()
     }
 }
 

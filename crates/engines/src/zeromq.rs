@@ -14,14 +14,12 @@
 
 mod endpoint;
 mod network;
-mod refusals;
 mod sink;
 mod source;
 mod subscribers;
 
 use crate::engine::{
-    Abilities, Deliver, Endpoint as End, Engine, Error, Incompatible, MarkedUnit, Publisher, Refused, Result, Sample,
-    Subscriber, Support, Topic,
+    Abilities, Deliver, Engine, Error, MarkedUnit, Publisher, Refused, Result, Sample, Subscriber, Support, Topic,
 };
 use endpoint::Endpoint;
 use libzmq::{Number, Socket};
@@ -34,7 +32,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use subscribers::{Target, prefix};
 use thalweg::Change;
-use thalweg::control::NodeId;
 use thalweg::control::matching::{check_name, check_pattern};
 
 /// The places of ZeroMQ's programs. At least one is stated.
@@ -143,24 +140,8 @@ impl Engine for ZeroMq {
         Ok(Box::new(subscribing))
     }
 
-    fn changes(&self) -> u64 {
-        0
-    }
-
-    fn endpoints(&self) -> Vec<End> {
-        Vec::new()
-    }
-
-    fn bridges(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
     fn refused(&self) -> Refused {
         self.network.refusals().so_far()
-    }
-
-    fn incompatible(&self) -> Vec<Incompatible> {
-        Vec::new()
     }
 }
 

@@ -10,11 +10,11 @@ pub(super) use own::Own;
 use super::policies::thalweg_qos;
 use super::ros;
 use super::types::{Naming, Stated, Types};
-use crate::engine::{Endpoint, Refused, Topic};
+use crate::engine::{Endpoint, Mismatches, Refused, Topic};
 use crate::lock;
 use cyclone::{Complaints, Found, FoundEnd, Guid, Policies};
 use nodes::Nodes;
-use own::{OwnEnds, Told};
+use own::OwnEnds;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(super) struct Graph {
     bridge: String,
     others: Mutex<Others>,
     own: Arc<Mutex<OwnEnds>>,
-    told: Mutex<Told>,
+    told: Mutex<Mismatches>,
     changes: Mutex<u64>,
     changed: Condvar,
     refused: Mutex<(Refused, u64)>,

@@ -5,8 +5,8 @@
 use super::connection::Connection;
 use super::dial::{Place, Presence};
 use super::subscriptions::{Filter, Target};
-use super::tally::Tally;
 use super::topics::OWN;
+use crate::engine::Refusals;
 use crate::engine::{Error, Identity, Result};
 use crate::lock;
 use qos::Class;
@@ -33,7 +33,7 @@ enum Slot {
 
 pub(super) struct Broker {
     place: Place,
-    tally: Arc<Tally>,
+    refusals: Arc<Refusals>,
     /// By class, in the order of [`Class::ALL`].
     open: Mutex<[Slot; 4]>,
     bridges: Arc<Mutex<BTreeSet<NodeId>>>,
@@ -41,7 +41,12 @@ pub(super) struct Broker {
 
 impl Broker {
     /// Connects with class NORMAL. `space` is the data space at the broker: the prefix.
-    pub(super) fn open(mut place: Place, space: &str, bridge: Option<Identity>, tally: Arc<Tally>) -> Result<Self> {
+    pub(super) fn open(
+        mut place: Place,
+        space: &str,
+        bridge: Option<Identity>,
+        refusals: Arc<Refusals>,
+    ) -> Result<Self> {
         // Bridges of other rules carry other topics: they do not stand in for this one.
         let below = |rules: &str| format!("{OWN}bridge/{:016x}", xxh3_64(format!("mqtt {space} {rules}").as_bytes()));
         let kin = bridge.as_ref().map(|bridge| below(&bridge.rules));
@@ -49,7 +54,7 @@ impl Broker {
         place.presence = bridge
             .zip(kin.as_ref())
             .map(|(Identity { node, .. }, kin)| Presence { topic: format!("{kin}/{node}"), known: bridges.clone() });
-        let broker = Self { place, tally, open: Mutex::default(), bridges };
+        let broker = Self { place, refusals, open: Mutex::default(), bridges };
         let connection = broker.of(Class::Normal)?;
         if let Some(kin) = kin {
             connection.subscribe(&broker.watch(&kin))?;
@@ -75,7 +80,7 @@ impl Broker {
             place.client = format!("{}-{class}", place.client);
             place.presence = None;
         }
-        let opened = Connection::open(place, self.tally.clone()).map(Arc::new);
+        let opened = Connection::open(place, self.refusals.clone()).map(Arc::new);
         *at = match &opened {
             Ok(connection) => Slot::Open(connection.clone()),
             Err(error) => Slot::Failed(Instant::now(), error.clone()),
@@ -120,7 +125,7 @@ mod tests {
             max_message: 1000,
             presence: None,
         };
-        let broker = Broker { place, tally: Arc::default(), open: Mutex::default(), bridges: Arc::default() };
+        let broker = Broker { place, refusals: Arc::default(), open: Mutex::default(), bridges: Arc::default() };
         let fails = || broker.of(Class::Normal).err().unwrap();
         let normal = Class::ALL.iter().position(|class| *class == Class::Normal).unwrap();
         assert!(matches!(fails(), Error::Engine(_)));

@@ -9,7 +9,7 @@ mod writing;
 use super::dial::{Place, Refusal};
 use super::outbox::Outbox;
 use super::subscriptions::{Answer, Subscriptions, Target};
-use super::tally::Tally;
+use crate::engine::Refusals;
 use crate::engine::{Error, Result};
 use crate::lock;
 use rumqttc::v5::mqttbytes::QoS;
@@ -34,7 +34,7 @@ pub(super) struct Connection {
 
 struct Shared {
     place: Place,
-    tally: Arc<Tally>,
+    refusals: Arc<Refusals>,
     state: Mutex<State>,
     /// For the writing thread: there is something to do.
     work: Condvar,
@@ -73,7 +73,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Engine`] if that fails the first time; [`Error::Usage`] if it would fail again for the same reason.
-    pub(super) fn open(place: Place, tally: Arc<Tally>) -> Result<Self> {
+    pub(super) fn open(place: Place, refusals: Arc<Refusals>) -> Result<Self> {
         let state = State {
             link: Link::Opening,
             outbox: Outbox::default(),
@@ -84,7 +84,8 @@ impl Connection {
             stop: false,
             silent: false,
         };
-        let shared = Shared { place, tally, state: Mutex::new(state), work: Condvar::new(), changed: Condvar::new() };
+        let shared =
+            Shared { place, refusals, state: Mutex::new(state), work: Condvar::new(), changed: Condvar::new() };
         let mut connection = Self { shared: Arc::new(shared), reader: None, writer: None };
         connection.reader = Some(connection.start("mqtt-in", Shared::run)?);
         connection.writer = Some(connection.start("mqtt-out", Shared::write)?);
@@ -229,7 +230,7 @@ impl Drop for Runs<'_> {
             return;
         }
         let why = "a thread of the connection panicked: it is not opened again".to_owned();
-        self.0.tally.refuse(self.0.text(&why));
+        self.0.refusals.add(self.0.text(&why));
         let mut state = lock(&self.0.state);
         if let Some(stream) = state.stream() {
             let _ = stream.shutdown(Shutdown::Both);

@@ -1,8 +1,8 @@
 //! Samples as they come from the broker.
 
 use super::stamp::{self, Seen, Stamp};
-use super::tally::Tally;
 use super::topics;
+use crate::engine::Refusals;
 use crate::engine::{Deliver, Sample};
 use rumqttc::v5::mqttbytes::v5::Publish;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Incoming {
     /// The engine's number: samples with it are its own.
     pub(super) own: u64,
     pub(super) seen: Seen,
-    pub(super) tally: Arc<Tally>,
+    pub(super) refusals: Arc<Refusals>,
     pub(super) deliver: Deliver,
 }
 
@@ -26,7 +26,7 @@ impl Incoming {
         let topic = match topics::name(&self.prefix, &sample.topic) {
             Ok(Some(topic)) => topic,
             Ok(None) => return,
-            Err(why) => return self.tally.refuse(why),
+            Err(why) => return self.refusals.add(why),
         };
         if self.pattern.as_ref().is_some_and(|pattern| !topic_matches(pattern, &topic)) {
             return;

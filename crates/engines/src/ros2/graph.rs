@@ -2,7 +2,7 @@
 
 use super::rmw::{Entity, Gid, Kind};
 use super::types::{Types, WireType, thalweg_qos};
-use crate::engine::{Endpoint, Incompatible, Refused, Topic};
+use crate::engine::{Endpoint, Incompatible, Mismatches, Refusals, Refused, Topic};
 use crate::lock;
 use qos::{Qos, match_qos};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,8 +12,6 @@ use thalweg::control::Direction;
 
 /// Most endpoints of others that are known; further ones are counted.
 pub(super) const MOST_ENDPOINTS: usize = 10_000;
-/// Mismatches that are remembered as told.
-const MOST_TOLD: usize = 4096;
 
 pub(super) struct Graph {
     /// The identity of our own session: its tokens come back.
@@ -21,10 +19,10 @@ pub(super) struct Graph {
     types: Arc<Types>,
     others: Mutex<Others>,
     own: Arc<Mutex<OwnEnds>>,
-    told: Mutex<Told>,
+    told: Mutex<Mismatches>,
     changes: AtomicU64,
     /// Tokens and samples that could not be read, or for which there was no room.
-    refused: Mutex<Refused>,
+    refused: Refusals,
 }
 
 #[derive(Default)]
@@ -32,13 +30,6 @@ struct Others {
     by_token: BTreeMap<String, Known>,
     /// Their subscribers, by topic and type.
     subscribers: HashMap<(String, String), usize>,
-}
-
-/// Mismatches that were told, and the ends that they are of.
-#[derive(Default)]
-struct Told {
-    of: (u64, u64),
-    mismatches: HashSet<Incompatible>,
 }
 
 /// An endpoint of another node.
@@ -86,7 +77,7 @@ impl Graph {
             own: Arc::default(),
             told: Mutex::default(),
             changes: AtomicU64::new(0),
-            refused: Mutex::default(),
+            refused: Refusals::default(),
         }
     }
 
@@ -156,13 +147,11 @@ impl Graph {
 
     /// Counts what could not be used.
     pub(super) fn refuse(&self, what: &str) {
-        let mut refused = lock(&self.refused);
-        refused.count += 1;
-        refused.last = what.to_owned();
+        self.refused.add(what);
     }
 
     pub(super) fn refused(&self) -> Refused {
-        lock(&self.refused).clone()
+        self.refused.so_far()
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -201,8 +190,7 @@ impl Graph {
     /// Ends of others that do not match one of ours, each once. Nothing is compared while nobody comes or goes.
     pub(super) fn incompatible(&self) -> Vec<Incompatible> {
         let (others, own, mut told) = (lock(&self.others), lock(&self.own), lock(&self.told));
-        let now = (self.changes(), own.next);
-        if std::mem::replace(&mut told.of, now) == now {
+        if !told.are_due((self.changes(), own.next)) {
             return Vec::new();
         }
         let mut by_topic: HashMap<&str, Vec<&OwnEnd>> = HashMap::new();
@@ -210,11 +198,7 @@ impl Graph {
         let pairs = others.by_token.values().flat_map(|other| {
             by_topic.get(&other.endpoint.topic.name[..]).into_iter().flatten().map(move |own| (*own, other))
         });
-        let found: Vec<_> = pairs.flat_map(|(own, other)| between(own, other)).collect();
-        if told.mismatches.len() + found.len() > MOST_TOLD {
-            told.mismatches.clear(); // rather told twice than never
-        }
-        found.into_iter().filter(|one| told.mismatches.insert(one.clone())).collect()
+        told.untold(pairs.flat_map(|(own, other)| between(own, other)).collect())
     }
 }
 

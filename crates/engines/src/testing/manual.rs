@@ -1,15 +1,11 @@
 //! An engine in a test's hands: the test wants topics, holds publishers up, and delivers samples.
 
-use crate::engine::{
-    Abilities, Deliver, Endpoint, Engine, Incompatible, MarkedUnit, Publisher, Refused, Result, Sample, Subscriber,
-    Support, Topic,
-};
+use crate::engine::{Abilities, Deliver, Engine, MarkedUnit, Publisher, Result, Sample, Subscriber, Support, Topic};
 use crate::lock;
 use qos::Qos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use thalweg::Change;
-use thalweg::control::NodeId;
 use thalweg::control::matching::topic_matches;
 
 /// An engine without a network. It keeps no policy, and its copies are one engine.
@@ -121,26 +117,6 @@ impl Engine for Manual {
         };
         lock(&self.0.subscribers).insert(number, (topic.clone(), deliver));
         Ok(Box::new(Subscribing { space: self.0.clone(), number }))
-    }
-
-    fn changes(&self) -> u64 {
-        0
-    }
-
-    fn endpoints(&self) -> Vec<Endpoint> {
-        Vec::new()
-    }
-
-    fn bridges(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
-    fn refused(&self) -> Refused {
-        Refused::default()
-    }
-
-    fn incompatible(&self) -> Vec<Incompatible> {
-        Vec::new()
     }
 }
 

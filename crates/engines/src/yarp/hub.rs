@@ -9,7 +9,7 @@ mod reading;
 use super::frame::{Acknowledgements, Carrier, Receiver, quit};
 use super::link::Link;
 use super::port::{End, Port, Role};
-use crate::engine::Refused;
+use crate::engine::{Refusals, Refused};
 use crate::lock;
 use linux::poll::{Poller, Readiness, Waker};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -40,7 +40,7 @@ pub(crate) struct Hub {
     next: AtomicU64,
     stop: AtomicBool,
     thread: AtomicI32,
-    refused: Mutex<Refused>,
+    refused: Refusals,
     /// Names of the ports of this program.
     pub(crate) own: Mutex<HashSet<String>>,
     /// Largest message, in bytes.
@@ -67,7 +67,7 @@ impl Hub {
     pub(crate) fn new(largest: usize) -> io::Result<Self> {
         let (poller, waker) = (Poller::new()?, Waker::new()?);
         poller.add(&waker, WAKER, Readiness::IN)?;
-        let (orders, refused, own) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (orders, refused, own) = (Mutex::default(), Refusals::default(), Mutex::default());
         let (next, stop, thread) = (AtomicU64::new(WAKER + 1), AtomicBool::new(false), AtomicI32::new(0));
         Ok(Self { poller, waker, orders, next, stop, thread, refused, own, largest })
     }
@@ -96,13 +96,11 @@ impl Hub {
     }
 
     pub(crate) fn refuse(&self, what: String) {
-        let mut refused = lock(&self.refused);
-        refused.count += 1;
-        refused.last = what;
+        self.refused.add(what);
     }
 
     pub(crate) fn refused(&self) -> Refused {
-        lock(&self.refused).clone()
+        self.refused.so_far()
     }
 
     /// Ends connections of a port, and tells how many.

@@ -4,11 +4,11 @@
 #![allow(clippy::disallowed_methods)] // the event loop reads the clock
 
 use super::endpoint::Endpoint;
-use super::refusals::Refusals;
 use super::sink::Sink;
 use super::source::{Found, Frames, Limits, Source};
 use super::subscribers::{Subscribers, Target, prefix};
 use super::{Settings, failed};
+use crate::engine::Refusals;
 use crate::engine::{Result, Sample};
 use crate::lock;
 use libzmq::Context;

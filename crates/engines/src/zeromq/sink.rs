@@ -6,7 +6,7 @@
 #![allow(clippy::disallowed_methods)] // publishing threads wait here for room
 
 use super::endpoint::Endpoint;
-use super::refusals::Refusals;
+use crate::engine::Refusals;
 use crate::engine::{Error, Result};
 use crate::lock;
 use libzmq::{Context, Kind, Message, Number, Socket};

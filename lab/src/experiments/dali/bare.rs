@@ -2,17 +2,13 @@
 //! known beforehand.
 
 use super::arm::Seat;
-use engines::{
-    Abilities, Deliver, Endpoint, Engine, Error, Incompatible, MarkedUnit, Publisher, Refused, Result, Sample,
-    Subscriber, Support, Topic,
-};
+use engines::{Abilities, Deliver, Engine, Error, MarkedUnit, Publisher, Result, Sample, Subscriber, Support, Topic};
 use linux::thread::Settings;
 use qos::Qos;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thalweg::Change;
-use thalweg::control::NodeId;
 
 /// The sockets of one program.
 pub(super) struct Bare {
@@ -72,26 +68,6 @@ impl Engine for Bare {
         linux::thread::spawn(Settings::named("receive"), move || receive(&socket, &topic, deliver, &asked))
             .map_err(failed)?;
         Ok(Box::new(Receiving { closed }))
-    }
-
-    fn changes(&self) -> u64 {
-        0
-    }
-
-    fn endpoints(&self) -> Vec<Endpoint> {
-        Vec::new()
-    }
-
-    fn bridges(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
-    fn refused(&self) -> Refused {
-        Refused::default()
-    }
-
-    fn incompatible(&self) -> Vec<Incompatible> {
-        Vec::new()
     }
 }
 

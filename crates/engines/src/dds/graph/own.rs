@@ -5,19 +5,9 @@ use crate::engine::Incompatible;
 use crate::lock;
 use cyclone::Policies;
 use qos::{Qos, match_qos};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use thalweg::control::Direction;
-
-/// Mismatches that are remembered as told.
-const MOST_TOLD: usize = 4096;
-
-/// Mismatches that were told, and the ends that they are of.
-#[derive(Default)]
-pub(super) struct Told {
-    of: (u64, u64),
-    mismatches: HashSet<Incompatible>,
-}
 
 #[derive(Default)]
 pub(super) struct OwnEnds {
@@ -67,8 +57,7 @@ impl Graph {
     pub(in crate::dds) fn incompatible(&self) -> Vec<Incompatible> {
         let changes = *lock(&self.changes);
         let (others, own, mut told) = (lock(&self.others), lock(&self.own), lock(&self.told));
-        let now = (changes, own.next);
-        if std::mem::replace(&mut told.of, now) == now {
+        if !told.are_due((changes, own.next)) {
             return Vec::new();
         }
         let mut by_topic: HashMap<&str, Vec<&OwnEnd>> = HashMap::new();
@@ -76,11 +65,7 @@ impl Graph {
         let pairs = others.ends.values().flat_map(|other| {
             by_topic.get(&other.endpoint.topic.name[..]).into_iter().flatten().map(move |own| (*own, other))
         });
-        let found: Vec<_> = pairs.flat_map(|(own, other)| between(own, other)).collect();
-        if told.mismatches.len() + found.len() > MOST_TOLD {
-            told.mismatches.clear(); // rather told twice than never
-        }
-        found.into_iter().filter(|one| told.mismatches.insert(one.clone())).collect()
+        told.untold(pairs.flat_map(|(own, other)| between(own, other)).collect())
     }
 }
 

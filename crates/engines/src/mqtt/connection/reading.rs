@@ -71,7 +71,7 @@ impl Shared {
         let State { outbox, subscriptions, .. } = &mut *state;
         for sample in outbox.begin(window, largest as usize) {
             let topic = String::from_utf8_lossy(&sample.topic);
-            self.tally.refuse(format!("a sample of {topic} that is larger than this broker takes, {largest} bytes"));
+            self.refusals.add(format!("a sample of {topic} that is larger than this broker takes, {largest} bytes"));
         }
         subscriptions.begin(|| outbox.id()).into_iter().for_each(|packet| outbox.put_control(packet));
         if let Some(Presence { topic, known }) = &self.place.presence {
@@ -95,7 +95,7 @@ impl Shared {
             Packet::SubAck(answer) => {
                 let refused = lock(&self.state).subscriptions.answered(answer.pkid, &answer.return_codes);
                 if let Some(path) = refused {
-                    self.tally.refuse(format!("the broker refuses the subscription to {path}"));
+                    self.refusals.add(format!("the broker refuses the subscription to {path}"));
                 }
                 self.changed.notify_all();
             }
@@ -125,7 +125,7 @@ impl Shared {
         let had = matches!(answer.reason, PubAckReason::Success | PubAckReason::NoMatchingSubscribers);
         if let Some(sample) = sample.filter(|_| !had) {
             let topic = String::from_utf8_lossy(&sample.topic);
-            self.tally.refuse(format!("the broker refuses a sample of {topic}: {:?}", answer.reason));
+            self.refusals.add(format!("the broker refuses a sample of {topic}: {:?}", answer.reason));
         }
     }
 }

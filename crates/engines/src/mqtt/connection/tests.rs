@@ -271,14 +271,14 @@ fn a_broker_that_refuses_is_named_with_its_reason() {
 #[test]
 fn a_subscription_or_a_sample_that_is_refused_is_told() {
     let fake = Fake::new();
-    let tally = Arc::new(Tally::default());
+    let refusals = Arc::new(Refusals::default());
     let (connection, end) = std::thread::scope(|scope| {
         let end = scope.spawn(|| {
             let end = fake.reached();
             end.answer(ConnectReturnCode::Success, ConnAckProperties { max_packet_size: Some(50), ..takes(10) });
             end
         });
-        (Connection::open(fake.place(), tally.clone()).unwrap(), end.join().unwrap())
+        (Connection::open(fake.place(), refusals.clone()).unwrap(), end.join().unwrap())
     });
     let why = std::thread::scope(|scope| {
         scope.spawn(|| end.grant(SubscribeReasonCode::NotAuthorized));
@@ -293,7 +293,10 @@ fn a_subscription_or_a_sample_that_is_refused_is_told() {
     answer.reason = PubAckReason::NotAuthorized;
     end.send(&Packet::PubAck(answer));
     drop(connection);
-    assert_eq!((tally.all().count, &tally.all().last[..]), (2, "the broker refuses a sample of a: NotAuthorized"));
+    assert_eq!(
+        (refusals.so_far().count, &refusals.so_far().last[..]),
+        (2, "the broker refuses a sample of a: NotAuthorized")
+    );
 }
 
 /// What waits is sent before the connection closes, and the last will of a bridge is published.
@@ -331,10 +334,10 @@ fn a_connection_that_is_dropped_while_it_is_made_enters_no_session() {
 #[test]
 fn a_panic_of_one_who_takes_a_sample_ends_the_connection() {
     let fake = Fake::new();
-    let tally = Arc::new(Tally::default());
+    let refusals = Arc::new(Refusals::default());
     let (connection, end) = std::thread::scope(|scope| {
         let end = scope.spawn(|| fake.accept(10));
-        (Connection::open(fake.place(), tally.clone()).unwrap(), end.join().unwrap())
+        (Connection::open(fake.place(), refusals.clone()).unwrap(), end.join().unwrap())
     });
     let filter = Filter { path: "b".to_owned(), reliable: true, history: false };
     let fails = |sample: &Publish| assert!(sample.payload.is_empty(), "this one panics, as the test wants");
@@ -349,7 +352,7 @@ fn a_panic_of_one_who_takes_a_sample_ends_the_connection() {
         assert!(why.contains("panicked"), "{why}");
     }
     assert!(connection.subscribe(&target("c").0).is_err());
-    assert_eq!(tally.all().count, 1);
+    assert_eq!(refusals.so_far().count, 1);
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Shared {
                     let Some(packet) = state.outbox.take() else { break };
                     if let (Err(error), Packet::Publish(sample)) = (packet::write(&packet, bytes), &packet) {
                         state.outbox.acknowledge(sample.pkid);
-                        self.tally.refuse(format!("a sample of {:?}: {error}", sample.topic));
+                        self.refusals.add(format!("a sample of {:?}: {error}", sample.topic));
                         self.changed.notify_all(); // there is room again
                     }
                 }
