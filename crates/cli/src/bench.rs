@@ -190,6 +190,24 @@ enum EngineName {
     Raw,
     /// The library
     Thalweg,
+    /// MQTT, by the broker at 127.0.0.1:1883
+    #[cfg(feature = "mqtt")]
+    Mqtt,
+    /// ROS 2 over Zenoh
+    #[cfg(feature = "zenoh")]
+    Ros2,
+    /// YARP
+    #[cfg(feature = "yarp")]
+    Yarp,
+    /// Zenoh
+    #[cfg(feature = "zenoh")]
+    Zenoh,
+    /// DDS (Cyclone)
+    #[cfg(feature = "rtps")]
+    Dds,
+    /// ZeroMQ
+    #[cfg(feature = "zeromq")]
+    Zeromq,
 }
 
 /// A carrier by name.

@@ -90,6 +90,18 @@ pub(crate) struct Channel {
     pub over: Option<String>,
 }
 
+impl Channel {
+    /// A channel that has sent three samples.
+    #[cfg(test)]
+    pub(crate) fn sent_of_test(topic: &str, publisher: &str, subscriber: &str) -> Self {
+        let report = serde_json::json!({
+            "topic": topic, "publisher": publisher, "subscriber": subscriber, "carrier": "tcp", "end": "publisher",
+            "samples": 3, "bytes": 24, "lost": 0, "waiting": 0, "strange": 0,
+        });
+        join(vec![serde_json::from_value(report).unwrap()]).remove(0)
+    }
+}
+
 /// Bytes that wait at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Held {

@@ -7,6 +7,7 @@
 //! | [`publish`], [`subscribe`] | `pub` and `sub` |
 //! | [`pull`] | samples that were published before |
 //! | [`list`], [`info`], [`top`] | nodes, ports, topics and channels, as all nodes report them ([`census`]) |
+//! | `dashboard` | the same as [`top`] and [`verify`] on a page, and as metrics (feature `dashboard`) |
 //! | [`connect`] | channels by administration |
 //! | [`plan`] | bounds, classes and proxies from a contract |
 //! | [`apply`] | queues and priorities of this host, or of all hosts, from a file, and undoing them |
@@ -38,6 +39,8 @@ mod bridge;
 mod broker;
 mod census;
 mod connect;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod definitions;
 mod demo;
 mod doctor;
@@ -111,6 +114,8 @@ enum Verb {
     Bw(measure::BwArguments),
     Delay(measure::DelayArguments),
     Top(top::Arguments),
+    #[cfg(feature = "dashboard")]
+    Dashboard(dashboard::Arguments),
     Why(why::Arguments),
     Doctor(doctor::Arguments),
     Router(router::Arguments),
@@ -165,6 +170,8 @@ pub fn main() -> ExitCode {
         Verb::Bw(arguments) => measure::bw(arguments),
         Verb::Delay(arguments) => measure::delay(arguments),
         Verb::Top(arguments) => top::run(arguments),
+        #[cfg(feature = "dashboard")]
+        Verb::Dashboard(arguments) => dashboard::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Router(arguments) => router::run(arguments),

@@ -249,7 +249,8 @@ fn measured(report: &StagesReport) -> u64 {
     report.stages_us.values().map(|figures| figures.n).max().unwrap_or(0)
 }
 
-fn ask(participant: &Participant, nodes: &[Document], request: &Request) -> Vec<StagesReport> {
+/// Asks all nodes about the stages of a topic's channels.
+pub(crate) fn ask(participant: &Participant, nodes: &[Document], request: &Request) -> Vec<StagesReport> {
     let answers = census::ask_all(participant, nodes, request).into_iter();
     let stages = answers.filter_map(|(_, reply)| match reply {
         Some(Reply::Stages(reports)) => Some(reports),
@@ -264,15 +265,18 @@ fn show(participant: &Participant, topic: &str, reports: &[StagesReport]) -> Res
             "{topic} has no channel to measure: `thalweg list channels` shows which there are"
         )));
     }
-    let channels: Vec<Value> =
-        channels(reports).map(|(publisher, subscriber)| document(publisher, subscriber)).collect();
-    participant.output.result(&json!({"topic": topic, "channels": channels}), || text(reports))?;
+    participant.output.result(&json!({"topic": topic, "channels": documents(reports)}), || text(reports))?;
     if reports.iter().all(|report| measured(report) == 0) {
         return Err(Failure::No(format!(
             "no sample of {topic} was measured: nothing is published, or --sample is too large"
         )));
     }
     Ok(())
+}
+
+/// Each channel as a document.
+pub(crate) fn documents(reports: &[StagesReport]) -> Vec<Value> {
+    channels(reports).map(|(publisher, subscriber)| document(publisher, subscriber)).collect()
 }
 
 /// Both ends of each channel, if they reported.

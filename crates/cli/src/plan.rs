@@ -182,6 +182,11 @@ impl Watch for Clock {
     }
 }
 
+/// The network of a contract's file as a picture, with the loads of a plan.
+pub(crate) fn drawn(file: &Path, plan: &Plan) -> Result<String> {
+    Ok(figure::draw(&read(file)?.system, plan))
+}
+
 fn write(arguments: &Arguments, contract: &Contract, plan: &Plan) -> Result {
     let into = |file: &Path, text: String| {
         std::fs::write(file, text).map_err(|e| Failure::System(format!("{}: cannot be written: {e}", file.display())))

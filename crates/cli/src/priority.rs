@@ -95,22 +95,35 @@ impl<'a> Wish<'a> {
 
 /// Changes a channel's priority.
 pub(crate) fn set(arguments: &SetArguments) -> Result {
-    let Wish { ports, changes, proxy } = Wish::read(&arguments.words)?;
+    Wish::read(&arguments.words)?;
     let mut participant = arguments.common.open("set")?;
     participant.settled();
+    let (out, other, reports) = make(&participant, &arguments.words, arguments.end)?;
+    show::print(&participant, &out, &other, &reports)
+}
+
+/// Makes the changes of these words at both ends, and tells what became of them.
+#[cfg(feature = "dashboard")]
+pub(crate) fn carry_out(participant: &Participant, words: &[String]) -> Result<serde_json::Value> {
+    let (publisher, subscriber, reports) = make(participant, words, Which::Both)?;
+    Ok(json!({"publisher": publisher, "subscriber": subscriber, "ends": Shown::all(&reports)}))
+}
+
+/// The two ports, and their channel's ends afterwards.
+fn make(participant: &Participant, words: &[String], which: Which) -> Result<(String, String, Vec<EndReport>)> {
+    let Wish { ports, changes, proxy } = Wish::read(words)?;
     let (out, other) = (ports[0], ports.get(1).copied().unwrap_or(ports[0]));
+    let made = |reports| Ok((out.to_owned(), other.to_owned(), reports));
     if !proxy.is_empty() {
-        let node = ends::find_as(&participant, other, Direction::Subscriber)?;
+        let node = ends::find_as(participant, other, Direction::Subscriber)?;
         let (publisher, subscriber) = (out.to_owned(), other.to_owned());
         participant.node.ask(node, &Request::Scale { publisher, subscriber, changes: proxy }, ends::PATIENCE)?;
         if changes.is_empty() {
-            let reports = of_channel(&participant, out, other)?;
-            return show::print(&participant, out, other, &reports);
+            return made(of_channel(participant, out, other)?);
         }
     }
-    let ends = ends_of(&participant, out, other, arguments.end)?;
-    let reports = change(&participant, &ends, &changes)?;
-    show::print(&participant, out, other, &reports)
+    let ends = ends_of(participant, out, other, which)?;
+    made(change(participant, &ends, &changes)?)
 }
 
 fn ends_of(participant: &Participant, out: &str, other: &str, which: Which) -> Result<Vec<End>> {

@@ -27,36 +27,41 @@ pub(crate) struct Arguments {
 
 /// A channel, with its activity since the last look.
 #[derive(Serialize)]
-struct Row {
+pub(crate) struct Row {
+    /// The channel.
     #[serde(flatten)]
-    channel: Channel,
+    pub channel: Channel,
     sent_hz: Option<f64>,
     received_hz: Option<f64>,
     bytes_per_s: f64,
 }
 
+/// All channels at one look.
 #[derive(Serialize)]
-struct Screen {
-    channels: Vec<Row>,
-    silent: Vec<String>,
+pub(crate) struct Screen {
+    /// The channels, sorted.
+    pub channels: Vec<Row>,
+    /// Names of nodes that did not answer.
+    pub silent: Vec<String>,
 }
 
-/// Counters at the last look.
-type Before = HashMap<(String, String, String), (Instant, Channel)>;
+/// Counters at the last look, from which rates are computed.
+#[derive(Default)]
+pub(crate) struct Rates(HashMap<(String, String, String), (Instant, Channel)>);
 
 /// Shows tables until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut participant = arguments.common.open("top")?;
     participant.settled();
-    let mut before = Before::new();
-    look(&participant, &mut before);
+    let mut rates = Rates::default();
+    rates.look(&participant);
     let mut live = Live::default();
     let mut shown = 0;
     while arguments.count.is_none_or(|count| shown < count) {
         if !participant.stop.sleep_until(Instant::now() + arguments.interval) {
             break;
         }
-        let screen = look(&participant, &mut before);
+        let screen = rates.look(&participant);
         match participant.output.json {
             true => participant.output.document(&screen)?,
             false => live.show(&screen.text())?,
@@ -67,19 +72,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     Ok(())
 }
 
-fn look(participant: &Participant, before: &mut Before) -> Screen {
-    let found = census::channels(participant, &participant.others());
-    let now = Instant::now();
-    let mut after = Before::new();
-    let rows = found.channels.into_iter().map(|channel| {
-        let key = (channel.topic.clone(), channel.publisher.clone(), channel.subscriber.clone());
-        let row = Row::since(before.get(&key), now, channel.clone());
-        after.insert(key, (now, channel));
-        row
-    });
-    let channels = rows.collect();
-    *before = after;
-    Screen { channels, silent: found.silent }
+impl Rates {
+    /// Asks all nodes.
+    pub(crate) fn look(&mut self, participant: &Participant) -> Screen {
+        let found = census::channels(participant, &participant.others());
+        let now = Instant::now();
+        let mut after = HashMap::new();
+        let rows = found.channels.into_iter().map(|channel| {
+            let key = (channel.topic.clone(), channel.publisher.clone(), channel.subscriber.clone());
+            let row = Row::since(self.0.get(&key), now, channel.clone());
+            after.insert(key, (now, channel));
+            row
+        });
+        let channels = rows.collect();
+        self.0 = after;
+        Screen { channels, silent: found.silent }
+    }
 }
 
 impl Row {
@@ -94,6 +102,13 @@ impl Row {
         };
         let bytes_per_s = before.map_or(0.0, |(since, old)| rate(channel.bytes, old.bytes, *since));
         Self { sent_hz: hz(|c| c.sent), received_hz: hz(|c| c.received), bytes_per_s, channel }
+    }
+
+    /// A channel that has sent three samples.
+    #[cfg(test)]
+    pub(crate) fn of_test(topic: &str, publisher: &str, subscriber: &str) -> Self {
+        let channel = Channel::sent_of_test(topic, publisher, subscriber);
+        Self { channel, sent_hz: None, received_hz: None, bytes_per_s: 0.0 }
     }
 
     fn cells(&self) -> Vec<String> {

@@ -9,8 +9,8 @@
 
 mod agent;
 mod delays;
-mod gather;
-mod show;
+pub(crate) mod gather;
+pub(crate) mod show;
 
 use crate::failure::{Failure, Result};
 use crate::output::{Live, Status, tell};
@@ -194,7 +194,7 @@ impl VerdictPublisher {
 }
 
 /// A change for people. A channel that is kept at its first look is no news.
-fn change_text(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option<String> {
+pub(crate) fn change_text(gatherer: &Gatherer<'_>, index: usize, change: &Change) -> Option<String> {
     let planned = gatherer.plan.channels.get(index)?;
     let Judged { verdict, because } = &change.new;
     let news = (change.old, *verdict) != (Verdict::Unknown, Verdict::Kept);

@@ -44,6 +44,28 @@ fn latency_prints_the_promised_document_for_every_carrier() {
     }
 }
 
+/// Engines that need nothing but this program.
+#[test]
+#[cfg(all(feature = "zenoh", feature = "yarp"))]
+fn engines_of_others_make_round_trips_and_streams() {
+    let mut engines = vec!["zenoh", "ros2", "yarp"];
+    engines.extend(cfg!(feature = "rtps").then_some("dds"));
+    engines.extend(cfg!(feature = "zeromq").then_some("zeromq"));
+    for engine in engines {
+        for (mode, count) in [("latency", 200), ("throughput", 500)] {
+            let output = run(&format!("{mode} --engine {engine} --count {count} --warmup 20 --json"));
+            assert!(output.status.success(), "{engine} {mode}: {}", String::from_utf8_lossy(&output.stderr));
+            let figures = document(&output);
+            assert_eq!(figures["engine"], engine);
+            let came = if mode == "latency" { &figures["count"] } else { &figures["received"] };
+            assert_eq!(came.as_u64(), Some(count), "{engine} {mode}: {figures}");
+        }
+    }
+    let refused = run("fanout --engine zenoh --count 10");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("lab run dali-single"));
+}
+
 /// The only test that uses the name known to all processes of a user, as people do.
 #[test]
 fn ping_and_pong_find_each_other_without_further_arguments() {

@@ -176,6 +176,27 @@ fn two_realms_meet_over_yarp() {
 }
 
 #[test]
+#[cfg(feature = "zeromq")]
+fn two_realms_meet_over_zeromq() {
+    let house = Testbed::new();
+    let [one, two] = [port(), port()];
+    let of = |realm: &str, bind: u16, connect: u16| {
+        house.start(&format!("bridge zeromq --realm {realm} --bind 127.0.0.1:{bind} --connect 127.0.0.1:{connect}"))
+    };
+    let (left, right) = (of("left", one, two), of("right", two, one));
+    line_with(&left, "bridge to zeromq");
+    line_with(&right, "bridge to zeromq");
+    let listener = house.start("sub /word --realm right --json");
+    let mut talker = house.start("pub /word --realm left --stdin");
+    line_with(&left, "out: 1");
+    talker.write("hello\n");
+    let sample = listener.json_line();
+    assert!(sample["hex"].as_str().unwrap().contains("68656c6c6f"), "{sample}");
+    let refused = house.run("bridge zeromq --bind nowhere");
+    assert_eq!(refused.code(), 2, "{}", refused.errors);
+}
+
+#[test]
 fn a_bridge_says_what_it_cannot_use() {
     let house = Testbed::new();
     std::fs::write(house.path("rules.toml"), "[[rule]]\ntopic = \"/a\"\ncolour = \"red\"\n").unwrap();

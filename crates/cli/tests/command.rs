@@ -8,6 +8,8 @@ mod bench;
 #[cfg(feature = "zenoh")]
 mod bridge;
 mod contracts;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod delay;
 mod demo;
 mod diagnosis;

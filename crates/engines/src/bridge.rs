@@ -55,6 +55,11 @@ pub struct Bridge {
     before: (u64, u64),
     /// The number of refused things that was told last.
     refused: u64,
+    /// The surroundings have changed since the routes were computed.
+    due: bool,
+    /// The routes are not computed before: as long after the last time as that took. So half of the time is left for the channels while
+    /// a thousand endpoints appear one by one.
+    rest: Instant,
     /// The next time to try what has failed.
     again: Option<Instant>,
     /// What was told once.
@@ -86,6 +91,8 @@ impl Bridge {
             looked: (String::new(), Instant::now()),
             before: (0, 0),
             refused: 0,
+            due: false,
+            rest: Instant::now(),
             again: None,
             told: HashSet::new(),
             engine,
@@ -95,14 +102,19 @@ impl Bridge {
     /// Waits for a change of the node's surroundings, at most for `patience`, and brings the routes in line with them. What the engine
     /// tells is looked at each time.
     pub fn turn(&mut self, patience: Duration) -> Vec<Notice> {
+        let patience =
+            if self.due { patience.min(self.rest.saturating_duration_since(Instant::now())) } else { patience };
         let here = self.node.wait_for_changes(self.seen.0, patience);
         let there = self.engine.changes();
         let changed = (here != self.seen.0 && self.have_others_changed()) || there != self.seen.1;
         self.seen = (here, there);
         let mut notices = Vec::new();
         let again = self.again.take_if(|again| *again <= Instant::now()).is_some();
-        if self.elect() || changed || again {
+        self.due |= self.elect() || changed || again;
+        let began = Instant::now();
+        if self.due && self.rest <= began {
             notices.extend(self.adjust());
+            (self.due, self.rest) = (false, Instant::now() + began.elapsed());
         }
         notices.extend(self.look());
         if self.told.len() + notices.len() > MOST_TOLD {
@@ -115,11 +127,12 @@ impl Bridge {
     /// Takes note of the node's surroundings; `true` if other nodes have changed. What the bridge does here changes its own ports and channels,
     /// one by one: for a thousand topics the routes would be computed a thousand times.
     fn have_others_changed(&mut self) -> bool {
-        let documents = self.node.nodes();
-        let others = documents.iter().filter(|document| document.node != self.node.id());
-        let revisions: Vec<_> = others.map(|one| (one.node, one.incarnation, one.revision)).collect();
+        let own = self.node.id();
+        let mut revisions = self.node.revisions();
+        revisions.retain(|(node, ..)| *node != own);
         let changed = revisions != self.revisions;
         if changed {
+            let documents = self.node.nodes();
             *lock(&self.around.known) = documents.iter().map(|document| document.node).collect();
             self.around.documents = Arc::new(documents);
             self.revisions = revisions;

@@ -30,9 +30,9 @@ mod connection;
 mod dial;
 mod incoming;
 mod outbox;
-mod packet;
+pub(crate) mod packet;
 mod stamp;
-mod subscriptions;
+pub(crate) mod subscriptions;
 mod topics;
 
 use crate::engine::{

@@ -10,12 +10,16 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod manual;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(feature = "zenoh")]
 mod names;
 #[cfg(feature = "yarp")]
 mod yarp;
 
 pub use manual::Manual;
+#[cfg(feature = "mqtt")]
+pub use mqtt::{mqtt, mqtt_examples};
 #[cfg(feature = "zenoh")]
 pub use names::{examples, names};
 #[cfg(feature = "yarp")]

@@ -46,6 +46,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Kept, Self::AtRisk, Self::Unknown, Self::Broken];
+
     /// The order of verdicts, from the one that needs no action.
     const fn severity(self) -> u8 {
         match self {

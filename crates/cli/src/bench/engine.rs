@@ -1,7 +1,9 @@
 //! The measurements that are the same for every engine, and the engine without middleware.
 //!
-//! A new engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
+//! An engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
 
+#[cfg(feature = "bridge")]
+mod foreign;
 pub(super) mod thalweg;
 
 use super::figures::{Fanout, Latency, Meter, Start, Throughput};
@@ -120,6 +122,8 @@ pub(super) fn select(name: EngineName) -> Box<dyn Engine> {
     match name {
         EngineName::Raw => Box::new(Raw),
         EngineName::Thalweg => Box::new(thalweg::Thalweg),
+        #[cfg(feature = "bridge")]
+        other => Box::new(foreign::Foreign(other)),
     }
 }
 

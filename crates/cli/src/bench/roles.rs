@@ -53,11 +53,11 @@ pub(super) fn resume(options: &Options) -> Result<bool, Error> {
 
 fn of_nodes(options: &Options) -> Result<(), Error> {
     match (options.engine, options.carrier) {
-        (EngineName::Raw, _) => Err(super::engine::no_nodes("raw")),
-        (_, Carrier::Local | Carrier::Unix) => {
+        (EngineName::Thalweg, Carrier::Local | Carrier::Unix) => {
             Err(Error::Usage(format!("carrier \"{}\": allowed here: tcp, udp, shm", name_of(options.carrier))))
         }
-        _ => Ok(()),
+        (EngineName::Thalweg, _) => Ok(()),
+        (other, _) => Err(super::engine::no_nodes(&name_of(other))),
     }
 }
 
@@ -151,7 +151,9 @@ fn check_reach(options: &Options, mode: &str) -> Result<(), Error> {
     }
     let refused = |what: &str| Err(Error::Usage(format!("--listen, --peer and --discovery {what}")));
     match (options.engine, options.role) {
-        (EngineName::Raw, _) => refused("are for the engine \"thalweg\": the others stay on one host"),
+        (engine, _) if engine != EngineName::Thalweg => {
+            refused("are for the engine \"thalweg\": the others stay on one host")
+        }
         (_, Role::Both) => refused("need --role ping here and --role pong on the other host"),
         _ if !matches!(mode, "latency" | "throughput") => {
             refused("are for latency and throughput: the others make their hosts themselves, or are on one")

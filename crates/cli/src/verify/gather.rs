@@ -13,11 +13,11 @@ use thalweg::control::{Document, NodeId};
 use thalweg::stages::{Asked, LateAfter, MOST_LATENESS};
 
 /// The topic of verdicts.
-pub(super) const TOPIC: &str = "/thalweg/verification";
+pub(crate) const TOPIC: &str = "/thalweg/verification";
 
 /// A running channel of the plan.
 #[derive(Clone, Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     /// The channel.
     pub live: Live,
     /// Its carrier.
@@ -27,7 +27,7 @@ pub(super) struct Running {
 }
 
 /// Gathers figures of a plan's channels.
-pub(super) struct Gatherer<'a> {
+pub(crate) struct Gatherer<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// The verdicts so far.
@@ -68,7 +68,7 @@ struct Pairs {
 
 impl<'a> Gatherer<'a> {
     /// A gatherer for a plan, with this interval between looks.
-    pub(super) fn new(plan: &'a Plan, interval: Duration) -> Self {
+    pub(crate) fn new(plan: &'a Plan, interval: Duration) -> Self {
         let count = plan.channels.len();
         Self {
             plan,
@@ -89,12 +89,12 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Time since the start of the measurement.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Asks all nodes. Returns the changed verdicts, each with its channel's place in the plan.
-    pub(super) fn look(&mut self, participant: &Participant) -> Vec<(usize, Change)> {
+    pub(crate) fn look(&mut self, participant: &Participant) -> Vec<(usize, Change)> {
         let nodes = participant.others();
         let asked = self.elapsed();
         let census::Channels { mut channels, silent } = census::channels(participant, &nodes);
@@ -212,7 +212,7 @@ impl<'a> Gatherer<'a> {
     }
 
     /// Switches the measurement off.
-    pub(super) fn stop_measuring(&self, participant: &Participant) {
+    pub(crate) fn stop_measuring(&self, participant: &Participant) {
         let nodes = participant.others();
         for topic in &self.measured {
             census::ask_all(participant, &nodes, &Request::Measure { topic: topic.clone(), every: 0 });

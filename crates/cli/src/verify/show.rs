@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The whole result.
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     plan: &'a For,
     seconds: f64,
     channels: Vec<Row<'a>>,
@@ -68,6 +68,28 @@ struct Row<'a> {
     disordered: u64,
     /// The largest cost of one sample.
     measured: Cost,
+}
+
+/// The promise of a channel, in figures.
+pub(crate) struct Promise<'a> {
+    topic: &'a str,
+    publisher: &'a str,
+    subscriber: &'a str,
+    /// The verdict of the last look.
+    pub now: Verdict,
+    /// The longest delay so far, in µs.
+    pub worst_us: Option<f64>,
+    /// The bound, in µs.
+    pub bound_us: Option<f64>,
+    /// Samples that were too late.
+    pub late: u64,
+}
+
+impl<'a> Promise<'a> {
+    /// What tells it from others, for metrics.
+    pub(crate) fn labels(&self) -> Vec<(&'static str, &'a str)> {
+        vec![("topic", self.topic), ("publisher", self.publisher), ("subscriber", self.subscriber)]
+    }
 }
 
 /// Number of looks with a verdict, the first and the last of them in seconds since the start.
@@ -151,7 +173,7 @@ struct Unplanned<'a> {
 
 impl<'a> Document<'a> {
     /// The result of all measurements so far.
-    pub(super) fn of(gatherer: &'a Gatherer<'_>) -> Self {
+    pub(crate) fn of(gatherer: &'a Gatherer<'_>) -> Self {
         let channels: Vec<Row> =
             (0..gatherer.plan.channels.len()).filter_map(|index| Row::of(gatherer, index)).collect();
         let legs: Vec<Leg> = (0..channels.len()).flat_map(|index| legs(gatherer, index, &channels[index])).collect();
@@ -171,6 +193,22 @@ impl<'a> Document<'a> {
             channels,
             chains,
         }
+    }
+
+    /// The promises of all channels.
+    pub(crate) fn promises(&self) -> impl Iterator<Item = Promise<'_>> {
+        self.channels.iter().map(|row| {
+            let Row { topic, publisher, subscriber, now, worst_us, bound_us, late, .. } = *row;
+            Promise {
+                topic,
+                publisher: row.publisher_port.unwrap_or(publisher),
+                subscriber,
+                now,
+                worst_us,
+                bound_us,
+                late,
+            }
+        })
     }
 
     /// `true` if there is no verdict at all.

@@ -14,11 +14,11 @@ const LARGEST_NUMBER: u32 = 268_435_455;
 
 /// What is asked of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Filter {
-    pub(super) path: String,
-    pub(super) reliable: bool,
+pub(crate) struct Filter {
+    pub(crate) path: String,
+    pub(crate) reliable: bool,
     /// Retained messages are wanted, too.
-    pub(super) history: bool,
+    pub(crate) history: bool,
 }
 
 /// Takes what comes.

@@ -260,7 +260,7 @@ impl Control {
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, subscriber_port.clone());
         self.relay.refusals.keeps_now(&key.0, None);
         self.relay.buffers.begin(key, Buffer { subscriber_port, port: number });
-        self.own_port_added(number, info);
+        self.own_ports_added(vec![(number, info)]);
     }
 
     pub(super) fn end_buffer(&mut self, key: &Buffered) {

@@ -120,9 +120,7 @@ impl Control {
                 }
             }
             self.state.waker.clear();
-            while let Ok(command) = self.commands.try_recv() {
-                self.survives("a command", |control| control.command(command));
-            }
+            self.take_commands();
             self.take_news(NEWS_AT_ONCE, Some(Instant::now() + NEWS_TIME));
             let survived = self.survives("a timer", |control| control.timers(Instant::now()));
             in_vain = if survived { 0 } else { in_vain + 1 };
@@ -139,9 +137,24 @@ impl Control {
         }
     }
 
+    /// Carries out the commands of other threads, in their order. Ports that were opened right after each other become known together.
+    fn take_commands(&mut self) {
+        let mut opened = Vec::new();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::PortAdded(port, info) => opened.push((port, info)),
+                other => {
+                    self.own_ports_added(std::mem::take(&mut opened));
+                    self.survives("a command", |control| control.command(other));
+                }
+            }
+        }
+        self.own_ports_added(opened);
+    }
+
     /// Handles one event. A panic within it is caught and reported as a warning. `false`: the event panicked, and its origin is to be
     /// dropped.
-    fn survives(&mut self, what: &'static str, event: impl FnOnce(&mut Self)) -> bool {
+    pub(super) fn survives(&mut self, what: &'static str, event: impl FnOnce(&mut Self)) -> bool {
         let Err(why) = crate::guard::guarded(what, || event(self)) else { return true };
         self.warn(format!("an error of this program, please report it: {why}; what asked for it is dropped"));
         std::thread::sleep(PANIC_PAUSE);
@@ -240,7 +253,7 @@ impl Control {
 
     pub(super) fn command(&mut self, command: Command) {
         match command {
-            Command::PortAdded(port, info) => self.own_port_added(port, info),
+            Command::PortAdded(port, info) => self.own_ports_added(vec![(port, info)]),
             Command::PortRemoved(port) => self.own_port_removed(port),
             Command::Meet(shares, met) => drop(met.send(self.meet(shares))),
             #[cfg(test)]

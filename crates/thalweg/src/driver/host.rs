@@ -180,7 +180,7 @@ impl Control {
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, subscriber_port.clone());
         self.relay.streams.begin(key, Hosted { publisher_port, subscriber_port, port: number }, asker, Instant::now());
         self.matching.connect((offered.name, name), None);
-        self.own_port_added(number, info);
+        self.own_ports_added(vec![(number, info)]);
         Ok(())
     }
 

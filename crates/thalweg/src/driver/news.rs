@@ -193,16 +193,27 @@ impl Control {
         self.lasting.is_to(name) || self.priorities.is_named(name)
     }
 
-    pub(super) fn own_port_added(&mut self, port: PortId, info: PortInfo) {
-        self.load_kept(&info);
+    /// Ports of this node were opened. They are announced together: the node's document is copied for each announcement, so that a
+    /// thousand ports one by one would be copied half a million times.
+    pub(super) fn own_ports_added(&mut self, ports: Vec<(PortId, PortInfo)>) {
+        let mut change = Change::default();
+        for (port, info) in ports {
+            if self.survives("a new port", |control| control.own_port_added(port, &info)) {
+                change.added.insert(port, info);
+            }
+        }
+        if !change.added.is_empty() {
+            self.survives("new ports", |control| control.announce(change));
+            self.refresh_shares();
+        }
+    }
+
+    fn own_port_added(&mut self, port: PortId, info: &PortInfo) {
+        self.load_kept(info);
         self.watch_policies(port);
         let now = Instant::now();
-        let actions = self.ask_matching(|matching, known| matching.own_added(port, &info, known, now));
+        let actions = self.ask_matching(|matching, known| matching.own_added(port, info, known, now));
         self.act(actions);
-        let mut change = Change::default();
-        change.added.insert(port, info);
-        self.announce(change);
-        self.refresh_shares();
     }
 
     pub(super) fn own_port_removed(&mut self, port: PortId) {

@@ -181,6 +181,13 @@ impl Node {
         self.state().directory().nodes().cloned().collect()
     }
 
+    /// The node, incarnation and revision of each document that [`nodes`](Self::nodes) would give now, without its ports: a look whether
+    /// any of them has changed.
+    pub fn revisions(&self) -> Vec<(NodeId, u64, u64)> {
+        self.state().meet(Shares::All);
+        self.state().directory().nodes().map(|one| (one.node, one.incarnation, one.revision)).collect()
+    }
+
     /// The port of this name, and its node. If several ports have the name, it is the one that every lookup by name finds: a
     /// port of this host before any other, then the one that started first.
     pub fn holder(&self, name: &str) -> Option<(NodeId, PortInfo)> {

@@ -108,6 +108,24 @@ pub(super) const ARMS: &[Arm] = &[
         settings: "ROS 2 over Zenoh as rmw_zenoh has it, keep-all; nodes connected with each other, not by a router; the link marked",
         open: foreign::ros2,
     },
+    #[cfg(feature = "yarp")]
+    Arm {
+        name: "yarp",
+        role: Role::Engine,
+        threads: Threads::Equal,
+        class: Class::High,
+        settings: "YARP's protocol by tcp, a connection for each subscriber, each marked; the name server is one of the programs",
+        open: yarp,
+    },
+    #[cfg(feature = "rtps")]
+    Arm {
+        name: "dds",
+        role: Role::Engine,
+        threads: Threads::Equal,
+        class: Class::High,
+        settings: "Cyclone DDS by udp, reliable, keep-all; others by address, no multicast; class high",
+        open: dds,
+    },
     #[cfg(feature = "zeromq")]
     Arm {
         name: "zeromq",
@@ -223,6 +241,52 @@ fn bare(seat: &Seat) -> Result<Opened> {
 fn thalweg(seat: &Seat) -> Result<Opened> {
     let node = seat.node.open()?;
     Ok(Opened { engine: Box::new(Native::new(node.clone())), node: Some(node), offer: seat.class })
+}
+
+/// The first program is the name server; the others wait for it. Each takes the ports of all others for topics.
+#[cfg(feature = "yarp")]
+fn yarp(seat: &Seat) -> Result<Opened> {
+    use engines::yarp::{Settings, Yarp};
+    let prefix = |n: usize| format!("/{}", seat.programs[n].name.trim_matches('/'));
+    let from = (0..seat.programs.len()).filter(|n| *n != seat.own).map(prefix).collect();
+    let server = SocketAddr::new(seat.address(0), seat.port);
+    let serve = (seat.own == 0).then_some(server);
+    let host = Some(seat.address(seat.own));
+    let settings =
+        Settings { server: server.to_string(), serve, host, prefix: prefix(seat.own), from, ..Settings::default() };
+    let engine = patiently(|| Yarp::open(settings.clone(), None))?;
+    Ok(Opened { engine: Box::new(engine), node: None, offer: seat.class })
+}
+
+/// Tries again while a program that this one needs is not there yet.
+#[cfg(feature = "yarp")]
+fn patiently<E>(open: impl Fn() -> engines::Result<E>) -> Result<E> {
+    const TRIES: usize = 100;
+    let between = std::time::Duration::from_millis(50);
+    for _ in 1..TRIES {
+        match open() {
+            Err(engines::Error::Engine(_)) => std::thread::sleep(between),
+            other => return other.map_err(failed),
+        }
+    }
+    open().map_err(failed)
+}
+
+/// All programs of a graph are in a domain of their own.
+#[cfg(feature = "rtps")]
+fn dds(seat: &Seat) -> Result<Opened> {
+    use engines::dds::{Dds, Settings};
+    let mut peers: Vec<IpAddr> = (0..seat.programs.len()).map(|n| seat.address(n)).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    let settings = Settings {
+        domain: u32::from(seat.port / PORTS) % 200,
+        interfaces: vec![seat.address(seat.own)],
+        peers,
+        multicast: false,
+        ..Settings::default()
+    };
+    Ok(Opened { engine: Box::new(Dds::open(settings, None).map_err(failed)?), node: None, offer: seat.class })
 }
 
 /// Every program binds, and connects to the others that publish: to their sockets of its class.

@@ -64,9 +64,22 @@ fn later_us() -> f64 {
 
 /// Skips the engines that this build does not have.
 fn skip_missing(findings: &mut Findings) {
-    if !cfg!(feature = "zenoh") {
-        let because = "this build has no Zenoh: build it with the feature zenoh, a default one".to_owned();
-        findings.skipped.push(Skipped { name: "zenoh, ros2".to_owned(), because });
+    for (is_here, name, feature) in
+        [(cfg!(feature = "zenoh"), "zenoh, ros2", "zenoh"), (cfg!(feature = "yarp"), "yarp", "yarp")]
+    {
+        if !is_here {
+            let because = format!("this build has it not: build it with the feature {feature}, a default one");
+            findings.skipped.push(Skipped { name: name.to_owned(), because });
+        }
+    }
+    for (is_here, name, feature) in
+        [(cfg!(feature = "rtps"), "dds", "rtps"), (cfg!(feature = "zeromq"), "zeromq", "zeromq")]
+    {
+        if !is_here {
+            findings.notes.push(format!(
+                "without {name}: this build has not the feature {feature}, which needs a library of the system"
+            ));
+        }
     }
 }
 

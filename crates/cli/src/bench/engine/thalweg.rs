@@ -115,7 +115,7 @@ fn hear(control: &UnixStream, settings: &Settings) -> Result<(Terms, u64), Error
 }
 
 /// Sleeps until the other end writes.
-fn hear_words<const N: usize>(control: &UnixStream) -> Result<[u64; N], Error> {
+pub(super) fn hear_words<const N: usize>(control: &UnixStream) -> Result<[u64; N], Error> {
     while !wait_readable(control, Some(PATIENCE))? {}
     meeting::read_words(control).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::Peer("the other process left before the end".to_owned()),
