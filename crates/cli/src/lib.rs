@@ -19,6 +19,7 @@
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | problems between two ports |
 //! | [`doctor`] | findings about real time on this host |
+//! | `shell` | completions and man pages (feature `shell`) |
 //! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `yarp`, `zenoh`, `zeromq`) |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`participant`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
@@ -68,6 +69,8 @@ mod relay;
 mod router;
 #[cfg(feature = "sessions")]
 mod sessions;
+#[cfg(feature = "shell")]
+mod shell;
 mod show;
 mod signals;
 mod subscribe;
@@ -142,6 +145,13 @@ enum Verb {
     Links(links::Arguments),
     #[cfg(feature = "sessions")]
     Audit(audit::Arguments),
+    #[cfg(feature = "shell")]
+    Completions(shell::CompletionsArguments),
+    #[cfg(feature = "shell")]
+    #[command(name = shell::NAMES, hide = true)]
+    Names(shell::NamesArguments),
+    #[cfg(feature = "shell")]
+    Man(shell::ManArguments),
     Lab(lab::Arguments),
     #[command(name = lab::PART, hide = true)]
     LabPart(lab::PartArguments),
@@ -197,6 +207,12 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "sessions")]
         Verb::Audit(arguments) => audit::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
+        #[cfg(feature = "shell")]
+        Verb::Completions(arguments) => shell::completions(arguments, Arguments::command()),
+        #[cfg(feature = "shell")]
+        Verb::Names(arguments) => shell::names(arguments),
+        #[cfg(feature = "shell")]
+        Verb::Man(arguments) => shell::man(arguments, &Arguments::command()),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),
     };

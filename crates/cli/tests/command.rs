@@ -33,6 +33,8 @@ mod pull;
 #[cfg(feature = "sessions")]
 mod replicated;
 mod rooms;
+#[cfg(feature = "shell")]
+mod shell;
 mod streams;
 mod support;
 mod usage;

@@ -1,0 +1,60 @@
+//! `thalweg completions` in real shells, and `thalweg man`.
+#![allow(clippy::unwrap_used)]
+
+use crate::support::Testbed;
+use std::process::Command;
+
+/// What bash offers for the last word of a line.
+fn offered(house: &Testbed, words: &[&str]) -> Vec<String> {
+    let script = house.path("thalweg.bash");
+    std::fs::write(&script, house.run("completions bash").lines.join("\n")).unwrap();
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap().display().to_string();
+    let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+    let last = words.len() - 1;
+    let complete = "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_LINE=\"$*\"; \
+                    _thalweg_with_names thalweg \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut command = Command::new("bash");
+    command.args(["--norc", "-c", complete]).arg(&script).args(words).env("PATH", path);
+    let output = command.env("THALWEG_RUN_DIR", house.path("run")).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}: {errors}", words[last]);
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_verbs_options_and_live_names() {
+    let house = Testbed::new();
+    assert!(offered(&house, &["thalweg", "ver"]).contains(&"verify".to_owned()));
+    assert!(offered(&house, &["thalweg", "sub", "--lat"]).contains(&"--latency".to_owned()));
+    let _talker = house.start("pub /robot/arm --port /arm/out --rate 10");
+    house.wait_for_list("ports", |list| list.to_string().contains("/arm/out"));
+    assert_eq!(offered(&house, &["thalweg", "sub", "/rob"]), ["/robot/arm"]);
+    assert_eq!(offered(&house, &["thalweg", "set", "/arm"]), ["/arm/out"]);
+}
+
+#[test]
+fn each_shell_gets_a_script_without_syntax_errors() {
+    let house = Testbed::new();
+    for (shell, option) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
+        let done = house.run(&format!("completions {shell}"));
+        assert_eq!(done.code(), 0, "{}", done.errors);
+        let script = house.path(shell);
+        std::fs::write(&script, done.lines.join("\n")).unwrap();
+        // Those that are not installed here are only printed: the scripts of verbs and options are a library's.
+        if let Ok(output) = Command::new(shell).arg(option).arg(&script).output() {
+            assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
+#[test]
+fn each_verb_has_a_man_page() {
+    let house = Testbed::new();
+    let folder = house.path("man1");
+    let done = house.run(&format!("man {}", folder.display()));
+    assert_eq!(done.code(), 0, "{}", done.errors);
+    let of = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert!(of("thalweg.1").contains("thalweg\\-plan") && of("thalweg.1").starts_with(".ie"));
+    assert!(of("thalweg-plan.1").contains("CONTRACT") || of("thalweg-plan.1").contains("FILE"));
+    assert!(!folder.join("thalweg-lab-part.1").exists(), "hidden verbs have none");
+}
