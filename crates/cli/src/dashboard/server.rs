@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use thalweg::control::matching::check_name;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -291,7 +292,7 @@ async fn stages(
     topic: Result<Query<Topic>, QueryRejection>,
 ) -> Result<Json<Value>, Refused> {
     let Query(Topic { topic }) = topic.map_err(|wrong| Refused(StatusCode::BAD_REQUEST, wrong.body_text()))?;
-    let topic = crate::quantity::name(&topic).map_err(|wrong| Refused(StatusCode::BAD_REQUEST, wrong))?;
+    check_name(&topic).map_err(|wrong| Refused(StatusCode::BAD_REQUEST, format!("topic {wrong}")))?;
     shared.ask(Ask::Stages(topic)).await.map(Json)
 }
 
