@@ -1,5 +1,6 @@
 //! Endpoints and participants of other programs, as they come and go: the built-in topics (DDS 1.4 §2.2.5).
 
+use crate::identities::Identities;
 use crate::participant::Entities;
 use crate::policies::{property, user_data};
 use crate::{Guid, Participant, Policies, Result, checked};
@@ -22,7 +23,7 @@ pub enum Found {
     ParticipantGone(Guid),
 }
 
-/// An endpoint of another participant.
+/// An endpoint of another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundEnd {
     /// Its identity.
@@ -41,7 +42,7 @@ pub struct FoundEnd {
 
 /// What a listener needs.
 struct Telling {
-    own: Guid,
+    identities: Arc<Identities>,
     tell: Box<dyn Fn(Found) + Send + Sync>,
 }
 
@@ -57,16 +58,30 @@ unsafe impl Send for Watching {}
 // SAFETY: as above.
 unsafe impl Sync for Watching {}
 
+impl Telling {
+    /// The number of an endpoint is the one that messages of a writer have, too.
+    fn take(&self, number: u64, guid: Guid, found: Found) {
+        match &found {
+            Found::End(end) if end.writes => self.identities.came(number, guid),
+            Found::EndGone(_) => self.identities.went(number),
+            _ => {}
+        }
+        if !self.identities.is_own(guid) {
+            (self.tell)(found);
+        }
+    }
+}
+
 type Listener = unsafe extern "C" fn(dds_entity_t, *mut c_void);
 
 impl Participant {
-    /// Tells of the endpoints and participants of others, those that are there already first. `tell` is called on threads of Cyclone, with
-    /// which it must be quick; it must not use this participant.
+    /// Tells of the endpoints and participants of others, those that are there already first; of the program's own ones it does not tell.
+    /// `tell` is called on threads of Cyclone, with which it must be quick; it must not use this participant.
     ///
     /// # Errors
     /// [`Error`](crate::Error) if Cyclone refuses.
     pub fn watch(&self, tell: impl Fn(Found) + Send + Sync + 'static) -> Result<Watching> {
-        let telling = Box::into_raw(Box::new(Telling { own: self.guid(), tell: Box::new(tell) }));
+        let telling = Box::into_raw(Box::new(Telling { identities: self.0.identities.clone(), tell: Box::new(tell) }));
         let mut watching = Watching { readers: Vec::new(), telling, _participant: self.0.clone() };
         let builtin: [(dds_entity_t, Listener); 3] = [
             (DDS_BUILTIN_TOPIC_DCPSPARTICIPANT, participants),
@@ -135,9 +150,10 @@ unsafe fn take_all(
         }
         let alive = info.instance_state == dds_instance_state_DDS_IST_ALIVE;
         // A panic must not reach Cyclone.
-        let _ = catch_unwind(AssertUnwindSafe(|| match found(sample, alive) {
-            Some((guid, found)) if !guid.is_beside(telling.own) => (telling.tell)(found),
-            _ => {}
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if let Some((guid, found)) = found(sample, alive) {
+                telling.take(info.instance_handle, guid, found);
+            }
         }));
         // SAFETY: the sample was lent, and is given back.
         unsafe { dds_return_loan(reader, &mut sample, count) };

@@ -1,6 +1,7 @@
 //! Writers and readers.
 
 use crate::blob::{self, Topic};
+use crate::identities::Identities;
 use crate::participant::{Entities, guid};
 use crate::policies::{of_reader, of_writer};
 use crate::{Error, Guid, Participant, Policies, Result, checked};
@@ -11,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Length of the header of a message: 2 bytes of encapsulation, 2 of options (DDSI-RTPS 2.5 §10.2).
 const HEADER: usize = 4;
@@ -21,8 +23,10 @@ const PADDING: u8 = 3;
 pub struct Writer {
     writer: dds_entity_t,
     guid: Guid,
+    /// Readers by Cyclone's numbers of them: `true` for those of own participants.
+    readers: Mutex<HashMap<u64, bool>>,
     _topic: Topic,
-    _participant: Arc<Entities>,
+    participant: Arc<Entities>,
 }
 
 impl Writer {
@@ -48,18 +52,56 @@ impl Writer {
         unsafe { dds_wait_for_acks(self.writer, 0) == 0 }
     }
 
+    /// As [`Self::is_acknowledged`], but waits for it, at most for `patience`.
+    pub fn wait_acknowledged(&self, patience: Duration) -> bool {
+        let patience = i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX);
+        // SAFETY: the function takes any number.
+        unsafe { dds_wait_for_acks(self.writer, patience) == 0 }
+    }
+
     /// Its identity.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
-    /// Readers of other participants that match it now.
+    /// Readers of other programs that match it now.
     pub fn matched(&self) -> u32 {
         // SAFETY: plain numbers, for which all zeros are a value.
         let mut status: dds_publication_matched_status_t = unsafe { std::mem::zeroed() };
         // SAFETY: the place is to be filled.
         let known = unsafe { dds_get_publication_matched_status(self.writer, &mut status) };
-        if known < 0 { 0 } else { status.current_count }
+        let count = if known < 0 { 0 } else { status.current_count };
+        let is_alone = self.participant.identities.own().len() == 1;
+        if count == 0 || is_alone { count } else { self.matched_by_others(count) }
+    }
+
+    /// `count` is the number of all that match it.
+    fn matched_by_others(&self, count: u32) -> u32 {
+        let mut numbers = vec![0; count as usize];
+        // SAFETY: there is room for as many numbers as are asked for, which is at least one.
+        let found = unsafe { dds_get_matched_subscriptions(self.writer, numbers.as_mut_ptr(), numbers.len()) };
+        numbers.truncate(usize::try_from(found).unwrap_or_default());
+        let mut known = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|number, _| numbers.contains(number));
+        let is_other = |number: &u64| match known.get(number).copied() {
+            Some(own) => !own,
+            None => self.reader(*number).is_some_and(|reader| {
+                let own = self.participant.identities.is_own(reader);
+                known.insert(*number, own);
+                !own
+            }),
+        };
+        u32::try_from(numbers.iter().copied().filter(is_other).count()).unwrap_or(count)
+    }
+
+    fn reader(&self, number: u64) -> Option<Guid> {
+        // SAFETY: Cyclone gives a copy, or nothing; it is given back.
+        unsafe {
+            let end = dds_get_matched_subscription_data(self.writer, number);
+            let guid = Guid(end.as_ref()?.key.v);
+            dds_builtintopic_free_endpoint(end);
+            Some(guid)
+        }
     }
 }
 
@@ -94,8 +136,9 @@ type Take = Box<dyn FnMut(&Taken<'_>) + Send>;
 
 struct Taking {
     take: Take,
-    /// Writers by Cyclone's numbers of them.
-    writers: HashMap<u64, Guid>,
+    identities: Arc<Identities>,
+    /// Writers by Cyclone's numbers of them; nothing for those of own participants.
+    writers: HashMap<u64, Option<Guid>>,
     whole: Vec<u8>,
 }
 
@@ -110,7 +153,7 @@ impl Reader {
 }
 
 impl Participant {
-    /// Opens a writer of a topic without a key. Readers of this participant do not count for it.
+    /// Opens a writer of a topic without a key. Readers of own participants do not count for it.
     ///
     /// # Errors
     /// [`Error`] for a name or a policy that Cyclone refuses.
@@ -121,10 +164,11 @@ impl Participant {
         // SAFETY: participant and topic are ours, the policies valid and copied; no listener.
         let writer = unsafe { dds_create_writer(participant, topic.0, qos.as_ptr(), std::ptr::null()) };
         let writer = checked("a writer", writer)?;
-        Ok(Writer { writer, guid: guid(writer)?, _topic: topic, _participant: self.0.clone() })
+        let (readers, participant) = (Mutex::default(), self.0.clone());
+        Ok(Writer { writer, guid: guid(writer)?, readers, _topic: topic, participant })
     }
 
-    /// Opens a reader of a topic without a key. `take` is called with each message of other participants, on a thread of the reader's own;
+    /// Opens a reader of a topic without a key. `take` is called with each message of other programs, on a thread of the reader's own;
     /// calls do not overlap. It must not drop the reader.
     ///
     /// # Errors
@@ -147,7 +191,8 @@ impl Participant {
         let (none, participant) = (Guid([0; 16]), self.0.clone());
         let mut opened = Reader { reader, guid: none, waiting, thread: None, _topic: topic, _participant: participant };
         opened.guid = guid(reader)?;
-        let (waits, taking) = (opened.waiting.clone(), Taking { take, writers: HashMap::new(), whole: Vec::new() });
+        let (waits, identities) = (opened.waiting.clone(), self.0.identities.clone());
+        let taking = Taking { take, identities, writers: HashMap::new(), whole: Vec::new() };
         let body = move || serve(reader, &waits, taking);
         let thread = std::thread::Builder::new().name("dds-take".to_owned()).spawn(body);
         opened.thread = Some(thread.map_err(|error| Error(format!("a thread for a reader: {error}")))?);
@@ -271,7 +316,7 @@ impl Drop for Held {
 
 impl Taking {
     fn pass(&mut self, reader: dds_entity_t, message: &Held, info: &dds_sample_info_t) {
-        let writer = self.writer(reader, info.publication_handle);
+        let Ok(writer) = self.writer(reader, info.publication_handle) else { return };
         let Taking { take, whole, .. } = self;
         // SAFETY: the message is held meanwhile.
         unsafe {
@@ -281,21 +326,35 @@ impl Taking {
         }
     }
 
-    fn writer(&mut self, reader: dds_entity_t, number: u64) -> Option<Guid> {
+    /// The writer with this number, if it is known.
+    ///
+    /// # Errors
+    /// [`IsOwn`] for a writer of an own participant.
+    fn writer(&mut self, reader: dds_entity_t, number: u64) -> std::result::Result<Option<Guid>, IsOwn> {
         if let Some(known) = self.writers.get(&number) {
-            return Some(*known);
+            return known.map(Some).ok_or(IsOwn);
         }
-        // SAFETY: Cyclone gives a copy, or nothing; it is given back.
-        let guid = unsafe {
-            let end = dds_get_matched_publication_data(reader, number);
-            let guid = Guid(end.as_ref()?.key.v);
-            dds_builtintopic_free_endpoint(end);
-            guid
+        let Some(guid) = matched_writer(reader, number).or_else(|| self.identities.writer(number)) else {
+            return Ok(None);
         };
         if self.writers.len() == MOST_WRITERS {
             self.writers.clear();
         }
-        self.writers.insert(number, guid);
+        let other = Some(guid).filter(|guid| !self.identities.is_own(*guid));
+        self.writers.insert(number, other);
+        other.map(Some).ok_or(IsOwn)
+    }
+}
+
+/// The message is the program's own.
+struct IsOwn;
+
+fn matched_writer(reader: dds_entity_t, number: u64) -> Option<Guid> {
+    // SAFETY: Cyclone gives a copy, or nothing; it is given back.
+    unsafe {
+        let end = dds_get_matched_publication_data(reader, number);
+        let guid = Guid(end.as_ref()?.key.v);
+        dds_builtintopic_free_endpoint(end);
         Some(guid)
     }
 }

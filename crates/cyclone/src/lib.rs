@@ -5,6 +5,7 @@
 //! | `blob` | messages as Cyclone holds them: bytes, of which it knows no more than the header |
 //! | `discovery` | endpoints and participants of other programs, as they come and go |
 //! | `ends` | writers and readers |
+//! | `identities` | the program's own participants, and the writers behind Cyclone's numbers |
 //! | `log` | what Cyclone says of malformed packets and dropped messages |
 //! | `participant` | a place in a domain |
 //! | `policies` | the policies of an end |
@@ -17,6 +18,7 @@
 mod blob;
 mod discovery;
 mod ends;
+mod identities;
 mod log;
 mod participant;
 mod policies;

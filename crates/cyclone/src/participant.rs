@@ -1,5 +1,6 @@
 //! A place in a domain.
 
+use crate::identities::Identities;
 use crate::{Complaints, Error, Guid, Result, c_text, checked, log};
 use cyclors::{dds_create_domain, dds_create_participant, dds_delete, dds_entity_t, dds_get_guid, dds_guid_t};
 use std::fmt::Write;
@@ -20,14 +21,24 @@ pub struct Place {
     pub multicast: bool,
     /// Largest message, in bytes with its header; larger ones are dropped, and complained of. Default 16 MiB.
     pub max_message: u32,
+    /// Size of the send buffer of its sockets, in bytes. The kernel grants up to `net.core.wmem_max`, and doubles it. Default: as Cyclone
+    /// chooses.
+    pub send_buffer: Option<u32>,
     /// Further configuration of Cyclone in its own words, XML or the address of a file, as in `CYCLONEDDS_URI`. Default: none.
     pub configuration: String,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        let (interfaces, peers) = (Vec::new(), Vec::new());
-        Self { domain: 0, interfaces, peers, multicast: true, max_message: 16 << 20, configuration: String::new() }
+        Self {
+            domain: 0,
+            interfaces: Vec::new(),
+            peers: Vec::new(),
+            multicast: true,
+            max_message: 16 << 20,
+            send_buffer: None,
+            configuration: String::new(),
+        }
     }
 }
 
@@ -58,11 +69,11 @@ impl Place {
             }
             text += "</Peers>";
         }
-        let _ = write!(
-            text,
-            "</Discovery><Internal><MaxSampleSize>{} B</MaxSampleSize></Internal></Domain></CycloneDDS>",
-            self.max_message
-        );
+        let _ = write!(text, "</Discovery><Internal><MaxSampleSize>{} B</MaxSampleSize>", self.max_message);
+        if let Some(bytes) = self.send_buffer {
+            let _ = write!(text, "<SocketSendBufferSize min=\"default\" max=\"{bytes} B\"/>");
+        }
+        text += "</Internal></Domain></CycloneDDS>";
         text
     }
 }
@@ -75,6 +86,7 @@ pub(crate) struct Entities {
     number: u32,
     domain: dds_entity_t,
     pub(crate) participant: dds_entity_t,
+    pub(crate) identities: Arc<Identities>,
     guid: Guid,
 }
 
@@ -84,20 +96,37 @@ impl Participant {
     /// # Errors
     /// [`Error`](crate::Error) for a configuration that Cyclone refuses, or an interface that is not there.
     pub fn open(place: &Place, user_data: &[u8]) -> Result<Self> {
+        Self::join(place, user_data, Arc::default())
+    }
+
+    /// Joins once more, with threads and sockets of its own. The program's participants are no others to each other: none is told of another
+    /// one's ends, gets its messages, or counts its readers.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_beside(&self, place: &Place, user_data: &[u8]) -> Result<Self> {
+        Self::join(place, user_data, self.0.identities.clone())
+    }
+
+    fn join(place: &Place, user_data: &[u8], identities: Arc<Identities>) -> Result<Self> {
         // Cyclone knows domains by numbers of its own, and has each once in a process. Others know the external number.
         static NEXT: AtomicU32 = AtomicU32::new(1000);
         log::listen();
         let (number, text) = (NEXT.fetch_add(1, Ordering::Relaxed), c_text("configuration", &place.text())?);
         log::expect(number);
+        // Discovery may tell of the participant before its identity is known here: it waits.
+        let known = identities.clone();
+        let mut own = known.own();
         // SAFETY: the text ends with a zero byte, and Cyclone copies what it needs.
         let domain = unsafe { dds_create_domain(number, text.as_ptr()) };
         let domain = checked("joining the domain", domain).map_err(|error| explained(error, number))?;
-        let mut entities = Entities { number, domain, participant: 0, guid: Guid([0; 16]) };
+        let mut entities = Entities { number, domain, participant: 0, identities, guid: Guid([0; 16]) };
         let qos = crate::policies::of_participant(user_data);
         // SAFETY: the policies are valid, and copied; no listener.
         let participant = unsafe { dds_create_participant(number, qos.as_ptr(), std::ptr::null()) };
         entities.participant = checked("joining the domain", participant).map_err(|error| explained(error, number))?;
         entities.guid = guid(entities.participant)?;
+        own.push(entities.guid);
         Ok(Self(Arc::new(entities)))
     }
 
@@ -147,14 +176,17 @@ mod tests {
             peers: vec!["127.0.0.1".parse().unwrap()],
             multicast: false,
             max_message: 4096,
+            send_buffer: Some(100_001),
             configuration: "file:///etc/cyclone.xml".to_owned(),
         };
         let text = place.text();
         assert!(text.starts_with("file:///etc/cyclone.xml,<CycloneDDS>"), "{text}");
-        for part in ["<ExternalDomainId>7<", "<AllowMulticast>false<", "address=\"127.0.0.1\"", ">4096 B<"] {
+        for part in
+            ["<ExternalDomainId>7<", "<AllowMulticast>false<", "address=\"127.0.0.1\"", ">4096 B<", "max=\"100001 B\""]
+        {
             assert!(text.contains(part), "{text}");
         }
-        assert!(!Place::default().text().contains("Peers"));
+        assert!(!Place::default().text().contains("Peers") && !Place::default().text().contains("SendBuffer"));
     }
 
     #[test]

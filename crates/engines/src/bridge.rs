@@ -284,7 +284,7 @@ impl Bridge {
             self.outlets.range::<String, _>((Bound::Excluded(from), Bound::Unbounded)).take(CLASSES_AT_ONCE)
         {
             let followed = outlet.follow_classes(&self.node, &*self.engine);
-            notices.extend(followed.err().map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
+            notices.extend(followed.into_iter().map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
             last = Some(topic.clone());
             if began.elapsed() >= CLASSES_LONGEST {
                 break;

@@ -3,9 +3,11 @@
 //! | module | contents |
 //! |---|---|
 //! | `graph` | the endpoints of other programs, and ours that are compared with them |
+//! | `participants` | a participant for each class in use, whose sockets have its mark |
 //! | `policies` | policies of DDS as Thalweg has them |
 //! | `publishing` | writers of topics |
 //! | `ros` | what ROS 2 has beside DDS: nodes, type hashes |
+//! | `services` | services of ROS 2 |
 //! | `subscribing` | readers of topics, and of patterns of topics |
 //! | `types` | names of topics and types |
 //!
@@ -15,14 +17,17 @@
 //! | message of a described type | the same bytes: CDR with its encapsulation header |
 //! | type | its name: `Arm`, or `robot::Arm` where an endpoint of the topic states that |
 //! | policies | those of the same name |
+//! | class | a participant of its own, whose packets have the class's mark |
 //!
 //! Topics have no key. Cyclone would need the type to encode a key, and to tell instances apart; topics of others that have one are
-//! counted as refused, with the reason. All packets of a participant have one mark: Cyclone sets none by topic.
+//! counted as refused, with the reason.
 
 mod graph;
+mod participants;
 mod policies;
 mod publishing;
 mod ros;
+mod services;
 mod subscribing;
 mod types;
 
@@ -32,9 +37,9 @@ use crate::engine::{
 };
 use cyclone::{Participant, Place, Watching};
 use graph::Graph;
+use participants::{Participants, Setup};
 use publishing::{Around, Publishing};
 use qos::Qos;
-use ros::Membership;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -72,7 +77,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let Place { domain, interfaces, peers, multicast, max_message, configuration } = Place::default();
+        let Place { domain, interfaces, peers, multicast, max_message, configuration, .. } = Place::default();
         let describe: Describe = Arc::new(|_| None);
         Self { domain, interfaces, peers, multicast, configuration, describe, node: None, max_message }
     }
@@ -97,7 +102,7 @@ impl Dds {
         lifespan: Support::Enforced,
         instances: Support::None,
         types: Support::Announced,
-        marked: MarkedUnit::None,
+        marked: MarkedUnit::Class,
         endpoints: true,
         wanted: true,
     };
@@ -111,7 +116,7 @@ impl Dds {
         if domain > MAX_DOMAIN {
             return Err(Error::Usage(format!("domain {domain}: 0 … {MAX_DOMAIN} are allowed")));
         }
-        let place = Place { domain, interfaces, peers, multicast, max_message, configuration };
+        let place = Place { domain, interfaces, peers, multicast, max_message, configuration, ..Place::default() };
         let own_bridge = bridge.as_ref().map(|bridge| bridge.node);
         let (naming, enclave) = if node.is_some() { (Naming::Ros, "enclave=/;") } else { (Naming::Plain, "") };
         // Bridges of other rules carry other topics: they do not stand in for this one.
@@ -125,8 +130,10 @@ impl Dds {
         let graph = Arc::new(Graph::new(types.clone(), stands_in));
         let told = graph.clone();
         let watching = participant.watch(move |found| told.take(found, now())).map_err(failed)?;
-        let node = node.map(|node| Membership::open(&participant, &graph, node)).transpose()?;
-        Ok(Self { around: Around { participant, graph, types, node, max_message }, own_bridge, _watching: watching })
+        // A bridge is found by its first participant alone: it is there as long as the bridge.
+        let participants = Participants::new(participant, Setup { place, user_data: enclave, node }, &graph)?;
+        let around = Around { participants: Arc::new(participants), graph, types, max_message };
+        Ok(Self { around, own_bridge, _watching: watching })
     }
 }
 
@@ -181,7 +188,7 @@ impl Engine for Dds {
     }
 
     fn changes(&self) -> u64 {
-        self.around.node.iter().for_each(|node| node.catch_up());
+        self.around.participants.catch_up();
         self.around.graph.changes(now())
     }
 
@@ -194,7 +201,7 @@ impl Engine for Dds {
     }
 
     fn refused(&self) -> Refused {
-        self.around.graph.refused(&self.around.participant.complaints())
+        self.around.graph.refused(&self.around.participants.complaints())
     }
 
     fn incompatible(&self) -> Vec<Incompatible> {

@@ -1,6 +1,7 @@
 //! The face of every engine: publishers and subscribers of topics, and the truth about what the engine enforces (D-01, D-06).
 
 mod reports;
+pub(crate) mod services;
 
 pub use reports::{Mismatches, Refusals};
 
@@ -71,6 +72,15 @@ pub trait Publisher: Send + Sync {
 
     /// `true` if somebody else subscribes to its topic now; always, where the engine does not tell ([`Abilities::wanted`]).
     fn is_wanted(&self) -> bool;
+
+    /// The number of others' subscribers that it is known to now, as far as the engine counts them. By default 1 while it is wanted.
+    fn wanted_by(&self) -> u32 {
+        u32::from(self.is_wanted())
+    }
+
+    /// Waits until reliable subscribers have all that was published, at most as long as a sample waits for room. By default it does not wait,
+    /// of engines that do not tell.
+    fn settle(&self) {}
 }
 
 /// A subscriber in the engine. It closes when it is dropped; no call of its `deliver` begins afterwards.

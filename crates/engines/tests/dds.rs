@@ -1,9 +1,13 @@
-//! DDS: the suite that every engine passes, bridges, and in modules bad input and programs of others.
+//! DDS: the suite that every engine passes, bridges, and in modules classes with their marks, bad input, programs of others
+//! and services of ROS 2.
 //!
 //! All of it is on loopback, without multicast, in a domain of this process.
 
+mod capture;
+mod classes;
 mod hostile;
 mod peers;
+mod services;
 
 use super::running::{Running, until};
 use super::world::{LONG, node, realm};

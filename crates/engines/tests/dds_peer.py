@@ -1,8 +1,9 @@
 """A program of DDS for tests/dds.rs: cyclonedds.
 
-dds_peer.py talk|listen|keep|keyed|ros-talk|ros-listen DOMAIN TOPIC COUNT: on loopback without multicast; publishes or receives COUNT samples, prints what came.
+dds_peer.py talk|listen|keep|keyed|ros-talk|ros-listen|ros-serve|ros-ask DOMAIN TOPIC COUNT: on loopback without multicast; publishes or receives COUNT samples, prints what came.
 """
 import os
+import select
 import sys
 import time
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.annotations import final, key
-from cyclonedds.idl.types import array, sequence, uint8, uint32
+from cyclonedds.idl.types import array, int64, sequence, uint8, uint32, uint64
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
@@ -68,6 +69,24 @@ class Participant(IdlStruct, typename='rmw_dds_common.msg.dds_.ParticipantEntiti
     node_entities_info_seq: sequence[Node]
 
 
+# A service of ROS 2 as rmw_cyclonedds_cpp has it: a header, and the request or reply.
+@dataclass
+@final
+class Request(IdlStruct, typename='example_interfaces.srv.dds_.AddTwoInts_Request_'):
+    guid: uint64
+    number: int64
+    a: int64
+    b: int64
+
+
+@dataclass
+@final
+class Reply(IdlStruct, typename='example_interfaces.srv.dds_.AddTwoInts_Response_'):
+    guid: uint64
+    number: int64
+    sum: int64
+
+
 def until(holds):
     end = time.monotonic() + LONG
     while not holds():
@@ -85,6 +104,8 @@ participant = DomainParticipant(domain)
 # What nodes of ROS 2 have beside DDS: rmw_cyclonedds_cpp, rmw_dds_common.
 hashed = Policy.Userdata(b'typehash=RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18;')
 of_ros = Qos(reliable, Policy.History.KeepAll, hashed)
+service = Policy.Userdata(b'typehash=RIHS01_e118de6bf5eeb66a2491b5bda11202e7b68f198d6f67922cf30364858239c81a;')
+of_service = Qos(reliable, Policy.History.KeepLast(10), service)
 of_nodes = Qos(reliable, Policy.Durability.TransientLocal, Policy.History.KeepLast(1))
 
 if what == 'talk':
@@ -137,8 +158,26 @@ elif what == 'ros-listen':
         for node in told.node_entities_info_seq:
             ours = [bytes(each.data) for each in node.writer_gid_seq]
             print('node', node.node_namespace, node.node_name, sorted(ours) == sorted(writers))
+elif what == 'ros-serve':
+    reader = DataReader(participant, Topic(participant, f'rq/{name}Request', Request), qos=of_service)
+    writer = DataWriter(participant, Topic(participant, f'rr/{name}Reply', Reply), qos=of_service)
+    print('ready', flush=True)
+    end = time.monotonic() + LONG
+    while time.monotonic() < end and not select.select([sys.stdin], [], [], 0.001)[0]:
+        for asked in reader.take(N=100):
+            writer.write(Reply(asked.guid, asked.number, asked.a + asked.b))
+elif what == 'ros-ask':
+    writer = DataWriter(participant, Topic(participant, f'rq/{name}Request', Request), qos=of_service)
+    reader = DataReader(participant, Topic(participant, f'rr/{name}Reply', Reply), qos=of_service)
+    until(lambda: writer.get_matched_subscriptions() and reader.get_matched_publications())
+    for number in range(count):
+        writer.write(Request(7, number, number, 1))
+        answers = []
+        until(lambda: answers.extend(reader.take(N=100)) or answers)
+        print([(answer.guid, answer.number, answer.sum) for answer in answers])
 else:
-    writer = DataWriter(participant, Topic(participant, name, Keyed), qos=all_of_it)
+    keyed = Topic(participant, name, Keyed)
+    ends = DataWriter(participant, keyed, qos=all_of_it), DataReader(participant, keyed, qos=all_of_it)
     print('ready', flush=True)
     sys.stdin.read()
 sys.stdout.flush()

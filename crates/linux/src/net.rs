@@ -1,8 +1,9 @@
 //! Network interfaces and their addresses (getifaddrs(3)), their changes (rtnetlink(7)), the users of connections within the
-//! host (sock_diag(7)), and the TCP sockets of this process at a port.
+//! host (sock_diag(7)), and sockets of this process that a library has opened.
 
-use crate::filter;
 use crate::netlink::{Socket, u16_at, u32_at};
+use crate::{filter, marks};
+use qos::priority::Mark;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use socket2::{SockRef, Type};
@@ -219,8 +220,7 @@ impl SocketsAtPort {
     /// `/proc` cannot be read.
     pub fn look(port: u16) -> io::Result<Self> {
         let mut found = Self { port, ..Self::default() };
-        for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
-            let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
+        for fd in numbers()? {
             match at(fd, port) {
                 Some(None) => found.listeners.push(fd),
                 Some(Some(peer)) => found.accepted.push((peer, fd)),
@@ -255,6 +255,35 @@ impl SocketsAtPort {
     }
 }
 
+/// Marks the UDP sockets of this process whose send buffer has this size, in bytes as SO_SNDBUF tells it: twice what was asked for
+/// (socket(7)). So the sockets of a library are found that opens them with a size that nobody else asks for. Returns their number.
+///
+/// # Errors
+/// `/proc` cannot be read, or the error of setsockopt(2).
+pub fn mark_by_send_buffer(bytes: usize, mark: &Mark) -> io::Result<usize> {
+    let mut marked = 0;
+    for fd in numbers()? {
+        if with(fd, |fd| is_datagram_with(fd, bytes)) {
+            with(fd, |fd| marks::set(fd, mark, mark.socket_priority()))?;
+            marked += 1;
+        }
+    }
+    Ok(marked)
+}
+
+fn is_datagram_with(fd: BorrowedFd<'_>, send_buffer: usize) -> bool {
+    let socket = SockRef::from(&fd);
+    socket.r#type().is_ok_and(|kind| kind == Type::DGRAM)
+        && socket.send_buffer_size().is_ok_and(|size| size == send_buffer)
+        && socket.local_addr().is_ok_and(|address| address.as_socket().is_some())
+}
+
+/// The descriptors of this process.
+fn numbers() -> io::Result<impl Iterator<Item = RawFd>> {
+    let entries = std::fs::read_dir("/proc/self/fd")?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
 /// Number of descriptors of this process, plus one for the count itself.
 ///
 /// # Errors
@@ -267,7 +296,7 @@ pub fn descriptors() -> io::Result<usize> {
 #[allow(unsafe_code)]
 fn with<T>(fd: RawFd, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
     // SAFETY: the number is one of this process. Its owner may close it while it is borrowed: then a call fails (EBADF), or meets the
-    // socket that has the number next, which harms no memory; callers ask for the port just before they change anything.
+    // socket that has the number next, which harms no memory; callers look at the socket just before they change anything.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     call(fd)
 }
@@ -344,6 +373,23 @@ mod tests {
             drop(stream);
             assert_eq!(tcp_user(own, far), None, "{any}: nobody has it any more");
         }
+    }
+
+    #[test]
+    fn sockets_are_marked_by_their_send_buffer() {
+        const ASKED: usize = 77_771;
+        let sockets = [ASKED, ASKED, ASKED + 1].map(|bytes| {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            SockRef::from(&socket).set_send_buffer_size(bytes).unwrap();
+            socket
+        });
+        let (other, _peer) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        SockRef::from(&other).set_send_buffer_size(ASKED).unwrap();
+        let mark = Mark::Class(qos::Class::Critical);
+        assert_eq!(mark_by_send_buffer(2 * ASKED, &mark).unwrap(), 2);
+        let marks = sockets.map(|socket| marks::read(socket.as_fd()).unwrap());
+        assert_eq!(marks.map(|marks| (marks.tos, marks.priority)), [(0xb0, 6), (0xb0, 6), (0, 0)]);
+        assert_eq!(mark_by_send_buffer(2 * ASKED + 4, &mark).unwrap(), 0);
     }
 
     fn connect(from: [u8; 4], to: SocketAddr) -> io::Result<TcpStream> {

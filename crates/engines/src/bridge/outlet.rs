@@ -1,13 +1,14 @@
 //! From Thalweg to the engine: one topic, with a publisher in the engine for each publisher of Thalweg.
 //!
-//! The subscriber opens when somebody wants the topic in the engine, or when a publisher keeps samples for late joiners; else no sample
-//! reaches the bridge. While the engine takes a sample, no lock is held that the bridge's loop takes: a slow engine holds up this topic alone.
+//! The subscriber opens when somebody wants the topic in the engine, or when a publisher keeps samples for late joiners or answers
+//! questions; else no sample reaches the bridge. While the engine takes a sample, no lock is held that the bridge's loop takes: a slow engine holds up this topic alone.
 
 mod line;
 mod request;
 
 use super::early::{self, Early};
 use super::routes::Out;
+use crate::engine::services::{asked, is_numbered};
 use crate::engine::{Engine, Error, Result};
 use crate::lock;
 use line::Line;
@@ -96,7 +97,7 @@ impl Outlet {
         });
         drop(left); // without the lock
         let lines = self.lines.all();
-        let wanted = lines.iter().any(|line| line.is_wanted() || keeps(&line.route.qos));
+        let wanted = lines.iter().any(|line| line.is_wanted() || keeps(&line.route.qos) || answers(&line.route));
         let first = lines.first().filter(|_| wanted);
         let request = first.map(|first| request(&first.route.qos, lines.iter().map(|line| &line.route.qos)));
         if serves(&self.request, &request) {
@@ -119,16 +120,16 @@ impl Outlet {
     }
 
     /// Gives each publisher in the engine the class that an administrator has set for the channel to the bridge (`thalweg set`), else that of
-    /// its route. A publisher that keeps samples keeps its class, too: one of another class would not have them.
-    pub(super) fn follow_classes(&self, node: &Node, engine: &dyn Engine) -> Result<()> {
-        let Some(subscriber) = &self.subscriber else { return Ok(()) };
+    /// its route. Returns the reasons of those that keep theirs.
+    pub(super) fn follow_classes(&self, node: &Node, engine: &dyn Engine) -> Vec<Error> {
+        let Some(subscriber) = &self.subscriber else { return Vec::new() };
         let reports = node.priority_report(subscriber.name(), None).unwrap_or_default();
         let set = |publisher: &str| {
             let report = reports.iter().find(|report| report.publisher == publisher)?;
             report.asked.mark.and_then(Mark::class)
         };
-        let mut changing = self.lines.all().into_iter().filter(|line| !keeps(&line.route.qos));
-        changing.try_for_each(|line| line.change_class(engine, set(&line.route.publisher)))
+        let lines = self.lines.all();
+        lines.iter().filter_map(|line| line.change_class(engine, set(&line.route.publisher)).err()).collect()
     }
 
     /// Publishers whose class has changed take over.
@@ -243,6 +244,12 @@ fn publisher(info: &SampleInfo) -> PortRef {
     PortRef { node: info.node, port: info.port }
 }
 
+/// `true` for a publisher of answers: the first question may come as soon as somebody there wants them.
+fn answers(route: &Out) -> bool {
+    asked(&route.topic).is_some() && is_numbered(&route.message)
+}
+
+/// `true` for a publisher that keeps samples for late joiners.
 fn keeps(qos: &Qos) -> bool {
     qos.durability == Durability::TransientLocal
 }

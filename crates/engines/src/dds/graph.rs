@@ -9,6 +9,7 @@ pub(super) use own::Own;
 
 use super::policies::thalweg_qos;
 use super::ros;
+use super::services;
 use super::types::{Naming, Stated, Types};
 use crate::engine::{Endpoint, Mismatches, Refused, Topic};
 use crate::lock;
@@ -34,7 +35,8 @@ pub(super) struct Graph {
     told: Mutex<Mismatches>,
     changes: Mutex<u64>,
     changed: Condvar,
-    refused: Mutex<(Refused, u64)>,
+    /// And the number of complaints of each participant that are among them.
+    refused: Mutex<(Refused, Vec<u64>)>,
 }
 
 #[derive(Default)]
@@ -127,7 +129,13 @@ impl Graph {
         }
         let direction = if writes { Direction::Publisher } else { Direction::Subscriber };
         let stated = Stated { name: type_name, hash: ros::type_hash(&policies.user_data) };
-        let topic = Topic { name, message: self.types.description(&stated) };
+        let message = self.types.description(&stated);
+        let is_service = self.types.naming == Naming::Ros && services::here(&topic).is_some();
+        if let Some(why) = services::refusal(guid, &message).filter(|_| is_service) {
+            self.refuse(&format!("service {topic} of type {}: {why}", stated.name));
+            return false;
+        }
+        let topic = Topic { name, message };
         let (id, qos) = (guid.number(), thalweg_qos(&policies));
         let endpoint = Endpoint { id, direction, topic, qos, name: String::new() };
         let mut others = lock(&self.others);
@@ -196,13 +204,16 @@ impl Graph {
         refused.last = what.to_owned();
     }
 
-    /// What could not be used; `complaints` are Cyclone's.
-    pub(super) fn refused(&self, complaints: &Complaints) -> Refused {
+    /// What could not be used; `complaints` are Cyclone's, by participant.
+    pub(super) fn refused(&self, complaints: &[Complaints]) -> Refused {
         let (refused, seen) = &mut *lock(&self.refused);
-        if complaints.count > *seen {
-            refused.count += complaints.count - *seen;
-            refused.last.clone_from(&complaints.last);
-            *seen = complaints.count;
+        seen.resize(complaints.len().max(seen.len()), 0);
+        for (complaints, seen) in complaints.iter().zip(seen) {
+            if complaints.count > *seen {
+                refused.count += complaints.count - *seen;
+                refused.last.clone_from(&complaints.last);
+                *seen = complaints.count;
+            }
         }
         refused.clone()
     }

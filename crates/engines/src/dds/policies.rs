@@ -12,21 +12,25 @@ const READ: [i16; 2] = [0, 2];
 
 /// Of a writer that offers `qos`.
 pub(super) fn of_writer(qos: &Qos, user_data: Vec<u8>) -> Policies {
-    let blocking = match qos.queue {
-        Queue::Block { .. } => qos.queue.patience(),
-        Queue::KeepLast(_) | Queue::KeepAll(_) => PATIENCE,
-    };
     let history = match qos.durability {
         Durability::TransientLocal => qos.history.max(1),
         Durability::Volatile => qos.queue.limit(),
     };
     Policies {
-        blocking,
+        blocking: patience(qos),
         history: Some(history),
         lifespan: qos.lifespan,
         strength: qos.strength,
         representations: WRITTEN.to_vec(),
         ..shared(qos, user_data)
+    }
+}
+
+/// The time for which a reliable writer waits for its readers.
+pub(super) fn patience(qos: &Qos) -> Duration {
+    match qos.queue {
+        Queue::Block { .. } => qos.queue.patience(),
+        Queue::KeepLast(_) | Queue::KeepAll(_) => PATIENCE,
     }
 }
 

@@ -4,13 +4,14 @@
 //! has the type's own name. If a reader then states another one that ends with it, another writer takes over.
 
 use super::graph::{Graph, Own};
-use super::policies::of_writer;
-use super::ros::{Member, Membership, user_data};
-use super::types::{Named, Types};
+use super::participants::Participants;
+use super::policies::{of_writer, patience};
+use super::ros::{Member, user_data};
+use super::types::{Named, Naming, Stated, Types};
 use super::{failed, now_ns};
 use crate::engine::{Error, Publisher, Result, Sample, Topic};
 use crate::lock;
-use cyclone::{Guid, Participant, Writer};
+use cyclone::Writer;
 use qos::{Durability, Qos};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,25 +21,17 @@ use thalweg::control::Direction;
 /// The surroundings of a publisher.
 #[derive(Clone)]
 pub(super) struct Around {
-    pub(super) participant: Participant,
+    pub(super) participants: Arc<Participants>,
     pub(super) graph: Arc<Graph>,
     pub(super) types: Arc<Types>,
-    /// Our node, in ROS 2.
-    pub(super) node: Option<Arc<Membership>>,
     /// Largest message, in bytes.
     pub(super) max_message: u32,
 }
 
 impl Around {
-    /// USER_DATA of an end.
-    pub(super) fn user_data(&self, topic: &Topic) -> Vec<u8> {
-        let hash = topic.message.ros.as_ref().map(|ros| &ros.type_hash[..]);
-        user_data(hash.filter(|_| self.node.is_some()))
-    }
-
-    /// Names an end as one of our node, in ROS 2.
-    pub(super) fn member(&self, guid: Guid, writes: bool) -> Option<Member> {
-        self.node.as_ref().map(|node| node.enter(guid, writes))
+    /// USER_DATA of an end of this type.
+    pub(super) fn user_data(&self, stated: &Stated) -> Vec<u8> {
+        user_data(stated.hash.as_deref().filter(|_| self.types.naming == Naming::Ros))
     }
 }
 
@@ -75,7 +68,7 @@ impl Publishing {
     /// Takes another writer if readers state another name of the type. It has yet to write what this one has kept.
     fn follow_type(&self, open: &mut Open) -> Result<()> {
         let named = self.around.types.of(&self.topic, &self.around.graph.types_of(&self.topic.name))?;
-        if named.name != open.named.name {
+        if named.stated.name != open.named.stated.name {
             let next = self.around.writer(named, &self.topic, &self.offer)?;
             let kept = std::mem::take(&mut open.kept);
             *open = Open { kept, ..next };
@@ -103,11 +96,13 @@ impl Publishing {
 
 impl Around {
     fn writer(&self, named: Named, topic: &Topic, offer: &Qos) -> Result<Open> {
-        let policies = of_writer(offer, self.user_data(topic));
-        let own = self.graph.enter(&topic.name, &named.name, Direction::Publisher, offer, policies.clone());
-        let name = self.types.naming.there(&topic.name);
-        let writer = self.participant.writer(&name, &named.name, &policies).map_err(failed)?;
-        let member = self.member(writer.guid(), true);
+        let policies = of_writer(offer, self.user_data(&named.stated));
+        let type_name = &named.stated.name;
+        let own = self.graph.enter(&topic.name, type_name, Direction::Publisher, offer, policies.clone());
+        let name = self.types.naming.there(topic);
+        let presence = self.participants.of(offer.class)?;
+        let writer = presence.participant.writer(&name, type_name, &policies).map_err(failed)?;
+        let member = presence.member(writer.guid(), true);
         Ok(Open { named, _member: member, writer: Arc::new(writer), _own: own, kept: VecDeque::new() })
     }
 }
@@ -182,5 +177,19 @@ impl Publisher for Publishing {
             false => open.catch_up(),
         }
         matched
+    }
+
+    fn wanted_by(&self) -> u32 {
+        lock(&self.open).writer.matched()
+    }
+
+    fn settle(&self) {
+        let (writer, kept) = {
+            let mut open = lock(&self.open);
+            (open.writer.clone(), open.take_kept())
+        };
+        if self.write_kept(&writer, kept).is_ok() {
+            writer.wait_acknowledged(patience(&self.offer));
+        }
     }
 }

@@ -54,14 +54,13 @@ struct Node {
     writers: Vec<[u8; 16]>,
 }
 
-/// Our node, which others are told of, and those of others.
+/// A node of ours, which others are told of.
 pub(super) struct Membership {
     info: Mutex<Ends>,
     graph: Arc<Graph>,
     participant: Guid,
     node: String,
     writer: Writer,
-    _reader: Reader,
 }
 
 #[derive(Default)]
@@ -78,8 +77,35 @@ pub(super) struct Member {
     guid: Guid,
 }
 
+/// Policies of the topic of nodes.
+fn of_nodes() -> Policies {
+    Policies {
+        reliable: true,
+        // It is written with a node's ends locked, in the bridge's loop: what there is no room for is told later.
+        blocking: Duration::ZERO,
+        transient_local: true,
+        history: Some(1),
+        user_data: user_data(Some(TYPE_HASH)),
+        ..Policies::default()
+    }
+}
+
+/// Takes the nodes of others, until the reader is dropped.
+pub(super) fn listen(participant: &Participant, graph: &Arc<Graph>) -> Result<Reader> {
+    let told = graph.clone();
+    let take = Box::new(move |taken: &Taken<'_>| {
+        // The message states a participant, too, which could be anybody's. What a writer says that is not known is out of date.
+        let Some(writer) = taken.writer else { return };
+        match nodes(taken.message, writer) {
+            Ok(names) => told.named(writer.participant(), names),
+            Err(wrong) => told.refuse(&format!("{TOPIC}: {wrong} (nodes of Humble and before write another form)")),
+        }
+    });
+    participant.reader(TOPIC, TYPE, &of_nodes(), take).map_err(failed)
+}
+
 impl Membership {
-    /// Enters the graph of ROS 2 as a node.
+    /// Enters the graph of ROS 2 as a node, which has the ends of a participant.
     pub(super) fn open(participant: &Participant, graph: &Arc<Graph>, node: String) -> Result<Arc<Self>> {
         let is_name = node.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
             && node.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -87,28 +113,9 @@ impl Membership {
             let allowed = "letters, digits and '_' are allowed, a digit not in front";
             return Err(Error::Usage(format!("node of ROS 2 {node:?}: {allowed}")));
         }
-        let policies = Policies {
-            reliable: true,
-            // It is written with `info` locked, in the bridge's loop: what there is no room for is told later.
-            blocking: Duration::ZERO,
-            transient_local: true,
-            history: Some(1),
-            user_data: user_data(Some(TYPE_HASH)),
-            ..Policies::default()
-        };
-        let told = graph.clone();
-        let take = Box::new(move |taken: &Taken<'_>| {
-            // The message states a participant, too, which could be anybody's. What a writer that is gone says is out of date.
-            let Some(writer) = taken.writer else { return };
-            match nodes(taken.message, writer) {
-                Ok(names) => told.named(writer.participant(), names),
-                Err(wrong) => told.refuse(&format!("{TOPIC}: {wrong} (nodes of Humble and before write another form)")),
-            }
-        });
-        let reader = participant.reader(TOPIC, TYPE, &policies, take).map_err(failed)?;
-        let writer = participant.writer(TOPIC, TYPE, &policies).map_err(failed)?;
+        let writer = participant.writer(TOPIC, TYPE, &of_nodes()).map_err(failed)?;
         let (info, graph, participant) = (Mutex::default(), graph.clone(), participant.guid());
-        let membership = Self { info, graph, participant, node, writer, _reader: reader };
+        let membership = Self { info, graph, participant, node, writer };
         membership.write(&Ends::default())?;
         Ok(Arc::new(membership))
     }

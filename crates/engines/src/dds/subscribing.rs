@@ -52,14 +52,15 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    fn open(around: &Around, topic: &Topic, type_name: &str, request: &Qos, target: &Arc<Target>) -> Result<Self> {
-        let policies = of_reader(request, around.user_data(topic));
+    fn open(around: &Around, topic: &Topic, stated: &Stated, request: &Qos, target: &Arc<Target>) -> Result<Self> {
+        let (policies, type_name) = (of_reader(request, around.user_data(stated)), &stated.name);
         let own = around.graph.enter(&topic.name, type_name, Direction::Subscriber, request, policies.clone());
         let (taking, name) = (target.clone(), topic.name.clone());
         let take = Box::new(move |taken: &Taken<'_>| taking.take(&name, taken));
-        let there = around.types.naming.there(&topic.name);
-        let reader = around.participant.reader(&there, type_name, &policies, take).map_err(failed)?;
-        Ok(Self { _member: around.member(reader.guid(), false), _own: own, _reader: reader })
+        let there = around.types.naming.there(topic);
+        let first = around.participants.first();
+        let reader = first.participant.reader(&there, type_name, &policies, take).map_err(failed)?;
+        Ok(Self { _member: first.member(reader.guid(), false), _own: own, _reader: reader })
     }
 }
 
@@ -71,8 +72,8 @@ pub(super) struct Single {
 
 impl Single {
     pub(super) fn open(around: &Around, topic: &Topic, request: &Qos, target: Arc<Target>) -> Result<Self> {
-        let type_name = around.types.of(topic, &around.graph.types_of(&topic.name))?.name;
-        let reading = Reading::open(around, topic, &type_name, request, &target)?;
+        let stated = around.types.of(topic, &around.graph.types_of(&topic.name))?.stated;
+        let reading = Reading::open(around, topic, &stated, request, &target)?;
         Ok(Self { target, _reading: reading })
     }
 }
@@ -135,7 +136,7 @@ fn follow(around: &Around, pattern: &str, request: &Qos, target: &Arc<Target>, r
             return;
         }
         let topic = Topic { name: key.0.clone(), message: around.types.description(&key.1) };
-        match Reading::open(around, &topic, &key.1.name, request, target) {
+        match Reading::open(around, &topic, &key.1, request, target) {
             Ok(reading) => drop(readers.insert(key, reading)),
             Err(wrong) => around.graph.refuse(&format!("{}: {wrong}", topic.name)),
         }

@@ -1,6 +1,8 @@
 //! Topics and types of DDS as Thalweg has them: by their names. DDS tells no more of a type, unless its program describes it, which few do.
 
 use super::ros::ros_name;
+use super::services;
+use crate::engine::services::{is_numbered, numbered};
 use crate::engine::{Error, Result, Topic};
 use crate::lock;
 use std::collections::HashMap;
@@ -21,20 +23,22 @@ const MAX_TYPE: usize = 256;
 pub(super) enum Naming {
     /// `/robot/pose` is `robot/pose`.
     Plain,
-    /// `/robot/pose` is `rt/robot/pose`. Others are no topics of ROS 2: services, actions, its own (`rmw`, `namespace_prefix.cpp`).
+    /// `/robot/pose` is `rt/robot/pose`, and services have two topics each. Others are no topics of ROS 2: actions, its own (`rmw`,
+    /// `namespace_prefix.cpp`).
     Ros,
 }
 
 impl Naming {
     /// The topic in DDS of one of Thalweg.
-    pub(super) fn there(self, topic: &str) -> String {
+    pub(super) fn there(self, Topic { name, message }: &Topic) -> String {
         match self {
-            Naming::Plain => topic.strip_prefix('/').unwrap_or(topic).to_owned(),
-            Naming::Ros => format!("rt{topic}"),
+            Naming::Plain => name.strip_prefix('/').unwrap_or(name).to_owned(),
+            Naming::Ros if is_numbered(message) => services::there(name),
+            Naming::Ros => format!("rt{name}"),
         }
     }
 
-    /// The topic here of one in DDS, if it is one for topics.
+    /// The topic here of one in DDS, if it is one of a topic or a service.
     ///
     /// # Errors
     /// The reason why Thalweg has no such topic.
@@ -43,7 +47,10 @@ impl Naming {
             Naming::Plain => format!("/{topic}"),
             Naming::Ros => match topic.strip_prefix("rt/") {
                 Some(name) => format!("/{name}"),
-                None => return Ok(None),
+                None => match services::here(topic) {
+                    Some(name) => name,
+                    None => return Ok(None),
+                },
             },
         };
         check_name(&name).map(|()| Some(name)).map_err(|wrong| wrong.to_string())
@@ -61,7 +68,7 @@ pub(super) struct Stated {
 /// The name of a topic's type in DDS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    pub(super) name: String,
+    pub(super) stated: Stated,
     /// Nobody there has stated it.
     pub(super) guessed: bool,
 }
@@ -81,6 +88,10 @@ impl Types {
     /// The description of a type that an endpoint states: its name alone, with the hash if it is one of ROS 2, unless definitions of it are
     /// known.
     pub(super) fn description(&self, Stated { name, hash }: &Stated) -> TypeDescription {
+        if self.naming == Naming::Ros && services::is_part(name) {
+            let numbered = self.lookup(name).and_then(|body| numbered(&body)); // the hash is that of the service
+            return numbered.unwrap_or_else(|| TypeDescription::opaque(name));
+        }
         let same = |ros: &RosType| hash.as_ref().is_none_or(|hash| *hash == ros.type_hash);
         let described = self.lookup(name).filter(|described| described.ros.as_ref().is_none_or(same));
         described.or_else(|| opaque(name, hash.as_ref()?)).unwrap_or_else(|| TypeDescription::opaque(name))
@@ -107,19 +118,26 @@ impl Types {
         let Topic { name, message } = topic;
         let find = |fits: &dyn Fn(&Stated) -> bool| {
             let same = stated.iter().find(|stated| fits(stated))?;
-            Some(Named { name: same.name.clone(), guessed: false })
+            Some(Named { stated: same.clone(), guessed: false })
         };
         if let Some(same) = find(&|stated| self.description(stated) == *message) {
             return Ok(same);
         }
         if let Some(ros) = &message.ros {
-            let named = ros_type(&ros.name).map(|name| Named { name, guessed: false });
+            let hash = Some(ros.type_hash.clone());
+            let named = ros_type(&ros.name).map(|name| Named { stated: Stated { name, hash }, guessed: false });
             return named.ok_or_else(|| Error::Topic(format!("{name}: type {} is no message", ros.name)));
         }
         let structure = |stated: &Stated| message.schema.is_some() && self.description(stated).schema == message.schema;
         let last = |stated: &Stated| stated.name.rsplit("::").next() == Some(&message.name);
         if let Some(same) = find(&structure).or_else(|| find(&last)) {
             return Ok(same);
+        }
+        if self.naming == Naming::Ros && is_numbered(message) {
+            return Err(Error::Topic(format!(
+                "{name}: a service is carried when a program of ROS 2 on Cyclone DDS has it or asks it, whose definition is known \
+                 (--definitions) and of the same structure"
+            )));
         }
         if self.naming == Naming::Ros {
             return Err(Error::Topic(format!(
@@ -129,7 +147,7 @@ impl Types {
             )));
         }
         match is_type(&message.name) && message.schema.is_some() {
-            true => Ok(Named { name: message.name.clone(), guessed: true }),
+            true => Ok(Named { stated: Stated { name: message.name.clone(), hash: None }, guessed: true }),
             false => Err(Error::Topic(format!(
                 "{name}: type {} is none of DDS: its samples have to be a struct with a name of its own, such as a Rust struct, or \
                  `--type pkg/msg/Name`",
@@ -194,22 +212,24 @@ mod tests {
     #[test]
     fn topics_keep_their_inner_slashes() {
         for (naming, there) in [(Naming::Plain, "robot/pose"), (Naming::Ros, "rt/robot/pose")] {
-            assert_eq!(naming.there("/robot/pose"), there);
+            let pose = Topic { name: "/robot/pose".to_owned(), message: TypeDescription::of::<Arm>() };
+            assert_eq!(naming.there(&pose), there);
             assert_eq!(naming.here(there).unwrap().unwrap(), "/robot/pose");
         }
         for wrong in ["/robot", "a b", "", "a//b", "x*"] {
             assert!(Naming::Plain.here(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(Naming::Ros.here("rq/add_two_intsRequest"), Ok(None));
+        assert_eq!(Naming::Ros.here("rq/add_two_intsRequest"), Ok(Some("/add_two_ints".to_owned())));
+        assert_eq!(Naming::Ros.here("ros_discovery_info"), Ok(None));
     }
 
     #[test]
     fn a_rust_struct_has_the_type_that_others_state_or_its_own_name() {
         let types = self::types();
         let arm = topic(TypeDescription::of::<Arm>());
-        assert_eq!(types.of(&arm, &[]).unwrap(), Named { name: "Arm".to_owned(), guessed: true });
-        let stated = texts(&["robot::Leg", "robot::Arm"]);
-        assert_eq!(types.of(&arm, &stated).unwrap(), Named { name: "robot::Arm".to_owned(), guessed: false });
+        assert_eq!(types.of(&arm, &[]).unwrap(), Named { stated: stated("Arm", None), guessed: true });
+        let all = texts(&["robot::Leg", "robot::Arm"]);
+        assert_eq!(types.of(&arm, &all).unwrap(), Named { stated: stated("robot::Arm", None), guessed: false });
         assert!(types.of(&topic(Raw::description().as_ref().clone()), &[]).is_err());
         assert!(types.of(&topic(TypeDescription::of::<Vec<u8>>()), &[]).is_err());
     }
@@ -228,8 +248,8 @@ mod tests {
         assert_eq!((other.schema, other.ros.unwrap().name), (None, "std_msgs/msg/String".to_owned()));
         let rust = topic(TypeDescription { ros: None, ..string.message.clone() });
         assert!(ros.of(&rust, &[]).unwrap_err().to_string().contains("--definitions"));
-        assert_eq!(ros.of(&rust, &texts(&[wire])).unwrap().name, wire);
-        assert_eq!(types().of(&string, &[]).unwrap().name, "std_msgs::msg::dds_::String_");
+        assert_eq!(ros.of(&rust, &texts(&[wire])).unwrap().stated.name, wire);
+        assert_eq!(types().of(&string, &[]).unwrap().stated.name, "std_msgs::msg::dds_::String_");
     }
 
     #[test]
@@ -240,6 +260,6 @@ mod tests {
         assert!(TypeDescription::of::<Arm>().accepts(&types.description(&stated("robot::Arm", None))));
         assert_eq!(types.description(&stated("robot::Leg", None)), TypeDescription::opaque("robot::Leg"));
         let arm = topic(types.description(&stated("robot::Arm", None)));
-        assert_eq!(types.of(&arm, &texts(&["robot::Arm"])).unwrap().name, "robot::Arm");
+        assert_eq!(types.of(&arm, &texts(&["robot::Arm"])).unwrap().stated.name, "robot::Arm");
     }
 }

@@ -11,19 +11,19 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use thalweg::codec::Definitions;
-use thalweg_engines::Engine;
+use thalweg::codec::{Definitions, TypeDescription};
 use thalweg_engines::bridge::Rules;
 use thalweg_engines::dds::{Dds, Describe, Settings};
+use thalweg_engines::{Engine, Topic};
 
-const COUNT: u32 = 1000;
+pub(super) const COUNT: u32 = 1000;
 
 /// A program; it ends when its input does.
-struct Peer(Child);
+pub(super) struct Peer(Child);
 
 impl Peer {
     /// `None`, with the reason printed, if it is not there.
-    fn start(what: &str, domain: u32, topic: &str) -> Option<Self> {
+    pub(super) fn start(what: &str, domain: u32, topic: &str) -> Option<Self> {
         let python = std::env::var("THALWEG_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let found = Command::new(&python).args(["-c", "import cyclonedds"]).stderr(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
@@ -38,11 +38,11 @@ impl Peer {
     }
 
     /// The lines that it prints until its end.
-    fn lines(&mut self) -> impl Iterator<Item = String> {
+    pub(super) fn lines(&mut self) -> impl Iterator<Item = String> {
         BufReader::new(self.0.stdout.take().unwrap()).lines().map(std::result::Result::unwrap)
     }
 
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         drop(self.0.stdin.take());
         let mut said = String::new();
         if let Some(mut stdout) = self.0.stdout.take() {
@@ -109,15 +109,25 @@ fn a_late_subscriber_gets_the_histories_of_a_program_of_dds() {
     peer.end();
 }
 
-/// A topic with a key is told, and nothing of it comes.
+/// The type of `dds_peer.py`, which has a key there.
+#[derive(Serialize, Deserialize)]
+struct Keyed {
+    number: u32,
+}
+
+/// A topic with a key is told for each of its ends, and nothing of it comes or leaves.
 #[test]
 fn a_topic_with_a_key_is_told() {
     let domain = domain();
     let engine = open(domain);
     let Some(mut peer) = Peer::start("keyed", domain, "robot/keyed") else { return };
     assert_eq!(peer.lines().next().unwrap(), "ready");
-    until("it is told", || engine.refused().last.contains("topic robot/keyed of type Keyed: it has a key"));
-    assert_eq!(engine.endpoints(), []);
+    let message = TypeDescription::of::<Keyed>();
+    let own = Topic { name: "/robot/keyed".to_owned(), message };
+    let publisher = engine.publisher(&own, &Qos::default()).unwrap();
+    until("both ends are told", || engine.refused().count >= 2);
+    assert!(engine.refused().last.contains("topic robot/keyed of type Keyed: it has a key"));
+    assert_eq!((engine.endpoints(), publisher.wanted_by()), (Vec::new(), 0));
     peer.end();
 }
 

@@ -1,9 +1,9 @@
 //! The publisher in the engine that stands for one of Thalweg.
 
 use super::super::routes::Out;
-use crate::engine::{Engine, Publisher, Result, Sample, Topic};
+use crate::engine::{Abilities, Engine, Error, Publisher, Result, Sample, Support, Topic};
 use crate::lock;
-use qos::{Class, Qos};
+use qos::{Class, Durability, Ownership, Qos};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use thalweg::{Change, PortRef, SampleInfo};
@@ -17,6 +17,8 @@ struct State {
     /// The class of the publisher.
     class: Class,
     publisher: Arc<dyn Publisher>,
+    /// The one of the class before, until the next sample. Until then it has the history for late joiners.
+    before: Option<Arc<dyn Publisher>>,
     /// The publisher of another class, until somebody who wants the topic is known to it.
     next: Option<(Class, Arc<dyn Publisher>)>,
     /// The time since which Thalweg's publisher is gone.
@@ -27,7 +29,10 @@ impl Line {
     pub(super) fn open(engine: &dyn Engine, route: &Out) -> Result<Self> {
         let class = route.qos.class;
         let publisher = publisher(engine, route, class)?;
-        Ok(Self { route: route.clone(), state: Mutex::new(State { class, publisher, next: None, left: None }) })
+        Ok(Self {
+            route: route.clone(),
+            state: Mutex::new(State { class, publisher, before: None, next: None, left: None }),
+        })
     }
 
     /// Publishes a sample; `false`: the engine has no such thing.
@@ -36,7 +41,13 @@ impl Line {
         if info.change != Change::Written && !self.route.qos.key.is_empty() {
             return Ok(false);
         }
-        let publisher = lock(&self.state).publisher.clone();
+        let (publisher, before) = {
+            let mut state = lock(&self.state);
+            (state.publisher.clone(), state.before.take())
+        };
+        if let Some(before) = before {
+            before.settle(); // or this sample might overtake others
+        }
         publisher.publish(&Sample {
             topic: &self.route.there,
             message,
@@ -64,19 +75,27 @@ impl Line {
         if class == next.unwrap_or(now) {
             return Ok(());
         }
+        if let Some(why) = stays(&self.route.qos, engine.abilities()) {
+            let Out { publisher, there, .. } = &self.route;
+            return Err(Error::Engine(format!("{publisher} keeps class {now} as {there} behind the bridge: {why}")));
+        }
         let next = if class == now { None } else { Some((class, publisher(engine, &self.route, class)?)) };
         lock(&self.state).next = next;
         Ok(())
     }
 
-    /// Goes over to the publisher of the new class, once it is known to whoever wants the topic.
+    /// Goes over to the publisher of the new class with the next sample, once it is known to all that want the topic.
     pub(super) fn go_over(&self) {
         let mut state = lock(&self.state);
-        let is_wanted = state.publisher.is_wanted();
-        if let Some((class, publisher)) = state.next.take_if(|(_, next)| next.is_wanted() || !is_wanted) {
-            let before = std::mem::replace(&mut state.publisher, publisher);
-            state.class = class;
-            drop((state, before));
+        let State { class, publisher, before, next, .. } = &mut *state;
+        let is_wanted = publisher.is_wanted();
+        let is_known = |next: &dyn Publisher| next.is_wanted() && next.wanted_by() >= publisher.wanted_by();
+        if let Some((new, next)) = next.take_if(|(_, next)| !is_wanted || is_known(&**next)) {
+            let last = std::mem::replace(publisher, next);
+            *class = new;
+            // One that has published nothing since it took over has no history.
+            let unused = if before.is_none() { before.replace(last) } else { Some(last) };
+            drop((state, unused)); // without the lock
         }
     }
 
@@ -91,6 +110,20 @@ impl Line {
 
     pub(super) fn has_left(&self, since: Duration, now: Instant) -> bool {
         lock(&self.state).left.is_some_and(|left| now.saturating_duration_since(left) >= since)
+    }
+}
+
+/// The reason why a publisher cannot change its class, if there is one.
+fn stays(qos: &Qos, abilities: Abilities) -> Option<String> {
+    match (qos.durability, qos.history, qos.ownership) {
+        (Durability::TransientLocal, 2.., _) => Some(format!(
+            "it keeps {} samples for late joiners, which a publisher of another class would not have",
+            qos.history
+        )),
+        (.., Ownership::Exclusive) if abilities.matching == Support::Enforced => Some(
+            "it may own the topic, whose subscribers take nothing of another publisher until it is gone".to_owned(),
+        ),
+        _ => None,
     }
 }
 
