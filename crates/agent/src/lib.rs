@@ -10,17 +10,19 @@
 //! | [`accounts`] | who had how much, in lines that prove each other; pure |
 //! | [`client`] | requests to a broker |
 //! | [`queues`] | a plan on one of its hosts: the queues of its devices |
+//! | [`borders`] | the same at the borders of its domain: tunnels, and what may come in |
 //! | [`reconcile`] | the decisions: install, take away, repair, report; pure |
 //! | `carriers` | the carriers of its devices, for the broker |
 //! | [`mod@run`] | the loop |
 
 //!
-//! Without the feature `tls`: [`identity`], [`message`], [`peer`], [`queues`] and [`reconcile`].
+//! Without the feature `tls`: [`borders`], [`identity`], [`message`], [`peer`], [`queues`] and [`reconcile`].
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // an agent runs by the clock; `reconcile` takes the time as an argument
 
 #[cfg(feature = "tls")]
 pub mod accounts;
+pub mod borders;
 #[cfg(feature = "tls")]
 mod carriers;
 #[cfg(feature = "tls")]

@@ -70,7 +70,7 @@ pub struct Actual {
     /// The reason, if it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// Devices with queues of ours.
+    /// Devices with something of ours: queues, a tunnel, a border.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// What somebody else had changed and the agent changed back since its last report, in the words of `tc`.
@@ -82,13 +82,17 @@ pub struct Actual {
     /// What the queues of its devices had sent and dropped at the agent's last look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
+    /// What it had kept out at its borders at that look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_out: Vec<KeptOut>,
 }
 
 impl Actual {
     /// A state with nothing else to tell.
     pub fn new(epoch: u64, revision: u64, state: State) -> Self {
-        let (devices, repaired, ends, queues) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { epoch, revision, state, because: None, devices, repaired, ends, queues }
+        let (devices, repaired, ends) = (Vec::new(), Vec::new(), Vec::new());
+        let (queues, kept_out) = (Vec::new(), Vec::new());
+        Self { epoch, revision, state, because: None, devices, repaired, ends, queues, kept_out }
     }
 
     /// `true` if no part of it is larger than allowed.
@@ -98,7 +102,8 @@ impl Actual {
         let ends =
             self.ends.iter().all(End::is_bounded) && self.ends.iter().map(End::size).sum::<usize>() <= MOST_OF_ENDS;
         let queues = self.queues.len() <= MOST_QUEUES && self.queues.iter().all(Queue::is_bounded);
-        lists && ends && queues && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
+        let kept_out = self.kept_out.len() <= MOST_QUEUES && self.kept_out.iter().all(KeptOut::is_bounded);
+        lists && ends && queues && kept_out && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
     }
 }
 
@@ -122,6 +127,25 @@ pub struct Queue {
 }
 
 impl Queue {
+    fn is_bounded(&self) -> bool {
+        self.device.len() <= LONGEST_NAME
+    }
+}
+
+/// What came in at a border in a reserved class and belonged to no session, since the border is looked at: it got another class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptOut {
+    /// The device by which it came in.
+    pub device: String,
+    /// The class that it asked for.
+    pub class: Class,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, from the IP header on.
+    pub bytes: u64,
+}
+
+impl KeptOut {
     fn is_bounded(&self) -> bool {
         self.device.len() <= LONGEST_NAME
     }
@@ -225,7 +249,7 @@ pub struct Host {
     /// The reason, if it refused, or obeyed a later broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// Devices with queues of ours.
+    /// Devices with something of ours: queues, a tunnel, a border.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// Repairs since the broker started.
@@ -239,6 +263,9 @@ pub struct Host {
     /// What the queues of its devices have sent and dropped, by class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
+    /// What it has kept out at its borders, by class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_out: Vec<KeptOut>,
     /// Milliseconds since its agent was heard last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,

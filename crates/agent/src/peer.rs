@@ -14,6 +14,7 @@ use qos::Class;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The time for which a hold lasts, counted by the domain that holds from its own receipt. Who asked for it decides within half of it.
@@ -81,6 +82,12 @@ pub struct Flow {
     /// The latest that a sample may arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
+    /// The address of the publisher's node, if its domain states it: a border tells the flow by both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// The address of the subscriber's node, from a hold on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<IpAddr>,
 }
 
 impl Flow {
@@ -156,6 +163,9 @@ pub struct Part {
     pub bound: u64,
     /// The price of the flow in it.
     pub price: u64,
+    /// The address of the subscriber's node, if this is its domain and states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
 }
 
 /// The classes that may carry a flow, each with the parts of all domains from the one that answers.

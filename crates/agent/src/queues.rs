@@ -5,7 +5,7 @@ use linux::queueing::{
 };
 use qos::contract::{DEVICE, is_device};
 use qos::plan::{Channel, Link, OwnQueue, Plan, Setting};
-use qos::system::{MOST_AT_ONCE, NodeKind};
+use qos::system::{MOST_AT_ONCE, NodeKind, encapsulation};
 use std::fmt;
 
 /// Fewest packets that a queue holds: traffic that nobody declared waits there, too.
@@ -33,11 +33,15 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// The hosts of a plan on which it names devices, all links of which are not down: those that need an agent.
+/// The hosts of a plan on which it names devices, all links of which are not down: those that need an agent. Ends of tunnels and borders do, too.
 pub fn hosts(plan: &Plan) -> Vec<&str> {
     let has_device =
         |name: &str| plan.links.iter().any(|link| link.from == name && link.device.is_some() && !link.down);
-    plan.nodes.iter().map(|node| node.name.as_str()).filter(|name| has_device(name)).collect()
+    let is_border = |name: &str| {
+        plan.tunnels.iter().map(|one| &one.node).chain(plan.borders.iter().map(|one| &one.node)).any(|one| one == name)
+    };
+    let names = plan.nodes.iter().map(|node| node.name.as_str());
+    names.filter(|name| has_device(name) || is_border(name)).collect()
 }
 
 /// Those of its devices whose links are down: they may be gone.
@@ -115,9 +119,16 @@ fn queue(plan: &Plan, link: &Link, device: &str, prio: bool, map: Option<Hook>) 
         queue,
         scheduler: scheduler(link, prio, leaves(plan, link)?)?,
         segments: None,
+        encapsulation: outside(plan, &link.from, device),
         map,
         boundary: false,
     })
+}
+
+/// Bytes that each packet by a device has more outside: none, if it is no tunnel's.
+fn outside(plan: &Plan, node: &str, device: &str) -> u32 {
+    let end = plan.tunnels.iter().find(|one| one.node == node && one.device == device);
+    end.map_or(0, |end| encapsulation(end.remote) as u32)
 }
 
 /// The queues of channels' own before a link.
@@ -228,6 +239,25 @@ mod tests {
         let Ok(found) = queues(&plan(), "r", false) else { panic!("r is a node") };
         let [one] = &found[..] else { panic!("{found:?}") };
         assert_eq!((&one.scheduler, one.queue, one.map), (&Scheduler::Strict, 400, Some(Hook::Router)));
+    }
+
+    #[test]
+    fn a_tunnel_s_queue_counts_what_its_packets_have_outside() {
+        let end = |remote: &str| qos::plan::TunnelEnd {
+            node: "a".into(),
+            device: "eth0".into(),
+            id: 7,
+            port: 4789,
+            local: remote.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            mtu: 1450,
+            inside: None,
+        };
+        let with = |tunnels| queues(&Plan { tunnels, ..plan() }, "a", true).unwrap()[0].encapsulation;
+        assert_eq!([with(Vec::new()), with(vec![end("10.0.0.1")]), with(vec![end("fd00::1")])], [0, 50, 70]);
+        let mut far = end("10.0.0.1");
+        far.node = "b".into();
+        assert_eq!(with(vec![far]), 0);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! A plan needs no renewal: without a broker it stays installed, and is kept so.
 
 use crate::message::{
-    Actual, Desired, End, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_QUEUES, MOST_REPAIRS, Queue,
-    State,
+    Actual, Desired, End, KeptOut, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_QUEUES, MOST_REPAIRS,
+    Queue, State,
 };
 use std::fmt;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub enum Step<'a> {
 pub enum Outcome {
     /// The queues are as wanted.
     Done {
-        /// Devices with queues of ours.
+        /// Devices with something of ours: queues, a tunnel, a border.
         devices: Vec<String>,
         /// The changes that were needed, in the words of `tc`.
         changes: Vec<String>,
@@ -69,6 +69,7 @@ pub struct Reconciler {
     repaired: Vec<String>,
     ends: Vec<End>,
     queues: Vec<Queue>,
+    kept_out: Vec<KeptOut>,
 }
 
 impl Reconciler {
@@ -131,8 +132,9 @@ impl Reconciler {
         self.repaired.drain(..self.repaired.len().saturating_sub(MOST_REPAIRS));
         let Desired { epoch, revision, .. } = self.desired;
         let devices = devices.into_iter().map(|name| shorten(name, LONGEST_TEXT)).take(MOST_DEVICES).collect();
-        let (repaired, ends, queues) = (self.repaired.clone(), self.ends.clone(), self.queues.clone());
-        let actual = Actual { epoch, revision, state, because, devices, repaired, ends, queues };
+        let (repaired, ends) = (self.repaired.clone(), self.ends.clone());
+        let (queues, kept_out) = (self.queues.clone(), self.kept_out.clone());
+        let actual = Actual { epoch, revision, state, because, devices, repaired, ends, queues, kept_out };
         self.last = Some(actual.clone());
         Some(self.report.insert(actual))
     }
@@ -159,16 +161,18 @@ impl Reconciler {
         self.tell(|last| last.ends = ends);
     }
 
-    /// Notes the counters of the host's queues, which are looked at as often as the queues themselves. They are reported where they
-    /// differ from those of the last report.
-    pub fn counted(&mut self, queues: Vec<Queue>) {
+    /// Notes the counters of the host's queues and borders, which are looked at as often as the queues themselves. They are reported where
+    /// they differ from those of the last report.
+    pub fn counted(&mut self, queues: Vec<Queue>, kept_out: Vec<KeptOut>) {
         let bounded = |queue: Queue| Queue { device: shorten(queue.device, LONGEST_NAME), ..queue };
         let queues: Vec<Queue> = queues.into_iter().map(bounded).take(MOST_QUEUES).collect();
-        if queues == self.queues {
+        let bounded = |kept: KeptOut| KeptOut { device: shorten(kept.device, LONGEST_NAME), ..kept };
+        let kept_out: Vec<KeptOut> = kept_out.into_iter().map(bounded).take(MOST_QUEUES).collect();
+        if (&queues, &kept_out) == (&self.queues, &self.kept_out) {
             return;
         }
-        self.queues.clone_from(&queues);
-        self.tell(|last| last.queues = queues);
+        (self.queues, self.kept_out) = (queues.clone(), kept_out.clone());
+        self.tell(|last| (last.queues, last.kept_out) = (queues, kept_out));
     }
 
     /// Changes the last report, if there is one, and makes it again.
@@ -343,16 +347,18 @@ mod tests {
             waiting: 0,
         };
         let mut agent = installed();
-        agent.counted(vec![queue(7)]);
+        agent.counted(vec![queue(7)], Vec::new());
         assert_eq!(agent.report().unwrap().queues, [queue(7)]);
         agent.reported();
-        agent.counted(vec![queue(7)]);
+        agent.counted(vec![queue(7)], Vec::new());
         assert_eq!(agent.report(), None, "nothing has come since");
         agent.did(at(20), done(&["tc class change"]));
         assert_eq!(agent.report().unwrap().queues, [queue(7)], "with any other news, too");
-        agent.counted(vec![Queue { device: "x".repeat(9999), ..queue(8) }; 5000]);
+        let kept = KeptOut { device: "x".repeat(9999), class: qos::Class::Critical, packets: 3, bytes: 400 };
+        agent.counted(vec![Queue { device: "x".repeat(9999), ..queue(8) }; 5000], vec![kept; 5000]);
         let report = agent.report().unwrap();
-        assert_eq!((report.queues.len(), report.is_bounded()), (MOST_QUEUES, true));
+        assert_eq!((report.queues.len(), report.kept_out.len()), (MOST_QUEUES, MOST_QUEUES));
+        assert!(report.is_bounded());
         assert_eq!(report.repaired, ["tc class change"], "until it is heard");
     }
 

@@ -1,12 +1,15 @@
 //! The loop of an agent: hears the broker, carries out the steps on this host, reports.
 
+use crate::borders::{boundaries, tunnels};
 use crate::carriers::{self, PAUSES};
 use crate::client::{Client, ClientError};
-use crate::message::{Actual, Desired, End, Queue};
+use crate::message::{Actual, Desired, End, KeptOut, Queue};
 use crate::queues::{Unfit, queues};
 use crate::reconcile::{Outcome, Reconciler, Step};
 use linux::queueing::{self, Adjusted, Carried, Way};
+use linux::tunnel;
 use qos::plan::Plan;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -125,12 +128,13 @@ fn obey(
     let mut pause = None;
     while !ended() {
         if let Some(step) = agent.step(started.elapsed()) {
-            devices.note(step, &settings.host);
             let outcome = carry_out(step, settings, channels);
+            // A tunnel is no end of a link that is down before it is made.
+            devices.note(step, &settings.host);
             let has_plan = agent.desired().plan.is_some();
-            let counters = counters(&outcome);
+            let (counters, kept_out) = (counters(&outcome), kept_out(step, &settings.host));
             agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
-            agent.counted(counters);
+            agent.counted(counters, kept_out);
         }
         agent.saw(channels.ends());
         match exchange(client, settings, &mut agent, started, &file) {
@@ -217,14 +221,23 @@ fn install(text: &str, settings: &Settings) -> Result<(Outcome, Plan), String> {
         Err(Unfit::NoHost(_)) => Vec::new(), // a plan without this host: it gets back what it had
         found => found.map_err(|e| e.to_string())?,
     };
+    let ends = tunnels(&plan, &settings.host).map_err(|e| e.to_string())?;
+    let borders = boundaries(&plan, &settings.host).map_err(|e| e.to_string())?;
+    // Queues are made on them, and taken away before they go.
+    let made = tunnel::make(&settings.journal, &ends).map_err(|e| e.to_string())?;
     // The others have their queues all the same.
     let down = crate::queues::down(&plan, &settings.host);
     wanted.retain(|one| !down.contains(&one.device) || queueing::exists(&one.device));
-    let (installed, adjusted) = queueing::adjust(&settings.journal, &wanted).map_err(|e| e.to_string())?;
+    let (installed, adjusted) =
+        queueing::adjust_with(&settings.journal, &wanted, &borders).map_err(|e| e.to_string())?;
     let restored: Vec<String> = installed.restored.iter().map(ToString::to_string).collect();
     installed.keep().map_err(|e| e.to_string())?;
-    let changes = adjusted.iter().flat_map(changes).chain(restored).collect();
-    let devices = wanted.into_iter().map(|one| one.device).collect();
+    let of_tunnels = made.keep().map_err(|e| e.to_string())?;
+    let changes = of_tunnels.into_iter().chain(adjusted.iter().flat_map(changes)).chain(restored).collect();
+    let of_borders = ends.into_iter().map(|one| one.device).chain(borders.into_iter().map(|one| one.device));
+    let mut devices: Vec<String> = wanted.into_iter().map(|one| one.device).chain(of_borders).collect();
+    let mut known = HashSet::new();
+    devices.retain(|device| known.insert(device.clone()));
     Ok((Outcome::Done { devices, changes }, plan))
 }
 
@@ -234,6 +247,15 @@ fn counters(outcome: &Outcome) -> Vec<Queue> {
         Outcome::Done { devices, .. } => devices.iter().flat_map(|device| counted(device)).collect(),
         Outcome::Failed(_) => Vec::new(),
     }
+}
+
+/// What the borders of a step have kept out. Whoever has no borders asks nobody.
+fn kept_out(step: Step<'_>, host: &str) -> Vec<KeptOut> {
+    let Step::Install(text) = step else { return Vec::new() };
+    let is_border = Plan::from_text(text).is_ok_and(|plan| plan.borders.iter().any(|border| border.node == host));
+    let found = if is_border { queueing::kept_out().unwrap_or_default() } else { Vec::new() };
+    let kept = |queueing::KeptOut { device, class, packets, bytes }| KeptOut { device, class, packets, bytes };
+    found.into_iter().map(kept).collect()
 }
 
 /// A device that is gone meanwhile has none.
@@ -259,7 +281,9 @@ fn changes(Adjusted { device, way }: &Adjusted) -> Vec<String> {
 
 fn restore(settings: &Settings) -> Result<Outcome, String> {
     let restored = queueing::restore(&settings.journal).map_err(|e| e.to_string())?;
-    Ok(Outcome::Done { devices: Vec::new(), changes: restored.iter().map(ToString::to_string).collect() })
+    let tunnels = tunnel::restore(&settings.journal).map_err(|e| e.to_string())?;
+    let changes = restored.iter().map(ToString::to_string).chain(tunnels.iter().map(ToString::to_string)).collect();
+    Ok(Outcome::Done { devices: Vec::new(), changes })
 }
 
 /// What the agent was told before it ended.

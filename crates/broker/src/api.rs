@@ -26,7 +26,7 @@ use crate::store::Store;
 use accounts::Signing;
 use agent::identity::{Identity, Kind};
 use agent::message::{Accepted, Actual, Desired, Host, LARGEST, LARGEST_PLAN, LARGEST_SESSION, LONGEST_WAIT, Refusal};
-use agent::queues;
+use agent::{borders, queues};
 use axum::extract::rejection::{BytesRejection, ExtensionRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query, Request, State};
 use axum::http::StatusCode;
@@ -381,7 +381,12 @@ fn check(text: &[u8]) -> Result<(String, Vec<String>), Refused> {
     if hosts.len() > MOST_HOSTS {
         return Err(wrong(format!("the plan has queues for {} hosts: allowed is {MOST_HOSTS}", hosts.len())));
     }
-    hosts.iter().try_for_each(|host| queues::queues(&plan, host, true).map(drop)).map_err(|e| wrong(e.to_string()))?;
+    let check = |host: &String| {
+        queues::queues(&plan, host, true)?;
+        borders::tunnels(&plan, host)?;
+        borders::boundaries(&plan, host).map(drop)
+    };
+    hosts.iter().try_for_each(check).map_err(|e: queues::Unfit| wrong(e.to_string()))?;
     Ok((text.to_owned(), hosts))
 }
 

@@ -21,12 +21,14 @@
 //! | `crossing` | a session over several domains, as one of them has it |
 //! | `legs` | one step of a session, here and at the domains behind |
 //! | `choice` | the class of each flow |
+//! | `borders` | the flows that may come in where all others are kept out |
 //! | `permits` | what rules permit, and what counts for them |
 //! | `summaries` | what neighbours have lost, and neighbours that are silent |
 //! | `view` | what users and agents see |
 //!
 //! A new version of a session is a session of its own that shares the former one's room; that one is stopped when the new one is active.
 
+mod borders;
 mod choice;
 mod crossing;
 mod legs;
@@ -40,6 +42,7 @@ pub use crossing::{Asker, Crossing, Leg, Phase};
 use qos::contract::rule::Rule;
 use qos::contract::{Contract, flow, pipe};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Time between two summaries to a neighbour.
@@ -70,6 +73,8 @@ pub struct Neighbour {
     pub broker: String,
     /// The domains that are reached through it, its own among them.
     reach: Vec<String>,
+    /// The device by which its packets come in, if those of no session are kept out there.
+    border: Option<String>,
 }
 
 /// What is to be done, in this order.
@@ -100,7 +105,8 @@ pub struct Domains {
     name: String,
     /// Why nothing new is admitted: its pipes are not installed on all hosts.
     unready: Option<String>,
-    nodes: BTreeSet<String>,
+    /// The nodes of the contract, with their addresses.
+    nodes: BTreeMap<String, Option<IpAddr>>,
     neighbours: Vec<Neighbour>,
     rules: Vec<Rule>,
     ledger: Ledger,
@@ -135,11 +141,12 @@ impl Domains {
             via: contract.system.nodes[one.via].name.clone(),
             broker: one.broker.clone(),
             reach: pipe::domains(one).map(str::to_owned).collect(),
+            border: one.device.clone(),
         };
         let mut domains = Self {
             name: name.to_owned(),
             unready: None,
-            nodes: contract.system.nodes.iter().map(|node| node.name.clone()).collect(),
+            nodes: contract.system.nodes.iter().map(|node| (node.name.clone(), node.address)).collect(),
             neighbours: contract.neighbours.iter().map(named).collect(),
             rules: contract.rules.clone(),
             ledger: Ledger::new(name, contract),
@@ -170,7 +177,8 @@ impl Domains {
         let lives = matches!(crossing.phase, Phase::Starting | Phase::Committed);
         if lives {
             let targets = self.targets(&crossing.flows, crossing.passed.last());
-            let held = targets.and_then(|targets| self.hold(&key, &crossing.flows, &targets));
+            let known = targets.and_then(|targets| self.known(&crossing).map(|()| targets));
+            let held = known.and_then(|targets| self.hold(&key, &crossing.flows, &targets));
             held.map_err(|why| format!("session {key} has what the contract has not any more: {}", why.what))?;
         }
         // Whether domains behind have committed, too, is not known: they are asked if the one before asks again.
@@ -314,14 +322,13 @@ impl Domains {
     }
 
     /// The domains behind, and the own menus; held, if the session is.
-    fn own_part(
-        &mut self,
-        Crossing { key, flows, passed, phase, .. }: &Crossing,
-    ) -> Result<(Vec<Leg>, Vec<Menu>), Refused> {
+    fn own_part(&mut self, crossing: &Crossing) -> Result<(Vec<Leg>, Vec<Menu>), Refused> {
+        let Crossing { key, flows, passed, phase, .. } = crossing;
         let targets = self.targets(flows, passed.last())?;
         self.ready()?;
         if !passed.is_empty() {
             self.permit(key, passed, flows)?;
+            self.known(crossing)?;
         }
         let (legs, menus) = (self.legs(&targets), self.menus(key, flows, &targets)?);
         if *phase == Phase::Holding {

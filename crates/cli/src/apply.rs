@@ -30,6 +30,7 @@ use clap::Args;
 use host_file::{Channel, HostFile};
 use linux::cgroup::{self, Setting};
 use linux::queueing::{self, Adjusted, Outcome, QueueError, Reason, Restored, Scheduler, Wanted, Way};
+use linux::tunnel::{self, Tunnel};
 use proof::{FlowRow, Row, flows_text, prove, rows_text};
 use serde::Serialize;
 use serde_json::json;
@@ -99,7 +100,10 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let directory = directory();
     let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
     let there = queueing::installed(&directory).ok().flatten().is_some_and(|present| !present.devices.is_empty());
-    let (installed, adjusted) = queueing::adjust(&directory, &wanted).map_err(|e| in_file(arguments, &file, e))?;
+    // Queues are made on tunnels, and taken away before them.
+    let made = tunnel::make(&directory, &file.borders.tunnels).map_err(failure)?;
+    let (installed, adjusted) = queueing::adjust_with(&directory, &wanted, &file.borders.boundaries)
+        .map_err(|e| in_file(arguments, &file, e))?;
     installed.restored.iter().for_each(|restored| tell(&format!("not in the file any more: {restored}")));
     if there {
         adjusted.iter().for_each(|one| tell(&way_text(one)));
@@ -110,6 +114,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let set = |participant| channels::apply(participant, &file.channels, &directory).map(channels::Applied::keep);
     let ends = participant.as_ref().map_or(Ok(Vec::new()), set)?;
     installed.keep().map_err(failure)?;
+    made.keep().map_err(failure)?.iter().for_each(|change| tell(change));
     show(arguments, &rows, &flows, &ends, &limited.keep())
 }
 
@@ -139,12 +144,13 @@ fn of_plan(arguments: &ApplyArguments, prio: bool) -> Result<(HostFile, Option<P
     }
     let devices = planned::queues(&plan, arguments.host.as_deref(), prio)?;
     let devices = devices.into_iter().map(|wanted| (0, wanted)).collect();
+    let borders = planned::borders(&plan, arguments.host.as_deref())?;
     if arguments.queues {
-        return Ok((HostFile { devices, channels: Vec::new(), groups: Vec::new() }, None));
+        return Ok((HostFile { devices, channels: Vec::new(), groups: Vec::new(), borders }, None));
     }
     let mut participant = arguments.common.open("apply")?;
     let channels = planned::channels(&plan, &participant.settled())?;
-    Ok((HostFile { devices, channels, groups: Vec::new() }, Some(participant)))
+    Ok((HostFile { devices, channels, groups: Vec::new(), borders }, Some(participant)))
 }
 
 /// The node that reaches the channels, if there are any. Their ports are looked up before anything is changed.
@@ -182,7 +188,8 @@ fn dry_run(arguments: &ApplyArguments, file: &HostFile) -> Result {
         format!("thalweg set {} {} {}{end}", c.publisher, c.subscriber, c.words.join(" "))
     };
     let wanted: Vec<Wanted> = file.devices.iter().map(|(_, wanted)| wanted.clone()).collect();
-    let mut commands = queueing::commands(&wanted);
+    let mut commands: Vec<String> = file.borders.tunnels.iter().flat_map(Tunnel::commands).collect();
+    commands.extend(queueing::commands(&wanted, &file.borders.boundaries));
     commands.extend(cgroup::commands(&file.groups).map_err(groups::failure)?);
     commands.extend(file.channels.iter().map(|(_, channel)| set(channel)));
     if arguments.common.json {
@@ -242,16 +249,19 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result {
     }
     let directory = directory();
     let restored = queueing::restore(&directory).map_err(failure)?;
+    let tunnels: Vec<String> = tunnel::restore(&directory).map_err(failure)?.iter().map(ToString::to_string).collect();
     let groups = cgroup::restore(&directory).map_err(groups::failure)?;
     let limits: Vec<String> = groups.iter().map(groups::restored_text).collect();
     let TakenBack { told, stuck } = take_back(arguments, &directory)?;
     let outcome =
         |r: &Restored| json!({"device": r.device, "as_before": r.outcome == Outcome::AsBefore, "text": r.to_string()});
-    let document =
-        json!({"devices": restored.iter().map(outcome).collect::<Vec<_>>(), "channels": told, "groups": limits});
+    let document = json!({"devices": restored.iter().map(outcome).collect::<Vec<_>>(), "tunnels": tunnels, "channels": told, "groups": limits});
     arguments.common.output().result(&document, || {
-        let lines: Vec<String> =
-            restored.iter().map(ToString::to_string).chain(limits.iter().chain(&told).cloned()).collect();
+        let lines: Vec<String> = restored
+            .iter()
+            .map(ToString::to_string)
+            .chain(tunnels.iter().chain(&limits).chain(&told).cloned())
+            .collect();
         if lines.is_empty() { "nothing was applied".to_owned() } else { lines.join("\n") }
     })?;
     match restored.iter().find(|r| matches!(r.outcome, Outcome::Differs(_))) {

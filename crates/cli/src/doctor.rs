@@ -215,6 +215,7 @@ fn install(wanted: &[(&'static str, String, u64)]) -> io::Result<Vec<Done>> {
         queue: QUEUE,
         scheduler: Scheduler::Strict,
         segments: None,
+        encapsulation: 0,
         map: None,
         boundary: false,
     });

@@ -5,7 +5,7 @@ use crate::keys;
 use crate::output::{Output, bytes, table};
 use agent::client::{Client, ClientError};
 use agent::identity::Kind;
-use agent::message::{Host, HostState, Queue};
+use agent::message::{Host, HostState, KeptOut, Queue};
 use clap::Args;
 use qos::Class;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(crate) fn failure(error: ClientError) -> Failure {
 pub(crate) struct Arguments {
     #[command(flatten)]
     broker: BrokerArguments,
-    /// Show what the queues of their devices have sent and dropped, by class, as their kernels count it
+    /// Show what the queues of their devices have sent and dropped, and what was kept out at borders, by class, as their kernels count it
     #[arg(long)]
     queues: bool,
     /// Print JSON, always with the queues
@@ -109,7 +109,8 @@ fn row(host: &Host) -> Vec<String> {
 fn queues_text(hosts: &[Host]) -> String {
     let rows: Vec<_> =
         hosts.iter().flat_map(|host| host.queues.iter().map(|queue| queue_row(&host.host, queue))).collect();
-    if rows.is_empty() {
+    let kept_out = kept_out_text(hosts);
+    if rows.is_empty() && kept_out.is_none() {
         return "no host has reported queues yet: their agents look at them every 10 s".to_owned();
     }
     let headers = [
@@ -121,7 +122,19 @@ fn queues_text(hosts: &[Host]) -> String {
         ("dropped", '>'),
         ("waiting", '>'),
     ];
-    table(&headers, &rows)
+    [Some(table(&headers, &rows)), kept_out].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// What came in at borders in a reserved class, and belonged to no session.
+fn kept_out_text(hosts: &[Host]) -> Option<String> {
+    let row = |host: &Host, kept: &KeptOut| {
+        let counts = [kept.packets.to_string(), bytes(kept.bytes as f64)];
+        [host.host.as_str(), &kept.device, kept.class.name()].map(str::to_owned).into_iter().chain(counts).collect()
+    };
+    let rows: Vec<Vec<String>> =
+        hosts.iter().flat_map(|host| host.kept_out.iter().map(move |kept| row(host, kept))).collect();
+    let headers = [("host", '<'), ("comes in by", '<'), ("kept out of", '<'), ("packets", '>'), ("bytes", '>')];
+    (!rows.is_empty()).then(|| format!("of no session\n{}", table(&headers, &rows)))
 }
 
 fn queue_row(host: &str, queue: &Queue) -> Vec<String> {
@@ -166,6 +179,7 @@ mod tests {
             repaired: Vec::new(),
             ends: Vec::new(),
             queues,
+            kept_out: Vec::new(),
             heard_ms: Some(0),
         };
         assert!(queues_text(&[host("a", Vec::new())]).contains("every 10 s"));
@@ -175,5 +189,13 @@ host  device  class  packets     sent  dropped  waiting
 a     eth0    high      2000   3.0 MB        0        1
 b     eth0    all          7  10.5 kB       20        1";
         assert_eq!(queues_text(&hosts), expected);
+        let [mut border, other] = hosts;
+        border.kept_out = vec![KeptOut { device: "eth1".into(), class: Class::Critical, packets: 3, bytes: 400 }];
+        let more = "
+
+of no session
+host  comes in by  kept out of  packets  bytes
+a     eth1         critical           3  400 B";
+        assert_eq!(queues_text(&[border, other]), expected.to_owned() + more);
     }
 }

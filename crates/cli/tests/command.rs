@@ -5,6 +5,8 @@ mod administration;
 mod agent;
 mod apply;
 mod bench;
+#[cfg(feature = "sessions")]
+mod borders;
 #[cfg(feature = "zenoh")]
 mod bridge;
 mod contracts;

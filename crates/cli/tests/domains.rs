@@ -13,7 +13,7 @@ pub(crate) const DOMAINS: [&str; 3] = ["robot", "wan", "base"];
 const DEVICES: [(usize, &str); 6] = [(0, "next"), (1, "last"), (1, "next"), (2, "last"), (2, "next"), (3, "last")];
 
 /// The contract of a domain: one link, a pipe of each kind, its neighbours.
-fn contract(domain: usize) -> String {
+pub(crate) fn contract(domain: usize) -> String {
     let [from, to] = [HOSTS[domain], HOSTS[domain + 1]];
     let pipe = |class: &str, rate: u32, deadline: u32, price: u32| {
         format!(
@@ -45,14 +45,20 @@ fn contract(domain: usize) -> String {
 pub(crate) struct Domains {
     chain: Chain,
     pub(crate) house: Testbed,
+    contract: fn(usize) -> String,
 }
 
 impl Domains {
     pub(crate) fn new(test: &str) -> Option<Self> {
+        Self::with(test, contract)
+    }
+
+    /// The same with other contracts.
+    pub(crate) fn with(test: &str, contract: fn(usize) -> String) -> Option<Self> {
         if !support::has_nft(test) {
             return None;
         }
-        let domains = Self { chain: Chain::new(test, HOSTS.len())?, house: Testbed::new() };
+        let domains = Self { chain: Chain::new(test, HOSTS.len())?, house: Testbed::new(), contract };
         let keys = domains.house.path("keys").display().to_string();
         let brokers = DOMAINS.iter().map(|name| format!("broker {name}"));
         let hosts = HOSTS.iter().map(|name| format!("host {name}"));
@@ -79,7 +85,7 @@ impl Domains {
     fn broker_with(&self, domain: usize, more: &str) -> Running {
         let (name, state) = (DOMAINS[domain], self.house.path(DOMAINS[domain]));
         let file = self.house.path(&format!("{name}.toml"));
-        std::fs::write(&file, contract(domain)).unwrap();
+        std::fs::write(&file, (self.contract)(domain)).unwrap();
         let line = format!(
             "broker --name {name} --listen 0.0.0.0:7450 --contract {} --state {} --json {more}",
             file.display(),
@@ -139,18 +145,25 @@ impl Domains {
 
     /// Queues, classes and marking rules of all hosts.
     pub(crate) fn settings(&self) -> Vec<String> {
-        let output = |host: usize, program: &str, arguments: &[&str]| {
-            let done = self.chain.command(host, program).args(arguments).output().unwrap();
-            String::from_utf8(done.stdout).unwrap()
-        };
         let queues = DEVICES.iter().flat_map(|(host, device)| {
-            ["qdisc", "class", "filter"].map(|what| output(*host, "tc", &[what, "show", "dev", device]))
+            ["qdisc", "class", "filter"].map(|what| self.output(*host, "tc", &[what, "show", "dev", device]))
         });
-        let rules = (0..HOSTS.len()).map(|host| output(host, "nft", &["list", "ruleset"]));
+        let rules = (0..HOSTS.len()).map(|host| self.output(host, "nft", &["list", "ruleset"]));
         queues.chain(rules).collect()
     }
 
-    fn until(&self, what: &str, fits: impl Fn(&Self) -> bool) {
+    /// What a program prints on a host.
+    pub(crate) fn output(&self, host: usize, program: &str, arguments: &[&str]) -> String {
+        let done = self.chain.command(host, program).args(arguments).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Runs a closure on a host.
+    pub(crate) fn inside<T: Send>(&self, host: usize, body: impl FnOnce() -> T + Send) -> T {
+        self.chain.inside(host, body)
+    }
+
+    pub(crate) fn until(&self, what: &str, fits: impl Fn(&Self) -> bool) {
         let until = Instant::now() + LONG;
         while !fits(self) {
             assert!(Instant::now() < until, "{what}: {:?} {:?}", self.sold(), self.ask(0, "session list").lines);

@@ -22,6 +22,7 @@
 //! | [`socket`] | sockets: non-blocking sends in one call, descriptor passing, peer credentials |
 //! | [`tap`] | Ethernet devices whose other end is a program |
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
+//! | [`tunnel`] | ends of tunnels whose packets keep their mark on the outside |
 #![allow(clippy::disallowed_methods)] // the clock is part of this crate, and waits are measured
 #![cfg(target_os = "linux")]
 
@@ -45,3 +46,4 @@ pub mod sched;
 pub mod socket;
 pub mod tap;
 pub mod thread;
+pub mod tunnel;

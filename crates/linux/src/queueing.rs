@@ -9,6 +9,7 @@
 //! | `placement` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
 //! | `carried` | the counters of our queues, by class |
 //! | `counted` | the real place of a marked packet, by the queues' counters |
+//! | `boundary` | packets that come in without a known flow, kept out of reserved classes |
 //! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
 //! | `leaf` | a queue and rate of one flow, or of the sockets that name it |
 //! | `install`, `journal` | complete installation or none, with the former queues on disk first; and restoring them |
@@ -17,6 +18,7 @@
 //! All of it concerns the network namespace of the calling thread ([`crate::namespace`]).
 
 mod adjust;
+mod boundary;
 mod carried;
 mod counted;
 mod devices;
@@ -30,7 +32,8 @@ mod placement;
 mod tree;
 mod wanted;
 
-pub use adjust::{Adjusted, Way, adjust};
+pub use adjust::{Adjusted, Way, adjust, adjust_with};
+pub use boundary::{Boundary, KeptOut, Pair, kept_out};
 pub use carried::Carried;
 pub use counted::{Counted, counted};
 pub use devices::{Largest, agreed_rate, carrier, egress, egress_super_packet, exists};

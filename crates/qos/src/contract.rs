@@ -12,6 +12,7 @@
 //! | [`session`] | what is asked for beside a contract |
 //! | [`flow`] | those parts of it that go into other domains |
 //! | [`pipe`] | neighbouring domains, and capacity that is sold to sessions over several of them |
+//! | [`tunnel`] | links and neighbours behind other networks |
 //! | [`rule`] | who may ask for how much |
 //! | `merging` | topics that would cost less as one |
 //!
@@ -26,6 +27,7 @@ pub mod pipe;
 mod read;
 pub mod rule;
 pub mod session;
+pub mod tunnel;
 mod value;
 
 use crate::gathering;

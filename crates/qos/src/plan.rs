@@ -4,12 +4,14 @@
 //! | module | contents |
 //! |---|---|
 //! | [`Model`] | the delay models, by name |
+//! | `border` | ends of tunnels, and what may come in from neighbouring domains |
 //! | `make` | from a contract to its plan (feature `placement`: it needs a solver) |
 //! | [`rewrite`] | changes made in the text of a contract (the same feature) |
 //! | `file` | the plan file, and [`differences`] between two plans |
 //!
 //! Times are microseconds here, as people and the papers read them; the analysis itself counts whole nanoseconds.
 
+mod border;
 mod file;
 #[cfg(feature = "placement")]
 mod make;
@@ -17,6 +19,7 @@ mod model;
 #[cfg(feature = "placement")]
 mod rewrite;
 
+pub use border::{Admitted, Border, TunnelEnd};
 pub use file::{Change, PlanError, differences};
 #[cfg(feature = "placement")]
 pub use make::{Work, attempt, fits, make, make_for, make_within};
@@ -55,6 +58,15 @@ pub struct Plan {
     /// Settings of hosts without which it would not fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
+    /// Ends of tunnels that agents make.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tunnels: Vec<TunnelEnd>,
+    /// Borders at which agents look at what comes in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub borders: Vec<Border>,
+    /// The flows of sessions that may come in there. Brokers add them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admitted: Vec<Admitted>,
     /// Each node.
     #[serde(default)]
     pub nodes: Vec<Node>,

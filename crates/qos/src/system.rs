@@ -7,6 +7,7 @@ use crate::gathering;
 use crate::priority::Class;
 use crate::quantity::show_bit_rate;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// Nodes, links, topics and subscribers, as a contract names them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,6 +70,8 @@ pub struct Node {
     pub sched: Option<Sched>,
     /// The longest until a thread runs that a publishing one has woken, ns.
     pub hand_over: u64,
+    /// The address of its packets, by which borders tell sessions from each other.
+    pub address: Option<IpAddr>,
 }
 
 /// Order of service at a link's queue.
@@ -112,10 +115,35 @@ pub struct Link {
     pub devices: [Option<String>; 2],
     /// Most packets of a super-packet that the device of each end takes (`gso_max_segs`), where a plan limits them.
     pub segments: [Option<u32>; 2],
+    /// The tunnel that it is: its mtu and overhead count what the tunnel adds to each packet.
+    pub tunnel: Option<Tunnel>,
     /// Undeclared best-effort traffic, bit/s.
     pub background: u64,
     /// Nothing passes it now: no route leads over it. No contract says so.
     pub down: bool,
+}
+
+/// A tunnel through other networks (VXLAN, RFC 7348), of which each end is a network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The number of its network (VNI), 1 to 16777215.
+    pub id: u32,
+    /// The UDP port of its packets.
+    pub port: u16,
+    /// The address of each end, in the order of the link's `between`. Both are of one version.
+    pub ends: [IpAddr; 2],
+    /// The address of the device at each end, with the length of its network.
+    pub inside: [Option<(IpAddr, u8)>; 2],
+}
+
+/// The largest number of a VXLAN network.
+pub const LARGEST_VNI: u32 = (1 << 24) - 1;
+/// The UDP port of VXLAN (IANA).
+pub const VXLAN_PORT: u16 = 4789;
+
+/// Bytes that a tunnel to this address adds to a packet: the inner Ethernet header (14), VXLAN (8), UDP (8), and IPv4 (20) or IPv6 (40).
+pub fn encapsulation(remote: IpAddr) -> u64 {
+    if remote.is_ipv4() { 50 } else { 70 }
 }
 
 /// A stream of samples.

@@ -63,6 +63,7 @@ impl Wire {
             queue: self.limit,
             scheduler,
             segments: None,
+            encapsulation: 0,
             map: None,
             boundary: false,
         };

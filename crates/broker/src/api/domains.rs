@@ -141,9 +141,11 @@ impl Crossings {
         }
     }
 
-    /// A session's channels as they are now, for the hosts.
+    /// A session's channels and what it lets in, as they are now, for the hosts.
     fn text_of(&self, key: &Key) -> String {
-        plan::Plan::text_of_channels(&self.domains().channels_of(key))
+        let domains = self.domains();
+        let channels = plan::Plan::text_of_channels(&domains.channels_of(key));
+        channels + &plan::Plan::text_of_admitted(&domains.admitted_of(key))
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {

@@ -20,6 +20,7 @@ pub(super) fn as_it_enters(flow: flow::Flow) -> Flow {
         hand,
         deadline,
         scale,
+        source,
         ..
     } = flow;
     let classes = flow.class.map_or_else(|| Class::ALL.to_vec(), |class| vec![class]);
@@ -41,6 +42,8 @@ pub(super) fn as_it_enters(flow: flow::Flow) -> Flow {
         scale,
         bound: Some(hand),
         deadline,
+        source,
+        destination: None,
     }
 }
 
@@ -99,6 +102,7 @@ pub(super) fn choose(crossing: &mut Crossing) -> Result<(), Refused> {
         };
         let (class, parts) = (*class, parts.clone());
         (flow.bound, flow.before) = (Some(delay(&parts)), [(class, 0)].into());
+        flow.destination = parts.last().and_then(|last| last.address);
         *menu = [(class, parts)].into();
     }
     Ok(())

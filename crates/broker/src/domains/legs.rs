@@ -29,7 +29,7 @@ impl Domains {
         let target = |flow: &Flow| {
             if flow.domain == self.name {
                 let known =
-                    self.nodes.contains(&flow.node).then(|| Target { node: flow.node.clone(), neighbour: None });
+                    self.nodes.contains_key(&flow.node).then(|| Target { node: flow.node.clone(), neighbour: None });
                 return known.ok_or_else(|| Refused {
                     domain: self.name.clone(),
                     what: format!("node {} of domain {}", flow.node, self.name),
@@ -72,11 +72,14 @@ impl Domains {
         let beside: Vec<(&Flow, &str)> = flows.iter().zip(targets).map(|(flow, to)| (flow, to.node.as_str())).collect();
         let menu = |index: usize| {
             let found = self.ledger.quote(key, &beside[..=index])?;
+            let ends_here = targets[index].neighbour.is_none();
+            let address = self.nodes.get(&flows[index].node).copied().flatten().filter(|_| ends_here);
             let part = |pipe: &crate::ledger::Pipe| Part {
                 domain: self.name.clone(),
                 pipe: pipe.name.clone(),
                 bound: pipe.bound,
                 price: pipe.price,
+                address,
             };
             Ok(found.into_iter().map(|(class, pipe)| (class, vec![part(pipe)])).collect())
         };

@@ -7,6 +7,7 @@ use super::*;
 use crate::rules::{self, Usage};
 use agent::peer::Part;
 use qos::Class;
+use qos::plan::Admitted;
 use world::{NAMES, World, session, wanted};
 
 #[test]
@@ -119,6 +120,46 @@ fn a_domain_has_no_more_from_another_than_its_rules_permit() {
     let other = world.request(&session("four", 100, "1 s")).unwrap();
     world.wait(1);
     assert_eq!(world.said(&other).unwrap().clone().unwrap_err().needs, "a rule for domain robot");
+}
+
+/// Where packets of no session are kept out, sessions are told by the addresses of their hosts.
+#[test]
+fn a_border_lets_in_what_is_admitted_by_the_addresses_of_its_hosts() {
+    let mut world = World::new(1);
+    world.changed.insert("wan", ["broker = \"h:1\"", "broker = \"h:1\"\ndevice = \"last\""]);
+    world.start("wan");
+    let ask = |world: &mut World, source: Option<&str>| {
+        let mut wanted = wanted(&session("teleop", 1000, "100 ms"));
+        wanted.flows[0].source = source.map(|address| address.parse().unwrap());
+        let key = world.ask(wanted).unwrap();
+        world.wait(1);
+        (world.said(&key).unwrap().clone(), key)
+    };
+    let from = Some("10.97.0.1");
+    assert_eq!(ask(&mut world, None).0.unwrap_err().what, "address of node cam for domain wan");
+    assert_eq!(ask(&mut world, from).0.unwrap_err().what, "address of node desk for domain wan");
+    assert_eq!(world.sold(), [[0.0; 2]; 3]);
+    world.changed.insert("base", ["name = \"desk\"", "name = \"desk\"\naddress = \"10.97.2.2\""]);
+    world.start("base");
+    assert_eq!(ask(&mut world, Some("fd00::1")).0.unwrap_err().needs, "an address of the publisher's IP version");
+    let (said, key) = ask(&mut world, from);
+    assert_eq!(said, Ok(()));
+    let expected = Admitted {
+        neighbour: "robot".into(),
+        class: Class::High,
+        source: "10.97.0.1".parse().unwrap(),
+        destination: "10.97.2.2".parse().unwrap(),
+    };
+    let admitted = |world: &mut World| NAMES.map(|name| world.broker(name).admitted_of(&key));
+    assert_eq!(admitted(&mut world), [vec![], vec![expected.clone()], vec![]], "the others let in all");
+    // A broker that starts again knows it.
+    world.start("wan");
+    world.wait(1);
+    assert_eq!(admitted(&mut world), [vec![], vec![expected], vec![]]);
+    world.stop("teleop");
+    world.wait(1);
+    assert_eq!(admitted(&mut world), [vec![], vec![], vec![]]);
+    world.check("stopped");
 }
 
 /// A rule for all domains is one for each: `wan` makes up none that is not behind it.

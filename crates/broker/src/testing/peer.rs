@@ -111,7 +111,7 @@ pub fn peers() -> Vec<Vec<u8>> {
     let one_class = Flow { before: [(Class::Low, 1_000_000)].into(), bound: Some(200_000_000), ..flow.clone() };
     let request = |version, step| Message::Request { key: key(version), passed: vec!["robot".into()], step };
     let answer = |version, step, said| Message::Answer { key: key(version), step, said };
-    let part = Part { domain: "base".into(), pipe: "wb-desk".into(), bound: 1_000_000, price: 3 };
+    let part = Part { domain: "base".into(), pipe: "wb-desk".into(), bound: 1_000_000, price: 3, ..Part::default() };
     let menus = || Said::Menus(vec![Menu::from([(Class::Low, vec![part.clone()])])]);
     let line =
         |speaker: char, message: &Message| format!("{speaker}{}\n", serde_json::to_string(message).unwrap_or_default());

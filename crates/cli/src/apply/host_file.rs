@@ -40,7 +40,8 @@ use super::flows::{self, FlowEntry};
 use super::groups::GroupEntry;
 use crate::ends::Which;
 use linux::cgroup::Limit;
-use linux::queueing::{Hook, LONGEST, MOST_SEGMENTS, PerClass, SLOWEST, Scheduler, Service, Share, Wanted};
+use linux::queueing::{Boundary, Hook, LONGEST, MOST_SEGMENTS, PerClass, SLOWEST, Scheduler, Service, Share, Wanted};
+use linux::tunnel::Tunnel;
 use qos::contract::{DEVICE, is_device};
 use qos::priority::Changes;
 use serde::Deserialize;
@@ -58,6 +59,17 @@ pub(crate) struct HostFile {
     pub channels: Vec<(usize, Channel)>,
     /// Limits of control groups.
     pub groups: Vec<Limit>,
+    /// The borders of a domain, from a plan.
+    pub borders: Borders,
+}
+
+/// What a host has at the borders of its domain.
+#[derive(Debug, Default)]
+pub(crate) struct Borders {
+    /// Ends of tunnels.
+    pub tunnels: Vec<Tunnel>,
+    /// Devices by which packets of no session are kept out.
+    pub boundaries: Vec<Boundary>,
 }
 
 /// A channel's priority, for both ends.
@@ -160,7 +172,8 @@ impl HostFile {
             let allowed = "[[device]], [[channel]] and [[cgroup]] tables";
             return Err((0..0, format!("nothing to apply: allowed are {allowed}")));
         }
-        let mut found = Self { devices: Vec::new(), channels: Vec::new(), groups: Vec::new() };
+        let (devices, channels, groups) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = Self { devices, channels, groups, borders: Borders::default() };
         for entry in &file.device {
             let wanted = device(entry.get_ref(), prio)?;
             if found.devices.iter().any(|(_, other)| other.device == wanted.device) {
@@ -214,6 +227,7 @@ fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
         queue,
         scheduler: scheduler(entry, rate, prio)?,
         segments,
+        encapsulation: 0,
         map,
         boundary: entry.boundary.unwrap_or(false),
     })

@@ -1,6 +1,6 @@
 //! A plan on one of its hosts: the queues of its devices, and the settings of running channels.
 
-use super::host_file::Channel;
+use super::host_file::{Borders, Channel};
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -17,8 +17,7 @@ use thalweg::proxy::ProxyChanges;
 /// # Errors
 /// A host that the plan does not have, or a link without what its queue needs.
 pub(super) fn queues(plan: &Plan, host: Option<&str>, prio: bool) -> Result<Vec<Wanted>> {
-    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    match agent::queues::queues(plan, host.unwrap_or(&own), prio) {
+    match agent::queues::queues(plan, &name(host), prio) {
         Ok(wanted) => Ok(wanted),
         Err(Unfit::NoHost(text)) if host.is_none() => {
             if !agent::queues::hosts(plan).is_empty() {
@@ -27,8 +26,28 @@ pub(super) fn queues(plan: &Plan, host: Option<&str>, prio: bool) -> Result<Vec<
             Ok(Vec::new())
         }
         Err(Unfit::NoHost(text)) => Err(Failure::Usage(format!("--host {text}"))),
-        Err(Unfit::Altered(text)) => Err(Failure::Usage(text)),
-        Err(Unfit::Incomplete(text)) => Err(Failure::No(text)),
+        Err(other) => Err(unfit(other)),
+    }
+}
+
+/// Tunnels and boundaries of `host`, or of the node with this host's name.
+///
+/// # Errors
+/// A value that the plan may not have.
+pub(super) fn borders(plan: &Plan, host: Option<&str>) -> Result<Borders> {
+    let own = name(host);
+    let tunnels = agent::borders::tunnels(plan, &own).map_err(unfit)?;
+    Ok(Borders { tunnels, boundaries: agent::borders::boundaries(plan, &own).map_err(unfit)? })
+}
+
+fn name(host: Option<&str>) -> String {
+    host.map_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned(), str::to_owned)
+}
+
+fn unfit(unfit: Unfit) -> Failure {
+    match unfit {
+        Unfit::Incomplete(text) => Failure::No(text),
+        Unfit::NoHost(text) | Unfit::Altered(text) => Failure::Usage(text),
     }
 }
 

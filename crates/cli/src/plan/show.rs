@@ -14,6 +14,8 @@ pub(super) fn text(plan: &Plan) -> String {
     parts.push(chains(plan));
     parts.push(links(plan));
     parts.push(settings(plan));
+    parts.push(tunnels(plan));
+    parts.push(borders(plan));
     if plan.channels.iter().any(|channel| channel.proxy.is_some()) && !plan.placement.is_empty() {
         parts.push(proxies(plan));
     }
@@ -206,6 +208,29 @@ pub(super) fn settings(plan: &Plan) -> String {
         vec![one.node.clone(), one.device.clone(), one.link.clone(), setting, one.because.clone()]
     };
     section("settings of hosts, made by `thalweg apply`", &headers, plan.settings.iter().map(row).collect())
+}
+
+/// The ends of tunnels that agents make.
+fn tunnels(plan: &Plan) -> String {
+    let headers = [("host", '<'), ("device", '<'), ("tunnel", '<'), ("inside", '<'), ("mtu", '>')];
+    let row = |end: &qos::plan::TunnelEnd| {
+        let way = format!("vxlan {} from {} to {} port {}", end.id, end.local, end.remote, end.port);
+        let inside = end.inside.map_or("-".to_owned(), |(address, length)| format!("{address}/{length}"));
+        vec![end.node.clone(), end.device.clone(), way, inside, end.mtu.to_string()]
+    };
+    section("tunnels, made by agents and `thalweg apply`", &headers, plan.tunnels.iter().map(row).collect())
+}
+
+/// The borders at which packets of no session are kept out.
+fn borders(plan: &Plan) -> String {
+    let headers =
+        [("host", '<'), ("comes in by", '<'), ("from domain", '<'), ("reserved", '<'), ("all others get", '<')];
+    let row = |border: &qos::plan::Border| {
+        let classes: Vec<&str> = border.classes.iter().map(|class| class.name()).collect();
+        let (node, device, neighbour) = (border.node.clone(), border.device.clone(), border.neighbour.clone());
+        vec![node, device, neighbour, classes.join(", "), border.instead.to_string()]
+    };
+    section("borders, where packets of no session are kept out", &headers, plan.borders.iter().map(row).collect())
 }
 
 fn proxies(plan: &Plan) -> String {

@@ -50,6 +50,7 @@ fn play() {
                 queue: 100,
                 scheduler,
                 segments: None,
+                encapsulation: 0,
                 map: None,
                 boundary: false,
             };

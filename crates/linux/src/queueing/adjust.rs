@@ -6,6 +6,7 @@
 //! | classes | added, changed, deleted one by one | |
 //! | filters | those of a preference are made anew if they differ: their order counts; meanwhile packets are of class normal | |
 
+use super::boundary::Boundary;
 use super::discipline::Discipline;
 use super::install::{self, Earlier, Installed, Restored};
 use super::journal::{self, Before, Journal, Store};
@@ -42,14 +43,26 @@ pub struct Adjusted {
 /// # Errors
 /// As [`super::install`].
 pub fn adjust(directory: &Path, wanted: &[Wanted]) -> Result<(Installed, Vec<Adjusted>), QueueError> {
+    adjust_with(directory, wanted, &[])
+}
+
+/// The same with boundaries. Their counters go on as long as they are there.
+///
+/// # Errors
+/// As [`super::install`].
+pub fn adjust_with(
+    directory: &Path,
+    wanted: &[Wanted],
+    boundaries: &[Boundary],
+) -> Result<(Installed, Vec<Adjusted>), QueueError> {
     let store = Store::open(directory)?;
     let Some(earlier) = store.load()?.map(Earlier::of).transpose()? else {
-        install::install_all(&store, wanted)?;
+        install::install_all(&store, wanted, boundaries)?;
         let anew = |w: &Wanted| Adjusted { device: w.device.clone(), way: Way::Anew };
         return Ok((Installed::of(directory, Vec::new()), wanted.iter().map(anew).collect()));
     };
     let devices = wanted.iter().map(|wanted| Device::of(wanted, &earlier)).collect::<Result<Vec<_>, _>>()?;
-    let tables = map::tables(wanted);
+    let tables = map::tables(wanted, boundaries);
     match carry_out(&store, &earlier.journal, &devices, &tables) {
         Ok((adjusted, restored)) => Ok((Installed::of(directory, restored), adjusted)),
         Err(mut error) => {
@@ -131,10 +144,11 @@ fn carry_out(
         holder: journal::this_process(),
         devices: new.chain(earlier.devices.iter().cloned()).collect(),
         tables: [tables, &earlier.tables].concat(),
+        listed: Vec::new(),
     };
     store.save(&journal)?;
     let adjusted = devices.iter().map(Device::adjust).collect::<Result<_, _>>()?;
-    map::replace(&earlier.tables, tables)?;
+    journal.listed = map::replace(&earlier.tables, &earlier.listed, tables)?;
     let gone = earlier.devices.iter().filter(|before| !is_named(before) && !is_new(devices, before));
     let restored = gone.map(install::restore_one).collect::<Result<_, _>>()?;
     journal.devices = devices.iter().map(|device| device.before.clone()).collect();
@@ -205,7 +219,7 @@ fn changes(steps: &[Step], found: &Queues) -> Option<Vec<Change>> {
         let alter = |needed: bool| needed.then(|| Change::Alter(step.clone()));
         let add = |needed: bool| needed.then(|| Change::Add(step.clone()));
         changes.extend(match step {
-            Step::Discipline { parent, handle, is } => {
+            Step::Discipline { parent, handle, is, .. } => {
                 match found.disciplines.iter().find(|d| d.parent == *parent && d.handle.0 != 0) {
                     Some(there) if there.handle == *handle && there.is.name() == is.name() => {
                         // A token bucket that is changed sets the limit of a fifo below it, too.

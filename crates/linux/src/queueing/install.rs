@@ -1,5 +1,6 @@
 //! Installing queues, and removing them so that the former ones are restored.
 
+use super::boundary::Boundary;
 use super::journal::{self, Before, Journal, Store};
 use super::tree::Queues;
 use super::wanted::{OURS, OURS_MAPPED, Wanted};
@@ -62,7 +63,7 @@ pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueEr
     let store = Store::open(directory)?;
     let earlier = store.load()?.map(Earlier::of).transpose()?;
     let restored = earlier.as_ref().map_or(Ok(Vec::new()), |earlier| restore_all(&store, &earlier.journal))?;
-    match install_all(&store, wanted) {
+    match install_all(&store, wanted, &[]) {
         Ok(()) => Ok(Installed::of(directory, restored)),
         Err(mut error) => {
             if let Err(second) = earlier.map_or(Ok(()), |earlier| earlier.again(&store)) {
@@ -73,13 +74,14 @@ pub fn install(directory: &Path, wanted: &[Wanted]) -> Result<Installed, QueueEr
     }
 }
 
-pub(super) fn install_all(store: &Store, wanted: &[Wanted]) -> Result<(), QueueError> {
+pub(super) fn install_all(store: &Store, wanted: &[Wanted], boundaries: &[Boundary]) -> Result<(), QueueError> {
     let before: Vec<Queues> = wanted.iter().map(|w| Queues::read(&w.device)).collect::<Result<_, _>>()?;
     let journal = Journal {
         boot: clock::boot_id(),
         holder: journal::this_process(),
         devices: before.iter().map(Before::of).collect(),
-        tables: map::tables(wanted),
+        tables: map::tables(wanted, boundaries),
+        listed: Vec::new(),
     };
     store.save(&journal)?;
     let queues = wanted.iter().zip(&before).try_for_each(|(w, b)| install_one(w, b.index));

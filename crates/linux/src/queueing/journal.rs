@@ -4,6 +4,7 @@
 //! They are restored by replaying the kernel's own messages, and compared.
 
 use super::discipline::HTB_VERSION;
+use super::map::Listed;
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
 use super::{QueueError, Reason, devices};
 use crate::netlink::{CREATE, REPLACE, Refusal, Socket, attribute, attributes, put, u32_at, words};
@@ -30,6 +31,9 @@ pub(crate) struct Journal {
     pub devices: Vec<Before>,
     /// Our nft tables: family and script.
     pub tables: Vec<(String, String)>,
+    /// The same as `nft` showed them after they were installed; none: nobody looked.
+    #[serde(default)]
+    pub listed: Listed,
 }
 
 /// A device before we touched it.
@@ -347,8 +351,13 @@ mod tests {
             segments: Some(65_535),
             said: vec![(36, said)],
         };
-        let mut journal =
-            Journal { boot: clock::boot_id(), holder: this_process(), devices: vec![before], tables: vec![] };
+        let mut journal = Journal {
+            boot: clock::boot_id(),
+            holder: this_process(),
+            devices: vec![before],
+            tables: vec![],
+            listed: vec![],
+        };
         store.save(&journal).unwrap();
         assert_eq!(store.load().unwrap().as_ref(), Some(&journal));
         journal.boot = "another".to_owned();

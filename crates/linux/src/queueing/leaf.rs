@@ -147,6 +147,7 @@ impl Leaf {
                 parent: handle,
                 handle: Handle::new(queue, 0),
                 is: Discipline::Pfifo { limit: self.queue },
+                more: 0,
             },
         ];
         let filter = filter.map(|is| Step::Filter { parent: Handle::new(INNER, 0), is });

@@ -1,9 +1,10 @@
 //! Priority maps: packets get a priority by their code point before they queue, by the program `nft`, in a table of
 //! our own. They are for routers and bridges, where other hosts marked the packets, and the kernel derives nothing
-//! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits). At the boundary of a domain, packets of no known flow lose
-//! a mark that asks for priority.
+//! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits). The rules of boundaries (`boundary`) stand in the same
+//! tables.
 
 use super::QueueError;
+use super::boundary::{self, Boundary};
 use super::leaf::{Flow, Leaf};
 use super::tree::Handle;
 use super::wanted::{Wanted, class_of};
@@ -48,7 +49,7 @@ impl Hook {
     }
 
     /// The place among other rules. "mangle" is no name in the bridge family.
-    fn priority(self) -> &'static str {
+    pub(super) fn priority(self) -> &'static str {
         match self {
             Hook::Router => "mangle",
             Hook::Bridge => "0",
@@ -84,7 +85,7 @@ impl PriorityMap {
     /// The rule of one flow: HTB takes a priority that names a class before it asks its filters, so that those do not decide here.
     fn flow_rule(&self, flow: &Flow, handle: Handle) -> String {
         let (device, major, minor) = (&self.device, handle.major(), handle.minor());
-        format!("    oifname \"{device}\" {} meta priority set {major:x}:{minor:x}\n", matching(flow))
+        format!("    oifname \"{device}\" {} meta priority set {major:x}:{minor:x}\n", flow.matching())
     }
 
     /// Ranges of code points with their priority, as `nft` writes them.
@@ -101,45 +102,37 @@ impl PriorityMap {
     }
 }
 
-/// The packets of a flow, as `nft` says it.
-fn matching(flow: &Flow) -> String {
-    let Flow { source, destination, transport, port } = flow;
-    let version = if destination.is_ipv4() { "ip" } else { "ip6" };
-    let from = source.map_or_else(String::new, |source| format!("{version} saddr {source} "));
-    format!("{from}{version} daddr {destination} {transport} dport {port}")
+impl Flow {
+    /// Its packets, as `nft` says it.
+    pub(super) fn matching(&self) -> String {
+        let Flow { source, destination, transport, port } = self;
+        let version = if destination.is_ipv4() { "ip" } else { "ip6" };
+        let from = source.map_or_else(String::new, |source| format!("{version} saddr {source} "));
+        format!("{from}{version} daddr {destination} {transport} dport {port}")
+    }
 }
 
-/// The boundary of a domain at one device: forwarded packets that come in there with a mark of class high or critical, and belong to none
-/// of these flows, get CS0 (RFC 2475 §2.3.3.3: marking at a boundary node).
-fn boundary(device: &str, hook: Hook, flows: &[Flow]) -> String {
-    let known: String =
-        flows.iter().map(|flow| format!("    iifname \"{device}\" {} return\n", matching(flow))).collect();
-    let asks = (0..64u8).filter(|dscp| Dscp::new(*dscp).is_some_and(|dscp| class_of(dscp) >= Class::High));
-    let asks = asks.map(|dscp| dscp.to_string()).collect::<Vec<_>>().join(", ");
-    let rule = |version: &str| format!("    iifname \"{device}\" {version} dscp {{ {asks} }} {version} dscp set cs0\n");
-    let (family, priority) = (hook.family(), hook.priority());
-    format!(
-        "table {family} {TABLE} {{\n  chain boundary {{\n    type filter hook forward priority {priority}; policy accept;\n{known}{}{}  }}\n}}\n",
-        rule("ip"),
-        rule("ip6")
-    )
-}
-
-/// The tables of these devices: family and input of `nft -f -`.
-pub(crate) fn tables(wanted: &[Wanted]) -> Vec<(String, String)> {
+/// The tables of these devices and boundaries: family and input of `nft -f -`.
+pub(crate) fn tables(wanted: &[Wanted], boundaries: &[Boundary]) -> Vec<(String, String)> {
     let flows: Vec<Flow> = wanted.iter().flat_map(Wanted::leaves).filter_map(Leaf::flow).collect();
     let maps = wanted.iter().filter_map(Wanted::priority_map);
     let maps = maps.map(|map| (map.hook.family().to_owned(), map.script()));
-    let boundaries = wanted.iter().filter(|one| one.boundary).map(|one| {
-        let hook = one.map.unwrap_or(Hook::Router);
-        (hook.family().to_owned(), boundary(&one.device, hook, &flows))
+    let own = wanted.iter().filter(|one| one.boundary).map(|one| Boundary {
+        device: one.device.clone(),
+        hook: one.map.unwrap_or(Hook::Router),
+        classes: vec![Class::High, Class::Critical],
+        instead: Class::Normal,
+        flows: flows.clone(),
+        pairs: Vec::new(),
     });
+    let boundaries = own.chain(boundaries.iter().cloned()).map(|one| (one.hook.family().to_owned(), one.script()));
     maps.chain(boundaries).collect()
 }
 
-/// The commands that install the tables of these devices.
-pub(crate) fn commands(wanted: &[Wanted]) -> Vec<String> {
-    tables(wanted).into_iter().map(|(_, script)| format!("nft -f - <<'END'\n{script}END")).collect()
+/// The commands that install the tables of these devices and boundaries.
+pub(crate) fn commands(wanted: &[Wanted], boundaries: &[Boundary]) -> Vec<String> {
+    let tables = tables(wanted, boundaries);
+    tables.into_iter().map(|(_, script)| format!("nft -f - <<'END'\n{script}END")).collect()
 }
 
 /// Installs tables in place of earlier ones.
@@ -148,15 +141,40 @@ pub(crate) fn install(tables: &[(String, String)]) -> Result<(), QueueError> {
     tables.iter().try_for_each(|(_, script)| nft(script))
 }
 
-/// Installs tables in place of earlier ones, each family at once: no packet meets no table.
-pub(crate) fn replace(earlier: &[(String, String)], tables: &[(String, String)]) -> Result<(), QueueError> {
-    let of = |family: &str| {
+/// What `nft` shows of our tables, by family, without their counters.
+pub(crate) type Listed = Vec<(String, String)>;
+
+/// Installs tables in place of earlier ones, each family at once: no packet meets no table, and counters go on from where they were (but for what
+/// is counted meanwhile). A table that is shown as it was listed before is left alone.
+pub(crate) fn replace(
+    earlier: &[(String, String)],
+    listed: &Listed,
+    tables: &[(String, String)],
+) -> Result<Listed, QueueError> {
+    let of = |family: &str, tables: &[(String, String)]| {
         tables.iter().filter(|(of, _)| of == family).map(|(_, script)| script.as_str()).collect::<String>()
     };
-    let mut families: Vec<&str> = earlier.iter().chain(tables).map(|(family, _)| family.as_str()).collect();
+    let mut families: Vec<&String> = earlier.iter().chain(tables).map(|(family, _)| family).collect();
     families.sort_unstable();
     families.dedup();
-    families.into_iter().try_for_each(|family| nft(&format!("{}{}", removal(family), of(family))))
+    let mut shown = Vec::new();
+    for family in families {
+        let script = of(family, tables);
+        let before = listed.iter().find(|(of, _)| of == family).map(|(_, text)| text);
+        if script == of(family, earlier) && before.is_some() && list(family)?.as_ref() == before {
+            shown.extend(before.map(|text| (family.clone(), text.clone())));
+            continue;
+        }
+        let script = boundary::counted_on(&script, &boundary::kept_out_of(family)?);
+        nft(&format!("{}{script}", removal(family)))?;
+        shown.extend(list(family)?.map(|text| (family.clone(), text)));
+    }
+    Ok(shown)
+}
+
+/// Our table of a family as `nft` shows it, without counters; `None`: there is none.
+fn list(family: &str) -> Result<Option<String>, QueueError> {
+    output(&["--stateless", "list", "table", family, TABLE])
 }
 
 /// Removes our table from these families, whether it is there or not.
@@ -169,29 +187,32 @@ fn removal(family: &str) -> String {
 }
 
 fn nft(script: &str) -> Result<(), QueueError> {
-    let told = tell(script).map_err(|error| {
-        let remedy = "install nftables (the program nft), or leave out the priority map".to_owned();
-        QueueError { what: "nft -f -".to_owned(), reason: super::Reason::Other(error), remedy }
-    })?;
-    match told {
-        Ok(()) => Ok(()),
-        Err(said) => Err(QueueError::from_nft(&said)),
+    match run(&["-f", "-"], script) {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(said)) => Err(QueueError::from_nft(&said)),
+        Err(error) => Err(absent(error)),
     }
 }
 
-fn tell(script: &str) -> io::Result<Result<(), String>> {
+/// What `nft` prints; `None`: it refuses, because there is nothing of this name.
+pub(super) fn output(arguments: &[&str]) -> Result<Option<String>, QueueError> {
+    run(arguments, "").map(Result::ok).map_err(absent)
+}
+
+fn absent(error: io::Error) -> QueueError {
+    let remedy = "install nftables (the program nft), or leave out the priority map and the boundary".to_owned();
+    QueueError { what: "nft -f -".to_owned(), reason: super::Reason::Other(error), remedy }
+}
+
+/// What it prints, or what it says to its refusal.
+fn run(arguments: &[&str], input: &str) -> io::Result<Result<String, String>> {
     let piped = || Stdio::piped();
-    let mut child = Command::new("nft")
-        .process_group(0)
-        .args(["-f", "-"])
-        .stdin(piped())
-        .stdout(Stdio::null())
-        .stderr(piped())
-        .spawn()?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(script.as_bytes())?;
+    let mut child =
+        Command::new("nft").process_group(0).args(arguments).stdin(piped()).stdout(piped()).stderr(piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes())?;
     }
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok(if output.status.success() { Ok(()) } else { Err(said) })
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
 }

@@ -4,13 +4,14 @@
 //! and not in hardware or a switch. HTB or HFSC alone are no wire: a class within its guarantee is sent at once, even
 //! while another's packet is still being sent. So classes stand below the token bucket, and below a class faster than it.
 
+use super::boundary::Boundary;
 use super::discipline::{Class as QueueClass, Curve, DEFAULT_MAP, Discipline, Shares};
 use super::filter::Filter;
 use super::leaf::{Leaf, MARK_PREFERENCE, MOST_LEAVES};
 use super::map::{Hook, PriorityMap};
-use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Queues, Said};
+use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Node, Queues, Said};
 use super::{QueueError, devices, map};
-use crate::netlink::{CREATE, REPLACE, Socket};
+use crate::netlink::{CREATE, REPLACE, Socket, attribute, put, u32_at, words};
 use qos::Class;
 use qos::priority::Dscp;
 use std::fmt;
@@ -22,6 +23,8 @@ pub struct Wanted {
     pub device: String,
     /// Rate of the link, in bits per second.
     pub rate: u64,
+    /// Bytes that each packet has more on the link than on this device: it is a tunnel's.
+    pub encapsulation: u32,
     /// Most packets that wait in each queue.
     pub queue: u32,
     /// The order of service.
@@ -158,12 +161,13 @@ impl Wanted {
     /// The steps from no queues to these, in order.
     pub fn steps(&self) -> Vec<Step> {
         let inner = Handle::new(INNER, 0);
-        let discipline = |parent, handle, is| Step::Discipline { parent, handle, is };
+        let discipline = |parent, handle, is| Step::Discipline { parent, handle, is, more: 0 };
         let first = if self.map.is_some() { OURS_MAPPED } else { OURS };
         let below = |is| discipline(Handle::new(first, 1), inner, is);
         // The token bucket's own limit counts only while it has no child.
         let wire = Discipline::Tbf { rate: self.rate, burst: burst(self.rate), limit: 10_000_000 };
-        let mut steps = vec![discipline(Handle::ROOT, Handle::new(first, 0), wire)];
+        let (parent, handle) = (Handle::ROOT, Handle::new(first, 0));
+        let mut steps = vec![Step::Discipline { parent, handle, is: wire, more: self.encapsulation }];
         match &self.scheduler {
             Scheduler::Fifo => steps.push(below(Discipline::Pfifo { limit: self.queue })),
             Scheduler::Strict => {
@@ -228,6 +232,7 @@ impl Wanted {
             parent: place(class),
             handle: Handle::new(0x7a40 - 0x10 * class as u16, 0),
             is: Discipline::Pfifo { limit: self.queue },
+            more: 0,
         };
         let filter = |v6: bool, (value, mask, class): (u8, u8, Class)| Step::Filter {
             parent: Handle::new(INNER, 0),
@@ -259,10 +264,10 @@ impl Wanted {
     }
 }
 
-/// The commands that would make these queues, one per line.
-pub fn commands(wanted: &[Wanted]) -> Vec<String> {
+/// The commands that would make these queues and boundaries, one per line.
+pub fn commands(wanted: &[Wanted], boundaries: &[Boundary]) -> Vec<String> {
     let each = |one: &Wanted| one.steps().iter().map(|step| step.command(&one.device)).collect::<Vec<_>>();
-    wanted.iter().flat_map(each).chain(map::commands(wanted)).collect()
+    wanted.iter().flat_map(each).chain(map::commands(wanted, boundaries)).collect()
 }
 
 /// One change to a device's queues.
@@ -280,6 +285,8 @@ pub enum Step {
         handle: Handle,
         /// The discipline.
         is: Discipline,
+        /// Bytes that each packet counts more than it has, here and below (`tc … stab overhead`).
+        more: u32,
     },
     /// A class.
     Class {
@@ -326,8 +333,9 @@ impl Step {
         };
         match self {
             Step::Length(_) | Step::Segments(_) => None,
-            Step::Discipline { parent, handle, is } => {
-                Some((DISCIPLINE, said(*parent, *handle, 0, is.name(), is.options())))
+            Step::Discipline { parent, handle, is, more } => {
+                let said = said(*parent, *handle, 0, is.name(), is.options());
+                Some((DISCIPLINE, Said { sizes: (*more > 0).then(|| sizes(*more)), ..said }))
             }
             Step::Class { parent, handle, is } => Some((CLASS, said(*parent, *handle, 0, is.name(), is.options()))),
             Step::Filter { parent, is } => {
@@ -341,10 +349,15 @@ impl Step {
         match self {
             Step::Length(length) => format!("ip link set dev {device} txqueuelen {length}"),
             Step::Segments(most) => format!("ip link set dev {device} gso_max_segs {most}; ip route flush cache"),
-            Step::Discipline { parent: Handle::ROOT, handle, is } => {
+            Step::Discipline { parent: Handle::ROOT, handle, is, more: 0 } => {
                 format!("tc qdisc replace dev {device} root handle {handle} {is}")
             }
-            Step::Discipline { parent, handle, is } => {
+            Step::Discipline { parent: Handle::ROOT, handle, is, more } => {
+                format!(
+                    "tc qdisc replace dev {device} root handle {handle} stab overhead {more} linklayer ethernet {is}"
+                )
+            }
+            Step::Discipline { parent, handle, is, .. } => {
                 format!("tc qdisc add dev {device} parent {parent} handle {handle} {is}")
             }
             Step::Class { parent, handle, is } => {
@@ -360,13 +373,15 @@ impl Step {
         match self {
             Step::Length(length) => queues.length == *length,
             Step::Segments(most) => queues.largest.segments == *most,
-            Step::Discipline { parent, handle, is } => {
+            Step::Discipline { parent, handle, is, more } => {
                 let rounded = Discipline::read(is.name(), &options(is.options()));
                 let same = |found: &Discipline| match is {
                     Discipline::PfifoFast { .. } | Discipline::NoQueue => found.name() == is.name(),
                     _ => *found == rounded,
                 };
-                queues.disciplines.iter().any(|d| (d.parent, d.handle) == (*parent, *handle) && same(&d.is))
+                let counts = |said: &Said| said.sizes.as_deref().map_or(0, overhead) == *more;
+                let there = |d: &Node<Discipline>| (d.parent, d.handle) == (*parent, *handle);
+                queues.disciplines.iter().any(|d| there(d) && same(&d.is) && counts(&d.said))
             }
             Step::Class { handle, is, .. } => {
                 let rounded = QueueClass::read(is.name(), &options(is.options()));
@@ -375,6 +390,23 @@ impl Step {
             Step::Filter { parent, is } => queues.filters_on(*parent).contains(&is),
         }
     }
+}
+
+/// `TCA_STAB_BASE`
+const SIZES: u16 = 1;
+/// `TC_LINKLAYER_ETHERNET`
+const ETHERNET: u32 = 1;
+
+/// A size table without a table: `struct tc_sizespec`.
+fn sizes(more: u32) -> Vec<u8> {
+    let mut sizes = Vec::new();
+    put(&mut sizes, SIZES, &words([0, more, ETHERNET, 0, 0, 0]));
+    sizes
+}
+
+/// The bytes that a size table adds to each packet.
+fn overhead(sizes: &[u8]) -> u32 {
+    attribute(sizes, SIZES).and_then(|base| u32_at(base, 4)).unwrap_or(0)
 }
 
 impl fmt::Display for Step {
@@ -405,13 +437,18 @@ mod tests {
         let wanted = Wanted {
             device: "eth0".to_owned(),
             rate: 100_000_000,
+            encapsulation: 0,
             queue: 100,
             scheduler: Scheduler::Htb([20, 45, 30, 5].map(share), Vec::new()),
             segments: Some(1),
             map: None,
             boundary: false,
         };
-        let commands = commands(&[wanted]);
+        let tunnelled = Wanted { encapsulation: 50, ..wanted.clone() };
+        let first =
+            "tc qdisc replace dev eth0 root handle 7a1: stab overhead 50 linklayer ethernet tbf rate 100000000bit";
+        assert!(commands(&[tunnelled], &[])[0].starts_with(first));
+        let commands = commands(&[wanted], &[]);
         for line in [
             "tc qdisc replace dev eth0 root handle 7a1: tbf rate 100000000bit burst 3200 limit 10000000",
             "tc qdisc add dev eth0 parent 7a1:1 handle 7a2: htb default 30",

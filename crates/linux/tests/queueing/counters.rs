@@ -19,6 +19,7 @@ pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
         queue: 1000,
         scheduler,
         segments: None,
+        encapsulation: 0,
         map,
         boundary: false,
     }

@@ -1,6 +1,6 @@
 //! Flows with a queue and rate of their own: what one sends beyond its rate is its own loss.
 
-use crate::packets::{marked, receive, receiver, tell_tos, tos_of_next};
+use crate::packets::{marked, receive, receiver};
 use crate::restoring::{Journals, as_before, wanted};
 use crate::world::{Host, pair, routed};
 use qos::Class;
@@ -12,16 +12,16 @@ use thalweg_linux::queueing::{
 
 const WIRE: u64 = 1_000_000;
 /// TOS octet of class high (AF42).
-const HIGH: u8 = 36 << 2;
+pub const HIGH: u8 = 36 << 2;
 const BYTES: usize = 1000;
 
-fn leaf(destination: &str, port: u16) -> Leaf {
+pub fn leaf(destination: &str, port: u16) -> Leaf {
     let destination: IpAddr = destination.parse().unwrap();
     let flow = Flow { source: None, destination, transport: Transport::Udp, port };
     Leaf { class: Class::High, rate: WIRE / 2, burst: 3 * 1514, queue: 8, whose: Whose::Flow(flow) }
 }
 
-fn with(leaves: Vec<Leaf>) -> Wanted {
+pub fn with(leaves: Vec<Leaf>) -> Wanted {
     let share = |percent: u64| Share { rate: percent * WIRE / 100, ceil: None, priority: None };
     Wanted { rate: WIRE, queue: 20, ..wanted(Scheduler::Htb([10, 10, 20, 5].map(share), leaves)) }
 }
@@ -32,7 +32,7 @@ fn counters(host: &Host, device: &str, number: usize) -> Counters {
 }
 
 /// Waits until no packet waits at a device any more: those of a cable are at the other end then.
-fn drained(host: &Host, device: &str) {
+pub fn drained(host: &Host, device: &str) {
     let waiting = || {
         let queues = read(device).unwrap();
         queues
@@ -151,47 +151,6 @@ fn a_router_tells_the_flow_by_addresses_protocol_and_port() {
             router.inside(|| restore(&journals.0)).unwrap();
         }
     }
-}
-
-/// The TOS octets of the packets that arrive.
-fn marks(socket: &UdpSocket, v6: bool) -> Vec<u8> {
-    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    std::iter::from_fn(|| tos_of_next(socket, v6)).collect()
-}
-
-#[test]
-fn at_a_boundary_only_known_flows_keep_a_mark_that_asks_for_priority() {
-    let Some([a, router, b]) = routed("at_a_boundary_only_known_flows_keep_a_mark_that_asks_for_priority") else {
-        return;
-    };
-    let journals = Journals::new("boundary");
-    for (destination, v6) in [("10.99.2.2", false), ("fd99:2::2", true)] {
-        let [(known, port), (strange, other)] =
-            b.inside(|| [receiver(destination.parse().unwrap()), receiver(destination.parse().unwrap())]);
-        [&known, &strange].into_iter().for_each(|socket| tell_tos(socket, v6));
-        let out = |leaves| Wanted { device: "out".to_owned(), map: Some(Hook::Router), ..with(leaves) };
-        let edge = |boundary| Wanted { device: "in".to_owned(), boundary, ..with(Vec::new()) };
-        let at = |port: u16| std::net::SocketAddr::new(destination.parse().unwrap(), port);
-        // EF, AF42, LE, none.
-        let all = [46 << 2, HIGH, 1 << 2, 0];
-        for (boundary, arrived) in [(false, all), (true, [0, 0, 1 << 2, 0])] {
-            let wanted = [out(vec![leaf(destination, port)]), edge(boundary)];
-            router.inside(|| install(&journals.0, &wanted).unwrap().keep().unwrap());
-            for tos in all {
-                a.inside(|| [port, other].map(|port| marked(at(port), tos, None).send(&[0; 100]).unwrap()));
-            }
-            drained(&router, "out");
-            let came = (sorted(marks(&known, v6)), sorted(marks(&strange, v6)));
-            assert_eq!(came, (sorted(all.to_vec()), sorted(arrived.to_vec())), "{destination} {boundary}");
-            router.inside(|| restore(&journals.0)).unwrap();
-        }
-    }
-}
-
-/// Packets of different classes overtake each other.
-fn sorted(mut all: Vec<u8>) -> Vec<u8> {
-    all.sort_unstable();
-    all
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod adjusting;
+mod boundary;
 mod counters;
 mod elsewhere;
 mod leaves;
@@ -9,5 +10,6 @@ mod packets;
 mod reading;
 mod restoring;
 mod super_packets;
+mod tunnels;
 mod waiting;
 mod world;

@@ -46,6 +46,7 @@ pub fn wanted(scheduler: Scheduler) -> Wanted {
         queue: 100,
         scheduler,
         segments: None,
+        encapsulation: 0,
         map: None,
         boundary: false,
     }

@@ -48,6 +48,7 @@ pub(super) struct Node {
     pub proxy_capacity: Entry,
     pub sched: Entry,
     pub hand_over: Entry,
+    pub address: Entry,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +65,21 @@ pub(super) struct Link {
     pub scheduler: Entry,
     pub shares: Option<Spanned<Shares>>,
     pub background: Entry,
-    pub devices: Option<Spanned<BTreeMap<String, Spanned<Value>>>>,
+    pub devices: Option<Spanned<Ends>>,
+    pub tunnel: Option<Spanned<Tunnel>>,
+}
+
+/// A value for each end of a link, by the node's name.
+pub(super) type Ends = BTreeMap<String, Spanned<Value>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tunnel {
+    pub kind: Entry,
+    pub id: Entry,
+    pub port: Entry,
+    pub ends: Option<Spanned<Ends>>,
+    pub inside: Option<Spanned<Ends>>,
 }
 
 #[derive(Deserialize)]
@@ -133,6 +148,20 @@ pub(super) struct Neighbour {
     pub via: Entry,
     pub broker: Entry,
     pub reach: Entry,
+    pub device: Entry,
+    pub tunnel: Option<Spanned<TunnelEnd>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TunnelEnd {
+    pub kind: Entry,
+    pub id: Entry,
+    pub port: Entry,
+    pub local: Entry,
+    pub remote: Entry,
+    pub inside: Entry,
+    pub mtu: Entry,
 }
 
 #[derive(Deserialize)]

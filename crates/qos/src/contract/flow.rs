@@ -6,6 +6,7 @@ use super::session::Session;
 use super::{Contract, ContractError};
 use crate::Class;
 use crate::system::{Subscriber, System, Topic};
+use std::net::IpAddr;
 
 /// A flow through pipes. Times are ns.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Flow {
     pub class: Option<Class>,
     /// Every so many samples the publisher sends one.
     pub scale: u32,
+    /// The address of the publisher's node, if the contract states it.
+    pub source: Option<IpAddr>,
 }
 
 /// Most flows of a session.
@@ -136,6 +139,7 @@ fn flow(system: &System, contract: &Contract, index: usize) -> Result<Flow, Stri
         deadline: subscriber.deadline,
         class: topic.class,
         scale,
+        source: system.nodes[*publisher].address,
     })
 }
 

@@ -6,6 +6,7 @@
 
 use super::Contract;
 use super::file::{self, Names};
+use super::tunnel::{self, TunnelEnd};
 use super::value::{self, DAY, Value, Wrong, needed, wrong};
 use crate::Class;
 use crate::network::{Direction, Network, wire_bytes};
@@ -31,6 +32,21 @@ pub struct Neighbour {
     pub broker: String,
     /// Further domains that are reached through it.
     pub reach: Vec<String>,
+    /// The device of the node by which its packets come in: those of no session are kept out of what is reserved there. `None`: they are not.
+    pub device: Option<String>,
+    /// That device is the own end of a tunnel to it.
+    pub tunnel: Option<TunnelEnd>,
+}
+
+impl Neighbour {
+    /// The classes that packets which come in from it may have only if they belong to a session: those that ask for priority, and those of
+    /// pipes that begin there. And the class that all others get.
+    pub fn reserved(&self, pipes: &[Pipe]) -> (Vec<Class>, Option<Class>) {
+        let begins = |class: Class| pipes.iter().any(|pipe| (pipe.from, pipe.class) == (self.via, class));
+        let is_reserved = |class: &Class| *class >= Class::High || begins(*class);
+        let reserved = Class::ALL.into_iter().filter(is_reserved).collect();
+        (reserved, [Class::Normal, Class::Low].into_iter().find(|class| !is_reserved(class)))
+    }
 }
 
 /// A pipe: capacity from one node to another that is sold to sessions over several domains.
@@ -101,11 +117,14 @@ pub fn domains(neighbour: &Neighbour) -> impl Iterator<Item = &str> {
 fn neighbour(table: &Spanned<file::Neighbour>, nodes: &Names<'_>) -> Result<Neighbour, Wrong> {
     let (entry, at) = (table.get_ref(), &table.span());
     let domain = needed(domain("domain", &entry.domain)?, at, "domain", "\"wan\"")?;
+    let (device, tunnel) = tunnel::of_neighbour(entry, at)?;
     Ok(Neighbour {
         domain,
         via: nodes.need("via", &entry.via, at)?,
         broker: needed(value::name("broker", &entry.broker)?, at, "broker", "\"10.0.0.2:7450\"")?,
         reach: reach(&entry.reach)?,
+        device,
+        tunnel,
     })
 }
 
@@ -168,7 +187,17 @@ pub(super) fn pipes(
         }
         system.topics.push(topic);
         system.subscribers.push(subscriber);
+        let at = |one: &&Neighbour| one.via == pipe.from && one.device.is_some();
+        let border = neighbours.iter().find(at);
         pipes.push(pipe);
+        let full = border.filter(|one| one.reserved(&pipes).1.is_none());
+        if let Some(neighbour) = full {
+            let said = format!(
+                "class: pipes in normal and low begin where domain {} comes in, so nothing is left for packets of no session: allowed is one of them",
+                neighbour.domain
+            );
+            return Err((file::place(&table.get_ref().class, &table.span()), said));
+        }
     }
     Ok(pipes)
 }

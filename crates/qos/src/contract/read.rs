@@ -4,6 +4,7 @@ use super::chain;
 use super::file::{self, File, Names, Starts, place, unreadable};
 use super::pipe::{self, Neighbour, Pipe};
 use super::rule::{self, Rule};
+use super::tunnel;
 use super::value::{self, DAY, LARGEST, Value, Wrong, needed, wrong};
 use super::{Contract, ContractError, DEVICE, Lines, is_device};
 use crate::Class;
@@ -100,6 +101,7 @@ fn parts_of(file: &File, starts: &Starts) -> Result<Parts, Wrong> {
     let name = file.system.as_ref().map_or(Ok(None), |system| value::name("name", &system.name))?;
     let placement = placement(file.placement.as_ref().unwrap_or(&file::Placement::default()))?;
     let neighbours = pipe::neighbours(&file.neighbour, &names)?;
+    tunnel::once(&file.neighbour, &neighbours, &links)?;
     let mut system = System { name: name.unwrap_or_default(), nodes, links, topics, subscribers, chains, placement };
     own_queues(&file.topic, &system)?;
     let pipes = pipe::pipes(&file.pipe, &names, &neighbours, &mut system)?;
@@ -128,6 +130,7 @@ fn node(table: &Spanned<file::Node>, names: &mut Names<'_>) -> Result<Node, Wron
         proxy_capacity: value::rate("proxy_capacity", &entry.proxy_capacity)?,
         sched: sched(&entry.sched)?,
         hand_over: value::time("hand_over", &entry.hand_over, 0)?.unwrap_or(0),
+        address: value::address("address", &entry.address)?,
     })
 }
 
@@ -140,6 +143,8 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
     let schedulers =
         [("fifo", Scheduler::Fifo), ("strict", Scheduler::Strict), ("htb", Scheduler::Htb), ("hfsc", Scheduler::Hfsc)];
     let scheduler = value::choice("scheduler", &entry.scheduler, &schedulers)?.unwrap_or_default();
+    let tunnel = tunnel::of_link(entry, between, all)?;
+    let (mtu, overhead) = tunnel::sizes(entry, at, tunnel.as_ref())?;
     Ok(Link {
         name,
         between,
@@ -147,8 +152,9 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
         delay: value::time("delay", &entry.delay, 0)?.unwrap_or(0),
         forwarding: value::time("forwarding", &entry.forwarding, 0)?.unwrap_or(0),
         transmission: value::time("transmission", &entry.transmission, 1)?,
-        mtu: value::bytes("mtu", &entry.mtu, 32..=65_536)?.unwrap_or(1500),
-        overhead: value::bytes("overhead", &entry.overhead, 0..=65_536)?.unwrap_or(66),
+        mtu,
+        overhead,
+        tunnel,
         scheduler,
         shares: shares(entry.shares.as_ref(), scheduler)?,
         background: value::bit_rate("background", &entry.background, 0)?.unwrap_or(0),

@@ -4,6 +4,7 @@ use crate::quantity::DURATIONS;
 use crate::system::{LatencyBudget, Pace};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 
@@ -201,6 +202,27 @@ pub(super) fn flag(key: &str, entry: &Entry) -> Result<Option<bool>, Wrong> {
         Value::Flag(flag) => Some(*flag),
         _ => None,
     })
+}
+
+/// The address of a host.
+pub(super) fn address(key: &str, entry: &Entry) -> Result<Option<IpAddr>, Wrong> {
+    read(key, entry, ADDRESS, |value| host(text(value)?))
+}
+
+/// An address with the length of its network, such as 10.98.0.1/30.
+pub(super) fn network(key: &str, entry: &Entry) -> Result<Option<(IpAddr, u8)>, Wrong> {
+    read(key, entry, "an address with the length of its network, such as \"10.98.0.1/30\"", |value| {
+        let (address, length) = text(value)?.split_once('/')?;
+        let address = host(address)?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        Some((address, length.parse().ok().filter(|length| (1..=longest).contains(length))?))
+    })
+}
+
+const ADDRESS: &str = "the address of a host, such as \"10.97.0.1\"";
+
+fn host(text: &str) -> Option<IpAddr> {
+    text.parse().ok().filter(|address: &IpAddr| !address.is_unspecified() && !address.is_multicast())
 }
 
 /// One of some words.

@@ -1,6 +1,6 @@
 //! The plan file: the same plan always gives the same text. Its errors, and the differences between two plans.
 
-use super::{Chain, ChainPart, Channel, Link, Node, Plan, Proxy, Setting};
+use super::{Admitted, Border, Chain, ChainPart, Channel, Link, Node, Plan, Proxy, Setting, TunnelEnd};
 use crate::contract::ContractError;
 use crate::quantity::{show_bit_rate, show_time};
 use serde::Serialize;
@@ -32,6 +32,16 @@ impl Plan {
         }
         let text = || toml::to_string(&More { channels }).unwrap_or_default(); // as above
         if channels.is_empty() { String::new() } else { format!("\n{}", text()) }
+    }
+
+    /// Flows that may come in, as text that may stand behind the text of a plan: none as no text.
+    pub fn text_of_admitted(admitted: &[Admitted]) -> String {
+        #[derive(Serialize)]
+        struct More<'a> {
+            admitted: &'a [Admitted],
+        }
+        let text = || toml::to_string(&More { admitted }).unwrap_or_default(); // as above
+        if admitted.is_empty() { String::new() } else { format!("\n{}", text()) }
     }
 
     /// Reads the text of a plan file.
@@ -135,6 +145,8 @@ pub fn differences(old: &Plan, new: &Plan) -> Vec<Change> {
     compare(&mut changes, chains(old), chains(new));
     compare(&mut changes, links(old), links(new));
     compare(&mut changes, settings(old), settings(new));
+    compare(&mut changes, tunnels(old), tunnels(new));
+    compare(&mut changes, borders(old), borders(new));
     // Without a placement the load of the nodes is unknown.
     if !old.placement.is_empty() && !new.placement.is_empty() {
         compare(&mut changes, nodes(old), nodes(new));
@@ -227,6 +239,29 @@ fn settings(plan: &Plan) -> Parts {
     plan.settings.iter().map(|one| (name(one), values(one))).collect()
 }
 
+fn tunnels(plan: &Plan) -> Parts {
+    let name = |one: &TunnelEnd| format!("tunnel {} at {}", one.device, one.node);
+    let values = |one: &TunnelEnd| {
+        let inside = one.inside.map_or("none".to_owned(), |(address, length)| format!("{address}/{length}"));
+        let way = format!("{} to {}, port {}", one.local, one.remote, one.port);
+        vec![("id", one.id.to_string()), ("way", way), ("mtu", one.mtu.to_string()), ("inside", inside)]
+    };
+    plan.tunnels.iter().map(|one| (name(one), values(one))).collect()
+}
+
+fn borders(plan: &Plan) -> Parts {
+    let name = |one: &Border| format!("border at {} of {}", one.device, one.node);
+    let values = |one: &Border| {
+        let classes: Vec<&str> = one.classes.iter().map(|class| class.name()).collect();
+        vec![
+            ("neighbour", one.neighbour.clone()),
+            ("reserved", classes.join(", ")),
+            ("instead", one.instead.to_string()),
+        ]
+    };
+    plan.borders.iter().map(|one| (name(one), values(one))).collect()
+}
+
 fn nodes(plan: &Plan) -> Parts {
     let values = |node: &Node| vec![("processors used", format!("{:.3} of {}", node.cpus_used, node.cpus))];
     plan.nodes.iter().map(|node| (format!("node {}", node.name), values(node))).collect()
@@ -250,6 +285,7 @@ fn refused(needs: &str, has: &str) -> Values {
 mod tests {
     use super::super::{Model, Term};
     use super::*;
+    use crate::Class;
 
     #[test]
     fn a_plan_is_read_as_it_was_written() {
@@ -276,6 +312,35 @@ mod tests {
         let read = Plan::from_text(&(plan.to_text() + &more)).unwrap();
         assert_eq!(read.channels.iter().map(|one| one.topic.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         assert_eq!(Plan::text_of_channels(&[]), "");
+    }
+
+    #[test]
+    fn tunnels_and_borders_are_read_as_they_were_written_with_flows_behind() {
+        let address = |text: &str| text.parse().unwrap();
+        let tunnel = TunnelEnd {
+            node: "rw".into(),
+            device: "vx".into(),
+            id: 7,
+            port: 4789,
+            local: address("10.97.1.1"),
+            remote: address("10.97.1.2"),
+            mtu: 1450,
+            inside: Some((address("fd98::1"), 64)),
+        };
+        let border = Border { classes: vec![Class::High, Class::Critical], ..Border::default() };
+        let channels = vec![Channel::default()];
+        let plan = Plan { channels, tunnels: vec![tunnel], borders: vec![border], ..Plan::default() };
+        let flow = Admitted {
+            neighbour: "robot".into(),
+            class: Class::High,
+            source: address("10.97.0.1"),
+            destination: address("10.97.2.2"),
+        };
+        let more = [Plan::text_of_channels(&[Channel::default()]), Plan::text_of_admitted(std::slice::from_ref(&flow))];
+        let read = Plan::from_text(&(plan.to_text() + &more.concat() + &more.concat())).unwrap();
+        assert_eq!((&read.tunnels, &read.borders), (&plan.tunnels, &plan.borders));
+        assert_eq!((read.admitted, read.channels.len()), (vec![flow.clone(), flow], 3));
+        assert_eq!(Plan::text_of_admitted(&[]), "");
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod parties;
 mod refusal;
 mod trials;
 
-use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Setting, Solver, Term, settle};
+use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Setting, Solver, Term, border, settle};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::chain::Unsteady;
@@ -90,6 +90,7 @@ fn finished(contract: &Contract, system: &System, computed: Computed, work: Work
     let (system, computed) = paces::slowest(system, computed, work, watch);
     let mut plan = budgets::widest(&system, computed, work, watch).plan;
     plan.contract.hash = format!("{:016x}", contract.hash);
+    (plan.tunnels, plan.borders) = (border::tunnels(contract), border::borders(contract));
     plan
 }
 
@@ -191,6 +192,9 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
         chains,
         links: links(system, &loads, &queues),
         settings: Vec::new(),
+        tunnels: Vec::new(),
+        borders: Vec::new(),
+        admitted: Vec::new(),
         nodes: nodes(system, &found, bounds.as_ref()),
         placement: found.placed.iter().map(|placed| proxy(system, placed)).collect(),
         refusals,

@@ -1,3 +1,4 @@
+mod borders;
 mod budgets;
 mod own;
 mod paces;

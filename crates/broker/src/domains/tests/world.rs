@@ -82,6 +82,8 @@ pub(super) struct World {
     pub(super) lossy: Option<(u64, u64)>,
     /// Rules of the contract of a domain.
     pub(super) rules: BTreeMap<&'static str, &'static str>,
+    /// Words of the contract of a domain, and those in their place.
+    pub(super) changed: BTreeMap<&'static str, [&'static str; 2]>,
     pub(super) dice: Dice,
 }
 
@@ -100,6 +102,7 @@ impl World {
             failing: 0,
             lossy: None,
             rules: BTreeMap::new(),
+            changed: BTreeMap::new(),
             dice: Dice(seed),
         };
         NAMES.iter().for_each(|name| world.start(name));
@@ -112,7 +115,8 @@ impl World {
         // As a disk has them: without what is not written.
         let text = serde_json::to_string(&kept).unwrap();
         let rules = self.rules.get(name).copied().unwrap_or_default();
-        let contract = Contract::read(&format!("{}{rules}", contract_of(name))).unwrap();
+        let [from, to] = self.changed.get(name).copied().unwrap_or(["", ""]);
+        let contract = Contract::read(&format!("{}{rules}", contract_of(name).replacen(from, to, 1))).unwrap();
         let kept = serde_json::from_str(&text).unwrap();
         let (domains, effects) = Domains::start(name, &contract, kept, self.starts, self.now).unwrap();
         self.brokers.insert(name, domains);
@@ -199,8 +203,12 @@ impl World {
     }
 
     pub(super) fn request(&mut self, text: &str) -> Option<Key> {
+        self.ask(wanted(text))
+    }
+
+    pub(super) fn ask(&mut self, wanted: Wanted) -> Option<Key> {
         let now = self.now;
-        match self.broker("robot").request(now, wanted(text)) {
+        match self.broker("robot").request(now, wanted) {
             Ok((key, effects)) => {
                 self.perform("robot", effects);
                 Some(key)

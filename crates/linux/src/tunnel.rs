@@ -1,0 +1,356 @@
+//! Ends of tunnels: VXLAN devices (RFC 7348, ip-link(8)) whose packets have on their outside the mark that they have inside, made, read
+//! back, and removed (V-41).
+//!
+//! Which ones were made stands in a journal before each change, as for queues ([`crate::queueing`]): a device of the same name that somebody
+//! else made is never touched. All of it concerns the network namespace of the calling thread.
+
+mod message;
+
+use crate::netlink::{CREATE, Socket};
+use crate::queueing::{QueueError, Reason};
+use crate::{clock, namespace, owned};
+use message::{ADDRESS, DELETE, LINK, NEW};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// An end of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// The name of its device.
+    pub device: String,
+    /// The number of its network (VNI), below 2^24.
+    pub id: u32,
+    /// The UDP port of its packets.
+    pub port: u16,
+    /// The address of this end.
+    pub local: IpAddr,
+    /// The address of the other end, of the same version.
+    pub remote: IpAddr,
+    /// The largest packet in it, bytes.
+    pub mtu: u32,
+    /// The address of the device, with the length of its network.
+    pub inside: Option<(IpAddr, u8)>,
+}
+
+impl Tunnel {
+    /// The commands of `ip` that make it.
+    pub fn commands(&self) -> Vec<String> {
+        let Self { device, id, port, local, remote, mtu, inside } = self;
+        let link = format!(
+            "ip link add dev {device} mtu {mtu} up type vxlan id {id} local {local} remote {remote} dstport {port} tos inherit nolearning"
+        );
+        let address = inside.map(|(address, length)| format!("ip address add {address}/{length} dev {device}"));
+        std::iter::once(link).chain(address).collect()
+    }
+
+    /// The command that takes it away.
+    fn removal(&self) -> String {
+        format!("ip link delete dev {}", self.device)
+    }
+
+    /// `true` if this is the device, whatever else was changed on it.
+    fn is(&self, found: &Found) -> bool {
+        let one = &found.tunnel;
+        (one.id, one.local, one.remote) == (self.id, self.local, self.remote)
+    }
+}
+
+/// A VXLAN device as the kernel shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    index: u32,
+    /// Without its address.
+    tunnel: Tunnel,
+    /// It is up, takes the mark of what is inside, and learns no addresses.
+    is_ready: bool,
+}
+
+/// Tunnels that were made, and taken away when this is dropped, unless kept. To be dropped by a thread in the same network namespace.
+#[derive(Debug)]
+#[must_use = "tunnels are taken away when this is dropped"]
+pub struct Made {
+    journal: Journal,
+    /// Those from before the call.
+    before: Vec<Tunnel>,
+    wanted: Vec<Tunnel>,
+    /// Those that were made by the call.
+    new: Vec<Tunnel>,
+    kept: bool,
+    /// The changes, in the words of `ip`.
+    pub changes: Vec<String>,
+}
+
+/// Makes these tunnels beside those that were made before, all or none, and reads them back. What is not wanted any more goes when the result
+/// is kept, so that queues on it can be taken away first. The journal is written to `directory` before anything is changed.
+///
+/// # Errors
+/// The refused step, in the words of `ip`; everything is then as it was before the call.
+pub fn make(directory: &Path, wanted: &[Tunnel]) -> Result<Made, QueueError> {
+    let journal = Journal::open(directory)?;
+    let before = journal.load()?;
+    let mut socket = Socket::open()?;
+    wanted.iter().try_for_each(|tunnel| check(&mut socket, tunnel, &before))?;
+    let (wanted, new, changes) = (wanted.to_vec(), Vec::new(), Vec::new());
+    let mut made = Made { journal, before, wanted, new, kept: false, changes };
+    if made.wanted != made.before {
+        // Until it is kept, the journal names what was and what will be there.
+        made.journal.save(&[&made.before[..], &made.wanted].concat())?;
+    }
+    // The kernel has each number once: a tunnel under a new name takes that of the old one.
+    let is_freed = |one: &&Tunnel| {
+        let is_named = made.wanted.iter().any(|other| other.device == one.device);
+        !is_named && made.wanted.iter().any(|other| (other.id, other.port) == (one.id, one.port))
+    };
+    let freed: Vec<Tunnel> = made.before.iter().filter(is_freed).cloned().collect();
+    for tunnel in freed {
+        if remove(&tunnel)? {
+            made.changes.push(tunnel.removal());
+        }
+    }
+    for tunnel in made.wanted.clone() {
+        let changes = ensure(&mut socket, &tunnel)?;
+        if !changes.is_empty() {
+            made.new.push(tunnel);
+        }
+        made.changes.extend(changes);
+    }
+    Ok(made)
+}
+
+impl Made {
+    /// Leaves the tunnels until [`restore`], and takes away those that are not wanted any more.
+    ///
+    /// # Errors
+    /// The refused step.
+    pub fn keep(mut self) -> Result<Vec<String>, QueueError> {
+        self.kept = true;
+        let gone = self.before.iter().filter(|one| !self.wanted.iter().any(|wanted| wanted.device == one.device));
+        for tunnel in gone {
+            if remove(tunnel)? {
+                self.changes.push(tunnel.removal());
+            }
+        }
+        if self.wanted != self.before {
+            self.journal.save(&self.wanted)?;
+        }
+        Ok(std::mem::take(&mut self.changes))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        // A refused step cannot be reported any more; the journal then still names both.
+        let undo = || {
+            let mut socket = Socket::open()?;
+            self.new.iter().map(remove).collect::<Result<Vec<_>, _>>()?;
+            self.before.iter().map(|tunnel| ensure(&mut socket, tunnel)).collect::<Result<Vec<_>, _>>()?;
+            self.journal.save(&self.before)
+        };
+        let _: Result<(), QueueError> = undo();
+    }
+}
+
+/// A tunnel that was taken away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Its device.
+    pub device: String,
+    /// `false`: it was gone, or another device had its name.
+    pub was_there: bool,
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.was_there {
+            true => write!(f, "{}: the tunnel is gone, as before", self.device),
+            false => write!(f, "{}: no tunnel of ours is there any more", self.device),
+        }
+    }
+}
+
+/// Takes away the tunnels that were made in this network namespace, by any program. `directory`: as for [`make`].
+///
+/// # Errors
+/// The refused step; the journal stays for another attempt.
+pub fn restore(directory: &Path) -> Result<Vec<Removed>, QueueError> {
+    let journal = Journal::open(directory)?;
+    let mut all: Vec<Removed> = Vec::new();
+    // A change that was interrupted left two entries for a device.
+    for tunnel in journal.load()? {
+        let was_there = remove(&tunnel)?;
+        match all.iter_mut().find(|one| one.device == tunnel.device) {
+            Some(known) => known.was_there |= was_there,
+            None => all.push(Removed { device: tunnel.device, was_there }),
+        }
+    }
+    journal.save(&[])?;
+    Ok(all)
+}
+
+/// Checks that no device of somebody else has its name.
+fn check(socket: &mut Socket, wanted: &Tunnel, ours: &[Tunnel]) -> Result<(), QueueError> {
+    let is_ours = |found: &Found| ours.iter().any(|one| one.device == wanted.device && one.is(found));
+    match look(socket, &wanted.device)? {
+        Look::Tunnel(found) if is_ours(&found) => Ok(()),
+        Look::Nothing => Ok(()),
+        Look::Tunnel(_) | Look::Other => Err(QueueError {
+            what: wanted.commands().remove(0),
+            reason: Reason::Other(io::ErrorKind::AlreadyExists.into()),
+            remedy: format!("{} is somebody else's device: give the tunnel another name", wanted.device),
+        }),
+    }
+}
+
+/// Makes a tunnel where it is not there as wanted; one that differs is made anew.
+fn ensure(socket: &mut Socket, wanted: &Tunnel) -> Result<Vec<String>, QueueError> {
+    let mut changes = Vec::new();
+    if let Look::Tunnel(found) = look(socket, &wanted.device)? {
+        if is_as_wanted(socket, &found, wanted)? {
+            return Ok(changes);
+        }
+        delete(socket, &wanted.device, found.index)?;
+        changes.push(wanted.removal());
+    }
+    create(socket, wanted)?;
+    changes.extend(wanted.commands());
+    let found = look(socket, &wanted.device)?;
+    match found {
+        Look::Tunnel(found) if is_as_wanted(socket, &found, wanted)? => return Ok(changes),
+        Look::Tunnel(found) => delete(socket, &wanted.device, found.index)?,
+        Look::Nothing | Look::Other => {}
+    }
+    Err(QueueError {
+        what: wanted.commands().remove(0),
+        reason: Reason::Differs("the kernel took it, but shows something else".to_owned()),
+        remedy: "`ip -d link` with the same words says what".to_owned(),
+    })
+}
+
+fn create(socket: &mut Socket, wanted: &Tunnel) -> Result<(), QueueError> {
+    let commands = wanted.commands();
+    let answer = socket.ask(LINK + NEW, CREATE, &message::link(wanted))?;
+    answer.map_err(|refusal| match refusal.errno {
+        libc::EOPNOTSUPP => QueueError {
+            what: commands[0].clone(),
+            reason: Reason::MissingFeature,
+            remedy: "`modprobe vxlan`, or take a kernel that has it, or a link without a tunnel".to_owned(),
+        },
+        _ => QueueError::refused(commands[0].clone(), refusal),
+    })?;
+    let (Some((address, length)), Look::Tunnel(made)) = (wanted.inside, look(socket, &wanted.device)?) else {
+        return Ok(());
+    };
+    let answer = socket.ask(ADDRESS + NEW, CREATE, &message::address(made.index, address, length))?;
+    answer.map(drop).map_err(|refusal| {
+        let _ = delete(socket, &wanted.device, made.index);
+        QueueError::refused(commands.last().cloned().unwrap_or_default(), refusal)
+    })
+}
+
+/// Takes a tunnel away; `false` if it is not there.
+fn remove(tunnel: &Tunnel) -> Result<bool, QueueError> {
+    let mut socket = Socket::open()?;
+    match look(&mut socket, &tunnel.device)? {
+        Look::Tunnel(found) if tunnel.is(&found) => delete(&mut socket, &tunnel.device, found.index).map(|()| true),
+        _ => Ok(false),
+    }
+}
+
+fn delete(socket: &mut Socket, device: &str, index: u32) -> Result<(), QueueError> {
+    let answer = socket.ask(LINK + DELETE, 0, &message::numbered(index))?;
+    answer.map(drop).map_err(|refusal| QueueError::refused(format!("ip link delete dev {device}"), refusal))
+}
+
+/// What has a name.
+enum Look {
+    Nothing,
+    Tunnel(Found),
+    Other,
+}
+
+fn look(socket: &mut Socket, device: &str) -> Result<Look, QueueError> {
+    match socket.ask(LINK + message::GET, 0, &message::named(device))? {
+        Ok(messages) => {
+            let found = messages.iter().find(|one| one.kind == LINK + NEW).and_then(|one| message::read(&one.body));
+            Ok(found.map_or(Look::Other, Look::Tunnel))
+        }
+        Err(refusal) if refusal.errno == libc::ENODEV => Ok(Look::Nothing),
+        Err(refusal) => Err(QueueError::refused(format!("ip link show dev {device}"), refusal)),
+    }
+}
+
+/// `true` if a device is this tunnel, with its address.
+fn is_as_wanted(socket: &mut Socket, found: &Found, wanted: &Tunnel) -> Result<bool, QueueError> {
+    let same = found.is_ready && found.tunnel == Tunnel { inside: None, ..wanted.clone() };
+    let Some(inside) = wanted.inside.filter(|_| same) else { return Ok(same) };
+    let family = if inside.0.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let answer = socket.ask(ADDRESS + message::GET, crate::netlink::DUMP, &message::addresses(family))?;
+    let all = answer.map_err(|refusal| QueueError::refused("ip address show".to_owned(), refusal))?;
+    Ok(all.iter().any(|one| message::read_address(&one.body) == Some((found.index, inside.0, inside.1))))
+}
+
+/// The tunnels that we made in this network namespace; those of an earlier boot are gone.
+#[derive(Debug)]
+struct Journal {
+    path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    boot: String,
+    tunnels: Vec<Tunnel>,
+}
+
+/// Largest journal in bytes.
+const LARGEST: u64 = 1 << 20;
+
+impl Journal {
+    fn open(directory: &Path) -> Result<Self, QueueError> {
+        let open = || {
+            owned::directory(directory)?;
+            Ok(Self { path: directory.join(format!("tunnels-{}.json", namespace::current_id()?)) })
+        };
+        open().map_err(|error| unusable(directory, error))
+    }
+
+    fn load(&self) -> Result<Vec<Tunnel>, QueueError> {
+        let bytes = match owned::read_own(&self.path, LARGEST) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(unusable(&self.path, error)),
+        };
+        let content: Content = serde_json::from_slice(&bytes).map_err(|e| unusable(&self.path, e.into()))?;
+        Ok(if content.boot == clock::boot_id() { content.tunnels } else { Vec::new() })
+    }
+
+    /// Without tunnels there is no file.
+    fn save(&self, tunnels: &[Tunnel]) -> Result<(), QueueError> {
+        let save = || match tunnels {
+            [] => match std::fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+            _ => {
+                let content = Content { boot: clock::boot_id(), tunnels: tunnels.to_vec() };
+                owned::write(&self.path, &serde_json::to_vec(&content)?)
+            }
+        };
+        save().map_err(|error| unusable(&self.path, error))
+    }
+}
+
+fn unusable(path: &Path, error: io::Error) -> QueueError {
+    QueueError {
+        what: format!("the journal of tunnels, {}", path.display()),
+        reason: Reason::Other(error),
+        remedy:
+            "set THALWEG_RUN_DIR to a directory of your own; `ip link delete dev DEVICE` takes a tunnel away by hand"
+                .to_owned(),
+    }
+}

@@ -1,0 +1,111 @@
+//! A plan at the borders of its domain: ends of tunnels, and the packets that may come in from neighbours.
+
+use crate::Class;
+#[cfg(feature = "placement")]
+use crate::contract::{Contract, pipe::Neighbour};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// An end of a tunnel (VXLAN, with the mark of each packet on its outside): a device that the node's agent makes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelEnd {
+    /// The node.
+    pub node: String,
+    /// The device.
+    pub device: String,
+    /// The number of its network (VNI).
+    pub id: u32,
+    /// The UDP port of its packets.
+    pub port: u16,
+    /// The address of this end.
+    pub local: IpAddr,
+    /// The address of the other.
+    pub remote: IpAddr,
+    /// The largest packet in it, bytes.
+    pub mtu: u32,
+    /// The device's own address, and the length of its network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<(IpAddr, u8)>,
+}
+
+/// A border: packets that come in by this device in a reserved class, and belong to no session, are put into another class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Border {
+    /// The node.
+    pub node: String,
+    /// The device.
+    pub device: String,
+    /// The domain behind it.
+    pub neighbour: String,
+    /// The reserved classes.
+    pub classes: Vec<Class>,
+    /// The class that the others get.
+    pub instead: Class,
+}
+
+/// A flow of a session that may come in from a neighbour, by the addresses of its two hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// The domain that it comes from.
+    pub neighbour: String,
+    /// Its class.
+    pub class: Class,
+    /// The sender.
+    pub source: IpAddr,
+    /// The receiver.
+    pub destination: IpAddr,
+}
+
+/// The ends of the tunnels that a contract's domain has to make.
+#[cfg(feature = "placement")]
+pub(super) fn tunnels(contract: &Contract) -> Vec<TunnelEnd> {
+    let nodes = &contract.system.nodes;
+    let links = contract.system.links.iter().flat_map(|link| {
+        let ends = move |tunnel: &crate::system::Tunnel| {
+            let end = |at: usize| {
+                Some(TunnelEnd {
+                    node: nodes[link.between[at]].name.clone(),
+                    device: link.devices[at].clone()?,
+                    id: tunnel.id,
+                    port: tunnel.port,
+                    local: tunnel.ends[at],
+                    remote: tunnel.ends[1 - at],
+                    mtu: link.mtu as u32,
+                    inside: tunnel.inside[at],
+                })
+            };
+            [end(0), end(1)]
+        };
+        link.tunnel.as_ref().map(ends).into_iter().flatten().flatten()
+    });
+    let own = contract.neighbours.iter().filter_map(|neighbour| {
+        let end = neighbour.tunnel.as_ref()?;
+        Some(TunnelEnd {
+            node: nodes[neighbour.via].name.clone(),
+            device: neighbour.device.clone()?,
+            id: end.id,
+            port: end.port,
+            local: end.local,
+            remote: end.remote,
+            mtu: end.mtu as u32,
+            inside: end.inside,
+        })
+    });
+    links.chain(own).collect()
+}
+
+/// The borders at which a contract's domain looks at what comes in.
+#[cfg(feature = "placement")]
+pub(super) fn borders(contract: &Contract) -> Vec<Border> {
+    let border = |neighbour: &Neighbour| {
+        let (classes, instead) = neighbour.reserved(&contract.pipes);
+        Some(Border {
+            node: contract.system.nodes[neighbour.via].name.clone(),
+            device: neighbour.device.clone()?,
+            neighbour: neighbour.domain.clone(),
+            classes,
+            instead: instead?,
+        })
+    };
+    contract.neighbours.iter().filter_map(border).collect()
+}
