@@ -12,7 +12,8 @@
 //! | [`queues`] | a plan on one of its hosts: the queues of its devices |
 //! | [`borders`] | the same at the borders of its domain: tunnels, and what may come in |
 //! | [`reconcile`] | the decisions: install, take away, repair, report; pure |
-//! | `carriers` | the carriers of its devices, for the broker |
+//! | `carriers` | the carriers of its devices and their rates, for the broker |
+//! | `drained` | the rate that a device takes of a full queue; pure |
 //! | [`mod@run`] | the loop |
 
 //!
@@ -27,6 +28,8 @@ pub mod borders;
 mod carriers;
 #[cfg(feature = "tls")]
 pub mod client;
+#[cfg(feature = "tls")]
+mod drained;
 pub mod identity;
 #[cfg(feature = "tls")]
 pub mod keys;

@@ -350,6 +350,9 @@ pub struct Pipe {
     pub burst_bytes: u64,
     /// The part of them that is sold or held.
     pub sold_bytes: u64,
+    /// The rate that it has now, if links carry less than the contract says: its sessions get fewer samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carries_bits_per_s: Option<f64>,
 }
 
 /// A device of a host, at the end of a link.
@@ -362,6 +365,18 @@ pub struct Carrier {
     /// bit/s that it has agreed on with the other end of its cable, if it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bits_per_s: Option<u64>,
+    /// What it took of its queue since the last look, if something waited there all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<Drained>,
+}
+
+/// What a device takes of its queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drained {
+    /// bit/s that it took.
+    pub rate_bits_per_s: u64,
+    /// bit/s that the queue gives by the plan: a faster device takes no more.
+    pub queue_bits_per_s: u64,
 }
 
 /// The rate that a link carries now.
@@ -398,6 +413,9 @@ pub struct Link {
     /// A user has stated it.
     #[serde(default)]
     pub stated: bool,
+    /// It is what a device took of a full queue.
+    #[serde(default)]
+    pub measured: bool,
 }
 
 /// Whether a topic is part of a session that is active.

@@ -76,6 +76,12 @@ pub struct Flow {
     pub before: BTreeMap<Class, u64>,
     /// Samples of the publisher for each that crosses the border.
     pub scale: u32,
+    /// The same at the most, where there is not room for all: so far it may be thinned. 0: as `scale`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub scale_max: u32,
+    /// Its session's: lower ones give way first.
+    #[serde(default = "usual", skip_serializing_if = "is_usual")]
+    pub importance: i64,
     /// The longest delay from end to end that is promised; until a class is chosen, the part of it that is no domain's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<u64>,
@@ -91,6 +97,17 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// The ratio of the publisher's samples to those that are sent, if one of `limit` is allowed: within what the flow asks for and admits.
+    pub fn thinned(&self, limit: u32) -> u32 {
+        limit.clamp(self.scale, self.scale_max.max(self.scale))
+    }
+
+    /// The shortest time between two samples at this ratio.
+    pub fn period_at(&self, scale: u32) -> u64 {
+        let period = u128::from(self.period) * u128::from(scale) / u128::from(self.scale.max(1));
+        u64::try_from(period).unwrap_or(u64::MAX)
+    }
+
     /// `true` if no part of it is longer or larger than allowed.
     pub fn is_bounded(&self) -> bool {
         let texts = [&self.topic, &self.publisher, &self.subscriber, &self.domain, &self.node, &self.enters];
@@ -101,7 +118,22 @@ impl Flow {
             && (1..=LARGEST_SAMPLE).contains(&self.size)
             && (1..=1_000_000).contains(&self.burst)
             && (1..=1_000_000).contains(&self.scale)
+            && self.scale_max <= 1_000_000
+            && self.importance.unsigned_abs() <= 1_000_000
     }
+}
+
+fn is_zero(scale: &u32) -> bool {
+    *scale == 0
+}
+
+/// The importance of a session that states none.
+fn usual() -> i64 {
+    1
+}
+
+fn is_usual(importance: &i64) -> bool {
+    *importance == usual()
 }
 
 /// A step of a session, with what it is about.
@@ -229,6 +261,20 @@ pub enum Message {
     Unknown(Vec<Key>),
     /// This session, which came from the receiver's domain, goes on no more in the sender's or behind it, for this reason.
     Lost(Key, String),
+    /// The sessions that came from the receiver's domain and get fewer samples than they asked for, because the sender's domain or one behind it has less room.
+    /// All of them: others get what they asked for. Told when it changes, and again every few seconds as long as there are some.
+    Thinned(Thinned),
+}
+
+/// Sessions that get fewer samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Thinned {
+    /// A later message has a higher one: an earlier one that comes late is ignored.
+    pub number: u64,
+    /// Each session, with the ratio of the publisher's samples to those that there is room for, of each flow that goes to the sender, in their order.
+    pub sessions: Vec<(Key, Vec<u32>)>,
+    /// The reason.
+    pub because: String,
 }
 
 impl Message {
@@ -247,6 +293,13 @@ impl Message {
             Self::Answer { key, said, .. } => short(key) && said.is_bounded(),
             Self::Present(all) | Self::Unknown(all) => keys(all),
             Self::Lost(key, because) => short(key) && because.len() <= 4 * LONGEST_NAME && is_printable(because),
+            Self::Thinned(Thinned { sessions, because, number: _ }) => {
+                let scales = |scales: &Vec<u32>| {
+                    scales.len() <= MOST_FLOWS && scales.iter().all(|one| (1..=1_000_000).contains(one))
+                };
+                let each = sessions.iter().all(|(key, all)| short(key) && scales(all));
+                sessions.len() <= MOST_SESSIONS && each && because.len() <= 4 * LONGEST_NAME && is_printable(because)
+            }
         }
     }
 }
@@ -308,6 +361,8 @@ mod tests {
             Flow { burst: 0, ..flow() },
             Flow { jitter: DAY + 1, ..flow() },
             Flow { topic: "x".repeat(256), ..flow() },
+            Flow { scale_max: 1_000_001, ..flow() },
+            Flow { importance: i64::MIN, ..flow() },
             Flow { node: "a\n".into(), ..flow() },
             Flow { before: BTreeMap::from([(Class::High, u64::MAX)]), ..flow() },
         ];
@@ -322,6 +377,25 @@ mod tests {
             said: Said::Menus(vec![Menu::from([(Class::High, vec![Part { bound: u64::MAX, ..Part::default() }])])]),
         };
         assert!(!endless.is_bounded());
+        let thinned = |scales: Vec<u32>| {
+            let key = Key { first: "a".into(), session: "s".into(), version: 1 };
+            Message::Thinned(Thinned { number: 1, sessions: vec![(key, scales)], because: "less".into() })
+        };
+        assert!(thinned(vec![2]).is_bounded());
+        assert!(!thinned(vec![0]).is_bounded() && !thinned(vec![1; MOST_FLOWS + 1]).is_bounded());
+    }
+
+    #[test]
+    fn a_flow_is_thinned_within_what_it_admits() {
+        let flow = Flow { scale: 2, scale_max: 6, period: 200, ..flow() };
+        assert_eq!([1, 2, 5, 9].map(|limit| flow.thinned(limit)), [2, 2, 5, 6]);
+        assert_eq!([2, 5].map(|scale| flow.period_at(scale)), [200, 500]);
+        let fixed = Flow { scale_max: 0, ..flow.clone() };
+        assert_eq!([1, 9].map(|limit| fixed.thinned(limit)), [2, 2]);
+        // What an earlier version says is a flow of the usual importance that cannot be thinned.
+        let text = serde_json::to_string(&Flow { importance: 1, ..fixed.clone() }).unwrap();
+        assert!(!text.contains("scale_max") && !text.contains("importance"), "{text}");
+        assert_eq!(serde_json::from_str::<Flow>(&text).unwrap(), Flow { importance: 1, ..fixed });
     }
 
     #[test]

@@ -50,9 +50,10 @@ pub fn down(plan: &Plan, host: &str) -> Vec<String> {
     down.filter_map(|link| link.device.clone()).collect()
 }
 
-/// The devices of the node `host`, also those of links that are down.
-pub fn devices(plan: &Plan, host: &str) -> Vec<String> {
-    plan.links.iter().filter(|link| link.from == host).filter_map(|link| link.device.clone()).collect()
+/// The devices of the node `host`, also those of links that are down, with the rates of their queues, bit/s.
+pub fn devices(plan: &Plan, host: &str) -> Vec<(String, u64)> {
+    let own = plan.links.iter().filter(|link| link.from == host);
+    own.filter_map(|link| Some((link.device.clone()?, link.rate_bits_per_s as u64))).collect()
 }
 
 /// The queues of the node `host`, with the discipline `prio` if the kernel has it. None if the plan names no devices there.

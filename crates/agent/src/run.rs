@@ -82,12 +82,12 @@ pub fn run(
     })
 }
 
-/// The devices of the plan.
+/// The devices of the plan, with the rates of their queues.
 #[derive(Debug, Default)]
-struct Devices(Mutex<Vec<String>>);
+struct Devices(Mutex<Vec<(String, u64)>>);
 
 impl Devices {
-    fn get(&self) -> Vec<String> {
+    fn get(&self) -> Vec<(String, u64)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use targets::{Limit, Targets};
 use thalweg_broker::degradation::{AT_LEISURE, AT_ONCE, adapt};
+use thalweg_broker::ledger::NOTHING_SOLD;
 use thalweg_broker::links::Rates;
 use thalweg_broker::planning::{Admitted, MOST_SESSIONS, Present, Reduction};
 use thalweg_broker::sessions::request;
@@ -48,7 +49,7 @@ fn session(n: usize) -> String {
 fn present<'a>(contract: &'a str, sessions: &'a [Admitted]) -> Present<'a> {
     static AS_STATED: LazyLock<(Rates, Reduction)> = LazyLock::new(Default::default);
     let (links, reduction) = &*AS_STATED;
-    Present { contract, links, reduction, sessions }
+    Present { contract, links, reduction, sessions, sold: &NOTHING_SOLD }
 }
 
 /// The link of host `a` carries this part of what the contract says.

@@ -163,6 +163,12 @@ impl Meter {
         match (before.filter(has), after.filter(has)) {
             (None, Some(one)) => Some(self.entry(Event::Start, &Account::of_crossing(one))),
             (Some(one), None) => Some(self.entry(Event::Stop, &Account { because, ..Account::of_crossing(one) })),
+            // Its owner is told; for the others its part is what it was.
+            (Some(was), Some(one)) if one.asker.is_some() && was.scales != one.scales => {
+                let because =
+                    one.thinned_words().unwrap_or_else(|| "all subscribers get what they asked for".to_owned());
+                Some(self.entry(Event::Thin, &Account { because, ..Account::of_crossing(one) }))
+            }
             _ => None,
         }
     }

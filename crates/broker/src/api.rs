@@ -22,6 +22,7 @@ use crate::domains::{Crossing, Effect};
 use crate::hosts::{Hosts, Kept, MOST_HOSTS};
 use crate::leases::Leases;
 use crate::links::Links;
+use crate::links::measured::Hysteresis;
 use crate::store::Store;
 use accounts::Signing;
 use agent::identity::{Identity, Kind};
@@ -62,6 +63,8 @@ pub struct Broker {
     news_of_links: Notify,
     /// The longest search when links have changed.
     at_once: Duration,
+    /// When rates count that agents have measured.
+    hysteresis: Hysteresis,
     /// The links for which no plan was found.
     unplanned: Mutex<Option<links::Unplanned>>,
     /// Who plans. One planner runs at a time; locked before the store.
@@ -155,6 +158,7 @@ impl Broker {
             links: Mutex::default(),
             news_of_links: Notify::new(),
             at_once: AT_ONCE,
+            hysteresis: Hysteresis::default(),
             unplanned: Mutex::default(),
             planner: Arc::default(),
             store: Arc::new(Turn::new(store)),
@@ -228,7 +232,7 @@ impl Broker {
         let written = tokio::task::spawn_blocking(move || {
             disk.keep(&kept)?;
             broker.tell(kept);
-            broker.open_and_close_pipes();
+            broker.fit_pipes();
             Ok::<(), std::io::Error>(())
         });
         let written = written.await;

@@ -1,14 +1,17 @@
 //! Sessions on links that carry less than the contract says: what has no way any more is suspended; if what is left does not fit, samples are thinned
-//! as far as subscribers allow, then sessions are suspended, the least important and youngest first. Pure.
+//! as far as subscribers allow, then sessions are suspended, the least important and youngest first. Pipes give way between these: first what is not sold of
+//! them, then what their sessions can be thinned for, and in the end sessions in them. Pure.
 //!
 //! The answer depends on contract, sessions and links, and not on how it came to that: when a link is back, the same search gives back what
 //! was taken.
 
 mod concerned;
 mod loads;
+mod pipes;
 mod search;
 
 use crate::planning::{Admitted, Change, Present, Reduction, Unadmitted, cut, joined};
+use pipes::Shape;
 use qos::contract::Contract;
 use qos::contract::joined::Joined;
 use qos::contract::session::Session;
@@ -79,6 +82,8 @@ fn words(contract: &Contract, present: Present<'_>) -> String {
 enum Step {
     /// A subscriber (port and index) that wants one of `own` samples gets one of `most`.
     Scale { port: String, index: usize, own: u32, most: u32 },
+    /// A pipe (port, number and index of its subscriber) that is as large as its shape has it with `own` is as large as with `most`.
+    Shrink { port: String, pipe: usize, index: usize, shape: Shape, own: u32, most: u32 },
     /// A session (name and index) does not run.
     Suspend { name: String, index: usize },
     /// A pipe (by its port and index) is left out.
@@ -89,6 +94,10 @@ impl Step {
     fn take(&self, reduction: &mut Reduction) {
         match self {
             Self::Scale { port, most, .. } => drop(reduction.scaled.insert(port.clone(), *most)),
+            Self::Shrink { port, shape, most, .. } => {
+                let size = reduction.pipes.entry(port.clone()).or_insert_with(|| shape.at(*most));
+                *size = (*size).min(shape.at(*most));
+            }
             Self::Suspend { name, .. } => {
                 let because = format!("{}: what is at least as important takes it", reduction.because);
                 reduction.suspended.entry(name.clone()).or_insert(because);
@@ -98,8 +107,8 @@ impl Step {
     }
 }
 
-/// All that can be taken back of those that are concerned (subscribers, indices), in this order: thinning in sessions, then in the contract; whole
-/// sessions; pipes, the lowest class first.
+/// All that can be taken back of those that are concerned (subscribers, indices), in this order: what is not sold of pipes; thinning in sessions, then in the
+/// contract, then in pipes; whole sessions; sessions in pipes; whole pipes. Of pipes the lowest class comes first.
 fn steps(
     present: Present<'_>,
     contract: &Contract,
@@ -124,19 +133,19 @@ fn steps(
         subscribers.into_iter().filter_map(step).collect::<Vec<Step>>()
     };
     let own: Vec<usize> = (0..contract.system.subscribers.len() - contract.pipes.len()).collect();
-    let mut steps: Vec<Step> = sessions.iter().flat_map(|(.., part)| scales(&part.subscribers)).collect();
+    let pipes = pipes::concerned(present, contract, whole, is_concerned);
+    let mut steps = pipes::shrink(&pipes, pipes::Stage::Unsold);
+    steps.extend(sessions.iter().flat_map(|(.., part)| scales(&part.subscribers)));
     steps.extend(scales(&own));
+    steps.extend(pipes::shrink(&pipes, pipes::Stage::Thinned));
     let concerned = sessions.iter().filter(|(.., part)| part.receivers.iter().any(|index| is_concerned(*index)));
     let suspend = |(_, std::cmp::Reverse(index), admitted, _): &(_, _, &Admitted, _)| Step::Suspend {
         name: admitted.name.clone(),
         index: *index,
     };
     steps.extend(concerned.map(suspend));
-    let first = whole.contract.system.subscribers.len() - contract.pipes.len();
-    let pipes = contract.pipes.iter().enumerate().map(|(at, pipe)| (first + at, pipe));
-    let mut pipes: Vec<_> = pipes.filter(|(index, _)| is_concerned(*index)).collect();
-    pipes.sort_by_key(|(_, pipe)| (pipe.class, pipe.price));
-    steps.extend(pipes.into_iter().map(|(index, pipe)| Step::LeaveOut { port: pipe.port(), index }));
+    steps.extend(pipes::shrink(&pipes, pipes::Stage::Displaced));
+    steps.extend(pipes.iter().map(|pipe| Step::LeaveOut { port: pipe.port.clone(), index: pipe.index }));
     Ok(steps)
 }
 

@@ -24,6 +24,7 @@
 //! | `borders` | the flows that may come in where all others are kept out |
 //! | `permits` | what rules permit, and what counts for them |
 //! | `summaries` | what neighbours have lost, and neighbours that are silent |
+//! | `thinning` | sessions that get fewer samples, because a pipe is smaller for a while |
 //! | `view` | what users and agents see |
 //!
 //! A new version of a session is a session of its own that shares the former one's room; that one is stopped when the new one is active.
@@ -34,9 +35,10 @@ mod crossing;
 mod legs;
 mod permits;
 mod summaries;
+mod thinning;
 mod view;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Demand, Ledger};
 use agent::peer::{Flow, HOLD, Key, MOST_HOPS, Menu, Message, Refused, Said, Step, StepName};
 pub use crossing::{Asker, Crossing, Leg, Phase};
 use qos::contract::rule::Rule;
@@ -44,6 +46,7 @@ use qos::contract::{Contract, flow, pipe};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
+use thinning::{Hearing, Telling};
 
 /// Time between two summaries to a neighbour.
 pub const PRESENT_EVERY: Duration = Duration::from_secs(10);
@@ -121,6 +124,12 @@ pub struct Domains {
     told: Duration,
     /// The last time that something was to be written which should have been.
     tried: Duration,
+    /// Why pipes are smaller.
+    because: String,
+    /// What neighbours are told about sessions that get fewer samples, and what was heard of each; the number of the last message.
+    tellings: BTreeMap<String, Telling>,
+    hearings: BTreeMap<String, Hearing>,
+    number: u64,
 }
 
 impl Domains {
@@ -157,6 +166,10 @@ impl Domains {
             heard: contract.neighbours.iter().map(|one| (one.domain.clone(), now)).collect(),
             told: now,
             tried: now,
+            because: String::new(),
+            tellings: BTreeMap::new(),
+            hearings: BTreeMap::new(),
+            number: start << 32,
         };
         let mut effects = Vec::new();
         for crossing in kept {
@@ -166,6 +179,7 @@ impl Domains {
         let active = |one: &&Crossing| one.is_active() && one.passed.is_empty();
         let keys: Vec<Key> = domains.crossings.values().filter(active).map(|one| one.key.clone()).collect();
         keys.iter().for_each(|key| effects.extend(domains.replaced(now, key)));
+        domains.tell_again();
         Ok((domains, effects))
     }
 
@@ -198,6 +212,11 @@ impl Domains {
         let because = format!("domain {}: {because}: ask for it again", self.name);
         let because: String = because.chars().take(LONGEST_REASON).collect();
         keys.iter().map(|key| self.end_for(now, key, &because)).collect()
+    }
+
+    /// What is sold of each pipe.
+    pub fn demand(&self) -> Demand {
+        self.ledger.demand()
     }
 
     /// `true` if a pipe that sells nothing now is not among these.
@@ -249,6 +268,7 @@ impl Domains {
                 keys.iter().flat_map(|key| self.lost(now, from, key, &because)).collect()
             }
             Message::Lost(key, because) => self.lost(now, from, &key, &because),
+            Message::Thinned(thinned) => self.hear_thinned(from, thinned),
         }
     }
 
@@ -493,6 +513,7 @@ impl Domains {
                 self.open.remove(&key);
             }
         }
+        effects.extend(self.tick_thinned(now));
         // What the disk did not take is tried again.
         if let Some(key) = self.dirty.first().cloned().filter(|_| now.saturating_sub(self.tried) >= TRY_AGAIN) {
             self.tried = now;

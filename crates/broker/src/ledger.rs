@@ -3,13 +3,19 @@
 //!
 //! All pipes are planned full with the domain's contract, so a part that is sold changes nobody's bound: a decision is a sum. Sums are kept, in whole
 //! numbers, so that no order of buying and giving back leaves a rest.
+//!
+//! A pipe may be smaller for a while, because its links are: then its sessions get fewer samples (`grants`), and what is sold of it stays sold.
+
+mod grants;
 
 use agent::peer::{Flow, Key, Refused};
+use grants::Smaller;
+pub use grants::{Demand, Displaced, NOTHING_SOLD, Sold};
 use qos::admission::Bucket;
 use qos::analysis::Arrivals;
 use qos::contract::Contract;
 use qos::{Class, show_bit_rate};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A pipe, with the names of its nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,11 +71,24 @@ impl Amount {
     }
 }
 
-/// A part of a pipe (index) that a session has.
+/// A part of a pipe (index) that a flow has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
     pipe: usize,
     amount: Amount,
+    samples: Samples,
+}
+
+/// The samples of a flow, as they come into a pipe. Times are ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Samples {
+    size: u64,
+    period: u64,
+    jitter: u64,
+    burst: u32,
+    /// Samples of the publisher for each of these, as asked for and at the most.
+    scale: [u32; 2],
+    importance: i64,
 }
 
 /// A session's name: its first domain, and its name there.
@@ -87,6 +106,10 @@ pub struct Ledger {
     sold: Vec<Amount>,
     /// Those of which nothing is sold now, with the reason.
     closed: BTreeMap<usize, String>,
+    /// Those that are smaller now.
+    smaller: BTreeMap<usize, Smaller>,
+    /// Sessions that get another part of their samples than when this was asked for last.
+    changed: BTreeSet<Name>,
     sessions: BTreeMap<Name, Versions>,
 }
 
@@ -115,7 +138,7 @@ impl Ledger {
         };
         let pipes: Vec<Pipe> = contract.pipes.iter().map(pipe).collect();
         let sold = vec![Amount::default(); pipes.len()];
-        Self { domain: domain.to_owned(), sold, pipes, closed: BTreeMap::new(), sessions: BTreeMap::new() }
+        Self { domain: domain.to_owned(), sold, pipes, ..Self::default() }
     }
 
     /// The pipes of which nothing is sold now.
@@ -182,12 +205,14 @@ impl Ledger {
             self.fits(key, index, flow, &of_pipe).map_err(|limit| self.refused(index, limit))?;
         }
         self.change(key, |versions| drop(versions.insert(key.version, shares)));
+        self.grant_whole(key);
         Ok(())
     }
 
     /// Takes back what a version of a session has.
     pub fn release(&mut self, key: &Key) {
         self.change(key, |versions| drop(versions.remove(&key.version)));
+        self.grant_less(key);
     }
 
     /// `true` if this version of a session has parts.
@@ -248,7 +273,7 @@ impl Ledger {
             let (needs, has) = (format!("{} B", sum.burst), format!("{} B", whole.burst));
             return Err(Limit { what: "burst", needs, has, because: because() });
         }
-        Ok(())
+        self.fits_now(key, pipe, others.max(of_pipe(shares, pipe)))
     }
 
     fn find(&self, from: &str, to: &str, class: Class) -> Option<usize> {
@@ -259,8 +284,17 @@ impl Ledger {
     fn share(&self, pipe: usize, flow: &Flow, class: Class) -> Option<Share> {
         // What may be late on its way comes the closer together then.
         let jitter = flow.jitter.saturating_add(*flow.before.get(&class)?);
-        let arrivals = Arrivals::bursty(flow.period.max(1), jitter, flow.burst);
-        Some(Share { pipe, amount: Amount::of(Bucket::of(flow.size, self.pipes[pipe].packet, arrivals)) })
+        let Flow { size, period, burst, scale, scale_max, importance, .. } = *flow;
+        let samples = Samples { size, period, jitter, burst, scale: [scale, scale_max.max(scale)], importance };
+        Some(Share { pipe, amount: self.amount(pipe, samples, scale), samples })
+    }
+
+    /// What samples need of a pipe if one of so many is sent.
+    fn amount(&self, pipe: usize, samples: Samples, scale: u32) -> Amount {
+        let Samples { size, period, jitter, burst, scale: [own, _], .. } = samples;
+        let period = u128::from(period) * u128::from(scale) / u128::from(own.max(1));
+        let period = u64::try_from(period).unwrap_or(u64::MAX).max(1);
+        Amount::of(Bucket::of(size, self.pipes[pipe].packet, Arrivals::bursty(period, jitter, burst)))
     }
 
     fn refused(&self, pipe: usize, limit: Limit) -> Refused {

@@ -1,8 +1,12 @@
-//! Links that carry less than the contract says: agents report devices without a carrier, or with a lower rate, and users state rates. Pure: times come
-//! as arguments, of any monotonic clock.
+//! Links that carry less than the contract says: agents report devices without a carrier, with a lower rate, or that take less of a full queue than it gives
+//! ([`measured`]), and users state rates. Pure: times come as arguments, of any monotonic clock.
 
+pub mod measured;
+
+use agent::message::Drained;
+use measured::{Hysteresis, Measured};
 use qos::contract::Contract;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Time for which a link has to be back before it counts: one that comes and goes is down.
@@ -33,6 +37,9 @@ pub struct Links {
     lost: BTreeMap<Device, Lost>,
     /// Devices with a lower rate than the contract's.
     slow: BTreeMap<Device, Slow>,
+    /// Devices that took less of a full queue than it gives.
+    measured: BTreeMap<Device, Measured>,
+    hysteresis: Hysteresis,
 }
 
 /// A device that has a lower rate than the contract's.
@@ -95,6 +102,12 @@ impl Links {
         links
     }
 
+    /// Rates that were measured count by this rule.
+    #[must_use]
+    pub fn with(self, hysteresis: Hysteresis) -> Self {
+        Self { hysteresis, ..self }
+    }
+
     /// What users have stated.
     pub fn stated(&self) -> &Rates {
         &self.stated
@@ -114,6 +127,7 @@ impl Links {
                 self.stated.remove(link);
                 self.lost.retain(|end, _| self.ends.get(end).is_none_or(|of| of != link));
                 self.slow.retain(|end, _| self.ends.get(end).is_none_or(|of| of != link));
+                self.measured.retain(|end, _| self.ends.get(end).is_none_or(|of| of != link));
             }
         }
         Ok(())
@@ -164,14 +178,39 @@ impl Links {
         }
     }
 
+    /// A host's agent reports what this device took of a full queue.
+    pub fn took(&mut self, now: Duration, host: &str, device: &str, drained: Drained) {
+        let end = (host.to_owned(), device.to_owned());
+        let Some(most) = self.ends.get(&end).and_then(|link| self.rates.get(link)).copied() else { return };
+        let least = SLOWEST.max(most / LEAST_PART).min(most);
+        let Drained { rate_bits_per_s: taken, queue_bits_per_s: queue } = drained;
+        let device = self.measured.entry(end).or_insert_with(|| Measured::new(now, least, most, &self.hysteresis));
+        device.took(now, &self.hysteresis, taken, queue);
+    }
+
+    /// The links whose rate is what a device took of a full queue.
+    pub fn measured(&self) -> BTreeSet<&str> {
+        let slower = self.measured.iter().filter(|(end, device)| {
+            let most = self.ends.get(*end).and_then(|link| self.rates.get(link));
+            most.is_some_and(|most| device.rate() < *most)
+        });
+        slower.filter_map(|(end, _)| self.ends.get(end).map(String::as_str)).collect()
+    }
+
     /// What links carry now.
     pub fn now(&mut self, now: Duration) -> Rates {
+        self.measured.values_mut().for_each(|device| device.passes(now));
+        self.measured.retain(|_, device| !device.is_forgotten(now));
         self.lost.retain(|_, lost| lost.is_down(now) || now.saturating_sub(lost.at) < LONGEST_STEADY);
         let down = self.lost.iter().filter(|(_, lost)| lost.is_down(now)).map(|(end, _)| end);
         let down = down.filter_map(|end| Some((self.ends.get(end)?.clone(), 0)));
         let slow = self.slow.iter().filter_map(|(end, slow)| Some((self.ends.get(end)?.clone(), slow.rate)));
+        let measured = self.measured.iter().filter_map(|(end, device)| {
+            let link = self.ends.get(end)?;
+            (device.rate() < *self.rates.get(link)?).then(|| (link.clone(), device.rate()))
+        });
         let mut now = self.stated.clone();
-        for (name, rate) in slow.chain(down) {
+        for (name, rate) in slow.chain(measured).chain(down) {
             now.entry(name).and_modify(|known| *known = rate.min(*known)).or_insert(rate);
         }
         now
@@ -286,6 +325,26 @@ rate = "2 Mbit/s"
         assert_eq!(links.now(at(6000)).get("wire"), Some(&0), "one that is down carries nothing");
         links.state("wire", None).unwrap();
         assert_eq!(links.now(at(6001)).get("wire"), None, "until its agent says again that it is slow");
+    }
+
+    #[test]
+    fn what_a_device_takes_of_a_full_queue_is_the_links_rate() {
+        let mut links = links(&[("wire", 900_000)], &[]);
+        let took = |rate_bits_per_s, queue_bits_per_s| Drained { rate_bits_per_s, queue_bits_per_s };
+        for ms in [0, 100, 200] {
+            assert_eq!(links.now(at(ms)), rates(&[("wire", 900_000)]));
+            links.took(at(ms), "a", "eth0", took(300_000, 1_000_000));
+            links.took(at(ms), "b", "eth1", took(950_000, 1_000_000));
+            links.took(at(ms), "b", "eth7", took(1, 1_000_000));
+        }
+        assert_eq!((links.now(at(201)), links.measured()), (rates(&[("wire", 300_000)]), BTreeSet::from(["wire"])));
+        assert_eq!(links.now(at(10_200)), rates(&[("wire", 600_000)]), "tried after a while");
+        assert_eq!(links.now(at(20_200)), rates(&[("wire", 900_000)]), "what a user has stated");
+        for ms in [30_000, 30_100, 30_200] {
+            links.took(at(ms), "b", "eth1", took(300_000, 1_000_000));
+        }
+        links.state("wire", None).unwrap();
+        assert_eq!((links.now(at(30_201)), links.measured()), (rates(&[]), BTreeSet::new()), "until it is seen again");
     }
 
     #[test]

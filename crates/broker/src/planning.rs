@@ -1,5 +1,6 @@
 //! The plan of a domain: its contract with the sessions that were admitted, on the links as they are. Pure.
 
+use crate::ledger::Demand;
 use crate::links::Rates;
 use crate::rules::Ask;
 use agent::message::SessionChannel;
@@ -72,18 +73,33 @@ pub struct Reduction {
     pub scaled: BTreeMap<String, u32>,
     /// Sessions that do not run, with the reason of each.
     pub suspended: BTreeMap<String, String>,
+    /// Pipes (ports) that are smaller.
+    #[serde(default)]
+    pub pipes: BTreeMap<String, Size>,
     /// Subscribers (ports) of the contract, and pipes, that are left out.
     pub left_out: Vec<String>,
     /// The links that are the reason.
     pub because: String,
 }
 
+/// The size of a pipe that is smaller than the contract says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// bit/s.
+    pub rate: u64,
+    /// Bytes at once.
+    pub burst: u64,
+    /// bit/s that are missing.
+    pub less: u64,
+}
+
 impl Reduction {
-    /// `true` if fewer sessions are suspended and pipes left out, or as many and samples are thinned less.
+    /// `true` if fewer sessions are suspended and pipes left out, or as many and samples are thinned less, or those, too, as much and pipes are larger.
     pub fn takes_less_than(&self, other: &Self) -> bool {
         let all = |one: &Self| {
             let thinned: u64 = one.scaled.values().map(|scale| u64::from(*scale)).sum();
-            (one.suspended.len() + one.left_out.len(), thinned)
+            let less: u64 = one.pipes.values().map(|size| size.less).sum();
+            (one.suspended.len() + one.left_out.len(), thinned, less)
         };
         all(self) < all(other)
     }
@@ -100,6 +116,8 @@ pub struct Present<'a> {
     pub reduction: &'a Reduction,
     /// The sessions that were admitted.
     pub sessions: &'a [Admitted],
+    /// What is sold of its pipes.
+    pub sold: &'a Demand,
 }
 
 /// The sessions after a change, and the plan for all of them.
@@ -204,7 +222,7 @@ fn made(
     asked: Option<&str>,
     make: impl FnOnce(Option<Part>, &Contract) -> Plan,
 ) -> Result<Change, Unadmitted> {
-    let Present { contract, links, reduction, sessions } = present;
+    let Present { contract, links, reduction, sessions, .. } = present;
     let mut reduction = reduction.clone();
     let running = running(sessions, &reduction);
     let mut joined = joined(contract, running.iter().copied(), asked)?;
@@ -305,9 +323,18 @@ fn without_way(joined: &Joined, running: &[&Admitted], links: &Rates) -> Vec<(St
     running.iter().zip(&joined.parts).filter_map(of).collect()
 }
 
-/// Thins subscribers, and leaves out those of the contract that no way leads to, and pipes.
+/// Thins subscribers, makes pipes smaller, and leaves out those of the contract that no way leads to, and pipes.
 fn reduce(joined: &mut Joined, unfit: Vec<String>, reduction: &mut Reduction) {
     let unreachable = joined.unreachable();
+    let pipes = joined.contract.pipes.iter().enumerate();
+    let sizes = pipes.filter_map(|(index, pipe)| {
+        let size = reduction.pipes.get(&pipe.port())?;
+        Some((index, size.rate, size.burst))
+    });
+    let sizes: Vec<(usize, u64, u64)> = sizes.collect();
+    if !sizes.is_empty() {
+        pipe::resize(&mut joined.contract, &sizes);
+    }
     let subscribers = &mut joined.contract.system.subscribers;
     for subscriber in subscribers.iter_mut() {
         let scale = reduction.scaled.get(&subscriber.name);

@@ -2,7 +2,7 @@
 //! channel keeps its deadline, and is refused with the planner's reasons and offers otherwise. Pure.
 
 use crate::degradation::{AT_LEISURE, adapt};
-use crate::planning::{Admitted, Change, MOST_SESSIONS, Present, Reduction, Unadmitted, joined, planned};
+use crate::planning::{Admitted, Change, MOST_SESSIONS, Present, Reduction, Size, Unadmitted, joined, planned};
 use crate::rules::{self, Ask, Party, Usage};
 use qos::contract::rule::Rule;
 use qos::contract::session::Session;
@@ -63,7 +63,9 @@ fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) 
     let no_worse = |change: &Change| {
         let (now, then) = (&change.reduction, &left.reduction);
         let scaled = |(port, scale): (&String, &u32)| then.scaled.get(port).is_some_and(|before| scale <= before);
-        now.suspended.keys().all(|name| then.suspended.contains_key(name)) && now.scaled.iter().all(scaled)
+        let pipe = |(port, size): (&String, &Size)| then.pipes.get(port).is_some_and(|before| size.rate >= before.rate);
+        let suspended = now.suspended.keys().all(|name| then.suspended.contains_key(name));
+        suspended && now.scaled.iter().all(scaled) && now.pipes.iter().all(pipe)
     };
     Ok(again.ok().filter(|change| is_whole(change) && no_worse(change)).unwrap_or(left))
 }
@@ -139,6 +141,7 @@ fn without(present: Present<'_>, names: &[String], watch: &mut dyn Watch) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::NOTHING_SOLD;
     use crate::links::Rates;
     use crate::planning::Patient;
     use std::sync::LazyLock;
@@ -178,7 +181,7 @@ deadline = "100 ms"
     fn present<'a>(contract: &'a str, sessions: &'a [Admitted]) -> Present<'a> {
         static AS_STATED: LazyLock<(Rates, Reduction)> = LazyLock::new(Default::default);
         let (links, reduction) = &*AS_STATED;
-        Present { contract, links, reduction, sessions }
+        Present { contract, links, reduction, sessions, sold: &NOTHING_SOLD }
     }
 
     fn ask(sessions: &[Admitted], owner: &str, text: &str) -> Result<Change, Unadmitted> {
@@ -322,7 +325,8 @@ deadline = "100 ms"
             session("two", "yard/bob", video("two")),
         ];
         let (links, reduction) = (Default::default(), Reduction::default());
-        let present = Present { contract, links: &links, reduction: &reduction, sessions: &sessions };
+        let present =
+            Present { contract, links: &links, reduction: &reduction, sessions: &sessions, sold: &NOTHING_SOLD };
         assert_eq!(usage(sessions.iter(), "yard/ann"), Usage { sessions: 2, rate: 88_000 });
         let planned = planned(present, None, &mut Patient).unwrap().sessions;
         assert_eq!(planned.iter().map(|one| one.rate).collect::<Vec<_>>(), [80_000, 8_000, 80_000]);

@@ -34,6 +34,8 @@ struct Testbed {
     running: Vec<Option<Running>>,
     /// Further tables of the first domain's contract.
     more: &'static str,
+    /// A change of all contracts.
+    edit: fn(String) -> String,
     /// No disk takes anything.
     fails: Arc<AtomicBool>,
 }
@@ -69,6 +71,10 @@ fn addresses(testbed: u32) -> Vec<SocketAddr> {
 
 impl Testbed {
     fn new() -> Self {
+        Self::with(|contract| contract)
+    }
+
+    fn with(edit: fn(String) -> String) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("thalweg-domains-{}-{number}", std::process::id()));
@@ -80,7 +86,7 @@ impl Testbed {
             keys::issue(&keys, kind, name, 1, &keys).unwrap();
         }
         let mut testbed =
-            Self { dir, addresses: addresses(number), running: Vec::new(), more: "", fails: Arc::default() };
+            Self { dir, addresses: addresses(number), running: Vec::new(), more: "", edit, fails: Arc::default() };
         testbed.running = (0..NAMES.len()).map(|_| None).collect();
         (0..NAMES.len()).for_each(|index| testbed.start(index));
         testbed
@@ -111,7 +117,7 @@ impl Testbed {
             }
             _ => beside(1, "wb", "\"robot\""),
         }
-        text
+        (self.edit)(text)
     }
 
     fn start(&mut self, index: usize) {
@@ -388,4 +394,57 @@ fn while_links_have_no_plan_sessions_are_renewed_and_none_is_admitted() {
     );
     ann.state_link("cam-rw", None).unwrap();
     testbed.request(&session("log", 100, "1 s")).unwrap();
+}
+
+/// A link in the middle domain carries less than two sessions have together: the less important one is thinned at its publisher, and both ends hear of it.
+#[test]
+fn a_slow_link_in_another_domain_thins_the_least_important_session() {
+    // Slow pipes that hold what comes at once after as slow ones.
+    let slow = "rate = \"400 kbit/s\"\nburst = \"400 kB\"\nlargest = \"1 kB\"\ndeadline = \"5 s\"";
+    const FAST: &str = "rate = \"400 kbit/s\"\nburst = \"9 kB\"\nlargest = \"1 kB\"\ndeadline = \"60 ms\"";
+    let testbed = Testbed::with(|contract| {
+        contract.replace(FAST, "rate = \"400 kbit/s\"\nburst = \"400 kB\"\nlargest = \"1 kB\"\ndeadline = \"5 s\"")
+    });
+    assert!(testbed.contract(1).contains(slow));
+    let (ann, of_wan) = (testbed.ann(), testbed.client(1, Kind::User, "ann"));
+    for (name, importance) in [("top", 9), ("low", 1)] {
+        let text = session(name, 934, "60 s").replace("[[topic]]", &format!("importance = {importance}\n[[topic]]"));
+        testbed.request(&text.replace("deadline", "scale_max = 8\ndeadline")).unwrap();
+    }
+    testbed.install(0);
+    let scales = || ["top", "low"].map(|name| ann.session(name).unwrap().channels[0].scale);
+    assert_eq!(scales(), [1, 1]);
+    of_wan.state_link("rw-wb", Some(150_000)).unwrap();
+    eventually(|| (scales()[1] > 1).then_some(()));
+    assert_eq!(scales()[0], 1, "the more important one has all");
+    let because = ann.session("low").unwrap().because.unwrap_or_default();
+    assert!(
+        because.contains("/low@desk gets one of") && because.contains("link rw-wb carries 150 kbit/s"),
+        "{because}"
+    );
+    assert_eq!(testbed.all_sold(), [2.0 * RATE; 3], "what is sold stays sold");
+    let pipes = of_wan.pipes().unwrap();
+    let carries = pipes.iter().find_map(|pipe| pipe.carries_bits_per_s.filter(|_| pipe.class == qos::Class::Low));
+    assert!(carries.is_some_and(|rate| rate < 2.0 * RATE), "{pipes:?}");
+    // The agent of the subscriber's host hears of it.
+    let told = || {
+        let agent = testbed.client(2, Kind::Host, "wb");
+        let plan = agent.desired("wb", (0, 0), Duration::ZERO).unwrap().unwrap().plan.unwrap();
+        let plan = qos::plan::Plan::from_text(&plan).unwrap();
+        plan.channels.iter().find(|channel| channel.topic == "low").unwrap().scale
+    };
+    eventually(|| (told() == scales()[1]).then_some(()));
+    // What has less room before has no more before the queues are there.
+    of_wan.state_link("rw-wb", None).unwrap();
+    assert!(scales()[1] > 1);
+    testbed.install(1);
+    eventually(|| (scales() == [1, 1] && told() == 1).then_some(()));
+    eventually(|| {
+        testbed.install(0);
+        ann.session("low").unwrap().because.is_none().then_some(())
+    });
+    let thinned = ann.accounts(0).unwrap().into_iter().filter(|line| line.contains("\"thin\""));
+    let thinned: Vec<String> = thinned.collect();
+    assert!(thinned.len() >= 2 && thinned.iter().all(|line| line.contains("low")), "{thinned:?}");
+    assert!(thinned.last().is_some_and(|line| line.contains("what they asked for")), "{thinned:?}");
 }

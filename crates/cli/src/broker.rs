@@ -8,6 +8,7 @@ use crate::signals::Stop;
 use agent::identity::Kind;
 use agent::keys::Keys;
 use broker::api::Broker;
+use broker::links::measured::Hysteresis;
 use broker::serve::Limits;
 use broker::store::{Campaign, Store, Tls};
 use clap::Args;
@@ -51,9 +52,31 @@ pub(crate) struct Arguments {
     /// Note what went through each session, sign the accounts, and let neighbours sign what they owe, each time after so long
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = accounts_every)]
     accounts_every: Duration,
+    /// A link is slower when its device takes less than this part of what its queue gives
+    #[arg(long, value_name = "PART", default_value = "0.9", value_parser = slower_below)]
+    slower_below: f64,
+    /// So many times one after the other, ten times a second
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    slower_after: u32,
+    /// Such a link is tried twice as fast when nothing was seen against that for so long
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = faster_after)]
+    faster_after: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// From a tenth to all but the error of a measurement.
+fn slower_below(text: &str) -> std::result::Result<f64, String> {
+    let part: f64 = text.parse().map_err(|_| "allowed is a number from 0.1 to 0.95".to_owned())?;
+    if (0.1..=0.95).contains(&part) { Ok(part) } else { Err("allowed is 0.1 to 0.95".to_owned()) }
+}
+
+/// From a second to ten minutes.
+fn faster_after(text: &str) -> std::result::Result<Duration, String> {
+    let time = quantity::duration(text)?;
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(600);
+    if allowed.contains(&time) { Ok(time) } else { Err("allowed is 1s to 10min".to_owned()) }
 }
 
 /// From a second to a day.
@@ -150,8 +173,10 @@ fn tls(dir: &Path) -> Result<Tls> {
 
 /// Serves until `ended`.
 fn serve(arguments: &Arguments, keys: &Keys, broker: Broker, ended: &(dyn Fn() -> bool + Sync)) -> Result {
-    let Arguments { name, listen, contract, json, accounts_every, .. } = arguments;
-    let broker = broker.accounts_every(*accounts_every);
+    let Arguments { name, listen, contract, json, accounts_every, slower_below, slower_after, faster_after, .. } =
+        arguments;
+    let rule = Hysteresis { below: *slower_below, reports: *slower_after, held: *faster_after };
+    let broker = broker.accounts_every(*accounts_every).hysteresis(rule);
     if let Some(file) = contract {
         let planned = broker.plan_for(&crate::plan::text_of(file)?, keys);
         planned.map_err(|why| Failure::Usage(format!("{}: {why}", file.display())))?;

@@ -67,6 +67,7 @@ fn shown(Links { links, left_out, because }: &Links) -> String {
 
 fn row(link: &Link) -> Vec<String> {
     let carries = match (link.carries_bits_per_s, link.stated) {
+        (rate, _) if link.measured && rate > 0 => format!("{} (measured)", show_bit_rate(rate as f64)),
         (0, false) => "down".to_owned(),
         (0, true) => "down (set)".to_owned(),
         (rate, false) if rate < link.rate_bits_per_s => format!("{} (by its devices)", show_bit_rate(rate as f64)),
@@ -82,12 +83,20 @@ mod tests {
 
     #[test]
     fn a_link_says_who_has_told_its_rate() {
-        let carries = |carries_bits_per_s, stated| {
+        let by = |carries_bits_per_s, stated, measured| {
             let between = ["a".to_owned(), "b".to_owned()];
-            let link =
-                Link { link: "wire".into(), between, rate_bits_per_s: 1_000_000_000, carries_bits_per_s, stated };
+            let link = Link {
+                link: "wire".into(),
+                between,
+                rate_bits_per_s: 1_000_000_000,
+                carries_bits_per_s,
+                stated,
+                measured,
+            };
             row(&link).pop().unwrap_or_default()
         };
+        let carries = |carries_bits_per_s, stated| by(carries_bits_per_s, stated, false);
+        assert_eq!([by(5_000_000, false, true), by(0, false, true)], ["5 Mbit/s (measured)", "down"]);
         assert_eq!(
             [carries(1_000_000_000, false), carries(100_000_000, false)],
             ["1 Gbit/s", "100 Mbit/s (by its devices)"]

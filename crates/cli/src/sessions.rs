@@ -372,7 +372,9 @@ fn pipes(pipes: &[Pipe]) -> String {
     ];
     let row = |one: &Pipe| {
         let words = [one.pipe.clone(), one.from.clone(), one.to.clone(), one.class.to_string()];
-        let rates = [one.sold_bits_per_s, one.rate_bits_per_s].map(show_bit_rate);
+        let whole = show_bit_rate(one.rate_bits_per_s);
+        let rate = one.carries_bits_per_s.map(|now| format!("{} instead of {whole}", show_bit_rate(now)));
+        let rates = [show_bit_rate(one.sold_bits_per_s), rate.unwrap_or(whole)];
         let bursts = [one.sold_bytes, one.burst_bytes].map(|bytes| format!("{bytes} B"));
         let middle = [show_time(one.bound_us), one.price.to_string()];
         words.into_iter().chain(middle).chain(rates).chain(bursts).collect()

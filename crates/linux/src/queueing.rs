@@ -34,7 +34,7 @@ mod wanted;
 
 pub use adjust::{Adjusted, Way, adjust, adjust_with};
 pub use boundary::{Boundary, KeptOut, Pair, kept_out};
-pub use carried::Carried;
+pub use carried::{Backlog, Carried, backlog};
 pub use counted::{Counted, counted};
 pub use devices::{Largest, agreed_rate, carrier, egress, egress_super_packet, exists};
 pub use discipline::{Class, Curve, DEFAULT_MAP, Discipline, Shares};

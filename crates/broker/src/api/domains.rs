@@ -18,6 +18,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use qos::admission::Bucket;
 use qos::contract::rule::{Right, Rule};
 use qos::contract::session::Session as File;
 use qos::contract::{Contract, flow};
@@ -51,6 +52,8 @@ pub(super) struct Crossings {
     leases: Mutex<Leases>,
     /// The revision of the plan in which the last of its pipes came.
     revision: AtomicU64,
+    /// The pipes that are smaller in that plan (by name), and why; locked after `domains`.
+    sizes: Mutex<(BTreeMap<String, Bucket>, String)>,
     texts: Mutex<Texts>,
     /// The messages that wait for each neighbour.
     out: HashMap<String, mpsc::Sender<Message>>,
@@ -92,6 +95,7 @@ impl Crossings {
             domains: Mutex::new(domains),
             leases: Mutex::new(leases),
             revision: AtomicU64::new(kept.revision),
+            sizes: Mutex::default(),
             texts: Mutex::default(),
             out,
             clients,
@@ -101,7 +105,7 @@ impl Crossings {
         let keys: Vec<Key> = crossings.domains().keys();
         keys.iter().for_each(|key| crossings.texts().set(key, crossings.text_of(key)));
         crossings.domains().came_with(kept.revision, &keys);
-        let lost = crossings.close_pipes(now, &kept.reduction, kept.revision);
+        let lost = crossings.fit_pipes(now, &kept.reduction, kept.revision);
         Ok((crossings, effects.into_iter().chain(lost.into_iter().flatten()).collect()))
     }
 
@@ -109,16 +113,45 @@ impl Crossings {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pipes that are left out sell nothing, and all others do. What has to be done for each session that is lost is a list of its own.
-    pub(super) fn close_pipes(&self, now: Duration, reduction: &Reduction, revision: u64) -> Vec<Vec<Effect>> {
+    /// Pipes that are left out sell nothing, and all others do; those that are smaller are so at once, and larger when all hosts have this revision. What has
+    /// to be done for each session that is lost is a list of its own.
+    pub(super) fn fit_pipes(&self, now: Duration, reduction: &Reduction, revision: u64) -> Vec<Vec<Effect>> {
         let pipes = self.contract.pipes.iter().filter(|pipe| reduction.left_out.contains(&pipe.port()));
         let names: Vec<String> = pipes.map(|pipe| pipe.name.clone()).collect();
+        let wanted = self.sizes_in(reduction);
         let mut domains = self.domains();
-        if domains.opens(&names) {
+        let at_once = smaller(&domains.sizes(), &wanted);
+        if domains.opens(&names) || at_once != wanted {
             self.revision.store(revision, Ordering::Relaxed);
             domains.set_unready(Some("its hosts have not reported the pipes yet".to_owned()));
         }
-        domains.close_pipes(now, &names, &reduction.because)
+        let mut all = domains.close_pipes(now, &names, &reduction.because);
+        if domains.sizes() != at_once {
+            all.extend(domains.resize_pipes(now, &at_once, &reduction.because));
+        }
+        *self.sizes.lock().unwrap_or_else(PoisonError::into_inner) = (wanted, reduction.because.clone());
+        all
+    }
+
+    /// The pipes (by name) that are smaller by this reduction.
+    fn sizes_in(&self, reduction: &Reduction) -> BTreeMap<String, Bucket> {
+        let pipes = self.contract.pipes.iter();
+        let sizes = pipes.filter_map(|pipe| {
+            let size = reduction.pipes.get(&pipe.port())?;
+            let is_smaller = size.rate < pipe.rate || size.burst < pipe.burst;
+            is_smaller.then(|| (pipe.name.clone(), Bucket { burst: size.burst, rate: size.rate as f64 }))
+        });
+        sizes.collect()
+    }
+
+    /// All hosts have this revision of the plan: pipes that are larger there are so from now on.
+    fn grow_pipes(&self, now: Duration, revision: u64) -> Vec<Vec<Effect>> {
+        let mut domains = self.domains();
+        let (sizes, because) = self.sizes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if self.revision.load(Ordering::Relaxed) != revision || domains.sizes() == sizes {
+            return Vec::new();
+        }
+        domains.resize_pipes(now, &sizes, &because)
     }
 
     /// The contract's.
@@ -282,7 +315,8 @@ impl Broker {
         self.carry_out(first).await;
         loop {
             tokio::time::sleep(TICK).await;
-            let (state, because) = self.hosts().reached(crossings.revision.load(Ordering::Relaxed));
+            let revision = crossings.revision.load(Ordering::Relaxed);
+            let (state, because) = self.hosts().reached(revision);
             let full = (crossings.texts().bytes > MOST_OF_CHANNELS).then(|| {
                 format!("the channels of all sessions have more than {MOST_OF_CHANNELS} bytes, which is the limit")
             });
@@ -295,6 +329,9 @@ impl Broker {
                 domains.tick(self.now())
             };
             self.spawn(effects);
+            if state == SessionState::Active {
+                crossings.grow_pipes(self.now(), revision).into_iter().for_each(|effects| self.spawn(effects));
+            }
             for name in self.over(&crossings) {
                 let effects = crossings.domains().stop(self.now(), &name);
                 self.spawn(effects);
@@ -440,7 +477,9 @@ impl Broker {
             ..one.shown(one.revision)
         };
         if session.state == SessionState::Active {
-            (session.state, session.because) = self.hosts().reached(one.revision);
+            let (state, because) = self.hosts().reached(one.revision);
+            let all: Vec<String> = because.into_iter().chain(session.because.take()).collect();
+            (session.state, session.because) = (state, (!all.is_empty()).then(|| all.join("; ")));
         }
         self.hosts().mark_set(&mut session.channels);
         session
@@ -460,6 +499,16 @@ impl Broker {
         let _ = tokio::spawn(async move { broker.carry_out(done).await }).await;
         Some(Ok(Accepted { revision: self.hosts().kept().revision }))
     }
+}
+
+/// Of each pipe (by name) the smaller one of two sizes; one that is not named has that of the contract.
+fn smaller(some: &BTreeMap<String, Bucket>, others: &BTreeMap<String, Bucket>) -> BTreeMap<String, Bucket> {
+    let mut all = some.clone();
+    for (name, other) in others {
+        let size = all.entry(name.clone()).or_insert(*other);
+        *size = Bucket { burst: size.burst.min(other.burst), rate: size.rate.min(other.rate) };
+    }
+    all
 }
 
 /// The limit of a domain that stands against a session, as a plan has it.

@@ -4,6 +4,7 @@ use super::sessions::Clock;
 use super::{Answer, Broker, OwnHost, Refused, Shared, User};
 use crate::degradation::{AT_LEISURE, adapt};
 use crate::hosts::Kept;
+use crate::links::measured::Hysteresis;
 use crate::links::{Links, Rates, Unstated};
 use crate::planning::{Present, Unadmitted};
 use agent::message::{self, Carrier, LONGEST_NAME, MOST_DEVICES, Rate};
@@ -49,6 +50,13 @@ impl Broker {
     #[must_use]
     pub fn decides_within(mut self, time: Duration) -> Self {
         self.at_once = time;
+        self
+    }
+
+    /// Rates of links that agents have measured count by this rule.
+    #[must_use]
+    pub fn hysteresis(mut self, rule: Hysteresis) -> Self {
+        self.hysteresis = rule;
         self
     }
 
@@ -131,15 +139,15 @@ impl Broker {
         }
     }
 
-    /// Pipes that are left out of the plan sell nothing; those that are in it again sell when all hosts have it. Called while nobody else
-    /// keeps a change.
-    pub(super) fn open_and_close_pipes(self: &Arc<Self>) {
+    /// Pipes that are left out of the plan sell nothing, and those that are smaller there give their sessions fewer samples; those that are in it again, or larger,
+    /// sell and give more when all hosts have it. Called while nobody else keeps a change.
+    pub(super) fn fit_pipes(self: &Arc<Self>) {
         let Some(crossings) = self.crossings() else { return };
         let (reduction, revision) = {
             let hosts = self.hosts();
             (hosts.kept().reduction.clone(), hosts.kept().revision)
         };
-        let each = crossings.close_pipes(self.now(), &reduction, revision);
+        let each = crossings.fit_pipes(self.now(), &reduction, revision);
         each.into_iter().for_each(|effects| self.spawn(effects));
     }
 
@@ -165,13 +173,15 @@ impl Broker {
         let contract = Contract::read(&kept.contract.ok_or_else(missing)?).map_err(Unadmitted::Malformed)?;
         let mut links = self.links();
         let now = links.now(self.now());
-        let system = &contract.system;
+        let (system, links) = (&contract.system, &*links);
+        let measured = links.measured();
         let shown = |link: &qos::system::Link| message::Link {
             link: link.name.clone(),
             between: link.between.map(|node| system.nodes[node].name.clone()),
             rate_bits_per_s: link.rate,
             carries_bits_per_s: now.get(&link.name).copied().unwrap_or(link.rate),
             stated: links.stated().contains_key(&link.name),
+            measured: measured.contains(link.name.as_str()),
         };
         let because = self.unplanned().as_ref().filter(|one| one.links == now).map(|one| one.because.clone());
         let links = system.links.iter().map(shown).collect();
@@ -250,10 +260,11 @@ pub(super) async fn reported(
     let now = broker.now();
     {
         let mut links = broker.links();
-        for Carrier { device, up, rate_bits_per_s } in &devices {
+        for Carrier { device, up, rate_bits_per_s, drained } in &devices {
             links.reported(now, &host, device, *up);
             if *up {
                 links.reported_rate(now, &host, device, *rate_bits_per_s);
+                drained.iter().for_each(|drained| links.took(now, &host, device, *drained));
             }
         }
     }

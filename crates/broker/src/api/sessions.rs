@@ -3,7 +3,9 @@
 use super::domains::{Crossings, taken};
 use super::{Answer, Broker, OwnHost, Refused, Shared, User, check};
 use crate::degradation::{AT_LEISURE, adapt};
+use crate::domains::Domains;
 use crate::hosts::Kept;
+use crate::ledger::Demand;
 use crate::links::Links;
 use crate::planning::{Admitted, Change, Present, Reduction, Unadmitted};
 use crate::sessions::{end, request, stop};
@@ -75,10 +77,14 @@ impl Broker {
     pub fn plan_for(&self, contract: &str, keys: &Keys) -> Result<(), String> {
         let kept = self.hosts().kept().clone();
         let read = Contract::read(contract).map_err(|error| format!("line {error}"))?;
-        let mut links = Links::new(&read, &kept.stated, &kept.links);
+        let mut links = Links::new(&read, &kept.stated, &kept.links).with(self.hysteresis);
         let Kept { reduction, sessions, .. } = &kept;
         let links_now = links.now(self.now());
-        let present = Present { contract, links: &links_now, reduction, sessions };
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // A contract that has not what is sold is refused below.
+        let parts = Domains::start(keys.identity.name(), &read, before, kept.epoch, self.now());
+        let sold = parts.map(|(domains, _)| domains.demand()).unwrap_or_default();
+        let present = Present { contract, links: &links_now, reduction, sessions, sold: &sold };
         // If there is no plan for the links as they are, the broker starts with those of before, or as if all were up, and goes on to look for one.
         let nothing = Default::default();
         let mut each = [&links_now, &kept.links, &nothing].into_iter();
@@ -134,6 +140,7 @@ impl Broker {
     where
         F: FnOnce(Present<'_>, u64) -> Result<Change, Unadmitted> + Send + 'static,
     {
+        let sold = self.sold(&kept);
         let Kept { contract, sessions, links, reduction, revision, .. } = kept;
         let Some(contract) = contract else {
             let said =
@@ -141,11 +148,19 @@ impl Broker {
             return Err(Refused::new(StatusCode::CONFLICT, said.to_owned()));
         };
         let decided = move || {
-            let present = Present { contract: &contract, links: &links, reduction: &reduction, sessions: &sessions };
+            let present =
+                Present { contract: &contract, links: &links, reduction: &reduction, sessions: &sessions, sold: &sold };
             decide(present, revision + 1).map(|change| (turn, change))
         };
         let decided = tokio::task::spawn_blocking(decided).await;
         Ok(decided.map_err(|e| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))??)
+    }
+
+    /// What is sold of pipes, where it makes a difference.
+    fn sold(&self, kept: &Kept) -> Demand {
+        let is_whole = kept.links.is_empty() && kept.reduction == Reduction::default();
+        let crossings = self.crossings().filter(|_| !is_whole);
+        crossings.map(|crossings| crossings.domains().demand()).unwrap_or_default()
     }
 
     /// Makes a change of sessions, in a turn that ends with it. Revisions may have come since it was decided: those of sessions through pipes.

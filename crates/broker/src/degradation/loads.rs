@@ -7,6 +7,7 @@ pub(super) use filling::Filling;
 
 use super::Step;
 use super::concerned::way;
+use super::pipes::PARTS;
 use crate::links::Rates;
 use crate::planning::{Present, Reduction};
 use qos::contract::joined::Joined;
@@ -14,7 +15,7 @@ use qos::network::{Direction, Network, wire_load};
 use qos::system::{Link, Subscriber, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Each subscriber (index): whether it is left out, and its ratio of published samples to those that it gets.
+/// Each subscriber (index): whether it is left out, and its ratio of published samples to those that it gets; of a pipe its size ([`super::pipes`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub gone: Vec<bool>,
@@ -39,7 +40,8 @@ impl Model {
     /// With what is taken back in any case.
     pub fn new(present: Present<'_>, whole: &Joined, base: &Reduction) -> Self {
         let subscribers = &whole.contract.system.subscribers;
-        let scale = subscribers.iter().map(|one| one.scale).collect();
+        let is_pipe = |one: &Subscriber| whole.contract.system.topics[one.topic].pipe;
+        let scale = subscribers.iter().map(|one| if is_pipe(one) { PARTS } else { one.scale }).collect();
         let mut wanted = Wanted { gone: vec![false; subscribers.len()], scale };
         let without = without(whole);
         let suspended = |name: &String| base.suspended.contains_key(name);
@@ -59,7 +61,7 @@ impl Model {
     /// The subscribers (indices) that are gone if this step is taken; none if it thins one.
     fn lost(&self, step: &Step) -> &[usize] {
         match step {
-            Step::Scale { .. } => &[],
+            Step::Scale { .. } | Step::Shrink { .. } => &[],
             Step::Suspend { index, .. } => &self.without[*index],
             Step::LeaveOut { index, .. } => &self.alone[*index..=*index],
         }
@@ -80,7 +82,7 @@ impl Model {
         }
         let mut taken: Vec<usize> = (0..steps.len()).rev().filter(|step| !filling.gives_back(&steps[*step])).collect();
         for step in &taken {
-            if let Step::Scale { index, own, most, .. } = &mut steps[*step] {
+            if let Step::Scale { index, own, most, .. } | Step::Shrink { index, own, most, .. } = &mut steps[*step] {
                 let (mut too_little, mut enough) = (*own, *most);
                 while enough - too_little > 1 {
                     let middle = u32::midpoint(too_little, enough);
@@ -98,7 +100,9 @@ impl Model {
         let mut wanted = self.base.clone();
         for step in taken {
             match step {
-                Step::Scale { index, most, .. } => wanted.scale[*index] = wanted.scale[*index].max(*most),
+                Step::Scale { index, most, .. } | Step::Shrink { index, most, .. } => {
+                    wanted.scale[*index] = wanted.scale[*index].max(*most);
+                }
                 _ => self.lost(step).iter().for_each(|gone| wanted.gone[*gone] = true),
             }
         }
@@ -143,6 +147,8 @@ struct Loads {
     streams: Vec<Stream>,
     /// The topic of each subscriber, and whether its samples are made smaller whatever its ratio is.
     topics: Vec<(usize, bool)>,
+    /// Those that are pipes.
+    pipes: Vec<bool>,
     /// The deadline of each subscriber, s.
     deadlines: Vec<Option<f64>>,
 }
@@ -190,6 +196,7 @@ impl Loads {
                     let count = directions.len();
                     let direction = *directions.entry(at).or_insert(count);
                     let load = wire_load(&system.links[at.link], size, topic.rate);
+                    let load = if topic.pipe { load * f64::from(PARTS) } else { load };
                     let avoids = proxies.iter().any(|proxy| ways.avoid(*publisher, *proxy, one.node, at));
                     let receivers = streams.entry((one.topic, *publisher, direction)).or_default();
                     receivers.push(Receiver { index, load, avoids });
@@ -208,7 +215,8 @@ impl Loads {
         let of_one = |one: &Subscriber| (one.topic, one.picture.is_some() || one.scaled_size.is_some());
         let topics = system.subscribers.iter().map(of_one).collect();
         let deadlines = system.subscribers.iter().map(|one| one.deadline.map(|ns| ns as f64 / 1e9)).collect();
-        Self { rates, streams: streams.into_iter().map(stream).collect(), topics, deadlines }
+        let pipes = system.subscribers.iter().map(|one| system.topics[one.topic].pipe).collect();
+        Self { rates, streams: streams.into_iter().map(stream).collect(), topics, pipes, deadlines }
     }
 
     /// `true` if a link has to carry more than its rate. A stream goes once over a link, at least as often as the subscriber behind it
@@ -216,7 +224,7 @@ impl Loads {
     fn exceed(&self, wanted: &Wanted) -> bool {
         let mut with_proxies = BTreeSet::new();
         for (index, (topic, smaller)) in self.topics.iter().enumerate() {
-            if !wanted.gone[index] && (*smaller || wanted.scale[index] > 1) {
+            if !wanted.gone[index] && !self.pipes[index] && (*smaller || wanted.scale[index] > 1) {
                 with_proxies.insert(*topic);
             }
         }

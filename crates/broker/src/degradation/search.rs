@@ -8,6 +8,7 @@ use super::Step;
 use super::loads::Model;
 use crate::planning::{Change, Present, Reduction, Unadmitted, attempted, on, planned};
 use qos::contract::joined::Joined;
+use qos::contract::pipe;
 use qos::placement::Watch;
 use qos::plan;
 use qos::system::System;
@@ -111,8 +112,18 @@ impl<'a> Search<'a> {
     fn left(&self, taken: &[usize]) -> System {
         let wanted = self.model.with(taken.iter().map(|step| &self.steps[*step]));
         let mut left = self.whole.clone();
-        let subscribers = left.contract.system.subscribers.iter_mut();
-        subscribers.zip(&wanted.scale).for_each(|(one, scale)| one.scale = one.scale.max(*scale));
+        let System { subscribers, topics, .. } = &mut left.contract.system;
+        for (one, scale) in subscribers.iter_mut().zip(&wanted.scale).filter(|(one, _)| !topics[one.topic].pipe) {
+            one.scale = one.scale.max(*scale);
+        }
+        let shrunk = taken.iter().filter_map(|step| match &self.steps[*step] {
+            Step::Shrink { pipe, index, shape, .. } => Some((*pipe, shape.at(wanted.scale[*index]))),
+            _ => None,
+        });
+        let sizes: Vec<(usize, u64, u64)> = shrunk.map(|(pipe, size)| (pipe, size.rate, size.burst)).collect();
+        if !sizes.is_empty() {
+            pipe::resize(&mut left.contract, &sizes);
+        }
         let mut gone: Vec<usize> =
             wanted.gone.iter().enumerate().filter(|(_, gone)| **gone).map(|(at, _)| at).collect();
         gone.extend(&self.gone);
@@ -208,7 +219,7 @@ impl<'a> Search<'a> {
     /// Thins each subscriber of these steps no more than needed, the most important ones first.
     fn thin_less(&mut self, taken: &[usize]) -> Result<(), Unadmitted> {
         for step in taken.iter().rev() {
-            let Step::Scale { own, most, .. } = self.steps[*step] else { continue };
+            let (Step::Scale { own, most, .. } | Step::Shrink { own, most, .. }) = self.steps[*step] else { continue };
             let (mut too_little, mut enough) = (own, most);
             while enough - too_little > 1 && !self.is_late() {
                 let middle = u32::midpoint(too_little, enough);
@@ -221,7 +232,7 @@ impl<'a> Search<'a> {
     }
 
     fn thin(&mut self, step: usize, scale: u32) {
-        if let Step::Scale { most, .. } = &mut self.steps[step] {
+        if let Step::Scale { most, .. } | Step::Shrink { most, .. } = &mut self.steps[step] {
             *most = scale;
         }
     }

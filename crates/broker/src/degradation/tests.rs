@@ -1,9 +1,11 @@
 use super::loads::{Filling, Model};
 use super::*;
+use crate::ledger::{Demand, NOTHING_SOLD, Sold};
 use crate::links::Rates;
-use crate::planning::{Admitted, Patient, Reduction, planned};
+use crate::planning::{Admitted, Patient, Reduction, Size, planned};
 use crate::sessions::request;
 use proptest::prelude::*;
+use qos::admission::Bucket;
 use std::time::Duration;
 
 /// A triangle: from a to b directly, or through c.
@@ -54,7 +56,8 @@ fn admitted(contract: &str, all: &[(&str, i64, u32)]) -> Vec<Admitted> {
             "[[session]]\nname = {name:?}\nimportance = {importance}\n[[topic]]\nname = {name:?}\nsize = \"550 B\"\nrate = \"50 Hz\"\n\
              publisher = \"a\"\n[[subscriber]]\ntopic = {name:?}\nnode = \"b\"\ndeadline = \"3 s\"\nscale_max = {most}\n"
         );
-        let present = Present { contract, links: &links, reduction: &reduction, sessions: &sessions };
+        let present =
+            Present { contract, links: &links, reduction: &reduction, sessions: &sessions, sold: &NOTHING_SOLD };
         sessions = request(present, ("ann", &text), revision as u64, &mut Patient).unwrap().sessions;
     }
     sessions
@@ -74,7 +77,7 @@ fn links(all: &[(&str, u64)]) -> Rates {
 
 fn adapted(contract: &str, sessions: &[Admitted], links: &Rates) -> Result<Change, Unadmitted> {
     let reduction = Reduction { left_out: vec!["what was before does not count".into()], ..Reduction::default() };
-    adapt(Present { contract, links, reduction: &reduction, sessions }, AT_ONCE, &mut Patient)
+    adapt(Present { contract, links, reduction: &reduction, sessions, sold: &NOTHING_SOLD }, AT_ONCE, &mut Patient)
 }
 
 /// The sessions that are suspended, and the ports that are thinned.
@@ -127,7 +130,13 @@ fn what_has_no_way_is_suspended_or_left_out() {
     let mut sessions = admitted(CONTRACT, &[("camera", 1, 1)]);
     for text in [alone, follower] {
         let (links, reduction) = (Rates::new(), Reduction::default());
-        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+        let present = Present {
+            contract: CONTRACT,
+            links: &links,
+            reduction: &reduction,
+            sessions: &sessions,
+            sold: &NOTHING_SOLD,
+        };
         sessions = request(present, ("ann", text), 7, &mut Patient).unwrap().sessions;
     }
     let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0), ("over", 0)])).unwrap();
@@ -185,14 +194,16 @@ fn who_does_not_use_the_link_keeps_what_it_has() {
     let to_c = "[[session]]\nname = \"near\"\nimportance = -5\n[[topic]]\nname = \"near\"\nsize = \"1000 B\"\nrate = \"50 Hz\"\npublisher = \"a\"\n\
                 [[subscriber]]\ntopic = \"near\"\nnode = \"c\"\ndeadline = \"3 s\"\n";
     let (none, reduction) = (Rates::new(), Reduction::default());
-    let present = Present { contract: CONTRACT, links: &none, reduction: &reduction, sessions: &[] };
+    let present =
+        Present { contract: CONTRACT, links: &none, reduction: &reduction, sessions: &[], sold: &NOTHING_SOLD };
     let first = request(present, ("ann", to_c), 1, &mut Patient).unwrap().sessions;
     let mut sessions = admitted(CONTRACT, &[("one", 1, 1), ("two", 2, 1)]);
     sessions.extend(first);
     let change = adapted(CONTRACT, &sessions, &links(&[("wire", 450_000)])).unwrap();
     assert_eq!(taken(&change).0, ["one"]);
     let (slow, none) = (links(&[("wire", 450_000)]), Reduction::default());
-    let hurried = Present { contract: CONTRACT, links: &slow, reduction: &none, sessions: &sessions };
+    let hurried =
+        Present { contract: CONTRACT, links: &slow, reduction: &none, sessions: &sessions, sold: &NOTHING_SOLD };
     let found = adapt(hurried, AT_ONCE, &mut Hasty(0)).unwrap();
     assert!(!taken(&found).0.contains(&"near"), "without time for a search, too: {found:?}");
     // With the wire down all go over c: 133, twice 248 and 430 kbit/s do not fit into 1 Mbit/s.
@@ -208,7 +219,8 @@ fn only_who_is_concerned_is_thinned() {
                [[subscriber]]\ntopic = \"t\"\nnode = \"b\"\nscale = 2\nscale_max = 8\ndeadline = \"3 s\"\n";
     let contract = CONTRACT.replace("deadline = \"3 s\"", "deadline = \"3 s\"\nscale_max = 2\n[[subscriber]]\ntopic = \"state\"\nnode = \"c\"\nscale_max = 9\ndeadline = \"3 s\"");
     let (none, reduction) = (Rates::new(), Reduction::default());
-    let present = Present { contract: &contract, links: &none, reduction: &reduction, sessions: &[] };
+    let present =
+        Present { contract: &contract, links: &none, reduction: &reduction, sessions: &[], sold: &NOTHING_SOLD };
     let sessions = request(present, ("ann", two), 1, &mut Patient).unwrap().sessions;
     let change = adapted(&contract, &sessions, &links(&[("wire", 180_000)])).unwrap();
     assert_eq!(taken(&change), (vec![], vec![("/t@b", 6)]));
@@ -222,7 +234,8 @@ fn who_was_admitted_beside_others_that_do_not_run_goes_together_with_them() {
     let all = |sessions: &[Admitted], rate: u64, text: &str| {
         let links = links(&[("wire", rate)]);
         let reduction = adapted(CONTRACT, sessions, &links).unwrap().reduction;
-        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions };
+        let present =
+            Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions, sold: &NOTHING_SOLD };
         request(present, ("bob", text), 9, &mut Patient)
     };
     let large = |name: &str, bytes: u32| {
@@ -232,7 +245,8 @@ fn who_was_admitted_beside_others_that_do_not_run_goes_together_with_them() {
         )
     };
     let nothing = Reduction::default();
-    let present = Present { contract: CONTRACT, links: &links(&[]), reduction: &nothing, sessions: &[] };
+    let present =
+        Present { contract: CONTRACT, links: &links(&[]), reduction: &nothing, sessions: &[], sold: &NOTHING_SOLD };
     let sessions = request(present, ("ann", &large("big", 3500)), 1, &mut Patient).unwrap().sessions;
     // The big one does not run on 600 kbit/s. What fits there, and not beside it when the link is back, is refused.
     let refused = all(&sessions, 600_000, &large("late", 1000));
@@ -251,7 +265,13 @@ fn who_was_admitted_beside_others_that_do_not_run_goes_together_with_them() {
     // A smaller version of it runs, and all come back.
     let again = large("big", 400);
     let links = links(&[("wire", 600_000)]);
-    let present = Present { contract: CONTRACT, links: &links, reduction: &fits.reduction, sessions: &fits.sessions };
+    let present = Present {
+        contract: CONTRACT,
+        links: &links,
+        reduction: &fits.reduction,
+        sessions: &fits.sessions,
+        sold: &NOTHING_SOLD,
+    };
     let smaller = request(present, ("ann", &again), 10, &mut Patient).unwrap();
     assert_eq!(taken(&smaller), (vec![], vec![]));
 }
@@ -275,7 +295,8 @@ fn contract_and_sessions_that_do_not_go_together_are_no_matter_of_links() {
 fn a_session_whose_chain_is_cut_is_suspended() {
     let chain = "[[session]]\nname = \"chained\"\n[[chain]]\nname = \"c\"\ntopics = [\"state\"]\nsubscribers = [\"/state@b\"]\ndeadline = \"9 s\"\n";
     let (none, reduction) = (Rates::new(), Reduction::default());
-    let present = Present { contract: CONTRACT, links: &none, reduction: &reduction, sessions: &[] };
+    let present =
+        Present { contract: CONTRACT, links: &none, reduction: &reduction, sessions: &[], sold: &NOTHING_SOLD };
     let sessions = request(present, ("ann", chain), 1, &mut Patient).unwrap().sessions;
     let change = adapted(CONTRACT, &sessions, &links(&[("wire", 0), ("up", 0)])).unwrap();
     assert_eq!((taken(&change).0, &*change.reduction.left_out), (vec!["chained"], &["/state@b".to_owned()][..]));
@@ -292,21 +313,64 @@ fn a_contract_that_does_not_fit_by_itself_is_told() {
     assert_eq!(taken(&change), (vec!["camera"], vec![("/state@b", 3)]));
 }
 
-#[test]
-fn a_pipe_that_does_not_fit_is_left_out_last() {
+/// Two pipes from a to b.
+fn with_pipes() -> String {
     let pipe = |class: &str, rate: &str| {
         format!(
             "[[pipe]]\nfrom = \"a\"\nto = \"b\"\nclass = {class:?}\nrate = \"{rate}\"\nlargest = \"500 B\"\ndeadline = \"100 ms\"\n"
         )
     };
-    let contract = format!("{CONTRACT}{}{}", pipe("high", "500 kbit/s"), pipe("normal", "400 kbit/s"));
-    let sessions = admitted(&contract, &[("camera", 1, 1)]);
-    let change = adapted(&contract, &sessions, &links(&[("wire", 1_100_000)])).unwrap();
+    format!("{CONTRACT}{}{}", pipe("high", "500 kbit/s"), pipe("normal", "400 kbit/s"))
+}
+
+/// So many bit/s of each of them are sold, and so many are needed at least.
+fn sold(high: [f64; 2], normal: [f64; 2]) -> Demand {
+    let of = |[whole, least]: [f64; 2]| {
+        let [whole, least] = [whole, least].map(|rate| Bucket { burst: 500, rate });
+        Sold { whole, least }
+    };
+    [("a-b-high".to_owned(), of(high)), ("a-b-normal".to_owned(), of(normal))].into()
+}
+
+/// Sessions in place, on these links, with so much of the pipes sold.
+fn beside_pipes(sessions: &[Admitted], links: &Rates, sold: &Demand) -> Change {
+    let (contract, reduction) = (with_pipes(), Reduction::default());
+    adapt(Present { contract: &contract, links, reduction: &reduction, sessions, sold }, AT_LEISURE, &mut Patient)
+        .unwrap()
+}
+
+fn rates_of(change: &Change) -> Vec<u64> {
+    ["pipe a-b-high", "pipe a-b-normal"]
+        .map(|port| change.reduction.pipes.get(port).map_or(0, |size| size.rate))
+        .to_vec()
+}
+
+#[test]
+fn a_pipe_gives_what_is_not_sold_then_what_can_be_thinned_then_its_sessions_then_all() {
+    let sessions = admitted(&with_pipes(), &[("camera", 1, 1)]);
+    let nothing = sold([0.0; 2], [0.0; 2]);
+    // Nobody has less if what nobody has bought is gone, and the pipe of the lower class goes first.
+    let change = beside_pipes(&sessions, &links(&[("wire", 1_100_000)]), &nothing);
+    assert_eq!((taken(&change), change.reduction.left_out.len()), ((vec![], vec![]), 0));
+    let [0, normal] = rates_of(&change)[..] else { panic!("{change:?}") };
+    assert!((150_000..400_000).contains(&normal), "{normal}");
+    // All of it is sold, and nobody in it can have less: a session of the domain's own goes before those in pipes.
+    let all = sold([500_000.0; 2], [400_000.0; 2]);
+    let change = beside_pipes(&sessions, &links(&[("wire", 1_100_000)]), &all);
+    assert_eq!((taken(&change), rates_of(&change)), ((vec!["camera"], vec![]), vec![0, 0]));
+    // All of it is sold, and half is enough.
+    let half = sold([500_000.0, 250_000.0], [400_000.0, 200_000.0]);
+    let change = beside_pipes(&sessions, &links(&[("wire", 1_100_000)]), &half);
+    let [0, normal] = rates_of(&change)[..] else { panic!("{change:?}") };
+    assert!(taken(&change).0.is_empty() && (200_000..400_000).contains(&normal), "{change:?}");
+    // Not even that has room: sessions in pipes go after the domain's own.
+    let change = beside_pipes(&sessions, &links(&[("wire", 800_000)]), &all);
+    let [0, normal] = rates_of(&change)[..] else { panic!("{change:?}") };
     assert_eq!((taken(&change).0, change.reduction.left_out.len()), (vec!["camera"], 0));
-    let change = adapted(&contract, &sessions, &links(&[("wire", 700_000)])).unwrap();
-    assert_eq!(change.reduction.left_out, ["pipe a-b-normal"]);
-    let change = adapted(&contract, &sessions, &links(&[("wire", 0), ("up", 0)])).unwrap();
+    assert!((20_000..200_000).contains(&normal), "{change:?}");
+    let change = beside_pipes(&sessions, &links(&[("wire", 0), ("up", 0)]), &all);
     assert_eq!(change.reduction.left_out, ["/state@b", "pipe a-b-high", "pipe a-b-normal"]);
+    assert!(change.reduction.pipes.is_empty());
 }
 
 /// A session of 246 kbit/s over a link that carries one and a half of them: two are too much, unless one gets half.
@@ -314,7 +378,8 @@ fn a_pipe_that_does_not_fit_is_left_out_last() {
 fn loads_of_links_tell_what_has_no_plan() {
     let sessions = admitted(CONTRACT, &[("camera", 1, 2), ("lidar", 5, 1)]);
     let (links, reduction) = (links(&[("wire", 520_000)]), Reduction::default());
-    let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+    let present =
+        Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions, sold: &NOTHING_SOLD };
     let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
     let mut watch = Patient;
     let mut search = Search::new(present, Reduction::default(), &whole, AT_ONCE, &mut watch);
@@ -322,7 +387,7 @@ fn loads_of_links_tell_what_has_no_plan() {
     let taken = |step: &Step| match step {
         Step::Scale { port, .. } => port.clone(),
         Step::Suspend { name, .. } => name.clone(),
-        Step::LeaveOut { port, .. } => port.clone(),
+        Step::LeaveOut { port, .. } | Step::Shrink { port, .. } => port.clone(),
     };
     assert_eq!(search.steps.iter().map(taken).collect::<Vec<_>>(), ["/camera@b", "camera", "lidar"]);
     let overload = |taken: &[usize]| search.overload(taken);
@@ -343,7 +408,8 @@ impl Watch for Hasty {
 fn without_time_for_more_what_is_found_first_is_taken() {
     let sessions = admitted(CONTRACT, &[("camera", 1, 8), ("lidar", 5, 8), ("map", 2, 1)]);
     let (links, reduction) = (links(&[("wire", 800_000)]), Reduction::default());
-    let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+    let present =
+        Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions, sold: &NOTHING_SOLD };
     // The planner has a clock, too, and gives up nothing in so short a contract.
     let change = adapt(present, AT_ONCE, &mut Hasty(0)).unwrap();
     assert_eq!(taken(&change), (vec![], vec![("/camera@b", 6)]), "by the loads of a smaller share");
@@ -366,7 +432,7 @@ proptest! {
         let all = named(&names, &all);
         let sessions = admitted(CONTRACT, &all);
         let (links, reduction) = (links(&[("wire", rate)]), Reduction::default());
-        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions, sold: &NOTHING_SOLD };
         let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
         let mut watch = Patient;
     let mut search = Search::new(present, Reduction::default(), &whole, AT_ONCE, &mut watch);
@@ -391,7 +457,7 @@ proptest! {
         let all = named(&names, &all);
         let sessions = admitted(CONTRACT, &all);
         let (links, reduction) = (links(&[("wire", rate)]), Reduction::default());
-        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions };
+        let present = Present { contract: CONTRACT, links: &links, reduction: &reduction, sessions: &sessions, sold: &NOTHING_SOLD };
         let (contract, whole) = (Contract::read(CONTRACT).unwrap(), joined(CONTRACT, sessions.iter(), None).unwrap());
         let model = Model::new(present, &whole, &reduction);
         let mut steps = steps(present, &contract, &whole, &|_| true).unwrap();
@@ -416,6 +482,56 @@ proptest! {
         }
     }
 
+    /// With pipes, too: what is left fits; pipes are no smaller than needed; and their sessions get fewer samples, or end, only where all that comes before would
+    /// not be enough.
+    #[test]
+    fn no_pipe_is_smaller_than_needed(
+        all in proptest::collection::vec((-2i64..3, 1u32..5), 0..4),
+        rate in 200_000u64..2_000_000,
+        parts in proptest::collection::vec((0.0f64..1.0, 0.1f64..1.0), 2),
+    ) {
+        let (names, contract) = (names(all.len()), with_pipes());
+        let sessions = admitted(&contract, &named(&names, &all));
+        let links = links(&[("wire", rate)]);
+        let needs = |(part, least): (f64, f64), whole: f64| [(part * whole).floor(), (part * least * whole).floor()];
+        let demand = sold(needs(parts[0], 500_000.0), needs(parts[1], 400_000.0));
+        let change = beside_pipes(&sessions, &links, &demand);
+        prop_assert!(change.plan.channels.iter().all(|channel| channel.bound_us <= channel.deadline_us));
+        let fits = |reduction: &Reduction| {
+            planned(Present { contract: &contract, links: &links, reduction, sessions: &sessions, sold: &demand }, None, &mut Patient).is_ok()
+        };
+        prop_assert!(fits(&change.reduction));
+        for (port, size) in &change.reduction.pipes {
+            let mut less = change.reduction.clone();
+            less.pipes.remove(port);
+            prop_assert!(!fits(&less), "{} need not be smaller: {:?}", port, change.reduction);
+            // With pipes as small as their sessions allow at a stage, and all sessions of the domain's own thinned, or suspended.
+            let all_before = |needed: fn(&Sold) -> f64, suspended: bool| {
+                let size = |(port, whole): (&str, u64)| {
+                    let needed = needed(&demand[port.trim_start_matches("pipe ")]).ceil() as u64;
+                    let number = (whole * 64).checked_div(needed).unwrap_or(1280).clamp(64, 1280);
+                    (port.to_owned(), Size { rate: whole * 64 / number, burst: 566, less: 0 })
+                };
+                let mut reduction = Reduction::default();
+                reduction.pipes = [("pipe a-b-high", 500_000), ("pipe a-b-normal", 400_000)].into_iter().map(size).collect();
+                for (name, (_, most)) in names.iter().zip(&all) {
+                    if suspended {
+                        reduction.suspended.insert(name.clone(), String::new());
+                    } else {
+                        reduction.scaled.insert(format!("/{name}@b"), *most);
+                    }
+                }
+                reduction
+            };
+            let sold_out = all_before(|sold| sold.whole.rate, false);
+            let thinned = all_before(|sold| sold.least.rate, true);
+            prop_assert!(size.rate >= sold_out.pipes[port].rate || !fits(&sold_out), "{:?}", change.reduction);
+            prop_assert!(size.rate >= thinned.pipes[port].rate || !fits(&thinned), "{:?}", change.reduction);
+        }
+        // As fast as before, all is as before.
+        prop_assert_eq!(beside_pipes(&sessions, &Rates::new(), &demand).reduction, Reduction::default());
+    }
+
     /// What is left fits, and none of what is taken could be given back alone.
     #[test]
     fn no_less_could_be_taken(
@@ -429,7 +545,7 @@ proptest! {
         let change = adapted(CONTRACT, &sessions, &links).unwrap();
         prop_assert!(change.plan.channels.iter().all(|channel| channel.bound_us <= channel.deadline_us));
         let fits = |reduction: &Reduction| {
-            planned(Present { contract: CONTRACT, links: &links, reduction, sessions: &sessions }, None, &mut Patient).is_ok()
+            planned(Present { contract: CONTRACT, links: &links, reduction, sessions: &sessions, sold: &NOTHING_SOLD }, None, &mut Patient).is_ok()
         };
         for name in change.reduction.suspended.keys() {
             let mut less = change.reduction.clone();

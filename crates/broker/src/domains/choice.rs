@@ -21,6 +21,8 @@ pub(super) fn as_it_enters(flow: flow::Flow) -> Flow {
         deadline,
         scale,
         source,
+        scale_max,
+        importance,
         ..
     } = flow;
     let classes = flow.class.map_or_else(|| Class::ALL.to_vec(), |class| vec![class]);
@@ -40,6 +42,8 @@ pub(super) fn as_it_enters(flow: flow::Flow) -> Flow {
         jitter,
         before,
         scale,
+        scale_max: scale_max.unwrap_or(0),
+        importance,
         bound: Some(hand),
         deadline,
         source,

@@ -50,6 +50,12 @@ pub struct Leg {
     /// It has answered the present step.
     #[serde(skip)]
     pub(super) done: bool,
+    /// For each flow, the ratio of the publisher's samples to those that there is room for there and behind; empty: all that were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) scales: Vec<u32>,
+    /// The reason.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) because: String,
 }
 
 /// A session over several domains.
@@ -72,6 +78,15 @@ pub struct Crossing {
     /// Why it is lost.
     #[serde(default)]
     pub because: Option<String>,
+    /// For each flow, the ratio of the publisher's samples to those that there is room for here and behind; empty: all that were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) limits: Vec<u32>,
+    /// The same for those that it gets, as the first domain has decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scales: Vec<u32>,
+    /// Why there is less room.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub thinned: String,
     /// The revision of the plan that its channels came with; 0: none yet.
     #[serde(skip)]
     pub revision: u64,
@@ -122,6 +137,9 @@ impl Crossing {
             legs: Vec::new(),
             phase: Phase::Quoting,
             because: None,
+            limits: Vec::new(),
+            scales: Vec::new(),
+            thinned: String::new(),
             revision: 0,
             kept: false,
             written: None,

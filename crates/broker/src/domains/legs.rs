@@ -61,7 +61,7 @@ impl Domains {
             let domain = &self.neighbours[neighbour].domain;
             match legs.iter_mut().find(|leg| leg.domain == *domain) {
                 Some(leg) => leg.flows.push(flow),
-                None => legs.push(Leg { domain: domain.clone(), flows: vec![flow], done: false }),
+                None => legs.push(Leg { domain: domain.clone(), flows: vec![flow], ..Leg::default() }),
             }
         }
         legs

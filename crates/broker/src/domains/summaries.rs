@@ -30,6 +30,7 @@ impl Domains {
         };
         let gone: Vec<Key> = self.crossings.values().filter(gone).map(|one| one.key.clone()).collect();
         let mut effects: Vec<Effect> = gone.iter().flat_map(|key| self.end(now, key)).collect();
+        effects.extend(self.hear_nothing(from));
         let unknown: Vec<Key> = keys.iter().filter(|key| !self.crossings.contains_key(key)).cloned().collect();
         if !unknown.is_empty() {
             effects.push(Effect::Send(from.to_owned(), Message::Unknown(unknown)));

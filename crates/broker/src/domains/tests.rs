@@ -1,6 +1,7 @@
-//! Three domains in a row, over the simulated network of [`world`]; and all states that they can reach ([`model`]).
+//! Three domains in a row, over the simulated network of [`world`]; all states that they can reach ([`model`]); and pipes that shrink ([`thinning`]).
 
 mod model;
+mod thinning;
 mod world;
 
 use super::*;

@@ -67,6 +67,7 @@ impl Domains {
 
     /// The pipes, with what is sold of each.
     pub fn pipes(&self) -> Vec<Pipe> {
+        let sizes = self.ledger.sizes();
         let shown = |(pipe, sold): (&crate::ledger::Pipe, qos::admission::Bucket)| Pipe {
             pipe: pipe.name.clone(),
             from: pipe.from.clone(),
@@ -78,6 +79,7 @@ impl Domains {
             sold_bits_per_s: sold.rate,
             burst_bytes: pipe.whole.burst,
             sold_bytes: sold.burst,
+            carries_bits_per_s: sizes.get(&pipe.name).map(|size| size.rate),
         };
         self.ledger.pipes().map(shown).collect()
     }
@@ -85,9 +87,9 @@ impl Domains {
     /// The channels of a session that have an end here, for the agents of hosts: none unless it is committed.
     pub fn channels_of(&self, key: &Key) -> Vec<Channel> {
         let Some(one) = self.crossings.get(key).filter(|one| one.phase == Phase::Committed) else { return Vec::new() };
-        let flows = one.flows.iter().zip(&one.menus);
-        let here = flows.filter(|(flow, _)| one.passed.is_empty() || flow.domain == self.name);
-        here.filter_map(|(flow, menu)| self.channel(one, flow, menu)).collect()
+        let flows = one.flows.iter().zip(&one.menus).enumerate();
+        let here = flows.filter(|(_, (flow, _))| one.passed.is_empty() || flow.domain == self.name);
+        here.filter_map(|(at, (flow, menu))| self.channel(one, (flow, one.scale(at)), menu)).collect()
     }
 
     /// Those of all committed sessions.
@@ -96,23 +98,24 @@ impl Domains {
         self.crossings.keys().flat_map(|key| self.channels_of(key)).collect()
     }
 
-    fn channel(&self, crossing: &Crossing, flow: &Flow, menu: &Menu) -> Option<Channel> {
+    fn channel(&self, crossing: &Crossing, (flow, scale): (&Flow, u32), menu: &Menu) -> Option<Channel> {
         let class = *menu.keys().next()?;
         let is_first = crossing.passed.is_empty();
         let abroad = |domain: &str, node: &str| format!("{domain}{ABROAD}{node}");
         let publisher = if is_first { flow.publisher.clone() } else { abroad(&crossing.key.first, &flow.publisher) };
         let node = if flow.domain == self.name { flow.node.clone() } else { abroad(&flow.domain, &flow.node) };
+        let period = flow.period_at(scale).max(1);
         Some(Channel {
             topic: flow.topic.clone(),
-            proxy: (flow.scale > 1).then(|| publisher.clone()),
+            proxy: (scale > 1).then(|| publisher.clone()),
             publisher,
             subscriber: flow.subscriber.clone(),
             node,
             class,
             dscp: class.dscp(),
-            scale: flow.scale,
-            rate_hz: Some(1e9 / flow.period.max(1) as f64),
-            burst: Some(f64::from(flow.burst) + flow.jitter as f64 / flow.period.max(1) as f64),
+            scale,
+            rate_hz: Some(1e9 / period as f64),
+            burst: Some(f64::from(flow.burst) + flow.jitter as f64 / period as f64),
             bound_us: flow.bound.map(|ns| ns as f64 / 1e3),
             deadline_us: flow.deadline.map(|ns| ns as f64 / 1e3),
             ..Channel::default()
@@ -125,7 +128,7 @@ impl Crossing {
     pub fn shown(&self, revision: u64) -> Session {
         let (state, because) = match self.phase {
             Phase::Quoting => (SessionState::Fits, None),
-            Phase::Committed if self.is_active() => (SessionState::Active, None),
+            Phase::Committed if self.is_active() => (SessionState::Active, self.thinned_words()),
             Phase::Committed => (SessionState::Waiting, Some("waits for the broker's disk".to_owned())),
             Phase::Holding | Phase::Held | Phase::Starting => {
                 (SessionState::Waiting, Some("waits for other domains".to_owned()))
@@ -135,7 +138,7 @@ impl Crossing {
                 (SessionState::Refused, Some(self.because.clone().unwrap_or_else(stops)))
             }
         };
-        let channels = self.flows.iter().zip(&self.menus).filter_map(|(flow, menu)| {
+        let channels = self.flows.iter().zip(&self.menus).enumerate().filter_map(|(at, (flow, menu))| {
             Some(SessionChannel {
                 topic: flow.topic.clone(),
                 publisher: flow.publisher.clone(),
@@ -143,7 +146,7 @@ impl Crossing {
                 class: *menu.keys().next()?,
                 bound_us: flow.bound.map(|ns| ns as f64 / 1e3),
                 deadline_us: flow.deadline.map(|ns| ns as f64 / 1e3),
-                scale: flow.scale,
+                scale: self.scale(at),
                 set: Vec::new(),
             })
         });

@@ -2,7 +2,7 @@
 
 use super::CONTRACT;
 use crate::domains::{Crossing, Domains, Effect};
-use agent::peer::{Flow, Key, Menu, Message, Part, Said, Step, StepName};
+use agent::peer::{Flow, Key, Menu, Message, Part, Said, Step, StepName, Thinned};
 use qos::Class;
 use qos::contract::Contract;
 use std::collections::{BTreeMap, VecDeque};
@@ -126,12 +126,18 @@ pub fn peers() -> Vec<Vec<u8>> {
     let summaries = line('0', &Message::Present(vec![key(1), key(2)]))
         + &line('1', &Message::Unknown(vec![key(1)]))
         + &line('0', &Message::Lost(key(1), "gone".into()));
+    let thinned = |number, scales: &[u32]| {
+        let sessions = scales.iter().map(|scale| (key(1), vec![*scale])).collect();
+        Message::Thinned(Thinned { number, sessions, because: "slow".into() })
+    };
+    let slow = line('1', &thinned(1, &[3])) + &line('0', &thinned(1, &[2])) + &line('1', &thinned(2, &[]));
     let whole = format!("{quote}{hold}{commit}");
     [
         whole.clone(),
         format!("{whole}t\nt\n{stop}"),
         format!("{quote}{hold}t\n{commit}{own}t\n{summaries}"),
         format!("{own}{summaries}{stop}2{}", &quote[1..]),
+        format!("{whole}t\n{slow}t\n{summaries}{slow}{stop}"),
     ]
     .map(String::into_bytes)
     .to_vec()

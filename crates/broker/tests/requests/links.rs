@@ -4,7 +4,7 @@ use super::*;
 use agent::message::{Carrier, Links};
 
 fn eth0(up: bool) -> Vec<Carrier> {
-    vec![Carrier { device: "eth0".into(), up, rate_bits_per_s: None }]
+    vec![Carrier { device: "eth0".into(), up, ..Carrier::default() }]
 }
 
 /// Looks until it is so.

@@ -1,8 +1,11 @@
 //! Counters of our own queues, by the class whose packets they hold.
 
-use super::discipline::Discipline;
-use super::tree::{Counters, Handle, Queues};
+use super::QueueError;
+use super::devices;
+use super::discipline::{Class as QueueClass, Discipline};
+use super::tree::{self, CLASS, Counters, DISCIPLINE, Handle, Node, Queues};
 use super::wanted::{INNER, OURS, OURS_MAPPED, band, class_handle};
+use crate::netlink::Socket;
 use qos::Class;
 
 /// The counters of one class, since its queue was made.
@@ -32,4 +35,42 @@ impl Queues {
         };
         Class::ALL.into_iter().rev().filter_map(of).collect()
     }
+}
+
+/// What waits before a device with queues of ours, and what they have sent so far, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Sent by the device.
+    pub sent: u64,
+    /// Of that, what came from the queues of classes: leaves of flows are held back by their own rates.
+    pub gone: u64,
+    /// What waits in the queues of classes.
+    pub waiting: u64,
+}
+
+/// The same now; `None`: there are no queues of ours. Costs less than [`super::read`].
+///
+/// # Errors
+/// An unknown device, or the kernel's error.
+pub fn backlog(device: &str) -> Result<Option<Backlog>, QueueError> {
+    let mut socket = Socket::open()?;
+    let index = devices::find(&mut socket, device)?.index;
+    let mut queues = Queues {
+        device: device.to_owned(),
+        index,
+        disciplines: tree::list(&mut socket, DISCIPLINE, index, 0)?,
+        ..Queues::default()
+    };
+    let Some(root) = queues.root().filter(|root| [OURS, OURS_MAPPED].contains(&root.handle.major())) else {
+        return Ok(None);
+    };
+    let Counters { bytes: sent, backlog, .. } = root.counters;
+    if backlog > 0 {
+        let classes: Vec<Node<QueueClass>> = tree::list(&mut socket, CLASS, index, 0)?;
+        queues.classes = classes;
+    }
+    let carried = queues.carried();
+    let sum = |of: fn(&Counters) -> u64| carried.iter().map(|one| of(&one.counters)).fold(0, u64::saturating_add);
+    let (gone, waiting) = (sum(|counters| counters.bytes), sum(|counters| counters.backlog.into()));
+    Ok(Some(Backlog { sent, gone, waiting }))
 }

@@ -41,7 +41,7 @@ impl fmt::Display for Handle {
 }
 
 /// A device's queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
     /// The device's name.
     pub device: String,
@@ -215,7 +215,12 @@ impl Listed for Filter {
     }
 }
 
-fn list<T: Listed>(socket: &mut Socket, kind: u16, index: u32, parent: u32) -> Result<Vec<Node<T>>, QueueError> {
+pub(super) fn list<T: Listed>(
+    socket: &mut Socket,
+    kind: u16,
+    index: u32,
+    parent: u32,
+) -> Result<Vec<Node<T>>, QueueError> {
     let mut request = vec![0; 4];
     request.extend(netlink::words([index, 0, parent, 0]));
     let answers = socket.ask(kind + 2, DUMP, &request)?;

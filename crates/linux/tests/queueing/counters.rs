@@ -5,7 +5,9 @@ use crate::packets::{NAMED, marked, priority_of, receive, receiver};
 use crate::world::{Host, bridged, pair, routed};
 use qos::Class;
 use std::net::{IpAddr, SocketAddr};
-use thalweg_linux::queueing::{Carried, Handle, Hook, PriorityMap, Scheduler, Share, Wanted, install, placement, read};
+use thalweg_linux::queueing::{
+    Carried, Handle, Hook, PriorityMap, Scheduler, Share, Wanted, backlog, install, placement, read,
+};
 
 pub const NEAR: [&str; 2] = ["10.99.0.2", "fd99::2"];
 
@@ -232,4 +234,30 @@ fn queues_of_others_are_not_counted_as_ours() {
     let Some([a, _b]) = pair("queues_of_others_are_not_counted_as_ours") else { return };
     a.run("tc qdisc add dev veth root handle 1: tbf rate 10mbit burst 3200 limit 10000000");
     assert_eq!(a.inside(|| read("veth")).unwrap().carried(), []);
+}
+
+#[test]
+fn what_waits_in_queues_of_ours_is_told_until_it_has_gone() {
+    let Some([a, b]) = pair("what_waits_in_queues_of_ours_is_told_until_it_has_gone") else { return };
+    let look = || a.inside(|| backlog("veth")).unwrap();
+    assert_eq!(look(), None, "they are none of ours");
+    let parts = [200_000, 450_000, 300_000, 50_000].map(|rate| Share { rate, ceil: None, priority: None });
+    let slow = Wanted { rate: 1_000_000, ..wanted("veth", Scheduler::Htb(parts, Vec::new()), None) };
+    in_own_directory(&a, "backlog", &[slow]);
+    let to: IpAddr = NEAR[0].parse().unwrap();
+    let (_receiver, port) = b.inside(|| receiver(to));
+    a.inside(|| {
+        let socket = marked(SocketAddr::new(to, port), 0, None);
+        (0..80).for_each(|_| drop(socket.send(&[0; 1000])));
+    });
+    let first = look().unwrap();
+    let mut last = first;
+    while last.waiting > 0 {
+        let next = look().unwrap();
+        assert!(next.sent >= last.sent, "{last:?} {next:?}");
+        // Where nothing waits classes are not looked at.
+        assert!(next.waiting == 0 || next.gone >= last.gone, "{last:?} {next:?}");
+        last = next;
+    }
+    assert!(last.sent >= 80 * 1000 && first.waiting <= 85 * 1100, "{first:?} {last:?}");
 }

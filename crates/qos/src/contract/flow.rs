@@ -39,6 +39,10 @@ pub struct Flow {
     pub scale: u32,
     /// The address of the publisher's node, if the contract states it.
     pub source: Option<IpAddr>,
+    /// The same at the most, if there is not enough room for all.
+    pub scale_max: Option<u32>,
+    /// The session's: lower ones give way first.
+    pub importance: i64,
 }
 
 /// Most flows of a session.
@@ -76,7 +80,9 @@ pub fn flows(own: &str, text: &str, contract: &Contract, session: &Session) -> R
     }
     let lines = part.subscribers.iter().map(|index| joined.contract.lines.subscribers[*index] - first_line(&whole));
     let flow = |(index, line): (&usize, usize)| {
-        flow(&joined.contract.system, contract, *index).map_err(|problem| ContractError { line, problem })
+        let found = flow(&joined.contract.system, contract, *index);
+        let found = found.map_err(|problem| ContractError { line, problem })?;
+        Ok(Flow { importance: session.importance, ..found })
     };
     part.subscribers.iter().zip(lines).map(flow).collect()
 }
@@ -140,6 +146,8 @@ fn flow(system: &System, contract: &Contract, index: usize) -> Result<Flow, Stri
         class: topic.class,
         scale,
         source: system.nodes[*publisher].address,
+        scale_max: subscriber.scale_max,
+        importance: 0,
     })
 }
 
@@ -186,9 +194,13 @@ mod tests {
 
     #[test]
     fn a_subscriber_in_another_domain_is_a_flow() {
-        let found =
-            read(&video("hand_in = \"1 ms\"\n", "node = \"base/desk\"\nscale = 2\ndeadline = \"80 ms\"\n")).unwrap();
+        let found = read(&video(
+            "hand_in = \"1 ms\"\n",
+            "node = \"base/desk\"\nscale = 2\nscale_max = 6\ndeadline = \"80 ms\"\n",
+        ))
+        .unwrap();
         let [flow] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((flow.scale_max, flow.importance), (Some(6), 1));
         assert_eq!((&*flow.domain, &*flow.node, &*flow.subscriber), ("base", "desk", "/video@desk"));
         assert_eq!((flow.period, flow.jitter, flow.hand, flow.scale), (40_000_000, 1_000_000, 1_000_000, 2));
         assert_eq!((&*flow.publisher, flow.deadline), ("cam", Some(80_000_000)));

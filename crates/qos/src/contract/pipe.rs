@@ -81,6 +81,11 @@ impl Pipe {
     pub fn port(&self) -> String {
         format!("pipe {}", self.name)
     }
+
+    /// Bytes of its largest sample with headers.
+    pub fn frames(&self) -> u64 {
+        self.largest.saturating_add(self.largest.div_ceil(self.mtu.max(1)).saturating_mul(self.overhead))
+    }
 }
 
 /// Neighbours of a contract.
@@ -325,6 +330,24 @@ pub fn replan(contract: &mut Contract) -> Vec<String> {
     unfit
 }
 
+/// Plans pipes (index, bit/s, bytes at once) anew that are smaller than the contract says; each holds its largest sample at least. One without a way stays as
+/// it was.
+pub fn resize(contract: &mut Contract, sizes: &[(usize, u64, u64)]) {
+    let Contract { system, neighbours, pipes, .. } = contract;
+    let network = Network::new(system);
+    let (topics, subscribers) = (system.topics.len() - pipes.len(), system.subscribers.len() - pipes.len());
+    for (index, rate, burst) in sizes {
+        let Some(pipe) = pipes.get_mut(*index) else { continue };
+        (pipe.rate, pipe.burst) = (pipe.rate.min(*rate).max(1000), pipe.burst.min(pipe.frames().max(*burst)));
+        if network.route(pipe.from, pipe.to).is_none_or(|way| way.is_empty()) {
+            continue;
+        }
+        let (mut topic, subscriber) = planned(pipe, topics + index, system, &network);
+        topic.forwarded = is_forwarded(pipe, neighbours);
+        (system.topics[topics + index], system.subscribers[subscribers + index]) = (topic, subscriber);
+    }
+}
+
 /// `true` if its samples come from another domain.
 fn is_forwarded(pipe: &Pipe, neighbours: &[Neighbour]) -> bool {
     neighbours.iter().any(|neighbour| neighbour.via == pipe.from)
@@ -384,6 +407,20 @@ price = 12
         let neighbour = &contract.neighbours[0];
         assert_eq!(domains(neighbour).collect::<Vec<_>>(), ["wan", "base"]);
         assert_eq!((neighbour.via, &*neighbour.broker), (2, "10.0.0.2:7450"));
+    }
+
+    #[test]
+    fn a_smaller_pipe_is_planned_as_one_that_the_contract_states_so() {
+        let mut contract = Contract::read(CONTRACT).unwrap();
+        let smaller = CONTRACT.replace("500 kbit/s", "200 kbit/s").replace("4 KiB", "2 KiB");
+        resize(&mut contract, &[(0, 200_000, 2048), (7, 1, 1)]);
+        assert_eq!(contract.system, Contract::read(&smaller).unwrap().system);
+        resize(&mut contract, &[(0, 900_000, 9)]);
+        assert_eq!(
+            (contract.pipes[0].rate, contract.pipes[0].burst),
+            (200_000, 1066),
+            "never larger, nor smaller than a sample"
+        );
     }
 
     #[test]

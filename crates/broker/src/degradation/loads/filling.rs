@@ -2,6 +2,7 @@
 //! one thing changes, not all streams.
 
 use super::super::Step;
+use super::super::pipes::PARTS;
 use super::{Loads, Model, Stream, Wanted};
 
 /// What a direction of a link carries.
@@ -19,6 +20,7 @@ struct Filled {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Part {
     load: f64,
+    bits: f64,
     deadline: Option<f64>,
 }
 
@@ -52,7 +54,9 @@ impl<'a> Filling<'a> {
         };
         for step in steps {
             match step {
-                Step::Scale { index, most, .. } => filling.scale[*index] = filling.scale[*index].max(*most),
+                Step::Scale { index, most, .. } | Step::Shrink { index, most, .. } => {
+                    filling.scale[*index] = filling.scale[*index].max(*most);
+                }
                 _ => model.lost(step).iter().for_each(|index| filling.gone[*index] += 1),
             }
         }
@@ -69,7 +73,7 @@ impl<'a> Filling<'a> {
 
     /// The subscriber is there, and gets less than the whole stream.
     fn thins(&self, index: usize) -> bool {
-        self.gone[index] == 0 && (self.loads().topics[index].1 || self.scale[index] > 1)
+        self.gone[index] == 0 && !self.loads().pipes[index] && (self.loads().topics[index].1 || self.scale[index] > 1)
     }
 
     /// `true` if no link is crowded.
@@ -87,7 +91,7 @@ impl<'a> Filling<'a> {
     /// Gives back what a step took, unless a link is crowded with it: `false`.
     pub fn gives_back(&mut self, step: &Step) -> bool {
         match step {
-            Step::Scale { index, own, .. } => self.scales(*index, *own),
+            Step::Scale { index, own, .. } | Step::Shrink { index, own, .. } => self.scales(*index, *own),
             _ => {
                 let its = self.model.lost(step);
                 let fits = self.changes(its, |filling| its.iter().for_each(|index| filling.gone[*index] -= 1));
@@ -154,15 +158,22 @@ impl<'a> Filling<'a> {
         let may_avoid = self.with_proxies[*topic] > 0;
         let there = || receivers.iter().filter(|one| self.gone[one.index] == 0);
         let each = there().filter(|one| !(may_avoid && one.avoids));
+        let deadline = there().filter_map(|one| self.loads().deadlines[one.index]).reduce(f64::max);
+        let pipe = receivers.first().filter(|one| self.loads().pipes[one.index]);
         let part = Part {
             load: each.map(|one| one.load / f64::from(self.scale[one.index].max(1))).fold(0.0, f64::max),
-            deadline: there().filter_map(|one| self.loads().deadlines[one.index]).reduce(f64::max),
+            // A smaller pipe holds less at once.
+            bits: match (deadline, pipe) {
+                (None, _) => 0.0,
+                (Some(_), None) => *burst,
+                (Some(_), Some(one)) => burst * f64::from(PARTS) / f64::from(self.scale[one.index].max(1)),
+            },
+            deadline,
         };
         let before = std::mem::replace(&mut self.parts[stream], part);
         let filled = &mut self.filled[*direction];
         filled.load += part.load - before.load;
-        filled.bits +=
-            burst * (f64::from(u8::from(part.deadline.is_some())) - f64::from(u8::from(before.deadline.is_some())));
+        filled.bits += part.bits - before.bits;
         // What is given back makes it longer only.
         filled.longest = filled.longest.max(part.deadline.unwrap_or(0.0));
     }

@@ -1,6 +1,7 @@
 //! Three brokers with a simulated network, disks and crashes.
 
 use super::super::*;
+use qos::admission::Bucket;
 use qos::contract::session::Session as File;
 use std::collections::VecDeque;
 
@@ -55,6 +56,10 @@ pub(super) fn wanted(text: &str) -> Wanted {
 pub(super) struct Dice(u64);
 
 impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -84,6 +89,8 @@ pub(super) struct World {
     pub(super) rules: BTreeMap<&'static str, &'static str>,
     /// Words of the contract of a domain, and those in their place.
     pub(super) changed: BTreeMap<&'static str, [&'static str; 2]>,
+    /// Pipes of a domain that are smaller.
+    pub(super) sizes: BTreeMap<&'static str, BTreeMap<String, Bucket>>,
     pub(super) dice: Dice,
 }
 
@@ -103,6 +110,7 @@ impl World {
             lossy: None,
             rules: BTreeMap::new(),
             changed: BTreeMap::new(),
+            sizes: BTreeMap::new(),
             dice: Dice(seed),
         };
         NAMES.iter().for_each(|name| world.start(name));
@@ -121,6 +129,16 @@ impl World {
         let (domains, effects) = Domains::start(name, &contract, kept, self.starts, self.now).unwrap();
         self.brokers.insert(name, domains);
         self.perform(name, effects);
+        if self.sizes.contains_key(name) {
+            self.resized(name);
+        }
+    }
+
+    /// A broker's pipes have the sizes of its plan.
+    pub(super) fn resized(&mut self, name: &'static str) {
+        let (now, sizes) = (self.now, self.sizes.get(name).cloned().unwrap_or_default());
+        let effects = self.broker(name).resize_pipes(now, &sizes, "air is slow");
+        effects.into_iter().for_each(|effects| self.perform(name, effects));
     }
 
     pub(super) fn broker(&mut self, name: &str) -> &mut Domains {
