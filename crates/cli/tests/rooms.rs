@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const CRATES: [(&str, &str); 10] = [
+const CRATES: [(&str, &str); 11] = [
     ("agent", "crates/agent/src"),
     ("broker", "crates/broker/src"),
     ("thalweg", "crates/thalweg/src"),
@@ -20,6 +20,7 @@ const CRATES: [(&str, &str); 10] = [
     ("cli", "crates/cli/src"),
     ("lab", "lab/src"),
     ("bench", "bench/src"),
+    ("c", "bindings/c/src"),
 ];
 
 /// The rooms that each room uses.

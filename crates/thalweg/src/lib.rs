@@ -77,7 +77,7 @@ pub use control::Network;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{
-    Body, Client, Descriptor, Loan, Mode, Node, Origin, Publisher, PublisherBuilder, PullFrom, Pulled, Server,
+    Body, Client, Descriptor, Loan, Mode, Node, Origin, Publisher, PublisherBuilder, PullFrom, Pulled, Remote, Server,
     Subscriber, SubscriberBuilder, WaitSet, Waitable,
 };
 pub use port::{PolicyCounts, Published, PublisherInfo, Sample, SubscriberState, TakenSample, monitor};

@@ -19,8 +19,8 @@ impl fmt::Display for Schema {
 }
 
 impl Schema {
-    /// A name for a type that has none of its own, such as `sequence<Point>`.
-    pub(in crate::codec) fn short_name(&self) -> String {
+    /// A name for a type that has none of its own, such as `sequence<Point>`; else that name.
+    pub fn short_name(&self) -> String {
         let mut name = String::new();
         // Writing to a `String` cannot fail.
         let _ = write_schema(&mut name, self, Detail::Names);

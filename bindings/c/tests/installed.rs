@@ -1,0 +1,83 @@
+//! The installed library, as programs outside of the workspace find it: by pkg-config and by CMake.
+
+use crate::support::{Bench, built, has, home, root};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn done(command: &mut Command) -> Output {
+    let done = command.output().unwrap();
+    let said = [done.stdout.as_slice(), &done.stderr].map(String::from_utf8_lossy).concat();
+    assert!(done.status.success(), "{command:?}: {said}");
+    done
+}
+
+/// The library, installed to a folder of the bench.
+fn installed(bench: &Bench) -> PathBuf {
+    let prefix = bench.folder.join("prefix");
+    done(Command::new(home().join("install")).arg(&prefix).arg(built()));
+    prefix
+}
+
+fn service() -> PathBuf {
+    root().join("examples/c/service.c")
+}
+
+/// Runs the example of a service; the loader looks for libraries in this folder only.
+fn answers(bench: &Bench, program: &Path, libraries: &Path) {
+    let mut command = bench.command(program);
+    let output = done(command.env("LD_LIBRARY_PATH", libraries));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "2 + 3 = 5\n");
+}
+
+#[test]
+fn pkg_config_finds_the_library() {
+    if !has("cc") || !has("pkg-config") {
+        return;
+    }
+    let bench = Bench::new();
+    let prefix = installed(&bench);
+    let mut asked = Command::new("pkg-config");
+    let found =
+        done(asked.args(["--cflags", "--libs", "thalweg"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    let flags = String::from_utf8(found.stdout).unwrap();
+    let program = bench.folder.join("service");
+    done(Command::new("cc").arg("-std=c11").arg(service()).arg("-o").arg(&program).args(flags.split_whitespace()));
+    answers(&bench, &program, &prefix.join("lib"));
+}
+
+#[test]
+fn cmake_finds_both_libraries() {
+    if !has("cc") || !has("cmake") {
+        return;
+    }
+    let bench = Bench::new();
+    let prefix = installed(&bench);
+    let project = bench.folder.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let lists = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(service LANGUAGES C)\nfind_package(thalweg 0.1 REQUIRED)\n\
+         foreach(kind c c_static)\nadd_executable(with_${{kind}} {})\ntarget_link_libraries(with_${{kind}} thalweg::${{kind}})\nendforeach()\n",
+        service().display()
+    );
+    std::fs::write(project.join("CMakeLists.txt"), lists).unwrap();
+    let build = project.join("build");
+    let prefixed = format!("-DCMAKE_PREFIX_PATH={}", prefix.display());
+    done(Command::new("cmake").arg("-S").arg(&project).arg("-B").arg(&build).arg(prefixed));
+    done(Command::new("cmake").arg("--build").arg(&build));
+    answers(&bench, &build.join("with_c"), &prefix.join("lib"));
+    answers(&bench, &build.join("with_c_static"), &bench.folder.join("none"));
+}
+
+#[test]
+fn a_library_that_is_not_built_is_named() {
+    let bench = Bench::new();
+    let output =
+        Command::new(home().join("install")).arg(bench.folder.join("prefix")).arg("/does/not/exist").output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("no /does/not/exist/libthalweg_c.so") && errors.contains("cargo build --release -p thalweg-c"),
+        "{errors}"
+    );
+    assert_eq!(Command::new(home().join("install")).output().unwrap().status.code(), Some(2));
+}
