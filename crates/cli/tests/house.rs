@@ -316,6 +316,7 @@ fn every_file_of_tests_is_run() {
         "crates/linux",
         "crates/thalweg",
         "crates/cli",
+        "bindings/cpp",
         "lab",
         "bench",
     ] {
