@@ -21,6 +21,7 @@ const CRATES: [(&str, &str); 11] = [
     ("lab", "lab/src"),
     ("bench", "bench/src"),
     ("c", "bindings/c/src"),
+    ("python", "bindings/python/src"),
 ];
 
 /// The rooms that each room uses.

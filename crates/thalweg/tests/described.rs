@@ -5,7 +5,7 @@ use qos::Reliability;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc;
 use std::time::Duration;
-use thalweg::codec::{Definitions, TypeDescription, Untyped, to_cdr};
+use thalweg::codec::{Definitions, Raw, TypeDescription, Untyped, to_cdr};
 use thalweg::control::Foreign;
 use thalweg::{Change, Error, Node, Settings};
 
@@ -64,6 +64,38 @@ fn a_loan_is_an_encoded_message_too() {
     loan.bytes_mut().copy_from_slice(&message);
     loan.publish().unwrap();
     assert_eq!(told.recv_timeout(LONG), Ok(point()));
+}
+
+#[test]
+fn a_loan_apart_leaves_its_publisher_free() {
+    for carrier in ["shm", "tcp", "local"] {
+        let [here, there] = nodes(&format!("apart-{carrier}"));
+        let node = if carrier == "local" { &here } else { &there };
+        let mut subscriber = node.subscriber::<Raw>("/a").carriers([carrier]).open().unwrap();
+        let mut publisher = here.publisher::<Raw>("/a").carriers([carrier]).open().unwrap();
+        assert!(publisher.wait_connected(1, LONG) && subscriber.wait_connected(1, LONG), "{carrier}");
+        let mut loans: Vec<_> = (0..3).map(|_| publisher.loan_owned(5).unwrap()).collect();
+        let places: Vec<_> = loans.iter_mut().map(|loan| loan.write(|bytes| bytes.as_ptr().addr())).collect();
+        publisher.publish(b"between").unwrap();
+        for (loan, byte) in loans.iter_mut().zip(1..) {
+            loan.write(|bytes| bytes.fill(byte));
+        }
+        let again: Vec<_> = loans.iter_mut().map(|loan| loan.write(|bytes| bytes.as_ptr().addr())).collect();
+        assert_eq!(places, again, "{carrier}: they stay where they are");
+        let [first, dropped, last] = <[_; 3]>::try_from(loans).ok().unwrap();
+        drop(dropped);
+        assert_eq!(
+            (last.publish().unwrap().seq, first.publish().unwrap().seq),
+            (2, 3),
+            "numbered as they are published"
+        );
+        let mut late = publisher.loan_owned(5).unwrap();
+        let mut received = || subscriber.wait(LONG).unwrap().to_vec();
+        assert_eq!([received(), received(), received()], [b"between".to_vec(), vec![3; 5], vec![1; 5]], "{carrier}");
+        drop(publisher);
+        late.write(|bytes| bytes.fill(9));
+        assert!(matches!(late.publish(), Err(Error::Closed)), "{carrier}");
+    }
 }
 
 #[test]

@@ -214,9 +214,10 @@ impl Pool {
             .map_or_else(|| lent.clone(), |place| std::mem::replace(&mut place.buffer, lent.clone()))
     }
 
-    /// Puts a buffer back that was taken out of its place for a loan.
+    /// Puts a buffer back that was taken out of its place for a loan. Others may have been handed out since.
     pub(crate) fn replace(&mut self, buffer: Arc<Buffer>) {
-        if let Some(place) = self.places.get_mut(self.next) {
+        let lent = |place: &&mut Place| Arc::ptr_eq(&place.buffer, &self.kept_for_others);
+        if let Some(place) = self.places.iter_mut().find(lent) {
             place.buffer = buffer;
         }
     }
@@ -243,6 +244,19 @@ mod tests {
         drop(queued);
         (0..10).for_each(|_| assert!(Arc::get_mut(pool.exclusive()).is_some()));
         assert_eq!(pool.grown(), 1);
+    }
+
+    /// Loans that are held apart come back in any order, and others are handed out meanwhile.
+    #[test]
+    fn lent_buffers_come_back_to_their_places() {
+        let mut pool = Pool::with_buffers(2, 16);
+        let lent = [pool.take(), pool.take()];
+        assert!(!Arc::ptr_eq(&lent[0], &lent[1]) && Arc::get_mut(pool.exclusive()).is_some());
+        assert_eq!((pool.places.len(), pool.grown()), (3, 1));
+        lent.into_iter().rev().for_each(|buffer| pool.replace(buffer));
+        assert!(pool.places.iter().all(Place::is_free));
+        (0..10).for_each(|_| assert!(Arc::get_mut(pool.exclusive()).is_some()));
+        assert_eq!((pool.places.len(), pool.grown()), (3, 1));
     }
 
     /// Many small messages are kept, then few large ones, then small ones again.

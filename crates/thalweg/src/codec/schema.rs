@@ -279,6 +279,15 @@ impl TypeDescription {
         }
     }
 
+    /// Describes the type of this structure, as [`of`](Self::of) does for a type that is known when it is compiled.
+    pub fn structured(schema: Schema) -> Self {
+        let name = match &schema {
+            Schema::Struct { name, .. } | Schema::Enum { name, .. } => name.clone(),
+            other => other.short_name(),
+        };
+        Self { name, hash: schema.hash(), schema: Some(schema), ros: None }
+    }
+
     /// A type known by its name only.
     pub fn opaque(name: &str) -> Self {
         Self { name: name.to_owned(), hash: text::hash(format_args!("{name}")), schema: None, ros: None }

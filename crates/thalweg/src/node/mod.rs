@@ -12,7 +12,7 @@ mod subscriber;
 mod wait_set;
 
 pub use descriptor::Descriptor;
-pub use publisher::{Loan, Publisher, PublisherBuilder};
+pub use publisher::{Loan, OwnedLoan, Publisher, PublisherBuilder};
 pub use pulled::{Origin, PullFrom, Pulled};
 pub use remote::Remote;
 pub use service::{Body, Client, Server};

@@ -13,10 +13,11 @@ use crate::codec::{Message, Plain, TypeDescription, Untyped};
 use crate::control::Foreign;
 use crate::error::{Error, Result};
 use crate::port::monitor::Monitor;
-use crate::port::{AnyPublisher, Published, PublisherPort};
+use crate::port::{AnyPublisher, Place, PublishState, Published, PublisherPort};
+use linux::lock::PiGuard;
 use linux::thread::Settings;
 use qos::priority::PrioritySettings;
-use qos::{Class, Place, PullBuffer, Qos, Queue, Reliability};
+use qos::{Class, PullBuffer, Qos, Queue, Reliability};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +60,7 @@ impl<M: Message> PublisherBuilder<M> {
     /// Keeps the last samples for pulls ([`Subscriber::pull`](super::Subscriber::pull)); with the place of a relay,
     /// that relay keeps them. Default: none.
     pub fn history(mut self, buffer: PullBuffer) -> Self {
-        self.request.qos.pull = Some(buffer.kept_by(Place::Publisher));
+        self.request.qos.pull = Some(buffer.kept_by(qos::Place::Publisher));
         self
     }
     /// Packet priority of the channels. Default: normal.
@@ -272,10 +273,25 @@ impl<M: Message<Value = [u8]>> Publisher<M> {
     pub fn loan(&mut self, len: usize) -> Result<Loan<'_, M>> {
         self.lend(len)
     }
+
+    /// As [`loan`](Self::loan), for a message that is written for longer, or elsewhere: the publisher is free meanwhile. The message
+    /// gets its number, and its channels, when it is published.
+    ///
+    /// # Errors
+    /// [`Error::Message`] over `max_message`; [`Error::Closed`].
+    pub fn loan_owned(&mut self, len: usize) -> Result<OwnedLoan<M>> {
+        let place = self.place(len)?.1;
+        Ok(OwnedLoan { publisher_port: self.publisher_port.clone(), place: Some(place) })
+    }
 }
 
 impl<M: Message> Publisher<M> {
     fn lend(&mut self, len: usize) -> Result<Loan<'_, M>> {
+        let (state, place) = self.place(len)?;
+        Ok(Loan { publisher_port: &self.publisher_port, state: Some(state), place: Some(place) })
+    }
+
+    fn place(&self, len: usize) -> Result<(PiGuard<'_, PublishState<M>>, Place)> {
         let limit = self.publisher_port.info.qos.max_message as usize;
         if len > limit {
             let name = self.name();
@@ -283,15 +299,15 @@ impl<M: Message> Publisher<M> {
         }
         let mut state = self.publisher_port.hold()?;
         let place = state.loan(len);
-        Ok(Loan { publisher_port: &self.publisher_port, state: Some(state), place: Some(place) })
+        Ok((state, place))
     }
 }
 
 /// A message that is being written in place.
 pub struct Loan<'a, M: Message> {
     publisher_port: &'a PublisherPort<M>,
-    state: Option<linux::lock::PiGuard<'a, crate::port::PublishState<M>>>,
-    place: Option<crate::port::Place>,
+    state: Option<PiGuard<'a, PublishState<M>>>,
+    place: Option<Place>,
 }
 
 impl<T: bytemuck::Pod + Send> Loan<'_, Plain<T>> {
@@ -330,6 +346,41 @@ impl<M: Message> Drop for Loan<'_, M> {
     fn drop(&mut self) {
         if let (Some(mut state), Some(place)) = (self.state.take(), self.place.take()) {
             state.give_back(place);
+        }
+    }
+}
+
+/// A message that is being written in place, apart from its publisher: see [`Publisher::loan_owned`].
+pub struct OwnedLoan<M: Message> {
+    publisher_port: Arc<PublisherPort<M>>,
+    place: Option<Place>,
+}
+
+impl<M: Message> OwnedLoan<M> {
+    /// Writes the message. Its initial content is left over from an older one. The bytes are in the same place each time, and nobody
+    /// else writes there, until the loan is published or dropped, or its publisher closes: then there are none.
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut [u8]) -> T) -> T {
+        let mut state = self.publisher_port.lock();
+        match &mut self.place {
+            Some(place) => write(state.bytes_mut(place)),
+            None => write(&mut []),
+        }
+    }
+
+    /// Publishes the message.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub fn publish(mut self) -> Result<Published> {
+        let state = self.publisher_port.hold()?;
+        self.place.take().map_or(Err(Error::Closed), |place| self.publisher_port.publish_loan(state, place))
+    }
+}
+
+impl<M: Message> Drop for OwnedLoan<M> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.publisher_port.lock().give_back(place);
         }
     }
 }

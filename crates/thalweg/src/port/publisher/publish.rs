@@ -60,6 +60,11 @@ impl<M: Message> PublisherPort<M> {
         self.begin().map(|(state, _)| state)
     }
 
+    /// The port's state, whether it is open or not: for what a loan that is held apart has of it.
+    pub(crate) fn lock(&self) -> PiGuard<'_, PublishState<M>> {
+        self.state.lock()
+    }
+
     /// Publishes a message that was written into a loan.
     pub(crate) fn publish_loan(&self, mut state: PiGuard<'_, PublishState<M>>, place: Place) -> Result<Published> {
         let now = linux::clock::monotonic_ns();
