@@ -21,6 +21,7 @@
 //! | [`doctor`] | findings about real time on this host |
 //! | `shell` | completions and man pages (feature `shell`) |
 //! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `yarp`, `zenoh`, `zeromq`) |
+//! | `record` | topics into files (feature `recording`) |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`participant`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
 //! | [`definitions`] | files of ROS 2's definitions |
@@ -65,6 +66,8 @@ mod priority;
 mod publish;
 mod pull;
 mod quantity;
+#[cfg(feature = "recording")]
+mod record;
 mod relay;
 mod router;
 #[cfg(feature = "sessions")]
@@ -125,6 +128,8 @@ enum Verb {
     Relay(relay::Arguments),
     #[cfg(feature = "bridge")]
     Bridge(bridge::Arguments),
+    #[cfg(feature = "recording")]
+    Record(record::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
     Plan(plan::Arguments),
@@ -189,6 +194,8 @@ pub fn main() -> ExitCode {
         Verb::Relay(arguments) => relay::run(arguments),
         #[cfg(feature = "bridge")]
         Verb::Bridge(arguments) => bridge::run(arguments),
+        #[cfg(feature = "recording")]
+        Verb::Record(arguments) => record::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Verify(arguments) => verify::run(arguments),

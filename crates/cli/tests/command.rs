@@ -32,6 +32,8 @@ mod plan;
 mod policies;
 mod priority;
 mod pull;
+#[cfg(feature = "recording")]
+mod recording;
 #[cfg(feature = "sessions")]
 mod replicated;
 mod rooms;

@@ -176,6 +176,7 @@ fn command_fails(line: &str) -> Option<String> {
     let after = |flag: &str| words.iter().position(|w| *w == flag).and_then(|i| words.get(i + 1)).copied();
     match words.as_slice() {
         ["thalweg", "bridge", engine, ..] if ENGINES.contains(&(*engine, false)) => None,
+        ["thalweg", "record" | "play", ..] if !cfg!(feature = "recording") => None,
         ["thalweg", verb, rest @ ..] => verb_fails(verb, rest),
         ["cargo", ..] => {
             if let Some(arguments) = words.iter().position(|w| *w == "--").filter(|_| after("--bin") == Some("thalweg"))

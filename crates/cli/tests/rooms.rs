@@ -14,6 +14,7 @@ const CRATES: [(&str, &str); 11] = [
     ("broker", "crates/broker/src"),
     ("thalweg", "crates/thalweg/src"),
     ("engines", "crates/engines/src"),
+    ("recording", "crates/recording/src"),
     ("cyclone", "crates/cyclone/src"),
     ("linux", "crates/linux/src"),
     ("qos", "crates/qos/src"),

@@ -30,10 +30,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     Duration::try_from_secs_f64(seconds).map_err(|_| QuantityError { text: text.to_owned(), units: DURATIONS })
 }
 
-/// A size in bytes: B, kB, MB, KiB, MiB.
+/// A size in bytes: B, kB, MB, GB, KiB, MiB, GiB.
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
-    let table = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("kB", 1e3), ("MB", 1e6), ("B", 1.0)];
-    parse(text, "B kB MB KiB MiB", &table).map(|v| v.round() as u64)
+    let binary = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
+    let table = [("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("B", 1.0)];
+    let table: Vec<_> = binary.into_iter().chain(table).collect();
+    parse(text, "B kB MB GB KiB MiB GiB", &table).map(|v| v.round() as u64)
 }
 
 /// A rate in events per second: Hz, kHz.
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(parse_duration("20ms").unwrap(), Duration::from_millis(20));
         assert_eq!(parse_duration("0.5 us").unwrap(), Duration::from_nanos(500));
         assert_eq!(["2 min", "1 h"].map(|text| parse_duration(text).unwrap().as_secs()), [120, 3600]);
-        assert_eq!(parse_bytes("8 KiB").unwrap(), 8192);
+        assert_eq!(["8 KiB", "4GiB", "2GB"].map(|text| parse_bytes(text).unwrap()), [8192, 4 << 30, 2_000_000_000]);
         assert_eq!(parse_rate("1.5 kHz").unwrap(), 1500.0);
         assert_eq!(parse_bit_rate("1 Mbit/s").unwrap(), 1_000_000);
         assert_eq!(parse_share("0.5%").unwrap(), 0.005);

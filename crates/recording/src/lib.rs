@@ -1,0 +1,14 @@
+//! Recordings: samples in MCAP files, and out of them (F-15; YS-34, `yarpdatadumper`).
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`file`](mod@file) | one recording as MCAP files: chunks, schemas, metadata, splitting, the end on a full disk |
+//! | [`record`] | samples of a node's topics into these files, without delaying a publisher |
+//!
+//! The format of the files: docs/recording.md.
+
+mod error;
+pub mod file;
+pub mod record;
+
+pub use error::{Error, Result};

@@ -1,0 +1,245 @@
+//! The samples between the threads that receive and the one that writes, in bounded memory. When it is full, new samples are dropped.
+
+use super::arrivals::{Arrivals, Span};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use thalweg::{Change, PortRef, SampleInfo};
+
+/// Memory of a waiting sample besides its bytes.
+const SAMPLE: u64 = 256;
+/// Samples that are taken at once.
+const BATCH: usize = 256;
+
+/// A sample that waits to be written.
+pub(super) struct Waiting {
+    /// The topic's index.
+    pub(super) topic: usize,
+    pub(super) info: SampleInfo,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Waiting {
+    fn cost(&self) -> u64 {
+        self.bytes.len() as u64 + SAMPLE
+    }
+}
+
+/// The queue of all topics.
+pub(super) struct Intake {
+    memory: u64,
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+/// A publisher whose samples came.
+struct Publisher {
+    topic: usize,
+    first: SampleInfo,
+    arrivals: Arrivals,
+}
+
+/// What a publisher's samples lack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Lacking {
+    /// The topic's index.
+    pub(super) topic: usize,
+    /// A sample of the publisher.
+    pub(super) info: SampleInfo,
+    /// Lost before they came.
+    pub(super) lost: Span,
+    /// Dropped here.
+    pub(super) dropped: Span,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    /// Bytes that wait or are written now.
+    bytes: u64,
+    /// The same by topic.
+    of_topic: Vec<u64>,
+    publishers: HashMap<PortRef, Publisher>,
+    closed: bool,
+}
+
+impl State {
+    /// `true` if a sample has room. A topic beyond its share leaves the last eighth to the others.
+    fn admits(&self, topic: usize, cost: u64, memory: u64) -> bool {
+        let share = memory / self.of_topic.len().max(1) as u64;
+        let own = self.of_topic.get(topic).copied().unwrap_or(0);
+        let most = if own.saturating_add(cost) > share { memory - memory / 8 } else { memory };
+        self.bytes.saturating_add(cost) <= most || self.bytes == 0
+    }
+
+    fn charge(&mut self, topic: usize, cost: u64) {
+        self.bytes += cost;
+        if let Some(own) = self.of_topic.get_mut(topic) {
+            *own += cost;
+        }
+    }
+
+    fn release(&mut self, sample: &Waiting) {
+        self.bytes = self.bytes.saturating_sub(sample.cost());
+        if let Some(own) = self.of_topic.get_mut(sample.topic) {
+            *own = own.saturating_sub(sample.cost());
+        }
+    }
+}
+
+impl Intake {
+    /// A queue of at most so many bytes; empty, it takes one sample of any size.
+    pub(super) fn new(memory: u64) -> Self {
+        Self { memory, state: Mutex::default(), news: Condvar::new() }
+    }
+
+    /// A further topic; its index.
+    pub(super) fn add_topic(&self) -> usize {
+        let mut state = self.lock();
+        state.of_topic.push(0);
+        state.of_topic.len() - 1
+    }
+
+    /// Takes a sample, or drops and counts it. Called where it was received; waits for nothing but the lock.
+    pub(super) fn take(&self, topic: usize, info: &SampleInfo, bytes: &[u8]) {
+        if !self.reserve(topic, info, bytes.len() as u64 + SAMPLE) {
+            return;
+        }
+        // The copy is made without the lock.
+        let sample = Waiting { topic, info: *info, bytes: bytes.to_vec() };
+        self.lock().waiting.push_back(sample);
+        self.news.notify_one();
+    }
+
+    fn reserve(&self, topic: usize, info: &SampleInfo, cost: u64) -> bool {
+        let mut state = self.lock();
+        if state.closed {
+            return false;
+        }
+        let admitted = state.admits(topic, cost, self.memory);
+        let port = PortRef { node: info.node, port: info.port };
+        let first = || Publisher { topic, first: *info, arrivals: Arrivals::default() };
+        let arrivals = &mut state.publishers.entry(port).or_insert_with(first).arrivals;
+        arrivals.note(info);
+        if info.change != Change::Written {
+            return false; // the end of an instance is no sample of MCAP's
+        }
+        if !admitted {
+            arrivals.drop_sample(info.seq);
+            return false;
+        }
+        state.charge(topic, cost);
+        true
+    }
+
+    /// Gives back the samples in `batch`, and takes the next ones; waits for them at most `timeout`. `false`: it is closed, and none is
+    /// left.
+    pub(super) fn next(&self, batch: &mut Vec<Waiting>, timeout: Duration) -> bool {
+        if !batch.is_empty() {
+            let mut state = self.lock();
+            batch.iter().for_each(|sample| state.release(sample));
+        }
+        batch.clear(); // frees memory without the lock
+        let state = self.lock();
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let waited = self.news.wait_timeout_while(state, timeout, idle);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let count = state.waiting.len().min(BATCH);
+        batch.extend(state.waiting.drain(..count));
+        !(state.closed && batch.is_empty())
+    }
+
+    /// What each publisher's samples lack since the last call.
+    pub(super) fn take_losses(&self, end: bool) -> Vec<Lacking> {
+        let lacking = |Publisher { topic, first, arrivals }: &mut Publisher| {
+            let (lost, dropped) = arrivals.take(end);
+            (lost.count + dropped.count > 0).then_some(Lacking { topic: *topic, info: *first, lost, dropped })
+        };
+        self.lock().publishers.values_mut().filter_map(lacking).collect()
+    }
+
+    /// The highest number of any sample that came.
+    #[cfg(test)]
+    pub(super) fn highest(&self) -> u64 {
+        self.lock().publishers.values().map(|publisher| publisher.arrivals.highest()).max().unwrap_or(0)
+    }
+
+    /// Takes nothing more.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.news.notify_all();
+    }
+
+    /// A lock is poisoned only if a thread panicked between two whole states.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg::control::{NodeId, PortId};
+
+    fn sample(port: u32, seq: u64) -> SampleInfo {
+        SampleInfo {
+            node: NodeId(1),
+            port: PortId(port),
+            incarnation: 1,
+            seq,
+            source_ns: 0,
+            received_ns: 0,
+            same_clock: true,
+            historical: false,
+            change: Change::Written,
+            scaled: None,
+        }
+    }
+
+    fn taken(intake: &Intake) -> Vec<(usize, u64)> {
+        let mut batch = Vec::new();
+        intake.next(&mut batch, Duration::ZERO);
+        let found = batch.iter().map(|sample| (sample.topic, sample.info.seq)).collect();
+        intake.next(&mut batch, Duration::ZERO);
+        found
+    }
+
+    #[test]
+    fn a_full_queue_drops_the_new_sample_and_counts_it() {
+        let intake = Intake::new(4 * (100 + SAMPLE));
+        let topic = intake.add_topic();
+        (1..=6).for_each(|seq| intake.take(topic, &sample(1, seq), &[0; 100]));
+        let [Lacking { lost, dropped, .. }] = intake.take_losses(true)[..] else { panic!("one publisher") };
+        // The share of an only topic is all of the memory.
+        assert_eq!((lost, dropped), (Span::default(), Span { first: 5, last: 6, count: 2 }));
+        assert_eq!(taken(&intake), [1, 2, 3, 4].map(|seq| (topic, seq)));
+        intake.take(topic, &sample(1, 7), &[0; 100]);
+        assert_eq!((taken(&intake), intake.take_losses(true)), (vec![(topic, 7)], vec![]), "a drop is no gap");
+    }
+
+    #[test]
+    fn a_big_topic_leaves_room_to_a_small_one() {
+        let intake = Intake::new(1 << 20);
+        let (big, small) = (intake.add_topic(), intake.add_topic());
+        (1..=2000).for_each(|seq| intake.take(big, &sample(1, seq), &[0; 1000]));
+        (1..=100).for_each(|seq| intake.take(small, &sample(2, seq), &[0; 8]));
+        let losses = intake.take_losses(true);
+        assert!(losses.iter().all(|lacking| lacking.topic == big), "{losses:?}");
+        let state = intake.lock();
+        assert_eq!(state.waiting.iter().filter(|sample| sample.topic == small).count(), 100);
+        assert!(state.bytes <= 1 << 20);
+    }
+
+    #[test]
+    fn an_empty_queue_takes_a_sample_of_any_size_and_a_closed_one_none() {
+        let intake = Intake::new(10);
+        let topic = intake.add_topic();
+        intake.take(topic, &sample(1, 1), &[0; 100]);
+        intake.close();
+        intake.take(topic, &sample(1, 2), &[]);
+        let mut batch = Vec::new();
+        assert!(intake.next(&mut batch, Duration::ZERO) && batch.len() == 1, "what was taken is written");
+        assert!(!intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
+        assert_eq!(intake.lock().bytes, 0);
+    }
+}

@@ -1,0 +1,109 @@
+//! A recorder whose disk stands still, beside a publisher in this process.
+
+use super::intake::Intake;
+use super::storage::Storage;
+use super::topics::Topics;
+use crate::Result;
+use crate::file::{ClockAnchor, Files, LOSSES, Limits, Loss, Output, Place, Store};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use thalweg::codec::Raw;
+use thalweg::{Node, Settings};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// A disk that takes nothing until it is released.
+#[derive(Clone, Default)]
+struct Still {
+    released: Arc<(Mutex<bool>, Condvar)>,
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Still {
+    fn release(&self) {
+        *self.released.0.lock().unwrap() = true;
+        self.released.1.notify_all();
+    }
+}
+
+impl Write for Still {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (released, news) = &*self.released;
+        drop(news.wait_while(released.lock().unwrap(), |released| !*released).unwrap());
+        self.bytes.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Store for Still {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.bytes.lock().unwrap().truncate(length as usize);
+        Ok(())
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Files for Still {
+    type Store = Still;
+
+    fn next(&mut self) -> Result<(PathBuf, Still)> {
+        Ok((PathBuf::from("still.mcap"), self.clone()))
+    }
+}
+
+fn node(name: &str) -> Node {
+    let realm = format!("recording-{}", std::process::id());
+    Node::with_settings(Settings { name: name.to_owned(), realm, ..Settings::default() }).unwrap()
+}
+
+/// While the disk stands still the publisher goes on, and what found no room in memory is counted, in the file, too.
+#[test]
+fn a_disk_that_stands_still_holds_up_no_publisher() {
+    const SAMPLES: u64 = 64;
+    let (publishing, recording, disk) = (node("publishing"), node("recording"), Still::default());
+    let mut publisher = publishing.publisher::<Raw>("/a").open().unwrap();
+    let intake = Arc::new(Intake::new(1 << 20));
+    let topics = Arc::new(Topics::new(recording.clone(), vec!["/**".to_owned()], intake.clone()));
+    let anchor = ClockAnchor { clock: "clock".into(), monotonic_ns: 0, wall_ns: 0 };
+    let output = Output::create(disk.clone(), Limits::default(), anchor, Vec::new()).unwrap();
+    let storage = Storage::new(output, topics.clone(), intake.clone());
+    let storage = std::thread::spawn(move || storage.run());
+    let known =
+        || recording.nodes().iter().any(|document| document.node == publishing.id() && !document.ports.is_empty());
+    assert!(recording.wait_until(LONG, known));
+    topics.look();
+    assert!(publisher.wait_connected(1, LONG));
+    for _ in 0..SAMPLES {
+        publisher.publish(&[7; 256 << 10]).unwrap();
+    }
+    // The queues between the two keep the last sample, whatever they drop.
+    let mut waits = (0..300).map(|_| std::thread::sleep(Duration::from_millis(100)));
+    assert!(waits.any(|()| intake.highest() == SAMPLES), "{} came last", intake.highest());
+    disk.release();
+    intake.close();
+    let summary = storage.join().unwrap();
+    let [channel] = &summary.channels[..] else { panic!("{summary:?}") };
+    assert_eq!((channel.samples + channel.lost.total(), summary.failure), (SAMPLES, None), "{channel:?}");
+    assert!(channel.lost.recorder > 8 && channel.lost.disk == 0, "{channel:?}");
+    let file = disk.bytes.lock().unwrap().clone();
+    let (mut samples, mut losses) = (0, Vec::new());
+    for message in mcap::MessageStream::new(&file).unwrap().map(|message| message.unwrap()) {
+        match message.channel.topic.as_str() {
+            "/a" => samples += 1,
+            LOSSES => losses.push(serde_json::from_slice::<Loss>(&message.data).unwrap()),
+            _ => {}
+        }
+    }
+    let recorder: u64 = losses.iter().filter(|loss| loss.place == Place::Recorder).map(|loss| loss.count).sum();
+    assert_eq!((samples, recorder), (channel.samples, channel.lost.recorder));
+    assert!(losses.iter().all(|loss| loss.publisher == publisher.name()), "{losses:?}");
+}

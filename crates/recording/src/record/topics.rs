@@ -1,0 +1,303 @@
+//! The topics that are wanted: a subscriber for each that exists, and the publishers behind it.
+
+use super::intake::Intake;
+use super::settings;
+use crate::file::{ChannelText, Profile, SchemaText, channel_metadata};
+use qos::priority::{Change, Changes, Mark, PrioritySettings, Scheduling};
+use qos::{Class, Durability, PolicyName, Qos, Reliability};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use thalweg::admin::Request;
+use thalweg::clock::ClockOffset;
+use thalweg::codec::{TypeDescription, Untyped};
+use thalweg::control::matching::topic_matches;
+use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::{Node, PortRef, SampleInfo, Subscriber};
+
+/// Time that another node may take to answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+/// The recorder's threads give way to those of the programs that it records.
+pub(super) const NICE: i8 = 5;
+/// Partitions that one port may name.
+const MOST_PARTITIONS: usize = 64;
+
+/// A publisher as it describes itself.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) node: NodeId,
+    pub(super) name: String,
+    pub(super) topic: String,
+    qos: Qos,
+    message: TypeDescription,
+    /// `true` if its clock is another one.
+    elsewhere: bool,
+}
+
+/// A topic that is recorded.
+struct Recorded {
+    index: usize,
+    subscriber: Subscriber<Untyped>,
+}
+
+/// The topics, and what is known of their publishers.
+pub(super) struct Topics {
+    node: Node,
+    patterns: Vec<String>,
+    intake: Arc<Intake>,
+    clock: String,
+    recorded: Mutex<BTreeMap<String, Recorded>>,
+    sources: Mutex<HashMap<PortRef, Arc<Source>>>,
+    offsets: Mutex<HashMap<NodeId, ClockOffset>>,
+    settings: Mutex<Option<Vec<u8>>>,
+    notices: Mutex<(Vec<String>, BTreeSet<String>)>,
+    new_sources: AtomicBool,
+}
+
+/// Notices that are remembered as given.
+const MOST_NOTICES: usize = 256;
+
+/// A lock is poisoned only if a thread panicked between two whole states.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Topics {
+    /// Topics that fit one of the patterns.
+    pub(super) fn new(node: Node, patterns: Vec<String>, intake: Arc<Intake>) -> Self {
+        Self {
+            node,
+            patterns,
+            intake,
+            clock: linux::clock::clock_id(),
+            recorded: Mutex::default(),
+            sources: Mutex::default(),
+            offsets: Mutex::default(),
+            settings: Mutex::default(),
+            notices: Mutex::default(),
+            new_sources: AtomicBool::new(false),
+        }
+    }
+
+    /// Subscribes to topics that have come, and notes their publishers.
+    pub(super) fn look(&self) {
+        let mut offers: BTreeMap<String, Vec<(PortRef, Source)>> = BTreeMap::new();
+        for document in self.node.nodes().into_iter().filter(|document| document.node != self.node.id()) {
+            for (port, source) in self.wanted(document) {
+                offers.entry(source.topic.clone()).or_default().push((port, source));
+            }
+        }
+        for (topic, sources) in offers {
+            let request = request(sources.iter().map(|(_, source)| &source.qos));
+            // Before the first sample comes.
+            let fresh: Vec<Arc<Source>> =
+                sources.into_iter().filter_map(|(port, source)| self.note(port, source)).collect();
+            match self.subscribe(&topic, request) {
+                Ok(()) => fresh.iter().for_each(|source| self.greet(source)),
+                Err(wrong) => self.notice(format!("{topic} is not recorded: {wrong}")),
+            }
+        }
+    }
+
+    /// Notes a publisher; gives it if it is new.
+    fn note(&self, port: PortRef, source: Source) -> Option<Arc<Source>> {
+        let source = Arc::new(source);
+        let fresh = lock(&self.sources).insert(port, source.clone()).is_none();
+        fresh.then_some(source)
+    }
+
+    /// What a new publisher is asked.
+    fn greet(&self, source: &Source) {
+        self.new_sources.store(true, Relaxed);
+        self.compare_clock(source);
+        self.lower(source);
+    }
+
+    /// The publishers of a node whose topics are wanted.
+    fn wanted(&self, document: Document) -> Vec<(PortRef, Source)> {
+        let Document { node, clock, ports, .. } = document;
+        let elsewhere = clock != self.clock;
+        let fits = |topic: &str| self.patterns.iter().any(|pattern| topic_matches(pattern, topic));
+        let wanted = ports.into_iter().filter(|(_, port)| port.direction == Direction::Publisher && fits(&port.topic));
+        let source = |PortInfo { name, topic, qos, message, .. }| Source { node, name, topic, qos, message, elsewhere };
+        wanted.map(|(port, info)| (PortRef { node, port }, source(info))).collect()
+    }
+
+    /// Subscribes, unless it was done before.
+    fn subscribe(&self, topic: &str, request: Qos) -> thalweg::Result<()> {
+        // Held until the subscriber is in the list, where the thread that writes looks for it.
+        let mut recorded = lock(&self.recorded);
+        if recorded.contains_key(topic) {
+            return Ok(());
+        }
+        let index = self.intake.add_topic();
+        let intake = self.intake.clone();
+        let sched = Some(Scheduling { nice: NICE, ..Scheduling::default() });
+        let priority = PrioritySettings { mark: Some(Mark::Class(Class::Low)), sched, ..PrioritySettings::default() };
+        let builder = self.node.subscriber::<Untyped>(topic).qos(request).priority(priority);
+        let subscriber = builder.callback(move |sample| intake.take(index, sample.info(), &sample))?;
+        recorded.insert(topic.to_owned(), Recorded { index, subscriber });
+        Ok(())
+    }
+
+    /// `true` if publishers have come since [`Topics::ask`].
+    pub(super) fn has_new_sources(&self) -> bool {
+        self.new_sources.load(Relaxed)
+    }
+
+    /// Asks the publishers' nodes for their clocks, and for the settings of all channels of these publishers.
+    pub(super) fn ask(&self) {
+        self.new_sources.store(false, Relaxed);
+        let sources: Vec<Arc<Source>> = lock(&self.sources).values().cloned().collect();
+        let mut asked = BTreeSet::new();
+        for source in sources.iter().filter(|source| asked.insert(source.node)) {
+            self.compare_clock(source);
+        }
+        *lock(&self.settings) = Some(settings::gather(&self.node, &sources));
+    }
+
+    /// Compares the clock of a publisher on another host. Until that has succeeded its samples count as published when they come.
+    fn compare_clock(&self, source: &Source) {
+        if !source.elsewhere {
+            return;
+        }
+        if let Ok(offset) = self.node.compare_clock(source.node, PATIENCE) {
+            lock(&self.offsets).insert(source.node, offset);
+        }
+    }
+
+    /// Makes the channel from this publisher one of class LOW. A publisher that permits it not is recorded all the same.
+    fn lower(&self, source: &Source) {
+        let Some(other) = self.subscriber_name(&source.topic) else { return };
+        let changes = Changes { mark: Change::Set(Mark::Class(Class::Low)), ..Changes::default() };
+        let request = Request::Set { port: source.name.clone(), other, changes };
+        if let Err(refused) = self.node.ask(source.node, &request, PATIENCE) {
+            self.notice(format!("samples of {} come here in their publisher's class, not LOW: {refused}", source.name));
+        }
+    }
+
+    /// The settings that [`Topics::ask`] has found, if they are newer than at the last call.
+    pub(super) fn take_settings(&self) -> Option<Vec<u8>> {
+        lock(&self.settings).take()
+    }
+
+    /// The publisher of a sample. It may be gone, and may have been known to nobody here: then the sample's channel describes it.
+    pub(super) fn source(&self, topic: usize, info: &SampleInfo) -> Arc<Source> {
+        let port = PortRef { node: info.node, port: info.port };
+        if let Some(source) = lock(&self.sources).get(&port) {
+            return source.clone();
+        }
+        let recorded = lock(&self.recorded);
+        let found = recorded.iter().find(|(_, recorded)| recorded.index == topic);
+        let described = found.and_then(|(_, recorded)| recorded.subscriber.publisher(info));
+        let unknown = || format!("/{}/{}", port.node, port.port.0);
+        let (node, qos, elsewhere) = (info.node, Qos::default(), !info.same_clock);
+        Arc::new(Source {
+            node,
+            name: described.as_ref().map_or_else(unknown, |publisher| publisher.name.clone()),
+            topic: found.map(|(topic, _)| topic.clone()).unwrap_or_default(),
+            qos,
+            message: described.map_or_else(|| TypeDescription::opaque("bytes"), |publisher| publisher.message.clone()),
+            elsewhere,
+        })
+    }
+
+    /// The channel of a publisher, for the file.
+    pub(super) fn channel(&self, source: &Source) -> ChannelText {
+        let subscriber = self.subscriber_name(&source.topic).unwrap_or_default();
+        let carrier = self.report(source, |report| report.carrier.to_string()).unwrap_or_default();
+        ChannelText {
+            topic: source.topic.clone(),
+            schema: SchemaText::of(&source.message),
+            encoding: "cdr",
+            metadata: channel_metadata(&source.qos, &source.message, (&source.name, &subscriber), &carrier),
+        }
+    }
+
+    /// The profile that fits all publishers that are known now.
+    pub(super) fn profile(&self) -> Profile {
+        let of_ros2 = |source: &Arc<Source>| SchemaText::of(&source.message).is_some_and(|text| text.is_ros2());
+        if lock(&self.sources).values().all(of_ros2) { Profile::Ros2 } else { Profile::Thalweg }
+    }
+
+    /// Samples of a publisher that its channel to here has lost on the way.
+    pub(super) fn lost_on_the_way(&self, source: &Source) -> u64 {
+        self.report(source, |report| report.lost).unwrap_or(0)
+    }
+
+    fn report<T>(&self, source: &Source, value: impl Fn(&thalweg::ChannelReport) -> T) -> Option<T> {
+        let recorded = lock(&self.recorded);
+        let channels = recorded.get(&source.topic)?.subscriber.channels();
+        channels.iter().find(|channel| channel.publisher == source.name).map(value)
+    }
+
+    fn subscriber_name(&self, topic: &str) -> Option<String> {
+        lock(&self.recorded).get(topic).map(|recorded| recorded.subscriber.name().to_owned())
+    }
+
+    /// The time of publication by this host's clock, and the sample's latency with its uncertainty; `None` while the publisher's
+    /// clock is not known.
+    pub(super) fn published(&self, info: &SampleInfo) -> Option<(u64, (u64, u64))> {
+        if info.same_clock {
+            return Some((info.source_ns, (info.received_ns.saturating_sub(info.source_ns), 0)));
+        }
+        let offset = *lock(&self.offsets).get(&info.node)?;
+        let latency = offset.elapsed_ns(info.source_ns, info.received_ns)?;
+        Some((u64::try_from(offset.here_ns(info.source_ns).0).ok()?, latency))
+    }
+
+    /// Tells a person once.
+    pub(super) fn notice(&self, text: String) {
+        let mut notices = lock(&self.notices);
+        let (waiting, given) = &mut *notices;
+        if given.len() < MOST_NOTICES && given.insert(text.clone()) {
+            waiting.push(text);
+        }
+    }
+
+    /// What a person should know.
+    pub(super) fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.notices).0)
+    }
+}
+
+/// A request that takes from each publisher as much as it offers.
+fn request<'a>(offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
+    let may_lose = offers.clone().all(|offered| offered.reliability == Reliability::BestEffort);
+    let history = offers.clone().filter(|offered| offered.durability == Durability::TransientLocal);
+    let history = history.map(|offered| offered.history).max();
+    let partitions: BTreeSet<&String> = offers.clone().flat_map(|offered| &offered.partition).collect();
+    Qos {
+        reliability: if may_lose { Reliability::BestEffort } else { Reliability::Reliable },
+        durability: if history.is_some() { Durability::TransientLocal } else { Durability::Volatile },
+        history: history.unwrap_or(1),
+        max_message: offers.map(|offered| offered.max_message).fold(Qos::default().max_message, u32::max),
+        partition: partitions.into_iter().take(MOST_PARTITIONS).cloned().collect(),
+        class: Class::Low,
+        fallback: vec![PolicyName::Reliability, PolicyName::Durability, PolicyName::Ownership, PolicyName::Partition],
+        ..Qos::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_takes_what_each_publisher_offers() {
+        let live = Qos { reliability: Reliability::BestEffort, max_message: 20 << 20, ..Qos::default() };
+        let kept =
+            Qos { durability: Durability::TransientLocal, history: 7, partition: vec!["a".into()], ..Qos::default() };
+        for offers in [vec![&live], vec![&kept], vec![&live, &kept]] {
+            let request = request(offers.iter().copied());
+            assert_eq!(request.check(), Ok(()));
+            for offered in &offers {
+                assert!(qos::match_qos(offered, &request).is_ok(), "{offered:?} {request:?}");
+            }
+        }
+        let both = request([&live, &kept].into_iter());
+        assert_eq!((both.history, both.max_message, both.reliability), (7, 20 << 20, Reliability::Reliable));
+        assert_eq!(qos::match_qos(&live, &request([&live].into_iter())), Ok(vec![]), "nothing is given up");
+    }
+}
