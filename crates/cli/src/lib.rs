@@ -22,6 +22,7 @@
 //! | `shell` | completions and man pages (feature `shell`) |
 //! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `yarp`, `zenoh`, `zeromq`) |
 //! | `record` | topics into files (feature `recording`) |
+//! | `play` | the samples of a file, and its figures beside others (feature `recording`) |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`participant`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
 //! | [`definitions`] | files of ROS 2's definitions |
@@ -61,6 +62,8 @@ mod measure;
 mod output;
 mod participant;
 mod plan;
+#[cfg(feature = "recording")]
+mod play;
 mod policies;
 mod priority;
 mod publish;
@@ -130,6 +133,7 @@ enum Verb {
     Bridge(bridge::Arguments),
     #[cfg(feature = "recording")]
     Record(record::Arguments),
+    Play(play::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
     Plan(plan::Arguments),
@@ -196,6 +200,7 @@ pub fn main() -> ExitCode {
         Verb::Bridge(arguments) => bridge::run(arguments),
         #[cfg(feature = "recording")]
         Verb::Record(arguments) => record::run(arguments),
+        Verb::Play(arguments) => play::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Verify(arguments) => verify::run(arguments),

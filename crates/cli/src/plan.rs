@@ -6,12 +6,15 @@
 //! | [`explain`] | the terms of each delay, with their sources |
 //! | [`export`] | its streams for a network with time-sensitive networking |
 //! | [`figure`], [`map`] | the network as a picture |
+//! | `recorded` | the contract with the rates and sizes of a recording (feature `recording`) |
 //! | [`simulate`] | a plan in virtual time |
 
 mod explain;
 mod export;
 mod figure;
 mod map;
+#[cfg(feature = "recording")]
+mod recorded;
 mod show;
 mod simulate;
 
@@ -42,7 +45,7 @@ use std::time::{Duration, Instant};
 )]
 pub(crate) struct Arguments {
     /// The contract: a TOML file
-    #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["diff", "whatif"], conflicts_with = "diff")]
     file: Option<PathBuf>,
     #[arg(long, default_value = "bound", help = models())]
     model: Model,
@@ -61,8 +64,9 @@ pub(crate) struct Arguments {
     /// Only look for likely mistakes: shares below 100 %, deadlines nothing can keep, unused links …
     #[arg(long, conflicts_with_all = ["output", "figure", "explain", "diff", "whatif"])]
     check: bool,
-    /// Show the changes that this contract would make instead
-    #[arg(long, value_name = "CHANGED", conflicts_with = "diff")]
+    /// Show the changes that this contract would make instead; or (*.mcap) the rates and sizes of this recording, in the contract that is
+    /// attached to it unless FILE is given
+    #[arg(long, value_name = "CHANGED|RECORDING", conflicts_with = "diff")]
     whatif: Option<PathBuf>,
     /// Show the differences between two plan files
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
@@ -94,6 +98,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some([old, new]) = arguments.diff.as_deref() {
         let changes = differences(&read_plan(old)?, &read_plan(new)?);
         return output.result(&json!({ "changes": changes }), || changes_text(&changes));
+    }
+    #[cfg(feature = "recording")]
+    if let Some(recording) = arguments.whatif.as_deref().filter(|file| recorded::is_recording(file)) {
+        return recorded::what_if(arguments, recording);
     }
     let Some(file) = &arguments.file else { return Err(Failure::Usage("no contract is named".to_owned())) };
     if let Some(verified) = &arguments.measured {

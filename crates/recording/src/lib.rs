@@ -12,3 +12,14 @@ pub mod file;
 pub mod record;
 
 pub use error::{Error, Result};
+//! Recordings: MCAP files with the samples of topics, their times and their losses.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`check`] | a recording beside another one, or beside a plan: what became slower, and where |
+//! | [`play`] | samples in the order and at the times at which they were published |
+//! | [`read`] | files, also without a summary, cut off or damaged |
+
+pub mod check;
+pub mod play;
+pub mod read;

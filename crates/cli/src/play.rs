@@ -1,0 +1,126 @@
+//! `thalweg play`: the samples of a recording at their times, or its figures beside others.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`check`] | the timing test |
+//! | [`clock`] | `/clock`, the time of the recording |
+//! | [`outlets`] | a publisher for each channel of the file |
+//! | [`replay`] | samples as they are due, and the summary |
+
+mod check;
+mod clock;
+mod outlets;
+mod replay;
+
+use crate::failure::{Failure, Result};
+use crate::output::tell;
+use crate::participant::Common;
+use crate::quantity;
+use clap::Args;
+use recording::read::Recording;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Publish the samples of a recording at their times, or compare its figures with a baseline or a plan
+///
+/// Samples go out under their topics, with their types, in the intervals at which they were published. If that cannot be kept up, all
+/// topics slow down together, and the end says by how much. With --check nothing is published: exit code 1 if a topic became slower,
+/// loses more, or breaks its bound, with the topic and the stage.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example: thalweg play run.mcap\n         thalweg play run.mcap '/camera/*' --rate 0.5 --from 10s --loop\n         thalweg play run.mcap --check baseline.mcap --tolerance 20%\n         thalweg play run.mcap --check plan.toml"
+)]
+pub(crate) struct Arguments {
+    /// The recording: an MCAP file, by `thalweg record`, rosbag2 or others
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only these topics, or patterns of topics [default: all]
+    #[arg(value_name = "TOPIC", value_parser = quantity::name)]
+    topics: Vec<String>,
+    /// Speed: 2 is twice as fast
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed, allow_negative_numbers = true)]
+    rate: f64,
+    /// Begin so long after the first sample
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
+    from: Option<Duration>,
+    /// End so long after the first sample
+    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
+    until: Option<Duration>,
+    /// Begin again at the end, until Ctrl-C
+    #[arg(long = "loop")]
+    repeat: bool,
+    /// With the class and the QoS that the publishers had [default: class normal, and nothing is lost]
+    #[arg(long)]
+    as_recorded: bool,
+    /// Publish the time of the recording on /clock, too (rosgraph_msgs/msg/Clock, 100 times a second)
+    #[arg(long)]
+    clock: bool,
+    /// Compare with this recording (repeatable: with several runs of it), or with this plan (*.toml), and publish nothing
+    #[arg(long, value_name = "BASELINE|PLAN", conflicts_with_all = ["rate", "from", "until", "repeat", "as_recorded", "clock"])]
+    check: Vec<PathBuf>,
+    /// The part by which a figure may be larger than the baseline's, or a rate than the plan's
+    #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = percent, requires = "check")]
+    tolerance: f64,
+    /// Smaller changes of a median never count, nor five times as large ones of a 99th percentile
+    #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = quantity::duration, requires = "check")]
+    floor: Duration,
+    /// Topics that are published one by the callback of the other, besides the chains of the attached plan (repeatable): /pose,/path
+    #[arg(long, value_name = "TOPIC,TOPIC…", value_parser = chain, requires = "check")]
+    chain: Vec<Chain>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The topics of a chain.
+#[derive(Clone, Debug)]
+struct Chain(Vec<String>);
+
+/// Replays or compares.
+pub(crate) fn run(arguments: &Arguments) -> Result {
+    let recording = open(&arguments.file)?;
+    match arguments.check.is_empty() {
+        true => replay::run(arguments, &recording),
+        false => check::run(arguments, &recording),
+    }
+}
+
+/// Opens a recording, and says if its end is missing.
+fn open(file: &Path) -> Result<Recording> {
+    let recording = Recording::open(file).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+    if !recording.is_finished() {
+        let text = "its summary is missing or damaged, as after a recorder that was killed: all samples that can be read are used";
+        tell(&format!("{}: {text}", file.display()));
+    }
+    Ok(recording)
+}
+
+fn speed(text: &str) -> std::result::Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.001..=1000.0).contains(factor));
+    factor.ok_or_else(|| "a factor from 0.001 to 1000, such as 0.5".to_owned())
+}
+
+fn percent(text: &str) -> std::result::Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let number = number.filter(|number| (0.0..=10_000.0).contains(number));
+    number.map(|number| number / 100.0).ok_or_else(|| "0% to 10000%, such as 20%".to_owned())
+}
+
+fn chain(text: &str) -> std::result::Result<Chain, String> {
+    let topics: Vec<String> = text.split(',').map(|topic| topic.trim().to_owned()).collect();
+    let sound = topics.len() > 1 && topics.iter().all(|topic| !topic.is_empty());
+    sound.then_some(Chain(topics)).ok_or_else(|| "two topics or more, such as /pose,/path".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_invalid_ones_answered_with_the_allowed_ones() {
+        assert_eq!((speed("0.5"), percent("20%"), percent("150 %")), (Ok(0.5), Ok(0.2), Ok(1.5)));
+        assert_eq!(chain("/a, b").unwrap().0, ["/a", "b"]);
+        assert!(["0", "-1", "NaN", "1e9", "fast"].iter().all(|bad| speed(bad).is_err()));
+        assert!(["20", "-1%", "NaN%", "%"].iter().all(|bad| percent(bad).is_err()));
+        assert!(["", "/a", "/a,", ",/a"].iter().all(|bad| chain(bad).is_err()));
+    }
+}

@@ -1,0 +1,114 @@
+//! A publisher for each channel of a recording.
+
+use super::Arguments;
+use crate::failure::{Failure, Result};
+use crate::output::tell;
+use crate::participant::Participant;
+use lab::statistics::Latencies;
+use qos::{Qos, Queue};
+use recording::play::{Described, as_recorded, describe};
+use recording::read::{Channel, Recording};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use thalweg::Publisher;
+use thalweg::codec::Untyped;
+use thalweg::control::Direction;
+use thalweg::control::matching::{absolute, topic_matches};
+
+/// A channel of the file on its way out.
+pub(super) struct Outlet {
+    pub(super) topic: String,
+    pub(super) publisher: Publisher<Untyped>,
+    pub(super) samples: u64,
+    pub(super) bytes: u64,
+    pub(super) dropped: u64,
+    /// The differences between intervals of the recording and those of the replay.
+    pub(super) errors: Latencies,
+    /// The last sample: its time in the recording, and when it went out.
+    pub(super) last: Option<(u64, u64)>,
+}
+
+/// Opens a publisher for each channel that is replayed.
+pub(super) fn open(
+    arguments: &Arguments,
+    participant: &Participant,
+    recording: &Recording,
+) -> Result<BTreeMap<u16, Outlet>> {
+    let mut outlets = BTreeMap::new();
+    for channel in recording.channels().filter(|channel| arguments.wants(channel)) {
+        outlets.insert(channel.id, Outlet::open(arguments, participant, channel)?);
+    }
+    if outlets.is_empty() {
+        return Err(Failure::Usage(nothing(arguments, recording)));
+    }
+    Ok(outlets)
+}
+
+/// The reason why no topic is replayed.
+fn nothing(arguments: &Arguments, recording: &Recording) -> String {
+    let mut there: Vec<&str> =
+        recording.channels().filter(|channel| !channel.is_own()).map(|channel| channel.topic.as_str()).collect();
+    there.dedup();
+    let file = arguments.file.display();
+    match there.as_slice() {
+        [] => format!("{file}: there is no topic in it"),
+        there => format!("{file}: no topic in it is {}; there are {}", arguments.topics.join(" or "), there.join(", ")),
+    }
+}
+
+impl Arguments {
+    /// `true` if this channel is replayed.
+    fn wants(&self, channel: &Channel) -> bool {
+        let topic = absolute(&channel.topic);
+        let chosen = self.topics.is_empty() || self.topics.iter().any(|pattern| topic_matches(pattern, &topic));
+        let replaced = self.clock && topic == super::clock::TOPIC;
+        chosen && !replaced && !channel.is_own()
+    }
+}
+
+impl Outlet {
+    fn open(arguments: &Arguments, participant: &Participant, channel: &Channel) -> Result<Self> {
+        let Described { message, because } = describe(channel);
+        if let Some(because) = because {
+            tell(&format!("{}: only the name of its type is known: {because}", channel.topic));
+        }
+        // What waits for a slow subscriber delays all topics alike.
+        let queue = Queue::Block { limit: WAITING, up_to_us: ROOM.as_micros() as u64 };
+        let all = Qos { queue, max_message: LARGEST, ..Qos::default() };
+        let qos = if arguments.as_recorded { as_recorded(channel, &all) } else { all };
+        let topic = absolute(&channel.topic).into_owned();
+        let builder = participant.node.publisher::<Untyped>(&topic).described(message).qos(qos);
+        let publisher = builder
+            .open()
+            .map_err(|wrong| Failure::from(wrong).at(&format!("{}: {}", arguments.file.display(), channel.topic)))?;
+        let errors = Latencies::up_to(Duration::from_secs(60));
+        Ok(Self { topic, publisher, samples: 0, bytes: 0, dropped: 0, errors, last: None })
+    }
+}
+
+/// Waits until the subscribers that are there are connected; if there are none, a moment for one to come.
+pub(super) fn wait_for_subscribers(participant: &mut Participant, outlets: &BTreeMap<u16, Outlet>) {
+    let ports = participant.others().into_iter().flat_map(|node| node.ports.into_values());
+    let wanted: Vec<String> =
+        ports.filter(|port| port.direction == Direction::Subscriber).map(|port| port.topic).collect();
+    let of = |outlet: &Outlet| wanted.iter().filter(|pattern| topic_matches(pattern, &outlet.topic)).count();
+    let missing = || outlets.values().any(|outlet| outlet.publisher.connected() < of(outlet));
+    let none = outlets.values().all(|outlet| of(outlet) == 0);
+    let until = Instant::now() + if none { GRACE } else { CONNECT };
+    let nobody = || none && outlets.values().all(|outlet| outlet.publisher.connected() == 0);
+    while !participant.stop.asked() && Instant::now() < until && (missing() || nobody()) {
+        participant.node.wait_until(crate::signals::TICK, || !missing() && !nobody());
+        participant.tell_events();
+    }
+}
+
+/// Samples that wait for a slow subscriber.
+const WAITING: u32 = 256;
+/// The longest time that a sample waits for its room.
+const ROOM: Duration = Duration::from_secs(1);
+/// The largest message of a topic whose publisher's limit is not known.
+const LARGEST: u32 = 256 << 20;
+/// The longest wait for subscribers that are there: one may be of another type.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The wait for a first subscriber.
+const GRACE: Duration = Duration::from_secs(1);
