@@ -77,10 +77,8 @@ pub use control::Network;
 pub use error::{Error, Result};
 pub use event::{Event, EventReader, Events};
 pub use node::{
-    Body, Client, Descriptor, Loan, Mode, Node, Origin, Publisher, PublisherBuilder, PullFrom, Pulled, Remote, Server,
-    Subscriber, SubscriberBuilder, WaitSet, Waitable,
     Body, Client, Descriptor, Loan, Mode, Node, Origin, OwnedLoan, Publisher, PublisherBuilder, PullFrom, Pulled,
-    Server, Subscriber, SubscriberBuilder, WaitSet, Waitable,
+    Remote, Server, Subscriber, SubscriberBuilder, WaitSet, Waitable,
 };
 pub use port::{PolicyCounts, Published, PublisherInfo, Sample, SubscriberState, TakenSample, monitor};
 pub use qos;
