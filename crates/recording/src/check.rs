@@ -30,7 +30,7 @@ pub use compare::compare;
 pub use expected::Expected;
 pub use planned::against_plan;
 pub use recorded::recorded;
-pub use report::{Finding, Measure, Report, Row, Stage, Verdict};
+pub use report::{Finding, Measure, Quantile, Report, Row, Stage, Verdict};
 pub use run::Run;
 
 use std::time::Duration;
