@@ -9,11 +9,12 @@ use std::sync::Arc;
 use thalweg::Loan;
 use thalweg::codec::Untyped;
 
-/// A message that is being written in place. Dropped in the order of the fields: each borrows from the next one.
+/// A message that is being written in place.
 pub struct thalweg_loan {
+    // Dropped in the order of the fields: each borrows from the next one.
     loan: Option<Loan<'static, Untyped>>,
     _entered: Entered<'static, Option<Writing>>,
-    _outlet: Arc<Outlet>,
+    outlet: Arc<Outlet>,
     thread: usize,
 }
 
@@ -28,7 +29,7 @@ impl thalweg_loan {
         let loan = writing.publisher.loan(len)?;
         // SAFETY: the publisher lives in the outlet behind the lock, which the loan keeps locked until it is gone itself.
         let loan = unsafe { std::mem::transmute::<Loan<'_, Untyped>, Loan<'static, Untyped>>(loan) };
-        Ok(Self { loan: Some(loan), _entered: entered, _outlet: outlet.clone(), thread: this_thread() })
+        Ok(Self { loan: Some(loan), _entered: entered, outlet: outlet.clone(), thread: this_thread() })
     }
 }
 
@@ -39,7 +40,7 @@ impl thalweg_loan {
 unsafe fn own(loan: *mut thalweg_loan) -> Result<Box<thalweg_loan>> {
     // SAFETY: the caller's promise.
     let found = unsafe { reference(loan, "loan")? };
-    found._outlet.check_process()?;
+    found.outlet.check_process()?;
     if found.thread != this_thread() {
         return Err(Failure::invalid("the loan belongs to the thread that took it: publish or drop it there"));
     }

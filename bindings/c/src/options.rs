@@ -324,6 +324,9 @@ fn policies(given: &thalweg_qos) -> Result<(Qos, PrioritySettings)> {
 
 fn queue(given: &thalweg_qos) -> Result<Option<Queue>> {
     let up_to_us = u64::try_from(Duration::from_nanos(given.block_ns).as_micros()).unwrap_or(u64::MAX);
+    if given.queue != THALWEG_QUEUE_DEFAULT as u32 && given.depth == 0 {
+        return Err(Failure::invalid("qos.depth is 0: with a queue of its own a port needs at least 1"));
+    }
     match given.queue {
         value if value == THALWEG_QUEUE_DEFAULT as u32 => Ok(None),
         value if value == THALWEG_KEEP_LAST as u32 => Ok(Some(Queue::KeepLast(given.depth))),
