@@ -267,15 +267,17 @@ fn request<'a>(offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
     let may_lose = offers.clone().all(|offered| offered.reliability == Reliability::BestEffort);
     let history = offers.clone().filter(|offered| offered.durability == Durability::TransientLocal);
     let history = history.map(|offered| offered.history).max();
-    let partitions: BTreeSet<&String> = offers.clone().flat_map(|offered| &offered.partition).collect();
+    // Any name, and patterns, which a pattern meets only if it is the same.
+    let patterns: BTreeSet<&String> = offers.clone().flat_map(|offered| &offered.partition).collect();
+    let patterns = patterns.into_iter().filter(|name| name.contains(['?', '*', '[']) && *name != "*").cloned();
     Qos {
         reliability: if may_lose { Reliability::BestEffort } else { Reliability::Reliable },
         durability: if history.is_some() { Durability::TransientLocal } else { Durability::Volatile },
         history: history.unwrap_or(1),
         max_message: offers.map(|offered| offered.max_message).fold(Qos::default().max_message, u32::max),
-        partition: partitions.into_iter().take(MOST_PARTITIONS).cloned().collect(),
+        partition: std::iter::once("*".to_owned()).chain(patterns).take(MOST_PARTITIONS).collect(),
         class: Class::Low,
-        fallback: vec![PolicyName::Reliability, PolicyName::Durability, PolicyName::Ownership, PolicyName::Partition],
+        fallback: vec![PolicyName::Reliability, PolicyName::Durability, PolicyName::Ownership],
         ..Qos::default()
     }
 }
@@ -287,9 +289,14 @@ mod tests {
     #[test]
     fn a_request_takes_what_each_publisher_offers() {
         let live = Qos { reliability: Reliability::BestEffort, max_message: 20 << 20, ..Qos::default() };
-        let kept =
-            Qos { durability: Durability::TransientLocal, history: 7, partition: vec!["a".into()], ..Qos::default() };
-        for offers in [vec![&live], vec![&kept], vec![&live, &kept]] {
+        let kept = Qos {
+            durability: Durability::TransientLocal,
+            history: 7,
+            partition: vec!["a".into(), "b*".into()],
+            ..Qos::default()
+        };
+        let pattern = Qos { partition: vec!["b*".into()], ..Qos::default() };
+        for offers in [vec![&live], vec![&kept], vec![&live, &kept, &pattern]] {
             let request = request(offers.iter().copied());
             assert_eq!(request.check(), Ok(()));
             for offered in &offers {
