@@ -1,5 +1,6 @@
-//! The carriers of a host's devices, at the ends of links, the rates that they have agreed on, and those that they take of a full queue: the broker hears of
-//! each change, and of all of them again and again, since it may have started anew. What is to be said is decided without a clock of its own.
+//! The carriers of a host's devices, at the ends of links, the rates that they have agreed on, and those that they take of a full queue: the broker
+//! hears of each change, and of all of them again and again, since it may have started anew. What is to be said is decided without a clock of its
+//! own.
 
 use crate::client::Client;
 use crate::drained::{Draining, Look};
@@ -78,8 +79,8 @@ fn sleeps_late(time: Duration) -> bool {
 struct Queues(BTreeMap<String, Draining>);
 
 impl Queues {
-    /// What devices (with the rates of their queues) took since the last look. A queue that would have drained before the next one is looked at once more
-    /// before that.
+    /// What devices (with the rates of their queues) took since the last look. A queue that would have drained before the next one is looked at
+    /// once more before that.
     fn see(&mut self, devices: &[(String, u64)], began: Instant, is_late: bool) -> BTreeMap<String, Drained> {
         self.0.retain(|name, _| devices.iter().any(|(device, _)| device == name));
         let mut all = BTreeMap::new();

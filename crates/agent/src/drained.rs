@@ -1,8 +1,9 @@
-//! The rate that a device really takes, by the counters of its queue: what leaves a queue in which something waits all the time. Pure: looks come with
-//! their times.
+//! The rate that a device really takes, by the counters of its queue: what leaves a queue in which something waits all the time. Pure: looks come
+//! with their times.
 //!
-//! Whether something waited all the time is no matter of luck: a queue out of which less has gone between two looks than waited at the first one was never
-//! empty between them. A device that is faster than its queue takes what the queue gives, so nothing higher is ever seen than the queue's own rate.
+//! Whether something waited all the time is no matter of luck: a queue out of which less has gone between two looks than waited at the first one
+//! was never empty between them. A device that is faster than its queue takes what the queue gives, so nothing higher is ever seen than the queue's
+//! own rate.
 
 use linux::queueing::Backlog;
 use std::time::Duration;

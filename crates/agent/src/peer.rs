@@ -261,8 +261,8 @@ pub enum Message {
     Unknown(Vec<Key>),
     /// This session, which came from the receiver's domain, goes on no more in the sender's or behind it, for this reason.
     Lost(Key, String),
-    /// The sessions that came from the receiver's domain and get fewer samples than they asked for, because the sender's domain or one behind it has less room.
-    /// All of them: others get what they asked for. Told when it changes, and again every few seconds as long as there are some.
+    /// The sessions that came from the receiver's domain and get fewer samples than they asked for, because the sender's domain or one behind it
+    /// has less room. All of them: others get what they asked for. Told when it changes, and again every few seconds as long as there are some.
     Thinned(Thinned),
 }
 

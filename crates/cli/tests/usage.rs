@@ -49,7 +49,9 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("doctor --fix=weather", "no-bands"),
         ("hz /a --seconds soon", "a number of seconds"),
         ("hz /a --seconds -1", "'-1' for '--seconds <SECONDS>': a number of seconds"),
+        #[cfg(feature = "sessions")]
         ("broker --name a --keys k --slower-below 1", "0.1 to 0.95"),
+        #[cfg(feature = "sessions")]
         ("broker --name a --keys k --faster-after 1ms", "1s to 10min"),
         ("demo --realm a/b", "realm \"a/b\": allowed are"),
         ("demo --seconds 0", "a number of seconds"),

@@ -113,8 +113,8 @@ impl Crossings {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pipes that are left out sell nothing, and all others do; those that are smaller are so at once, and larger when all hosts have this revision. What has
-    /// to be done for each session that is lost is a list of its own.
+    /// Pipes that are left out sell nothing, and all others do; those that are smaller are so at once, and larger when all hosts have this
+    /// revision. What has to be done for each session that is lost is a list of its own.
     pub(super) fn fit_pipes(&self, now: Duration, reduction: &Reduction, revision: u64) -> Vec<Vec<Effect>> {
         let pipes = self.contract.pipes.iter().filter(|pipe| reduction.left_out.contains(&pipe.port()));
         let names: Vec<String> = pipes.map(|pipe| pipe.name.clone()).collect();

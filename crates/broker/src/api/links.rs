@@ -139,8 +139,8 @@ impl Broker {
         }
     }
 
-    /// Pipes that are left out of the plan sell nothing, and those that are smaller there give their sessions fewer samples; those that are in it again, or larger,
-    /// sell and give more when all hosts have it. Called while nobody else keeps a change.
+    /// Pipes that are left out of the plan sell nothing, and those that are smaller there give their sessions fewer samples; those that are in it
+    /// again, or larger, sell and give more when all hosts have it. Called while nobody else keeps a change.
     pub(super) fn fit_pipes(self: &Arc<Self>) {
         let Some(crossings) = self.crossings() else { return };
         let (reduction, revision) = {
