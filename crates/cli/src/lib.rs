@@ -23,6 +23,7 @@
 //! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `yarp`, `zenoh`, `zeromq`) |
 //! | `record` | topics into files (feature `recording`) |
 //! | `play` | the samples of a file, and its figures beside others (feature `recording`) |
+//! | `record` | topics into files (feature `recording`) |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
 //! | [`participant`], [`tap`], [`ends`], [`show`] | the node of a verb; a subscriber to any type; the ends of a channel; a sample |
 //! | [`definitions`] | files of ROS 2's definitions |
@@ -134,6 +135,8 @@ enum Verb {
     #[cfg(feature = "recording")]
     Record(record::Arguments),
     Play(play::Arguments),
+    #[cfg(feature = "recording")]
+    Record(record::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
     Plan(plan::Arguments),
@@ -201,6 +204,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "recording")]
         Verb::Record(arguments) => record::run(arguments),
         Verb::Play(arguments) => play::run(arguments),
+        #[cfg(feature = "recording")]
+        Verb::Record(arguments) => record::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Verify(arguments) => verify::run(arguments),

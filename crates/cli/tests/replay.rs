@@ -263,3 +263,25 @@ fn a_plan_is_made_with_the_rates_and_sizes_of_a_recording() {
     let named = house.run(&format!("plan {} --whatif {run} --json", house.path("system.toml").display()));
     assert!(named.errors.contains("topic pose: size = \"10 B\""), "{}", named.errors);
 }
+
+#[test]
+fn what_was_recorded_plays_and_passes_beside_itself() {
+    let house = Testbed::new();
+    let path = house.path("run.mcap").display().to_string();
+    let recorder = house.start(&format!("record {path} /a --json"));
+    house.wait_for_list("nodes", |nodes| !nodes.as_array().unwrap().is_empty());
+    let published = house.run("pub /a --rate 200 --count 100 --wait 1 --json").json();
+    assert_eq!(published["published"], 100);
+    let recorded = recorder.interrupt();
+    assert_eq!(recorded.code(), 0, "{}", recorded.errors);
+    let listener = subscriber(&house, "/a", 100);
+    let played = house.run(&format!("play {path} --as-recorded --json")).json();
+    assert_eq!(played["samples"], 100, "{played}");
+    assert_eq!(listener.finish().lines.len(), 100);
+    let check = house.run(&format!("play {path} --check {path} --json")).json();
+    assert_eq!(
+        (&check["pass"], &check["topics"][0]["samples"]),
+        (&true.into(), &serde_json::json!([100, 100])),
+        "{check}"
+    );
+}

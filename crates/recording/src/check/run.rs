@@ -141,8 +141,9 @@ impl<'a> Reader<'a> {
         flow.largest = flow.largest.max(data.len() as u64);
         let (first, last) = flow.span_ns.unwrap_or((*publish_ns, *publish_ns));
         flow.span_ns = Some((first.min(*publish_ns), last.max(*publish_ns)));
-        // A sample from before the recording waited in a history: nobody was late.
-        if *publish_ns >= begin {
+        // A sample from before the recording waited in a history: nobody was late. One that came when it was published has no stamp of its
+        // publisher's clock (rosbag2 before Iron, or another host's clock that is not compared yet).
+        if *publish_ns >= begin && publish_ns < log_ns {
             let latency = log_ns.saturating_sub(*publish_ns);
             flow.latency.record(latency);
             let certain = latency.saturating_sub(flow.uncertainty_ns);

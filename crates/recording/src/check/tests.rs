@@ -27,7 +27,7 @@ struct Fault {
 fn run(folder: &Folder, seed: u64, fault: Fault) -> std::path::PathBuf {
     let mut dice = Dice::new(seed);
     let mut latency = |usual_us: u64| {
-        let long = if dice.next() % 50 == 0 { 1500 } else { 0 };
+        let long = if dice.next().is_multiple_of(50) { 1500 } else { 0 };
         (usual_us + dice.next() % usual_us + long) * 1000
     };
     let begin = 1_000_000 * MS + seed * 7 * MS;
@@ -36,11 +36,11 @@ fn run(folder: &Folder, seed: u64, fault: Fault) -> std::path::PathBuf {
         samples.push(Sample::new(topic, number as u32, at, at + took));
     };
     for number in 0..POSES {
-        let stalled = fault.stall_every > 0 && number % fault.stall_every == 0;
+        let stalled = fault.stall_every > 0 && number.is_multiple_of(fault.stall_every);
         let at = begin + number * 10 * MS + latency(50) + if stalled { 8 * MS } else { 0 };
         add("/pose", number, at, latency(100));
         add("/path", number, at + MS + latency(200) + fault.callback_ns, latency(100));
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             add("/camera", number / 3, at + 3 * MS, latency(800) + fault.camera_ns);
         }
     }

@@ -81,7 +81,7 @@ pub(crate) fn write(path: &Path, packing: Option<Compression>, samples: &[Sample
 fn samples() -> Vec<Sample> {
     let of = |number: u32| {
         let at = u64::from(number) * 1_000_000;
-        Sample::new(if number % 3 == 0 { "/a" } else { "/b" }, number, at, at + 70_000)
+        Sample::new(if number.is_multiple_of(3) { "/a" } else { "/b" }, number, at, at + 70_000)
     };
     (1..=24).map(of).collect()
 }
