@@ -31,17 +31,17 @@ void fill(const T& value, std::uint8_t* message) noexcept {
 // The message of a value, in a buffer that keeps its memory for the next one.
 template <class T>
 Span<const std::uint8_t> encode_into(const T& value, std::vector<std::uint8_t>& buffer) {
-    const std::size_t length = size(value);
+    const std::size_t length = cdr::size(value);
     if (buffer.size() < length) buffer.resize(length);
-    fill(value, buffer.data());
+    cdr::fill(value, buffer.data());
     return {buffer.data(), length};
 }
 
 // The message of a value.
 template <class T>
 std::vector<std::uint8_t> encode(const T& value) {
-    std::vector<std::uint8_t> message(size(value));
-    fill(value, message.data());
+    std::vector<std::uint8_t> message(cdr::size(value));
+    cdr::fill(value, message.data());
     return message;
 }
 
