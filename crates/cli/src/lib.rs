@@ -21,7 +21,6 @@
 //! | [`doctor`] | findings about real time on this host |
 //! | `shell` | completions and man pages (feature `shell`) |
 //! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `yarp`, `zenoh`, `zeromq`) |
-//! | `record` | topics into files (feature `recording`) |
 //! | `play` | the samples of a file, and its figures beside others (feature `recording`) |
 //! | `record` | topics into files (feature `recording`) |
 //! | [`router`], [`relay`] | the control-plane router; proxies for others |
@@ -134,9 +133,8 @@ enum Verb {
     Bridge(bridge::Arguments),
     #[cfg(feature = "recording")]
     Record(record::Arguments),
-    Play(play::Arguments),
     #[cfg(feature = "recording")]
-    Record(record::Arguments),
+    Play(play::Arguments),
     /// Measure latency, throughput and fan-out, and compare them with bare sockets
     Bench(bench::Arguments),
     Plan(plan::Arguments),
@@ -203,9 +201,8 @@ pub fn main() -> ExitCode {
         Verb::Bridge(arguments) => bridge::run(arguments),
         #[cfg(feature = "recording")]
         Verb::Record(arguments) => record::run(arguments),
-        Verb::Play(arguments) => play::run(arguments),
         #[cfg(feature = "recording")]
-        Verb::Record(arguments) => record::run(arguments),
+        Verb::Play(arguments) => play::run(arguments),
         Verb::Apply(arguments) => apply::apply(arguments),
         Verb::Restore(arguments) => apply::restore(arguments),
         Verb::Verify(arguments) => verify::run(arguments),

@@ -34,6 +34,7 @@ mod priority;
 mod pull;
 #[cfg(feature = "recording")]
 mod recording;
+#[cfg(feature = "recording")]
 mod replay;
 #[cfg(feature = "sessions")]
 mod replicated;
