@@ -1,6 +1,6 @@
 // Fields of structs: THALWEG_STRUCT lists them once, and schema, encoding and decoding follow from the list.
-#ifndef THALWEG_CPP_FIELDS_HPP
-#define THALWEG_CPP_FIELDS_HPP
+#ifndef THALWEG_FIELDS_HPP
+#define THALWEG_FIELDS_HPP
 
 #include <cstddef>
 #include <string_view>

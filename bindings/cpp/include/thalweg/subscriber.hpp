@@ -36,13 +36,15 @@ public:
     // Takes the oldest waiting sample, without waiting. Throws Error for a message that is no value of the type; it has been taken then.
     std::optional<Sample<T>> take() {
         thalweg_sample* sample = nullptr;
-        return taken(thalweg_subscriber_take(handle_.get(), &sample), sample);
+        const thalweg_status status = thalweg_subscriber_take(handle_.get(), &sample);
+        return taken(status, sample);
     }
 
     // As `take`; waits at most `timeout` for a sample. Throws Error if the port is closed meanwhile.
     std::optional<Sample<T>> wait(std::chrono::nanoseconds timeout) {
         thalweg_sample* sample = nullptr;
-        return taken(thalweg_subscriber_wait(handle_.get(), detail::nanoseconds(timeout), &sample), sample);
+        const thalweg_status status = thalweg_subscriber_wait(handle_.get(), detail::nanoseconds(timeout), &sample);
+        return taken(status, sample);
     }
 
     // The samples that come, as a range. It ends when none has come for `timeout`, or when the port is closed.
