@@ -130,7 +130,7 @@ fn topics_that_come_later_are_recorded_if_they_fit_and_the_contract_is_kept() {
     let whole = mcap::Summary::read(&bytes).unwrap().unwrap();
     let attached = whole.attachment_indexes.iter().find(|attached| attached.name == "contract.toml").unwrap();
     let found = mcap::read::attachment(&bytes, attached).unwrap();
-    assert_eq!(found.data.as_ref(), std::fs::read(contract).unwrap());
+    assert_eq!(found.data[..], std::fs::read(contract).unwrap()[..]);
 }
 
 #[test]
