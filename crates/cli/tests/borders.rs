@@ -65,10 +65,16 @@ fn send(domains: &Domains, mark: &str) {
     });
 }
 
+/// The hosts of a domain, also while they are not as they have to be.
+fn hosts(domains: &Domains, domain: usize) -> Vec<Value> {
+    let done = domains.ask(domain, "hosts");
+    serde_json::from_str(&done.lines[0]).unwrap()
+}
+
 /// What the border of `wan` has kept out of a class, as its agent reports it.
 fn kept_out(domains: &Domains, class: &str) -> u64 {
-    let hosts = domains.ask(1, "hosts").json();
-    let all = hosts.as_array().unwrap().iter().filter_map(|host| host["kept_out"].as_array()).flatten();
+    let all = hosts(domains, 1);
+    let all = all.iter().filter_map(|host| host["kept_out"].as_array()).flatten();
     let of_class = |one: &&Value| one["class"] == class && one["device"] == "last";
     all.filter(of_class).map(|one| one["packets"].as_u64().unwrap()).sum()
 }
@@ -103,8 +109,7 @@ fn packets_of_no_session_are_kept_out_of_a_pipe_through_a_tunnel() {
     let _brokers: Vec<Running> = (0..3).map(|domain| domains.broker(domain)).collect();
     let _agents: Vec<Running> = (0..3).map(|domain| domains.agent(domain)).collect();
     let applied = |domains: &Domains, domain: usize| {
-        let hosts = domains.ask(domain, "hosts").json();
-        let hosts = hosts.as_array().unwrap();
+        let hosts = hosts(domains, domain);
         !hosts.is_empty() && hosts.iter().all(|host| host["state"] == "applied")
     };
     domains.until("all pipes are installed", |domains| (0..3).all(|domain| applied(domains, domain)));
