@@ -1,6 +1,6 @@
-//! Sessions on links that carry less than the contract says: what has no way any more is suspended; if what is left does not fit, samples are thinned
-//! as far as subscribers allow, then sessions are suspended, the least important and youngest first. Pipes give way between these: first what is not sold of
-//! them, then what their sessions can be thinned for, and in the end sessions in them. Pure.
+//! Sessions on links that carry less than the contract says: what has no way any more is suspended; if what is left does not fit, samples are
+//! thinned as far as subscribers allow, then sessions are suspended, the least important and youngest first. Pipes give way between these: first
+//! what is not sold of them, then what their sessions can be thinned for, and in the end sessions in them. Pure.
 //!
 //! The answer depends on contract, sessions and links, and not on how it came to that: when a link is back, the same search gives back what
 //! was taken.
@@ -107,8 +107,8 @@ impl Step {
     }
 }
 
-/// All that can be taken back of those that are concerned (subscribers, indices), in this order: what is not sold of pipes; thinning in sessions, then in the
-/// contract, then in pipes; whole sessions; sessions in pipes; whole pipes. Of pipes the lowest class comes first.
+/// All that can be taken back of those that are concerned (subscribers, indices), in this order: what is not sold of pipes; thinning in sessions,
+/// then in the contract, then in pipes; whole sessions; sessions in pipes; whole pipes. Of pipes the lowest class comes first.
 fn steps(
     present: Present<'_>,
     contract: &Contract,

@@ -1,5 +1,5 @@
-//! Links that carry less than the contract says: agents report devices without a carrier, with a lower rate, or that take less of a full queue than it gives
-//! ([`measured`]), and users state rates. Pure: times come as arguments, of any monotonic clock.
+//! Links that carry less than the contract says: agents report devices without a carrier, with a lower rate, or that take less of a full queue than
+//! it gives ([`measured`]), and users state rates. Pure: times come as arguments, of any monotonic clock.
 
 pub mod measured;
 

@@ -94,7 +94,8 @@ pub struct Size {
 }
 
 impl Reduction {
-    /// `true` if fewer sessions are suspended and pipes left out, or as many and samples are thinned less, or those, too, as much and pipes are larger.
+    /// `true` if fewer sessions are suspended and pipes left out, or as many and samples are thinned less, or those, too, as much and pipes are
+    /// larger.
     pub fn takes_less_than(&self, other: &Self) -> bool {
         let all = |one: &Self| {
             let thinned: u64 = one.scaled.values().map(|scale| u64::from(*scale)).sum();

@@ -396,7 +396,8 @@ fn while_links_have_no_plan_sessions_are_renewed_and_none_is_admitted() {
     testbed.request(&session("log", 100, "1 s")).unwrap();
 }
 
-/// A link in the middle domain carries less than two sessions have together: the less important one is thinned at its publisher, and both ends hear of it.
+/// A link in the middle domain carries less than two sessions have together: the less important one is thinned at its publisher, and both ends hear
+/// of it.
 #[test]
 fn a_slow_link_in_another_domain_thins_the_least_important_session() {
     // Slow pipes that hold what comes at once after as slow ones.

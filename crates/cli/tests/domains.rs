@@ -289,8 +289,8 @@ fn part(part: &Value) -> (&str, f64) {
     (part["domain"].as_str().unwrap(), part["bound_us"].as_f64().unwrap())
 }
 
-/// The device of the middle domain takes a tenth of what its queue should give: nobody says so, its agent sees it. The less important session is thinned, from end
-/// to end; the more important one loses nothing, and when the device is as fast as before, both have all again.
+/// The device of the middle domain takes a tenth of what its queue should give: nobody says so, its agent sees it. The less important session is
+/// thinned, from end to end; the more important one loses nothing, and when the device is as fast as before, both have all again.
 #[test]
 fn a_slow_device_in_the_middle_thins_the_least_important_session() {
     let Some(mut domains) = Domains::new("a slow device in the middle") else { return };

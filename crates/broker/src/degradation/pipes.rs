@@ -1,8 +1,8 @@
 //! Pipes that give way, in three stages: what is not sold of them harms nobody, then their sessions get fewer samples, then sessions end.
 //!
-//! The size of a pipe is a number here: with [`PARTS`] it is as large as the contract says, and with `n` it has that rate times [`PARTS`] over `n`. What
-//! may come at once goes down with the rate to what its sessions have at each stage: theirs does, too, but for a sample of each (Le Boudec & Thiran 2001,
-//! §1.4.1).
+//! The size of a pipe is a number here: with [`PARTS`] it is as large as the contract says, and with `n` it has that rate times [`PARTS`] over `n`.
+//! What may come at once goes down with the rate to what its sessions have at each stage: theirs does, too, but for a sample of each (Le Boudec &
+//! Thiran 2001, §1.4.1).
 
 use super::Step;
 use crate::ledger::Sold;

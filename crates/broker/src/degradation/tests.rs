@@ -482,8 +482,8 @@ proptest! {
         }
     }
 
-    /// With pipes, too: what is left fits; pipes are no smaller than needed; and their sessions get fewer samples, or end, only where all that comes before would
-    /// not be enough.
+    /// With pipes, too: what is left fits; pipes are no smaller than needed; and their sessions get fewer samples, or end, only where all that
+    /// comes before would not be enough.
     #[test]
     fn no_pipe_is_smaller_than_needed(
         all in proptest::collection::vec((-2i64..3, 1u32..5), 0..4),

@@ -1,8 +1,8 @@
 //! Sessions that get fewer samples for a while, because a pipe of some domain is smaller than its contract says.
 //!
-//! Whoever has a smaller pipe decides how many samples of each session have room there (`ledger/grants`), and tells the domain before, which tells the
-//! one before that, each with what it has room for itself. The first domain knows what all of them have room for then, and tells those behind; in
-//! the last one the agent of the subscriber's host sets it, and the publisher sends no more than that. What is sold stays sold: nobody has to
+//! Whoever has a smaller pipe decides how many samples of each session have room there (`ledger/grants`), and tells the domain before, which tells
+//! the one before that, each with what it has room for itself. The first domain knows what all of them have room for then, and tells those behind;
+//! in the last one the agent of the subscriber's host sets it, and the publisher sends no more than that. What is sold stays sold: nobody has to
 //! ask again when the pipe is as large as before.
 //!
 //! | rule | reason |
@@ -43,8 +43,8 @@ pub(super) struct Hearing {
 }
 
 impl Domains {
-    /// From now on these pipes (by name) are so large, for this reason, and all others as the contract says. Sessions get fewer samples, as far as they
-    /// admit that; those that have no room even so are lost. What is to be done for each of them is a list of its own.
+    /// From now on these pipes (by name) are so large, for this reason, and all others as the contract says. Sessions get fewer samples, as far as
+    /// they admit that; those that have no room even so are lost. What is to be done for each of them is a list of its own.
     pub fn resize_pipes(&mut self, now: Duration, sizes: &BTreeMap<String, Bucket>, because: &str) -> Vec<Vec<Effect>> {
         self.because = because.chars().take(LONGEST_REASON).collect();
         let lost = self.ledger.resize(sizes);

@@ -2,11 +2,11 @@
 //!
 //! | order | |
 //! |---|---|
-//! | 1 | Sessions that have no room, however thinned, are to end: those that come last, the less important before the more important, the younger before the older. |
+//! | 1 | Sessions that have no room, however thinned, are to end: the less important before the more important, the younger before the older. |
 //! | 2 | Each of the others, the most important first, gets as many of its samples as there is room for beside the least that all others admit. |
 //!
-//! So what a session gets depends on the pipe's size and its sessions alone, and not on what was before: a pipe that grows again gives back the same. A session
-//! that is admitted has to fit with all its samples beside what the others get, and takes nothing from them.
+//! So what a session gets depends on the pipe's size and its sessions alone, and not on what was before: a pipe that grows again gives back the
+//! same. A session that is admitted has to fit with all its samples beside what the others get, and takes nothing from them.
 
 use super::{Amount, Ledger, Limit, Name, Share, Versions};
 use agent::peer::Key;

@@ -1,14 +1,14 @@
-//! The rate of a link by what its devices take of full queues, with hysteresis: a radio's rate changes all the time, and each new plan is felt by sessions.
-//! Pure: times come as arguments.
+//! The rate of a link by what its devices take of full queues, with hysteresis: a radio's rate changes all the time, and each new plan is felt by
+//! sessions. Pure: times come as arguments.
 //!
 //! | a device took of a full queue | the link's rate |
 //! |---|---|
 //! | less than [`Hysteresis::below`] of it, so many times one after the other | is the least of these, at once |
 //! | less than all of it, but not so little | stays: this is the link's rate |
-//! | all of it, or the queue was never full, for [`Hysteresis::held`] | is tried twice as high, up to the contract's: no more than a queue gives can be seen |
+//! | all of it, or the queue was never full, for [`Hysteresis::held`] | is tried twice as high, up to the contract's |
 //!
-//! A higher rate that does not hold costs a new plan, and another one back. So the time before the next one doubles then, up to [`LONGEST_HELD`], as for
-//! links that come and go.
+//! No more than a queue gives can be seen, so a higher rate has to be tried. One that does not hold costs a new plan, and another one back. So the
+//! time before the next one doubles then, up to [`LONGEST_HELD`], as for links that come and go.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ pub struct Hysteresis {
 }
 
 impl Default for Hysteresis {
-    /// A tenth; three looks, so that a link is known to be slower 0.6 s after it is; and 10 s, as long as BBR keeps what it knows of a way (Cardwell et al. 2016).
+    /// A tenth; three looks, so that a link is known to be slower 0.6 s after it is; and 10 s, as long as BBR keeps what it knows of a way
+    /// (Cardwell et al. 2016).
     fn default() -> Self {
         Self { below: 0.9, reports: 3, held: Duration::from_secs(10) }
     }
@@ -209,8 +210,8 @@ mod tests {
     }
 
     proptest! {
-        /// A rate that goes up and down within the band is no news, whenever one looks: at the contract's rate, and at a lower one at which the link is seen to
-        /// be no faster once in a while.
+        /// A rate that goes up and down within the band is no news, whenever one looks: at the contract's rate, and at a lower one at which the
+        /// link is seen to be no faster once in a while.
         #[test]
         fn within_the_band_nothing_changes(
             low in 100_000u64..MOST,

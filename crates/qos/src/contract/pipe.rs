@@ -330,8 +330,8 @@ pub fn replan(contract: &mut Contract) -> Vec<String> {
     unfit
 }
 
-/// Plans pipes (index, bit/s, bytes at once) anew that are smaller than the contract says; each holds its largest sample at least. One without a way stays as
-/// it was.
+/// Plans pipes (index, bit/s, bytes at once) anew that are smaller than the contract says; each holds its largest sample at least. One without a
+/// way stays as it was.
 pub fn resize(contract: &mut Contract, sizes: &[(usize, u64, u64)]) {
     let Contract { system, neighbours, pipes, .. } = contract;
     let network = Network::new(system);

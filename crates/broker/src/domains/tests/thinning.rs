@@ -151,8 +151,8 @@ fn no_neighbour_thins_a_session_further_than_it_admits() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Pipes of all domains shrink and grow over a network that loses, doubles and reorders, and brokers start again. In the end each session gets what all
-    /// domains have room for, and both ends know it.
+    /// Pipes of all domains shrink and grow over a network that loses, doubles and reorders, and brokers start again. In the end each session gets
+    /// what all domains have room for, and both ends know it.
     #[test]
     fn all_domains_agree_in_the_end(seed in any::<u64>()) {
         let mut world = World::new(seed);

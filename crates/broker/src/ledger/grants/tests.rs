@@ -179,8 +179,9 @@ fn end(ledger: &mut Ledger, flows: &mut BTreeMap<usize, Flow>, lost: &[Displaced
 }
 
 proptest! {
-    /// Whatever comes, goes and shrinks: never more is given than there is; who is less important never has more than the least while one who is more important
-    /// has less than all; nobody who is admitted takes anything away; and when the pipe is as large as before, all have what they asked for.
+    /// Whatever comes, goes and shrinks: never more is given than there is; who is less important never has more than the least while one who is
+    /// more important has less than all; nobody who is admitted takes anything away; and when the pipe is as large as before, all have what they
+    /// asked for.
     #[test]
     fn a_pipe_is_never_overfull_and_the_least_important_give_way_first(changes in proptest::collection::vec(change(), 1..60)) {
         let mut ledger = ledger();
