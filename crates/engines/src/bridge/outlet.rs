@@ -1,7 +1,8 @@
 //! From Thalweg to the engine: one topic, with a publisher in the engine for each publisher of Thalweg.
 //!
 //! The subscriber opens when somebody wants the topic in the engine, or when a publisher keeps samples for late joiners or answers
-//! questions; else no sample reaches the bridge. While the engine takes a sample, no lock is held that the bridge's loop takes: a slow engine holds up this topic alone.
+//! questions; else no sample reaches the bridge. While the engine takes a sample, no lock is held that the bridge's loop takes: a slow
+//! engine holds up this topic alone.
 
 mod line;
 mod request;
