@@ -42,7 +42,8 @@ fn types_are_strict() {
     let package = Package::new();
     let mut command = python.command(&package);
     command.args(["-m", "mypy", "--strict", "--cache-dir"]).arg(package.path("mypy")).env("MYPYPATH", support::root());
-    output(command.arg(support::root().join("thalweg")).args(support::examples()));
+    command.arg(support::root().join("thalweg")).args(support::examples());
+    output(command);
 }
 
 #[test]

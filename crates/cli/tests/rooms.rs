@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const CRATES: [(&str, &str); 11] = [
+const CRATES: [(&str, &str); 13] = [
     ("agent", "crates/agent/src"),
     ("broker", "crates/broker/src"),
     ("thalweg", "crates/thalweg/src"),
