@@ -132,6 +132,7 @@ mod tests {
                 segments: None,
                 map: None,
                 boundary: false,
+                encapsulation: 0,
             }
             .steps();
             let bursts = steps.iter().filter_map(|step| match step {
