@@ -6,6 +6,7 @@ import sys
 import unittest
 
 LONG = 60.0
+_realms = iter(range(1000))
 
 BEGIN = """
 import os, sys, threading, time
@@ -20,7 +21,7 @@ assert publisher.wait_connected(1, 20) and subscriber.wait_connected(1, 20)
 
 class Programs(unittest.TestCase):
     def run_program(self, text: str) -> str:
-        command = [sys.executable, "-X", "faulthandler", "-c", BEGIN + text, f"python-{os.getpid()}-{self._testMethodName}"]
+        command = [sys.executable, "-X", "faulthandler", "-c", BEGIN + text, f"python-{os.getpid()}-{next(_realms)}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("Traceback", done.stderr)

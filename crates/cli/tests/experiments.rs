@@ -410,10 +410,16 @@ fn is_planned(check: &Value) -> bool {
     name.contains("thalweg") && !name.contains("no priorities")
 }
 
+/// The engines that this build compares: bare sockets, Thalweg with and without priorities, and others.
+fn engines() -> usize {
+    let others = [cfg!(feature = "yarp"), cfg!(feature = "rtps"), cfg!(feature = "zeromq")];
+    3 + 2 * usize::from(cfg!(feature = "zenoh")) + others.into_iter().filter(|is_here| *is_here).count()
+}
+
 #[test]
 fn the_walker_runs_over_every_engine() {
     let Some(document) = run("dali-mappings") else { return };
-    let engines = 3 + 2 * usize::from(cfg!(feature = "zenoh")) + usize::from(cfg!(feature = "zeromq"));
+    let engines = engines();
     // Two mappings, and mapping 3 beside a file transfer without the baseline; at AVI and as a chain.
     assert_eq!(document["cells"].as_array().unwrap().len(), 2 * (3 * engines - 1));
     for arm in ["bare sockets", "thalweg", "thalweg, no priorities"] {
@@ -432,7 +438,7 @@ fn the_walker_runs_over_every_engine() {
 
 #[test]
 fn subscribers_and_sizes_are_measured_over_every_engine() {
-    let engines = 3 + 2 * usize::from(cfg!(feature = "zenoh")) + usize::from(cfg!(feature = "zeromq"));
+    let engines = engines();
     for experiment in ["dali-single", "dali-two", "dali-sizes"] {
         let Some(document) = run(experiment) else { return };
         assert_eq!(document["cells"].as_array().unwrap().len(), 2 * engines, "{experiment}");
