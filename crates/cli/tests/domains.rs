@@ -308,7 +308,9 @@ fn a_slow_device_in_the_middle_thins_the_least_important_session() {
     for (name, importance) in [("top", 9), ("low", 1)] {
         let text = session(name, 934, "desk", "60 s").replace("/viewer", &format!("/{name}/viewer"));
         let text = text.replacen("[[topic]]", &format!("importance = {importance}\n[[topic]]"), 1);
-        let admitted = domains.request(&text.replace("deadline", "scale_max = 8\ndeadline")).json();
+        let text = text.replace("deadline", "scale_max = 8\ndeadline");
+        domains.until("the pipes are there", |domains| domains.request(&text).code() == 0); // a host that has applied them tells it next
+        let admitted = domains.request(&text).json();
         assert_eq!(admitted["state"], "active", "{admitted}");
     }
     let subscriber = domains.program(3, "sub /low --port /low/viewer --json");

@@ -235,7 +235,9 @@ fn links_in_the_documents_lead_somewhere() {
         let folder = root().join(&name).parent().unwrap().to_owned();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let path = target.split('#').next().unwrap_or_default();
-            if !path.is_empty() && !target.contains("://") && !folder.join(path).exists() {
+            // What has a space is a lambda of C++.
+            let is_link = !path.is_empty() && !target.contains(' ');
+            if is_link && !target.contains("://") && !folder.join(path).exists() {
                 wrong.push(format!("{name}: {target}"));
             }
         }
