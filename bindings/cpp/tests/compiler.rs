@@ -109,7 +109,8 @@ fn library() -> PathBuf {
 
 /// The program of some source files, made once by each run of the tests.
 pub fn program(sources: &[&Path], build: Build) -> PathBuf {
-    static MADE: Mutex<Option<HashMap<(Vec<PathBuf>, Build), PathBuf>>> = Mutex::new(None);
+    type Programs = HashMap<(Vec<PathBuf>, Build), PathBuf>;
+    static MADE: Mutex<Option<Programs>> = Mutex::new(None);
     let mut all = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = all.get_or_insert_default();
     let number = programs.len();

@@ -512,8 +512,8 @@ proptest! {
                     let number = (whole * 64).checked_div(needed).unwrap_or(1280).clamp(64, 1280);
                     (port.to_owned(), Size { rate: whole * 64 / number, burst: 566, less: 0 })
                 };
-                let mut reduction = Reduction::default();
-                reduction.pipes = [("pipe a-b-high", 500_000), ("pipe a-b-normal", 400_000)].into_iter().map(size).collect();
+                let pipes = [("pipe a-b-high", 500_000), ("pipe a-b-normal", 400_000)].into_iter().map(size).collect();
+                let mut reduction = Reduction { pipes, ..Reduction::default() };
                 for (name, (_, most)) in names.iter().zip(&all) {
                     if suspended {
                         reduction.suspended.insert(name.clone(), String::new());
