@@ -191,6 +191,7 @@ impl Watch for Clock {
 }
 
 /// The network of a contract's file as a picture, with the loads of a plan.
+#[cfg(feature = "dashboard")]
 pub(crate) fn drawn(file: &Path, plan: &Plan) -> Result<String> {
     Ok(figure::draw(&read(file)?.system, plan))
 }

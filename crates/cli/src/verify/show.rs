@@ -71,6 +71,7 @@ struct Row<'a> {
 }
 
 /// The promise of a channel, in figures.
+#[cfg(feature = "dashboard")]
 pub(crate) struct Promise<'a> {
     topic: &'a str,
     publisher: &'a str,
@@ -85,6 +86,7 @@ pub(crate) struct Promise<'a> {
     pub late: u64,
 }
 
+#[cfg(feature = "dashboard")]
 impl<'a> Promise<'a> {
     /// What tells it from others, for metrics.
     pub(crate) fn labels(&self) -> Vec<(&'static str, &'a str)> {
@@ -196,6 +198,7 @@ impl<'a> Document<'a> {
     }
 
     /// The promises of all channels.
+    #[cfg(feature = "dashboard")]
     pub(crate) fn promises(&self) -> impl Iterator<Item = Promise<'_>> {
         self.channels.iter().map(|row| {
             let Row { topic, publisher, subscriber, now, worst_us, bound_us, late, .. } = *row;
