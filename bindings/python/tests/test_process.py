@@ -111,6 +111,7 @@ print(status)
         said = self.run_program(
             """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
 threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     subscriber.wait()
