@@ -2,7 +2,7 @@ use super::loads::{Filling, Model};
 use super::*;
 use crate::ledger::{Demand, NOTHING_SOLD, Sold};
 use crate::links::Rates;
-use crate::planning::{Admitted, Patient, Reduction, Size, planned};
+use crate::planning::{Admitted, Patient, Reduction, planned};
 use crate::sessions::request;
 use proptest::prelude::*;
 use qos::admission::Bucket;
