@@ -323,7 +323,7 @@ fn a_slow_device_in_the_middle_thins_the_least_important_session() {
     ];
     let changed = domains.chain.command(1, "tc").args(slow).output().unwrap();
     assert!(changed.status.success(), "{changed:?}");
-    let flood = "while :; do dd if=/dev/zero of=/dev/udp/10.97.1.2/9 bs=1400 count=1000 2>/dev/null; done";
+    let flood = "while :; do dd if=/dev/zero bs=1400 count=1000 2>/dev/null >/dev/udp/10.97.1.2/9; done";
     let mut flood = domains.chain.command(1, "bash").args(["-c", flood]).spawn().unwrap();
     let thinned = |domains: &Domains| {
         let log = domains.ask(0, "session log low").json();
