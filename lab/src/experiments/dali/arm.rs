@@ -251,9 +251,9 @@ fn yarp(seat: &Seat) -> Result<Opened> {
     let from = (0..seat.programs.len()).filter(|n| *n != seat.own).map(prefix).collect();
     let server = SocketAddr::new(seat.address(0), seat.port);
     let serve = (seat.own == 0).then_some(server);
-    let host = Some(seat.address(seat.own));
+    // Without an address of its own stated, a program asks the server for it first, which tells whether that is there.
     let settings =
-        Settings { server: server.to_string(), serve, host, prefix: prefix(seat.own), from, ..Settings::default() };
+        Settings { server: server.to_string(), serve, prefix: prefix(seat.own), from, ..Settings::default() };
     let engine = patiently(|| Yarp::open(settings.clone(), None))?;
     Ok(Opened { engine: Box::new(engine), node: None, offer: seat.class })
 }
