@@ -129,8 +129,7 @@ pub fn program(sources: &[&Path], build: Build) -> PathBuf {
 
 /// Runs a program to its end, which has to be a good one.
 pub fn run(command: &mut Command) -> Output {
-    // Leaks are not looked for: what a node's control thread has not closed when the node closes is freed with the process.
-    let output = command.env("ASAN_OPTIONS", "detect_leaks=0").output().unwrap();
+    let output = command.output().unwrap();
     let said = [&output.stdout[..], &output.stderr[..]].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert!(output.status.success(), "{command:?}: {}: {said:?}", output.status);
     output

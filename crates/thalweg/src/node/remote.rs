@@ -4,33 +4,34 @@ use super::Subscriber;
 use crate::channel::{PortRef, SampleInfo};
 use crate::codec::Message;
 use crate::port::{AnySubscriber, PublisherInfo};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// A subscriber, for other threads than the one that takes its samples: bindings have several that share one. It does not keep the
-/// port open.
+/// A subscriber, for other threads than the one that takes its samples: bindings have several that share one. It keeps nothing of the port
+/// in memory, so that a callback may have one of its own subscriber.
 #[derive(Clone)]
-pub struct Remote(Arc<dyn AnySubscriber>);
+pub struct Remote(Weak<dyn AnySubscriber>);
 
 impl<M: Message> Subscriber<M> {
     /// The subscriber for other threads.
     pub fn remote(&self) -> Remote {
-        Remote(self.subscriber_port.clone())
+        let port: Arc<dyn AnySubscriber> = self.subscriber_port.clone();
+        Remote(Arc::downgrade(&port))
     }
 }
 
 impl Remote {
     /// Ends all waits for samples, and those to come. The port is gone when its subscriber is dropped.
     pub fn close(&self) {
-        self.0.close();
+        self.0.upgrade().into_iter().for_each(|port| port.close());
     }
 
-    /// The number of channels the port has now.
+    /// The number of channels the port has now; 0 if it is gone.
     pub fn connected(&self) -> usize {
-        self.0.channels().lock().map_or(0, |channels| channels.len())
+        self.0.upgrade().map_or(0, |port| port.channels().lock().map_or(0, |channels| channels.len()))
     }
 
-    /// The publisher of a sample: see [`Subscriber::publisher`].
+    /// The publisher of a sample: see [`Subscriber::publisher`]. `None`, too, if the port is gone.
     pub fn publisher(&self, info: &SampleInfo) -> Option<Arc<PublisherInfo>> {
-        self.0.publishers().get(PortRef { node: info.node, port: info.port })
+        self.0.upgrade()?.publishers().get(PortRef { node: info.node, port: info.port })
     }
 }
