@@ -68,7 +68,9 @@ impl Names {
             }
             ["bot", "list", ref rest @ ..] => return self.bot_list(rest.first().copied().unwrap_or_default()),
             ["bot", "query", name] => return bot_query(self.records.get(name)),
-            ["bot", "set", ref rest @ ..] => return self.set(rest).map_or_else(|why| why, |_| "ok\n".to_owned()),
+            ["bot", "set", ref rest @ ..] => {
+                return self.set(rest).map_or_else(|why| format!("{why}\n"), |_| "ok\n".to_owned());
+            }
             ["bot", "get", name, key] => return format!("{}\n", self.values(name, key)),
             ["register", name, ref rest @ ..] => self.register(name, rest, host),
             ["unregister", name] => {

@@ -29,14 +29,6 @@ fn in_place(adjusted: &[Adjusted]) -> Vec<String> {
         .collect()
 }
 
-/// The queues, as `tc` prints them, without its counters.
-fn without_counters(host: &Host) -> Vec<String> {
-    let counts =
-        |line: &&str| ["Sent", "backlog", "rate", "lended", "tokens"].iter().any(|w| line.trim().starts_with(w));
-    let queues = host.queues("veth");
-    queues.lines().filter(|line| !counts(line)).map(|line| line.split(" (").next().unwrap().to_owned()).collect()
-}
-
 /// Packets sent by the class of unmarked packets.
 fn sent(host: &Host) -> u64 {
     host.inside(|| read("veth").unwrap().class(Handle::new(0x7a2, 0x30)).unwrap().counters.packets)
@@ -115,14 +107,14 @@ fn a_wrong_request_touches_nothing_and_another_device_of_the_name_is_restored_to
     apply(&[wanted(shares()), second.clone()]).unwrap();
     let sender = a.inside(|| marked("10.99.0.2:9".parse().unwrap(), 0, None));
     sender.send(&[0; 100]).unwrap();
-    let (queues, counted) = (without_counters(&a), sent(&a));
+    let (queues, counted) = (a.queues_without_counters("veth"), sent(&a));
     assert!(counted > 0);
     let absent = Wanted { device: "eth9".to_owned(), ..wanted(shares()) };
     assert!(apply(&[slow([20, 45, 30, 5]), absent]).is_err());
     // The kernel refuses a rate of 0; what has not been changed is not made anew, so its counters go on. (The kernel itself may send
     // packets meanwhile.)
     assert!(apply(&[wanted(shares()), Wanted { rate: 0, ..second.clone() }]).is_err());
-    assert_eq!(without_counters(&a), queues);
+    assert_eq!(a.queues_without_counters("veth"), queues);
     assert!(sent(&a) >= counted);
     a.run("ip link del second");
     cable(&a, "second", &b, "second");
@@ -162,14 +154,15 @@ fn another_discipline_is_made_anew_and_a_device_that_is_not_named_is_restored() 
     assert!(restored.is_empty() && ways.iter().all(|one| one.way == Way::Anew), "{ways:?}");
     assert!(a.run("nft list ruleset").contains("oifname \"veth\""));
     // A refusal leaves queues, map and the device that was new as they were.
-    let (earlier, table) = (a.queues("veth"), a.run("nft list ruleset"));
+    let (earlier, table) = (a.queues_without_counters("veth"), a.run("nft list ruleset"));
     a.run("ip link del second");
     cable(&a, "third", &b, "third");
-    let untouched = a.queues("third");
+    let untouched = a.queues_without_counters("third");
     let Scheduler::Htb(mut none, _) = shares() else { unreachable!() };
     none[0].rate = 0;
     let broken = Wanted { device: "third".to_owned(), ..wanted(Scheduler::Htb(none, Vec::new())) };
     let error: QueueError = adjusted(&[Wanted { map: None, ..wanted(shares()) }, broken]).unwrap_err();
     assert!(error.to_string().starts_with("tc class add dev third"), "{error}");
-    assert_eq!((a.queues("veth"), a.run("nft list ruleset"), a.queues("third")), (earlier, table, untouched));
+    assert_eq!((a.queues_without_counters("veth"), a.run("nft list ruleset")), (earlier, table));
+    assert_eq!(a.queues_without_counters("third"), untouched);
 }

@@ -1,6 +1,7 @@
 //! Hosts of a test's own: network namespaces without names, connected by veth pairs, gone with the test.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 use thalweg_linux::namespace::Namespace;
 
 /// A host with its programs.
@@ -38,6 +39,14 @@ impl Host {
             holders.map(|h| self.run(&format!("tc -s -d filter show dev {device} parent {h}"))).collect();
         [qdiscs, classes, link, filters].concat()
     }
+
+    /// The queues of a device, as printed by `tc`, without its counters: the kernel itself sends packets now and then.
+    pub fn queues_without_counters(&self, device: &str) -> Vec<String> {
+        let counts =
+            |line: &&str| ["Sent", "backlog", "rate", "lended", "tokens"].iter().any(|w| line.trim().starts_with(w));
+        let queues = self.queues(device);
+        queues.lines().filter(|line| !counts(line)).map(|line| line.split(" (").next().unwrap().to_owned()).collect()
+    }
 }
 
 /// Makes hosts, or prints why they are impossible here.
@@ -59,13 +68,21 @@ pub fn hosts<const N: usize>(test: &str) -> Option<[Host; N]> {
     }
 }
 
-/// A cable: `device` at each of both ends, up, without addresses of its own (nothing but the test sends).
+/// A cable: `device` at each of both ends, up, without addresses of its own (nothing but the test sends). The kernel says that a device is up
+/// a moment after it is.
 pub fn cable(from: &Host, device: &str, to: &Host, other: &str) {
     let far = to.0.path();
     from.run(&format!("ip link add {device} type veth peer name {other} netns {}", far.display()));
     for (host, device) in [(from, device), (to, other)] {
         let _ = host.try_run(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"));
         host.run(&format!("ip link set {device} up"));
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    for (host, device) in [(from, device), (to, other)] {
+        while !host.run(&format!("ip -o link show dev {device}")).contains(" state UP ") {
+            assert!(Instant::now() < until, "{device} does not come up");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
