@@ -197,30 +197,38 @@ pub(crate) struct PortSettings {
 pub(crate) unsafe fn node_settings(name: &str, given: *const thalweg_node_options) -> Result<Settings> {
     // SAFETY: the caller's promise, here and below.
     let given = unsafe { options(given, "options")? };
-    let mut settings = Settings { name: name.to_owned(), lock_memory: given.lock_memory, ..Settings::default() };
+    // What is not given is that of the environment, of the configuration file, or the default.
+    let mut settings = Settings { name: name.to_owned(), ..Settings::default() };
+    settings.lock_memory |= given.lock_memory;
     // SAFETY: as above.
     unsafe {
         if let Some(realm) = optional_text(given.realm, "options.realm")? {
             settings.realm = realm.to_owned();
         }
-        for address in list(given.listen, "options.listen")? {
-            settings.listen.push(listen(address)?);
+        let addresses = list(given.listen, "options.listen")?;
+        if !addresses.is_empty() {
+            settings.listen = addresses.into_iter().map(listen).collect::<Result<_>>()?;
         }
-        settings.peers = list(given.peers, "options.peers")?.into_iter().map(str::to_owned).collect();
+        let peers = list(given.peers, "options.peers")?;
+        if !peers.is_empty() {
+            settings.peers = peers.into_iter().map(str::to_owned).collect();
+        }
         if let Some(file) = optional_text(given.discovery_file, "options.discovery_file")? {
             settings.discovery = DiscoverySource::Static(PathBuf::from(file));
         }
-        for network in list(given.admin_from, "options.admin_from")? {
-            let network = network.parse::<Network>();
-            settings
-                .admin_from
-                .push(network.map_err(|wrong| Failure::invalid(format!("options.admin_from: {wrong}")))?);
+        let networks = list(given.admin_from, "options.admin_from")?;
+        if !networks.is_empty() {
+            settings.admin_from = networks.into_iter().map(network).collect::<Result<_>>()?;
         }
     }
     if given.memory > 0 {
         settings.memory = usize::try_from(given.memory).unwrap_or(usize::MAX);
     }
     Ok(settings)
+}
+
+fn network(text: &str) -> Result<Network> {
+    text.parse::<Network>().map_err(|wrong| Failure::invalid(format!("options.admin_from: {wrong}")))
 }
 
 /// An address of this host, with a port or without.

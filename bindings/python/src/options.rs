@@ -69,16 +69,25 @@ pub(crate) struct NodeOptions {
 
 impl NodeOptions {
     pub(crate) fn settings(self) -> PyResult<Settings> {
-        let mut settings = Settings { peers: self.peers, lock_memory: self.lock_memory, ..Settings::default() };
+        // What is not given is that of the environment, of the configuration file, or the default.
+        let mut settings = Settings::default();
+        settings.lock_memory |= self.lock_memory;
         settings.name = self.name.unwrap_or(settings.name);
         settings.realm = self.realm.unwrap_or(settings.realm);
         settings.memory = self.memory.unwrap_or(settings.memory);
         settings.limits.channels = self.channels.unwrap_or(settings.limits.channels);
         settings.limits.pictures = self.pictures.unwrap_or(settings.limits.pictures);
-        settings.listen = self.listen.iter().map(|text| address(text)).collect::<PyResult<_>>()?;
-        settings.discovery = self.discovery.map_or(DiscoverySource::Automatic, DiscoverySource::Static);
+        settings.discovery = self.discovery.map_or(settings.discovery, DiscoverySource::Static);
+        if !self.listen.is_empty() {
+            settings.listen = self.listen.iter().map(|text| address(text)).collect::<PyResult<_>>()?;
+        }
+        if !self.peers.is_empty() {
+            settings.peers = self.peers;
+        }
         let network = |text: &String| text.parse().map_err(|wrong| UsageError::new_err(format!("admin_from: {wrong}")));
-        settings.admin_from = self.admin_from.iter().map(network).collect::<PyResult<_>>()?;
+        if !self.admin_from.is_empty() {
+            settings.admin_from = self.admin_from.iter().map(network).collect::<PyResult<_>>()?;
+        }
         Ok(settings)
     }
 }

@@ -4,10 +4,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use qos::Class;
 use qos::priority::Changes;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 use thalweg::carrier;
+pub(crate) use thalweg::config::{address as listen, discovery, peer};
 use thalweg::control::matching::absolute;
 
 /// The name of a topic, a pattern or a port: a relative one begins at the root, as in ROS 2.
@@ -66,39 +65,6 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "1 to 1073741824 bytes, such as 64, or with a unit: 64KiB (B kB MB KiB MiB)".to_owned())
 }
 
-/// An address to listen on: IP, or IP:port.
-pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
-    let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
-    text.parse().or(bare).map_err(|_| {
-        "an IP address of this host with or without a port, such as 10.0.0.1, 0.0.0.0:7400 or [::]:7400".to_owned()
-    })
-}
-
-/// Port of a node or router on another host if none is given.
-const PEER_PORT: u16 = 7447;
-
-/// A node or router on another host.
-pub(crate) fn peer(text: &str) -> Result<String, String> {
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(format!("tcp/{}", SocketAddr::new(ip, PEER_PORT)));
-    }
-    let address = text.split_once('/').map_or(text, |(_, address)| address);
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
-    let port = port.parse::<u16>().is_ok_and(|port| port > 0);
-    if port && !host.is_empty() {
-        return Ok(if text.contains('/') { text.to_owned() } else { format!("tcp/{text}") });
-    }
-    Err("an address of a node or router, such as 10.0.0.1, 10.0.0.1:7447 or tcp/robot.local:7447".to_owned())
-}
-
-/// A way of discovery: `static:FILE`.
-pub(crate) fn discovery(text: &str) -> Result<PathBuf, String> {
-    match text.strip_prefix("static:") {
-        Some(file) if !file.is_empty() => Ok(PathBuf::from(file)),
-        _ => Err("static:FILE, where FILE has [[node]] tables with address = \"IP:PORT\"".to_owned()),
-    }
-}
-
 /// The carriers that can be asked for, with their descriptions.
 pub(crate) fn carriers() -> Vec<(&'static str, &'static str)> {
     let auto = ("auto", "by place and reliability: local, shm, udp where samples may be lost, tcp");
@@ -123,6 +89,7 @@ pub(crate) fn yarp_qos(text: &str) -> Result<Changes, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn values_are_read_with_and_without_units() {

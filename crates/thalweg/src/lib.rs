@@ -35,7 +35,7 @@
 //! | [`codec`] | encoding and decoding of values |
 //! | `wire` | the data frame, every byte of it |
 //!
-//! Beside them: [`profile`] (priorities of ports from a file), [`clock`] (two hosts' clocks compared), `thread` (scheduling of the
+//! Beside them: [`config`] (settings from the environment and a file), [`profile`] (priorities of ports from a file), [`clock`] (two hosts' clocks compared), `thread` (scheduling of the
 //! user's own threads), [`bottle`] (YARP's nested lists), `guard` (panics of the library's threads), and, with the feature `testing`,
 //! `testing` (conformance suites, bodies of fuzz targets, and what tests outside need of the private modules).
 //!
@@ -49,6 +49,7 @@ pub mod carrier;
 mod channel;
 pub mod clock;
 pub mod codec;
+pub mod config;
 pub mod control;
 mod driver;
 mod error;

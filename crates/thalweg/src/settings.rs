@@ -3,7 +3,9 @@
 use crate::carrier::{Around, Carrier};
 use crate::channel::memory::NODE_MEMORY;
 use crate::channel::proxy::scaler::Scalers;
-use crate::control::Network;
+use crate::config::{self, Configuration};
+use crate::control::{Network, check_realm};
+use crate::error::Result;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +21,8 @@ pub enum DiscoverySource {
     Static(PathBuf),
 }
 
-/// Settings of a node.
+/// Settings of a node. [`Settings::default`] has what the environment and the configuration file say ([`config`](crate::config)); what a
+/// program states itself counts more.
 #[derive(Clone)]
 pub struct Settings {
     /// The node's name, for people and default port names. Default: the program's name and process id.
@@ -43,8 +46,7 @@ pub struct Settings {
     /// Faults and a capture file around every network carrier. Default: nothing.
     pub around: Around,
     /// Networks of other hosts whose administrators may change this node: connect and disconnect its ports, set
-    /// priorities, scale streams. All of them may look. Default: none, only this host, by the node's unix socket;
-    /// besides these, those in the environment's `THALWEG_ADMIN_FROM`, separated by commas.
+    /// priorities, scale streams. All of them may look. Default: none, only this host, by the node's unix socket.
     pub admin_from: Vec<Network>,
     /// Hosts proxies for other nodes, within these limits. Default: no.
     pub relay: Option<RelayLimits>,
@@ -113,7 +115,44 @@ impl std::fmt::Debug for Settings {
 }
 
 impl Default for Settings {
+    /// As [`Settings::configured`]. After its error they are the defaults without environment and file, and a node that opens reports the error.
     fn default() -> Self {
+        Self::configured().unwrap_or_else(|_| Self::built_in())
+    }
+}
+
+impl Settings {
+    /// The defaults, but for what the environment and the configuration file say.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`](crate::Error::Configuration): the file cannot be read, or a key or value is not allowed. Names the place and what
+    /// is allowed.
+    pub fn configured() -> Result<Self> {
+        Self::of(&Configuration::read()?)
+    }
+
+    /// The defaults, but for what is given.
+    pub(crate) fn of(given: &Configuration) -> Result<Self> {
+        let built_in = Self::built_in();
+        let limits = PortLimits {
+            channels: given.value("channels", count)?.unwrap_or(built_in.limits.channels),
+            pictures: given.value("pictures", count)?.unwrap_or(built_in.limits.pictures),
+        };
+        let realm = |text: &str| check_realm(text).map(|()| text.to_owned());
+        Ok(Self {
+            realm: given.value("realm", realm)?.unwrap_or_else(|| built_in.realm.clone()),
+            listen: given.list("listen", config::address)?.unwrap_or_default(),
+            peers: given.list("peer", config::peer)?.unwrap_or_default(),
+            discovery: given.value("discovery", config::discovery)?.map(DiscoverySource::Static).unwrap_or_default(),
+            lock_memory: given.value("lock-memory", yes)?.unwrap_or(built_in.lock_memory),
+            memory: given.value("memory", bytes)?.unwrap_or(built_in.memory),
+            admin_from: given.list("admin-from", |text| text.parse::<Network>())?.unwrap_or_default(),
+            limits,
+            ..built_in
+        })
+    }
+
+    fn built_in() -> Self {
         let program = std::env::args_os().next().map(PathBuf::from);
         let stem = program.as_deref().and_then(|p| p.file_stem()).and_then(|s| s.to_str()).unwrap_or("node");
         let name = format!("{stem}-{}", std::process::id());
@@ -133,6 +172,21 @@ impl Default for Settings {
             scalers: Scalers::default(),
         }
     }
+}
+
+fn count(text: &str) -> std::result::Result<u32, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("1 to {}", u32::MAX))
+}
+
+fn yes(text: &str) -> std::result::Result<bool, &'static str> {
+    text.parse().map_err(|_| "true or false")
+}
+
+fn bytes(text: &str) -> std::result::Result<usize, &'static str> {
+    let parsed = text.parse::<u64>().ok().or_else(|| qos::parse_bytes(text).ok()).filter(|bytes| *bytes > 0);
+    parsed
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or("a number of bytes from 1, or with a unit: 64MiB (B kB MB GB KiB MiB GiB)")
 }
 
 /// The loopback addresses, on which every node listens.

@@ -1,7 +1,7 @@
 //! Nodes of the same host: each has a unix socket in a run directory, and a newcomer connects to those with which it has
 //! shares in common (`shares`).
 //!
-//! `$THALWEG_RUN_DIR`, else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
+//! `$THALWEG_RUN_DIR` (or `run-dir` of the configuration file), else `$XDG_RUNTIME_DIR/thalweg`, else `/tmp/thalweg-<uid>`; in it `<host>.<realm>.<node id>.sock`:
 //! network namespaces share `/tmp`, but are hosts of their own. Only the first may be shared by several users: see [`Users`].
 
 pub(crate) mod shares;
@@ -13,6 +13,7 @@ use shares::{Marks, Shares, SharesFile};
 
 use super::NodeId;
 use super::links::Source;
+use crate::config::Configuration;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -226,11 +227,12 @@ pub(crate) fn connect(path: &Path) -> io::Result<socket2::Socket> {
 
 const IN_TURN: Duration = Duration::from_millis(20);
 
-/// The user's run directory, and whether `THALWEG_RUN_DIR` asked for it.
+/// The user's run directory, and whether the environment (`THALWEG_RUN_DIR`) or the configuration file asked for it.
 pub fn run_dir() -> (PathBuf, bool) {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let otherwise = || PathBuf::from(format!("/tmp/thalweg-{}", rustix::process::geteuid().as_raw()));
-    match set("THALWEG_RUN_DIR") {
+    // Whoever opens a node reports an error in the configuration.
+    match Configuration::read().ok().and_then(|given| given.get("run-dir").map(|dir| PathBuf::from(&dir.text))) {
         Some(dir) => (dir, true),
         None => (set("XDG_RUNTIME_DIR").map_or_else(otherwise, |dir| dir.join("thalweg")), false),
     }

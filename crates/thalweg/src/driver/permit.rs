@@ -15,7 +15,6 @@ use super::commands::{Answered, Forwarded};
 use super::control::Control;
 use crate::admin::{self, Reply, Request};
 use crate::control::{Network, NodeId, Origin};
-use crate::error::{self, Error};
 use qos::priority::{Change, Changes, PrioritySettings};
 use std::net::SocketAddr;
 
@@ -35,17 +34,6 @@ impl Caller {
     pub(super) fn is_here(self) -> bool {
         self.origin.is_here()
     }
-}
-
-/// The networks in the environment variable.
-///
-/// # Errors
-/// [`Error::Configuration`] for a part that is no network.
-pub(super) fn from_environment() -> error::Result<Vec<Network>> {
-    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Vec::new()) };
-    let text = text.to_string_lossy();
-    let read = |part: &str| part.trim().parse().map_err(|wrong| Error::Configuration(format!("{VARIABLE}: {wrong}")));
-    text.split(',').filter(|part| !part.trim().is_empty()).map(read).collect()
 }
 
 /// `true` if a request changes something, or the command in it does. All others only look.
@@ -116,7 +104,7 @@ impl Control {
         if !changes(request) || self.moves_own_channel(request, caller) {
             return None;
         }
-        if from.is_some_and(|from| self.state.admin_from.iter().any(|network| network.contains(from))) {
+        if from.is_some_and(|from| self.state.settings.admin_from.iter().any(|network| network.contains(from))) {
             return match request {
                 // A kept connection applies to later programs of this host, also after its sender has left.
                 Request::Keep { priority, .. } if priority.wants_own_thread() => Some(format!(
@@ -139,7 +127,7 @@ impl Control {
                  start it with --admin-from and the network of who asks, and ask by its address (--discovery static:FILE)"
             );
         };
-        match &self.state.admin_from[..] {
+        match &self.state.settings.admin_from[..] {
             [] => {
                 let network = network_of(from);
                 format!(
@@ -281,9 +269,6 @@ fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The environment variable with the networks that may administer, besides [`Settings::admin_from`](crate::Settings::admin_from), separated
-/// by commas.
-const VARIABLE: &str = "THALWEG_ADMIN_FROM";
 /// Most addresses of a node that are tried for a request that changes something.
 const MOST_TRIED: usize = 4;
 /// Highest socket priority for which the kernel requires no capability.

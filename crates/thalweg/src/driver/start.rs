@@ -9,7 +9,6 @@ use super::housekeeping::Housekeeping;
 use super::matching::Matching;
 use super::news::Discoveries;
 use super::peering::Peering;
-use super::permit;
 use super::priority::Priorities;
 use super::state::NodeState;
 use crate::carrier;
@@ -44,7 +43,6 @@ impl Control {
     pub(crate) fn start(settings: Settings) -> Result<(Arc<NodeState>, JoinHandle<()>)> {
         let waker = Arc::new(Waker::new().map_err(|e| Error::system("cannot make an eventfd", e))?);
         let poller = Poller::new().map_err(|e| Error::system("cannot make an epoll set", e))?;
-        let admin_from = [&settings.admin_from[..], &permit::from_environment()?].concat();
         let listeners = listen(&settings)?;
         let id = NodeId(random());
         let (unix, endpoint) = LocalEndpoint::bind(&settings.realm, id)
@@ -52,7 +50,7 @@ impl Control {
             .map_err(|e| Error::system("cannot make the node's socket in the run directory", e))?;
         let document = describe(&settings, id, &listeners, &endpoint)?;
         let (sender, commands) = mpsc::channel();
-        let state = Arc::new(NodeState::new(settings, (endpoint.users(), admin_from), document, waker.clone(), sender));
+        let state = Arc::new(NodeState::new(settings, endpoint.users(), document, waker.clone(), sender));
         poller.add(&*waker, WAKER, Readiness::IN).map_err(|e| Error::system("cannot watch an eventfd", e))?;
         let mut control = Self {
             state: state.clone(),

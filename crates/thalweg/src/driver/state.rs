@@ -14,7 +14,7 @@ use crate::control::directory::{Directory, Surroundings};
 use crate::control::links::Settlement;
 use crate::control::local::Users;
 use crate::control::local::shares::{Shares, of_name};
-use crate::control::{Direction, Document, Network, NodeId, PortId};
+use crate::control::{Direction, Document, NodeId, PortId};
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::port::{AnyPublisher, AnySubscriber};
@@ -35,8 +35,6 @@ pub(crate) struct NodeState {
     carriers: Vec<Arc<dyn Carrier>>,
     /// The users who may connect to this node's unix socket, and to whose sockets it connects.
     pub users: Users,
-    /// Networks from which this node may be changed.
-    pub admin_from: Vec<Network>,
     pub incarnation: u64,
     pub clock: String,
     pub events: Events,
@@ -74,7 +72,7 @@ pub(crate) struct NodeState {
 impl NodeState {
     pub(crate) fn new(
         settings: Settings,
-        (users, admin_from): (Users, Vec<Network>),
+        users: Users,
         document: Document,
         waker: Arc<Waker>,
         commands: mpsc::Sender<Command>,
@@ -102,7 +100,6 @@ impl NodeState {
             id: document.node,
             incarnation: document.incarnation,
             clock: document.clock.clone(),
-            admin_from,
             settings,
             carriers,
             users,

@@ -117,7 +117,7 @@ const MOST_SOURCES: usize = 1 << 20;
 const OWN_ANSWER: Duration = Duration::from_secs(10);
 
 impl Node {
-    /// Opens a node that listens on loopback only. Takes a few milliseconds: peers of this host are known when it returns.
+    /// Opens a node with the [default settings](Settings::default): it listens on loopback only. Takes a few milliseconds: peers of this host are known when it returns.
     ///
     /// # Errors
     /// [`Error::System`] when a listener, thread or the run directory cannot be had.
@@ -128,9 +128,10 @@ impl Node {
     /// Opens a node with settings.
     ///
     /// # Errors
-    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used; [`Error::System`] with
-    /// the remedy if memory is to be locked and may not be.
+    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used, or an environment or configuration file that
+    /// says what is not allowed; [`Error::System`] with the remedy if memory is to be locked and may not be.
     pub fn with_settings(settings: Settings) -> Result<Self> {
+        Settings::configured()?; // the run directory comes from there, too
         check_label("node", &settings.name)?;
         crate::control::local::check_realm(&settings.realm).map_err(|e| Error::Usage(e.to_string()))?;
         if settings.lock_memory {

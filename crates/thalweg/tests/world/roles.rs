@@ -74,7 +74,9 @@ fn settings(words: &Words) -> Settings {
         peers: words.get("peers").map(|p| p.split(',').map(str::to_owned).collect()).unwrap_or_default(),
         lock_memory: words.get("lock").is_some(),
         name: words.get("node").map_or(default.name.clone(), str::to_owned),
-        admin_from: words.get("admin").map(|a| a.split(',').map(|a| a.parse().unwrap()).collect()).unwrap_or_default(),
+        admin_from: words
+            .get("admin")
+            .map_or(default.admin_from.clone(), |a| a.split(',').map(|a| a.parse().unwrap()).collect()),
         relay: words.get("relay").map(|_| thalweg::RelayLimits::default()),
         limits: words
             .get("channels")
