@@ -1,6 +1,6 @@
 //! The installed library, as programs outside of the workspace find it: by pkg-config and by CMake.
 
-use crate::support::{Bench, built, has, home, root};
+use crate::support::{Bench, Running, built, has, home, root};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -66,6 +66,31 @@ fn cmake_finds_both_libraries() {
     done(Command::new("cmake").arg("--build").arg(&build));
     answers(&bench, &build.join("with_c"), &prefix.join("lib"));
     answers(&bench, &build.join("with_c_static"), &bench.folder.join("none"));
+}
+
+/// What `thalweg new c` writes, built as its README says.
+#[test]
+fn a_new_project_keeps_its_promise() {
+    if !has("cc") || !has("make") || !has("pkg-config") {
+        return;
+    }
+    let bench = Bench::new();
+    let prefix = installed(&bench);
+    let project = bench.folder.join("arm");
+    std::fs::create_dir(&project).unwrap();
+    for entry in std::fs::read_dir(root().join("crates/cli/templates/c")).unwrap().map(|entry| entry.unwrap()) {
+        std::fs::copy(entry.path(), project.join(entry.file_name())).unwrap();
+    }
+    let mut make = Command::new("make");
+    make.arg("CFLAGS=-Wall -Wextra -Werror -pedantic").current_dir(&project);
+    done(make.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    let start =
+        |name: &str| Running::start(bench.command(&project.join(name)).env("LD_LIBRARY_PATH", prefix.join("lib")));
+    let (mut publisher, mut subscriber) = (start("publisher"), start("subscriber"));
+    assert_eq!(publisher.line(), "/publisher/position publishes /position; stop with Ctrl-C");
+    // Until the first position comes it says that there is none.
+    let position = (0..100).map(|_| subscriber.line()).find(|line| line.starts_with('(') && line.ends_with(" us"));
+    assert!(position.is_some(), "no position came");
 }
 
 #[test]

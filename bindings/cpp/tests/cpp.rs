@@ -252,6 +252,25 @@ fn cmake_finds_the_headers() {
     std::fs::remove_dir_all(&house).unwrap();
 }
 
+/// What `thalweg new cpp` writes.
+#[test]
+fn a_new_project_keeps_its_promise() {
+    let Some(build) = builds().into_iter().next() else { return };
+    let template = root().join("crates/cli/templates/cpp");
+    let run_dir = std::env::temp_dir().join(realm("new"));
+    let start = |name: &str| {
+        let source = template.join(name).with_extension("cpp");
+        Running::start(Command::new(program(&[&source], build)).env("THALWEG_RUN_DIR", &run_dir))
+    };
+    let (mut publisher, mut subscriber) = (start("publisher"), start("subscriber"));
+    assert_eq!(publisher.line(), "/publisher/position publishes /position; stop with Ctrl-C");
+    // Until the first position comes it says that there is none.
+    let position = (0..100).map(|_| subscriber.line()).find(|line| line.starts_with('(') && line.ends_with(" us"));
+    assert!(position.is_some(), "no position came");
+    drop((publisher, subscriber));
+    std::fs::remove_dir_all(&run_dir).unwrap();
+}
+
 /// The C++ in docs/cpp.md: whole programs as they are, pieces as the body of a function.
 #[test]
 fn the_page_compiles() {

@@ -67,6 +67,24 @@ fn examples_do_what_they_say() {
     assert!(alone.status.code() == Some(1) && said.contains("session teleop: no agent answers"), "{said}");
 }
 
+/// What `thalweg new python` writes.
+#[test]
+fn a_new_project_keeps_its_promise() {
+    let Some(python) = Python::find(&[]) else { return };
+    let package = Package::new();
+    let start = |name: &str| {
+        let mut command = python.command(&package);
+        command.arg(support::root().join(format!("../../crates/cli/templates/python/{name}.py")));
+        command.env("THALWEG_RUN_DIR", package.path("run"));
+        support::Program::start(command)
+    };
+    let (mut publisher, mut subscriber) = (start("publisher"), start("subscriber"));
+    assert_eq!(publisher.line(), "/publisher/position publishes /position; stop with Ctrl-C");
+    // Until the first position comes it says that there is none.
+    let position = (0..100).map(|_| subscriber.line()).find(|line| line.starts_with('(') && line.ends_with(" us"));
+    assert!(position.is_some(), "no position came");
+}
+
 #[test]
 fn examples_are_short() {
     for example in support::examples() {

@@ -1,6 +1,7 @@
 //! The examples do what they promise, as separate processes.
 #![allow(clippy::unwrap_used)]
 
+use std::io::BufRead;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -45,4 +46,35 @@ fn the_listener_hears_the_talker() {
         heard.lines().map(|l| l["sample ".len()..].split(':').next().unwrap().parse().unwrap()).collect();
     assert_eq!(numbers.len(), 5, "{heard}");
     assert!(numbers.is_sorted_by(|a, b| a < b), "{heard}");
+}
+
+/// The programs that `thalweg new rust` writes.
+#[test]
+fn a_new_project_keeps_its_promise() {
+    let run_dir = std::env::temp_dir().join(format!("thalweg-new-{}", std::process::id()));
+    let start = |name: &str| {
+        let mut command = Command::new(example(name));
+        command.env("THALWEG_RUN_DIR", &run_dir).stdin(Stdio::null()).stdout(Stdio::piped());
+        Ended(command.spawn().unwrap())
+    };
+    let (publisher, mut subscriber) = (start("new_publisher"), start("new_subscriber"));
+    let lines = std::io::BufReader::new(subscriber.0.stdout.take().unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || lines.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    // Until the first position comes it says that there is none.
+    let heard = std::iter::from_fn(|| told.recv_timeout(std::time::Duration::from_secs(20)).ok());
+    let position = heard.take(100).find(|line| line.starts_with('(') && line.ends_with(" us"));
+    drop((publisher, subscriber));
+    let _ = std::fs::remove_dir_all(&run_dir);
+    assert!(position.is_some(), "no position came");
+}
+
+/// A process that does not outlive its test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
