@@ -47,7 +47,8 @@ const SHOWN: usize = 10;
 
 /// Checks and shows.
 pub(crate) fn run(Arguments { file, save, head, broker, json }: &Arguments) -> Result {
-    let realm = broker.keys().map(realm_in).transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    let realm =
+        broker.keys()?.as_deref().map(realm_in).transpose().map_err(|error| Failure::Usage(error.to_string()))?;
     let mut audit = Audit::new(head.clone(), realm);
     match file {
         Some(file) => of_file(file, &mut audit)?,

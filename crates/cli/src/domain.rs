@@ -8,7 +8,8 @@ use agent::identity::Kind;
 use agent::message::{Host, HostState, KeptOut, Queue};
 use clap::Args;
 use qos::Class;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use thalweg::config::Configuration;
 
 /// The broker, and the keys of the user who asks it.
 #[derive(Args, Clone, Debug)]
@@ -26,16 +27,32 @@ pub(crate) struct BrokerArguments {
 
 impl BrokerArguments {
     /// The directory of keys, if one was named.
-    pub(crate) fn keys(&self) -> Option<&Path> {
-        self.keys.as_deref()
+    pub(crate) fn keys(&self) -> Result<Option<PathBuf>> {
+        Ok(self.keys.clone().or(self.setting("keys")?.map(PathBuf::from)))
     }
 
     /// A client of the broker.
     pub(crate) fn client(&self) -> Result<Client> {
         let missing = || Failure::Usage("needs --broker HOST:PORT and --keys DIR".to_owned());
-        let (broker, keys) = (self.broker.as_ref().ok_or_else(missing)?, self.keys.as_ref().ok_or_else(missing)?);
-        let user = self.user.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".to_owned());
-        Ok(Client::new(broker, &keys::read(keys, Kind::User, &user)?))
+        let (broker, keys) = (self.setting("broker")?.ok_or_else(missing)?, self.keys()?.ok_or_else(missing)?);
+        let user = self.setting("user")?.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".to_owned());
+        Ok(Client::new(&broker, &keys::read(&keys, Kind::User, &user)?))
+    }
+
+    /// The values that its flags state, as they would stand in the environment.
+    pub(crate) fn stated(&self) -> Vec<(&'static str, String)> {
+        let keys = self.keys.as_ref().map(|keys| keys.display().to_string());
+        let stated = [("broker", self.broker.clone()), ("keys", keys), ("user", self.user.clone())];
+        stated.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    /// The value of a setting: the flag's, else that of the environment or the configuration file.
+    fn setting(&self, name: &str) -> Result<Option<String>> {
+        let stated = self.stated().into_iter().find(|(setting, _)| *setting == name);
+        match stated {
+            Some((_, value)) => Ok(Some(value)),
+            None => Ok(Configuration::read()?.get(name).map(|given| given.text.clone())),
+        }
     }
 }
 

@@ -18,6 +18,9 @@
 //! | [`measure`] | `hz`, `bw` and `delay` |
 //! | [`lab`] | the experiments of the papers |
 //! | [`why`] | problems between two ports |
+//! | [`config`] | settings, each with its value and the origin of the value |
+//! | [`new`] | a project that builds, in a language |
+//! | [`help`] | the verbs by task |
 //! | [`doctor`] | findings about real time on this host |
 //! | `shell` | completions and man pages (feature `shell`) |
 //! | `bridge` | topics of other middlewares (features `mqtt`, `rtps`, `yarp`, `zenoh`, `zeromq`) |
@@ -41,6 +44,7 @@ mod bridge;
 #[cfg(feature = "sessions")]
 mod broker;
 mod census;
+mod config;
 mod connect;
 #[cfg(feature = "dashboard")]
 mod dashboard;
@@ -51,6 +55,7 @@ mod doctor;
 mod domain;
 mod ends;
 mod failure;
+mod help;
 mod info;
 #[cfg(feature = "sessions")]
 mod keys;
@@ -59,6 +64,7 @@ mod lab;
 mod links;
 mod list;
 mod measure;
+mod new;
 mod output;
 mod participant;
 mod plan;
@@ -87,14 +93,14 @@ mod why;
 mod yarp;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Real-time publish/subscribe
 ///
 /// Exit codes: 0 did it; 1 a check failed or the answer is "no"; 2 bad usage or input; 3 the system refused.
 #[derive(Parser)]
-#[command(name = "thalweg", version, after_help = "Example: thalweg demo")]
+#[command(name = "thalweg", version, after_help = "`thalweg VERB --help` says more of each.\n\nExample: thalweg demo")]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -155,6 +161,8 @@ enum Verb {
     Links(links::Arguments),
     #[cfg(feature = "sessions")]
     Audit(audit::Arguments),
+    Config(config::Arguments),
+    New(new::Arguments),
     #[cfg(feature = "shell")]
     Completions(shell::CompletionsArguments),
     #[cfg(feature = "shell")]
@@ -169,8 +177,13 @@ enum Verb {
 
 /// Runs the verb of the process's arguments.
 pub fn main() -> ExitCode {
-    let Arguments { verb } = Arguments::try_parse_from(admin::without_options(std::env::args_os()))
-        .unwrap_or_else(|error| refuse(with_verbs(error)));
+    let words = admin::without_options(std::env::args_os());
+    let read = help::by_task(Arguments::command()).try_get_matches_from(words);
+    let read = read.and_then(|matches| Arguments::from_arg_matches(&matches));
+    let Arguments { verb } = read.unwrap_or_else(|error| refuse(with_verbs(error)));
+    if let Err(wrong) = thalweg::Settings::configured() {
+        return report(&wrong.into());
+    }
     let outcome = match &verb {
         Verb::Demo(arguments) => demo::run(arguments),
         Verb::DemoPart(arguments) => demo::part(arguments),
@@ -221,6 +234,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "sessions")]
         Verb::Audit(arguments) => audit::run(arguments),
         Verb::Bench(arguments) => return bench::run(arguments),
+        Verb::Config(arguments) => config::run(arguments),
+        Verb::New(arguments) => new::run(arguments),
         #[cfg(feature = "shell")]
         Verb::Completions(arguments) => shell::completions(arguments, Arguments::command()),
         #[cfg(feature = "shell")]
@@ -230,7 +245,14 @@ pub fn main() -> ExitCode {
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::LabPart(arguments) => lab::part(arguments),
     };
-    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report(&failure),
+    }
+}
+
+/// Tells a failure, and gives its exit code.
+fn report(failure: &failure::Failure) -> ExitCode {
     if !failure.text().is_empty() {
         output::tell(&format!("thalweg: {}", failure.text()));
     }

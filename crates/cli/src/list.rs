@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         topics: wanted(What::Topics).then(|| census::topics(&census::ports(&nodes))),
         channels,
         silent,
-        stopped: census::stopped(&arguments.common.realm, &nodes, participant.node.id()),
+        stopped: census::stopped(&participant.realm, &nodes, participant.node.id()),
     };
     for pid in &lists.stopped {
         tell(&format!("process {pid} is stopped, and what it has is not known: kill -CONT {pid}"));

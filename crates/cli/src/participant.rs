@@ -16,7 +16,7 @@ use thalweg::carrier::record::Recorder;
 use thalweg::control::Document;
 use thalweg::{Around, DiscoverySource, Event, EventReader, Network, Node, PortLimits, RelayLimits, Settings};
 
-/// Options of every verb that opens a node.
+/// Options of every verb that opens a node. Those that are not given are settings of the environment or the configuration file.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     /// Print JSON: one document, or one per line
@@ -28,18 +28,20 @@ pub(crate) struct Common {
     /// This node's name [default: verb and process id]
     #[arg(long, help_heading = "Node")]
     pub name: Option<String>,
-    /// Nodes of other realms are not seen
-    #[arg(long, default_value = "default", help_heading = "Node")]
-    pub realm: String,
+    /// Nodes of other realms are not seen [default: default]
+    #[arg(long, help_heading = "Node")]
+    pub realm: Option<String>,
     /// Settings to reach other hosts.
     #[command(flatten)]
     pub reach: Reach,
     /// Channels of one publisher that may lead to other hosts; one host may have half of them, one node a quarter
-    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().channels, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Node")]
-    pub channels: u32,
+    /// [default: 64]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Node")]
+    pub channels: Option<u32>,
     /// Different sizes of pictures that may be made of one publisher's; one other host may have half of them made
-    #[arg(long, value_name = "COUNT", default_value_t = PortLimits::default().pictures, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Node")]
-    pub pictures: u32,
+    /// [default: 4]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Node")]
+    pub pictures: Option<u32>,
     /// Make the network worse, for tests:
     /// loss=1%,duplicate=1%,delay=5ms,jitter=1ms,reorder=1%,corrupt=1%,stall=50ms,rate=1Mbit/s,seed=7
     #[arg(long, value_name = "FAULTS", help_heading = "Node")]
@@ -61,8 +63,7 @@ pub(crate) struct Reach {
     /// Find nodes of other hosts in a file instead of by Zenoh
     #[arg(long, value_name = "static:FILE", value_parser = quantity::discovery, help_heading = "Node")]
     pub discovery: Option<PathBuf>,
-    /// Let administrators of this network change something here, too, not those of this host only (repeatable): 10.0.0.0/8,
-    /// or in the environment, THALWEG_ADMIN_FROM
+    /// Let administrators of this network change something here, too, not those of this host only (repeatable): 10.0.0.0/8
     #[arg(long, value_name = "NET", help_heading = "Node")]
     pub admin_from: Vec<Network>,
 }
@@ -73,11 +74,32 @@ impl Reach {
         !self.listen.is_empty() || !self.peer.is_empty() || self.discovery.is_some()
     }
 
-    /// Settings of a node with this reach.
+    /// Settings of a node with this reach; what it leaves open is that of the environment or the configuration file.
     pub(crate) fn settings(&self) -> Settings {
-        let discovery = self.discovery.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
-        let (listen, peers, admin_from) = (self.listen.clone(), self.peer.clone(), self.admin_from.clone());
-        Settings { listen, peers, discovery, admin_from, ..Settings::default() }
+        let mut settings = Settings::default();
+        if !self.listen.is_empty() {
+            settings.listen.clone_from(&self.listen);
+        }
+        if !self.peer.is_empty() {
+            settings.peers.clone_from(&self.peer);
+        }
+        if !self.admin_from.is_empty() {
+            settings.admin_from.clone_from(&self.admin_from);
+        }
+        if let Some(file) = &self.discovery {
+            settings.discovery = DiscoverySource::Static(file.clone());
+        }
+        settings
+    }
+
+    /// The reach of a node with these settings.
+    fn of(settings: &Settings) -> Self {
+        let discovery = match &settings.discovery {
+            DiscoverySource::Automatic => None,
+            DiscoverySource::Static(file) => Some(file.clone()),
+        };
+        let (listen, peer, admin_from) = (settings.listen.clone(), settings.peers.clone(), settings.admin_from.clone());
+        Self { listen, peer, discovery, admin_from }
     }
 
     /// Warns of each address beyond loopback, which any host may reach.
@@ -122,6 +144,10 @@ fn absent(endpoint: &str) -> Option<String> {
     failed.collect::<Option<Vec<_>>>()?.pop().map(|error| error.to_string())
 }
 
+fn joined<T: ToString>(values: &[T]) -> String {
+    values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+}
+
 fn open_capture(file: &Path) -> Result<Arc<Recorder>> {
     Recorder::create(file).map_err(|source| {
         let remedy = "name a file in a folder you may write to".to_owned();
@@ -135,6 +161,22 @@ const SETTLE: Duration = Duration::from_millis(800);
 const ANSWER: Duration = Duration::from_millis(500);
 
 impl Common {
+    /// The values of settings that its flags state, as they would stand in the environment.
+    pub(crate) fn stated(&self) -> Vec<(&'static str, String)> {
+        let Reach { listen, peer, discovery, admin_from } = &self.reach;
+        let discovery = discovery.iter().map(|file| format!("static:{}", file.display()));
+        let stated = [
+            ("realm", self.realm.clone().unwrap_or_default()),
+            ("listen", joined(listen)),
+            ("peer", joined(peer)),
+            ("discovery", discovery.collect()),
+            ("admin-from", joined(admin_from)),
+            ("channels", joined(self.channels.as_slice())),
+            ("pictures", joined(self.pictures.as_slice())),
+        ];
+        stated.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+    }
+
     /// The format of results.
     pub(crate) fn output(&self) -> Output {
         Output { json: self.json }
@@ -153,18 +195,24 @@ impl Common {
     fn open_with(&self, verb: &str, relay: Option<RelayLimits>) -> Result<Participant> {
         let stop = Stop::on_signals()?;
         let around = Around { fault: self.fault, record: self.capture.as_deref().map(open_capture).transpose()? };
+        let given = self.reach.settings();
+        let PortLimits { channels, pictures } = given.limits;
         let settings = Settings {
             name: self.name.clone().unwrap_or_else(|| format!("{verb}-{}", std::process::id())),
-            realm: self.realm.clone(),
+            realm: self.realm.clone().unwrap_or_else(|| given.realm.clone()),
             around,
             relay,
-            limits: PortLimits { channels: self.channels, pictures: self.pictures },
-            ..self.reach.settings()
+            limits: PortLimits {
+                channels: self.channels.unwrap_or(channels),
+                pictures: self.pictures.unwrap_or(pictures),
+            },
+            ..given
         };
-        self.reach.warn_of_open_addresses();
+        let (reach, realm) = (Reach::of(&settings), settings.realm.clone());
+        reach.warn_of_open_addresses();
         let node = Node::with_settings(settings)?;
         let notices = Notices { events: node.events(), verbose: self.verbose, told: HashSet::new() };
-        Ok(Participant { node, stop, notices, output: self.output(), reach: self.reach.clone() })
+        Ok(Participant { node, stop, notices, output: self.output(), reach, realm })
     }
 }
 
@@ -176,11 +224,18 @@ pub(crate) struct Participant {
     pub stop: Stop,
     /// The format of results.
     pub output: Output,
+    /// The realm of the node.
+    pub realm: String,
     notices: Notices,
     reach: Reach,
 }
 
 impl Participant {
+    /// `true` if the node reaches other hosts.
+    pub(crate) fn reaches_beyond(&self) -> bool {
+        self.reach.beyond()
+    }
+
     /// All other nodes, sorted by name. Nodes of this host are known since the node opened; others are waited for.
     pub(crate) fn settled(&mut self) -> Vec<Document> {
         if self.reach.beyond() {

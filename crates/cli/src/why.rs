@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         check_name(name).map_err(|error| Failure::Usage(format!("port name {error}")))?;
     }
     let mut participant = common.open("why")?;
-    let evidence = gather(&mut participant, common, publisher, subscriber);
+    let evidence = gather(&mut participant, publisher, subscriber);
     let diagnosis = judge::judge(&evidence);
     let healthy = diagnosis.problems.is_empty();
     participant
@@ -128,12 +128,12 @@ struct Said {
 }
 
 /// Gathers the evidence.
-fn gather(participant: &mut Participant, common: &Common, publisher: &str, subscriber: &str) -> Evidence {
+fn gather(participant: &mut Participant, publisher: &str, subscriber: &str) -> Evidence {
     let nodes = participant.settled();
     let mut found = [publisher, subscriber].map(|name| end(participant, &nodes, name));
     let names = [publisher, subscriber];
     let pairs = found.iter().zip(names).filter(|(end, _)| end.is_none());
-    let elsewhere = pairs.flat_map(|(_, name)| other_realms(common, name)).collect();
+    let elsewhere = pairs.flat_map(|(_, name)| other_realms(&participant.realm, name)).collect();
     let watched = watch(participant, &mut found, names);
     hearsay(&mut found, names);
     let ports = nodes.iter().flat_map(|node| node.ports.values().map(|port| (port.name.clone(), port.direction)));
@@ -142,9 +142,9 @@ fn gather(participant: &mut Participant, common: &Common, publisher: &str, subsc
         asked: names.map(str::to_owned),
         ports: ports.collect(),
         elsewhere,
-        stopped: census::stopped(&common.realm, &nodes, participant.node.id()),
-        realm: common.realm.clone(),
-        here_only: !common.reach.beyond(),
+        stopped: census::stopped(&participant.realm, &nodes, participant.node.id()),
+        realm: participant.realm.clone(),
+        here_only: !participant.reaches_beyond(),
         publisher,
         subscriber,
         watched,
@@ -178,9 +178,9 @@ fn silent(node: &Document) -> Answer {
 }
 
 /// Searches the other realms of this host for a port.
-fn other_realms(common: &Common, name: &str) -> Vec<(String, String)> {
+fn other_realms(own: &str, name: &str) -> Vec<(String, String)> {
     let realms = thalweg::control::realms();
-    let others = realms.into_iter().filter(|realm| *realm != common.realm).take(MOST_REALMS);
+    let others = realms.into_iter().filter(|realm| *realm != own).take(MOST_REALMS);
     let has = |realm: &String| {
         let settings = thalweg::Settings { realm: realm.clone(), ..thalweg::Settings::default() };
         let node = thalweg::Node::with_settings(settings).ok()?;

@@ -9,6 +9,7 @@ mod bench;
 mod borders;
 #[cfg(feature = "zenoh")]
 mod bridge;
+mod config;
 mod contracts;
 #[cfg(feature = "dashboard")]
 mod dashboard;
@@ -27,6 +28,7 @@ mod house;
 mod kills;
 mod lab;
 mod licences;
+mod new;
 mod own_queue;
 mod plan;
 mod policies;

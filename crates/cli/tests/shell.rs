@@ -25,6 +25,8 @@ fn offered(house: &Testbed, words: &[&str]) -> Vec<String> {
 fn bash_completes_verbs_options_and_live_names() {
     let house = Testbed::new();
     assert!(offered(&house, &["thalweg", "ver"]).contains(&"verify".to_owned()));
+    assert!(offered(&house, &["thalweg", "conf"]).contains(&"config".to_owned()));
+    assert!(offered(&house, &["thalweg", "new", "py"]).contains(&"python".to_owned()));
     assert!(offered(&house, &["thalweg", "sub", "--lat"]).contains(&"--latency".to_owned()));
     let _talker = house.start("pub /robot/arm --port /arm/out --rate 10");
     house.wait_for_list("ports", |list| list.to_string().contains("/arm/out"));
@@ -56,5 +58,6 @@ fn each_verb_has_a_man_page() {
     let of = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     assert!(of("thalweg.1").contains("thalweg\\-plan") && of("thalweg.1").starts_with(".ie"));
     assert!(of("thalweg-plan.1").contains("CONTRACT") || of("thalweg-plan.1").contains("FILE"));
+    assert!(of("thalweg-config.1").contains("THALWEG_CONFIG") && of("thalweg-new.1").contains("python"));
     assert!(!folder.join("thalweg-lab-part.1").exists(), "hidden verbs have none");
 }

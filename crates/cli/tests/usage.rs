@@ -143,7 +143,8 @@ fn a_build_without_a_router_says_so() {
 fn every_verb_helps_with_an_example() {
     let house = Testbed::new();
     for verb in
-        "demo pub sub list info connect disconnect set get admin qos sched hz bw delay top router bench plan apply restore"
+        "demo pub sub list info connect disconnect set get admin qos sched hz bw delay top router bench plan apply restore \
+         config new"
             .split(' ')
     {
         let help = house.run(&format!("{verb} --help")).lines.join("\n");
@@ -152,4 +153,62 @@ fn every_verb_helps_with_an_example() {
     }
     let version = house.run("--version");
     assert_eq!((version.code(), version.lines), (0, vec![format!("thalweg {}", env!("CARGO_PKG_VERSION"))]));
+}
+
+/// Tasks with their verbs, in order.
+type Tasks = Vec<(String, Vec<String>)>;
+
+/// The groups of `thalweg --help`.
+fn tasks_of_help(lines: &[String]) -> Tasks {
+    let mut tasks = Tasks::new();
+    for line in lines.iter().skip_while(|line| !line.starts_with("Usage:")).skip(1) {
+        match (line.strip_suffix(':'), line.split_whitespace().next()) {
+            (Some("Options"), _) => break,
+            (Some(task), _) => tasks.push((task.to_owned(), Vec::new())),
+            (None, Some(verb)) => tasks.last_mut().unwrap().1.push(verb.to_owned()),
+            (None, None) => {}
+        }
+    }
+    tasks
+}
+
+/// The groups of the table in README.md.
+fn tasks_of_readme() -> Tasks {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let (_, table) = text.split_once("| command | effect |\n|---|---|\n").unwrap();
+    let mut tasks = Tasks::new();
+    for line in table.lines().take_while(|line| line.starts_with('|')) {
+        let first = line.split('|').nth(1).unwrap().trim();
+        match first.strip_prefix("**").and_then(|rest| rest.strip_suffix("**")) {
+            Some(task) => tasks.push((task.to_owned(), Vec::new())),
+            None => {
+                let verbs = first.split(", ").map(|verb| verb.trim_matches('`').to_owned());
+                tasks.last_mut().unwrap().1.extend(verbs);
+            }
+        }
+    }
+    tasks
+}
+
+/// A unit test of `help.rs` compares the help with the verbs that exist.
+#[test]
+fn help_and_readme_have_the_same_verbs_under_the_same_tasks() {
+    let help = Testbed::new().run("--help");
+    let (shown, told) = (tasks_of_help(&help.lines), tasks_of_readme());
+    let whole = cfg!(all(
+        feature = "bridge",
+        feature = "dashboard",
+        feature = "recording",
+        feature = "sessions",
+        feature = "shell"
+    ));
+    if whole {
+        assert_eq!(shown, told);
+    }
+    for (task, verbs) in &shown {
+        let (_, all) = told.iter().find(|(name, _)| name == task).unwrap_or_else(|| panic!("README.md has no {task}"));
+        let missing: Vec<_> = verbs.iter().filter(|verb| !all.contains(verb)).collect();
+        assert!(missing.is_empty(), "README.md, {task}: {missing:?}");
+    }
+    assert!(shown.len() > 4, "{:?}", help.lines);
 }
