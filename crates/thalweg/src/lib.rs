@@ -92,3 +92,11 @@ pub use trace::stages;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// The Rust in the pages, as tests. A page with Rust that is not here fails crates/cli/tests/documents.rs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/administration.md")]
+#[doc = include_str!("../../../docs/pull.md")]
+#[doc = include_str!("../../../docs/sessions.md")]
+#[doc = include_str!("../../../docs/types.md")]
+pub struct Pages;
