@@ -5,6 +5,7 @@
 
 mod peers;
 mod support;
+mod walk;
 
 use std::process::Command;
 use support::{Package, Python, output, skipped};
@@ -34,6 +35,11 @@ fn ports_and_services() {
 #[test]
 fn ends_and_forks() {
     unittest("test_process");
+}
+
+#[test]
+fn pages() {
+    unittest("test_pages");
 }
 
 #[test]
@@ -91,7 +97,7 @@ fn examples_are_short() {
         let lines = std::fs::read_to_string(&example).unwrap().lines().count();
         assert!(lines <= 20, "{} has {lines} lines", example.display());
     }
-    assert_eq!(support::examples().len(), 6);
+    assert_eq!(support::examples().len(), 10);
 }
 
 #[test]
