@@ -87,6 +87,8 @@ mod show;
 mod signals;
 mod subscribe;
 mod tap;
+#[cfg(test)]
+mod tests;
 mod top;
 mod verify;
 mod why;

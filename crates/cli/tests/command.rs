@@ -16,6 +16,7 @@ mod dashboard;
 mod delay;
 mod demo;
 mod diagnosis;
+mod documents;
 #[cfg(feature = "sessions")]
 mod domain;
 #[cfg(feature = "sessions")]
