@@ -6,4 +6,5 @@ mod behaviour;
 mod examples;
 mod header;
 mod installed;
+mod pages;
 mod support;

@@ -271,13 +271,15 @@ fn a_new_project_keeps_its_promise() {
     std::fs::remove_dir_all(&run_dir).unwrap();
 }
 
-/// The C++ in docs/cpp.md: whole programs as they are, pieces as the body of a function.
+/// The C++ in README.md and in the pages: whole programs as they are, pieces as the body of a function.
 #[test]
-fn the_page_compiles() {
+fn the_pages_compile() {
     let Some(build) = builds().into_iter().next() else { return };
-    let page = std::fs::read_to_string(root().join("docs/cpp.md")).unwrap();
-    let blocks: Vec<&str> = page.split("```cpp\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(blocks.len() > 3, "{} blocks", blocks.len());
+    let pages = [files("docs", "md"), vec![root().join("README.md")]].concat();
+    let texts: Vec<String> = pages.iter().map(|page| std::fs::read_to_string(page).unwrap()).collect();
+    let after = texts.iter().flat_map(|text| text.split("```cpp\n").skip(1));
+    let blocks: Vec<&str> = after.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() > 8, "{} blocks", blocks.len());
     for (number, block) in blocks.iter().enumerate() {
         let text = match block.contains("int main") {
             true => (*block).to_owned(),

@@ -1,4 +1,4 @@
-// What the pieces of C++ in docs/cpp.md leave out.
+// What the pieces of C++ in the pages leave out.
 #include <thalweg.hpp>
 
 #include <poll.h>
