@@ -11,11 +11,12 @@ fn done(command: &mut Command) -> Output {
     done
 }
 
-/// The library, installed to a folder of the bench.
-fn installed(bench: &Bench) -> PathBuf {
+/// The library, installed to a folder of the bench, and the folder of its libraries below that one.
+fn installed(bench: &Bench, libraries: &str) -> (PathBuf, PathBuf) {
     let prefix = bench.folder.join("prefix");
-    done(Command::new(home().join("install")).arg(&prefix).arg(built()));
-    prefix
+    done(Command::new(home().join("install")).arg(&prefix).arg(built()).arg(libraries));
+    let libraries = prefix.join(libraries);
+    (prefix, libraries)
 }
 
 fn service() -> PathBuf {
@@ -35,14 +36,13 @@ fn pkg_config_finds_the_library() {
         return;
     }
     let bench = Bench::new();
-    let prefix = installed(&bench);
+    let (_, libraries) = installed(&bench, "lib/x86_64-linux-gnu");
     let mut asked = Command::new("pkg-config");
-    let found =
-        done(asked.args(["--cflags", "--libs", "thalweg"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    let found = done(asked.args(["--cflags", "--libs", "thalweg"]).env("PKG_CONFIG_PATH", libraries.join("pkgconfig")));
     let flags = String::from_utf8(found.stdout).unwrap();
     let program = bench.folder.join("service");
     done(Command::new("cc").arg("-std=c11").arg(service()).arg("-o").arg(&program).args(flags.split_whitespace()));
-    answers(&bench, &program, &prefix.join("lib"));
+    answers(&bench, &program, &libraries);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn cmake_finds_both_libraries() {
         return;
     }
     let bench = Bench::new();
-    let prefix = installed(&bench);
+    let (prefix, libraries) = installed(&bench, "lib");
     let project = bench.folder.join("project");
     std::fs::create_dir(&project).unwrap();
     let lists = format!(
@@ -64,7 +64,7 @@ fn cmake_finds_both_libraries() {
     let prefixed = format!("-DCMAKE_PREFIX_PATH={}", prefix.display());
     done(Command::new("cmake").arg("-S").arg(&project).arg("-B").arg(&build).arg(prefixed));
     done(Command::new("cmake").arg("--build").arg(&build));
-    answers(&bench, &build.join("with_c"), &prefix.join("lib"));
+    answers(&bench, &build.join("with_c"), &libraries);
     answers(&bench, &build.join("with_c_static"), &bench.folder.join("none"));
 }
 
