@@ -1,12 +1,13 @@
 //! Nodes as Python holds them.
 
 use crate::error::{KernelError, PeerError, UsageError, raised};
-use crate::handle::{Handle, check_may_open};
-use crate::options::{NodeOptions, changes};
+use crate::handle::{Handle, check_may_open, lock};
+use crate::options::{NodeOptions, changes, timeout};
 use crate::process::away;
 use pyo3::prelude::*;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use thalweg::EventReader;
 use thalweg::admin::{EndReport, Reply, Request};
 use thalweg::control::{Direction, NodeId};
 use thalweg::qos::priority::Changes;
@@ -14,12 +15,16 @@ use thalweg::qos::priority::Changes;
 /// Time that a node may take to answer.
 const ANSWER: Duration = Duration::from_secs(3);
 
+/// The interval at which a wait for events looks whether the node was closed, or a signal came.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// A node; `thalweg.Node` in Python adds the words of its arguments.
 #[pyclass(frozen, subclass, module = "thalweg._thalweg")]
 pub(crate) struct Node {
     handle: Arc<Handle>,
     name: String,
     id: NodeId,
+    events: Mutex<EventReader>,
 }
 
 /// A port that is known to a node.
@@ -58,7 +63,8 @@ impl Node {
         check_may_open()?;
         let settings = options.settings()?;
         let node = away(py, || thalweg::Node::with_settings(settings))?.map_err(|error| raised(py, error))?;
-        Ok(Self { name: node.name().to_owned(), id: node.id(), handle: Handle::new(node) })
+        let (name, id, events) = (node.name().to_owned(), node.id(), Mutex::new(node.events()));
+        Ok(Self { name, id, events, handle: Handle::new(node) })
     }
 
     /// The node's name.
@@ -93,6 +99,24 @@ impl Node {
             })
         });
         Ok(ports.collect())
+    }
+
+    /// The node's next event as a text: a match, a mismatch with its reason, losses, warnings. `None`: the time has passed.
+    #[pyo3(signature = (timeout=None))]
+    #[allow(clippy::disallowed_methods)] // a user waits
+    fn wait_event(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
+        let until = Instant::now() + self::timeout(timeout)?;
+        loop {
+            self.handle.node()?; // an error if it was closed meanwhile
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(event) = away(py, || lock(&self.events).wait(left.min(LOOK)))? {
+                return Ok(Some(event.to_string()));
+            }
+            if left.is_zero() {
+                return Ok(None);
+            }
+            py.check_signals()?;
+        }
     }
 
     /// Changes the priority of the channel between two ports, at both ends or at none. The text says what it is now, and its effect.

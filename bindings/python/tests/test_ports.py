@@ -262,6 +262,17 @@ class Ports(unittest.TestCase):
         self.assertEqual((ports[publisher.name].direction, ports[publisher.name].type), ("publisher", "Point"))
         self.assertEqual((ports[subscriber.name].node, ports[subscriber.name].pid), ("there", os.getpid()))
 
+    def test_ports_of_other_types_do_not_meet_and_the_node_says_so(self) -> None:
+        publisher = self.here.publisher("/a", Point, name="/talker")
+        subscriber = self.there.subscriber("/a", bytes, name="/listener")
+        events = iter(lambda: self.there.wait_event(LONG), None)
+        said = next(event for event in events if "do not match" in event)
+        self.assertRegex(said, r"/talker and /listener do not match: type offered Point \(.*, requested bytes \(")
+        self.assertFalse(publisher.wait_connected(1, 0) or subscriber.wait_connected(1, 0))
+        self.there.close()
+        with self.assertRaises(thalweg.ClosedError):
+            self.there.wait_event(0)
+
     def test_a_priority_is_set_and_its_effect_told(self) -> None:
         publisher = self.here.publisher("/a", bytes, name="/talker", carriers=["tcp"], class_="low")
         subscriber = self.there.subscriber("/a", bytes, name="/listener", carriers=["tcp"])

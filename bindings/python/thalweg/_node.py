@@ -138,6 +138,12 @@ class Node:
         """All ports that are known now, of this node and others."""
         return self._raw.list()
 
+    def wait_event(self, timeout: float | None = None) -> str | None:
+        """The node's next event as a text: a match, a mismatch with its reason, losses, warnings. `None`: the time has passed. Ports that
+        do not match are no error of a call; this tells of them, with both types or policies.
+        """
+        return self._raw.wait_event(timeout)
+
     def set(self, publisher: str, subscriber: str, *, class_: str | None = None, sched: str | None = None, **settings: Policy) -> str:
         """Changes the priority of the channel between two ports by name, at both ends, at once and without reconnecting. The text says
         what each end has now, and whether it has an effect. `"default"` takes a setting back.
