@@ -1,4 +1,4 @@
-/* Sets the priority of a live channel: set_priority /talker /listener "class=high sched=fifo:30" */
+/* Sets the priority of a live channel: `set_priority /talker /listener "class=high sched=fifo:30"`. */
 #include <stdio.h>
 #include <thalweg.h>
 
@@ -6,7 +6,7 @@ int main(int count, char **words) {
   thalweg_node *node = NULL;
   char *effect = NULL;
   if (count != 4) {
-    return fprintf(stderr, "usage: %s /OUT /IN \"class=high sched=fifo:30\"\n", words[0]), 2;
+    return fprintf(stderr, "usage: %s PUBLISHER SUBSCRIBER SETTINGS\n", words[0]), 2;
   }
   thalweg_status status = thalweg_node_open("set", NULL, &node);
   if (status == THALWEG_OK) {

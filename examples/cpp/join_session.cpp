@@ -1,4 +1,4 @@
-// Publishes as part of a session that a broker has admitted: join_session SESSION /TOPIC
+// Publishes as part of a session that a broker has admitted: `join_session SESSION /TOPIC`.
 #include <thalweg.hpp>
 
 #include <cstdint>

@@ -1,22 +1,26 @@
-// Prints ten positions (or the number given as argument) with their latency. See talker.cpp.
+// Prints positions with their latency; `listener COUNT` ends after so many. See talker.cpp.
 #include <thalweg.hpp>
 
 #include <cstdlib>
+#include <iomanip>
 #include <iostream>
+#include <string>
 
 struct Position {
+    std::string robot;
     double x;
     double y;
 };
-THALWEG_STRUCT(Position, x, y)
+THALWEG_STRUCT(Position, robot, x, y)
 
 int main(int argc, char** argv) {
-    int left = argc > 1 ? std::atoi(argv[1]) : 10;
+    long left = argc > 1 ? std::atol(argv[1]) : -1;
     thalweg::Node node("listener");
     auto subscriber = node.subscriber<Position>("/position").named("/listener").open();
-    for (auto& position : subscriber.wait_for(thalweg::forever)) {
-        std::cout << "sample " << position.info().seq << ": (" << position->x << ", " << position->y << ") after "
-                  << position.info().latency_us() << " us" << std::endl;
-        if (--left <= 0) break;
+    std::cout << std::fixed << std::setprecision(2);
+    for (auto& at : subscriber.wait_for(thalweg::forever)) {
+        std::cout << "sample " << at.info().seq << ": " << at->robot << " at (" << at->x << ", " << at->y << ") after "
+                  << at.info().latency_us() << " us" << std::endl;
+        if (--left == 0) break;
     }
 }

@@ -1,4 +1,4 @@
-// Sets the priority of a live channel: set_priority /talker /listener "class=high sched=fifo:30"
+// Sets the priority of a live channel: `set_priority /talker /listener "class=high sched=fifo:30"`.
 #include <thalweg.hpp>
 
 #include <iostream>
@@ -9,7 +9,7 @@ int main(int argc, char** argv) try {
         return 2;
     }
     thalweg::Node node("administrator");
-    std::cout << node.set(argv[1], argv[2], argv[3]) << std::endl;
+    std::cout << node.set(argv[1], argv[2], argv[3]);
     return 0;
 } catch (const thalweg::Error& error) {
     std::cerr << error.what() << std::endl;

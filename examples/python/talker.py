@@ -1,7 +1,6 @@
-"""Publishes a position ten times a second. See listener.py."""
+"""Publishes the position of a robot ten times a second. See listener.py."""
 
 import itertools
-import math
 import time
 
 import thalweg
@@ -9,12 +8,15 @@ import thalweg
 
 @thalweg.message
 class Position:
+    robot: str
     x: thalweg.f64
     y: thalweg.f64
 
 
 with thalweg.Node("talker") as node:
-    publisher = node.publisher("/position", Position, name="/talker", class_="high")
+    publisher = node.publisher("/position", Position, name="/talker")
     for step in itertools.count():
-        print(publisher.publish(Position(math.cos(step / 10), math.sin(step / 10))), flush=True)
+        at = Position("Zoë", step / 10, (step / 10) ** 2)
+        published = publisher.publish(at)
+        print(f"sample {published.seq}: {at.robot} at ({at.x:.2f}, {at.y:.2f}) sent on {published.sent} channels", flush=True)
         time.sleep(0.1)

@@ -1,9 +1,9 @@
-//! The C interface from outside: its header, its examples, and programs in C that use it, alone and with nodes in Rust.
+//! The C interface from outside: its header, and programs in C that use it, alone and with nodes in Rust. Its examples run in
+//! `examples/tests`.
 #![allow(clippy::unwrap_used)] // all of this is test
 #![allow(unsafe_code)] // a struct that is sent as it lies in memory
 
 mod behaviour;
-mod examples;
 mod header;
 mod installed;
 mod pages;

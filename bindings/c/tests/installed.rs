@@ -19,15 +19,17 @@ fn installed(bench: &Bench, libraries: &str) -> (PathBuf, PathBuf) {
     (prefix, libraries)
 }
 
-fn service() -> PathBuf {
-    root().join("examples/c/service.c")
+/// An example that needs no other end.
+fn example() -> PathBuf {
+    root().join("examples/c/join_session.c")
 }
 
-/// Runs the example of a service; the loader looks for libraries in this folder only.
-fn answers(bench: &Bench, program: &Path, libraries: &Path) {
+/// Runs the example, which finds no agent; the loader looks for libraries in this folder only.
+fn runs(bench: &Bench, program: &Path, libraries: &Path) {
     let mut command = bench.command(program);
-    let output = done(command.env("LD_LIBRARY_PATH", libraries));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "2 + 3 = 5\n");
+    let output = command.args(["teleop", "/video"]).env("LD_LIBRARY_PATH", libraries).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && errors.contains("session teleop: no agent answers at"), "{errors}");
 }
 
 #[test]
@@ -40,9 +42,9 @@ fn pkg_config_finds_the_library() {
     let mut asked = Command::new("pkg-config");
     let found = done(asked.args(["--cflags", "--libs", "thalweg"]).env("PKG_CONFIG_PATH", libraries.join("pkgconfig")));
     let flags = String::from_utf8(found.stdout).unwrap();
-    let program = bench.folder.join("service");
-    done(Command::new("cc").arg("-std=c11").arg(service()).arg("-o").arg(&program).args(flags.split_whitespace()));
-    answers(&bench, &program, &libraries);
+    let program = bench.folder.join("join_session");
+    done(Command::new("cc").arg("-std=c11").arg(example()).arg("-o").arg(&program).args(flags.split_whitespace()));
+    runs(&bench, &program, &libraries);
 }
 
 #[test]
@@ -55,17 +57,17 @@ fn cmake_finds_both_libraries() {
     let project = bench.folder.join("project");
     std::fs::create_dir(&project).unwrap();
     let lists = format!(
-        "cmake_minimum_required(VERSION 3.16)\nproject(service LANGUAGES C)\nfind_package(thalweg 0.1 REQUIRED)\n\
+        "cmake_minimum_required(VERSION 3.16)\nproject(example LANGUAGES C)\nfind_package(thalweg 0.1 REQUIRED)\n\
          foreach(kind c c_static)\nadd_executable(with_${{kind}} {})\ntarget_link_libraries(with_${{kind}} thalweg::${{kind}})\nendforeach()\n",
-        service().display()
+        example().display()
     );
     std::fs::write(project.join("CMakeLists.txt"), lists).unwrap();
     let build = project.join("build");
     let prefixed = format!("-DCMAKE_PREFIX_PATH={}", prefix.display());
     done(Command::new("cmake").arg("-S").arg(&project).arg("-B").arg(&build).arg(prefixed));
     done(Command::new("cmake").arg("--build").arg(&build));
-    answers(&bench, &build.join("with_c"), &libraries);
-    answers(&bench, &build.join("with_c_static"), &bench.folder.join("none"));
+    runs(&bench, &build.join("with_c"), &libraries);
+    runs(&bench, &build.join("with_c_static"), &bench.folder.join("none"));
 }
 
 /// What `thalweg new c` writes, built as its README says.
@@ -75,7 +77,7 @@ fn a_new_project_keeps_its_promise() {
         return;
     }
     let bench = Bench::new();
-    let prefix = installed(&bench);
+    let (_, libraries) = installed(&bench, "lib");
     let project = bench.folder.join("arm");
     std::fs::create_dir(&project).unwrap();
     for entry in std::fs::read_dir(root().join("crates/cli/templates/c")).unwrap().map(|entry| entry.unwrap()) {
@@ -83,9 +85,8 @@ fn a_new_project_keeps_its_promise() {
     }
     let mut make = Command::new("make");
     make.arg("CFLAGS=-Wall -Wextra -Werror -pedantic").current_dir(&project);
-    done(make.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
-    let start =
-        |name: &str| Running::start(bench.command(&project.join(name)).env("LD_LIBRARY_PATH", prefix.join("lib")));
+    done(make.env("PKG_CONFIG_PATH", libraries.join("pkgconfig")));
+    let start = |name: &str| Running::start(bench.command(&project.join(name)).env("LD_LIBRARY_PATH", &libraries));
     let (mut publisher, mut subscriber) = (start("publisher"), start("subscriber"));
     assert_eq!(publisher.line(), "/publisher/position publishes /position; stop with Ctrl-C");
     // Until the first position comes it says that there is none.

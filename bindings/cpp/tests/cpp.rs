@@ -1,4 +1,5 @@
-//! The C++ interface: its headers compile alone and without a warning, and programs that use them talk to nodes in Rust.
+//! The C++ interface: its headers compile alone and without a warning, and programs that use them talk to nodes in Rust. Its examples
+//! run in `examples/tests`.
 #![allow(clippy::unwrap_used)] // all of this is test
 
 mod codec;
@@ -190,47 +191,6 @@ fn types_of_ros_are_told_to_others() {
     }
 }
 
-#[test]
-fn examples_run_against_each_other() {
-    let Some(build) = builds().into_iter().next() else { return };
-    let house = std::env::temp_dir().join(realm("examples"));
-    std::fs::create_dir(&house).unwrap();
-    let example = |name: &str| {
-        let mut command = Command::new(program(&[&root().join(format!("examples/cpp/{name}.cpp"))], build));
-        command.env("THALWEG_RUN_DIR", &house);
-        command
-    };
-    for source in files("examples/cpp", "cpp") {
-        program(&[&source], build);
-    }
-    for (name, says) in [("image_shm", "image 3"), ("service", "2 + 3 = 5")] {
-        let output = run(&mut example(name));
-        assert!(String::from_utf8_lossy(&output.stdout).contains(says), "{name}: {output:?}");
-    }
-    let refused = example("join_session").args(["teleop", "/video"]).output().unwrap();
-    let wrong = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && wrong.contains("session teleop: no agent answers"), "{wrong}");
-
-    let mut listener = Running::start(example("listener").arg("1000000"));
-    let mut talker = Running::start(&mut example("talker"));
-    assert!(talker.line().contains("/talker publishes"));
-    assert!(listener.line().starts_with("sample "), "a sample arrives");
-    let mut set = example("set_priority");
-    let output = run(set.args(["/talker", "/listener", "class=high"]));
-    assert!(output.stdout.starts_with(b"publisher "), "{output:?}");
-    std::fs::remove_dir_all(&house).unwrap();
-}
-
-#[test]
-fn each_example_is_short() {
-    for file in files("examples/cpp", "cpp") {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let (_, body) = text.split_once("\nint main").unwrap();
-        let lines = body.lines().skip(1).take_while(|line| *line != "}").filter(|line| !line.trim().is_empty()).count();
-        assert!((1..=20).contains(&lines), "{}: {lines} lines", file.display());
-    }
-}
-
 /// The examples as users build them: installed headers and library, one `find_package`.
 #[test]
 fn cmake_finds_the_headers() {
@@ -247,8 +207,11 @@ fn cmake_finds_the_headers() {
     cmake.arg("-S").arg(root().join("examples/cpp")).arg("-B").arg(&build);
     run(cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())));
     run(Command::new("cmake").arg("--build").arg(&build));
-    let output = run(Command::new(build.join("service")).env("THALWEG_RUN_DIR", &house));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "2 + 3 = 5\n");
+    // The one that needs no other end: it finds no agent.
+    let mut example = Command::new(build.join("join_session"));
+    let output = example.args(["teleop", "/video"]).env("THALWEG_RUN_DIR", &house).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("session teleop: no agent answers at"), "{said}");
     std::fs::remove_dir_all(&house).unwrap();
 }
 

@@ -1,4 +1,5 @@
-//! The package `thalweg` in an interpreter: its own tests (`test_*.py`), its examples, its types, and its talk with nodes in Rust.
+//! The package `thalweg` in an interpreter: its own tests (`test_*.py`), its types, and its talk with nodes in Rust. Its examples run in
+//! `examples/tests`.
 //!
 //! `THALWEG_PYTHON` names the interpreter; else it is `python3`. A test whose interpreter lacks something skips itself.
 #![allow(clippy::unwrap_used)] // all of this is test
@@ -52,27 +53,6 @@ fn types_are_strict() {
     output(command);
 }
 
-#[test]
-fn examples_do_what_they_say() {
-    let Some(python) = Python::find(&["numpy"]) else { return };
-    let package = Package::new();
-    let run = |name: &str| output(python.example(&package, name));
-    assert_eq!(run("service").trim(), "2 + 3 = 5");
-    let images = run("image_shm");
-    assert!(images.lines().count() == 3 && images.contains("image 3: 6220800 bytes after "), "{images}");
-    let mut listener = support::Program::start(python.example(&package, "listener"));
-    let mut talker = support::Program::start(python.example(&package, "talker"));
-    for program in [&mut talker, &mut listener] {
-        (0..3).for_each(|_| drop(program.line()));
-    }
-    let told = run("set_priority");
-    assert!(told.contains("publisher: ") && told.contains("effective: ") && told.contains("subscriber: "), "{told}");
-    let mut session = python.example(&package, "join_session");
-    let alone = session.output().unwrap();
-    let said = String::from_utf8_lossy(&alone.stderr).into_owned();
-    assert!(alone.status.code() == Some(1) && said.contains("session teleop: no agent answers"), "{said}");
-}
-
 /// What `thalweg new python` writes.
 #[test]
 fn a_new_project_keeps_its_promise() {
@@ -89,15 +69,6 @@ fn a_new_project_keeps_its_promise() {
     // Until the first position comes it says that there is none.
     let position = (0..100).map(|_| subscriber.line()).find(|line| line.starts_with('(') && line.ends_with(" us"));
     assert!(position.is_some(), "no position came");
-}
-
-#[test]
-fn examples_are_short() {
-    for example in support::examples() {
-        let lines = std::fs::read_to_string(&example).unwrap().lines().count();
-        assert!(lines <= 20, "{} has {lines} lines", example.display());
-    }
-    assert_eq!(support::examples().len(), 10);
 }
 
 #[test]

@@ -166,7 +166,8 @@ fn command_fails(line: &str) -> Option<String> {
             let exists = |kind: &str, name: &str| all.iter().any(|f| f.ends_with(format!("{kind}/{name}.rs")));
             let missing =
                 |kind: &str, flag| after(flag).filter(|name| !exists(kind, name)).map(|n| format!("no {kind}/{n}.rs"));
-            missing("tests", "--test").or_else(|| missing("examples", "--example"))
+            let elsewhere = after("--example").is_some_and(|name| exists("examples/rust", name));
+            missing("tests", "--test").or_else(|| missing("examples", "--example").filter(|_| !elsewhere))
         }
         [script @ ("./test" | ".ci/run"), flags @ ..] => {
             let text = std::fs::read_to_string(root().join(script)).unwrap_or_default();
@@ -269,6 +270,7 @@ fn every_file_of_tests_is_run() {
         "crates/thalweg",
         "crates/cli",
         "bindings/cpp",
+        "examples",
         "lab",
         "bench",
     ] {
