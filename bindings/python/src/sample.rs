@@ -5,9 +5,11 @@
 
 use crate::error::MessageError;
 use crate::message::Type;
+use crate::message::numbers::numpy_here;
 use crate::process::Inside;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyMemoryView;
@@ -103,11 +105,14 @@ impl Sample {
         dtype: &str,
         shape: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let array = py.import("numpy")?.call_method1("frombuffer", (self.memory.bind(py), dtype));
+        let array = numpy_here(py)?.call_method1(intern!(py, "frombuffer"), (self.memory.bind(py), dtype));
         let array = array.map_err(|wrong| {
             MessageError::new_err(format!("the message is no array of {dtype}: {}", wrong.value(py)))
         })?;
-        shape.map_or(Ok(array.clone()), |shape| array.call_method1("reshape", (shape,)))
+        match shape {
+            Some(shape) => array.call_method1(intern!(py, "reshape"), (shape,)),
+            None => Ok(array),
+        }
     }
 
     fn __len__(&self) -> usize {

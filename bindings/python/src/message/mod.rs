@@ -12,7 +12,7 @@
 mod decode;
 pub(crate) mod definitions;
 mod encode;
-mod numbers;
+pub(crate) mod numbers;
 mod plan;
 mod wrong;
 

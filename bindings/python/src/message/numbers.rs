@@ -4,6 +4,7 @@ use super::encode::{Encoder, fits};
 use super::plan::Number;
 use super::wrong::{Result, Wrong};
 use pyo3::buffer::PyUntypedBuffer;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice, PyString};
@@ -16,7 +17,7 @@ pub(super) fn encode(
     value: &Bound<'_, PyAny>,
 ) -> Result<()> {
     let Ok(buffer) = PyUntypedBuffer::get(value) else { return encode_each(encoder, number, length, value) };
-    let format = buffer.format().to_string_lossy().into_owned();
+    let format = buffer.format().to_string_lossy();
     if !is_format(number, &format, buffer.item_size()) {
         let problem = format!(
             "expected {} values, found a buffer of format {format:?}: convert it with astype or cast",
@@ -104,6 +105,11 @@ fn numpy(py: Python<'_>) -> Option<Bound<'_, PyModule>> {
     module.as_ref().map(|module| module.bind(py).clone())
 }
 
+/// numpy, or the reason why it cannot be imported.
+pub(crate) fn numpy_here(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    numpy(py).map_or_else(|| py.import(intern!(py, "numpy")), Ok)
+}
+
 /// `count` numbers at `start` of a message, as an array that shows the message's memory.
 pub(super) fn view<'py>(
     owner: &Bound<'py, PyAny>,
@@ -114,10 +120,10 @@ pub(super) fn view<'py>(
     let Some(numpy) = numpy(owner.py()) else {
         return memory(owner, start, start + count * number.size())?.call_method1("cast", (number.format(),));
     };
-    let dtype = format!("<{}", number.dtype());
+    let py = owner.py();
     match count {
-        0 => numpy.call_method1("empty", (0, dtype)),
-        _ => numpy.call_method1("frombuffer", (owner, dtype, count, start)),
+        0 => numpy.call_method1(intern!(py, "empty"), (0, number.dtype())),
+        _ => numpy.call_method1(intern!(py, "frombuffer"), (owner, number.dtype(), count, start)),
     }
 }
 

@@ -39,19 +39,19 @@ pub(super) enum Number {
     F64,
 }
 
-/// Each number, its name, its size, its format in Python's `struct`, its type in numpy, its schema.
+/// Each number, its name, its size, its format in Python's `struct`, its type in numpy (little-endian), its schema.
 static NUMBERS: [(Number, &str, usize, &str, &str, Schema); 11] = [
-    (Number::Bool, "bool", 1, "?", "?", Schema::Bool),
-    (Number::U8, "u8", 1, "B", "u1", Schema::U8),
-    (Number::U16, "u16", 2, "H", "u2", Schema::U16),
-    (Number::U32, "u32", 4, "I", "u4", Schema::U32),
-    (Number::U64, "u64", 8, "Q", "u8", Schema::U64),
-    (Number::I8, "i8", 1, "b", "i1", Schema::I8),
-    (Number::I16, "i16", 2, "h", "i2", Schema::I16),
-    (Number::I32, "i32", 4, "i", "i4", Schema::I32),
-    (Number::I64, "i64", 8, "q", "i8", Schema::I64),
-    (Number::F32, "f32", 4, "f", "f4", Schema::F32),
-    (Number::F64, "f64", 8, "d", "f8", Schema::F64),
+    (Number::Bool, "bool", 1, "?", "<?", Schema::Bool),
+    (Number::U8, "u8", 1, "B", "<u1", Schema::U8),
+    (Number::U16, "u16", 2, "H", "<u2", Schema::U16),
+    (Number::U32, "u32", 4, "I", "<u4", Schema::U32),
+    (Number::U64, "u64", 8, "Q", "<u8", Schema::U64),
+    (Number::I8, "i8", 1, "b", "<i1", Schema::I8),
+    (Number::I16, "i16", 2, "h", "<i2", Schema::I16),
+    (Number::I32, "i32", 4, "i", "<i4", Schema::I32),
+    (Number::I64, "i64", 8, "q", "<i8", Schema::I64),
+    (Number::F32, "f32", 4, "f", "<f4", Schema::F32),
+    (Number::F64, "f64", 8, "d", "<f8", Schema::F64),
 ];
 
 impl Number {

@@ -3,9 +3,11 @@
 use super::publisher::{Held, Published, State};
 use crate::error::{LoanError, raised};
 use crate::handle::lock;
+use crate::message::numbers::numpy_here;
 use crate::process::{self, away};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyWeakrefMethods, PyWeakrefReference};
 use std::ffi::c_int;
@@ -103,8 +105,12 @@ impl Loan {
         dtype: &str,
         shape: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let array = slf.py().import("numpy")?.call_method1("frombuffer", (slf, dtype))?;
-        shape.map_or(Ok(array.clone()), |shape| array.call_method1("reshape", (shape,)))
+        let py = slf.py();
+        let array = numpy_here(py)?.call_method1(intern!(py, "frombuffer"), (slf, dtype))?;
+        match shape {
+            Some(shape) => array.call_method1(intern!(py, "reshape"), (shape,)),
+            None => Ok(array),
+        }
     }
 
     fn __len__(&self) -> usize {

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg::codec::Untyped;
 use thalweg::{Descriptor, SampleInfo, TakenSample, Waitable};
 
@@ -36,10 +36,9 @@ impl State {
         lock(&self.subscriber).as_mut().map(thalweg::Subscriber::take).ok_or(thalweg::Error::Closed)
     }
 
-    /// Waits for a sample.
+    /// Waits for a sample until this time. The clock is read only when there is none.
     #[allow(clippy::disallowed_methods)] // a user waits
-    fn wait(&self, longest: Duration) -> thalweg::Result<Option<TakenSample<Untyped>>> {
-        let until = Instant::now() + longest;
+    fn wait(&self, until: Instant) -> thalweg::Result<Option<TakenSample<Untyped>>> {
         loop {
             let seen = self.signal.news();
             {
@@ -164,14 +163,15 @@ impl Subscriber {
             return Ok(Some(sample));
         }
         let _inside = Inside::enter(py)?;
-        let until = Instant::now() + longest;
+        let mut slice = Instant::now();
+        let until = slice + longest;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let taken = py.detach(|| self.state.wait(left.min(SLICE))).map_err(|error| raised(py, error))?;
+            slice = until.min(slice + SLICE);
+            let taken = py.detach(|| self.state.wait(slice)).map_err(|error| raised(py, error))?;
             if let Some(taken) = taken {
                 return self.sample(py, taken).map(Some);
             }
-            if left <= SLICE {
+            if slice == until {
                 return Ok(None);
             }
             py.check_signals()?;
