@@ -18,11 +18,12 @@ use crate::participant::Reach;
 use clap::{Args, Subcommand, ValueEnum};
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Measures as asked. Exit code 1: a comparison missed its target; 2: bad usage; 3: the system refused.
+/// Measures as asked. Exit code 1: a comparison missed its target; 2: bad usage; 3: the system refused; 4: a binding's row is too noisy.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let outcome = match &arguments.what {
+    let measured = match &arguments.what {
         What::Latency(options) => roles::latency(options),
         What::Throughput(options) => roles::throughput(options),
         What::Fanout(options) => roles::fanout(options),
@@ -30,11 +31,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         What::Storm(options) => roles::storm(options),
         What::Crowd(options) => roles::crowd(options),
         What::Resume(options) => roles::resume(options),
-        What::Compare(options) => compare::run(options),
+        What::Compare(options) => return ended(compare::run(options)),
     };
+    ended(measured.map(|is_good| u8::from(!is_good)))
+}
+
+fn ended(outcome: Result<u8, Error>) -> ExitCode {
     match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             tell(&format!("thalweg bench: {error}"));
             ExitCode::from(error.code())
@@ -84,8 +88,10 @@ enum What {
     /// Two hosts (network namespaces, by root) whose link is down for --count seconds: how soon samples come afterwards
     #[command(after_help = "Example: thalweg bench resume --carrier udp --count 10")]
     Resume(Options),
-    /// Thalweg against bare sockets and a bare futex ring, alternating, with a target for each row; exit 1 if one is missed
-    #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json")]
+    /// Thalweg against bare sockets and a bare futex ring, and its bindings against Rust, alternating, with a target for each row; exit 1 if
+    /// one is missed, 4 if noise hides whether a binding's is
+    #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json\n         \
+                      thalweg bench compare python cpp")]
     Compare(CompareOptions),
 }
 
@@ -135,6 +141,16 @@ struct Options {
     /// The two ends on two hosts, network namespaces that find each other by Zenoh; needs root and iproute2 (start only)
     #[arg(long)]
     hosts: bool,
+    /// A second topic of the subscriber's process, at 10 Hz, with a callback (fanout of python only)
+    #[arg(long, value_enum)]
+    beside: Option<Beside>,
+    /// Source tree of the bindings that are measured, built beside this command [default: the tree in which this command was built; without
+    /// one, the installed bindings]
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
+    /// Folder with the programs of a binding's ends
+    #[arg(long, hide = true)]
+    programs: Option<PathBuf>,
     /// Namespace of this end
     #[arg(long, hide = true)]
     within: Option<String>,
@@ -178,6 +194,13 @@ struct CompareOptions {
     /// One short round that checks that everything runs; nothing is judged
     #[arg(long)]
     quick: bool,
+    /// Messages in each measurement [default: by row]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Source tree of the bindings that are measured, built beside this command [default: the tree in which this command was built; without
+    /// one, the installed bindings]
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -190,6 +213,10 @@ enum EngineName {
     Raw,
     /// The library
     Thalweg,
+    /// The library by its C++ headers
+    Cpp,
+    /// The library by its Python package
+    Python,
     /// MQTT, by the broker at 127.0.0.1:1883
     #[cfg(feature = "mqtt")]
     Mqtt,
@@ -223,6 +250,15 @@ enum Carrier {
     Shm,
     /// One process, callback on the publisher's thread (thalweg only)
     Local,
+}
+
+/// The callback of a second topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Beside {
+    /// It returns at once
+    Awake,
+    /// It sleeps for 100 ms
+    Asleep,
 }
 
 /// The role of a process.

@@ -5,6 +5,7 @@ mod administration;
 mod agent;
 mod apply;
 mod bench;
+mod bindings;
 #[cfg(feature = "sessions")]
 mod borders;
 #[cfg(feature = "zenoh")]

@@ -2,19 +2,26 @@
 //!
 //! The rows and their targets are data ([`super::targets`]). Both sides of a row are measured in turn, each measurement in
 //! processes of its own. The median of the rounds' ratios decides.
+//!
+//! Rows of bindings also say when they cannot tell: where the reference's own rounds scatter by more than the distance to the target. Those
+//! whose programs cannot run here are skipped, with the reason.
 
+mod verdict;
+
+use super::engine::bindings::{Programs, is_binding};
 use super::roles::allowed_cpus;
-use super::targets::{Against, Job, ROWS, Row, short};
-use super::{Carrier, CompareOptions, EngineName, Error, name_of, print};
+use super::targets::{Against, Job, ROWS, Row};
+use super::{CompareOptions, EngineName, Error, name_of, print};
 use crate::output::tell;
-use lab::statistics::{Spread, rounded};
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
+use verdict::Verdict;
 
 /// The document of the comparison.
 #[derive(Serialize)]
@@ -67,8 +74,8 @@ fn load() -> Vec<f64> {
     text.split_whitespace().take(3).filter_map(|v| v.parse().ok()).collect()
 }
 
-/// Measures the chosen rows; `true` if all are good.
-pub(super) fn run(options: &CompareOptions) -> Result<bool, Error> {
+/// Measures the chosen rows, and returns the exit code.
+pub(super) fn run(options: &CompareOptions) -> Result<u8, Error> {
     let rows = choose(&options.rows)?;
     let plan = plan(options)?;
     let environment = Environment::read(plan.pins, allowed_cpus()?.len());
@@ -77,51 +84,96 @@ pub(super) fn run(options: &CompareOptions) -> Result<bool, Error> {
     }
     let (mut verdicts, mut measured) = (Vec::with_capacity(rows.len()), Measured::default());
     for row in rows {
-        let verdict = judge(row, measured.rounds(row, options.engine, &plan), plan.quick);
+        let verdict = judge(row, measured.rounds(row, options.engine, &plan), &plan);
         if !options.json {
             print(&verdict.line());
         }
         verdicts.push(verdict);
     }
-    let pass = verdicts.iter().all(Verdict::good);
+    let (pass, code) = (verdicts.iter().all(Verdict::good), exit_code(&verdicts));
     if options.json {
         let document = Comparison { environment, quick: plan.quick, rows: verdicts, pass };
         print(&serde_json::to_string(&document).map_err(|e| Error::System(e.to_string()))?);
     }
-    Ok(pass)
+    Ok(code)
 }
 
-/// Measurements so far. Rows with different figures of one measurement share it.
-#[derive(Default)]
-struct Measured(Vec<(Pair, Result<Vec<Round>, String>)>);
-
-impl Measured {
-    fn rounds(&mut self, row: &Row, engine: EngineName, plan: &Plan) -> &Result<Vec<Round>, String> {
-        let pair = Pair::of(row, engine);
-        let known = self.0.iter().position(|(known, _)| *known == pair);
-        let at = known.unwrap_or(self.0.len());
-        if known.is_none() {
-            self.0.push((pair, measure(row, &pair, plan)));
-        }
-        &self.0[at].1
+/// A row that is bad counts more than one that cannot tell. Where nothing could be measured, the system refused.
+fn exit_code(verdicts: &[Verdict]) -> u8 {
+    match verdicts {
+        all if !all.iter().all(Verdict::good) => 1,
+        all if all.iter().any(|verdict| verdict.inconclusive) => 4,
+        all if all.iter().all(|verdict| verdict.skipped.is_some()) => 3,
+        _ => 0,
     }
 }
 
-fn measure(row: &Row, pair: &Pair, plan: &Plan) -> Result<Vec<Round>, String> {
+/// The reason why a row has no figures.
+#[derive(Clone, Debug)]
+enum Unmeasured {
+    /// A program cannot run here.
+    Skipped(String),
+    Failed(String),
+}
+
+/// Measurements so far. Rows with different figures of one measurement share it; rows of one binding share its programs.
+#[derive(Default)]
+struct Measured {
+    pairs: Vec<(Pair, Result<Vec<Round>, Unmeasured>)>,
+    programs: Vec<(EngineName, Result<Programs, String>)>,
+}
+
+impl Measured {
+    fn rounds(&mut self, row: &Row, engine: EngineName, plan: &Plan) -> &Result<Vec<Round>, Unmeasured> {
+        let pair = Pair::of(row, engine);
+        let known = self.pairs.iter().position(|(known, _)| *known == pair);
+        let at = known.unwrap_or(self.pairs.len());
+        if known.is_none() {
+            let outcome = match self.folder(&pair, plan) {
+                Ok(folder) => measure(row, &pair, plan, folder.as_deref()).map_err(Unmeasured::Failed),
+                Err(because) => Err(Unmeasured::Skipped(because)),
+            };
+            self.pairs.push((pair, outcome));
+        }
+        &self.pairs[at].1
+    }
+
+    /// The folder with the programs of a pair's binding, if it has one. They are made for its first row.
+    fn folder(&mut self, pair: &Pair, plan: &Plan) -> Result<Option<PathBuf>, String> {
+        let engine = pair.ours.engine;
+        if !is_binding(engine) {
+            return Ok(None);
+        }
+        if !self.programs.iter().any(|(known, _)| *known == engine) {
+            let made = Programs::make(engine, plan.tree.as_deref());
+            tell(&match &made {
+                Ok(programs) => format!("{}: {}", name_of(engine), programs.about()),
+                Err(because) => format!("skipped: {}, because {because}", name_of(engine)),
+            });
+            self.programs.push((engine, made));
+        }
+        let made = self.programs.iter().find(|(known, _)| *known == engine).map(|(_, made)| made);
+        made.map(|made| made.as_ref().map(|made| made.folder().to_owned()).map_err(Clone::clone)).transpose()
+    }
+}
+
+fn measure(row: &Row, pair: &Pair, plan: &Plan, folder: Option<&Path>) -> Result<Vec<Round>, String> {
     let mut done = 0;
     let one = |side: &Side| {
         done += 1;
         tell(&format!("{}: measurement {done}: {}, {}", row.name, name_of(side.engine), side.job.text()));
-        measure_side(side, plan)
+        measure_side(side, plan, folder)
     };
     alternate(pair, plan.rounds, one).map_err(|e| e.to_string())
 }
 
-fn judge(row: &Row, outcome: &Result<Vec<Round>, String>, quick: bool) -> Verdict {
-    match outcome {
-        Ok(rounds) => Verdict::new(row, rounds, quick),
-        Err(because) => Verdict::failed(row, quick, because.clone()),
-    }
+fn judge(row: &Row, outcome: &Result<Vec<Round>, Unmeasured>, plan: &Plan) -> Verdict {
+    let verdict = match outcome {
+        Ok(rounds) => Verdict::new(row, rounds, plan.quick),
+        Err(Unmeasured::Failed(because)) => Verdict::failed(row, plan.quick, because.clone()),
+        Err(Unmeasured::Skipped(because)) => Verdict::skipped(row, plan.quick, because.clone()),
+    };
+    Verdict { n: plan.count(&row.job), ..verdict }
 }
 
 /// The rows whose names begin with one of `wanted`; all rows if it is empty.
@@ -143,7 +195,8 @@ fn plan(options: &CompareOptions) -> Result<Plan, Error> {
         (true, Some(second)) => [first, second],
         (true, None) => return Err(Error::Usage("--two-cores: this process may use one processor only".to_owned())),
     };
-    Ok(Plan { rounds: if options.quick { 1 } else { options.rounds }, pins, quick: options.quick })
+    let (count, tree) = (options.count, options.tree.clone());
+    Ok(Plan { rounds: if options.quick { 1 } else { options.rounds }, pins, quick: options.quick, count, tree })
 }
 
 /// One side of a comparison: an engine and its work.
@@ -167,12 +220,13 @@ struct Pair {
 impl Pair {
     /// The measurement that `row` needs when `engine` is compared.
     fn of(row: &Row, engine: EngineName) -> Self {
+        let side = |job: Job| Side { engine: job.engine.unwrap_or(engine), job };
         let theirs = match row.against {
             Against::Raw => Some(Side { engine: EngineName::Raw, job: row.job }),
-            Against::Itself(job) => Some(Side { engine, job }),
+            Against::Itself(job) => Some(side(job)),
             Against::Nothing => None,
         };
-        Self { ours: Side { engine, job: row.job }, theirs }
+        Self { ours: side(row.job), theirs }
     }
 }
 
@@ -186,7 +240,7 @@ struct Round {
 }
 
 /// The plan of the measurements.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Plan {
     /// Number of rounds.
     rounds: u32,
@@ -194,6 +248,16 @@ struct Plan {
     pins: [usize; 2],
     /// A short run with few messages.
     quick: bool,
+    /// Messages in each measurement, instead of the rows' numbers.
+    count: Option<u64>,
+    /// The source tree of the bindings.
+    tree: Option<PathBuf>,
+}
+
+impl Plan {
+    fn count(&self, job: &Job) -> u64 {
+        self.count.unwrap_or_else(|| job.count(self.quick))
+    }
 }
 
 /// Measures a pair round by round; `measure` makes one measurement. The side that goes first alternates, so that a
@@ -215,10 +279,12 @@ fn alternate(
 }
 
 /// Makes one measurement in processes of its own, and returns the document that they print.
-fn measure_side(side: &Side, plan: &Plan) -> Result<Value, Error> {
-    let arguments = side.job.arguments(side.engine, plan.pins, plan.quick);
+fn measure_side(side: &Side, plan: &Plan, folder: Option<&Path>) -> Result<Value, Error> {
+    let arguments = side.job.arguments(side.engine, plan.pins, plan.count(&side.job));
+    let programs = folder.filter(|_| is_binding(side.engine)).map(|folder| [Path::new("--programs"), folder]);
     let mut child = Command::new("/proc/self/exe")
         .args(&arguments)
+        .args(programs.iter().flatten())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -251,127 +317,12 @@ fn hear(child: &mut Child) -> Option<(String, String)> {
     told.recv_timeout(LIMIT).ok()
 }
 
-/// One row of the result. If the figures are null, `error` gives the reason.
-#[derive(Clone, Debug, Serialize)]
-struct Verdict {
-    /// The row's name.
-    name: &'static str,
-    /// Its description, for people.
-    what: &'static str,
-    /// The unit of the figures.
-    unit: &'static str,
-    /// Figures of the reference.
-    baseline: Option<Spread>,
-    /// Figures of the engine that is compared.
-    thalweg: Option<Spread>,
-    /// Ratio of the two, round by round.
-    ratio: Option<Spread>,
-    /// The target, for people.
-    target: String,
-    /// `true` if the target is met; null without a verdict.
-    pass: Option<bool>,
-    /// Percent by which the target is missed.
-    missed_by_percent: Option<f64>,
-    /// Measured messages per round.
-    n: u64,
-    /// Rounds.
-    rounds: usize,
-    /// Reason of missing figures.
-    error: Option<String>,
-}
-
-impl Verdict {
-    /// Judges `row` by its rounds. A `quick` run is not judged.
-    fn new(row: &Row, rounds: &[Round], quick: bool) -> Self {
-        let values = |theirs: bool| -> Vec<f64> { rounds.iter().filter_map(|r| figure(row, r, theirs)).collect() };
-        let (ours, theirs) = (values(false), values(true));
-        let ratio = Spread::of(ours.iter().zip(&theirs).map(|(o, t)| o / t.max(f64::MIN_POSITIVE)));
-        let (thalweg, baseline) = (Spread::of(ours), Spread::of(theirs));
-        let judged = if row.against == Against::Nothing { thalweg } else { ratio };
-        let mut verdict = Self { baseline, thalweg, ratio, rounds: rounds.len(), ..Self::empty(row, quick) };
-        match judged {
-            Some(spread) if !quick => {
-                let pass = row.target.met_by(spread.median);
-                verdict.pass = Some(pass);
-                verdict.missed_by_percent = (!pass).then(|| rounded(row.target.missed_by_percent(spread.median), 3));
-            }
-            Some(_) => {}
-            None => verdict.error = Some("the measurement gave no such figure".to_owned()),
-        }
-        verdict.error = verdict.error.or_else(|| lost(row, rounds));
-        verdict
-    }
-
-    /// A row that could not be measured.
-    fn failed(row: &Row, quick: bool, because: String) -> Self {
-        Self { error: Some(because), ..Self::empty(row, quick) }
-    }
-
-    fn empty(row: &Row, quick: bool) -> Self {
-        let (_, _, unit) = row.figure.place();
-        let target = row.target.text(if row.against == Against::Nothing { unit } else { "×" });
-        let (baseline, thalweg, ratio) = (None, None, None);
-        let (pass, missed_by_percent, error) = (None, None, None);
-        let (name, what, n) = (row.name, row.what, row.job.count(quick));
-        Self { name, what, unit, baseline, thalweg, ratio, target, pass, missed_by_percent, n, rounds: 0, error }
-    }
-
-    /// `true` if the row neither failed nor missed its target.
-    fn good(&self) -> bool {
-        self.error.is_none() && self.pass != Some(false)
-    }
-
-    /// One line of the table.
-    fn line(&self) -> String {
-        let figure = |s: &Option<Spread>| s.map_or("–".to_owned(), |s| format!("{} {}", short(s.median), self.unit));
-        let range = |s: Spread| format!("{:.3} [{:.3}–{:.3}]", s.median, s.min, s.max);
-        let ratio = self.ratio.map_or("–".to_owned(), range);
-        let (name, what, n) = (self.name, self.what, format!("{}×{}", self.rounds, self.n));
-        let (theirs, ours, target) = (figure(&self.baseline), figure(&self.thalweg), &self.target);
-        let verdict = self.verdict();
-        format!("{name:<15} {what:<38} {n:>10} {theirs:>11} {ours:>11} {ratio:>21} {target:>11}  {verdict}")
-    }
-
-    fn verdict(&self) -> String {
-        match (&self.error, self.pass, self.missed_by_percent) {
-            (Some(error), ..) => format!("failed: {}", error.lines().next().unwrap_or_default()),
-            (None, Some(false), Some(by)) => format!("MISSED by {by:.1} %"),
-            (None, Some(true), _) => "pass".to_owned(),
-            _ => "ran".to_owned(),
-        }
-    }
-
-    /// The line above the table.
-    fn head() -> String {
-        format!(
-            "{:<15} {:<38} {:>10} {:>11} {:>11} {:>21} {:>11}  ",
-            "row", "what", "rounds×n", "limit", "measured", "ratio [min–max]", "target"
-        )
-    }
-}
-
-/// Messages that did not come are in no latency and in no rate: more than the carrier may lose fails the row.
-fn lost(row: &Row, rounds: &[Round]) -> Option<String> {
-    let lost: u64 = rounds.iter().filter_map(|round| round.ours.pointer("/lost")?.as_u64()).sum();
-    let sent: u64 = rounds.iter().filter_map(|round| round.ours.pointer("/count")?.as_u64()).sum();
-    let may_lose = row.job.carrier == Carrier::Udp && !row.job.reliable;
-    let most = if may_lose { sent / 100 } else { 0 };
-    (lost > most).then(|| format!("{lost} of {sent} messages were lost"))
-}
-
-fn figure(row: &Row, round: &Round, theirs: bool) -> Option<f64> {
-    let (place, factor, _) = row.figure.place();
-    let document = if theirs { round.theirs.as_ref()? } else { &round.ours };
-    Some(document.pointer(place)?.as_f64()? * factor)
-}
-
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {
     use super::super::targets::ROWS;
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn rows_are_chosen_by_the_beginning_of_their_names() {
@@ -415,40 +366,5 @@ mod tests {
             Pair::of(own, EngineName::Thalweg).theirs.map(|s| (s.engine, s.job.size)),
             Some((EngineName::Thalweg, 64))
         );
-    }
-
-    fn rounds(ours: &[f64], theirs: f64) -> Vec<Round> {
-        let document = |p50: f64| json!({"rtt_us": {"p50": p50}});
-        ours.iter().map(|v| Round { ours: document(*v), theirs: Some(document(theirs)) }).collect()
-    }
-
-    #[test]
-    fn the_median_of_the_ratios_decides() {
-        let passed = Verdict::new(&ROWS[0], &rounds(&[10.5, 30.0, 10.0], 10.0), false);
-        assert_eq!(passed.ratio, Some(Spread { median: 1.05, min: 1.0, max: 3.0 }));
-        assert_eq!((passed.pass, passed.missed_by_percent), (Some(true), None));
-        let missed = Verdict::new(&ROWS[0], &rounds(&[22.0, 22.0], 10.0), false);
-        assert_eq!((missed.pass, missed.missed_by_percent), (Some(false), Some(100.0)));
-        assert!(missed.line().contains("MISSED by 100.0 %"), "{}", missed.line());
-    }
-
-    #[test]
-    fn lost_messages_fail_a_row() {
-        let verdict = |name: &str, lost: u64| {
-            let row = ROWS.iter().find(|row| row.name == name).unwrap();
-            let document = json!({"latency_us": {"p50": 1.0}, "count": 1000, "lost": lost});
-            Verdict::new(row, &[Round { ours: document.clone(), theirs: Some(document) }], false)
-        };
-        assert!(verdict("fanout-tcp", 0).good() && verdict("fanout-udp", 10).good());
-        assert!(!verdict("fanout-tcp", 1).good() && !verdict("fanout-udp", 11).good());
-        assert!(verdict("fanout-shm", 3).line().contains("failed: 3 of 1000 messages were lost"));
-    }
-
-    #[test]
-    fn a_quick_run_judges_nothing_and_a_failed_row_is_not_good() {
-        let quick = Verdict::new(&ROWS[0], &rounds(&[99.0], 1.0), true);
-        assert!(quick.pass.is_none() && quick.good());
-        assert!(!Verdict::failed(&ROWS[0], false, "no such engine".into()).good());
-        assert!(!Verdict::new(&ROWS[1], &rounds(&[1.0], 1.0), false).good(), "a figure that is not there");
     }
 }

@@ -2,18 +2,21 @@
 //!
 //! An engine is a file in `engine/` with one type that plays the roles, and a line in [`select`].
 
+pub(super) mod bindings;
 #[cfg(feature = "bridge")]
 mod foreign;
 pub(super) mod thalweg;
 
 use super::figures::{Fanout, Latency, Meter, Start, Throughput};
-use super::{Carrier, EngineName, Error, name_of};
+use super::{Beside, Carrier, EngineName, Error, name_of};
 use crate::output::tell;
 use crate::participant::Reach;
 use baseline::meeting::Meeting;
 use baseline::{Terms, fanout, latency, throughput};
 use lab::topology::Topology;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The work of one process. The passive roles (pong, receive, subscribe) use only `carrier` and the meeting: the
@@ -42,6 +45,10 @@ pub(super) struct Settings {
     pub host: Option<Host>,
     /// Both hosts, at the end that made them.
     pub hosts: Option<Arc<Topology>>,
+    /// The folder with the program of a binding's end.
+    pub programs: Option<PathBuf>,
+    /// The second topic of a binding's subscriber.
+    pub beside: Option<Beside>,
 }
 
 /// A host: a network namespace, and an address in it.
@@ -68,6 +75,12 @@ impl Settings {
             Some(key) => Meeting::private(&what, key),
             None => Meeting::new(&what).when_alone(tell_alone), // people start the other end
         }
+    }
+
+    /// The control line of a passive end, when the active one has come.
+    pub(super) fn visited(&self, engine: &str, mode: &str) -> Result<UnixStream, Error> {
+        let nobody = || Error::Peer("nobody came".to_owned());
+        self.meeting(engine, mode).host(1)?.pop().ok_or_else(nobody)
     }
 }
 
@@ -122,6 +135,7 @@ pub(super) fn select(name: EngineName) -> Box<dyn Engine> {
     match name {
         EngineName::Raw => Box::new(Raw),
         EngineName::Thalweg => Box::new(thalweg::Thalweg),
+        EngineName::Cpp | EngineName::Python => Box::new(bindings::Binding(name)),
         #[cfg(feature = "bridge")]
         other => Box::new(foreign::Foreign(other)),
     }

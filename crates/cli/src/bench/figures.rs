@@ -22,6 +22,13 @@ impl Meter {
         Self { latencies: Latencies::up_to(LONGEST), cpu_ns: 0, rss_kib: 0 }
     }
 
+    /// The meter of another process, which recorded these latencies.
+    pub(super) fn of(nanoseconds: &[u64], cpu_ns: u64, rss_kib: u64) -> Self {
+        let mut meter = Self { cpu_ns, rss_kib, ..Self::new() };
+        nanoseconds.iter().for_each(|ns| meter.record(*ns));
+        meter
+    }
+
     /// Starts the measured part.
     pub(super) fn start(&mut self) {
         self.cpu_ns = process_cpu_ns();
@@ -77,6 +84,8 @@ pub(super) struct Latency {
     rtt_us: Percentiles,
     cpu_us_per_message: f64,
     rss_kib: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<u64>,
 }
 
 impl Latency {
@@ -84,7 +93,12 @@ impl Latency {
     pub(super) fn new(engine: &'static str, settings: &Settings, meter: &Meter) -> Self {
         let (carrier, size, count) = (name_of(settings.carrier), settings.terms.size, meter.latencies.count());
         let (rtt_us, cpu_us_per_message) = ((&meter.latencies).into(), meter.cpu_us(count));
-        Self { engine, carrier, size, count, rtt_us, cpu_us_per_message, rss_kib: meter.rss_kib }
+        Self { engine, carrier, size, count, rtt_us, cpu_us_per_message, rss_kib: meter.rss_kib, copies: None }
+    }
+
+    /// The same with the number of messages that were in memory of one process alone; `None`: nobody counted.
+    pub(super) fn copies(self, copies: Option<u64>) -> Self {
+        Self { copies, ..self }
     }
 }
 
@@ -140,6 +154,9 @@ pub(super) struct Fanout {
     lost: u64,
     cpu_us_per_message: f64,
     rss_kib: u64,
+    /// Of all processes together; not known of bare sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_of_all_us_per_message: Option<f64>,
 }
 
 impl Fanout {
@@ -157,7 +174,14 @@ impl Fanout {
             lost: terms.count.saturating_sub(meter.latencies.count()),
             cpu_us_per_message: meter.cpu_us(terms.count),
             rss_kib: meter.rss_kib,
+            cpu_of_all_us_per_message: None,
         }
+    }
+
+    /// The same with the processor time of all processes; `others` is that of the subscribers, in ns.
+    pub(super) fn with_cpu_of_others(self, meter: &Meter, others: u64) -> Self {
+        let all = (meter.cpu_ns + others) as f64 / 1000.0 / self.count.max(1) as f64;
+        Self { cpu_of_all_us_per_message: Some(rounded(all, 3)), ..self }
     }
 }
 

@@ -1,5 +1,6 @@
 //! One process per role: pins itself, plays the role, and starts the other process for `--role both`.
 
+use super::engine::bindings::{self, Programs};
 use super::engine::thalweg::trials;
 use super::engine::{Engine, Host, Settings, select};
 use super::{Carrier, EngineName, Error, Options, Payload, Role, name_of, print};
@@ -8,6 +9,7 @@ use baseline::Terms;
 use lab::topology::Topology;
 use lab::{Lab, Program};
 use serde::Serialize;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -90,9 +92,12 @@ fn play<F: Serialize>(
     pong: impl FnOnce(&dyn Engine, &Settings) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     check_reach(options, mode)?;
+    bindings::check(options, mode)?;
     let engine = select(options.engine);
     let mut settings = settings(options, count);
     let pin = pin(options)?;
+    let programs = programs(options)?;
+    settings.programs = options.programs.clone().or_else(|| programs.as_ref().map(|made| made.folder().to_owned()));
     match options.role {
         Role::Pong => pong(engine.as_ref(), &settings)?,
         Role::Ping => show(mode, options.json, &ping(engine.as_ref(), &settings)?),
@@ -101,7 +106,8 @@ fn play<F: Serialize>(
             let peer = options.pin_peer.or(pin);
             let hosts = Hosts::new(options)?;
             let far = hosts.as_ref().map(|hosts| hosts.host(2));
-            let start = |_| Other::start(options, mode, peer, &key, far.as_ref());
+            let place = Place { host: far.as_ref(), programs: settings.programs.as_deref() };
+            let start = |_| Other::start(options, mode, peer, &key, &place);
             let others = (0..passive).map(start).collect::<Result<Vec<_>, _>>()?;
             settings.host = hosts.as_ref().map(|hosts| hosts.host(1));
             settings.hosts = hosts.as_ref().map(|hosts| hosts.topology.clone());
@@ -141,7 +147,18 @@ fn settings(options: &Options, default_count: u64) -> Settings {
             .zip(options.reach.listen.first())
             .map(|(namespace, listen)| Host { namespace, listen: *listen }),
         hosts: None,
+        programs: None,
+        beside: options.beside,
     }
+}
+
+/// The programs of a binding's ends, unless they are made already.
+fn programs(options: &Options) -> Result<Option<Programs>, Error> {
+    if !bindings::is_binding(options.engine) || options.programs.is_some() {
+        return Ok(None);
+    }
+    let refused = |because| Error::System(format!("engine \"{}\": {because}", name_of(options.engine)));
+    Programs::make(options.engine, options.tree.as_deref()).map(Some).map_err(refused)
 }
 
 /// Checks the reach: only the library finds another host, and the two ends are separate processes then.
@@ -186,11 +203,17 @@ pub(super) fn allowed_cpus() -> Result<Vec<usize>, Error> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
+/// What another end finds where it is.
+struct Place<'a> {
+    host: Option<&'a Host>,
+    programs: Option<&'a Path>,
+}
+
 /// The other end as a child process, which is ended with this value.
 struct Other(Option<Child>);
 
 impl Other {
-    fn start(options: &Options, mode: &str, pin: Option<usize>, key: &str, host: Option<&Host>) -> Result<Self, Error> {
+    fn start(options: &Options, mode: &str, pin: Option<usize>, key: &str, place: &Place<'_>) -> Result<Self, Error> {
         let mut command = Command::new("/proc/self/exe");
         command.args(["bench", mode, "--role", "pong", "--engine", &name_of(options.engine)]);
         command.args(["--carrier", &name_of(options.carrier), "--meet", key]);
@@ -206,7 +229,13 @@ impl Other {
         if options.stages {
             command.arg("--stages");
         }
-        if let Some(Host { namespace, listen }) = host {
+        if let Some(programs) = place.programs {
+            command.arg("--programs").arg(programs);
+        }
+        if let Some(beside) = options.beside {
+            command.args(["--beside", &name_of(beside)]);
+        }
+        if let Some(Host { namespace, listen }) = place.host {
             command.args(["--within", namespace, "--listen", &listen.to_string()]);
         }
         match pin {

@@ -22,6 +22,8 @@ pub(super) struct Row {
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
+    /// The engine, where it is not the one that is compared.
+    pub engine: Option<EngineName>,
     /// The verb of `thalweg bench`.
     pub mode: &'static str,
     /// The carrier of the messages.
@@ -40,7 +42,7 @@ pub(super) struct Job {
     pub stages: bool,
     /// Both ends stay on their processors.
     pub pinned: bool,
-    /// Further options, for the library only.
+    /// Further options, for the library and its bindings only.
     pub further: &'static [&'static str],
 }
 
@@ -55,10 +57,16 @@ pub(super) enum Figure {
     OneWayP50,
     /// Median latency of the last subscriber in µs.
     LastP50,
+    /// 99th percentile of the latency of the last subscriber in µs.
+    LastP99,
     /// Messages per second.
     Rate,
     /// Processor time per message in µs.
     Cpu,
+    /// Processor time of all processes per message in µs.
+    CpuOfAll,
+    /// Messages that were copied between publisher and subscriber.
+    Copies,
     /// Peak resident memory of the measuring process in MB (10⁶ bytes).
     Memory,
     /// Threads of the node that has the most.
@@ -83,8 +91,11 @@ impl Figure {
             Figure::RoundTripP99 => ("/rtt_us/p99", 1.0, "µs"),
             Figure::OneWayP50 => ("/rtt_us/p50", 0.5, "µs"),
             Figure::LastP50 => ("/latency_us/p50", 1.0, "µs"),
+            Figure::LastP99 => ("/latency_us/p99", 1.0, "µs"),
             Figure::Rate => ("/messages_per_second", 1.0, "/s"),
             Figure::Cpu => ("/cpu_us_per_message", 1.0, "µs"),
+            Figure::CpuOfAll => ("/cpu_of_all_us_per_message", 1.0, "µs"),
+            Figure::Copies => ("/copies", 1.0, "copies"),
             Figure::Memory => ("/rss_kib", 1.024e-3, "MB"),
             Figure::Threads => ("/threads", 1.0, "threads"),
             Figure::Open => ("/open_ms", 1.0, "ms"),
@@ -230,7 +241,44 @@ pub(super) const ROWS: &[Row] = &[
     alone("storm-shm", "publish(), others join, shm, p99", trial("storm", Carrier::Shm, 4_000), Figure::CallP99, 50.0),
     alone("resume-tcp", "first sample after 10 s down, tcp", trial("resume", Carrier::Tcp, 10), Figure::Resumed, 1e3),
     alone("resume-udp", "first sample after 10 s down, udp", trial("resume", Carrier::Udp, 10), Figure::Resumed, 1e3),
+    binding("python-shm-64", "Python vs Rust, 64 B, shm, p50", PYTHON, SMALL_SHM, 1.6),
+    binding("python-tcp-64", "Python vs Rust, 64 B, tcp, p50", PYTHON, SMALL_TCP, 1.2),
+    binding("python-shm-1m", "Python vs Rust, 1 MiB in place, shm", PYTHON, LARGE, 1.2),
+    alone("python-copies", "Python: copies of 1 MiB in place, shm", of(PYTHON, LARGE), Figure::Copies, 0.0),
+    Row { figure: Figure::CpuOfAll, ..binding("python-cpu", "Python vs Rust, CPU at 1 kHz", PYTHON, ONE, 2.0) },
+    Row {
+        figure: Figure::LastP99,
+        against: Against::Itself(AWAKE),
+        ..binding("python-asleep", "p99, beside a callback that sleeps", PYTHON, ASLEEP, 1.1)
+    },
+    binding("cpp-shm-64", "C++ vs Rust, 64 B, shm, p50", CPP, SMALL_SHM, 1.05),
+    binding("cpp-tcp-64", "C++ vs Rust, 64 B, tcp, p50", CPP, SMALL_TCP, 1.05),
+    binding("cpp-shm-1m", "C++ vs Rust, 1 MiB in place, shm", CPP, LARGE, 1.05),
 ];
+
+const PYTHON: EngineName = EngineName::Python;
+const CPP: EngineName = EngineName::Cpp;
+/// Bindings do not declare that two channels belong together, so Rust does not here.
+const PAIRS: &[&str] = &["--plain"];
+const SMALL_SHM: Job = Job { further: PAIRS, ..latency(Carrier::Shm, 64, 20_000) };
+const SMALL_TCP: Job = Job { further: PAIRS, ..latency(Carrier::Tcp, 64, 20_000) };
+const LARGE: Job = Job { further: PAIRS, ..with(latency(Carrier::Shm, MIB, 1_000), Payload::Checked) };
+/// 12 s at 1 kHz: five rounds are a minute.
+const ONE: Job = Job { count: 12_000, further: &["--subscribers", "1"], ..fanout(Carrier::Shm) };
+
+/// A subscriber beside a callback of the same process that sleeps, and beside one that does not.
+const ASLEEP: Job = Job { further: &["--subscribers", "1", "--beside", "asleep"], ..ONE };
+const AWAKE: Job = Job { further: &["--subscribers", "1", "--beside", "awake"], ..of(PYTHON, ONE) };
+
+const fn of(engine: EngineName, job: Job) -> Job {
+    Job { engine: Some(engine), ..job }
+}
+
+/// A binding beside Rust, both with the same work: the median round trip.
+const fn binding(name: &'static str, what: &'static str, engine: EngineName, job: Job, limit: f64) -> Row {
+    let against = Against::Itself(of(EngineName::Thalweg, job));
+    Row { against, ..row(name, what, of(engine, job), Figure::RoundTripP50, Target::AtMost(limit)) }
+}
 
 /// A row without a reference.
 const fn alone(name: &'static str, what: &'static str, job: Job, figure: Figure, limit: f64) -> Row {
@@ -243,6 +291,7 @@ const fn row(name: &'static str, what: &'static str, job: Job, figure: Figure, t
 
 const fn latency(carrier: Carrier, size: usize, count: u64) -> Job {
     Job {
+        engine: None,
         mode: "latency",
         carrier,
         size,
@@ -279,8 +328,7 @@ const fn with(job: Job, payload: Payload) -> Job {
 
 impl Job {
     /// The arguments of the measuring process.
-    pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], quick: bool) -> Vec<String> {
-        let count = self.count(quick);
+    pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], count: u64) -> Vec<String> {
         let mut arguments: Vec<String> = ["bench", self.mode, "--json", "--role", "both"].map(str::to_owned).into();
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         option("--engine", name_of(engine));
@@ -304,7 +352,7 @@ impl Job {
         if self.stages {
             arguments.push("--stages".to_owned());
         }
-        if engine == EngineName::Thalweg {
+        if engine == EngineName::Thalweg || self.engine.is_some() {
             arguments.extend(self.further.iter().map(|word| (*word).to_owned()));
         }
         arguments
@@ -333,6 +381,7 @@ impl Target {
     /// Distance between `value` and the limit in percent of the limit; negative if the target is met.
     pub(super) fn missed_by_percent(self, value: f64) -> f64 {
         match self {
+            Target::AtMost(limit) if limit <= 0.0 => 100.0, // no part of nothing
             Target::AtMost(limit) => (value / limit - 1.0) * 100.0,
             Target::AtLeast(limit) => (1.0 - value / limit) * 100.0,
         }
@@ -367,7 +416,7 @@ mod tests {
     fn names_are_unique_and_every_job_says_what_it_does() {
         let names: HashSet<_> = ROWS.iter().map(|r| r.name).collect();
         assert_eq!(names.len(), ROWS.len());
-        let arguments = ROWS[0].job.arguments(EngineName::Raw, [0, 1], false).join(" ");
+        let arguments = ROWS[0].job.arguments(EngineName::Raw, [0, 1], ROWS[0].job.count).join(" ");
         let wanted = "bench latency --json --role both --engine raw --carrier tcp --payload copied --size 64 \
                       --count 30000 --warmup 3000 --pin 0 --pin-peer 1";
         assert_eq!(arguments, wanted);

@@ -38,7 +38,7 @@ impl Engine for Foreign {
     }
 
     fn pong(&self, settings: &Settings) -> Result<(), Error> {
-        latency::pong(self.0, &hosted(settings, self.name(), "latency")?)
+        latency::pong(self.0, &settings.visited(self.name(), "latency")?)
     }
 
     fn send(&self, settings: &Settings) -> Result<Throughput, Error> {
@@ -48,7 +48,7 @@ impl Engine for Foreign {
     }
 
     fn receive(&self, settings: &Settings) -> Result<(), Error> {
-        throughput::receive(self.0, &hosted(settings, self.name(), "throughput")?)
+        throughput::receive(self.0, &settings.visited(self.name(), "throughput")?)
     }
 
     fn publish(&self, _: &Settings) -> Result<Fanout, Error> {
@@ -79,12 +79,6 @@ impl Foreign {
         }
         Ok(Settings { carrier: place::transport(self.0), ..settings.clone() })
     }
-}
-
-/// The control line of a passive end.
-fn hosted(settings: &Settings, engine: &str, mode: &str) -> Result<UnixStream, Error> {
-    let nobody = || Error::Peer("nobody came".to_owned());
-    settings.meeting(engine, mode).host(1)?.pop().ok_or_else(nobody)
 }
 
 /// Opens the active end's program, and tells the other end the terms and the places: the program is there when the other one looks for it.
@@ -195,7 +189,8 @@ mod tests {
     #[test]
     fn what_an_engine_of_others_cannot_do_is_refused() {
         let others = EngineName::value_variants().iter();
-        let mut others = others.filter(|name| !matches!(name, EngineName::Raw | EngineName::Thalweg));
+        let own = [EngineName::Raw, EngineName::Thalweg, EngineName::Cpp, EngineName::Python];
+        let mut others = others.filter(|name| !own.contains(name));
         let engine = Foreign(*others.next().unwrap());
         let settings = |payload, size| Settings {
             carrier: Carrier::Tcp,
@@ -209,6 +204,8 @@ mod tests {
             reach: Reach::default(),
             host: None,
             hosts: None,
+            programs: None,
+            beside: None,
         };
         assert!(engine.checked(&settings(baseline::Payload::Copied, LEAST)).is_ok());
         assert!(engine.checked(&settings(baseline::Payload::Copied, LEAST - 1)).is_err());

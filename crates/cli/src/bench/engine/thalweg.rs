@@ -8,6 +8,8 @@ mod latency;
 mod streams;
 pub(in crate::bench) mod trials;
 
+pub(super) use streams::{cpu_ns, processes};
+
 use super::{Engine, Settings, tell_alone};
 use crate::bench::figures::{Fanout, Latency, Start, Throughput};
 use crate::bench::{Carrier, Error, name_of};
@@ -69,8 +71,8 @@ impl Engine for Thalweg {
     fn publish(&self, settings: &Settings) -> Result<Fanout, Error> {
         let settings = two_ends(settings)?;
         check(settings, &settings.terms)?;
-        let meter = streams::publish(&settings.meeting(self.name(), "fanout"), settings)?;
-        Ok(Fanout::new(self.name(), settings, &meter))
+        let (meter, cpu_of_others) = streams::publish(&settings.meeting(self.name(), "fanout"), settings)?;
+        Ok(Fanout::new(self.name(), settings, &meter).with_cpu_of_others(&meter, cpu_of_others))
     }
 
     fn subscribe(&self, settings: &Settings) -> Result<(), Error> {
@@ -101,13 +103,13 @@ fn two_ends(settings: &Settings) -> Result<&Settings, Error> {
 }
 
 /// Sends the terms and the realm to the other end.
-fn tell(control: &UnixStream, terms: &Terms) -> io::Result<()> {
+pub(super) fn tell(control: &UnixStream, terms: &Terms) -> io::Result<()> {
     meeting::tell(control, terms)?;
     meeting::write_words(control, &[std::process::id().into()])
 }
 
 /// Receives the terms and the realm from the other end.
-fn hear(control: &UnixStream, settings: &Settings) -> Result<(Terms, u64), Error> {
+pub(super) fn hear(control: &UnixStream, settings: &Settings) -> Result<(Terms, u64), Error> {
     let terms = meeting::hear(control)?;
     check(settings, &terms)?;
     let [realm] = meeting::read_words(control)?;

@@ -30,6 +30,8 @@ pub(super) fn name(engine: EngineName) -> &'static str {
     match engine {
         EngineName::Raw => "raw",
         EngineName::Thalweg => "thalweg",
+        EngineName::Cpp => "cpp",
+        EngineName::Python => "python",
         #[cfg(feature = "mqtt")]
         EngineName::Mqtt => engines::mqtt::Mqtt::NAME,
         #[cfg(feature = "zenoh")]
@@ -58,7 +60,7 @@ impl Place {
     /// Opens the end's program. The active one is there first: others connect to it.
     pub(super) fn open(&self, engine: EngineName) -> engines::Result<Box<dyn Engine>> {
         match engine {
-            EngineName::Raw | EngineName::Thalweg => {
+            EngineName::Raw | EngineName::Thalweg | EngineName::Cpp | EngineName::Python => {
                 Err(engines::Error::Usage(format!("\"{}\" is no engine of others", name(engine))))
             }
             #[cfg(feature = "mqtt")]

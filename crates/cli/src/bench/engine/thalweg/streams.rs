@@ -7,7 +7,7 @@ use crate::bench::{Carrier, Error};
 use baseline::fanout::{Late, MIN_SIZE, MISSED, Pace, merge};
 use baseline::meeting::{self, Meeting, write_words};
 use baseline::throughput::Arrived;
-use linux::clock::monotonic_ns;
+use linux::clock::{cpu_ns_of, monotonic_ns};
 use linux::poll::wait_readable;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -111,8 +111,8 @@ impl Counter {
     }
 }
 
-/// Meets the subscribers, publishes to all of them, and merges their records.
-pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, Error> {
+/// Meets the subscribers, publishes to all of them, and merges their records. Returns their processor time, too.
+pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<(Meter, u64), Error> {
     let (terms, subscribers) = (&settings.terms, settings.subscribers);
     if terms.size < MIN_SIZE {
         let text = format!("{} bytes per sample: at least {MIN_SIZE} for the stamp", terms.size);
@@ -121,6 +121,7 @@ pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, E
     let mut meter = Meter::new();
     let controls = meeting.host(subscribers)?;
     controls.iter().try_for_each(|control| tell(control, terms))?;
+    let others = processes(&controls)?;
     let ports = Ports::open("publisher", std::process::id().into(), settings.carrier, terms, None)?;
     let publisher = ports.publisher(SAMPLES).open()?;
     let pace = Pace::new(Duration::from_millis(1));
@@ -128,8 +129,10 @@ pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, E
     connected(&source.publisher, subscribers)?;
     source.run(terms.warmup, subscribers)?;
     meter.start();
+    let before = cpu_ns(&others)?;
     source.run(terms.count, subscribers)?;
     meter.stop();
+    let cpu_of_others = cpu_ns(&others)?.saturating_sub(before);
     if settings.carrier == Carrier::Udp {
         // The last sample may be lost like any other. The samples after it end the wait.
         (0..3).try_for_each(|_| source.publish().map(drop))?;
@@ -140,7 +143,25 @@ pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<Meter, E
         write_words(control, &[PASSED])?;
     }
     last.iter().filter(|ns| **ns != MISSED).for_each(|ns| meter.record(*ns));
-    Ok(meter)
+    Ok((meter, cpu_of_others))
+}
+
+/// The measured processes of the other ends; each is there until it is told that all is over.
+pub(in crate::bench::engine) fn processes(controls: &[UnixStream]) -> Result<Vec<u32>, Error> {
+    let process = |control: &UnixStream| {
+        let [process] = meeting::read_words(control)?;
+        u32::try_from(process).map_err(|_| Error::Peer(format!("{process} is no number of a process")))
+    };
+    controls.iter().map(process).collect()
+}
+
+/// Processor time of processes so far, in ns.
+pub(in crate::bench::engine) fn cpu_ns(processes: &[u32]) -> Result<u64, Error> {
+    let mut sum = 0;
+    for process in processes {
+        sum += cpu_ns_of(*process)?;
+    }
+    Ok(sum)
 }
 
 struct Source {
@@ -173,6 +194,7 @@ impl Source {
 pub(super) fn subscribe(meeting: &Meeting, settings: &Settings) -> Result<(), Error> {
     let control = meeting.join()?;
     let (terms, realm) = hear(&control, settings)?;
+    write_words(&control, &[std::process::id().into()])?;
     let ports = Ports::open("subscriber", realm, settings.carrier, &terms, None)?;
     let mut noting = Some((Late::new(&terms), control.try_clone()?));
     let _subscriber = ports.subscriber(SAMPLES).callback(move |sample| {
