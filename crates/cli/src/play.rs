@@ -18,6 +18,7 @@ use crate::participant::Common;
 use crate::quantity;
 use clap::Args;
 use recording::read::Recording;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,15 +29,15 @@ use std::time::Duration;
 /// loses more, or breaks its bound, with the topic and the stage.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example: thalweg play run.mcap\n         thalweg play run.mcap '/camera/*' --rate 0.5 --from 10s --loop\n         thalweg play run.mcap --check baseline.mcap --tolerance 20%\n         thalweg play run.mcap --check plan.toml"
+    after_help = "Example: thalweg play run.mcap\n         thalweg play monday/ '/camera/*' --rate 0.5 --from 10s --loop\n         thalweg play run.mcap --check baseline.mcap --tolerance 20%\n         thalweg play run.mcap --check plan.toml"
 )]
 pub(crate) struct Arguments {
-    /// The recording: an MCAP file, by `thalweg record`, rosbag2 or others
-    #[arg(value_name = "FILE")]
+    /// The recording: an MCAP file, by `thalweg record`, rosbag2 or others, with those that were split off it; or a directory of rosbag2
+    #[arg(value_name = "FILE|DIRECTORY")]
     file: PathBuf,
-    /// Only these topics, or patterns of topics [default: all]
-    #[arg(value_name = "TOPIC", value_parser = quantity::name)]
-    topics: Vec<String>,
+    /// Further files (*.mcap) that are read with it as one recording; only these topics, or patterns of topics [default: all]
+    #[arg(value_name = "FILE.mcap|TOPIC", value_parser = word)]
+    words: Vec<Word>,
     /// Speed: 2 is twice as fast
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed, allow_negative_numbers = true)]
     rate: f64,
@@ -71,27 +72,66 @@ pub(crate) struct Arguments {
     common: Common,
 }
 
+/// A word behind the first file.
+#[derive(Clone, Debug, PartialEq)]
+enum Word {
+    File(PathBuf),
+    Topic(String),
+}
+
+impl Arguments {
+    /// The files of the recording.
+    fn files(&self) -> Vec<PathBuf> {
+        let further = self.words.iter().filter_map(|word| match word {
+            Word::File(path) => Some(path),
+            Word::Topic(_) => None,
+        });
+        std::iter::once(&self.file).chain(further).cloned().collect()
+    }
+
+    /// The topics, or patterns of them; none: all.
+    fn topics(&self) -> Vec<&str> {
+        let topics = self.words.iter().filter_map(|word| match word {
+            Word::File(_) => None,
+            Word::Topic(topic) => Some(topic.as_str()),
+        });
+        topics.collect()
+    }
+}
+
 /// The topics of a chain.
 #[derive(Clone, Debug)]
 struct Chain(Vec<String>);
 
 /// Replays or compares.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let recording = open(&arguments.file)?;
+    let recording = open(&arguments.files())?;
     match arguments.check.is_empty() {
         true => replay::run(arguments, &recording),
         false => check::run(arguments, &recording),
     }
 }
 
-/// Opens a recording, and says if its end is missing.
-fn open(file: &Path) -> Result<Recording> {
-    let recording = Recording::open(file).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
-    if !recording.is_finished() {
+/// Opens a recording, with the files that were split off it if only one is named, and says which of them have no end or cannot be read.
+fn open(files: &[PathBuf]) -> Result<Recording> {
+    let opened = match files {
+        [file] => Recording::open(file),
+        files => Recording::open_all(files),
+    };
+    let recording = opened.map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+    for file in recording.unfinished() {
         let text = "its summary is missing or damaged, as after a recorder that was killed: all samples that can be read are used";
         tell(&format!("{}: {text}", file.display()));
     }
+    for unread in recording.unread() {
+        tell(&format!("{unread}: left out"));
+    }
     Ok(recording)
+}
+
+fn word(text: &str) -> std::result::Result<Word, Infallible> {
+    let is_file = Path::new(text).extension().is_some_and(|end| end == "mcap");
+    if is_file { Ok(Word::File(text.into())) } else { quantity::name(text).map(Word::Topic) }
 }
 
 fn speed(text: &str) -> std::result::Result<f64, String> {
@@ -119,6 +159,9 @@ mod tests {
     fn values_are_read_and_invalid_ones_answered_with_the_allowed_ones() {
         assert_eq!((speed("0.5"), percent("20%"), percent("150 %")), (Ok(0.5), Ok(0.2), Ok(1.5)));
         assert_eq!(chain("/a, b").unwrap().0, ["/a", "b"]);
+        let topic = |text: &str| Ok(Word::Topic(text.to_owned()));
+        assert_eq!((word("a"), word("/b/*")), (topic("/a"), topic("/b/*")));
+        assert_eq!(word("../run-2.mcap"), Ok(Word::File("../run-2.mcap".into())));
         assert!(["0", "-1", "NaN", "1e9", "fast"].iter().all(|bad| speed(bad).is_err()));
         assert!(["20", "-1%", "NaN%", "%"].iter().all(|bad| percent(bad).is_err()));
         assert!(["", "/a", "/a,", ",/a"].iter().all(|bad| chain(bad).is_err()));

@@ -143,7 +143,7 @@ fn text(channels: &[Recorded]) -> String {
         return "no sample came: see `thalweg list topics`".to_owned();
     }
     let row = |channel: &Recorded| {
-        let Recorded { topic, publisher, samples, bytes: size, lost } = channel;
+        let Recorded { topic, publisher, samples, bytes: size, ended, lost } = channel;
         let places = Place::ALL.into_iter().map(|place| (place.name(), lost.at(place)));
         let places = places.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}"));
         let places = places.collect::<Vec<_>>().join(", ");
@@ -152,10 +152,20 @@ fn text(channels: &[Recorded]) -> String {
             publisher.clone(),
             samples.to_string(),
             bytes(*size as f64),
+            ended.to_string(),
             lost.total().to_string(),
             places,
         ]
     };
     let rows: Vec<Vec<String>> = channels.iter().map(row).collect();
-    table(&[("topic", '<'), ("publisher", '<'), ("samples", '>'), ("size", '>'), ("lost", '>'), ("where", '<')], &rows)
+    let headers = [
+        ("topic", '<'),
+        ("publisher", '<'),
+        ("samples", '>'),
+        ("size", '>'),
+        ("ended", '>'),
+        ("lost", '>'),
+        ("where", '<'),
+    ];
+    table(&headers, &rows)
 }

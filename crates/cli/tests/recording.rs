@@ -176,6 +176,8 @@ fn a_split_loses_nothing_and_each_file_stands_alone() {
     }
     assert_eq!(numbers.len() as u64, samples);
     assert!(numbers.is_sorted_by(|a, b| a < b), "in order, and none twice");
+    let played = house.run(&format!("play {} --rate 100 --json", file.display())).json();
+    assert_eq!(played["samples"], samples, "the first file leads to the others: {played}");
 }
 
 /// A file system with room for so much; gone when dropped.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
-use mcap::records::MessageHeader;
+use mcap::records::{MessageHeader, Metadata};
 use mcap::{Compression, WriteOptions, Writer};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -39,6 +39,12 @@ impl Recorder {
         let metadata: BTreeMap<String, String> =
             metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         self.0.add_channel(schema, topic, "cdr", &metadata).unwrap()
+    }
+
+    /// The record that all files of one recording have alike.
+    fn clock(&mut self, started: &str) {
+        let metadata = [("monotonic_ns".to_owned(), started.to_owned())].into();
+        self.0.write_metadata(&Metadata { name: "thalweg.clock".to_owned(), metadata }).unwrap();
     }
 
     fn sample(&mut self, channel_id: u16, sequence: u32, publish_time: u64, log_time: u64, data: &[u8]) {
@@ -128,6 +134,7 @@ fn a_file_of_rosbag_plays_a_part_of_it_and_the_time() {
 fn what_cannot_be_played_exits_2_with_the_reason() {
     let house = Testbed::new();
     std::fs::write(house.path("notes.txt"), "nothing of the kind").unwrap();
+    std::fs::create_dir(house.path("empty")).unwrap();
     let mut file = Recorder::create(&house.path("run.mcap"), "thalweg");
     let channel = file.strings("/word", &[]);
     file.sample(channel, 1, BEGIN, BEGIN, &text("x"));
@@ -137,7 +144,8 @@ fn what_cannot_be_played_exits_2_with_the_reason() {
     for (arguments, reason) in [
         (format!("play {text}"), "is no MCAP file: it begins with"),
         (format!("play {}", named("nothing")), "cannot be read: No such file"),
-        (format!("play {}", house.path("").display()), "is no file"),
+        (format!("play {}", house.path("empty").display()), "is a directory without a file *.mcap"),
+        (format!("play {run} {}", named("nothing.mcap")), "nothing.mcap: cannot be read: No such file"),
         (format!("play {run} /other"), "no topic in it is /other; there are /word"),
         (format!("play {run} --rate 0"), "a factor from 0.001 to 1000"),
         (format!("play {run} --check {text}"), "is no MCAP file"),
@@ -168,6 +176,133 @@ fn a_file_without_its_end_plays_as_far_as_it_goes() {
     assert!(done.errors.contains("its summary is missing") && done.errors.contains("damaged: byte"), "{}", done.errors);
     let samples = done.json()["samples"].as_u64().unwrap();
     assert!((20..300).contains(&samples), "{samples}");
+}
+
+/// Files as `record --split` leaves them, each with half of the samples, and the numbers of channels another way round; and a third one of
+/// another recording.
+fn split(house: &Testbed) -> [String; 2] {
+    let names = ["run.mcap", "run-2.mcap", "run-3.mcap"];
+    for (number, name) in (0..).zip(names) {
+        let mut file = Recorder::create(&house.path(name), "thalweg");
+        file.clock(if number == 2 { "8" } else { "7" });
+        let mut topics = ["/word", "/other"];
+        topics.rotate_left(number as usize % 2);
+        let channels = topics.map(|topic| (topic, file.strings(topic, &[("thalweg.publisher", "/p")])));
+        for at in number * 100..(number + 1) * 100 {
+            let time = BEGIN + u64::from(at) * 2 * MS;
+            for (topic, channel) in channels {
+                file.sample(channel, at, time, time + MS, &text(format!("{topic} {at}")));
+            }
+        }
+        file.finish();
+    }
+    ["run.mcap", "run-2.mcap"].map(|name| house.path(name).display().to_string())
+}
+
+#[test]
+fn files_that_were_split_play_as_one_recording() {
+    let house = Testbed::new();
+    let [first, second] = split(&house);
+    let words = subscriber(&house, "/word", 200);
+    let played = house.run(&format!("play {first} --json")).json();
+    assert_eq!(played["samples"], 400, "{played}");
+    assert_eq!(played["topics"].as_array().unwrap().len(), 2, "one publisher for a topic of both files: {played}");
+    let words = words.finish();
+    let value = |line: &String| serde_json::from_str::<serde_json::Value>(line).unwrap()["data"]["data"].clone();
+    let found: Vec<_> = words.lines.iter().map(value).collect();
+    let expected: Vec<serde_json::Value> = (0..200).map(|at| format!("/word {at}").into()).collect();
+    assert_eq!(found, expected, "each once, in order: {}", words.errors);
+    for (arguments, samples) in [
+        (format!("{first} {second}"), 400),
+        (format!("{second} {first} /word"), 200),
+        (format!("{second} /other"), 100),
+        (first.clone(), 400),
+    ] {
+        let played = house.run(&format!("play {arguments} --rate 100 --json")).json();
+        assert_eq!(played["samples"], samples, "{arguments}: {played}");
+    }
+    let check = house.run(&format!("play {first} --check {second} --check {first} --json")).json();
+    assert_eq!(check["topics"][0]["samples"], serde_json::json!([300, 200]), "{check}");
+    let all = house.run(&format!("play {}", house.path("").display()));
+    assert!(all.code() == 2 && all.errors.contains("has 2 recordings: name the first file of one"), "{}", all.errors);
+    std::fs::remove_file(house.path("run-3.mcap")).unwrap();
+    let folder = house.run(&format!("play {} --rate 100 --json", house.path("").display())).json();
+    assert_eq!(folder["samples"], 400, "{folder}");
+    let twice = house.run(&format!("play {first} {first}"));
+    assert!(twice.code() == 2 && twice.errors.contains("run.mcap: is named twice"), "{}", twice.errors);
+}
+
+#[test]
+fn a_damaged_second_file_is_named_and_the_rest_plays() {
+    let house = Testbed::new();
+    let [first, second] = split(&house);
+    let sound = std::fs::read(&second).unwrap();
+    // Within the first chunk, behind the first bytes of Zstandard.
+    let at = sound.windows(4).position(|four| four == [0x28, 0xb5, 0x2f, 0xfd]).unwrap() + 20;
+    let mut wrong = sound;
+    wrong[at..at + 8].iter_mut().for_each(|byte| *byte ^= 0xff);
+    std::fs::write(&second, &wrong).unwrap();
+    let done = house.run(&format!("play {first} --rate 100 --json"));
+    assert!(done.errors.contains(&format!("{second}: damaged: byte")), "{}", done.errors);
+    assert!(!done.errors.contains(&format!("{first}:")), "{}", done.errors);
+    let samples = done.json()["samples"].as_u64().unwrap();
+    assert!((200..400).contains(&samples), "{samples}");
+    let check = house.run(&format!("play {first} --check {first}"));
+    assert!(check.errors.contains(&format!("{second}: damaged: byte")), "{}", check.errors);
+    // A recorder that was killed before it wrote a byte of it.
+    std::fs::write(&second, "").unwrap();
+    let done = house.run(&format!("play {first} --rate 100 --json"));
+    assert!(done.errors.contains(&format!("{second}: is no MCAP file")), "{}", done.errors);
+    assert_eq!(done.json()["samples"], 200);
+}
+
+/// Ends of instances are played, and what is played is recorded again.
+#[test]
+fn ends_of_instances_are_played_and_recorded() {
+    let house = Testbed::new();
+    let qos = serde_json::to_string(&qos::Qos { key: vec!["data".to_owned()], ..qos::Qos::default() }).unwrap();
+    let own = [("thalweg.publisher", "/p"), ("thalweg.qos", qos.as_str())];
+    let of_ends = |change| [own[0], own[1], ("thalweg.change", change), ("thalweg.topic", "/word")];
+    let mut file = Recorder::create(&house.path("a.mcap"), "thalweg");
+    let words = file.strings("/word", &own);
+    let disposed = file.strings("/thalweg/disposed/word", &of_ends("disposed"));
+    let unregistered = file.strings("/thalweg/unregistered/word", &of_ends("unregistered"));
+    for (at, (channel, word)) in
+        (0..).zip([(words, "a"), (words, "b"), (disposed, "a"), (words, "c"), (unregistered, "b")])
+    {
+        let time = BEGIN + u64::from(at) * 50 * MS;
+        file.sample(channel, at, time, time, &text(word));
+    }
+    file.finish();
+    let (first, again) = (house.path("a.mcap").display().to_string(), house.path("b.mcap").display().to_string());
+    let changes = |listener: Running| -> Vec<String> {
+        let one = |line: &String| {
+            let shown: serde_json::Value = serde_json::from_str(line).unwrap();
+            format!("{} {}", shown["change"].as_str().unwrap_or("written"), shown["data"]["data"].as_str().unwrap())
+        };
+        listener.finish().lines.iter().map(one).collect()
+    };
+    let expected = ["written a", "written b", "disposed a", "written c", "unregistered b"];
+    let (listener, recorder) = (subscriber(&house, "/word", 5), house.start(&format!("record {again} /word --json")));
+    house.wait_for_list("nodes", |nodes| nodes.as_array().unwrap().len() >= 2);
+    let played = house.run(&format!("play {first} --json")).json();
+    let row = &played["topics"][0];
+    assert_eq!((&row["topic"], &row["samples"], &row["ended"]), (&"/word".into(), &3.into(), &2.into()), "{played}");
+    assert_eq!(changes(listener), expected);
+    let recorded = recorder.interrupt().json();
+    let channel = &recorded["channels"][0];
+    assert_eq!((&channel["samples"], &channel["ended"]), (&3.into(), &2.into()), "{recorded}");
+    let listener = subscriber(&house, "/word", 5);
+    house.run(&format!("play {again} --as-recorded --json")).json();
+    assert_eq!(changes(listener), expected, "as recorded");
+    let bytes = std::fs::read(&again).unwrap();
+    let ends: Vec<_> = mcap::MessageStream::new(&bytes)
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|message| message.channel.topic == "/thalweg/disposed/word")
+        .map(|message| message.data.into_owned())
+        .collect();
+    assert_eq!(ends, [text("a")], "readers of others find the end as a message of its type");
 }
 
 /// /pose 200 times, received after `took` and a little that differs.

@@ -9,28 +9,35 @@
 //! | `chunk` | the records in a chunk |
 //! | `cursor` | fields of a record, with every length checked |
 //! | `frames` | the records of a file |
+//! | `merged` | the samples of all files of a recording, in the order of their receipt |
 //! | `messages` | the samples of a file |
 //! | `records` | the fields of each record |
+//! | `recording` | the files that belong together, and their channels |
+//! | `single` | one file: its channels, attachments, and whether it has an end |
 
 mod chunk;
 mod cursor;
 mod frames;
+mod merged;
 mod messages;
+mod recording;
 mod records;
+mod single;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use messages::Messages;
+pub use merged::Messages;
+pub use recording::Recording;
 
-use frames::{Frame, Frames};
-use records::{ATTACHMENT, CHANNEL, DATA_END, Directory, FOOTER, HEADER, SCHEMA, STATISTICS};
+use crate::file::{CHANGE, ENDED_TOPIC};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thalweg::Change;
 
 /// The type of a channel's samples, as the file describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schema {
     /// Its name, such as `std_msgs/msg/String`.
     pub name: String,
@@ -41,9 +48,9 @@ pub struct Schema {
 }
 
 /// A channel of a file: the samples of one topic, in our recordings of one publisher.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Channel {
-    /// Its number in the file.
+    /// Its number in the recording: in the file, unless another file before it has the number.
     pub id: u16,
     /// Its topic.
     pub topic: String,
@@ -59,6 +66,21 @@ impl Channel {
     /// What the recorder itself wrote, not a program: [`TIMING`] and [`LOSSES`].
     pub fn is_own(&self) -> bool {
         self.topic == TIMING || self.topic == LOSSES
+    }
+
+    /// The statement of its samples about their instances: in our recordings the ends of instances are channels of their own.
+    pub fn change(&self) -> Change {
+        match self.metadata.get(CHANGE).map(String::as_str) {
+            Some("disposed") => Change::Disposed,
+            Some("unregistered") => Change::Unregistered,
+            _ => Change::Written,
+        }
+    }
+
+    /// The topic on which its samples were published: that of the instances if these are ends of them, else its own.
+    pub fn published_topic(&self) -> &str {
+        let of_ends = self.metadata.get(ENDED_TOPIC).filter(|_| self.change() != Change::Written);
+        of_ends.unwrap_or(&self.topic)
     }
 
     /// The name of the port that published its samples; empty: the file does not say.
@@ -106,15 +128,27 @@ pub struct Message {
 /// A part of a file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
+    /// The file; `None` as long as only one is read.
+    pub file: Option<PathBuf>,
     /// The place of its record in the file.
     pub at: u64,
     /// The problem.
     pub problem: String,
 }
 
+impl Damage {
+    /// A damage at this place of the file that is read.
+    pub(crate) fn new(at: u64, problem: impl Into<String>) -> Self {
+        Self { file: None, at, problem: problem.into() }
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "byte {}: {}", self.at, self.problem)
+        if let Some(file) = &self.file {
+            write!(f, "{}: ", file.display())?;
+        }
+        write!(f, "damaged: byte {}: {}", self.at, self.problem)
     }
 }
 
@@ -138,133 +172,3 @@ impl fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
-
-/// A file with samples.
-#[derive(Clone, Debug)]
-pub struct Recording {
-    path: PathBuf,
-    profile: String,
-    directory: Directory,
-    attachments: BTreeMap<String, Vec<u8>>,
-    finished: bool,
-    /// Its number of samples, by a sound summary.
-    samples: Option<u64>,
-}
-
-impl Recording {
-    /// Opens a file. If it has no summary, or one that is damaged, all of it is read once.
-    ///
-    /// # Errors
-    /// [`ReadError`] if it cannot be read or is no MCAP file.
-    pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let mut walk = Walk::default();
-        let mut frames = Frames::open(path)?;
-        while let Some(Ok(frame)) = frames.next() {
-            // What is damaged here is damaged when the samples are read, and told then.
-            let _ = walk.take(&mut frames, frame);
-        }
-        let finished = walk.ended;
-        let directory = match walk.is_complete() {
-            true => walk.directory,
-            false => Messages::of(Frames::open(path)?, Directory::default(), None).describe(),
-        };
-        let samples = walk.counts.map(|(samples, _)| samples).filter(|_| finished);
-        let (profile, attachments) = (walk.profile, walk.attachments);
-        Ok(Self { path: path.to_owned(), profile, directory, attachments, finished, samples })
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The profile that it states: `ros2` for rosbag2.
-    pub fn profile(&self) -> &str {
-        &self.profile
-    }
-
-    /// Its recorder ended it in order: it has an end, and no error in its summary.
-    pub fn is_finished(&self) -> bool {
-        self.finished
-    }
-
-    /// Its channels, by number.
-    pub fn channels(&self) -> impl Iterator<Item = &Arc<Channel>> {
-        self.directory.channels.values()
-    }
-
-    /// An attached file: contract, plan or settings.
-    pub fn attachment(&self, name: &str) -> Option<&[u8]> {
-        self.attachments.get(name).map(Vec::as_slice)
-    }
-
-    /// Its samples, from the first one.
-    ///
-    /// # Errors
-    /// [`ReadError`] if the file cannot be opened any more.
-    pub fn messages(&self) -> Result<Messages, ReadError> {
-        Ok(Messages::of(Frames::open(&self.path)?, self.directory.clone(), self.samples))
-    }
-}
-
-/// A walk over the records of a file that skips its chunks: the summary repeats the channels that are in them.
-#[derive(Default)]
-struct Walk {
-    profile: String,
-    directory: Directory,
-    attachments: BTreeMap<String, Vec<u8>>,
-    /// The numbers of samples and of channels.
-    counts: Option<(u64, u32)>,
-    /// The checksum of the summary so far.
-    summary: Option<crc32fast::Hasher>,
-    ended: bool,
-}
-
-impl Walk {
-    fn take(&mut self, frames: &mut Frames, frame: Frame) -> Result<(), Damage> {
-        let wanted = matches!(frame.opcode, HEADER | SCHEMA | CHANNEL | FOOTER | STATISTICS)
-            || (frame.opcode == ATTACHMENT && frame.length <= LARGEST_ATTACHMENT);
-        let mut body = Vec::new();
-        if wanted || self.summary.is_some() {
-            frames.read(frame, frame.length, &mut body)?;
-        }
-        self.hash(frame, &body);
-        match frame.opcode {
-            HEADER => self.profile = records::profile(&body).unwrap_or_default(),
-            STATISTICS => self.counts = records::counts(&body),
-            DATA_END => self.summary = Some(crc32fast::Hasher::new()),
-            FOOTER => self.ended = self.summary_is_sound(&body),
-            ATTACHMENT if wanted => {
-                let kept = records::attachment(&body).filter(|(name, _)| ATTACHED.contains(&name.as_str()));
-                self.attachments.extend(kept.map(|(name, data)| (name, data.to_vec())));
-            }
-            _ => return self.directory.take(frame.opcode, &body).map_err(|problem| frame.damage(problem)),
-        }
-        Ok(())
-    }
-
-    fn hash(&mut self, frame: Frame, body: &[u8]) {
-        let Some(hasher) = &mut self.summary else { return };
-        hasher.update(&frame.head());
-        // The footer's own checksum is its last field.
-        let length = if frame.opcode == FOOTER { body.len().saturating_sub(4) } else { body.len() };
-        hasher.update(&body[..length]);
-    }
-
-    fn summary_is_sound(&self, footer: &[u8]) -> bool {
-        let saved = records::summary_crc(footer);
-        let found = self.summary.as_ref().map(|hasher| hasher.clone().finalize());
-        found.zip(saved).is_some_and(|(found, saved)| saved == 0 || saved == found)
-    }
-
-    /// There is a summary with all channels.
-    fn is_complete(&self) -> bool {
-        let channels = self.counts.map(|(_, channels)| channels);
-        self.ended && channels == u32::try_from(self.directory.channels.len()).ok()
-    }
-}
-
-/// Attachments that are kept.
-const ATTACHED: [&str; 3] = [CONTRACT, PLAN, "settings.json"];
-/// The largest attachment that is read.
-const LARGEST_ATTACHMENT: u64 = 64 << 20;

@@ -34,8 +34,9 @@ pub(super) fn run(arguments: &Arguments, recording: &Recording) -> Result {
         ([], baselines) => beside(arguments, recording, baselines, tolerance)?,
         _ => return Err(Failure::Usage("--check takes one plan (*.toml), or recordings".to_owned())),
     };
-    if !arguments.topics.is_empty() {
-        report = report.only(|topic| arguments.topics.iter().any(|pattern| topic_matches(pattern, topic)));
+    let topics = arguments.topics();
+    if !topics.is_empty() {
+        report = report.only(|topic| topics.iter().any(|pattern| topic_matches(pattern, topic)));
     }
     let document = Document { file: &arguments.file, beside: &arguments.check, report: &report };
     arguments.common.output().result(&document, || text(arguments, &report))?;
@@ -48,7 +49,7 @@ fn beside(
     baselines: &[&PathBuf],
     tolerance: Tolerance,
 ) -> Result<Report> {
-    let baselines: Vec<Recording> = baselines.iter().map(|file| open(file)).collect::<Result<_>>()?;
+    let baselines: Vec<Recording> = baselines.iter().map(|file| open(&[(*file).clone()])).collect::<Result<_>>()?;
     let mut expected = baselines.iter().chain([recording]).find_map(attached).unwrap_or_default();
     arguments.chain.iter().for_each(|chain| expected.add_chain(&chain.0));
     let before: Vec<Run> = baselines.iter().map(|one| read(one, &expected)).collect::<Result<_>>()?;
@@ -71,7 +72,7 @@ fn attached(recording: &Recording) -> Option<Expected> {
 fn read(recording: &Recording, expected: &Expected) -> Result<Run> {
     let run = Run::read(recording, expected).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
     for damage in run.damages() {
-        tell(&format!("{}: damaged: {damage}", recording.path().display()));
+        tell(&damage.to_string());
     }
     Ok(run)
 }

@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use super::clock::Clock;
-use super::outlets::{Outlet, open, wait_for_subscribers};
+use super::outlets::{Outlet, Outlets, wait_for_subscribers};
 use crate::failure::{Failure, Result};
 use crate::output::{bytes, micros, table, tell};
 use crate::participant::Participant;
@@ -14,18 +14,17 @@ use recording::read::Recording;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Replays a recording, and says how exactly.
 pub(super) fn run(arguments: &Arguments, recording: &Recording) -> Result {
     let mut participant = arguments.common.open("play")?;
-    let outlets = open(arguments, &participant, recording)?;
+    let outlets = Outlets::open(arguments, &participant, recording)?;
     let clock = if arguments.clock { Some(Clock::open(&participant)?) } else { None };
     let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let part = Part {
-        channels: outlets.keys().copied().collect(),
+        channels: outlets.channels(),
         from_ns: arguments.from.map_or(0, nanoseconds),
         until_ns: arguments.until.map(nanoseconds),
         repeat: arguments.repeat,
@@ -62,7 +61,7 @@ struct Player {
     rate: f64,
     /// Begins with the first sample.
     schedule: Option<Schedule>,
-    outlets: BTreeMap<u16, Outlet>,
+    outlets: Outlets,
     clock: Option<Clock>,
     /// The errors of all intervals.
     total: Latencies,
@@ -73,7 +72,7 @@ impl Player {
         for item in ahead {
             match item {
                 Ok(timed) => self.sample(participant, &timed)?,
-                Err(damage) => tell(&format!("damaged: {damage}")),
+                Err(damage) => tell(&damage.to_string()),
             }
             if participant.stop.asked() {
                 break;
@@ -90,12 +89,10 @@ impl Player {
         if !wait(participant, self.clock.as_mut(), schedule, due_ns)? {
             return Ok(());
         }
-        let Some(outlet) = self.outlets.get_mut(&timed.message.channel.id) else { return Ok(()) };
+        let Some((outlet, change)) = self.outlets.of(timed.message.channel.id) else { return Ok(()) };
         let went_ns = monotonic_ns();
-        let published =
-            outlet.publisher.publish(&timed.message.data).map_err(|wrong| Failure::from(wrong).at(&outlet.topic))?;
-        outlet.samples += 1;
-        outlet.bytes += timed.message.data.len() as u64;
+        let published = outlet.publish(change, &timed.message.data);
+        let published = published.map_err(|wrong| Failure::from(wrong).at(&outlet.topic))?;
         outlet.dropped += u64::from(published.dropped + published.refused);
         if let Some((time_ns, last_ns)) = outlet.last.replace((timed.time_ns, went_ns)) {
             let error = went_ns.saturating_sub(last_ns).abs_diff(schedule.lasts_ns(time_ns, timed.time_ns));
@@ -112,13 +109,13 @@ impl Player {
         let patience = if stop.asked() { GRACE } else { DRAIN };
         let slowed_ms = self.schedule.map_or(0, |schedule| schedule.slowed_ns()) as f64 / 1e6;
         let mut topics = Vec::new();
-        for outlet in self.outlets.into_values() {
-            let Outlet { topic, publisher, samples, bytes, dropped, errors, .. } = outlet;
+        for outlet in self.outlets.into_all() {
+            let Outlet { topic, publisher, samples, bytes, ended, dropped, errors, .. } = outlet;
             let port = publisher.name().to_owned();
             if !publisher.close(patience) {
                 tell(&format!("{topic}: some samples could not be sent in time and were dropped"));
             }
-            topics.push(Row { topic, port, samples, bytes, dropped, interval_error_us: errors.percentiles() });
+            topics.push(Row { topic, port, samples, bytes, ended, dropped, interval_error_us: errors.percentiles() });
         }
         topics.sort_by(|one, other| (&one.topic, &one.port).cmp(&(&other.topic, &other.port)));
         Summary {
@@ -185,6 +182,7 @@ struct Row {
     port: String,
     samples: u64,
     bytes: u64,
+    ended: u64,
     dropped: u64,
     interval_error_us: Option<Percentiles>,
 }
@@ -195,6 +193,7 @@ impl Summary {
             ("topic", '<'),
             ("samples", '>'),
             ("bytes", '>'),
+            ("ended", '>'),
             ("dropped", '>'),
             ("interval p50", '>'),
             ("p99", '>'),
@@ -208,6 +207,7 @@ impl Summary {
                 row.topic.clone(),
                 row.samples.to_string(),
                 bytes(row.bytes as f64),
+                row.ended.to_string(),
                 row.dropped.to_string(),
                 error(row.interval_error_us, |figures| figures.p50),
                 error(row.interval_error_us, |figures| figures.p99),

@@ -7,6 +7,7 @@ use crate::play::Ordered;
 use crate::read::{Damage, LOSSES, Message, PUBLISHER, ReadError, Recording, SUBSCRIBER, TIMING};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use thalweg::Change;
 
 /// The figures of a recording.
 #[derive(Clone, Debug, Default)]
@@ -120,6 +121,7 @@ impl<'a> Reader<'a> {
         match message.channel.topic.as_str() {
             TIMING => self.timing(&message.data),
             LOSSES => self.losses(&message.data),
+            _ if message.channel.change() != Change::Written => {}
             _ => self.sample(message),
         }
     }

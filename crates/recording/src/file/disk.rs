@@ -58,7 +58,8 @@ impl Series {
         Self { first: first.to_owned(), created: 0 }
     }
 
-    fn name(&self, number: u32) -> PathBuf {
+    /// The name of the file with this number, from 1.
+    pub(crate) fn name(&self, number: u32) -> PathBuf {
         if number == 1 {
             return self.first.clone();
         }

@@ -1,11 +1,13 @@
 //! Clock, channels, timing and losses as a file has them.
 
 use super::schema::SchemaText;
+use super::writer::ChannelText;
 use qos::{Durability, LivelinessKind, Qos, Queue, Reliability};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
+use thalweg::Change;
 use thalweg::codec::TypeDescription;
 
 /// Name of the metadata record of the recorder's clock.
@@ -20,6 +22,11 @@ pub const CONTRACT: &str = "contract.toml";
 pub const PLAN: &str = "plan.toml";
 /// Name of the attached settings of channels. Of several, the last one counts.
 pub const SETTINGS: &str = "settings.json";
+
+/// Metadata of a channel: its samples are ends of instances, `disposed` or `unregistered`, of which the key counts.
+pub const CHANGE: &str = "thalweg.change";
+/// Metadata of such a channel: the topic of the instances.
+pub const ENDED_TOPIC: &str = "thalweg.topic";
 
 /// The recorder's monotonic clock at one time by the wall clock. All stamps of a recording are made with the same one, so that their
 /// differences are exact whatever happens to the wall clock.
@@ -145,6 +152,21 @@ pub fn channel_metadata(
         ("thalweg.type", type_text(message)),
     ];
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The channel for ends of the instances of this one. MCAP has no form for them, so they are messages on a topic of their own, with the type of
+/// the instances. `None`: the change is no end.
+pub fn channel_of_ends(of: &ChannelText, change: Change) -> Option<ChannelText> {
+    let name = match change {
+        Change::Written => return None,
+        Change::Disposed => "disposed",
+        Change::Unregistered => "unregistered",
+    };
+    let mut channel = of.clone();
+    channel.topic = format!("/thalweg/{name}{}", of.topic);
+    channel.metadata.insert(CHANGE.to_owned(), name.to_owned());
+    channel.metadata.insert(ENDED_TOPIC.to_owned(), of.topic.clone());
+    Some(channel)
 }
 
 /// The description of a type as JSON, without the source text, which is the channel's schema.

@@ -20,7 +20,8 @@ mod writer;
 
 pub use disk::{Files, Series, Store};
 pub use metadata::{
-    CLOCK, CONTRACT, ClockAnchor, LOSSES, LatencyFigures, Loss, PLAN, Place, SETTINGS, TIMING, Timing, channel_metadata,
+    CHANGE, CLOCK, CONTRACT, ClockAnchor, ENDED_TOPIC, LOSSES, LatencyFigures, Loss, PLAN, Place, SETTINGS, TIMING,
+    Timing, channel_metadata, channel_of_ends,
 };
 pub use output::{Attachment, Limits, Output, Split};
 pub use schema::SchemaText;

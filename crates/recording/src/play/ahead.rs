@@ -115,7 +115,7 @@ impl Reader {
             Ok(messages) => messages.only(self.part.channels.clone()),
             Err(error) => {
                 // It could be opened before: it was removed, or a lap before this one was the last.
-                let damage = Damage { at: 0, problem: error.to_string() };
+                let damage = Damage::new(0, error.to_string());
                 return self.tell.send(Err(damage)).ok();
             }
         };

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_damage_is_told_in_its_place() {
-        let damage = Damage { at: 7, problem: "x".to_owned() };
+        let damage = Damage::new(7, "x");
         let items = [Ok(message(1, 5, 5)), Err(damage.clone()), Ok(message(1, 6, 6))];
         let found: Vec<_> =
             Ordered::new(items.into_iter(), 1 << 20).map(|item| item.map(|timed| timed.time_ns)).collect();

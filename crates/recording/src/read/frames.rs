@@ -25,7 +25,7 @@ impl Frame {
 
     /// A damage at its place.
     pub(super) fn damage(self, problem: impl Into<String>) -> Damage {
-        Damage { at: self.at, problem: problem.into() }
+        Damage::new(self.at, problem)
     }
 }
 
@@ -77,7 +77,7 @@ impl Frames {
     }
 
     fn frame(&mut self, at: u64) -> Result<Frame, Damage> {
-        let damage = |problem: String| Damage { at, problem };
+        let damage = |problem: String| Damage::new(at, problem);
         let unread = |error: std::io::Error| damage(format!("cannot be read: {error}"));
         self.file.seek_relative(at.cast_signed().wrapping_sub(self.at.cast_signed())).map_err(unread)?;
         self.at = at;

@@ -6,8 +6,8 @@ use super::records::{CHANNEL, CHUNK, ChunkRecord, DATA_END, Directory, MESSAGE, 
 use super::{Damage, Message};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The samples of a recording, and its damages in their places. What can be read behind a damage follows. In memory is one chunk.
-pub struct Messages {
+/// The samples of a file, and its damages in their places. What can be read behind a damage follows. In memory is one chunk.
+pub(super) struct FileMessages {
     frames: Frames,
     directory: Directory,
     waiting: VecDeque<Result<Message, Damage>>,
@@ -18,7 +18,7 @@ pub struct Messages {
     missing: Option<u64>,
 }
 
-impl Messages {
+impl FileMessages {
     pub(super) fn of(frames: Frames, directory: Directory, missing: Option<u64>) -> Self {
         let (waiting, body) = (VecDeque::new(), Vec::new());
         Self { frames, directory, waiting, body, only: None, from_ns: 0, missing }
@@ -26,13 +26,13 @@ impl Messages {
 
     /// Leaves out the samples of all channels but these.
     #[must_use]
-    pub fn only(mut self, channels: BTreeSet<u16>) -> Self {
+    pub(super) fn only(mut self, channels: BTreeSet<u16>) -> Self {
         self.only = Some(channels);
         self
     }
 
     /// Skips, from now on, chunks whose samples were all received before this time.
-    pub fn skip_before(&mut self, log_ns: u64) {
+    pub(super) fn skip_before(&mut self, log_ns: u64) {
         self.from_ns = log_ns;
         self.missing = None;
     }
@@ -102,11 +102,11 @@ impl Messages {
     fn lack(&mut self) -> Option<Result<Message, Damage>> {
         let missing = self.missing.take().filter(|missing| *missing > 0)?;
         let problem = format!("the summary counts {missing} more samples than there are");
-        Some(Err(Damage { at: 0, problem }))
+        Some(Err(Damage::new(0, problem)))
     }
 }
 
-impl Iterator for Messages {
+impl Iterator for FileMessages {
     type Item = Result<Message, Damage>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -13,6 +13,7 @@ pub(super) const MESSAGE: u8 = 0x05;
 pub(super) const CHUNK: u8 = 0x06;
 pub(super) const ATTACHMENT: u8 = 0x09;
 pub(super) const STATISTICS: u8 = 0x0b;
+pub(super) const METADATA: u8 = 0x0c;
 pub(super) const DATA_END: u8 = 0x0f;
 /// From here on opcodes are an application's own.
 pub(super) const FIRST_OWN: u8 = 0x80;
@@ -126,6 +127,12 @@ pub(super) fn attachment(body: &[u8]) -> Option<(String, &[u8])> {
     let saved = cursor.u32()?;
     let sound = || body.get(..body.len() - 4).is_some_and(|all| crc32fast::hash(all) == saved);
     (saved == 0 || sound()).then_some((name, data))
+}
+
+/// A record of named values, and its name.
+pub(super) fn metadata(body: &[u8]) -> Option<(String, BTreeMap<String, String>)> {
+    let mut cursor = Cursor::new(body);
+    Some((cursor.text()?, cursor.map()?))
 }
 
 /// The profile of the file.

@@ -96,7 +96,7 @@ fn read(path: &Path) -> (Vec<Message>, Vec<Damage>, bool) {
             Err(damage) => damages.push(damage),
         }
     }
-    (found, damages, recording.is_finished())
+    (found, damages, recording.unfinished().next().is_none())
 }
 
 const PACKINGS: [Option<Compression>; 3] = [None, Some(Compression::Lz4), Some(Compression::Zstd)];
@@ -125,6 +125,33 @@ fn a_file_is_read_as_it_was_written() {
         let chosen = recording.channels().find(|channel| channel.topic == "/a").unwrap().id;
         let only: Vec<_> = recording.messages().unwrap().only([chosen].into()).map(Result::unwrap).collect();
         assert_eq!(only.len(), 8);
+    }
+}
+
+/// Files that follow each other, or overlap, with other numbers for the same channels, are read as one.
+#[test]
+fn several_files_are_read_in_the_order_of_receipt() {
+    let folder = Folder::new();
+    let all = samples();
+    let (first, second) = all.split_at(10);
+    let odd = |wanted: u32| all.iter().filter(|one| one.sequence % 2 == wanted).cloned().collect::<Vec<_>>();
+    for (name, parts) in [("run", [first.to_vec(), second.to_vec()]), ("mixed", [odd(1), odd(0)])] {
+        let paths = ["", "-2"].map(|number| folder.file(&format!("{name}{number}.mcap")));
+        // Written in another order of time than by name: the first sample decides.
+        for (path, part) in paths.iter().rev().zip(&parts) {
+            write(path, None, part, None);
+        }
+        let recording = Recording::open(&paths[0]).unwrap();
+        let topics: Vec<&str> = recording.channels().map(|channel| channel.topic.as_str()).collect();
+        assert_eq!((topics.len(), recording.paths().count()), (2, 2), "{topics:?}");
+        let read: Vec<Message> = recording.messages().unwrap().map(Result::unwrap).collect();
+        let order = read.iter().map(|message| message.sequence).collect::<Vec<_>>();
+        assert_eq!(order, (1..=24).collect::<Vec<u32>>(), "{name}");
+        let named = read.iter().zip(&all).all(|(message, sample)| message.channel.topic == sample.topic);
+        assert!(named, "{name}: each sample is on its channel");
+        let chosen = recording.channels().find(|channel| channel.topic == "/a").unwrap().id;
+        assert_eq!(recording.messages().unwrap().only([chosen].into()).count(), 8, "{name}");
+        assert_eq!(Recording::open_all(&paths).unwrap().messages().unwrap().count(), 24);
     }
 }
 
@@ -218,7 +245,7 @@ fn what_is_no_recording_is_refused_with_the_reason() {
     let folder = Folder::new();
     let said = |path: &Path| Recording::open(path).unwrap_err().to_string();
     assert!(said(&folder.file("nothing")).contains("cannot be read"));
-    assert!(said(&folder.0).contains("is no file"));
+    assert!(said(&folder.0).contains("is a directory without a file *.mcap"));
     let path = folder.file("text");
     fs::write(&path, "some text").unwrap();
     assert!(said(&path).contains("is no MCAP file: it begins with [73, 6f"));

@@ -4,7 +4,7 @@ use super::arrivals::{Arrivals, Span};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use thalweg::{Change, PortRef, SampleInfo};
+use thalweg::{PortRef, SampleInfo};
 
 /// Memory of a waiting sample besides its bytes.
 const SAMPLE: u64 = 256;
@@ -121,9 +121,6 @@ impl Intake {
         let first = || Publisher { topic, first: *info, arrivals: Arrivals::default() };
         let arrivals = &mut state.publishers.entry(port).or_insert_with(first).arrivals;
         arrivals.note(info);
-        if info.change != Change::Written {
-            return false; // the end of an instance is no sample of MCAP's
-        }
         if !admitted {
             arrivals.drop_sample(info.seq);
             return false;
@@ -179,6 +176,7 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg::Change;
     use thalweg::control::{NodeId, PortId};
 
     fn sample(port: u32, seq: u64) -> SampleInfo {

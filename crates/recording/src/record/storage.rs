@@ -7,13 +7,13 @@ use super::settings;
 use super::tally::{Recorded, Tally};
 use super::topics::{Source, Topics};
 use crate::Error;
-use crate::file::{Files, Loss, Output, Place, Stamped};
+use crate::file::{Files, Loss, Output, Place, Stamped, channel_of_ends};
 use linux::clock::monotonic_ns;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg::{PortRef, SampleInfo};
+use thalweg::{Change, PortRef, SampleInfo};
 
 /// Everything that has arrived is readable after this time, and delays and losses are written.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -80,10 +80,15 @@ impl<F: Files> Storage<F> {
             let log_ns = self.output.anchor().wall(info.received_ns);
             let publish_ns = published.map_or(log_ns, |(at_ns, _)| self.output.anchor().wall(at_ns));
             let stamped = Stamped { sequence: info.seq as u32, log_ns, publish_ns };
+            let channel = self.channel(at, info.change)?;
             let tally = &mut self.tallies[at].1;
             let bytes = &self.batch[self.written].bytes;
-            self.output.write(tally.channel, stamped, bytes)?;
-            tally.add(info.seq, bytes.len() as u64, published.map(|(_, latency)| latency).filter(|_| !info.historical));
+            self.output.write(channel, stamped, bytes)?;
+            let latency = published.map(|(_, latency)| latency).filter(|_| !info.historical);
+            match info.change {
+                Change::Written => tally.add(info.seq, bytes.len() as u64, latency),
+                Change::Disposed | Change::Unregistered => tally.add_end(info.seq),
+            }
             self.written += 1;
             if self.output.is_full() {
                 self.flush()?;
@@ -95,6 +100,19 @@ impl<F: Files> Storage<F> {
     fn add_channel(&mut self, source: &Source) -> io::Result<usize> {
         self.output.begin(self.topics.profile(), monotonic_ns())?;
         self.output.add(self.topics.channel(source))
+    }
+
+    /// The channel in the output for a publisher's samples, or for its ends of instances.
+    fn channel(&mut self, at: usize, change: Change) -> io::Result<usize> {
+        let (source, tally) = &mut self.tallies[at];
+        let known = tally.ends.iter().find(|(kind, _)| *kind == change).map(|(_, channel)| *channel);
+        if let Some(known) = known.or((change == Change::Written).then_some(tally.channel)) {
+            return Ok(known);
+        }
+        let Some(text) = channel_of_ends(&self.topics.channel(source), change) else { return Ok(tally.channel) };
+        let channel = self.output.add(text)?;
+        tally.ends.push((change, channel));
+        Ok(channel)
     }
 
     /// The index of a publisher's tally. For a new one `channel` gives the channel in the output.
@@ -208,6 +226,7 @@ fn merged(tallies: Vec<(Arc<Source>, Tally)>) -> Vec<Recorded> {
             Some(sum) => {
                 sum.samples += totals.samples;
                 sum.bytes += totals.bytes;
+                sum.ended += totals.ended;
                 Place::ALL.into_iter().for_each(|place| sum.lost.add(place, totals.lost.at(place)));
             }
         }

@@ -3,6 +3,7 @@
 use super::arrivals::Span;
 use crate::file::{LatencyFigures, Loss, Place, Timing};
 use serde::Serialize;
+use thalweg::Change;
 
 /// Samples that are not in the files, by the place where they were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -56,7 +57,9 @@ pub struct Recorded {
     pub samples: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Samples that are not.
+    /// Ends of instances in the files.
+    pub ended: u64,
+    /// Samples and ends that are not.
     pub lost: Lost,
 }
 
@@ -77,10 +80,14 @@ struct Second {
 pub(super) struct Tally {
     /// Its index in the output.
     pub(super) channel: usize,
+    /// The index of the channel for each kind of ends, once there was one.
+    pub(super) ends: Vec<(Change, usize)>,
     pub(super) totals: Recorded,
     second: Second,
     /// Samples that the file has only after the next flush, and their bytes.
     open: (Span, u64),
+    /// Ends of instances that the file has only then.
+    open_ends: Span,
     /// Losses on the way that were counted.
     on_the_way: u64,
 }
@@ -89,7 +96,21 @@ impl Tally {
     /// Nothing yet.
     pub(super) fn new(channel: usize, topic: String, publisher: String) -> Self {
         let totals = Recorded { topic, publisher, ..Recorded::default() };
-        Self { channel, totals, second: Second::default(), open: Default::default(), on_the_way: 0 }
+        Self {
+            channel,
+            ends: Vec::new(),
+            totals,
+            second: Second::default(),
+            open: Default::default(),
+            open_ends: Span::default(),
+            on_the_way: 0,
+        }
+    }
+
+    /// Counts a written end of an instance.
+    pub(super) fn add_end(&mut self, seq: u64) {
+        self.totals.ended += 1;
+        self.open_ends.add(seq);
     }
 
     /// Counts a written sample. `latency`: of a live one, with its uncertainty, if the publisher's clock is known.
@@ -111,6 +132,7 @@ impl Tally {
     /// Everything so far is in the file.
     pub(super) fn flushed(&mut self) {
         self.open = Default::default();
+        self.open_ends = Span::default();
     }
 
     /// The delays since the last call.
@@ -161,6 +183,9 @@ impl Tally {
         let (mut span, bytes) = std::mem::take(&mut self.open);
         self.totals.samples -= span.count;
         self.totals.bytes -= bytes;
+        let ends = std::mem::take(&mut self.open_ends);
+        self.totals.ended -= ends.count;
+        span.join(ends);
         span.join(further);
         (span.count > 0).then(|| self.lose_at(Place::Disk, span))
     }
@@ -208,6 +233,9 @@ mod tests {
         let loss = tally.lose_on_disk(Span { first: 6, last: 9, count: 4 }).unwrap();
         assert_eq!((loss.first_seq, loss.last_seq, loss.count, loss.place), (4, 9, 6, Place::Disk));
         assert_eq!((tally.totals.samples, tally.totals.bytes, tally.totals.lost.total()), (3, 30, 6));
+        tally.add_end(10);
+        assert_eq!((tally.totals.ended, tally.lose_on_disk(Span::default()).map(|loss| loss.first_seq)), (1, Some(10)));
+        assert_eq!((tally.totals.ended, tally.totals.samples), (0, 3), "an end is no sample");
         assert_eq!(tally.lose_on_disk(Span::default()), None);
     }
 }
