@@ -6,12 +6,15 @@
 //! | [`figures`] | histograms, percentiles, the JSON documents |
 //! | [`roles`] | one process per role: pinning, starting the other process |
 //! | [`compare`], [`targets`] | Thalweg against the limit, round by round; the rows and their targets |
+//! | `tools` | figures of the recorder, the replay and the dashboard (features `dashboard` and `recording`) |
 
 mod compare;
 mod engine;
 mod figures;
 mod roles;
 mod targets;
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+mod tools;
 
 use crate::output::{line, tell};
 use crate::participant::Reach;
@@ -21,7 +24,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Measures as asked. Exit code 1: a comparison missed its target; 2: bad usage; 3: the system refused; 4: a binding's row is too noisy.
+/// Measures as asked. Exit code 1: a target is missed; 2: bad usage; 3: the system refused; 4: too noisy to tell.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let measured = match &arguments.what {
         What::Latency(options) => roles::latency(options),
@@ -32,6 +35,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         What::Crowd(options) => roles::crowd(options),
         What::Resume(options) => roles::resume(options),
         What::Compare(options) => return ended(compare::run(options)),
+        #[cfg(all(feature = "dashboard", feature = "recording"))]
+        What::Recording(options) => tools::recording::run(options),
+        #[cfg(all(feature = "dashboard", feature = "recording"))]
+        What::Replay(options) => tools::replay::run(options),
+        #[cfg(all(feature = "dashboard", feature = "recording"))]
+        What::Dashboard(options) => tools::dashboard::run(options),
+        #[cfg(all(feature = "dashboard", feature = "recording"))]
+        What::Part(options) => tools::part::run(options),
     };
     ended(measured.map(|is_good| u8::from(!is_good)))
 }
@@ -93,6 +104,24 @@ enum What {
     #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json\n         \
                       thalweg bench compare python cpp")]
     Compare(CompareOptions),
+    /// `thalweg record`: its rate, what it loses, and its cost for the channels that it records; exit 1 if a target is missed
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    #[command(
+        after_help = "Example: thalweg bench recording --dir /data\n         thalweg bench recording --quick --json"
+    )]
+    Recording(tools::ToolOptions),
+    /// `thalweg play`: the intervals of a replay, and whether --check names a delay of 2 ms and nothing else; exit 1 if not
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    #[command(after_help = "Example: thalweg bench replay --rounds 7")]
+    Replay(tools::ToolOptions),
+    /// `thalweg dashboard`: its cost for a channel, on and off, and its own for 500 channels; exit 1 if a target is missed
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    #[command(after_help = "Example: thalweg bench dashboard --json")]
+    Dashboard(tools::ToolOptions),
+    /// A program of these measurements
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    #[command(hide = true)]
+    Part(tools::part::PartOptions),
 }
 
 /// Options of one measurement.
@@ -305,6 +334,9 @@ enum Error {
     Peer(String),
     /// The system refused: exit code 3.
     System(String),
+    /// The machine was too noisy to tell: exit code 4.
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Noisy(String),
 }
 
 impl Error {
@@ -314,6 +346,8 @@ impl Error {
             Error::Peer(_) => 1,
             Error::Usage(_) => 2,
             Error::System(_) => 3,
+            #[cfg(all(feature = "dashboard", feature = "recording"))]
+            Error::Noisy(_) => 4,
         }
     }
 }
@@ -322,6 +356,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Usage(text) | Error::Peer(text) | Error::System(text) => f.write_str(text),
+            #[cfg(all(feature = "dashboard", feature = "recording"))]
+            Error::Noisy(text) => f.write_str(text),
         }
     }
 }

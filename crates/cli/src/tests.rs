@@ -6,9 +6,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Verbs, or a verb with its first argument, that only some builds have.
-const OPTIONAL: [(&str, bool); 19] = [
+const OPTIONAL: [(&str, bool); 22] = [
     ("agent", cfg!(feature = "sessions")),
     ("audit", cfg!(feature = "sessions")),
+    ("bench dashboard", cfg!(all(feature = "dashboard", feature = "recording"))),
+    ("bench recording", cfg!(all(feature = "dashboard", feature = "recording"))),
+    ("bench replay", cfg!(all(feature = "dashboard", feature = "recording"))),
     ("bridge", cfg!(feature = "bridge")),
     ("bridge dds", cfg!(feature = "rtps")),
     ("bridge mqtt", cfg!(feature = "mqtt")),

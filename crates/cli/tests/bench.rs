@@ -223,6 +223,62 @@ fn trials_of_whole_nodes_have_rows_without_a_baseline() {
     assert!(figures["joins"].as_u64().unwrap() >= 3 && figures["count"] == 300, "{figures}");
 }
 
+/// The report of a tool's figures in their smallest size, by the bench or with what it measures broken; times are not judged.
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+fn report(arguments: &str) -> (serde_json::Value, Option<i32>) {
+    let dir = std::env::temp_dir();
+    let output = run(&format!("{arguments} --time 1s --dir {} --quick --json", dir.display()));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments}: {complaint}");
+    let report = document(&output);
+    assert!(report["environment"]["kernel"].is_string() && report["rounds"] == 1, "{report}");
+    (report, output.status.code())
+}
+
+/// The verdict of the check whose name has these words.
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+fn verdict(report: &serde_json::Value, words: &str) -> String {
+    let checks = report["checks"].as_array().unwrap();
+    let found = checks.iter().find(|check| check["name"].as_str().unwrap().contains(words));
+    found.unwrap_or_else(|| panic!("{words}: {report}"))["verdict"].as_str().unwrap().to_owned()
+}
+
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+#[test]
+fn the_recorder_s_samples_are_in_the_file_or_counted_and_a_broken_one_is_found() {
+    let (sound, code) = report("recording");
+    assert_eq!((verdict(&sound, "neither in the file").as_str(), code), ("pass", Some(0)), "{sound}");
+    let times = sound["not_judged"].as_array().unwrap();
+    assert_eq!(times.len(), 3, "{sound}");
+    let recorded = sound["measured"].as_array().unwrap().iter().find(|round| round["recorder"] == true).unwrap();
+    let published = recorded["published"]["/small"]["published"].as_u64().unwrap();
+    let channel = recorded["channels"].as_array().unwrap().iter().find(|one| one["topic"] == "/small").unwrap();
+    let lost: u64 = channel["lost"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(channel["samples"].as_u64().unwrap() + lost, published, "{sound}");
+    let (broken, code) = report("recording --broken");
+    assert_eq!((verdict(&broken, "neither in the file").as_str(), code), ("fail", Some(1)), "{broken}");
+}
+
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+#[test]
+fn a_replay_is_measured_and_a_delay_that_is_not_there_is_not_named() {
+    let (report, code) = report("replay --broken");
+    assert_eq!((verdict(&report, "callback is named").as_str(), code), ("fail", Some(1)), "{report}");
+    let replay = &report["measured"][0];
+    assert_eq!((&replay["played"], &replay["listened"]["count"]), (&1000.into(), &1000.into()), "{report}");
+    assert_eq!(report["measured"][1]["builds"], 2, "{report}");
+}
+
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+#[test]
+fn a_dashboard_that_nobody_looks_at_adds_no_channel() {
+    let (sound, code) = report("dashboard");
+    assert_eq!(verdict(&sound, "that nobody looks at"), "pass", "{sound}");
+    assert_eq!((verdict(&sound, "on the page of 500").as_str(), code), ("pass", Some(0)), "{sound}");
+    let (broken, code) = report("dashboard --broken");
+    assert_eq!((verdict(&broken, "that nobody looks at").as_str(), code), ("fail", Some(1)), "{broken}");
+}
+
 /// The ends find each other by Zenoh, each in a network namespace.
 #[cfg(feature = "zenoh")]
 #[test]
@@ -255,6 +311,8 @@ fn wrong_use_is_exit_2_and_says_what_is_allowed() {
         ("start --engine raw", "allowed: thalweg"),
         ("storm --engine raw", "allowed: thalweg"),
         ("crowd --carrier local", "allowed here: tcp, udp, shm"),
+        #[cfg(all(feature = "dashboard", feature = "recording"))]
+        ("recording --time 1us", "500ms to 1h"),
     ] {
         let output = run(arguments);
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,6 +1,7 @@
 //! The rows of the comparison and their targets.
 
 use crate::bench::{Carrier, EngineName, Payload, name_of};
+use std::time::Duration;
 
 /// One row: the measurement, the figure that counts, its reference and its target.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,8 @@ pub(super) struct Job {
     pub pinned: bool,
     /// Further options, for the library and its bindings only.
     pub further: &'static [&'static str],
+    /// A tool's figures ([`super::tools`]), which measure both sides themselves and have no end to choose.
+    pub is_tool: bool,
 }
 
 /// A figure in the document of a measurement.
@@ -81,6 +84,9 @@ pub(super) enum Figure {
     All,
     /// Time from the end of an outage to the first sample in ms.
     Resumed,
+    /// A figure of a tool: its place in the report, and its unit.
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Tool(&'static str, &'static str),
 }
 
 impl Figure {
@@ -103,6 +109,8 @@ impl Figure {
             Figure::CallP99 => ("/call_us/p99", 1.0, "µs"),
             Figure::All => ("/matched_s", 1.0, "s"),
             Figure::Resumed => ("/resumed_ms", 1.0, "ms"),
+            #[cfg(all(feature = "dashboard", feature = "recording"))]
+            Figure::Tool(place, unit) => (place, 1.0, unit),
         }
     }
 }
@@ -133,6 +141,13 @@ const SMALL: Job = latency(Carrier::Tcp, 64, 2_000);
 const START: Job = start(1);
 const HOSTS: Job = Job { further: &["--hosts"], ..START };
 const MIB: usize = 1 << 20;
+// One round of a tool has both sides. The rounds of the comparison are its repetitions.
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+const RECORDING: Job = tool("recording", &["--rounds", "1"]);
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+const REPLAY: Job = tool("replay", &["--rounds", "1"]);
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+const PAGE: Job = tool("dashboard", &["--rounds", "1"]);
 
 /// All rows.
 pub(super) const ROWS: &[Row] = &[
@@ -254,6 +269,116 @@ pub(super) const ROWS: &[Row] = &[
     binding("cpp-shm-64", "C++ vs Rust, 64 B, shm, p50", CPP, SMALL_SHM, 1.05),
     binding("cpp-tcp-64", "C++ vs Rust, 64 B, tcp, p50", CPP, SMALL_TCP, 1.05),
     binding("cpp-shm-1m", "C++ vs Rust, 1 MiB in place, shm", CPP, LARGE, 1.05),
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "record-rate",
+            "recorded rate / min(500 MB/s, 90 % of disk)",
+            RECORDING,
+            Figure::Tool("/figures/share_of_target", "×"),
+            Target::AtLeast(1.0),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "record-accounted",
+            "neither recorded nor counted as lost",
+            RECORDING,
+            Figure::Tool("/figures/unaccounted", "samples"),
+            Target::AtMost(0.0),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "record-p99",
+            "p99 of 64 B, recorded / not",
+            RECORDING,
+            Figure::Tool("/figures/p99_ratio", "×"),
+            Target::AtMost(1.1),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "record-big-p99",
+            "p99 of 1 MiB, recorded / not",
+            RECORDING,
+            Figure::Tool("/figures/p99_big_ratio", "×"),
+            Target::AtMost(1.1),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "replay-interval",
+            "interval error of a replay, p99",
+            REPLAY,
+            Figure::Tool("/figures/interval_error_p99_us", "µs"),
+            Target::AtMost(100.0),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "check-equal",
+            "equal builds that pass the timing test",
+            REPLAY,
+            Figure::Tool("/figures/equal_passed_share", "×"),
+            Target::AtLeast(1.0),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "check-delay",
+            "builds with 2 ms more that are named",
+            REPLAY,
+            Figure::Tool("/figures/delays_named_share", "×"),
+            Target::AtLeast(1.0),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "page-p99",
+            "p99, page and metrics on / off",
+            PAGE,
+            Figure::Tool("/figures/p99_ratio", "×"),
+            Target::AtMost(1.03),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "page-off",
+            "channels of a publisher, page closed",
+            PAGE,
+            Figure::Tool("/figures/off_beyond", "channels"),
+            Target::AtMost(0.0),
+        )
+    },
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    Row {
+        against: Against::Nothing,
+        ..row(
+            "page-cpu",
+            "500 channels on a page, of a core",
+            PAGE,
+            Figure::Tool("/figures/core_percent", "%"),
+            Target::AtMost(10.0),
+        )
+    },
 ];
 
 const PYTHON: EngineName = EngineName::Python;
@@ -302,6 +427,7 @@ const fn latency(carrier: Carrier, size: usize, count: u64) -> Job {
         stages: false,
         pinned: true,
         further: &[],
+        is_tool: false,
     }
 }
 
@@ -322,6 +448,11 @@ const fn trial(mode: &'static str, carrier: Carrier, count: u64) -> Job {
     Job { mode, pinned: false, ..latency(carrier, 64, count) }
 }
 
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+const fn tool(mode: &'static str, further: &'static [&'static str]) -> Job {
+    Job { mode, further, is_tool: true, ..latency(Carrier::Shm, 64, 1) }
+}
+
 const fn with(job: Job, payload: Payload) -> Job {
     Job { payload, ..job }
 }
@@ -329,6 +460,12 @@ const fn with(job: Job, payload: Payload) -> Job {
 impl Job {
     /// The arguments of the measuring process.
     pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], count: u64) -> Vec<String> {
+    pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], quick: bool) -> Vec<String> {
+        if self.is_tool {
+            let words = ["bench", self.mode, "--json"].into_iter().chain(self.further.iter().copied());
+            return words.chain(quick.then_some("--quick")).map(str::to_owned).collect();
+        }
+        let count = self.count(quick);
         let mut arguments: Vec<String> = ["bench", self.mode, "--json", "--role", "both"].map(str::to_owned).into();
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         option("--engine", name_of(engine));
@@ -356,6 +493,11 @@ impl Job {
             arguments.extend(self.further.iter().map(|word| (*word).to_owned()));
         }
         arguments
+    }
+
+    /// The longest time until it has a result.
+    pub(super) fn longest(&self) -> Duration {
+        Duration::from_secs(if self.is_tool { 3600 } else { 120 })
     }
 
     /// Its description, for people.
