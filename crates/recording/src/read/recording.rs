@@ -124,7 +124,7 @@ impl Recording {
 
     /// The file, or the first one.
     pub fn path(&self) -> &Path {
-        self.files.first().map_or(Path::new(""), |member| &member.file.path)
+        self.files.first().map_or(Path::new(""), |member| member.file.path.as_path())
     }
 
     /// Its files, by the time of their first samples.
@@ -134,7 +134,7 @@ impl Recording {
 
     /// The profile that it states: `ros2` for rosbag2.
     pub fn profile(&self) -> &str {
-        self.files.first().map_or("", |member| &member.file.profile)
+        self.files.first().map_or("", |member| member.file.profile.as_str())
     }
 
     /// The files that were not ended in order: without an end, or with an error in the summary.

@@ -3,7 +3,7 @@
 use crate::bench::Error;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -57,9 +57,10 @@ impl Other {
     }
 
     /// Closes its input, and waits for its end.
-    pub(super) fn end(&mut self) -> Result<ExitStatus, Error> {
+    pub(super) fn end(&mut self) -> Result<(), Error> {
         self.input = None;
-        Ok(self.child.wait()?)
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Its process id.

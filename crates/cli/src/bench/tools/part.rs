@@ -62,6 +62,9 @@ enum PartRole {
 
 /// Plays its part.
 pub(in crate::bench) fn run(options: &PartOptions) -> Result<bool, Error> {
+    if !(1e-3..=1e6).contains(&options.rate) {
+        return Err(Error::Usage(format!("--rate {}: 0.001 to 1000000", options.rate)));
+    }
     match options.role {
         PartRole::Publish => publish(options)?,
         PartRole::Listen => listen(options)?,
@@ -111,7 +114,7 @@ fn publish(options: &PartOptions) -> Result<(), Error> {
     }
     let seconds = began.elapsed().as_secs_f64();
     let cpu_us = process_cpu_ns().saturating_sub(cpu_ns) as f64 / 1e3 / published.max(1) as f64;
-    let count = |folder| std::fs::read_dir(folder).map_or(0, Iterator::count);
+    let count = |folder: &str| std::fs::read_dir(folder).map_or(0, Iterator::count);
     let (threads, descriptors) = (count("/proc/self/task"), count("/proc/self/fd"));
     let channels = publisher.connected();
     publisher.close(DRAIN);

@@ -31,8 +31,8 @@ pub(in crate::bench) fn run(options: &ToolOptions) -> Result<bool, Error> {
     let limit = f64::from(builds);
     let name = "interval error at a subscriber, p99, us";
     report.time("interval_error_p99_us", &errors, 10.0, |p99| Check::at_most(name, p99, 100.0));
-    report.count("equal_passed", Check::at_least("equal builds that pass", found.passed.into(), limit));
-    report.count("delays_named", Check::at_least("builds whose callback is named", found.named.into(), limit));
+    report.timed_count("equal_passed", Check::at_least("equal builds that pass", found.passed.into(), limit));
+    report.timed_count("delays_named", Check::at_least("builds whose callback is named", found.named.into(), limit));
     report.figure("equal_passed_share", f64::from(found.passed) / limit);
     report.figure("delays_named_share", f64::from(found.named) / limit);
     report.measured(
@@ -67,6 +67,7 @@ fn replay(file: &Path, round: u32) -> Result<Value, Error> {
     let mut player = Other::start(&["play", &file.display().to_string(), "--realm", &realm, "--json"])?;
     let played = player.document()?;
     player.end()?;
+    std::thread::sleep(SETTLE);
     listener.tell("report")?;
     let listened = listener.document()?;
     let (error, slowed) = (&played["interval_error_us"], &played["slowed_ms"]);
