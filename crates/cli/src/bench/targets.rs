@@ -143,7 +143,7 @@ const HOSTS: Job = Job { further: &["--hosts"], ..START };
 const MIB: usize = 1 << 20;
 // One round of a tool has both sides. The rounds of the comparison are its repetitions.
 #[cfg(all(feature = "dashboard", feature = "recording"))]
-const RECORDING: Job = tool("recording", &["--rounds", "1"]);
+const RECORDING: Job = tool("recording", &["--rounds", "1", "--time", "20s"]);
 #[cfg(all(feature = "dashboard", feature = "recording"))]
 const REPLAY: Job = tool("replay", &["--rounds", "1"]);
 #[cfg(all(feature = "dashboard", feature = "recording"))]
