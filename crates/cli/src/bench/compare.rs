@@ -288,7 +288,7 @@ fn alternate(
 
 /// Makes one measurement in processes of its own, and returns the document that they print.
 fn measure_side(side: &Side, plan: &Plan, folder: Option<&Path>) -> Result<Value, Error> {
-    let arguments = side.job.arguments(side.engine, plan.pins, plan.count(&side.job));
+    let arguments = side.job.arguments(side.engine, plan.pins, plan.count(&side.job), plan.quick);
     let programs = folder.filter(|_| is_binding(side.engine)).map(|folder| [Path::new("--programs"), folder]);
     let mut child = Command::new("/proc/self/exe")
         .args(&arguments)
@@ -327,7 +327,6 @@ fn hear(child: &mut Child, limit: Duration) -> Option<(String, String)> {
     });
     told.recv_timeout(limit).ok()
 }
-
 
 #[cfg(test)]
 mod tests {

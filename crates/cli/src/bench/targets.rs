@@ -459,13 +459,11 @@ const fn with(job: Job, payload: Payload) -> Job {
 
 impl Job {
     /// The arguments of the measuring process.
-    pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], count: u64) -> Vec<String> {
-    pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], quick: bool) -> Vec<String> {
+    pub(super) fn arguments(&self, engine: EngineName, pins: [usize; 2], count: u64, quick: bool) -> Vec<String> {
         if self.is_tool {
             let words = ["bench", self.mode, "--json"].into_iter().chain(self.further.iter().copied());
             return words.chain(quick.then_some("--quick")).map(str::to_owned).collect();
         }
-        let count = self.count(quick);
         let mut arguments: Vec<String> = ["bench", self.mode, "--json", "--role", "both"].map(str::to_owned).into();
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         option("--engine", name_of(engine));
@@ -558,7 +556,7 @@ mod tests {
     fn names_are_unique_and_every_job_says_what_it_does() {
         let names: HashSet<_> = ROWS.iter().map(|r| r.name).collect();
         assert_eq!(names.len(), ROWS.len());
-        let arguments = ROWS[0].job.arguments(EngineName::Raw, [0, 1], ROWS[0].job.count).join(" ");
+        let arguments = ROWS[0].job.arguments(EngineName::Raw, [0, 1], ROWS[0].job.count, false).join(" ");
         let wanted = "bench latency --json --role both --engine raw --carrier tcp --payload copied --size 64 \
                       --count 30000 --warmup 3000 --pin 0 --pin-peer 1";
         assert_eq!(arguments, wanted);

@@ -231,7 +231,7 @@ mod tests {
         let pair = Pair::of(python(), EngineName::Raw);
         assert_eq!(pair.ours.engine, EngineName::Python);
         assert_eq!(pair.theirs.map(|side| side.engine), Some(EngineName::Thalweg));
-        let arguments = pair.ours.job.arguments(pair.ours.engine, [0, 0], 20).join(" ");
+        let arguments = pair.ours.job.arguments(pair.ours.engine, [0, 0], 20, false).join(" ");
         assert!(arguments.contains("--engine python") && arguments.ends_with("--plain"), "{arguments}");
         let copies = ROWS.iter().find(|row| row.name == "python-copies").unwrap();
         let counted = |copies: u64| Round { ours: json!({"copies": copies}), theirs: None };
