@@ -29,6 +29,8 @@ mod carriers;
 #[cfg(feature = "tls")]
 pub mod client;
 #[cfg(feature = "tls")]
+mod counters;
+#[cfg(feature = "tls")]
 mod drained;
 pub mod identity;
 #[cfg(feature = "tls")]

@@ -46,6 +46,8 @@ pub const MOST_OF_ENDS: usize = 100 << 10;
 pub const LONGEST_NAME: usize = 256;
 /// Most queues in one report.
 pub const MOST_QUEUES: usize = 256;
+/// Most bytes of the queues in one report.
+pub const MOST_OF_QUEUES: usize = 110 << 10;
 
 /// The state that a host has to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,14 +103,16 @@ impl Actual {
         let lists = self.devices.len() <= MOST_DEVICES && self.repaired.len() <= MOST_REPAIRS;
         let ends =
             self.ends.iter().all(End::is_bounded) && self.ends.iter().map(End::size).sum::<usize>() <= MOST_OF_ENDS;
+        let bytes: usize = self.queues.iter().map(Queue::size).sum();
         let queues = self.queues.len() <= MOST_QUEUES && self.queues.iter().all(Queue::is_bounded);
+        let queues = queues && bytes <= MOST_OF_QUEUES;
         let kept_out = self.kept_out.len() <= MOST_QUEUES && self.kept_out.iter().all(KeptOut::is_bounded);
         lists && ends && queues && kept_out && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
     }
 }
 
-/// The queue of a class at a device of a host, as its kernel counts it since the queue was made: packets with their headers, also those
-/// that no contract declares.
+/// The queue of a class, or of a channel's own, at a device of a host, as its kernel counts it since the queue was made: packets with their
+/// headers, also those that no contract declares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
     /// The device.
@@ -116,6 +120,9 @@ pub struct Queue {
     /// The class; `None`: one queue has all of them, or the kernel counts them together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
+    /// The channel whose own queue it is; `None`: all others of the class wait in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<Owner>,
     /// Packets sent.
     pub packets: u64,
     /// Bytes sent.
@@ -128,8 +135,26 @@ pub struct Queue {
 
 impl Queue {
     fn is_bounded(&self) -> bool {
-        self.device.len() <= LONGEST_NAME
+        let short = |text: &String| text.len() <= LONGEST_NAME;
+        short(&self.device) && self.own.iter().all(|own| short(&own.topic) && short(&own.subscriber))
     }
+
+    /// Its share of a report, in bytes: its texts, and as many for the rest.
+    pub fn size(&self) -> usize {
+        let own = self.own.as_ref().map_or(0, |own| own.topic.len() + own.subscriber.len() + 80);
+        self.device.len() + own + 160
+    }
+}
+
+/// A channel of the plan with a queue of its own, which its publisher has on the host. Names are the plan's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The topic.
+    pub topic: String,
+    /// The subscriber's port.
+    pub subscriber: String,
+    /// What leaves the queue in the long run at most, bit/s.
+    pub rate_bits_per_s: u64,
 }
 
 /// What came in at a border in a reserved class and belonged to no session, since the border is looked at: it got another class.

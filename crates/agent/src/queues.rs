@@ -132,6 +132,18 @@ fn outside(plan: &Plan, node: &str, device: &str) -> u32 {
     end.map_or(0, |end| encapsulation(end.remote) as u32)
 }
 
+/// The channels of the node `host` that have queues of their own before this device.
+pub fn own<'a>(plan: &'a Plan, host: &str, device: &str) -> Vec<(&'a Channel, &'a OwnQueue)> {
+    let link = plan.links.iter().find(|link| link.from == host && link.device.as_deref() == Some(device));
+    let is_there =
+        |channel: &Channel, own: &OwnQueue| channel.publisher == host && link.is_some_and(|link| link.name == own.link);
+    let of = |channel: &'a Channel| {
+        let own = channel.own_queue.as_ref().filter(|own| is_there(channel, own))?;
+        Some((channel, own))
+    };
+    plan.channels.iter().filter_map(of).collect()
+}
+
 /// The queues of channels' own before a link.
 fn leaves(plan: &Plan, link: &Link) -> Result<Vec<Leaf>, Unfit> {
     let own = |channel: &&Channel| {
@@ -296,6 +308,10 @@ mod tests {
         let leaf =
             |queue| Leaf { class: qos::Class::High, rate: 500_000, burst: 3000, queue, whose: Whose::Sockets(7) };
         assert_eq!(found[0].leaves(), [leaf(20)]);
+        let channels = vec![channel("a", own.clone()), channel("r", own.clone()), Channel::default()];
+        let with = Plan { channels, ..plan() };
+        let owners = |host: &str, device: &str| super::own(&with, host, device).len();
+        assert_eq!([owners("a", "eth0"), owners("a", "eth1"), owners("b", "eth0")], [1, 0, 0]);
         for (wrong, says) in [
             (vec![channel("a", OwnQueue { number: 4096, ..own.clone() })], "number 4096"),
             (vec![channel("a", OwnQueue { rate_bits_per_s: 999, ..own.clone() })], "rate 999"),

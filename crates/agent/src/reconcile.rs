@@ -5,8 +5,8 @@
 //! A plan needs no renewal: without a broker it stays installed, and is kept so.
 
 use crate::message::{
-    Actual, Desired, End, KeptOut, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_QUEUES, MOST_REPAIRS,
-    Queue, State,
+    Actual, Desired, End, KeptOut, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_OF_QUEUES, MOST_QUEUES,
+    MOST_REPAIRS, Owner, Queue, State,
 };
 use std::fmt;
 use std::time::Duration;
@@ -164,8 +164,20 @@ impl Reconciler {
     /// Notes the counters of the host's queues and borders, which are looked at as often as the queues themselves. They are reported where
     /// they differ from those of the last report.
     pub fn counted(&mut self, queues: Vec<Queue>, kept_out: Vec<KeptOut>) {
-        let bounded = |queue: Queue| Queue { device: shorten(queue.device, LONGEST_NAME), ..queue };
-        let queues: Vec<Queue> = queues.into_iter().map(bounded).take(MOST_QUEUES).collect();
+        let owner = |own: Owner| Owner {
+            topic: shorten(own.topic, LONGEST_NAME),
+            subscriber: shorten(own.subscriber, LONGEST_NAME),
+            ..own
+        };
+        let bounded =
+            |queue: Queue| Queue { device: shorten(queue.device, LONGEST_NAME), own: queue.own.map(owner), ..queue };
+        let mut bytes = 0;
+        let mut fits = |queue: &Queue| {
+            bytes += queue.size();
+            bytes <= MOST_OF_QUEUES
+        };
+        let queues = queues.into_iter().map(bounded).take(MOST_QUEUES).take_while(|queue| fits(queue));
+        let queues: Vec<Queue> = queues.collect();
         let bounded = |kept: KeptOut| KeptOut { device: shorten(kept.device, LONGEST_NAME), ..kept };
         let kept_out: Vec<KeptOut> = kept_out.into_iter().map(bounded).take(MOST_QUEUES).collect();
         if (&queues, &kept_out) == (&self.queues, &self.kept_out) {
@@ -341,6 +353,7 @@ mod tests {
         let queue = |packets| Queue {
             device: "eth0".into(),
             class: Some(qos::Class::High),
+            own: None,
             packets,
             bytes: 100 * packets,
             dropped: 0,
@@ -360,6 +373,11 @@ mod tests {
         assert_eq!((report.queues.len(), report.kept_out.len()), (MOST_QUEUES, MOST_QUEUES));
         assert!(report.is_bounded());
         assert_eq!(report.repaired, ["tc class change"], "until it is heard");
+        let name = "x".repeat(9999);
+        let own = Owner { topic: name.clone(), subscriber: name, rate_bits_per_s: 1 };
+        agent.counted(vec![Queue { own: Some(own), ..queue(9) }; 5000], Vec::new());
+        let report = agent.report().unwrap();
+        assert!(report.is_bounded() && report.queues.len() > 100, "{}", report.queues.len());
     }
 
     #[test]

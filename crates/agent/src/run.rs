@@ -3,10 +3,11 @@
 use crate::borders::{boundaries, tunnels};
 use crate::carriers::{self, PAUSES};
 use crate::client::{Client, ClientError};
-use crate::message::{Actual, Desired, End, KeptOut, Queue};
+use crate::counters;
+use crate::message::{Actual, Desired, End};
 use crate::queues::{Unfit, queues};
 use crate::reconcile::{Outcome, Reconciler, Step};
-use linux::queueing::{self, Adjusted, Carried, Way};
+use linux::queueing::{self, Adjusted, Way};
 use linux::tunnel;
 use qos::plan::Plan;
 use std::collections::HashSet;
@@ -92,13 +93,17 @@ impl Devices {
     }
 
     /// Those of a plan that is to be installed, whether it can be or not: one that is not there is the end of a link that is down.
-    fn note(&self, step: Step<'_>, host: &str) {
-        let plan = match step {
-            Step::Install(text) => Plan::from_text(text).ok(),
-            Step::Restore => None,
-        };
-        let devices = plan.map(|plan| crate::queues::devices(&plan, host)).unwrap_or_default();
+    fn note(&self, plan: Option<&Plan>, host: &str) {
+        let devices = plan.map(|plan| crate::queues::devices(plan, host)).unwrap_or_default();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = devices;
+    }
+}
+
+/// The plan of a step.
+fn planned(step: Step<'_>) -> Option<Plan> {
+    match step {
+        Step::Install(text) => Plan::from_text(text).ok(),
+        Step::Restore => None,
     }
 }
 
@@ -129,12 +134,13 @@ fn obey(
     while !ended() {
         if let Some(step) = agent.step(started.elapsed()) {
             let outcome = carry_out(step, settings, channels);
+            let plan = planned(step);
             // A tunnel is no end of a link that is down before it is made.
-            devices.note(step, &settings.host);
+            devices.note(plan.as_ref(), &settings.host);
             let has_plan = agent.desired().plan.is_some();
-            let (counters, kept_out) = (counters(&outcome), kept_out(step, &settings.host));
+            let (queues, kept_out) = counters::of(&outcome, plan.as_ref(), &settings.host);
             agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
-            agent.counted(counters, kept_out);
+            agent.counted(queues, kept_out);
         }
         agent.saw(channels.ends());
         match exchange(client, settings, &mut agent, started, &file) {
@@ -239,37 +245,6 @@ fn install(text: &str, settings: &Settings) -> Result<(Outcome, Plan), String> {
     let mut known = HashSet::new();
     devices.retain(|device| known.insert(device.clone()));
     Ok((Outcome::Done { devices, changes }, plan))
-}
-
-/// The counters of the queues on the devices of a step that was done.
-fn counters(outcome: &Outcome) -> Vec<Queue> {
-    match outcome {
-        Outcome::Done { devices, .. } => devices.iter().flat_map(|device| counted(device)).collect(),
-        Outcome::Failed(_) => Vec::new(),
-    }
-}
-
-/// What the borders of a step have kept out. Whoever has no borders asks nobody.
-fn kept_out(step: Step<'_>, host: &str) -> Vec<KeptOut> {
-    let Step::Install(text) = step else { return Vec::new() };
-    let is_border = Plan::from_text(text).is_ok_and(|plan| plan.borders.iter().any(|border| border.node == host));
-    let found = if is_border { queueing::kept_out().unwrap_or_default() } else { Vec::new() };
-    let kept = |queueing::KeptOut { device, class, packets, bytes }| KeptOut { device, class, packets, bytes };
-    found.into_iter().map(kept).collect()
-}
-
-/// A device that is gone meanwhile has none.
-fn counted(device: &str) -> Vec<Queue> {
-    let queue = |Carried { class, counters }| Queue {
-        device: device.to_owned(),
-        class,
-        packets: counters.packets,
-        bytes: counters.bytes,
-        dropped: counters.drops.into(),
-        waiting: counters.waiting.into(),
-    };
-    let carried = queueing::read(device).map(|queues| queues.carried()).unwrap_or_default();
-    carried.into_iter().map(queue).collect()
 }
 
 fn changes(Adjusted { device, way }: &Adjusted) -> Vec<String> {

@@ -5,9 +5,9 @@ use crate::keys;
 use crate::output::{Output, bytes, table};
 use agent::client::{Client, ClientError};
 use agent::identity::Kind;
-use agent::message::{Host, HostState, KeptOut, Queue};
+use agent::message::{Host, HostState, KeptOut, Owner, Queue};
 use clap::Args;
-use qos::Class;
+use qos::{Class, show_bit_rate};
 use std::path::PathBuf;
 use thalweg::config::Configuration;
 
@@ -71,7 +71,8 @@ pub(crate) fn failure(error: ClientError) -> Failure {
 pub(crate) struct Arguments {
     #[command(flatten)]
     broker: BrokerArguments,
-    /// Show what the queues of their devices have sent and dropped, and what was kept out at borders, by class, as their kernels count it
+    /// Show what the queues of their devices have sent and dropped, by class and by channel where it has a queue of its own, and what was
+    /// kept out at borders, as their kernels count it
     #[arg(long)]
     queues: bool,
     /// Print JSON, always with the queues
@@ -122,24 +123,34 @@ fn row(host: &Host) -> Vec<String> {
     vec![host.host.clone(), state, revision, devices, repairs, ends(host), heard]
 }
 
-/// For people: one line per class and device.
+/// For people: one line per class and device, then one per queue of a channel's own.
 fn queues_text(hosts: &[Host]) -> String {
-    let rows: Vec<_> =
-        hosts.iter().flat_map(|host| host.queues.iter().map(|queue| queue_row(&host.host, queue))).collect();
-    let kept_out = kept_out_text(hosts);
-    if rows.is_empty() && kept_out.is_none() {
+    let all = || hosts.iter().flat_map(|host| host.queues.iter().map(move |queue| (host.host.as_str(), queue)));
+    let of_classes = all().filter(|(_, queue)| queue.own.is_none());
+    let rows: Vec<_> = of_classes.map(|(host, queue)| queue_row(host, queue)).collect();
+    let parts = [own_text(all()), kept_out_text(hosts)];
+    if rows.is_empty() && parts.iter().all(Option::is_none) {
         return "no host has reported queues yet: their agents look at them every 10 s".to_owned();
     }
-    let headers = [
-        ("host", '<'),
-        ("device", '<'),
-        ("class", '<'),
-        ("packets", '>'),
-        ("sent", '>'),
-        ("dropped", '>'),
-        ("waiting", '>'),
-    ];
-    [Some(table(&headers, &rows)), kept_out].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    let headers = [("host", '<'), ("device", '<'), ("class", '<')].into_iter().chain(COUNTS).collect::<Vec<_>>();
+    [Some(table(&headers, &rows))].into_iter().chain(parts).flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// The columns of a queue's counters.
+const COUNTS: [(&str, char); 4] = [("packets", '>'), ("sent", '>'), ("dropped", '>'), ("waiting", '>')];
+
+/// The queues of channels' own.
+fn own_text<'a>(all: impl Iterator<Item = (&'a str, &'a Queue)>) -> Option<String> {
+    let row = |(host, queue): (&str, &Queue)| {
+        let Owner { topic, subscriber, rate_bits_per_s } = queue.own.as_ref()?;
+        let names = [host, &queue.device, topic, subscriber, queue.class.map_or("all", Class::name)];
+        let rate = show_bit_rate(*rate_bits_per_s as f64);
+        Some(names.map(str::to_owned).into_iter().chain([rate]).chain(counts(queue)).collect())
+    };
+    let rows: Vec<Vec<String>> = all.filter_map(row).collect();
+    let names = [("host", '<'), ("device", '<'), ("topic", '<'), ("to", '<'), ("class", '<'), ("rate", '>')];
+    let headers: Vec<_> = names.into_iter().chain(COUNTS).collect();
+    (!rows.is_empty()).then(|| format!("of channels' own\n{}", table(&headers, &rows)))
 }
 
 /// What came in at borders in a reserved class, and belonged to no session.
@@ -156,9 +167,11 @@ fn kept_out_text(hosts: &[Host]) -> Option<String> {
 
 fn queue_row(host: &str, queue: &Queue) -> Vec<String> {
     let class = queue.class.map_or("all", Class::name);
-    let counts =
-        [queue.packets.to_string(), bytes(queue.bytes as f64), queue.dropped.to_string(), queue.waiting.to_string()];
-    [host, &queue.device, class].map(str::to_owned).into_iter().chain(counts).collect()
+    [host, &queue.device, class].map(str::to_owned).into_iter().chain(counts(queue)).collect()
+}
+
+fn counts(queue: &Queue) -> [String; 4] {
+    [queue.packets.to_string(), bytes(queue.bytes as f64), queue.dropped.to_string(), queue.waiting.to_string()]
 }
 
 /// The number of ends of channels that have the plan's settings, and of those that cannot have them.
@@ -179,6 +192,7 @@ mod tests {
         let queue = |class, packets, dropped| Queue {
             device: "eth0".into(),
             class,
+            own: None,
             packets,
             bytes: 1500 * packets,
             dropped,
@@ -207,6 +221,15 @@ a     eth0    high      2000   3.0 MB        0        1
 b     eth0    all          7  10.5 kB       20        1";
         assert_eq!(queues_text(&hosts), expected);
         let [mut border, other] = hosts;
+        let owner = Owner { topic: "bulk".into(), subscriber: "/bulk-in".into(), rate_bits_per_s: 300_000 };
+        let mut with_own = other.clone();
+        with_own.queues.push(Queue { own: Some(owner), ..queue(Some(Class::High), 5, 3) });
+        let own = "\
+of channels' own
+host  device  topic  to        class        rate  packets    sent  dropped  waiting
+b     eth0    bulk   /bulk-in  high   300 kbit/s        5  7.5 kB        3        1";
+        let text = queues_text(&[border.clone(), with_own]);
+        assert_eq!(text, format!("{expected}\n\n{own}"));
         border.kept_out = vec![KeptOut { device: "eth1".into(), class: Class::Critical, packets: 3, bytes: 400 }];
         let more = "
 

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`gather`] | reports of the nodes, look by look |
 //! | [`delays`] | stages of a route, from the reports of its ends; stamps of other hosts |
+//! | [`own_queues`] | what the kernel dropped in queues of channels' own |
 //! | [`show`] | the table and the document |
 //! | [`agent`] | a new plan when measured values leave the contract |
 
 mod agent;
 mod delays;
 pub(crate) mod gather;
+mod own_queues;
 pub(crate) mod show;
 
 use crate::failure::{Failure, Result};

@@ -61,6 +61,7 @@ impl Domain {
         let domain = Self { row: Row::new(test)?, house: Testbed::new() };
         domain.plan("plan", CONTRACT);
         domain.plan("half", &CONTRACT.replace("devices = { g = \"gb\", b = \"eth\" }\n", ""));
+        domain.plan("own", &CONTRACT.replace("publisher = \"a\"\n", "publisher = \"a\"\nown_queue = true\n"));
         domain.plan("other", &CONTRACT.replace("b = \"eth\"", "b = \"nothing\""));
         let keys = domain.house.path("keys");
         let keys = keys.display();
@@ -202,6 +203,15 @@ fn a_plan_is_on_all_its_hosts_or_on_none() {
     assert!(refused.errors.contains("b refused") && refused.errors.contains("nothing"), "{}", refused.errors);
     domain.until("all have the former plan", |domain| HOSTS.iter().all(|host| domain.host(host)["state"] == "applied"));
     assert_eq!(domain.queues(), installed);
+
+    // A queue of a channel's own is counted by its name.
+    assert_eq!(domain.apply("own.toml").code(), 0);
+    domain.until("the own queue is counted", |domain| {
+        let queues = domain.host("a")["queues"].as_array().cloned().unwrap_or_default();
+        queues.iter().any(|queue| queue["own"]["topic"] == "state" && queue["own"]["subscriber"] == "/state@b")
+    });
+    let shown = domain.ask("hosts --queues");
+    assert!(shown.code() == 0 && shown.lines.concat().contains("\"own\""), "{:?}", shown.lines);
 
     // A host that the plan leaves out gets back its former queues.
     assert_eq!(domain.apply("half.toml").code(), 0);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
+use serde_json::Value;
 use std::process::Command;
 use std::time::Instant;
 use support::{Done, LONG, Row, Running, Testbed};
@@ -208,6 +209,12 @@ fn a_channel_beyond_its_contract_loses_its_own_samples_only() {
     }
     let why = world.administer("why /bulk-out /bulk-in");
     assert!(why.lines.concat().contains("own-queue"), "{:?} {}", why.lines, why.errors);
+
+    let verified = world.administer(&format!("verify {} --for 3s --json", world.house.path("own.toml").display()));
+    let verified: Value = serde_json::from_str(verified.lines.last().unwrap()).unwrap();
+    let found = verified["channels"].as_array().unwrap().iter().find(|channel| channel["topic"] == "bulk").unwrap();
+    assert!(found["own_queue_dropped"].as_u64().unwrap() > 0 && found["verdict"] != "kept", "{found}");
+    assert!(found["because"].as_str().unwrap().contains("its own queue before link left at a"), "{found}");
 
     let restored = world.administer("restore");
     assert_eq!((restored.code(), world.queues()), (0, before), "{:?} {}", restored.lines, restored.errors);

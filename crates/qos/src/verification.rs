@@ -89,6 +89,8 @@ pub struct Promise {
     pub loss: f64,
     /// The latest time at which the relay between sends a sample on, µs, if one is planned and has a bound.
     pub proxied_us: Option<f64>,
+    /// The place of its own queue, if it has one: what its publisher sends beyond the contract is dropped there.
+    pub own_queue: Option<String>,
 }
 
 impl Promise {
@@ -100,6 +102,7 @@ impl Promise {
             burst: channel.burst.unwrap_or(1.0),
             loss: channel.loss.filter(|part| (0.0..=1.0).contains(part)).unwrap_or(0.0),
             proxied_us: channel.proxied_us,
+            own_queue: channel.own_queue.as_ref().map(|own| format!("link {} at {}", own.link, channel.publisher)),
         }
     }
 }
@@ -127,6 +130,8 @@ pub struct Window {
     pub late_at_relay: u64,
     /// The path, if it differs from the planned one.
     pub strays: Option<String>,
+    /// Packets that the kernel dropped in the channel's own queue; 0 also where nobody sees it.
+    pub own_queue: u64,
 }
 
 /// The cost of one sample.
@@ -260,7 +265,7 @@ impl Total {
     fn add(&mut self, now: Duration, window: &Window) {
         self.since = self.since.or(Some(now));
         self.until = now;
-        let Window { off, received, lost, measured, late, disordered, worst, cost, late_at_relay, strays } =
+        let Window { off, received, lost, measured, late, disordered, worst, cost, late_at_relay, strays, own_queue } =
             &mut self.seen;
         *off = (*off).max(window.off);
         *cost = cost.at_least(window.cost);
@@ -270,6 +275,7 @@ impl Total {
         *late = late.saturating_add(window.late);
         *disordered = disordered.saturating_add(window.disordered);
         *late_at_relay = late_at_relay.saturating_add(window.late_at_relay);
+        *own_queue = own_queue.saturating_add(window.own_queue);
         *strays = window.strays.clone().or(strays.take());
         // By certain figures: a vague one does not hide a known one.
         let certain = |worst: &Option<Worst>| worst.as_ref().map_or(f64::MIN, |worst| worst.us - worst.uncertainty_us);

@@ -1,6 +1,7 @@
 //! Reports of the nodes about a plan's channels, look by look. Memory grows with the plan's channels only.
 
 use super::delays::{Clocks, Key, Pair, Reports};
+use super::own_queues::OwnQueues;
 use crate::census;
 use crate::participant::Participant;
 use qos::plan::Plan;
@@ -41,6 +42,7 @@ pub(crate) struct Gatherer<'a> {
     /// Nodes that did not answer at the last look.
     pub silent: Vec<String>,
     counters: Vec<Option<Counters>>,
+    own_queues: OwnQueues,
     measured: BTreeSet<String>,
     interval: Duration,
     /// The last request for lateness, and the last one that each node answered.
@@ -80,6 +82,7 @@ impl<'a> Gatherer<'a> {
             unplanned: Vec::new(),
             silent: Vec::new(),
             counters: vec![None; count],
+            own_queues: OwnQueues::new(plan),
             measured: BTreeSet::new(),
             interval,
             asked: Asked { asker: linux::clock::monotonic_ns(), ..Asked::default() },
@@ -115,6 +118,7 @@ impl<'a> Gatherer<'a> {
         self.running = found.planned.iter().map(|route| route.as_ref().map(running)).collect();
         let pairs = self.pairs(participant, &holders);
         let reports = self.ask(participant, &nodes, &pairs);
+        let dropped = self.look_at_own_queues(&holders);
         let seconds = now.saturating_sub(std::mem::replace(&mut self.looked, now)).as_secs_f64();
         let mut changes = Vec::new();
         for (index, route) in found.planned.iter().enumerate() {
@@ -122,7 +126,8 @@ impl<'a> Gatherer<'a> {
                 (Some(route), Some(Running { live, carrier, strays })) => {
                     let Pairs { whole, to_relay } = &pairs[index];
                     let delays = reports.window(live, carrier, whole.as_ref(), to_relay.as_ref());
-                    let window = Window { off, strays: strays.clone(), ..delays };
+                    let own_queue = dropped.get(index).copied().unwrap_or(0);
+                    let window = Window { off, strays: strays.clone(), own_queue, ..delays };
                     self.count(index, route, &channels, window)
                 }
                 _ => self.counters[index].map(|_| Window { off, ..Window::default() }),
@@ -138,6 +143,17 @@ impl<'a> Gatherer<'a> {
             self.windows[index] = window.map(|window| (seconds, window));
         }
         changes
+    }
+
+    /// Packets dropped in channels' own queues since the last look, where their publishers run on this host.
+    fn look_at_own_queues(&mut self, holders: &HashMap<&str, &Document>) -> Vec<u64> {
+        let (running, here) = (&self.running, linux::clock::host_id());
+        let is_here = |index: usize| {
+            let publisher = running.get(index).and_then(Option::as_ref).map(|running| running.live.publisher.as_str());
+            let node = publisher.and_then(|publisher| holders.get(publisher));
+            node.is_some_and(|node| node.host == here)
+        };
+        self.own_queues.look(self.plan, is_here)
     }
 
     /// The clocks of the ends of each channel.

@@ -66,6 +66,9 @@ struct Row<'a> {
     planned_hz: Option<f64>,
     lost: u64,
     disordered: u64,
+    /// Packets that the kernel dropped in its own queue, if it has one; 0 also where its publisher is on another host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_queue_dropped: Option<u64>,
     /// The largest cost of one sample.
     measured: Cost,
 }
@@ -351,6 +354,7 @@ impl<'a> Row<'a> {
             planned_hz: promise.rate_hz,
             lost: total.seen.lost,
             disordered: total.seen.disordered,
+            own_queue_dropped: promise.own_queue.as_ref().map(|_| total.seen.own_queue),
             measured: total.seen.cost,
         })
     }

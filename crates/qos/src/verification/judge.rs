@@ -23,13 +23,18 @@ pub struct Judged {
     pub because: String,
 }
 
-/// Judges the measurements of a part of the whole time, or of all of it: the worst verdict on delay, loss, order, rate and
-/// route, with its reasons. Promises on average are judged over the whole time only: [`on_average`].
+/// Judges the measurements of a part of the whole time, or of all of it: the worst verdict on delay, loss, order, rate,
+/// route and own queue, with its reasons. What is dropped in that is a reason for whatever is broken, too. Promises on average are judged over the whole
+/// time only: [`on_average`].
 pub(super) fn judge(promise: &Promise, part: &Total, whole: &Total) -> Judged {
     let (seen, all) = (&part.seen, &whole.seen);
     let parts = [delay(promise, seen, all), loss(promise, seen), order(seen), rate(promise, part), route(seen)];
-    let verdict = parts.iter().map(|(verdict, _)| *verdict).max_by_key(|v| v.severity()).unwrap_or_default();
+    let own = own_queue(promise, seen);
+    let verdicts = parts.iter().chain([&own]).map(|(verdict, _)| *verdict);
+    let verdict = verdicts.max_by_key(|v| v.severity()).unwrap_or_default();
+    let is_cause = own.0 == verdict || verdict == Verdict::Broken;
     let reasons = parts.into_iter().filter(|(one, _)| *one == verdict).map(|(_, because)| because);
+    let reasons = reasons.chain(Some(own.1).filter(|_| is_cause));
     let because = reasons.filter(|because| !because.is_empty()).collect::<Vec<_>>().join("; ");
     Judged { verdict, because }
 }
@@ -142,6 +147,16 @@ fn route(seen: &Window) -> Part {
         None => kept(),
         Some(how) => (Verdict::AtRisk, format!("it goes {how}: no bound covers that")),
     }
+}
+
+/// Its own queue lets pass what the contract says: what is dropped there is more.
+fn own_queue(promise: &Promise, seen: &Window) -> Part {
+    let Some(place) = promise.own_queue.as_ref().filter(|_| seen.own_queue > 0) else { return kept() };
+    let dropped = seen.own_queue;
+    (
+        Verdict::AtRisk,
+        format!("{dropped} packets dropped in its own queue before {place}: more is sent than the contract says"),
+    )
 }
 
 /// Rate. A higher one than planned breaks the assumption of every bound beside it. A lower one is the publisher's affair, but not as

@@ -380,6 +380,35 @@ fn a_route_over_a_relay_is_found_whole() {
     let judged = verdict(&stray);
     assert!(judged.verdict == Verdict::AtRisk && judged.because.contains("no bound covers that"), "{judged:?}");
 }
+
+#[test]
+fn what_its_own_queue_dropped_is_the_channel_s_own_fault() {
+    let mut plan = promised(1000.0, 100.0);
+    let own = crate::plan::OwnQueue { link: "left".into(), ..Default::default() };
+    (plan.channels[0].publisher, plan.channels[0].own_queue) = ("a".into(), Some(own));
+    let verdict = |window: Window| {
+        let mut verification = Verification::new(&plan);
+        verification.began(0, second(0));
+        verification.measured(0, second(1), &window);
+        verification.judged(0)
+    };
+    let says = "7 packets dropped in its own queue before link left at a: more is sent than the contract says";
+    let dropped = Window { own_queue: 7, ..window(100.0, 0.0) };
+    let lossy = Window { lost: 3, ..dropped.clone() };
+    let lost = format!("3 of 103 samples lost; {says}");
+    for (window, expected, because) in [
+        (window(100.0, 0.0), Verdict::Kept, ""),
+        (dropped.clone(), Verdict::AtRisk, says),
+        (lossy, Verdict::Broken, lost.as_str()),
+        (Window { lost: 3, ..window(100.0, 0.0) }, Verdict::Broken, "3 of 103 samples lost"),
+    ] {
+        let judged = verdict(window);
+        assert_eq!((judged.verdict, judged.because.as_str()), (expected, because));
+    }
+    plan.channels[0].own_queue = None;
+    assert_eq!(Verification::new(&plan).promise(0).unwrap().own_queue, None);
+}
+
 #[test]
 fn links_are_suspected_that_only_late_channels_cross() {
     let routes =

@@ -61,6 +61,7 @@ impl Expected {
             burst: all.iter().map(|(_, promise)| promise.burst).fold(1.0, f64::max),
             loss: all.iter().map(|(_, promise)| promise.loss).fold(0.0, f64::max),
             proxied_us: None,
+            own_queue: None,
         })
     }
 }
