@@ -335,6 +335,9 @@ pub struct Session {
     /// What each domain promises, if it goes over several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainPart>,
+    /// Changes with each of which it would be admitted now, if it is suspended, the nearest to what it is first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<plan::Offer>,
 }
 
 /// A domain's part of a channel that goes over several.

@@ -13,6 +13,7 @@
 mod accounts;
 mod domains;
 mod links;
+mod offers;
 mod rules;
 mod sessions;
 
@@ -67,6 +68,8 @@ pub struct Broker {
     hysteresis: Hysteresis,
     /// The links for which no plan was found.
     unplanned: Mutex<Option<links::Unplanned>>,
+    /// What sessions could have that are suspended.
+    offered: Mutex<offers::Offered>,
     /// Who plans. One planner runs at a time; locked before the store.
     planner: Arc<Turn<()>>,
     /// Changes are made one after the other: kept, then told. Nobody plans meanwhile.
@@ -160,6 +163,7 @@ impl Broker {
             at_once: AT_ONCE,
             hysteresis: Hysteresis::default(),
             unplanned: Mutex::default(),
+            offered: Mutex::default(),
             planner: Arc::default(),
             store: Arc::new(Turn::new(store)),
             meter,

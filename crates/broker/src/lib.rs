@@ -8,6 +8,7 @@
 //! | [`sessions`] | the sessions that fit beside a contract; pure |
 //! | [`links`] | links that carry less than the contract says; pure |
 //! | [`degradation`] | sessions on such links: thinned, or suspended; pure |
+//! | [`offers`] | what suspended sessions could have there; pure |
 //! | [`ledger`] | the sold parts of pipes; pure |
 //! | [`domains`] | sessions over several domains; pure |
 //! | [`rules`] | who may ask for how much; pure |
@@ -29,6 +30,7 @@ pub mod hosts;
 pub mod leases;
 pub mod ledger;
 pub mod links;
+pub mod offers;
 pub mod planning;
 pub mod rules;
 pub mod serve;

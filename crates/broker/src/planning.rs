@@ -8,7 +8,7 @@ use qos::contract::joined::{JoinError, Joined, Part, join};
 use qos::contract::session::Session;
 use qos::contract::{Contract, ContractError, pipe};
 use qos::placement::Watch;
-use qos::plan::{Model, Plan, Refusal, attempt, make_for};
+use qos::plan::{Model, Plan, Refusal, Work, attempt, make_for};
 use qos::system::System;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -206,8 +206,26 @@ pub(crate) fn joined<'a>(
 /// # Errors
 /// [`Unadmitted`]
 pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
-    // Without an asker there is nothing that may be changed.
-    made(present, asked, |part, contract| make_for(&part.unwrap_or_default(), contract, Model::Bound, watch))
+    made(present, asked, |part, contract| {
+        // Without an asker there is nothing that may be changed.
+        make_for(&part.unwrap_or_default(), contract, Model::Bound, Work::of(&contract.system), watch)
+    })
+}
+
+/// The same for the asker of a session (name), with so many steps for all offers together.
+///
+/// # Errors
+/// [`Unadmitted`]
+pub(crate) fn offered(
+    present: Present<'_>,
+    asked: &str,
+    steps: u64,
+    watch: &mut dyn Watch,
+) -> Result<Change, Unadmitted> {
+    made(present, Some(asked), |part, contract| {
+        let work = Work { offers: steps, ..Work::of(&contract.system) };
+        make_for(&part.unwrap_or_default(), contract, Model::Bound, work, watch)
+    })
 }
 
 /// The same without reasons, which take longer than the plan: [`Unadmitted::Unfit`] has none.
@@ -293,7 +311,7 @@ pub(crate) fn cut(present: Present<'_>, reduction: &mut Reduction) -> Result<(),
     }
 }
 
-fn running<'a>(sessions: &'a [Admitted], reduction: &Reduction) -> Vec<&'a Admitted> {
+pub(crate) fn running<'a>(sessions: &'a [Admitted], reduction: &Reduction) -> Vec<&'a Admitted> {
     sessions.iter().filter(|one| !reduction.suspended.contains_key(&one.name)).collect()
 }
 

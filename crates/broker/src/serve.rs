@@ -95,6 +95,7 @@ pub fn run(
             () = server.accept(listener) => {}
             () = server.broker.end_leases() => {}
             () = server.broker.follow_links() => {}
+            () = server.broker.follow_offers() => {}
             () = server.broker.serve_crossings() => {}
             () = server.broker.account() => {}
             () = until(ended) => {}

@@ -2,7 +2,9 @@
 //! channel keeps its deadline, and is refused with the planner's reasons and offers otherwise. Pure.
 
 use crate::degradation::{AT_LEISURE, adapt};
-use crate::planning::{Admitted, Change, MOST_SESSIONS, Present, Reduction, Size, Unadmitted, joined, planned};
+use crate::planning::{
+    Admitted, Change, MOST_SESSIONS, Present, Reduction, Size, Unadmitted, attempted, joined, planned,
+};
 use crate::rules::{self, Ask, Party, Usage};
 use qos::contract::rule::Rule;
 use qos::contract::session::Session;
@@ -19,28 +21,46 @@ pub fn request(
     revision: u64,
     watch: &mut dyn Watch,
 ) -> Result<Change, Unadmitted> {
+    let (sessions, name) = with(present.sessions, (owner, text), revision)?;
+    let all = Present { sessions: &sessions, ..present };
+    if present.links.is_empty() && *present.reduction == Reduction::default() {
+        return planned(all, Some(&name), watch);
+    }
+    beside_what_is_left(all, &name, watch)
+}
+
+/// `true` if [`request`] admits it now. Takes a part of its time: nothing is looked for that others could get back.
+pub fn admits(present: Present<'_>, (owner, text): (&str, &str), watch: &mut dyn Watch) -> bool {
+    let Ok((sessions, name)) = with(present.sessions, (owner, text), 0) else { return false };
+    let all = Present { sessions: &sessions, ..present };
+    left(all, &name, &mut |present: Present<'_>| attempted(present, watch)).is_ok()
+}
+
+/// The sessions with the one of a file, and its name.
+fn with(
+    sessions: &[Admitted],
+    (owner, text): (&str, &str),
+    revision: u64,
+) -> Result<(Vec<Admitted>, String), Unadmitted> {
     let Session { name, lease, text, .. } = Session::read(text).map_err(Unadmitted::Malformed)?;
     let owned = owner.to_owned();
     let wanted = Admitted { name, owner: owned, revision, asked: revision, text, lease, ..Admitted::default() };
-    let mut sessions = present.sessions.to_vec();
-    match sessions.iter().position(|other| other.name == wanted.name) {
+    let (mut sessions, name) = (sessions.to_vec(), wanted.name.clone());
+    match sessions.iter().position(|other| other.name == name) {
         Some(at) if sessions[at].owner != owner => return Err(Unadmitted::Anothers(sessions[at].owner.clone())),
-        Some(at) => sessions[at] = wanted.clone(),
+        Some(at) => sessions[at] = wanted,
         None if sessions.len() >= MOST_SESSIONS => return Err(Unadmitted::TooMany),
-        None => sessions.push(wanted.clone()),
+        None => sessions.push(wanted),
     }
-    let all = Present { sessions: &sessions, ..present };
-    if present.links.is_empty() && *present.reduction == Reduction::default() {
-        return planned(all, Some(&wanted.name), watch);
-    }
-    beside_what_is_left(all, &wanted.name, watch)
+    Ok((sessions, name))
 }
 
-/// As [`request`], where something is taken back from others.
-fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
+/// What is taken back from others while a session (name) runs as it is.
+///
+/// # Errors
+/// [`Unadmitted`]: contract and sessions do not go together.
+pub(crate) fn resumed(present: Present<'_>, name: &str) -> Result<Reduction, Unadmitted> {
     let whole = joined(present.contract, present.sessions.iter(), Some(name))?;
-    let (links, nothing) = Default::default();
-    planned(Present { links: &links, reduction: &nothing, ..present }, Some(name), watch)?;
     let mut reduction = present.reduction.clone();
     reduction.suspended.remove(name);
     let own = present.sessions.iter().zip(&whole.parts).find(|(session, _)| session.name == name);
@@ -48,11 +68,27 @@ fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) 
     for index in own {
         reduction.scaled.remove(&whole.contract.system.subscribers[*index].name);
     }
-    let left = planned(Present { reduction: &reduction, ..present }, Some(name), watch).map_err(|why| match why {
+    Ok(reduction)
+}
+
+/// A planner of what a domain has.
+type Planner<'a> = &'a mut dyn FnMut(Present<'_>) -> Result<Change, Unadmitted>;
+
+/// A session (name) with all others on links as the contract says, and then beside what is left of them.
+fn left(present: Present<'_>, name: &str, plan: Planner<'_>) -> Result<Change, Unadmitted> {
+    let reduction = resumed(present, name)?;
+    let (links, nothing) = Default::default();
+    plan(Present { links: &links, reduction: &nothing, ..present })?;
+    plan(Present { reduction: &reduction, ..present }).map_err(|why| match why {
         // All of it goes together, but not all of it runs.
         Unadmitted::Malformed(_) => Unadmitted::Cut(name.to_owned(), "it needs a session that is suspended".to_owned()),
         other => other,
-    })?;
+    })
+}
+
+/// As [`request`], where something is taken back from others.
+fn beside_what_is_left(present: Present<'_>, name: &str, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
+    let left = left(present, name, &mut |present: Present<'_>| planned(present, Some(name), watch))?;
     // What it leaves, if it has become smaller, is for those that have less than they asked for.
     let again = adapt(present, AT_LEISURE, watch);
     let is_whole = |change: &Change| {

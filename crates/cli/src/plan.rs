@@ -19,7 +19,7 @@ mod show;
 mod simulate;
 
 #[cfg(feature = "sessions")]
-pub(crate) use show::refusals;
+pub(crate) use show::{offers, refusals};
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};

@@ -5,7 +5,7 @@ mod log;
 use crate::domain::{BrokerArguments, failure};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, table, tell};
-use crate::plan::refusals;
+use crate::plan::{offers, refusals};
 use crate::quantity;
 use crate::signals::Stop;
 use agent::client::{Client, ClientError};
@@ -340,7 +340,9 @@ pub(crate) fn shown(session: &Session) -> String {
     };
     let rows: Vec<Vec<String>> = session.channels.iter().map(row).collect();
     let channels = format!("{}: {}\n\n{}", session.session, state(session), table(&headers, &rows));
-    if session.domains.is_empty() { channels } else { format!("{channels}\n\n{}", domains(session)) }
+    let domains = (!session.domains.is_empty()).then(|| domains(session));
+    let offers = (!session.offers.is_empty()).then(|| format!("it could have now\n{}", offers(&session.offers)));
+    [Some(channels), domains, offers].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
 /// For people: what each domain promises.

@@ -25,7 +25,7 @@ pub use file::{Change, PlanError, differences};
 pub use make::{Work, attempt, fits, make, make_for, make_within};
 pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
-pub use rewrite::rewrite;
+pub use rewrite::{rewrite, rewrite_part};
 
 use crate::system::{LatencyBudget, NodeKind, Objective, Pace, System};
 use crate::{Class, Place};

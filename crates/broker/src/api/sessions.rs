@@ -157,7 +157,7 @@ impl Broker {
     }
 
     /// What is sold of pipes, where it makes a difference.
-    fn sold(&self, kept: &Kept) -> Demand {
+    pub(super) fn sold(&self, kept: &Kept) -> Demand {
         let is_whole = kept.links.is_empty() && kept.reduction == Reduction::default();
         let crossings = self.crossings().filter(|_| !is_whole);
         crossings.map(|crossings| crossings.domains().demand()).unwrap_or_default()
@@ -220,7 +220,10 @@ impl Broker {
             Some(because) => (SessionState::Suspended, Some(because.clone())),
             None => hosts.reached(admitted.revision),
         };
-        let because: Vec<String> = because.into_iter().chain(thinned(admitted, &hosts.kept().reduction)).collect();
+        let is_suspended = state == SessionState::Suspended;
+        let (offers, said) = if is_suspended { self.offers_for(&admitted.name) } else { (Vec::new(), None) };
+        let because: Vec<String> =
+            because.into_iter().chain(said).chain(thinned(admitted, &hosts.kept().reduction)).collect();
         let because = (!because.is_empty()).then(|| because.join("; "));
         let mut channels = plan.map(|plan| admitted.channels(plan)).unwrap_or_default();
         hosts.mark_set(&mut channels);
@@ -234,6 +237,7 @@ impl Broker {
             lease_left_ms: self.leases().left(self.now(), &admitted.name).map(|left| left.as_millis() as u64),
             text: None,
             domains: Vec::new(),
+            offers,
         }
     }
 
@@ -251,7 +255,12 @@ impl Broker {
     fn offered(&self, name: &str, change: &Change) -> Result<Session, Refused> {
         let found = change.sessions.iter().find(|session| session.name == name);
         let admitted = found.ok_or_else(|| Unadmitted::Unknown(name.to_owned()))?;
-        Ok(Session { state: SessionState::Fits, because: None, ..self.shown(admitted, Some(&change.plan)) })
+        Ok(Session {
+            state: SessionState::Fits,
+            because: None,
+            offers: Vec::new(),
+            ..self.shown(admitted, Some(&change.plan))
+        })
     }
 
     /// Whether a topic is part of a session that is active.
@@ -259,6 +268,8 @@ impl Broker {
         let bare = |topic: &str| topic.trim_start_matches('/').to_owned();
         let found = self.crossing(name).map_or_else(|| self.session(name).ok(), Some);
         let from_abroad = || self.crossings().is_some_and(|crossings| crossings.domains().has_topic(name, topic));
+        let could_have = |session: &Session| session.offers.iter().map(|offer| offer.what.clone()).collect();
+        let offers: Vec<String> = found.as_ref().map(could_have).unwrap_or_default();
         let because = match found {
             Some(session) if session.state != SessionState::Active => {
                 Some(session.because.unwrap_or_else(|| "it is not active".to_owned()))
@@ -268,7 +279,7 @@ impl Broker {
             None if from_abroad() => None,
             None => return self.refusal(name),
         };
-        Admission { admitted: because.is_none(), because, offers: Vec::new() }
+        Admission { admitted: because.is_none(), because, offers }
     }
 
     /// For a session that is not there: why it was refused last.

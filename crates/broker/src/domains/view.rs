@@ -161,6 +161,7 @@ impl Crossing {
             lease_left_ms: None,
             text: None,
             domains: self.domains(),
+            offers: Vec::new(),
         }
     }
 

@@ -62,6 +62,8 @@ fn sessions_are_thinned_and_suspended_as_a_link_carries_less_and_get_it_back() {
     until(|| scales(&ann) == [(false, Some(7)), (true, None)]);
     let because = ann.session("lidar").unwrap().because.unwrap_or_default();
     assert!(because.contains("what is at least as important takes it"), "{because}");
+    until(|| !ann.session("lidar").unwrap().offers.is_empty());
+    assert!(ann.session("camera").unwrap().offers.is_empty(), "it runs");
     // The same file again is no way around.
     assert_eq!(ann.request_session("lidar", &thinnable("lidar", 1)).unwrap().state, SessionState::Suspended);
     testbed.stop();
@@ -72,6 +74,7 @@ fn sessions_are_thinned_and_suspended_as_a_link_carries_less_and_get_it_back() {
     assert_eq!((carries(&links), links.links[0].stated), (10_000_000, false));
     until(|| scales(&ann) == [(false, Some(1)), (false, Some(1))]);
     assert_eq!(ann.session("camera").unwrap().channels, camera.channels, "as before");
+    assert!(ann.session("lidar").unwrap().offers.is_empty());
     // Who stops one leaves room for others.
     ann.state_link("wire", Some(5_000_000)).unwrap();
     ann.stop_session("camera").unwrap();

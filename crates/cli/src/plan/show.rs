@@ -52,12 +52,16 @@ pub(crate) fn refusals(refusals: &[Refusal]) -> String {
     if offers.is_empty() {
         return reasons;
     }
+    format!("{reasons}\n\nany one of these makes it fit\n{}", self::offers(offers))
+}
+
+/// Changes, each by number with its lines in the file.
+pub(crate) fn offers(offers: &[qos::plan::Offer]) -> String {
     let offer = |(n, offer): (usize, &qos::plan::Offer)| {
         let changes: Vec<String> = offer.changes.iter().map(|change| format!("\n       {}", in_file(change))).collect();
         format!("  {}. {}{}", n + 1, offer.what, changes.concat())
     };
-    let offers: Vec<String> = offers.iter().enumerate().map(offer).collect();
-    format!("{reasons}\n\nany one of these makes it fit\n{}", offers.join("\n"))
+    offers.iter().enumerate().map(offer).collect::<Vec<_>>().join("\n")
 }
 
 /// A change to the file, as a person makes it.

@@ -66,9 +66,9 @@ pub fn make(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     make_within(contract, model, Work::of(&contract.system), watch)
 }
 
-/// The same, for the asker of a part of the contract: offers change nothing but that part.
-pub fn make_for(part: &Part, contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
-    planned(contract, Some(part), model, Work::of(&contract.system), watch)
+/// The same within so much work, for the asker of a part of the contract: offers change nothing but that part.
+pub fn make_for(part: &Part, contract: &Contract, model: Model, work: Work, watch: &mut dyn Watch) -> Plan {
+    planned(contract, Some(part), model, work, watch)
 }
 
 /// The same, but without reasons and offers where it does not fit: the search for them may take ten times as long as the plan.
