@@ -11,7 +11,7 @@ mod pipes;
 mod search;
 
 use crate::planning::{Admitted, Change, Present, Reduction, Unadmitted, cut, joined};
-use pipes::Shape;
+use pipes::{Shape, Stage};
 use qos::contract::Contract;
 use qos::contract::joined::Joined;
 use qos::contract::session::Session;
@@ -83,7 +83,7 @@ enum Step {
     /// A subscriber (port and index) that wants one of `own` samples gets one of `most`.
     Scale { port: String, index: usize, own: u32, most: u32 },
     /// A pipe (port, number and index of its subscriber) that is as large as its shape has it with `own` is as large as with `most`.
-    Shrink { port: String, pipe: usize, index: usize, shape: Shape, own: u32, most: u32 },
+    Shrink { port: String, pipe: usize, index: usize, shape: Shape, stage: Stage, own: u32, most: u32 },
     /// A session (name and index) does not run.
     Suspend { name: String, index: usize },
     /// A pipe (by its port and index) is left out.
@@ -91,6 +91,18 @@ enum Step {
 }
 
 impl Step {
+    /// Its place in the order of what is taken: nothing is taken of a later one where all of those before it is enough.
+    fn order(&self) -> u8 {
+        match self {
+            Self::Shrink { stage: Stage::Unsold, .. } => 0,
+            Self::Scale { .. } => 1,
+            Self::Shrink { stage: Stage::Thinned, .. } => 2,
+            Self::Suspend { .. } => 3,
+            Self::Shrink { stage: Stage::Displaced, .. } => 4,
+            Self::LeaveOut { .. } => 5,
+        }
+    }
+
     fn take(&self, reduction: &mut Reduction) {
         match self {
             Self::Scale { port, most, .. } => drop(reduction.scaled.insert(port.clone(), *most)),
@@ -107,7 +119,7 @@ impl Step {
     }
 }
 
-/// All that can be taken back of those that are concerned (subscribers, indices), in this order: what is not sold of pipes; thinning in sessions,
+/// All that can be taken back of those that are concerned (subscribers, indices), in the order of [`Step::order`]: what is not sold of pipes; thinning in sessions,
 /// then in the contract, then in pipes; whole sessions; sessions in pipes; whole pipes. Of pipes the lowest class comes first.
 fn steps(
     present: Present<'_>,

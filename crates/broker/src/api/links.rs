@@ -6,7 +6,7 @@ use crate::degradation::{AT_LEISURE, adapt};
 use crate::hosts::Kept;
 use crate::links::measured::Hysteresis;
 use crate::links::{Links, Rates, Unstated};
-use crate::planning::{Present, Unadmitted};
+use crate::planning::{Change, Present, Unadmitted};
 use agent::message::{self, Carrier, LONGEST_NAME, MOST_DEVICES, Rate};
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -121,7 +121,7 @@ impl Broker {
         *self.unplanned() = made.err().map(|why| Unplanned { links, because: why.text(), at });
     }
 
-    /// Gives back what was taken in a hurry, if that was more than needed.
+    /// Gives back what was taken in a hurry, if that was more than needed, or takes it from others, if a whole search says so.
     async fn give_back(self: Arc<Self>, links: Rates) {
         let turn = self.turn().await;
         let kept = self.hosts().kept().clone();
@@ -131,8 +131,10 @@ impl Broker {
         }
         let mut watch = Meanwhile { broker: self.clone(), links, clock: super::sessions::clock() };
         let decide = move |present: Present<'_>, _| adapt(present, AT_LEISURE, &mut watch);
+        let is_better =
+            |change: &Change| change.reduction.takes_less_than(&taken) || !change.hurried && change.reduction != taken;
         if let Ok((turn, change)) = self.decide(turn, kept, decide).await
-            && change.reduction.takes_less_than(&taken)
+            && is_better(&change)
         {
             // What the disk does not take stays as it is.
             let _ = self.make(turn, change, planned).await;

@@ -122,7 +122,8 @@ pub(super) fn shrink(pipes: &[Concerned], stage: Stage) -> Vec<Step> {
     };
     let of = |Concerned { port, index, pipe, shape }: &Concerned| {
         let [(own, _), (most, _)] = [shape.ends[at], shape.ends[at + 1]];
-        let step = || Step::Shrink { port: port.clone(), pipe: *pipe, index: *index, shape: *shape, own, most };
+        let (pipe, index, shape) = (*pipe, *index, *shape);
+        let step = || Step::Shrink { port: port.clone(), pipe, index, shape, stage, own, most };
         (most > own).then(step)
     };
     pipes.iter().filter_map(of).collect()

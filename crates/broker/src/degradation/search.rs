@@ -3,6 +3,9 @@
 //! Whether what is left fits takes the planner milliseconds to tell, and what has to be taken may be hundreds of things. So it is searched by the loads
 //! of links first, and by what may wait for them, which takes microseconds, for that share of rates and deadlines with which it fits, too; and then by
 //! the planner for less.
+//!
+//! Loads of a smaller share ask for more than a plan needs, and what is most important is given back first. So the kinds of steps that are needed at all are found
+//! before: by the planner, with all steps of the earlier kinds taken.
 
 use super::Step;
 use super::loads::Model;
@@ -32,8 +35,11 @@ pub(super) struct Search<'a> {
     watch: &'a mut dyn Watch,
     /// The time at which what was found so far is taken.
     until: Duration,
-    /// That was before the end of the search.
+    /// The time at which all kinds of steps count as needed.
+    half: Duration,
+    /// One of them was before the end of its search.
     hurried: bool,
+    unsure: bool,
 }
 
 impl<'a> Search<'a> {
@@ -44,13 +50,15 @@ impl<'a> Search<'a> {
         time: Duration,
         watch: &'a mut dyn Watch,
     ) -> Self {
-        let (model, until) = (Model::new(present, whole, &base), watch.elapsed() + time);
+        let (model, began) = (Model::new(present, whole, &base), watch.elapsed());
+        let (until, half) = (began + time, began + time / 2);
         let mut whole = whole.clone();
         let unfit = on(&mut whole, present.links);
         let mut gone = whole.unreachable();
         let subscribers = whole.contract.system.subscribers.iter().enumerate();
         gone.extend(subscribers.filter(|(_, one)| unfit.contains(&one.name)).map(|(index, _)| index));
-        Self { present, base, steps: Vec::new(), model, whole, gone, by_plans: false, watch, until, hurried: false }
+        let (steps, by_plans, hurried, unsure) = (Vec::new(), false, false, false);
+        Self { present, base, steps, model, whole, gone, by_plans, watch, until, half, hurried, unsure }
     }
 
     /// The plan without what these steps (indices) take. What needs a session that does not run is suspended besides.
@@ -85,6 +93,7 @@ impl<'a> Search<'a> {
     /// The plan with the least taken with which there is one. All steps together have to be enough.
     pub fn least(&mut self) -> Result<Change, Unadmitted> {
         let whole = self.steps.clone();
+        self.confine()?;
         let taken = self.searched()?;
         let found = match self.tried(&taken) {
             // The plan has to be another one than was thought.
@@ -95,7 +104,28 @@ impl<'a> Search<'a> {
             }
             found => found,
         };
-        found.map(|change| Change { hurried: self.hurried, ..change })
+        found.map(|change| Change { hurried: self.hurried || self.unsure, ..change })
+    }
+
+    /// Leaves out the steps of kinds that are not needed: all of the earlier ones are enough.
+    fn confine(&mut self) -> Result<(), Unadmitted> {
+        let order: Vec<usize> = (0..self.steps.len()).collect();
+        let is_end = |at: &usize| self.steps[at - 1].order() != self.steps[*at].order();
+        let ends: Vec<usize> = (1..self.steps.len()).filter(is_end).collect();
+        for end in ends {
+            if self.overload(&order[..end]) {
+                continue;
+            }
+            self.unsure = self.watch.elapsed() > self.half;
+            if self.unsure {
+                break;
+            }
+            if self.fits(&order[..end])? {
+                self.steps.truncate(end);
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn searched(&mut self) -> Result<Vec<usize>, Unadmitted> {

@@ -2,7 +2,7 @@ use super::loads::{Filling, Model};
 use super::*;
 use crate::ledger::{Demand, NOTHING_SOLD, Sold};
 use crate::links::Rates;
-use crate::planning::{Admitted, Patient, Reduction, planned};
+use crate::planning::{Admitted, Patient, Reduction, Size, planned};
 use crate::sessions::request;
 use proptest::prelude::*;
 use qos::admission::Bucket;
@@ -482,7 +482,8 @@ proptest! {
         }
     }
 
-    /// With pipes, too: what is left fits, and no pipe could be given back whole.
+    /// With pipes, too: what is left fits; pipes are no smaller than needed; and their sessions get fewer samples, or end, only where all that
+    /// comes before would not be enough. So it is for the domain's own sessions: none is suspended where thinning would do.
     #[test]
     fn no_pipe_is_smaller_than_needed(
         all in proptest::collection::vec((-2i64..3, 1u32..5), 0..4),
@@ -500,11 +501,35 @@ proptest! {
             planned(Present { contract: &contract, links: &links, reduction, sessions: &sessions, sold: &demand }, None, &mut Patient).is_ok()
         };
         prop_assert!(fits(&change.reduction));
-        for port in change.reduction.pipes.keys() {
+        // With pipes as small as their sessions allow at a stage, and all sessions of the domain's own thinned, or suspended.
+        let all_before = |needed: fn(&Sold) -> f64, suspended: bool| {
+            let size = |(port, whole): (&str, u64)| {
+                let needed = needed(&demand[port.trim_start_matches("pipe ")]).ceil() as u64;
+                let number = (whole * 64).checked_div(needed).unwrap_or(1280).clamp(64, 1280);
+                (port.to_owned(), Size { rate: whole * 64 / number, burst: 566, less: 0 })
+            };
+            let pipes = [("pipe a-b-high", 500_000), ("pipe a-b-normal", 400_000)].into_iter().map(size).collect();
+            let mut reduction = Reduction { pipes, ..Reduction::default() };
+            for (name, (_, most)) in names.iter().zip(&all) {
+                if suspended {
+                    reduction.suspended.insert(name.clone(), String::new());
+                } else {
+                    reduction.scaled.insert(format!("/{name}@b"), *most);
+                }
+            }
+            reduction
+        };
+        let sold_out = all_before(|sold| sold.whole.rate, false);
+        let all_thinned = all_before(|sold| sold.least.rate, false);
+        let thinned = all_before(|sold| sold.least.rate, true);
+        for (port, size) in &change.reduction.pipes {
             let mut less = change.reduction.clone();
             less.pipes.remove(port);
             prop_assert!(!fits(&less), "{} need not be smaller: {:?}", port, change.reduction);
+            prop_assert!(size.rate >= sold_out.pipes[port].rate || !fits(&sold_out), "{:?}", change.reduction);
+            prop_assert!(size.rate >= thinned.pipes[port].rate || !fits(&thinned), "{:?}", change.reduction);
         }
+        prop_assert!(change.reduction.suspended.is_empty() || !fits(&all_thinned), "{:?}", change.reduction);
         // As fast as before, all is as before.
         prop_assert_eq!(beside_pipes(&sessions, &Rates::new(), &demand).reduction, Reduction::default());
     }
