@@ -45,6 +45,8 @@ mod replicated;
 mod rooms;
 #[cfg(feature = "shell")]
 mod shell;
+#[cfg(feature = "sessions")]
+mod slow_device;
 mod streams;
 mod support;
 mod usage;

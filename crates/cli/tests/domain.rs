@@ -4,6 +4,7 @@
 use crate::support;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::process::Command;
 use std::time::Instant;
 use support::{Done, LONG, Row, Running, Testbed};
 
@@ -79,6 +80,11 @@ impl Domain {
         let plan = self.house.path(&format!("{name}.toml"));
         let done = self.house.run(&format!("plan {} -o {}", file.display(), plan.display()));
         assert_eq!(done.code(), 0, "{:?} {}", done.lines, done.errors);
+    }
+
+    /// A program on a host.
+    pub(crate) fn command(&self, host: usize, program: &str) -> Command {
+        self.row.command(host, program)
     }
 
     /// `thalweg` on a host, with its broker and keys.
