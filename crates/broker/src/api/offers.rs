@@ -11,7 +11,7 @@ use crate::planning::{Present, Reduction};
 use qos::contract::session::Session;
 use qos::plan::Offer;
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Pause between two searches: at most a part of one processor is theirs.
@@ -73,7 +73,7 @@ impl Broker {
     }
 
     /// Looks for offers as long as the broker runs.
-    pub(crate) async fn follow_offers(self: &Arc<Self>) {
+    pub(crate) async fn follow_offers(&self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             if let Some(name) = self.next_without_offers() {
