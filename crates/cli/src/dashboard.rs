@@ -1,27 +1,41 @@
-//! `thalweg dashboard`: all channels on a page and as metrics of Prometheus.
+//! `thalweg dashboard`: all channels on a page and as metrics of Prometheus; their samples for Foxglove.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`look`] | the state, look by look |
+//! | [`topology`] | the picture of the network, with the loads that are measured |
+//! | [`log`] | what has changed, when, and by whom |
+//! | [`settings`] | priorities that somebody has changed |
+//! | `admissions` | sessions that a broker admits (feature `sessions`) |
 //! | [`metrics`] | the state as text for Prometheus |
 //! | [`server`] | connections, each bounded, and their answers |
 //! | [`access`] | whose requests are answered: names of this host, pages of it, the token |
+//! | `foxglove` | topics for Foxglove and Lichtblick (feature `foxglove`) |
 //!
 //! The node and all questions to others are this thread's; connections are the server's, which asks this thread. While nobody looks, no
 //! node is asked and nothing is measured.
 
 mod access;
+#[cfg(feature = "sessions")]
+mod admissions;
+#[cfg(feature = "foxglove")]
+mod foxglove;
+mod log;
 mod look;
 mod metrics;
 mod server;
+mod settings;
+mod topology;
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::participant::{Common, Participant};
-use crate::plan::{drawn, read_plan};
+use crate::plan::{read_plan, read_system};
 use crate::priority;
 use crate::quantity;
 use access::Access;
+#[cfg(feature = "sessions")]
+use admissions::Admissions;
 use clap::Args;
 use look::Looker;
 use serde_json::{Value, json};
@@ -33,13 +47,13 @@ use std::time::{Duration, Instant};
 
 /// A page with all channels, live, and metrics for Prometheus
 ///
-/// The page shows rates, losses and what waits; with --plan each channel beside its promise, with --contract the network. A channel that
-/// is chosen there shows its stages. /metrics is for Prometheus, /api/state the state as JSON. Everybody who reaches the address may read;
-/// nobody may change anything without --allow-set.
+/// The page shows the network with its loads, rates, losses and what waits; with --plan each channel beside its promise. A channel that is
+/// chosen there shows its stages. The log tells of changed priorities, and with --broker of admitted sessions. /metrics is for Prometheus,
+/// /api/state the state as JSON. Everybody who reaches the address may read; nobody may change anything without --allow-set.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg dashboard\n         \
                   thalweg dashboard --plan plan.toml --contract system.toml\n         \
-                  thalweg dashboard --allow-set token.txt")]
+                  thalweg dashboard --allow-set token.txt --foxglove 127.0.0.1:8765")]
 pub(crate) struct Arguments {
     /// Address of the page
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7480")]
@@ -50,7 +64,7 @@ pub(crate) struct Arguments {
     /// Judge the channels by this plan
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
-    /// Draw the network of this contract, with the loads of the plan
+    /// The contract of the plan, which tells which nodes of the network are hosts
     #[arg(long, value_name = "CONTRACT", requires = "plan")]
     contract: Option<PathBuf>,
     /// Let those change priorities on the page who know the first line of this file, of at least 16 characters
@@ -59,6 +73,12 @@ pub(crate) struct Arguments {
     /// Pause between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = quantity::seconds, allow_negative_numbers = true)]
     interval: Duration,
+    #[cfg(feature = "foxglove")]
+    #[command(flatten)]
+    foxglove: foxglove::Options,
+    #[cfg(feature = "sessions")]
+    #[command(flatten)]
+    broker: crate::domain::BrokerArguments,
     #[command(flatten)]
     common: Common,
 }
@@ -66,21 +86,35 @@ pub(crate) struct Arguments {
 /// Serves until told to stop.
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut plan = arguments.plan.as_deref().map(read_plan).transpose()?;
-    let map = match (&arguments.contract, &plan) {
-        (Some(contract), Some(plan)) => Some(drawn(contract, plan)?),
-        _ => None,
-    };
+    let contract = arguments.contract.as_deref().map(read_system).transpose()?;
     plan.iter_mut().for_each(|plan| plan.channels.retain(|channel| !channel.pipe)); // no program has its ports
     let token = arguments.allow_set.as_deref().map(token).transpose()?;
+    #[cfg(feature = "sessions")]
+    let broker = arguments.broker.is_stated().then(|| arguments.broker.client()).transpose()?;
     let mut participant = arguments.common.open("dashboard")?;
     participant.settled();
     let access = Access::new(arguments.at, &arguments.host, token);
-    let (shared, asked) = Shared::new(access, map);
+    let (shared, asked) = Shared::new(access);
     let at = server::start(arguments.at, shared.clone()).map_err(|error| unusable(arguments.at, &error))?;
-    let about = json!({"page": format!("http://{at}/"), "metrics": format!("http://{at}/metrics"), "may_set": arguments.allow_set.is_some()});
-    participant.output.result(&about, || format!("http://{at}/"))?;
-    warn_of_open_address(at);
-    let mut looker = Looker::new(plan.as_ref(), arguments.interval);
+    warn_of_open_address("the page", at);
+    #[cfg(feature = "foxglove")]
+    let serving = arguments.foxglove.start(&participant.node, &arguments.host)?;
+    #[cfg(feature = "foxglove")]
+    let viewers = serving.as_ref().map(|(at, _)| *at);
+    #[cfg(not(feature = "foxglove"))]
+    let viewers = None::<SocketAddr>;
+    viewers.iter().for_each(|at| warn_of_open_address("Foxglove's server", *at));
+    let [page, metrics] = ["", "metrics"].map(|path| format!("http://{at}/{path}"));
+    let foxglove = viewers.map(|at| format!("ws://{at}"));
+    let about =
+        json!({"page": page, "metrics": metrics, "foxglove": foxglove, "may_set": arguments.allow_set.is_some()});
+    let text = || foxglove.iter().fold(page.clone(), |text, viewers| format!("{text}\n{viewers} for Foxglove"));
+    participant.output.result(&about, text)?;
+    let mut looker = Looker::new(plan.as_ref(), contract.as_ref(), arguments.interval);
+    #[cfg(feature = "sessions")]
+    if let Some(client) = broker {
+        looker.follow(Admissions::start(client)?);
+    }
     while !participant.stop.asked() {
         let due = Instant::now() + arguments.interval;
         if shared.is_watched() {
@@ -122,10 +156,12 @@ fn answer_until(
 fn set(participant: &Participant, looker: &mut Looker, words: &[String]) -> std::result::Result<Value, String> {
     let done = priority::carry_out(participant, words);
     let text = words.join(" ");
-    looker.note(&match &done {
-        Ok(_) => format!("set {text}"),
-        Err(failure) => format!("set {text}: refused: {}", failure.text()),
-    });
+    match &done {
+        Ok(done) => {
+            looker.note_set(&format!("set {text}"), done["publisher"].as_str().zip(done["subscriber"].as_str()))
+        }
+        Err(failure) => looker.note_set(&format!("set {text}: refused: {}", failure.text()), None),
+    }
     done.map_err(|failure| failure.text().to_owned())
 }
 
@@ -148,10 +184,10 @@ fn unusable(at: SocketAddr, error: &std::io::Error) -> Failure {
     Failure::Usage(format!("--at {at}: {error}; name another port, or end what has this one"))
 }
 
-fn warn_of_open_address(at: SocketAddr) {
+fn warn_of_open_address(what: &str, at: SocketAddr) {
     if !at.ip().is_loopback() {
         tell(&format!(
-            "warning: the page at {at} is not encrypted, and whoever reaches it can read names and figures of all channels"
+            "warning: {what} at {at} is not encrypted, and whoever reaches it can read names and figures of all channels, or their samples"
         ));
     }
 }

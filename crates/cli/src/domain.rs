@@ -26,6 +26,12 @@ pub(crate) struct BrokerArguments {
 }
 
 impl BrokerArguments {
+    /// `true` if a broker was named.
+    #[cfg(feature = "dashboard")]
+    pub(crate) fn is_stated(&self) -> bool {
+        self.broker.is_some()
+    }
+
     /// The directory of keys, if one was named.
     pub(crate) fn keys(&self) -> Result<Option<PathBuf>> {
         Ok(self.keys.clone().or(self.setting("keys")?.map(PathBuf::from)))

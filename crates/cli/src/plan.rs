@@ -12,6 +12,7 @@
 mod explain;
 mod export;
 mod figure;
+mod layout;
 mod map;
 #[cfg(feature = "recording")]
 mod recorded;
@@ -20,6 +21,8 @@ mod simulate;
 
 #[cfg(feature = "sessions")]
 pub(crate) use show::{offers, refusals};
+#[cfg(feature = "dashboard")]
+pub(crate) use map::{Drawer, Edge, Flow, Map, Spot, percent};
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};
@@ -190,10 +193,10 @@ impl Watch for Clock {
     }
 }
 
-/// The network of a contract's file as a picture, with the loads of a plan.
+/// The system of a contract's file.
 #[cfg(feature = "dashboard")]
-pub(crate) fn drawn(file: &Path, plan: &Plan) -> Result<String> {
-    Ok(figure::draw(&read(file)?.system, plan))
+pub(crate) fn read_system(file: &Path) -> Result<qos::system::System> {
+    Ok(read(file)?.system)
 }
 
 fn write(arguments: &Arguments, contract: &Contract, plan: &Plan) -> Result {

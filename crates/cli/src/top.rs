@@ -33,7 +33,8 @@ pub(crate) struct Row {
     pub channel: Channel,
     sent_hz: Option<f64>,
     received_hz: Option<f64>,
-    bytes_per_s: f64,
+    /// Payload bytes per second.
+    pub bytes_per_s: f64,
 }
 
 /// All channels at one look.

@@ -1,58 +1,66 @@
 //! The state of all channels, look by look.
 
+#[cfg(feature = "sessions")]
+use super::admissions::Admissions;
+use super::log::{Kind, Log};
 use super::metrics;
 use super::server::Snapshot;
+use super::settings::Settings;
+use super::topology::Topology;
 use crate::measure;
 use crate::participant::Participant;
 use crate::top::Rates;
 use crate::verify::gather::{Gatherer, TOPIC};
 use crate::verify::{change_text, show};
-use lab::statistics::rounded;
 use qos::plan::Plan;
-use serde::Serialize;
+use qos::system::System;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Duration;
 use thalweg::admin::Request;
 
-/// Entries of the log that are kept.
-const MOST_LOGGED: usize = 200;
 /// Topics whose stages are measured for the page at the same time.
 const MOST_MEASURED: usize = 16;
 
-/// An entry of the log.
-#[derive(Clone, Debug, Serialize)]
-struct Logged {
-    /// Seconds since the start.
-    at_s: f64,
-    text: String,
-}
-
 /// Looks at all channels.
 pub(super) struct Looker<'a> {
-    began: Instant,
     interval: Duration,
     rates: Rates,
     plan: Option<&'a Plan>,
     gatherer: Option<Gatherer<'a>>,
     /// Topics whose stages are measured.
     measured: BTreeSet<String>,
-    known: BTreeSet<(String, String)>,
-    log: VecDeque<Logged>,
+    /// The channels at the last look; `None` before the first one.
+    known: Option<BTreeSet<(String, String)>>,
+    topology: Topology<'a>,
+    settings: Settings,
+    #[cfg(feature = "sessions")]
+    admissions: Option<Admissions>,
+    log: Log,
 }
 
 impl<'a> Looker<'a> {
-    pub(super) fn new(plan: Option<&'a Plan>, interval: Duration) -> Self {
+    /// A looker that judges by a plan, and draws its network as a contract has it.
+    pub(super) fn new(plan: Option<&'a Plan>, contract: Option<&System>, interval: Duration) -> Self {
         Self {
-            began: Instant::now(),
             interval,
             rates: Rates::default(),
             plan,
             gatherer: None,
             measured: BTreeSet::new(),
-            known: BTreeSet::new(),
-            log: VecDeque::new(),
+            known: None,
+            topology: Topology::new(plan, contract),
+            settings: Settings::default(),
+            #[cfg(feature = "sessions")]
+            admissions: None,
+            log: Log::new(),
         }
+    }
+
+    /// Notes what a broker admits, too.
+    #[cfg(feature = "sessions")]
+    pub(super) fn follow(&mut self, admissions: Admissions) {
+        self.admissions = Some(admissions);
     }
 
     /// Asks all nodes.
@@ -60,50 +68,62 @@ impl<'a> Looker<'a> {
         participant.tell_events();
         let mut screen = self.rates.look(participant);
         screen.channels.retain(|row| row.channel.topic != TOPIC);
-        self.note_channels(
-            screen.channels.iter().map(|row| (row.channel.publisher.clone(), row.channel.subscriber.clone())),
-        );
+        let channels =
+            screen.channels.iter().map(|row| (row.channel.publisher.clone(), row.channel.subscriber.clone()));
+        self.note_channels(participant, channels.collect());
         self.judge(participant);
+        self.note_admissions();
+        let map = self.topology.svg(participant, &screen, self.gatherer.as_ref());
         let verification = self.gatherer.as_ref().map(show::Document::of);
         let state = json!({
-            "at_s": self.at_s(), "interval_s": self.interval.as_secs_f64(), "channels": screen.channels, "silent": screen.silent,
-            "verification": verification, "log": self.log,
+            "at_s": self.log.at_s(), "interval_s": self.interval.as_secs_f64(), "channels": screen.channels, "silent": screen.silent,
+            "verification": verification, "log": self.log.entries(),
         });
         let metrics = metrics::text(&screen, verification.as_ref());
-        Snapshot { state: state.to_string().into(), metrics: metrics.into() }
+        Snapshot { state: state.to_string().into(), metrics: metrics.into(), map: map.into() }
     }
 
     fn judge(&mut self, participant: &Participant) {
         let Some(plan) = self.plan else { return };
         let gatherer = self.gatherer.get_or_insert_with(|| Gatherer::new(plan, self.interval));
         let changes = gatherer.look(participant);
-        let texts: Vec<String> =
-            changes.iter().filter_map(|(index, change)| change_text(gatherer, *index, change)).collect();
-        texts.iter().for_each(|text| self.note(text));
-    }
-
-    fn note_channels(&mut self, now: impl Iterator<Item = (String, String)>) {
-        let now: BTreeSet<_> = now.collect();
-        let before = std::mem::replace(&mut self.known, now.clone());
-        let first = self.log.is_empty() && before.is_empty();
-        let told =
-            |what: &str, (publisher, subscriber): &(String, String)| format!("{publisher} → {subscriber}: {what}");
-        let opened = now.difference(&before).filter(|_| !first).map(|pair| told("opened", pair));
-        let closed = before.difference(&now).map(|pair| told("closed", pair));
-        let texts: Vec<String> = opened.chain(closed).collect();
-        texts.iter().for_each(|text| self.note(text));
-    }
-
-    /// Adds to the log.
-    pub(super) fn note(&mut self, text: &str) {
-        if self.log.len() == MOST_LOGGED {
-            self.log.pop_front();
+        for (index, change) in &changes {
+            change_text(gatherer, *index, change).into_iter().for_each(|text| self.log.note(Kind::Promise, text, ""));
         }
-        self.log.push_back(Logged { at_s: self.at_s(), text: text.to_owned() });
     }
 
-    fn at_s(&self) -> f64 {
-        rounded(self.began.elapsed().as_secs_f64(), 1)
+    /// Notes channels that have come and gone, and those of which somebody has changed the priority.
+    fn note_channels(&mut self, participant: &Participant, now: BTreeSet<(String, String)>) {
+        let set = self.settings.look(participant, &now);
+        if let Some(before) = &self.known {
+            let told =
+                |what: &str, (publisher, subscriber): &(String, String)| format!("{publisher} → {subscriber}: {what}");
+            let opened = now.difference(before).map(|pair| told("opened", pair));
+            let closed = before.difference(&now).map(|pair| told("closed", pair));
+            opened.chain(closed).for_each(|text| self.log.note(Kind::Channel, text, ""));
+        }
+        set.into_iter().for_each(|text| self.log.note(Kind::Setting, text, ""));
+        self.known = Some(now);
+    }
+
+    #[cfg(feature = "sessions")]
+    fn note_admissions(&mut self) {
+        let Some(admissions) = &self.admissions else { return };
+        admissions.watch(true);
+        for one in admissions.take() {
+            self.log.note_at(one.at_unix_ms, Kind::Admission, one.text, &one.by);
+        }
+    }
+
+    #[cfg(not(feature = "sessions"))]
+    fn note_admissions(&mut self) {}
+
+    /// Notes that the page has set the priority of a channel, or was refused.
+    pub(super) fn note_set(&mut self, text: &str, channel: Option<(&str, &str)>) {
+        if let Some((publisher, subscriber)) = channel {
+            self.settings.change(publisher, subscriber);
+        }
+        self.log.note(Kind::Setting, text.to_owned(), "the page, with the token");
     }
 
     /// The stages of a topic's channels, which are measured from the first call on.
@@ -126,7 +146,16 @@ impl<'a> Looker<'a> {
             gatherer.stop_measuring(participant);
         }
         self.rates = Rates::default();
+        self.rest_admissions();
     }
+
+    #[cfg(feature = "sessions")]
+    fn rest_admissions(&self) {
+        self.admissions.iter().for_each(|admissions| admissions.watch(false));
+    }
+
+    #[cfg(not(feature = "sessions"))]
+    fn rest_admissions(&self) {}
 
     fn stop_measuring(&mut self, participant: &Participant) {
         for topic in std::mem::take(&mut self.measured) {

@@ -57,6 +57,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub(super) struct Snapshot {
     pub(super) state: Arc<str>,
     pub(super) metrics: Arc<str>,
+    /// The network, as SVG.
+    pub(super) map: Arc<str>,
 }
 
 /// A question to the node's thread.
@@ -78,7 +80,6 @@ pub(super) struct Asked {
 /// What connections and the node's thread share.
 pub(super) struct Shared {
     access: Access,
-    map: Option<String>,
     ask: SyncSender<Asked>,
     now: watch::Sender<Option<Snapshot>>,
     /// The last request for the state, by CLOCK_MONOTONIC; 0: none.
@@ -86,11 +87,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// `map`: the network, as SVG.
-    pub(super) fn new(access: Access, map: Option<String>) -> (Arc<Self>, Receiver<Asked>) {
+    /// Nothing is known yet.
+    pub(super) fn new(access: Access) -> (Arc<Self>, Receiver<Asked>) {
         let (ask, asked) = sync_channel(WAITING);
         let now = watch::Sender::new(None);
-        (Arc::new(Self { access, map, ask, now, asked_ns: AtomicU64::new(0) }), asked)
+        (Arc::new(Self { access, ask, now, asked_ns: AtomicU64::new(0) }), asked)
     }
 
     /// `true` while a page is open, or somebody has asked lately.
@@ -218,8 +219,7 @@ fn text_of<'a>(headers: &'a HeaderMap, name: &axum::http::HeaderName) -> Option<
 }
 
 async fn map(State(shared): State<Arc<Shared>>) -> Result<Response, Refused> {
-    let none = || Refused(StatusCode::NOT_FOUND, "no --contract was given".to_owned());
-    let map = shared.map.clone().ok_or_else(none)?;
+    let map = shared.snapshot().await?.map.to_string();
     Ok(([(CONTENT_TYPE, "image/svg+xml")], map).into_response())
 }
 
@@ -235,7 +235,7 @@ async fn state(State(shared): State<Arc<Shared>>) -> Result<Response, Refused> {
 
 async fn events(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, Refused> {
     let first = shared.snapshot().await?;
-    let about = json!({"may_set": shared.access.may_set(), "map": shared.map.is_some()}).to_string();
+    let about = json!({"may_set": shared.access.may_set()}).to_string();
     let updates = Updates {
         first: vec![Event::default().data(&*first.state), Event::default().event("about").data(about)],
         later: later(shared.now.subscribe()),

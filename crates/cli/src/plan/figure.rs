@@ -1,6 +1,7 @@
 //! The network as a picture: nodes, links with their loads and proxies (the [`map`](super::map)), and each channel's delay
 //! against its deadline.
 
+use super::map::Map;
 use qos::plan::{Channel, Plan, Term};
 use qos::show_time;
 use qos::system::System;
@@ -22,7 +23,7 @@ pub(super) fn draw(system: &System, plan: &Plan) -> String {
     let colour = if plan.feasible { FULL[0].1 } else { FULL[3].1 };
     pen.rect([0.0, 0.0], [8.0, height], Style { colour, ..Style::default() });
     pen.text([MARGIN, 30.0], &super::show::verdict(plan), Style { size: 17.0, bold: true, ..Style::default() });
-    super::map::draw(&mut pen, system, plan, [MARGIN, TOP]);
+    super::map::draw(&mut pen, &Map::of_plan(system, plan), [MARGIN, TOP]);
     draw_channels(&mut pen, plan, [left, TOP]);
     let mut at = [MARGIN, height - 18.0];
     for (_, colour, words) in FULL {

@@ -1,80 +1,161 @@
-//! The map of a network in a figure: nodes, links and proxies.
-//!
-//! Nodes repel each other, links hold them together (Fruchterman & Reingold 1991). They start on a circle, without chance,
-//! so the same contract gives the same picture.
+//! The map of a network in a figure: nodes, links with their loads, and words at both.
 
 use super::figure::{GREY, HALF_HEIGHT, NETWORK, Pen, Style, colour, half_width};
+use super::layout::{Place, places};
 use qos::plan::{Link, Plan};
 use qos::show_bit_rate;
 use qos::system::{NodeKind, System};
 
-/// Draws the network within [`NETWORK`] from `origin`.
-pub(super) fn draw(pen: &mut Pen, system: &System, plan: &Plan, [x, y]: [f64; 2]) {
-    let moved = |place: Place| Place { x: place.x + x, y: place.y + y };
-    let places: Vec<Place> = places(system, NETWORK).into_iter().map(moved).collect();
-    for (index, link) in system.links.iter().enumerate() {
-        let ends = link.between.map(|node| [places[node].x, places[node].y]);
-        let both: Vec<&Link> = plan.links.iter().skip(2 * index).take(2).collect();
-        let name = format!("{}, {}", link.name, show_bit_rate(link.rate as f64));
-        let labelled = system.links.len() <= LABELLED;
-        draw_link(pen, ends, &both, labelled.then_some(name.as_str()));
-    }
-    for (node, place) in system.nodes.iter().zip(&places) {
-        let (fill, round) = match node.kind {
-            NodeKind::Host => ("#dbe9f6", 4.0),
-            NodeKind::Router | NodeKind::Switch => ("#eceff1", 15.0),
+/// A network to draw.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Map {
+    pub nodes: Vec<Spot>,
+    pub links: Vec<Edge>,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub name: String,
+    /// It runs programs; else it forwards.
+    pub is_host: bool,
+    /// Lines below it.
+    pub notes: Vec<String>,
+}
+
+/// What two nodes exchange.
+#[derive(Clone, Debug)]
+pub(crate) struct Edge {
+    /// The two nodes, by their places in the list.
+    pub between: [usize; 2],
+    /// Words beside it; empty: none.
+    pub name: String,
+    /// From the first node to the second, and back; those there are.
+    pub both: Vec<Flow>,
+}
+
+/// One direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    /// The load as a part of the rate; `None`: the rate is not known.
+    pub part: Option<f64>,
+    /// Nothing flows.
+    pub is_idle: bool,
+    /// Words at the arrow.
+    pub words: String,
+    /// Words that are shown when the pointer is on it.
+    pub title: String,
+}
+
+impl Map {
+    /// The network of a system, with the loads of a plan.
+    pub(crate) fn of_plan(system: &System, plan: &Plan) -> Self {
+        let spot = |node: &qos::system::Node| Spot {
+            name: node.name.clone(),
+            is_host: node.kind == NodeKind::Host,
+            notes: proxies(plan, &node.name),
         };
-        pen.named([place.x, place.y], round, fill, &node.name);
-        proxies(pen, plan, &node.name, [place.x, place.y + 30.0]);
+        let edge = |(index, link): (usize, &qos::system::Link)| Edge {
+            between: link.between,
+            name: format!("{}, {}", link.name, show_bit_rate(link.rate as f64)),
+            both: plan.links.iter().skip(2 * index).take(2).map(Flow::of_plan).collect(),
+        };
+        Self {
+            nodes: system.nodes.iter().map(spot).collect(),
+            links: system.links.iter().enumerate().map(edge).collect(),
+        }
+    }
+
+    /// The links, by the nodes that they join.
+    fn joins(&self) -> Vec<[usize; 2]> {
+        self.links.iter().map(|link| link.between).collect()
+    }
+
+    fn name(&self, node: usize) -> &str {
+        self.nodes.get(node).map_or("", |node| &node.name)
     }
 }
 
-fn proxies(pen: &mut Pen, plan: &Plan, node: &str, [x, y]: [f64; 2]) {
+impl Flow {
+    fn of_plan(link: &Link) -> Self {
+        let part = link.utilisation;
+        Self { part: Some(part), is_idle: part <= 0.0, words: percent(part), title: load(link) }
+    }
+}
+
+/// Draws the network within [`NETWORK`] from `origin`.
+pub(super) fn draw(pen: &mut Pen, map: &Map, origin: [f64; 2]) {
+    draw_at(pen, map, &places(map.nodes.len(), &map.joins(), NETWORK), origin);
+}
+
+fn draw_at(pen: &mut Pen, map: &Map, places: &[Place], [x, y]: [f64; 2]) {
+    let at = |node: usize| places.get(node).map_or([x, y], |place| [place.x + x, place.y + y]);
+    for link in &map.links {
+        let [a, b] = link.between;
+        let ends = [(at(a), map.name(a)), (at(b), map.name(b))];
+        draw_link(pen, ends, link, map.links.len() <= LABELLED);
+    }
+    for (index, node) in map.nodes.iter().enumerate() {
+        let (fill, round) = if node.is_host { ("#dbe9f6", 4.0) } else { ("#eceff1", 15.0) };
+        let [x, y] = at(index);
+        pen.named([x, y], round, fill, &node.name);
+        for (line, words) in node.notes.iter().enumerate() {
+            let style = Style { size: 11.0, anchor: "middle", colour: "#6a3d9a", ..Style::default() };
+            pen.text([x, y + 30.0 + 13.0 * line as f64], words, style);
+        }
+    }
+}
+
+/// Lines about the topics that a node scales.
+fn proxies(plan: &Plan, node: &str) -> Vec<String> {
     let here = plan.channels.iter().filter(|channel| channel.proxy.as_deref() == Some(node));
     let mut topics: Vec<&str> = here.map(|channel| channel.topic.as_str()).collect();
     topics.dedup();
     let more = (topics.len() > NAMED).then(|| format!("and {} more", topics.len() - NAMED));
-    let named = topics.iter().take(NAMED).map(|topic| format!("◆ scales {topic}"));
-    for (line, words) in named.chain(more).enumerate() {
-        let style = Style { size: 11.0, anchor: "middle", colour: "#6a3d9a", ..Style::default() };
-        pen.text([x, y + 13.0 * line as f64], &words, style);
-    }
+    topics.iter().take(NAMED).map(|topic| format!("◆ scales {topic}")).chain(more).collect()
 }
 
 /// One line per direction, on the right-hand side of the traffic, with an arrow and the load.
-fn draw_link(pen: &mut Pen, [a, b]: [[f64; 2]; 2], both: &[&Link], name: Option<&str>) {
+fn draw_link(pen: &mut Pen, [(a, from), (b, to)]: [([f64; 2], &str); 2], link: &Edge, labelled: bool) {
     let length = f64::hypot(b[0] - a[0], b[1] - a[1]).max(1.0);
     let along = [(b[0] - a[0]) / length, (b[1] - a[1]) / length];
     // A quarter turn to the right, where y grows downwards.
     let aside = [-along[1], along[0]];
-    for (index, direction) in both.iter().enumerate() {
+    for (index, flow) in link.both.iter().enumerate() {
         let sign = if index == 0 { 1.0 } else { -1.0 };
         let aside = aside.map(|part| sign * part);
-        let (from, to) = if index == 0 { (a, b) } else { (b, a) };
-        let ends = [beside(from, aside, APART), beside(to, aside, APART)];
-        let idle = direction.utilisation <= 0.0;
-        let (colour, width) = if idle {
-            (IDLE, 1.5)
-        } else {
-            (colour(direction.utilisation), 1.5 + 4.0 * direction.utilisation.min(1.0))
-        };
-        pen.line(ends, colour, width, &load(direction));
+        let (start, end, target) = if index == 0 { (a, b, to) } else { (b, a, from) };
+        let ends = [beside(start, aside, APART), beside(end, aside, APART)];
+        let (colour, width) = flow.stroke();
+        pen.line(ends, colour, width, &flow.title);
         let ahead = along.map(|part| sign * part);
-        let tip = beside(ends[1], ahead, -(to_edge(&direction.to, ahead) + CLEAR).min(0.4 * length));
+        let tip = beside(ends[1], ahead, -(to_edge(target, ahead) + CLEAR).min(0.4 * length));
         arrow(pen, tip, ahead, colour);
-        if name.is_some() && !idle {
-            let style = Style { size: 11.0, bold: direction.utilisation > 0.8, anchor: "middle", colour };
-            words_beside(pen, tip, aside, &percent(direction.utilisation), style);
+        if labelled && !flow.is_idle {
+            let bold = flow.part.is_some_and(|part| part > 0.8);
+            let style = Style { size: 11.0, bold, anchor: "middle", colour };
+            words_beside(pen, tip, aside, &flow.words, style);
         }
     }
-    if let Some(name) = name {
+    if labelled && !link.name.is_empty() {
         let middle = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
         // Above the line, or on the right of a vertical one.
         let up = if aside[1].abs() > 0.2 { -aside[1].signum() } else { aside[0].signum() };
         let style = Style { size: 11.0, anchor: "middle", colour: GREY, ..Style::default() };
         // On a short link, the loads are between the line and its name.
         let apart = APART + 16.0;
-        words_beside(pen, beside(middle, aside, up * apart), aside.map(|part| up * part), name, style);
+        words_beside(pen, beside(middle, aside, up * apart), aside.map(|part| up * part), &link.name, style);
+    }
+}
+
+impl Flow {
+    /// The colour and width of its line.
+    fn stroke(&self) -> (&'static str, f64) {
+        match self.part {
+            _ if self.is_idle => (IDLE, 1.5),
+            Some(part) => (colour(part), 1.5 + 4.0 * part.min(1.0)),
+            None => (UNRATED, 2.5),
+        }
     }
 }
 
@@ -99,7 +180,8 @@ fn arrow(pen: &mut Pen, [x, y]: [f64; 2], [dx, dy]: [f64; 2], colour: &str) {
     pen.polygon([point(8.0, 0.0), point(-4.0, 5.0), point(-4.0, -5.0)], colour);
 }
 
-fn percent(part: f64) -> String {
+/// A part in words.
+pub(crate) fn percent(part: f64) -> String {
     match part * 100.0 {
         part if part <= 0.0 => "0 %".to_owned(),
         part if part < 1.0 => "< 1 %".to_owned(),
@@ -112,86 +194,6 @@ fn load(link: &Link) -> String {
     format!("{} → {}: {} of {of}, {}", link.from, link.to, show_bit_rate(link.load_bits_per_s), link.scheduler)
 }
 
-/// The middle of a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
-    /// Distance from the left.
-    x: f64,
-    /// Distance from the top.
-    y: f64,
-}
-
-/// A place for each node, within `size`.
-fn places(system: &System, size: [f64; 2]) -> Vec<Place> {
-    let count = system.nodes.len();
-    let mut places: Vec<Place> = (0..count).map(|n| on_circle(n, count)).collect();
-    if count <= MOST {
-        let apart = (1.0 / count.max(1) as f64).sqrt();
-        let rounds = 300;
-        for round in 0..rounds {
-            let step = 0.1 * (1.0 - f64::from(round) / f64::from(rounds));
-            relax(system, &mut places, apart, step);
-        }
-    }
-    fit(&mut places, size);
-    places
-}
-
-fn on_circle(n: usize, count: usize) -> Place {
-    // A little off the regular polygon, whose equal distances would balance each other.
-    let angle = std::f64::consts::TAU * (n as f64 + 0.05 * (n % 3) as f64) / count.max(1) as f64;
-    Place { x: angle.cos(), y: angle.sin() }
-}
-
-fn relax(system: &System, places: &mut [Place], apart: f64, step: f64) {
-    let mut moves = vec![[0.0, 0.0]; places.len()];
-    for a in 0..places.len() {
-        for b in 0..a {
-            let (dx, dy, distance) = between(places[a], places[b]);
-            push(&mut moves, a, b, [dx, dy], apart * apart / distance);
-        }
-    }
-    for [a, b] in system.links.iter().map(|link| link.between) {
-        let (dx, dy, distance) = between(places[a], places[b]);
-        push(&mut moves, a, b, [dx, dy], -distance * distance / apart);
-    }
-    for (place, [x, y]) in places.iter_mut().zip(moves) {
-        let length = f64::hypot(x, y).max(1e-9);
-        let limited = length.min(step) / length;
-        place.x += x * limited;
-        place.y += y * limited;
-    }
-}
-
-/// The direction from `b` to `a`, and the distance.
-fn between(a: Place, b: Place) -> (f64, f64, f64) {
-    let distance = f64::hypot(a.x - b.x, a.y - b.y).max(1e-6);
-    ((a.x - b.x) / distance, (a.y - b.y) / distance, distance)
-}
-
-fn push(moves: &mut [[f64; 2]], a: usize, b: usize, [dx, dy]: [f64; 2], force: f64) {
-    for (node, sign) in [(a, 1.0), (b, -1.0)] {
-        moves[node][0] += sign * dx * force;
-        moves[node][1] += sign * dy * force;
-    }
-}
-
-/// Stretches the picture to the given size.
-fn fit(places: &mut [Place], size: [f64; 2]) {
-    let range = |of: fn(&Place) -> f64| {
-        let values = places.iter().map(of);
-        (values.clone().fold(f64::INFINITY, f64::min), values.fold(f64::NEG_INFINITY, f64::max))
-    };
-    let (across, down) = (range(|place| place.x), range(|place| place.y));
-    let scaled = |value: f64, (low, high): (f64, f64), from: f64, to: f64| {
-        if high - low < 1e-6 { (from + to) / 2.0 } else { from + (value - low) / (high - low) * (to - from) }
-    };
-    for place in places {
-        place.x = scaled(place.x, across, MARGIN[0], size[0] - MARGIN[0]);
-        place.y = scaled(place.y, down, MARGIN[1], size[1] - MARGIN[1]);
-    }
-}
-
 /// Number of a node's proxied topics that are named.
 const NAMED: usize = 4;
 /// Distance of the two directions of a link from its middle.
@@ -200,10 +202,58 @@ const APART: f64 = 4.0;
 const CLEAR: f64 = 24.0;
 /// The colour of an idle link.
 const IDLE: &str = "#c3c8ce";
+/// The colour of one whose rate is not known.
+const UNRATED: &str = "#27496d";
 /// Largest number of links with visible names and loads. More would cover each other: they are shown when the pointer
 /// is on the line.
 const LABELLED: usize = 40;
-/// Margin for names around the outermost nodes, and for proxies below them.
-const MARGIN: [f64; 2] = [70.0, 40.0];
-/// Largest number of nodes that are moved. More of them stay on the circle: moving them costs more than it gives.
-const MOST: usize = 400;
+
+/// Draws maps one after the other. Nodes keep their places as long as nodes and links are the same, so that nothing moves in a live picture,
+/// and no picture costs a layout.
+#[cfg(feature = "dashboard")]
+#[derive(Debug, Default)]
+pub(crate) struct Drawer {
+    count: usize,
+    joins: Vec<[usize; 2]>,
+    places: Vec<Place>,
+}
+
+#[cfg(feature = "dashboard")]
+impl Drawer {
+    /// The picture of a map.
+    pub(crate) fn svg(&mut self, map: &Map) -> String {
+        let (count, joins) = (map.nodes.len(), map.joins());
+        if (self.count, &self.joins) != (count, &joins) {
+            self.places = places(count, &joins, NETWORK);
+            (self.count, self.joins) = (count, joins);
+        }
+        let mut pen = Pen::new(NETWORK);
+        draw_at(&mut pen, map, &self.places, [0.0, 0.0]);
+        pen.finish()
+    }
+}
+
+#[cfg(all(test, feature = "dashboard"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_keep_their_places_until_the_network_changes() {
+        let spot = |name: &str| Spot { name: name.to_owned(), is_host: true, notes: Vec::new() };
+        let flow = |words: &str| Flow { part: None, is_idle: false, words: words.to_owned(), title: "<a>".to_owned() };
+        let edge = |words| Edge { between: [0, 1], name: String::new(), both: vec![flow(words)] };
+        let mut map = Map { nodes: vec![spot("a"), spot("b"), spot("c")], links: vec![edge("1 kB/s")] };
+        let mut drawer = Drawer::default();
+        let first = drawer.svg(&map);
+        assert!(
+            first.contains("1 kB/s") && first.contains("&lt;a&gt;") && first.matches("class=\"node\"").count() == 3
+        );
+        let places = drawer.places.clone();
+        map.links[0] = edge("2 kB/s");
+        assert!(drawer.svg(&map).contains("2 kB/s") && drawer.places == places);
+        map.nodes.push(spot("d"));
+        drawer.svg(&map);
+        assert_eq!(drawer.places.len(), 4);
+        assert!(Drawer::default().svg(&Map::default()).ends_with("</svg>\n"));
+    }
+}

@@ -156,6 +156,12 @@ impl<'a> Gatherer<'a> {
         self.own_queues.look(self.plan, is_here)
     }
 
+    /// The longest delay of a channel's samples at the last look, µs.
+    pub(crate) fn now_us(&self, index: usize) -> Option<f64> {
+        let (_, window) = self.windows.get(index)?.as_ref()?;
+        window.worst.as_ref().map(|worst| worst.us)
+    }
+
     /// The clocks of the ends of each channel.
     fn pairs(&self, participant: &Participant, holders: &HashMap<&str, &Document>) -> Vec<Pairs> {
         let mut clocks = Clocks::new();

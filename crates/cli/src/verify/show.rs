@@ -50,6 +50,8 @@ struct Row<'a> {
     looks: u64,
     at_risk: Option<When>,
     broken: Option<When>,
+    /// The longest delay at the last look.
+    now_us: Option<f64>,
     worst_us: Option<f64>,
     /// Time of the look with the worst delay, in seconds since the start.
     worst_at_s: Option<f64>,
@@ -340,6 +342,7 @@ impl<'a> Row<'a> {
             looks: history.looks,
             at_risk: When::of(history.at_risk),
             broken: When::of(history.broken),
+            now_us: gatherer.now_us(index).map(microseconds),
             worst_at_s: worst.map(|_| rounded(total.worst_at.as_secs_f64(), 3)),
             worst_us: worst.map(|worst| microseconds(worst.us)),
             uncertainty_us: worst.map(|worst| microseconds(worst.uncertainty_us)),

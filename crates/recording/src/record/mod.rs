@@ -21,6 +21,7 @@ mod tests;
 mod topics;
 
 pub use tally::{Lost, Recorded};
+pub use topics::request;
 
 use crate::file::{Attachment, ClockAnchor, Limits, Output, Series};
 use crate::{Error, Result};

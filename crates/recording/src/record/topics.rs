@@ -262,8 +262,8 @@ impl Topics {
     }
 }
 
-/// A request that takes from each publisher as much as it offers.
-fn request<'a>(offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
+/// The policies of a subscriber that takes from each publisher as much as it offers, in class LOW.
+pub fn request<'a>(offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
     let may_lose = offers.clone().all(|offered| offered.reliability == Reliability::BestEffort);
     let history = offers.clone().filter(|offered| offered.durability == Durability::TransientLocal);
     let history = history.map(|offered| offered.history).max();

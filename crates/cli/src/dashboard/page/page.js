@@ -6,7 +6,7 @@ const body = document.querySelector('#channels tbody');
 const rows = new Map();
 let state = { channels: [], log: [], silent: [], verification: null };
 let chosen = null;
-let about = { may_set: false, map: false };
+let about = { may_set: false };
 
 const time = (us) => {
   if (us === null || us === undefined) return '';
@@ -47,16 +47,18 @@ function newRow(key) {
 function fill(row, channel, promise) {
   const cells = row.cells;
   const now = promise ? promise.now : '';
-  row.className = now.replace(' ', '-');
+  const name = now.replace(' ', '-');
+  if (row.dataset.state !== name) { row.dataset.state = name; row.dataset.since = String(Date.now()); } // for those who measure
+  row.className = name;
   const lost = (channel.lost ?? 0) + (channel.dropped ?? 0);
   const texts = [channel.topic, channel.publisher, channel.subscriber, channel.carrier ?? '', now];
   texts.forEach((text, at) => put(cells[at], text));
   const [meter, label] = cells[5].children;
   const bound = promise?.bound_us ?? promise?.deadline_us;
-  const worst = promise?.worst_us;
-  meter.hidden = !(bound && worst !== null && worst !== undefined);
-  if (!meter.hidden) { meter.max = 1; meter.high = 0.9; meter.value = Math.min(worst / bound, 1); }
-  put(label, bound ? `${time(worst) || '-'} of ${time(bound)}` : '');
+  const delay = promise?.now_us;
+  meter.hidden = !(bound && delay !== null && delay !== undefined);
+  if (!meter.hidden) { meter.max = 1; meter.high = 0.9; meter.value = Math.min(delay / bound, 1); }
+  put(label, bound ? `${time(delay) || '-'} of ${time(bound)}${promise.worst_us ? `, ${time(promise.worst_us)} at worst` : ''}` : '');
   put(cells[6], (channel.received_hz ?? channel.sent_hz ?? 0).toFixed(1));
   put(cells[7], bytes(channel.bytes_per_s ?? 0));
   put(cells[8], String(lost));
@@ -88,7 +90,34 @@ function paint() {
   for (const [key, row] of rows) if (!seen.has(key)) { row.remove(); rows.delete(key); }
   at('none').hidden = seen.size > 0;
   summary();
+  losses();
   log();
+}
+
+// Channels that have lost samples, each with the places.
+function losses() {
+  const refused = (held) => (held ? held.over_bytes + held.over_memory : 0);
+  const rows = state.channels.map((one) => [one, [one.dropped ?? 0, refused(one.queue), one.lost ?? 0, one.skipped, refused(one.mailbox)]]);
+  const lossy = rows.filter(([, counts]) => counts.some((count) => count > 0));
+  at('losses').hidden = lossy.length === 0;
+  document.querySelector('#losses tbody').replaceChildren(...lossy.map(([one, counts]) => {
+    const row = document.createElement('tr');
+    [one.topic, one.publisher, one.subscriber, ...counts.map(String)].forEach((text) => put(row.insertCell(), text));
+    return row;
+  }));
+}
+
+// The picture of the network. It comes as a document, so that lines tell their names where the pointer is.
+let drawing = false;
+async function map() {
+  if (drawing || document.hidden) return;
+  drawing = true;
+  try {
+    const answer = await fetch('map.svg');
+    if (!answer.ok) return;
+    const svg = new DOMParser().parseFromString(await answer.text(), 'image/svg+xml').documentElement;
+    if (svg.localName === 'svg') at('map').replaceChildren(document.importNode(svg, true));
+  } catch { /* the server is gone, which the events tell */ } finally { drawing = false; }
 }
 
 function summary() {
@@ -110,8 +139,12 @@ function log() {
   at('log').replaceChildren(...state.log.slice().reverse().map((entry) => {
     const item = document.createElement('li');
     const when = document.createElement('time');
-    when.textContent = `${entry.at_s} s`;
-    item.append(when, entry.text);
+    when.textContent = new Date(entry.at_unix_ms).toLocaleTimeString();
+    const kind = document.createElement('b');
+    kind.textContent = entry.kind;
+    const by = document.createElement('i');
+    by.textContent = entry.by ? ` by ${entry.by}` : '';
+    item.append(when, kind, entry.text, by);
     return item;
   }));
 }
@@ -151,11 +184,11 @@ at('set').addEventListener('submit', async (event) => {
 });
 at('filter').addEventListener('input', paint);
 
+window.addEventListener('error', (event) => { put(at('summary'), `the page has failed: ${event.message}`); at('summary').className = 'broken'; });
+window.addEventListener('unhandledrejection', (event) => { put(at('summary'), `the page has failed: ${event.reason}`); at('summary').className = 'broken'; });
 const events = new EventSource('api/events');
 events.addEventListener('about', (event) => {
   about = JSON.parse(event.data);
-  at('network').hidden = !about.map;
-  if (about.map && !at('map').src) at('map').src = 'map.svg';
 });
-events.onmessage = (event) => { state = JSON.parse(event.data); paint(); stages(); };
+events.onmessage = (event) => { state = JSON.parse(event.data); paint(); stages(); map(); };
 events.onerror = () => { put(at('summary'), 'no connection to the dashboard: trying again'); at('summary').className = 'broken'; };

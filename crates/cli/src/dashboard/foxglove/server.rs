@@ -1,0 +1,254 @@
+//! The thread that serves all viewers: it waits for their sockets and for samples, and for nothing else.
+
+use super::client::Client;
+use super::handshake::Rules;
+use super::queue::Inbox;
+use super::topics::Topics;
+use linux::clock::monotonic_ns;
+use linux::poll::{Poller, Readiness, Ready};
+use linux::thread;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thalweg::Node;
+
+/// Most viewers.
+const CLIENTS: usize = 16;
+/// Bytes that the kernel holds for one: what is there delays samples that come later.
+const SEND_BUFFER: usize = 256 << 10;
+/// Bytes that are read at once.
+const READ: usize = 16 << 10;
+/// Pause between two looks at the realm, while there are viewers.
+const LOOK: Duration = Duration::from_millis(200);
+/// Pause after a connection could not be taken: too many open files.
+const AGAIN: Duration = Duration::from_millis(50);
+/// The types of others are walked by recursion.
+const STACK: usize = 1 << 20;
+
+const LISTENER: u64 = 0;
+const INBOX: u64 = 1;
+const FIRST_CLIENT: u64 = 2;
+
+/// Viewers are served until it is dropped.
+pub(in super::super) struct Serving {
+    ended: Arc<AtomicBool>,
+    inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.ended.store(true, Relaxed);
+        self.inbox.waker.wake();
+        // If it has panicked, there is nothing to wait for.
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+/// Listens, and serves on a thread of its own.
+///
+/// # Errors
+/// The address cannot be listened to, or there is no thread or descriptor.
+pub(super) fn start(at: SocketAddr, node: Node, rules: Rules, rate_hz: u32) -> io::Result<(SocketAddr, Serving)> {
+    let listener = TcpListener::bind(at)?;
+    listener.set_nonblocking(true)?;
+    let (bound, inbox, poller) = (listener.local_addr()?, Arc::new(Inbox::new()?), Poller::new()?);
+    poller.add(&listener, LISTENER, Readiness::IN)?;
+    poller.add(&inbox.waker, INBOX, Readiness::IN)?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let topics = Topics::new(node, inbox.clone());
+    let (clients, next) = (BTreeMap::new(), FIRST_CLIENT);
+    let mut server = Server {
+        listener,
+        poller,
+        inbox: inbox.clone(),
+        topics,
+        rules,
+        rate_hz,
+        clients,
+        next,
+        looked_ns: 0,
+        changed: false,
+    };
+    let until = ended.clone();
+    let settings = thread::Settings { stack: STACK, ..thread::Settings::named("foxglove") };
+    let thread = thread::spawn(settings, move || server.run(&until))?;
+    Ok((bound, Serving { ended, inbox, thread: Some(thread) }))
+}
+
+struct Server {
+    listener: TcpListener,
+    poller: Poller,
+    inbox: Arc<Inbox>,
+    topics: Topics,
+    rules: Rules,
+    rate_hz: u32,
+    clients: BTreeMap<u64, Connection>,
+    next: u64,
+    looked_ns: u64,
+    /// Subscriptions may have changed.
+    changed: bool,
+}
+
+struct Connection {
+    stream: TcpStream,
+    client: Client,
+    /// The socket takes nothing more now.
+    full: bool,
+}
+
+impl Server {
+    fn run(&mut self, ended: &AtomicBool) {
+        let mut ready = Vec::with_capacity(64);
+        while !ended.load(Relaxed) {
+            if let Err(error) = self.poller.wait(&mut ready, self.pause(monotonic_ns())) {
+                return crate::output::tell(&format!("thalweg dashboard: viewers are served no more: {error}"));
+            }
+            self.turn(&ready, monotonic_ns());
+        }
+    }
+
+    /// Time until something is due; `None`: nothing, as there are no viewers.
+    fn pause(&self, now_ns: u64) -> Option<Duration> {
+        let waiting = self.clients.values().filter(|connection| !connection.full);
+        let due = waiting.filter_map(|connection| connection.client.due_in(now_ns)).min();
+        (!self.clients.is_empty()).then(|| due.unwrap_or(LOOK).min(LOOK))
+    }
+
+    fn turn(&mut self, ready: &[Ready], now_ns: u64) {
+        for Ready { token, flags } in ready {
+            match *token {
+                LISTENER => self.accept(now_ns),
+                INBOX => self.inbox.waker.clear(),
+                client => self.serve(client, *flags, now_ns),
+            }
+        }
+        self.deliver();
+        self.look(now_ns);
+        self.write(now_ns);
+        self.follow();
+    }
+
+    fn accept(&mut self, now_ns: u64) {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => return std::thread::sleep(AGAIN),
+            };
+            // Beyond the most, a connection is closed at once.
+            let prepared = self.clients.len() < CLIENTS && prepare(&stream).is_ok();
+            if prepared && self.poller.add(&stream, self.next, Readiness::IN).is_ok() {
+                let client = Client::new(self.rate_hz, now_ns);
+                self.clients.insert(self.next, Connection { stream, client, full: false });
+                self.next += 1;
+            }
+        }
+    }
+
+    fn serve(&mut self, token: u64, flags: Readiness, now_ns: u64) {
+        let Some(connection) = self.clients.get_mut(&token) else { return };
+        if flags.contains(Readiness::OUT) {
+            connection.full = false;
+            let _ = self.poller.change(&connection.stream, token, Readiness::IN);
+        }
+        if flags.intersects(Readiness::IN | Readiness::HUP | Readiness::ERR) {
+            let offers = self.topics.offers();
+            let open = connection.read(|client, bytes| client.receive(bytes, &self.rules, offers, now_ns));
+            self.changed = true;
+            if !open {
+                self.clients.remove(&token);
+            }
+        }
+    }
+
+    /// Gives the samples that came to those who want them.
+    fn deliver(&mut self) {
+        for sample in self.inbox.take() {
+            if self.topics.has(&sample) {
+                self.clients.values_mut().for_each(|connection| connection.client.offer(&sample));
+            }
+        }
+    }
+
+    /// Looks at the realm, if there is somebody to tell.
+    fn look(&mut self, now_ns: u64) {
+        if self.clients.is_empty() || now_ns.saturating_sub(self.looked_ns) < LOOK.as_nanos() as u64 {
+            return;
+        }
+        self.looked_ns = now_ns;
+        let (come, gone) = self.topics.look();
+        self.changed |= !gone.is_empty();
+        for connection in self.clients.values_mut() {
+            connection.client.announce(&come, &gone, self.topics.offers());
+            connection.client.tend(now_ns);
+        }
+    }
+
+    fn write(&mut self, now_ns: u64) {
+        let poller = &self.poller;
+        let before = self.clients.len();
+        self.clients
+            .retain(|token, connection| connection.write(poller, *token, now_ns) && !connection.client.is_over());
+        self.changed |= self.clients.len() != before;
+    }
+
+    /// Subscribes to what the viewers want, and gives those who are new the samples that are kept.
+    fn follow(&mut self) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let wanted: BTreeSet<u32> = self.clients.values().flat_map(|connection| connection.client.channels()).collect();
+        self.topics.follow(&wanted);
+        for connection in self.clients.values_mut() {
+            for (id, channel) in connection.client.take_joined() {
+                self.topics.last(channel).for_each(|sample| connection.client.offer_to(id, sample));
+            }
+        }
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    Ok(rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER)?)
+}
+
+impl Connection {
+    /// Reads what has come, a bounded part of it at once; `false`: the viewer is gone.
+    fn read(&mut self, mut take: impl FnMut(&mut Client, &[u8])) -> bool {
+        let mut bytes = [0; READ];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => false,
+            Ok(count) => {
+                take(&mut self.client, &bytes[..count]);
+                true
+            }
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    /// Writes what the socket takes; `false`: the viewer is gone.
+    fn write(&mut self, poller: &Poller, token: u64, now_ns: u64) -> bool {
+        while !self.full {
+            let bytes = self.client.bytes(now_ns);
+            if bytes.is_empty() {
+                return true;
+            }
+            match self.stream.write(bytes) {
+                Ok(count) => self.client.wrote(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.full = true;
+                    let _ = poller.change(&self.stream, token, Readiness::IN | Readiness::OUT);
+                }
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
