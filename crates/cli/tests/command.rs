@@ -24,6 +24,8 @@ mod domain;
 mod domains;
 mod experiments;
 mod figures;
+#[cfg(feature = "foxglove")]
+mod foxglove;
 mod hosts;
 mod house;
 #[cfg(feature = "sessions")]
@@ -32,9 +34,13 @@ mod lab;
 mod licences;
 mod new;
 mod own_queue;
+#[cfg(feature = "dashboard")]
+mod page;
 mod plan;
 mod policies;
 mod priority;
+#[cfg(feature = "dashboard")]
+mod prometheus;
 mod pull;
 #[cfg(feature = "recording")]
 mod recording;

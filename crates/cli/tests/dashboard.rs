@@ -10,16 +10,16 @@ use std::time::Instant;
 const TOKEN: &str = "0123456789abcdef";
 
 /// A dashboard, and a pair of ports beside it.
-struct Scene {
-    house: Testbed,
+pub struct Scene {
+    pub house: Testbed,
     _dashboard: Running,
-    address: String,
+    pub address: String,
     _listener: Running,
     _talker: Running,
 }
 
 impl Scene {
-    fn new(options: &str) -> Self {
+    pub fn new(options: &str) -> Self {
         let house = Testbed::new();
         std::fs::write(house.path("token.txt"), format!("{TOKEN}\n")).unwrap();
         let options = options.replace("TOKEN", &house.path("token.txt").display().to_string());
@@ -63,7 +63,7 @@ impl Scene {
     }
 
     /// The answer at this path, once it fits.
-    fn until(&self, path: &str, fits: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, path: &str, fits: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + LONG;
         loop {
             let (status, _, body) = self.get(path);
@@ -82,7 +82,9 @@ fn a_browser_and_prometheus_see_the_channels() {
     assert_eq!(status, 200);
     assert!(head.contains("content-security-policy: default-src 'none'") && head.contains("text/html"), "{head}");
     assert!(page.contains("<script type=\"module\" src=\"page.js\">"));
-    assert_eq!((scene.get("/page.js").0, scene.get("/page.css").0, scene.get("/map.svg").0), (200, 200, 404));
+    assert_eq!((scene.get("/page.js").0, scene.get("/page.css").0), (200, 200));
+    let map = scene.until("/map.svg", |text| text.contains("/word</title>"));
+    assert!(map.matches("class=\"node\"").count() == 2 && map.contains("B/s"), "{map}");
     let of = |text: &str| -> Value {
         let state: Value = serde_json::from_str(text).unwrap();
         state["channels"].as_array().unwrap().iter().find(|one| one["publisher"] == "/out").cloned().unwrap_or_default()
@@ -117,6 +119,18 @@ fn states_come_as_events() {
     drop(house);
 }
 
+/// Nodes tell nobody of a change: it is seen by asking them.
+#[test]
+fn the_log_tells_what_was_set_elsewhere() {
+    let scene = Scene::new("");
+    scene.until("/api/state", |text| text.contains("/out"));
+    scene.house.run("set /out /in class=high --end publisher");
+    let state = scene.until("/api/state", |text| text.contains("publisher's end: class high, was "));
+    let state: Value = serde_json::from_str(&state).unwrap();
+    let entry = state["log"].as_array().unwrap().iter().find(|entry| entry["kind"] == "setting").unwrap();
+    assert!(entry["at_unix_ms"].as_u64().is_some_and(|ms| ms > 0) && entry["by"].is_null(), "{entry}");
+}
+
 #[test]
 fn only_who_knows_the_token_may_set() {
     let scene = Scene::new("--allow-set TOKEN");
@@ -133,7 +147,7 @@ fn only_who_knows_the_token_may_set() {
     let got = scene.house.run("get /out /in --json").json();
     assert!(got.to_string().contains("\"high\""), "{got}");
     let log = scene.until("/api/state", |text| text.contains("set /out /in class=high"));
-    assert!(log.contains("refused"), "{log}");
+    assert!(log.contains("refused") && log.contains("the page, with the token"), "{log}");
     assert_eq!(Scene::new("").set(&known, words).0, 403, "without --allow-set nobody may");
 }
 

@@ -52,7 +52,7 @@ delay = "bound"
 "#;
 
 /// A house with a plan.
-fn planned() -> (Testbed, String) {
+pub fn planned() -> (Testbed, String) {
     let house = Testbed::new();
     let (contract, plan) = (house.path("system.toml"), house.path("plan.toml").display().to_string());
     std::fs::write(&contract, CONTRACT).unwrap();
@@ -76,7 +76,7 @@ fn verdicts_are(house: &Testbed, arguments: &str, expected: &Value) -> Done {
     mostly(measure, |done| verdicts(&document(done)) == *expected)
 }
 
-fn pair(house: &Testbed, topic: &str, carrier: &str, subscriber: &str) -> [Running; 2] {
+pub fn pair(house: &Testbed, topic: &str, carrier: &str, subscriber: &str) -> [Running; 2] {
     let sub = house.start(&format!("sub /{topic} --port /base/{topic} --carrier {carrier} --json {subscriber}"));
     let publish = house.start(&format!("pub /{topic} --rate 20 --size 100 --carrier {carrier} --port /{topic}@x"));
     house.wait_for_list("channels", |channels| {

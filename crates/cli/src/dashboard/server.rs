@@ -182,6 +182,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/", file(HTML, include_str!("page/index.html")))
         .route("/page.js", file(SCRIPT, include_str!("page/page.js")))
         .route("/page.css", file(STYLE, include_str!("page/page.css")))
+        .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT })) // browsers ask for it, and report its absence as an error
         .route("/map.svg", get(map))
         .route("/metrics", get(metrics))
         .route("/api/state", get(state))
