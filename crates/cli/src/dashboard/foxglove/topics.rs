@@ -96,8 +96,8 @@ impl Topics {
     /// Adds a publisher to its channel; gives the number of a new one.
     fn add(&mut self, source: Source) -> Option<u32> {
         let PortInfo { topic, message, .. } = &source.info;
-        let same = |offer: &Offer| offer.topic == *topic && offer.is_of(message);
-        if let Some(id) = self.offers.iter().find(|(_, offer)| same(offer)).map(|(id, _)| *id) {
+        let mut same = self.offers.iter().filter(|(_, offer)| offer.topic == *topic && offer.is_of(message));
+        if let Some(id) = same.next().map(|(id, _)| *id) {
             self.channels.entry(id).or_default().sources.push(source);
             return None;
         }
