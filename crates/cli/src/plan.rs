@@ -19,10 +19,10 @@ mod recorded;
 mod show;
 mod simulate;
 
-#[cfg(feature = "sessions")]
-pub(crate) use show::{offers, refusals};
 #[cfg(feature = "dashboard")]
 pub(crate) use map::{Drawer, Edge, Flow, Map, Spot, percent};
+#[cfg(feature = "sessions")]
+pub(crate) use show::{offers, refusals};
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, line, table, tell};
