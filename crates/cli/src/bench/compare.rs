@@ -176,12 +176,13 @@ fn measure(row: &Row, pair: &Pair, plan: &Plan, folder: Option<&Path>) -> Result
 }
 
 fn judge(row: &Row, outcome: &Result<Vec<Round>, Unmeasured>, plan: &Plan) -> Verdict {
-    let verdict = match outcome {
+    let mut verdict = match outcome {
         Ok(rounds) => Verdict::new(row, rounds, plan.quick),
         Err(Unmeasured::Failed(because)) => Verdict::failed(row, plan.quick, because.clone()),
         Err(Unmeasured::Skipped(because)) => Verdict::skipped(row, plan.quick, because.clone()),
     };
-    Verdict { n: plan.count(&row.job), ..verdict }
+    verdict.n = plan.count(&row.job);
+    verdict
 }
 
 /// The rows whose names begin with one of `wanted`; all rows if it is empty.
