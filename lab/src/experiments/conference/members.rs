@@ -3,7 +3,7 @@
 use super::outcome::Account;
 use super::pictures::Taken;
 use super::threads::Threads;
-use super::{CUT, HOSTS, KINDS, Kind, PICTURES, SOON, VIDEO, WHOLE};
+use super::{CUT, HOSTS, KINDS, Kind, PATIENCE, PICTURES, VIDEO, WHOLE};
 use crate::error::Result;
 use crate::experiments::Tally;
 use crate::lab::{Lab, Size};
@@ -195,7 +195,7 @@ impl Members {
     /// Publishes no more, and waits for what streams still repeat.
     pub(super) fn finish(&mut self, lab: &Lab) -> Result {
         self.parts.iter_mut().try_for_each(|part| part.ask::<Report>(lab, &Order::Stop, LONG).map(drop))?;
-        let (published, until) = (self.published(lab)?, monotonic_ns() + SOON.as_nanos() as u64);
+        let (published, until) = (self.published(lab)?, monotonic_ns() + PATIENCE.as_nanos() as u64);
         let all = |members: &Self| {
             let streams = members.hears[usize::from(CUT) - 1].iter().zip(&members.came).zip(&published);
             streams
@@ -267,7 +267,7 @@ impl Members {
     /// where one did not.
     pub(super) fn resumed(&mut self, lab: &Lab) -> Result<[f64; 5]> {
         while self.first_ns.iter().flatten().any(Option::is_none)
-            && monotonic_ns() < self.back_ns + SOON.as_nanos() as u64
+            && monotonic_ns() < self.back_ns + PATIENCE.as_nanos() as u64
         {
             lab.stop.sleep(Duration::from_millis(100))?;
             self.arrived(lab)?;

@@ -1,6 +1,6 @@
 //! The conference's outcome: what came of each stream in each phase, how soon, and whether it went on.
 
-use super::{AT_ONCE, CUT, HOSTS, KINDS, Kind, NARROW, RATE, SOON};
+use super::{AT_ONCE, BY_TCP, CUT, HOSTS, KINDS, Kind, NARROW, RATE};
 use crate::experiments::Tally;
 use crate::results::{Bar, Check, Factors, Figure, Findings, Group, Panel, Table};
 use crate::statistics::{Distribution, median};
@@ -25,7 +25,7 @@ impl Account {
 }
 
 fn resumes_within(kind: &Kind) -> Duration {
-    if kind.carrier == "tcp" { SOON } else { AT_ONCE }
+    if kind.carrier == "tcp" { BY_TCP } else { AT_ONCE }
 }
 
 /// Least share, in percent, of the streams above video on the narrow link. The rest is on its way when the link goes down.
@@ -210,6 +210,19 @@ mod tests {
             (2, _, "udp") => 0,
             _ => 100,
         }
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_late_or_never_fails() {
+        let failed = |resumed: [f64; 5]| -> Vec<String> {
+            let checks = judge(&accounts(as_expected), &resumed).checks;
+            checks.into_iter().filter(|check| !check.pass).map(|check| check.name).collect()
+        };
+        assert_eq!(failed([1000.0, 1000.0, 1000.0, 2000.0, 2000.0]), Vec::<String>::new());
+        let late = failed([1001.0, 1001.0, 1001.0, 2001.0, 2001.0]);
+        assert!(late.len() == 5 && late.iter().all(|name| name.contains("went on after the outage")), "{late:?}");
+        let never = failed([100.0, 100.0, 100.0, 100.0, f64::INFINITY]);
+        assert!(never.len() == 1 && never[0].starts_with("chat: "), "{never:?}");
     }
 
     #[test]
