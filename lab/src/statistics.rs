@@ -183,6 +183,40 @@ pub fn quotient_interval(
 /// Draws of a bootstrap.
 const DRAWS: usize = 4000;
 
+/// The largest probability of an event that happened in so many of independent tries, with 95 % confidence (Clopper and Pearson 1934): with
+/// that one, so few would happen in one of twenty such series. Of none in n tries about 3 / n; 1 if there were no others, or no tries.
+pub fn largest_probability(events: u64, tries: u64) -> f64 {
+    if events >= tries {
+        return 1.0;
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if at_most(events, tries, middle) > RARELY {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+/// One in twenty.
+const RARELY: f64 = 0.05;
+/// Steps after which the two ends hardly differ.
+const HALVINGS: u32 = 50;
+
+/// The probability of at most so many events, fewer than tries; each try has one with probability `p`, above 0 and below 1.
+fn at_most(events: u64, tries: u64, p: f64) -> f64 {
+    let mut ln = tries as f64 * (-p).ln_1p(); // of exactly so many; a logarithm, for it may be below all positive numbers
+    let mut sum = ln.exp();
+    for before in 0..events {
+        ln += ((tries - before) as f64 / (before + 1) as f64 * p / (1.0 - p)).ln();
+        sum += ln.exp();
+    }
+    sum
+}
+
 /// The median of repetitions with its range, each to three decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -273,6 +307,21 @@ mod tests {
         let near = uncertainty(&[1.0, 1.1, 1.2, 1.3, 1.4]);
         assert!((near - 1.2533 * 1.4826 * 0.1 / 5f64.sqrt()).abs() < 1e-9);
         assert!(uncertainty(&[1.0, 2.0, 3.0, 4.0, 5.0]) > 5.0 * near);
+    }
+
+    #[test]
+    fn the_largest_probability_is_that_of_the_tables() {
+        // Upper limits of 95 %, one-sided: Clopper and Pearson.
+        for (events, tries, printed) in
+            [(0, 10, 0.2589), (1, 10, 0.3942), (5, 10, 0.7776), (0, 100, 0.0295), (2, 100, 0.0616)]
+        {
+            let found = largest_probability(events, tries);
+            assert!((found - printed).abs() < 5e-5, "{events} of {tries}: {found}");
+        }
+        assert!(largest_probability(800, 1000) > 0.8 && largest_probability(800, 1000) < 0.83);
+        assert_eq!([(0, 0), (1, 1), (7, 7)].map(|(events, tries)| largest_probability(events, tries)), [1.0; 3]);
+        // The rule of three: 598 show that it is rarer than one in 200.
+        assert!(largest_probability(0, 598) < 1.0 / 200.0 && largest_probability(0, 597) > 1.0 / 200.0);
     }
 
     #[test]

@@ -65,7 +65,7 @@ struct RunArguments {
     /// Leave out a feature, to see which checks find that: marks, threads, proxies
     #[arg(long, value_name = "FEATURE", hide = true, value_parser = feature)]
     without: Option<Feature>,
-    /// Of all: run each so many times, and print the margins of every check
+    /// Of all: run each so many times, and print the margins of every check and a bound of false alarms
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Parts that may be skipped where they cannot run, by the beginnings of their names: any other is a failure

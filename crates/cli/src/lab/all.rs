@@ -4,6 +4,7 @@ use super::{RunArguments, document};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, table, tell};
 use lab::results::{Check, Verdict};
+use lab::statistics::largest_probability;
 use lab::{Experiment, Size};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -39,38 +40,78 @@ struct Margin {
     relation: String,
 }
 
+/// The outcome of all experiments.
+#[derive(Serialize)]
+struct Outcome {
+    experiments: Vec<Runs>,
+    /// Of repeated runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alarms: Option<Alarms>,
+}
+
+/// Failures of repeated runs where all claims hold, so that each is a false alarm. A round is a run of every experiment.
+#[derive(Serialize)]
+struct Alarms {
+    rounds: u64,
+    /// Rounds in which an experiment failed.
+    alarmed: u64,
+    /// With 95 % confidence no larger part of all rounds does.
+    at_most: f64,
+    /// Nor of the gate's runs, in which an experiment fails by two of three runs: then two of three rounds have a failure at least.
+    gate_at_most: f64,
+}
+
+impl Alarms {
+    /// Of rounds that are independent of each other. One that was broken off does not count.
+    fn of(all: &[Runs]) -> Self {
+        let rounds = all.iter().map(|runs| runs.runs.len()).min().unwrap_or(0);
+        let has_failed = |round: &usize| all.iter().any(|runs| runs.runs[*round] == Verdict::Fail);
+        let (alarmed, rounds) = ((0..rounds).filter(has_failed).count() as u64, rounds as u64);
+        let at_most = largest_probability(alarmed, rounds);
+        Self { rounds, alarmed, at_most, gate_at_most: at_most * at_most * (3.0 - 2.0 * at_most) }
+    }
+}
+
 /// Runs all experiments. Exit 1 if one failed, else 4 if one was inconclusive.
 pub(super) fn run(arguments: &RunArguments, stop: &lab::Stop) -> Result {
-    let mut all = Vec::new();
-    for experiment in lab::experiments() {
-        let runs = experiment_runs(arguments, stop, *experiment)?;
-        tell(&format!("{}: {:?} in {:.0} s", runs.experiment, runs.verdict, runs.seconds));
-        all.push(runs);
+    let all = lab::experiments().iter();
+    let mut experiments: Vec<Runs> =
+        all.map(|experiment| Runs { experiment: experiment.name(), ..Runs::default() }).collect();
+    for number in 1..=arguments.repeat {
+        match round(arguments, stop, &mut experiments) {
+            // What whole rounds have found is shown.
+            Err(_) if stop.asked() && number > 1 => break,
+            once => once?,
+        }
     }
     if let Some(folder) = &arguments.out {
         lab::results::report(folder)?;
     }
-    Output { json: arguments.json }.result(&serde_json::json!({ "experiments": all }), || shown(&all))?;
-    verdict(&all)
+    let alarms = (arguments.repeat > 1).then(|| Alarms::of(&experiments));
+    if alarms.is_none() {
+        experiments.iter_mut().for_each(|runs| runs.margins.clear());
+    }
+    let outcome = Outcome { experiments, alarms };
+    Output { json: arguments.json }.result(&outcome, || shown(&outcome))?;
+    verdict(&outcome.experiments)
 }
 
-fn experiment_runs(arguments: &RunArguments, stop: &lab::Stop, experiment: &dyn Experiment) -> Result<Runs> {
-    let since = Instant::now();
-    let mut runs = Runs { experiment: experiment.name(), ..Runs::default() };
-    for _ in 0..arguments.repeat {
-        runs.add(arguments, stop, experiment)?;
-    }
-    if arguments.repeat == 1 && arguments.size.size() == Size::Ci && runs.runs != [Verdict::Pass] {
-        while runs.runs.len() < MAJORITY {
-            runs.add(arguments, stop, experiment)?;
+/// Runs each experiment once; in the gate, one that does not pass runs until most runs decide.
+fn round(arguments: &RunArguments, stop: &lab::Stop, all: &mut [Runs]) -> Result {
+    for (experiment, runs) in lab::experiments().iter().zip(all) {
+        let since = Instant::now();
+        runs.add(arguments, stop, *experiment)?;
+        if arguments.repeat == 1 && arguments.size.size() == Size::Ci && runs.runs != [Verdict::Pass] {
+            while runs.runs.len() < MAJORITY {
+                runs.add(arguments, stop, *experiment)?;
+            }
         }
+        runs.verdict = most(&runs.runs);
+        let seconds = since.elapsed().as_secs_f64();
+        runs.seconds += seconds;
+        tell(&format!("{}: {:?} in {seconds:.0} s", runs.experiment, runs.verdict));
     }
-    runs.verdict = most(&runs.runs);
-    runs.seconds = since.elapsed().as_secs_f64();
-    if arguments.repeat == 1 {
-        runs.margins.clear();
-    }
-    Ok(runs)
+    Ok(())
 }
 
 impl Runs {
@@ -130,7 +171,7 @@ fn verdict(all: &[Runs]) -> Result {
     }
 }
 
-fn shown(all: &[Runs]) -> String {
+fn shown(Outcome { experiments: all, alarms }: &Outcome) -> String {
     let words = |verdicts: &[Verdict]| verdicts.iter().map(|v| word(*v)).collect::<Vec<_>>().join(" ");
     let row = |runs: &Runs| {
         let Runs { experiment, seconds, runs, wrong, .. } = runs;
@@ -141,7 +182,17 @@ fn shown(all: &[Runs]) -> String {
     for runs in all.iter().filter(|runs| !runs.margins.is_empty()) {
         text.push_str(&format!("\n{}\n{}", runs.experiment, margins(&runs.margins)));
     }
+    text.extend(alarms.iter().map(told));
     text
+}
+
+fn told(alarms: &Alarms) -> String {
+    let Alarms { rounds, alarmed, at_most, gate_at_most } = alarms;
+    let [one, gate] = [at_most, gate_at_most].map(|part| part.recip().floor());
+    format!(
+        "\nAn experiment failed in {alarmed} of {rounds} rounds: with 95 % confidence in at most one of {one}, and by two of three runs, as \
+         the gate judges, in at most one of {gate} (wanted: 200).\n"
+    )
 }
 
 fn word(verdict: Verdict) -> &'static str {
@@ -182,6 +233,30 @@ fn margins(margins: &BTreeMap<String, Margin>) -> String {
 mod tests {
     use super::*;
     use Verdict::{Fail, Inconclusive, Pass};
+
+    fn runs(verdicts: &[Verdict]) -> Runs {
+        Runs { runs: verdicts.to_vec(), ..Runs::default() }
+    }
+
+    #[test]
+    fn so_many_rounds_without_a_failure_show_that_one_in_200_gates_alarms() {
+        let alarms = |rounds: usize| Alarms::of(&[runs(&vec![Pass; rounds]), runs(&vec![Inconclusive; rounds])]);
+        assert!(alarms(71).gate_at_most < 1.0 / 200.0 && alarms(70).gate_at_most > 1.0 / 200.0);
+        assert!(alarms(598).at_most < 1.0 / 200.0 && alarms(597).at_most > 1.0 / 200.0);
+        assert!(told(&alarms(71)).contains("0 of 71 rounds: with 95 % confidence in at most one of 24"));
+        assert_eq!((alarms(0).rounds, alarms(0).gate_at_most), (0, 1.0));
+    }
+
+    #[test]
+    fn a_round_with_failures_is_one_alarm() {
+        let mut failing = vec![Pass; 71];
+        failing[3] = Fail;
+        let found = Alarms::of(&[runs(&failing), runs(&failing), runs(&[Pass; 71])]);
+        assert_eq!((found.rounds, found.alarmed), (71, 1));
+        assert!(found.gate_at_most > 1.0 / 200.0, "one failure is too many for so few rounds");
+        let broken_off = Alarms::of(&[runs(&[Pass, Pass, Fail]), runs(&[Pass, Fail])]);
+        assert_eq!((broken_off.rounds, broken_off.alarmed), (2, 1));
+    }
 
     #[test]
     fn most_runs_decide() {
