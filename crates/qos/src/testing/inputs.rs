@@ -65,12 +65,34 @@ pub fn stored(seeds: &Path, name: &str) -> Vec<(String, Vec<u8>)> {
 const LEAST: u64 = if cfg!(debug_assertions) { 20 } else { 200 };
 const PATIENCE: f64 = 20.0;
 
+/// The inputs that a body had, beside stored ones, and the time that they took.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// Their number.
+    pub inputs: u64,
+    /// Processor time of the thread that called the body; `None`: the kernel does not tell it.
+    pub processor: Option<Duration>,
+}
+
+impl Ran {
+    /// Inputs per second of processor time: the same on a busy machine as on an idle one. `None` where that time is not known.
+    pub fn rate(&self) -> Option<f64> {
+        self.processor.map(|time| self.inputs as f64 / time.as_secs_f64())
+    }
+}
+
+/// Processor time of this thread so far (proc(5), `schedstat`); `None` where the kernel does not tell it.
+fn processor_time() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
 /// Runs a body with what is stored for it in `seeds`, then for THALWEG_FUZZ_SECONDS (default 2) with others. The numbers come from THALWEG_SEED
 /// ([`super::seed`]): a failure prints it, and the input in hexadecimal.
 ///
 /// # Panics
 /// If the body does, or is too slow for a fair number of inputs.
-pub fn run(name: &str, body: Body, mut examples: Vec<Vec<u8>>, seeds: &Path) {
+pub fn run(name: &str, body: Body, mut examples: Vec<Vec<u8>>, seeds: &Path) -> Ran {
     let seconds = std::env::var("THALWEG_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2.0);
     let stored = stored(seeds, name);
     for (file, input) in &stored {
@@ -83,7 +105,7 @@ pub fn run(name: &str, body: Body, mut examples: Vec<Vec<u8>>, seeds: &Path) {
     let mut random = Random(name.bytes().fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())));
     let mut inputs: u64 = 0;
     examples.iter().for_each(|example| body(example));
-    let began = Instant::now();
+    let (began, before) = (Instant::now(), processor_time());
     let after = |seconds: f64| began.elapsed() >= Duration::from_secs_f64(seconds);
     while !after(seconds) || inputs < LEAST {
         let late = after(seconds.max(2.0) * PATIENCE);
@@ -98,6 +120,23 @@ pub fn run(name: &str, body: Body, mut examples: Vec<Vec<u8>>, seeds: &Path) {
         }
         inputs += 1;
     }
-    let rate = inputs as f64 / began.elapsed().as_secs_f64();
-    println!("{name}: {replayed} stored and {inputs} other inputs, {rate:.0}/s, THALWEG_SEED={seed}");
+    let processor = before.and_then(|before| processor_time()?.checked_sub(before));
+    let ran = Ran { inputs, processor };
+    let (rate, alone) = (inputs as f64 / began.elapsed().as_secs_f64(), ran.rate().unwrap_or(f64::NAN));
+    println!(
+        "{name}: {replayed} stored and {inputs} other inputs, {rate:.0}/s, {alone:.0}/s of processor time, THALWEG_SEED={seed}"
+    );
+    ran
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_processor_time() {
+        let rate = |inputs, processor| Ran { inputs, processor }.rate();
+        assert_eq!(rate(199, Some(Duration::from_secs(2))), Some(99.5));
+        assert_eq!(rate(200, None), None);
+    }
 }
