@@ -10,16 +10,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use qos::system::Proxies;
-use thalweg_baseline::planner::{ADMITTED, Measured, TABLE_3, measure, table_3, target};
+use thalweg_baseline::planner::{ADMITTED, Measured, TABLE_3, measure, table_3};
 use thalweg_baseline::system::{Binding, Size};
+use thalweg_baseline::targets::{self, MISSED, Target, megabytes};
 
-/// The targets of the check; those of the time and the gap depend on the size.
-const ADMISSION: Duration = Duration::from_millis(10);
-const MEMORY: u64 = 1_000_000_000;
 const TABLE_3_TIME: Duration = Duration::from_millis(40);
-/// Part of the used links that must bind, so that there is a problem to solve; and the sizes, in subscribers, for which the targets ask that.
-const BINDING: f64 = 0.2;
-const BOUND: [usize; 2] = [1000, 10_000];
 
 fn row(measured: &Measured) -> String {
     let Measured { size: Size { nodes, subscribers, topics }, proxies, outcome, .. } = measured;
@@ -40,70 +35,6 @@ fn row(measured: &Measured) -> String {
         analysed[0],
         analysed[1],
     )
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes.div_ceil(1_000_000))
-}
-
-/// A target: its name, the limit, the measured value, and whether that keeps it.
-struct Target {
-    name: String,
-    limit: String,
-    found: String,
-    kept: bool,
-}
-
-impl Target {
-    fn at_most(name: String, limit: Duration, found: Option<Duration>) -> Self {
-        let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
-        let kept = found.is_some_and(|found| found <= limit);
-        Self { name, limit: format!("≤ {}", ms(limit)), found: found.map_or_else(|| "none".to_owned(), ms), kept }
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, limit, found, kept } = self;
-        write!(f, "| {name} | {limit} | {found} | {} |", if *kept { "yes" } else { MISSED })
-    }
-}
-
-/// The verdict of a missed target.
-const MISSED: &str = "**no**";
-
-/// The targets of one system.
-fn targets(measured: &Measured) -> Vec<Target> {
-    let Measured { size, proxies, outcome, links: Binding { used, overloaded, priced }, .. } = measured;
-    let Size { nodes, subscribers, topics } = size;
-    let of = |what: &str| format!("{nodes} × {subscribers} × {topics}, {proxies:?}: {what}");
-    let (gap, time) = target(*size);
-    let percent = |part: f64| format!("{:.2} %", 100.0 * part);
-    let found = outcome.gap();
-    let mut all = vec![
-        Target::at_most(of("placing"), time, outcome.value.map(|_| measured.placing)),
-        Target {
-            name: of("gap"),
-            limit: format!("≤ {}", percent(gap)),
-            found: found.map_or_else(|| "none".to_owned(), percent),
-            kept: found.is_some_and(|found| found <= gap),
-        },
-        Target::at_most(of("slowest of the admissions"), ADMISSION, Some(measured.admitting.0)),
-    ];
-    let (kept, found) = (measured.memory.is_some_and(|bytes| bytes <= MEMORY), measured.memory);
-    let found = found.map_or_else(|| "unknown".to_owned(), megabytes);
-    all.push(Target { name: of("memory"), limit: format!("≤ {}", megabytes(MEMORY)), found, kept });
-    let binding = |(what, count): (&str, Option<usize>)| {
-        let part = count.map(|count| count as f64 / (*used).max(1) as f64);
-        let found = part.map_or_else(|| "unknown".to_owned(), percent);
-        let kept = part.is_some_and(|part| part >= BINDING);
-        Target { name: of(what), limit: format!("≥ {}", percent(BINDING)), found, kept }
-    };
-    if BOUND.contains(subscribers) {
-        let counts = [("links overloaded by best places", Some(*overloaded)), ("links with a price", *priced)];
-        all.extend(counts.map(binding));
-    }
-    all
 }
 
 /// The sizes of Table 3.
@@ -147,7 +78,7 @@ fn one(numbers: &[usize]) {
     let [nodes, subscribers, topics, seed, sharing] = *numbers else { return };
     let measured = measure(Size { nodes, subscribers, topics }, SHARING[sharing], seed as u64);
     println!("{}", row(&measured));
-    targets(&measured).iter().for_each(|target| println!("{target}"));
+    targets::of(&measured).iter().for_each(|target| println!("{target}"));
 }
 
 fn main() -> io::Result<ExitCode> {
