@@ -186,19 +186,51 @@ fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {
             .with("payload_bytes", PAYLOAD);
         findings.cells.push(tally.cell(factors, true));
         if hogs == HOGS[2] && policy != OTHER.0 {
-            let better = median_ratio(&tallies[0].pairs(tally, |d| d.p99));
-            let what = format!("p99 of OTHER / p99 of {policy} with {hogs} hogs, {place}");
-            // Wake-ups on other processors cost by themselves: the whole factor applies only to runs that are pinned
-            // alike.
-            let limit = if place == "pinned" { BETTER } else { 1.0 };
-            findings.checks.push(Check::at_least(what, better, limit));
-            let what = format!("samples lost by {policy} with {hogs} hogs, {place}");
-            findings.checks.push(Check::at_most(what, tally.missing(), 0.0));
+            findings.checks.extend(judge(policy, place, [&tallies[0], tally]));
         }
     }
+}
+
+/// A policy beside OTHER, with the most hogs. Wake-ups on other processors cost by themselves: the whole factor applies only to runs that are
+/// pinned alike.
+fn judge(policy: &str, place: &str, [other, tally]: [&Tally; 2]) -> [Check; 2] {
+    let beside = format!("with {} hogs, {place}", HOGS[2]);
+    let better = median_ratio(&other.pairs(tally, |d| d.p99));
+    let limit = if place == "pinned" { BETTER } else { 1.0 };
+    [
+        Check::at_least(format!("p99 of OTHER / p99 of {policy} {beside}"), better, limit),
+        Check::at_most(format!("samples lost by {policy} {beside}"), tally.missing(), 0.0),
+    ]
 }
 
 fn group(hogs: u32, pairs: &Pairs, tallies: &[Tally]) -> Group {
     let bar = |(pair, tally): (&Pair, &Tally)| tally.bar(pair.arm.0);
     Group { label: format!("{hogs} hogs"), bars: pairs.all.iter().zip(tallies).filter_map(bar).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stalls::{Stalls, Timed};
+
+    /// Three runs in which of ten round trips so many came, and took this long.
+    fn tally(us: u64, came: usize) -> Tally {
+        let mut tally = Tally::default();
+        for _ in 0..3 {
+            tally.add(10, &vec![Timed { from_ns: 0, ns: us * 1000 }; came], &Stalls::default());
+        }
+        tally
+    }
+
+    #[test]
+    fn a_policy_that_does_not_help_and_one_that_loses_fail() {
+        let passes =
+            |place: &str, other: Tally, fifo: Tally| judge("fifo:30", place, [&other, &fifo]).map(|check| check.pass);
+        assert_eq!(passes("pinned", tally(1000, 10), tally(100, 10)), [true, true]);
+        assert_eq!(passes("pinned", tally(990, 10), tally(100, 10)), [false, true]);
+        assert_eq!(passes("free", tally(990, 10), tally(100, 10)), [true, true]);
+        assert_eq!(passes("free", tally(99, 10), tally(100, 10)), [false, true]);
+        assert_eq!(passes("pinned", tally(1000, 10), tally(100, 9)), [true, false]);
+        assert_eq!(passes("pinned", Tally::default(), Tally::default()), [false, false], "nothing was measured");
+    }
 }

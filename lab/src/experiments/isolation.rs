@@ -225,21 +225,24 @@ impl<'a> Testbed<'a> {
             findings.cells.push(side.calls.cell(factors("calls of publish"), false));
             bars.extend(side.latency.bar(arm));
         }
-        let [well, impaired] = sides;
-        let latency = |figure: Figured| median_ratio(&impaired.latency.pairs(&well.latency, figure));
-        let calls = |figure: Figured| median_ratio(&impaired.calls.pairs(&well.calls, figure));
-        let label = |what: &str| format!("{carrier}, {name}: {what}");
-        findings.checks.extend([
-            Check::at_most(label("p50 of the seven, ratio"), latency(|d| d.p50), P50).judged_from(Size::Quick),
-            Check::at_most(label("p99 of the seven, ratio"), latency(|d| d.p99), P99).judged_from(Size::Quick),
-            Check::at_most(label("p50 of publish, ratio"), calls(|d| d.p50), P50).judged_from(Size::Quick),
-            Check::at_most(label("p99 of publish, ratio"), calls(|d| d.p99), P99).judged_from(Size::Quick),
-            Check::at_least(label("the eighth had the latest in time, share"), impaired.share(repetitions), 1.0),
-            Check::at_most(label("lost of the seven"), well.latency.missing() + impaired.latency.missing(), 0.0),
-            Check::at_most(label("samples that came twice or late"), (well.again + impaired.again) as f64, 0.0),
-        ]);
+        findings.checks.extend(judge(&format!("{carrier}, {name}"), sides, repetitions));
         Group { label: carrier.into(), bars }
     }
+}
+
+fn judge(of: &str, [well, impaired]: &[Side; 2], repetitions: u32) -> [Check; 7] {
+    let latency = |figure: Figured| median_ratio(&impaired.latency.pairs(&well.latency, figure));
+    let calls = |figure: Figured| median_ratio(&impaired.calls.pairs(&well.calls, figure));
+    let label = |what: &str| format!("{of}: {what}");
+    [
+        Check::at_most(label("p50 of the seven, ratio"), latency(|d| d.p50), P50).judged_from(Size::Quick),
+        Check::at_most(label("p99 of the seven, ratio"), latency(|d| d.p99), P99).judged_from(Size::Quick),
+        Check::at_most(label("p50 of publish, ratio"), calls(|d| d.p50), P50).judged_from(Size::Quick),
+        Check::at_most(label("p99 of publish, ratio"), calls(|d| d.p99), P99).judged_from(Size::Quick),
+        Check::at_least(label("the eighth had the latest in time, share"), impaired.share(repetitions), 1.0),
+        Check::at_most(label("lost of the seven"), well.latency.missing() + impaired.latency.missing(), 0.0),
+        Check::at_most(label("samples that came twice or late"), (well.again + impaired.again) as f64, 0.0),
+    ]
 }
 
 /// One figure of many.
@@ -257,5 +260,41 @@ struct Side {
 impl Side {
     fn share(&self, repetitions: u32) -> f64 {
         f64::from(self.caught_up) / f64::from(repetitions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stalls::{Stalls, Timed};
+
+    /// Three runs in which everything took this long.
+    fn side(us: u64) -> Side {
+        let mut side = Side { caught_up: 3, ..Side::default() };
+        for tally in [&mut side.latency, &mut side.calls] {
+            (0..3).for_each(|_| tally.add(10, &[Timed { from_ns: 0, ns: us * 1000 }; 10], &Stalls::default()));
+        }
+        side
+    }
+
+    fn failed(change: impl FnOnce(&mut [Side; 2])) -> Vec<String> {
+        let mut sides = [side(100), side(109)];
+        change(&mut sides);
+        let failed = judge("tcp", &sides, 3).into_iter().filter(|check| !check.pass);
+        failed.map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn whatever_the_others_notice_fails() {
+        assert_eq!(failed(|_| ()), Vec::<String>::new());
+        let slower = failed(|sides| sides[1] = side(111));
+        assert_eq!(slower, ["tcp: p50 of the seven, ratio", "tcp: p50 of publish, ratio"]);
+        assert_eq!(failed(|sides| sides[1] = side(151)).len(), 4, "p99, too");
+        assert_eq!(failed(|sides| sides[1].caught_up = 2), ["tcp: the eighth had the latest in time, share"]);
+        assert_eq!(failed(|sides| sides[0].again = 1), ["tcp: samples that came twice or late"]);
+        let lost = failed(|sides| sides[1].latency.add(1, &[], &Stalls::default()));
+        assert_eq!(lost, ["tcp: lost of the seven"]);
+        let nothing = failed(|sides| *sides = [Side::default(), Side::default()]);
+        assert_eq!(nothing.len(), 6, "all but what came twice: {nothing:?}");
     }
 }

@@ -110,3 +110,34 @@ fn notes(runs: &[(u64, LinkReport)]) -> Vec<String> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{Behaviour, Counts, Lateness};
+
+    /// A line of this rate in Mbit/s, and the part of it that it carried.
+    fn run(rate: u64, carried: Option<f64>) -> (u64, LinkReport) {
+        let report = LinkReport {
+            asked: Behaviour { rate: Some(rate * 1_000_000), ..Behaviour::default() },
+            counts: Counts::default(),
+            loss_percent: 0.0,
+            rate: carried.map(|part| part * rate as f64 * 1e6),
+            lateness_us: Lateness::default(),
+            ahead: 0,
+            stood_still_ms: 0.0,
+        };
+        (rate, report)
+    }
+
+    #[test]
+    fn a_line_of_the_experiments_that_does_not_keep_its_rate_fails() {
+        let failed = |runs: &[(u64, LinkReport)]| -> Vec<String> {
+            let failed = findings(runs).checks.into_iter().filter(|check| !check.pass);
+            failed.map(|check| check.name).collect()
+        };
+        let slow = failed(&[run(10, Some(0.99)), run(100, Some(0.97)), run(1000, Some(0.97))]);
+        assert_eq!(slow, ["line of 100 Mbit/s: carried while busy, % of its rate"]);
+        assert_eq!(failed(&[run(20, None)]), ["line of 20 Mbit/s: carried while busy, % of its rate"], "never busy");
+    }
+}

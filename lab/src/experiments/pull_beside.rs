@@ -161,30 +161,35 @@ impl Testbed {
             findings.cells.push(tally.cell(factors, false));
             bars.extend(tally.bar(name));
         }
-        let [alone, beside, unlimited] = arms;
-        let ratio = |arm: &Arm, figure: fn(&Distribution) -> f64| median_ratio(&arm.tally.pairs(&alone.tally, figure));
-        let label = |what: &str| format!("{}: {what}", self.carrier);
-        let problem = arms.iter().find_map(|arm| arm.pulled.problem.as_ref());
-        let problem = problem.map_or(String::new(), |problem| format!(" ({problem})"));
-        let lost: u64 = arms.iter().map(|arm| arm.tally.lost()).sum();
-        let damaged: u64 = arms.iter().map(|arm| arm.pulled.damaged).sum();
+        let [alone, _, unlimited] = arms;
         findings.notes.push(format!(
             "{}: beside a pull without a limit ({:.0} MB/s) p50 was {:.2} and p99 {:.2} times that alone",
             self.carrier,
             unlimited.pulled.rate(),
-            ratio(unlimited, |d| d.p50),
-            ratio(unlimited, |d| d.p99)
+            unlimited.ratio(alone, |d| d.p50),
+            unlimited.ratio(alone, |d| d.p99)
         ));
-        let pulled = label(&format!("bytes pulled, at {:.0} MB/s{problem}", beside.pulled.rate()));
-        findings.checks.extend([
-            Check::at_most(label("p50 of the channel, ratio"), ratio(beside, |d| d.p50), P50).judged_from(Size::Quick),
-            Check::at_most(label("p99 of the channel, ratio"), ratio(beside, |d| d.p99), P99).judged_from(Size::Quick),
-            Check::at_most(label("lost samples of the channel"), lost as f64, 0.0),
-            Check::at_least(pulled, beside.pulled.bytes as f64, wanted as f64),
-            Check::at_most(label("pulled samples that were damaged"), damaged as f64, 0.0),
-        ]);
+        findings.checks.extend(judge(self.carrier, arms, wanted));
         Group { label: self.carrier.into(), bars }
     }
+}
+
+fn judge(carrier: &str, arms: &[Arm; 3], wanted: u64) -> [Check; 5] {
+    let [alone, beside, _] = arms;
+    let label = |what: &str| format!("{carrier}: {what}");
+    let problem = arms.iter().find_map(|arm| arm.pulled.problem.as_ref());
+    let problem = problem.map_or(String::new(), |problem| format!(" ({problem})"));
+    let lost: f64 = arms.iter().map(|arm| arm.tally.missing()).sum();
+    let damaged: u64 = arms.iter().map(|arm| arm.pulled.damaged).sum();
+    let pulled = label(&format!("bytes pulled, at {:.0} MB/s{problem}", beside.pulled.rate()));
+    let [p50, p99] = [beside.ratio(alone, |d| d.p50), beside.ratio(alone, |d| d.p99)];
+    [
+        Check::at_most(label("p50 of the channel, ratio"), p50, P50).judged_from(Size::Quick),
+        Check::at_most(label("p99 of the channel, ratio"), p99, P99).judged_from(Size::Quick),
+        Check::at_most(label("lost samples of the channel"), lost, 0.0),
+        Check::at_least(pulled, beside.pulled.bytes as f64, wanted as f64),
+        Check::at_most(label("pulled samples that were damaged"), damaged as f64, 0.0),
+    ]
 }
 
 /// One arm: the channel alone or beside a pull, and its results.
@@ -199,5 +204,41 @@ struct Arm {
 impl Arm {
     fn new(name: &'static str, unlimited: Option<bool>) -> Self {
         Self { name, unlimited, tally: Tally::default(), pulled: Pulled::default() }
+    }
+
+    /// Of a figure to that of the channel alone, run by run; the median.
+    fn ratio(&self, alone: &Arm, figure: fn(&Distribution) -> f64) -> f64 {
+        median_ratio(&self.tally.pairs(&alone.tally, figure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stalls::{Stalls, Timed};
+
+    /// The checks that fail where samples beside the pull took this long, and 100 µs alone.
+    fn failed(us: u64, change: impl FnOnce(&mut [Arm; 3])) -> Vec<String> {
+        let mut arms = [("alone", 100), ("beside", us), ("unlimited", 900)].map(|(name, us)| {
+            let mut arm = Arm::new(name, None);
+            (0..3).for_each(|_| arm.tally.add(10, &[Timed { from_ns: 0, ns: us * 1000 }; 10], &Stalls::default()));
+            arm.pulled.bytes = PULLED;
+            arm
+        });
+        change(&mut arms);
+        let failed = judge("udp", &arms, PULLED).into_iter().filter(|check| !check.pass);
+        failed.map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn a_pull_that_is_noticed_or_does_not_come_whole_fails() {
+        assert_eq!(failed(109, |_| ()), Vec::<String>::new());
+        assert_eq!(failed(111, |_| ()), ["udp: p50 of the channel, ratio"]);
+        assert_eq!(failed(151, |_| ()).len(), 2, "p99, too");
+        let lost = failed(100, |arms| arms[2].tally.add(1, &[], &Stalls::default()));
+        assert_eq!(lost, ["udp: lost samples of the channel"]);
+        assert_eq!(failed(100, |arms| arms[0].tally = Tally::default()).len(), 3, "nothing was sent alone");
+        assert!(failed(100, |arms| arms[1].pulled.bytes -= 1)[0].contains("bytes pulled"));
+        assert_eq!(failed(100, |arms| arms[1].pulled.damaged = 1), ["udp: pulled samples that were damaged"]);
     }
 }

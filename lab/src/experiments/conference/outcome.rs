@@ -80,7 +80,7 @@ pub(super) fn judge(phases: &[Account; 4], resumed: &[f64; 5]) -> Findings {
         COMES,
     ));
     for (n, kind) in KINDS.iter().enumerate() {
-        let lost = |phases: &[Account]| phases.iter().map(|phase| phase.tallies[n].lost()).sum::<u64>() as f64;
+        let lost = |phases: &[Account]| missing(phases.iter().map(|phase| &phase.tallies[n]));
         findings.checks.push(Check::at_most(format!("{} before: lost", kind.name), lost(&phases[..1]), 0.0));
         if kind.carrier == "tcp" {
             findings.checks.push(Check::at_most(format!("{} in all phases: lost", kind.name), lost(phases), 0.0));
@@ -102,6 +102,12 @@ pub(super) fn judge(phases: &[Account; 4], resumed: &[f64; 5]) -> Findings {
         panels: phases.iter().map(panel).collect(),
     };
     findings
+}
+
+/// Samples that did not arrive; NaN if none was published, which is no success.
+fn missing<'a>(tallies: impl Iterator<Item = &'a Tally>) -> f64 {
+    let (sent, lost) = tallies.fold((0, 0), |(sent, lost), tally| (sent + tally.sent(), lost + tally.lost()));
+    if sent == 0 { f64::NAN } else { lost as f64 }
 }
 
 /// Samples by stream and phase.
@@ -223,6 +229,19 @@ mod tests {
         assert!(late.len() == 5 && late.iter().all(|name| name.contains("went on after the outage")), "{late:?}");
         let never = failed([100.0, 100.0, 100.0, 100.0, f64::INFINITY]);
         assert!(never.len() == 1 && never[0].starts_with("chat: "), "{never:?}");
+    }
+
+    #[test]
+    fn nothing_lost_of_nothing_published_fails() {
+        let nothing = [0, 1, 2, 3].map(|_| Account {
+            name: "phase",
+            tallies: Default::default(),
+            rates: Vec::new(),
+            jitter_us: [0.0; 5],
+        });
+        let checks = judge(&nothing, &[100.0; 5]).checks;
+        let failed = checks.iter().filter(|check| check.name.ends_with(": lost") && !check.pass).count();
+        assert_eq!(failed, KINDS.len() + 2, "before, and those by tcp in all phases: {checks:?}");
     }
 
     #[test]

@@ -170,3 +170,37 @@ fn notes() -> Vec<String> {
         HALF.into(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stalls::{Stalls, Timed};
+
+    /// The checks that fail where the round trips of each route, in their order, took this long.
+    fn failed(us: [u64; ROUTES.len()]) -> Vec<String> {
+        let tally = |us: u64| {
+            let mut tally = Tally::default();
+            (0..3).for_each(|_| tally.add(10, &[Timed { from_ns: 0, ns: us * 1000 }; 10], &Stalls::default()));
+            tally
+        };
+        let mut findings = Findings::default();
+        note(Layout::Here, &us.map(tally), &mut findings);
+        findings.checks.into_iter().filter(|check| !check.pass).map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn a_proxy_or_a_relay_that_costs_more_fails() {
+        assert_eq!(failed([100, 103, 103, 112, 50, 60]), Vec::<String>::new());
+        let dear = failed([100, 104, 103, 112, 50, 60]);
+        assert!(dear.len() == 1 && dear[0].contains("with a proxy at the publisher"), "{dear:?}");
+        let relay = failed([100, 103, 103, 113, 50, 60]);
+        assert!(relay.len() == 1 && relay[0].contains("what a relay adds"), "{relay:?}");
+    }
+
+    #[test]
+    fn nothing_measured_passes_nothing() {
+        let mut findings = Findings::default();
+        note(Layout::Here, &ROUTES.map(|_| Tally::default()), &mut findings);
+        assert!(findings.checks.len() == 9 && findings.checks.iter().all(|check| !check.pass), "{:?}", findings.checks);
+    }
+}

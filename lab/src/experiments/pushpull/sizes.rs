@@ -150,9 +150,9 @@ impl Curves {
             if *place == NONE {
                 self.judge_idle(tallies, findings);
             }
-            let lost: u64 = tallies.iter().map(Tally::lost).sum();
+            let lost: f64 = tallies.iter().map(Tally::missing).sum();
             let name = format!("{}, proxy {place}: lost", self.layout.name());
-            findings.checks.push(Check::at_most(name, lost as f64, 0.0));
+            findings.checks.push(Check::at_most(name, lost, 0.0));
         }
     }
 
