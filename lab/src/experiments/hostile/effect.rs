@@ -59,6 +59,23 @@ pub struct Effect {
 }
 
 impl Effect {
+    /// None so far.
+    fn new(attack: &'static str, by: &'static str) -> Self {
+        Self {
+            attack,
+            by,
+            carriers: CARRIERS.iter().map(|carrier| (*carrier, Default::default())).collect(),
+            tried: Tried::default(),
+            told: Tried::default(),
+            grown_mb: 0.0,
+            grown_by: "",
+            newcomers: Vec::new(),
+            late: 0,
+            silent: Vec::new(),
+            died: Vec::new(),
+        }
+    }
+
     /// Attacks.
     ///
     /// # Errors
@@ -71,19 +88,7 @@ impl Effect {
         recording: &Recording,
         times: &Times,
     ) -> Result<Self> {
-        let mut effect = Self {
-            attack: attack.name,
-            by: attack.by,
-            carriers: CARRIERS.iter().map(|carrier| (*carrier, Default::default())).collect(),
-            tried: Tried::default(),
-            told: Tried::default(),
-            grown_mb: 0.0,
-            grown_by: "",
-            newcomers: Vec::new(),
-            late: 0,
-            silent: Vec::new(),
-            died: Vec::new(),
-        };
+        let mut effect = Self::new(attack.name, attack.by);
         for attempt in 0..times.tries {
             effect.alone(lab, testbed, times.alone)?;
             let before = testbed.state();
@@ -178,6 +183,12 @@ impl Effect {
         self.carriers.values().flatten().map(Tally::lost).sum()
     }
 
+    /// The same for a check; NaN if nothing was sent beside the attacker, which is no success.
+    fn missing(&self) -> f64 {
+        let is_sent = self.carriers.values().any(|sides| sides[ATTACKED].sent() > 0);
+        if is_sent { self.lost() as f64 } else { f64::NAN }
+    }
+
     fn slowest(&self) -> f64 {
         self.newcomers.iter().copied().fold(0.0, f64::max)
     }
@@ -196,11 +207,10 @@ impl Effect {
         self.is_whole() && self.late == 0 && self.ratio() <= P99
     }
 
-    /// Writes the effect into the document.
-    pub fn note(&self, findings: &mut Findings, table: &mut Table, groups: &mut Vec<Group>) {
+    fn checks(&self) -> Vec<Check> {
         let label = |what: &str| format!("{}: {what}", self.attack);
         let mut checks = vec![
-            Check::at_most(label("samples lost"), self.lost() as f64, 0.0),
+            Check::at_most(label("samples lost"), self.missing(), 0.0),
             Check::at_most(label("memory taken, MB"), self.grown_mb, MEMORY),
             Check::at_most(label("newcomers that took more than a second"), self.late as f64, 0.0),
             Check::at_most(label("nodes that no longer answer"), self.silent.len() as f64, 0.0),
@@ -208,6 +218,12 @@ impl Effect {
         ];
         let p99 = Check::at_most(label("p99 of the worst carrier, ratio"), self.ratio(), P99).judged_from(Size::Quick);
         checks.push(if self.is_stalled() { p99.inconclusive("the machine itself stood still too often") } else { p99 });
+        checks
+    }
+
+    /// Writes the effect into the document.
+    pub fn note(&self, findings: &mut Findings, table: &mut Table, groups: &mut Vec<Group>) {
+        let checks = self.checks();
         let failed: Vec<String> = checks.iter().filter(|check| !check.pass).map(|check| check.name.clone()).collect();
         findings.checks.extend(checks);
         for (carrier, sides) in &self.carriers {
@@ -354,3 +370,39 @@ const BYSTANDER: usize = 2;
 const MOST_HELD: usize = 64;
 /// The slice of a node's control threads, so that the pair takes the processor from both equally soon.
 const SLICE_NS: u64 = 10_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stalls::{Stalls, Timed};
+
+    /// The checks that fail where samples took 100 µs alone, and this long beside the attacker.
+    fn failed(us: u64, change: impl FnOnce(&mut Effect)) -> Vec<String> {
+        let mut effect = Effect::new("attack", "tcp");
+        for sides in effect.carriers.values_mut() {
+            for (arm, us) in [(ALONE, 100), (ATTACKED, us)] {
+                sides[arm].add(10, &[Timed { from_ns: 0, ns: us * 1000 }; 10], &Stalls::default());
+            }
+        }
+        change(&mut effect);
+        let failed = effect.checks().into_iter().filter(|check| !check.pass);
+        failed.map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn each_effect_of_an_attack_fails() {
+        assert_eq!(failed(149, |_| ()), Vec::<String>::new());
+        assert_eq!(failed(151, |_| ()), ["attack: p99 of the worst carrier, ratio"]);
+        assert_eq!(failed(100, |effect| effect.grown_mb = 65.0), ["attack: memory taken, MB"]);
+        assert_eq!(failed(100, |effect| effect.late = 1), ["attack: newcomers that took more than a second"]);
+        assert_eq!(failed(100, |effect| effect.silent = vec!["relay".into()]), ["attack: nodes that no longer answer"]);
+        assert_eq!(failed(100, |effect| effect.died = vec!["control".into()]), ["attack: threads that died"]);
+        let one = |effect: &mut Effect| {
+            let tallies = effect.carriers.values_mut().next();
+            tallies.unwrap()[ATTACKED].add(1, &[], &Stalls::default());
+        };
+        assert_eq!(failed(100, one), ["attack: samples lost"]);
+        let nothing = failed(100, |effect| *effect = Effect::new("attack", "tcp"));
+        assert_eq!(nothing, ["attack: samples lost", "attack: p99 of the worst carrier, ratio"]);
+    }
+}
