@@ -64,7 +64,7 @@ pub enum Size {
     Whole,
 }
 
-/// A feature that a run can leave out. Its checks must fail then (docs/lab.md, "Checks that can fail").
+/// A feature that a run can leave out. Its checks must fail then (docs/lab.md, "The gate").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Feature {
