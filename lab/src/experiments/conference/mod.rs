@@ -39,11 +39,8 @@ const CUT: u8 = 3;
 const RATE: u64 = 20_000_000;
 /// Rate of the third host's link while it is narrow: three quarters of the nominal load.
 const NARROW: u64 = 2_000_000;
-/// Streams by datagrams continue within this time after the link is back (F-14).
+/// All streams continue within this time after the link is back (F-14).
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// Those by tcp: the kernel looks once a second whether a device has its link again, and retransmits a second later at the latest
-/// (docs/reliability.md, "The two ends").
-const BY_TCP: Duration = Duration::from_secs(2);
 /// A stream that does not continue within this time is waited for no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
