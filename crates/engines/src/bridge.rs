@@ -7,6 +7,7 @@
 //! | [`rules`] | which topics, in which direction, with which policies |
 //! | `routes` | the routes that are wanted |
 //! | `early` | samples that wait until their way is known |
+//! | `left` | subscribers that have just gone, whose routes stay for a moment |
 //! | `notice` | its state, and what a person should know |
 //!
 //! A sample leaves with its publisher's port as its origin, and no bridge brings it back to a realm in which that node is. Of several
@@ -17,6 +18,7 @@
 
 mod early;
 mod inlet;
+mod left;
 mod notice;
 mod outlet;
 mod routes;
@@ -25,16 +27,17 @@ pub mod rules;
 pub use notice::{Notice, Status};
 pub use rules::{RuleError, Rules, Way};
 
-use crate::engine::{Engine, Error};
+use crate::engine::{Endpoint, Engine, Error};
 use crate::lock;
 use inlet::{Around, Inlet};
+use left::Left;
 use outlet::Outlet;
-use routes::{In, InKey, Out, routes};
+use routes::{In, InKey, Out, Routes, ports, routes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg::control::NodeId;
+use thalweg::control::{NodeId, PortInfo};
 use thalweg::{Node, PortRef};
 
 /// A bridge between a node's realm and an engine.
@@ -45,6 +48,7 @@ pub struct Bridge {
     seen: (u64, u64),
     /// The documents that the routes are of: node, start and revision.
     revisions: Vec<(NodeId, u64, u64)>,
+    left: Left,
     /// The node that carries the samples.
     carrier: Option<NodeId>,
     outlets: BTreeMap<String, Outlet>,
@@ -85,6 +89,7 @@ impl Bridge {
             around: Around { rules: Arc::new(rules), ..Around::default() },
             seen: (0, 0),
             revisions: Vec::new(),
+            left: Left::default(),
             carrier: None,
             outlets: BTreeMap::new(),
             inlets: BTreeMap::new(),
@@ -110,8 +115,8 @@ impl Bridge {
         self.seen = (here, there);
         let mut notices = Vec::new();
         let again = self.again.take_if(|again| *again <= Instant::now()).is_some();
-        self.due |= self.elect() || changed || again;
         let began = Instant::now();
+        self.due |= self.elect() || changed || again || self.left.is_over(began);
         if self.due && self.rest <= began {
             notices.extend(self.adjust());
             (self.due, self.rest) = (false, Instant::now() + began.elapsed());
@@ -134,6 +139,7 @@ impl Bridge {
         if changed {
             let documents = self.node.nodes();
             *lock(&self.around.known) = documents.iter().map(|document| document.node).collect();
+            self.left.note(&self.around.documents, &documents, own, Instant::now());
             self.around.documents = Arc::new(documents);
             self.revisions = revisions;
         }
@@ -163,9 +169,15 @@ impl Bridge {
 
     fn adjust(&mut self) -> Vec<Notice> {
         let carries = self.carrier == Some(self.node.id());
-        let documents = if carries { &self.around.documents[..] } else { &[] };
         let ends = self.engine.abilities().endpoints.then(|| self.engine.endpoints());
-        let wanted = routes(documents, self.node.id(), self.engine.name(), &self.around.rules, ends.as_deref());
+        let documents = if carries { &self.around.documents[..] } else { &[] };
+        let (ends, here) = (ends.as_deref(), || ports(documents, self.node.id()));
+        let mut wanted = self.routes(here(), ends);
+        self.left.forget(Instant::now());
+        if carries && !self.left.is_empty() {
+            let before = self.routes(here().chain(self.left.ports()), ends);
+            left::stay(&mut wanted.into, before.into, self.inlets.iter().map(|(key, inlet)| (key, &inlet.route)));
+        }
         let mut notices = Vec::new();
         self.again = None;
         if wanted.beyond > 0 {
@@ -176,10 +188,14 @@ impl Bridge {
             )));
         }
         notices.extend(self.not_kept(&wanted.out));
-        let topics = ends.map(|ends| ends.into_iter().map(|end| end.topic.name).collect());
+        let topics = ends.map(|ends| ends.iter().map(|end| end.topic.name.clone()).collect());
         notices.extend(self.adjust_outlets(wanted.out, topics.as_ref()));
         notices.extend(self.adjust_inlets(wanted.into));
         notices
+    }
+
+    fn routes<'a>(&self, ports: impl Iterator<Item = (PortRef, &'a PortInfo)>, ends: Option<&[Endpoint]>) -> Routes {
+        routes(ports, self.engine.name(), &self.around.rules, ends)
     }
 
     fn not_kept(&self, routes: &BTreeMap<PortRef, Out>) -> Vec<Notice> {

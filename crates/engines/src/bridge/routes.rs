@@ -82,19 +82,25 @@ impl In {
     }
 }
 
-/// The routes of the bridge at `own` to the engine of this name, whose publishers and subscribers are `ends`, if it tells of them.
-pub(super) fn routes(
-    documents: &[Document],
-    own: NodeId,
+/// The ports of other nodes than `own`.
+pub(super) fn ports(documents: &[Document], own: NodeId) -> impl Iterator<Item = (PortRef, &PortInfo)> {
+    let others = documents.iter().filter(move |document| document.node != own);
+    others.flat_map(|Document { node, ports, .. }| {
+        ports.iter().map(move |(port, info)| (PortRef { node: *node, port: *port }, info))
+    })
+}
+
+/// The routes of a bridge to the engine of this name, whose publishers and subscribers are `ends`, if it tells of them. `ports` are those of
+/// other nodes.
+pub(super) fn routes<'a>(
+    ports: impl Iterator<Item = (PortRef, &'a PortInfo)>,
     engine: &str,
     rules: &Rules,
     ends: Option<&[Endpoint]>,
 ) -> Routes {
     let mut found = Routes::default();
-    let others = documents.iter().filter(|document| document.node != own);
-    let ports = others.flat_map(|document| document.ports.iter().map(move |(port, info)| (document.node, *port, info)));
     let sources = ends.map(Sources::new);
-    for (node, port, info) in ports {
+    for (at, info) in ports {
         let told = rules.of(&info.topic);
         // What a bridge to the same engine publishes comes from there, and what it subscribes to goes there. Over a bridge to another one it
         // could come back.
@@ -107,7 +113,7 @@ pub(super) fn routes(
                 told.apply(&mut qos);
                 let (publisher, topic, message) = (info.name.clone(), info.topic.clone(), info.message.clone());
                 let out = Out { publisher, topic, there: told.there, message, qos };
-                found.put_out(PortRef { node, port }, out);
+                found.put_out(at, out);
             }
             Direction::Subscriber if info.pull != PullRole::Only => match &sources {
                 Some(sources) => sources.of(info, rules).into_iter().for_each(|into| found.put_in(into)),
@@ -286,5 +292,7 @@ fn wanted(info: &PortInfo) -> Qos {
     }
 }
 
+#[cfg(test)]
+pub(super) mod testing;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ pub struct Manual(Arc<Space>);
 struct Space {
     state: Mutex<State>,
     changed: Condvar,
-    subscribers: Mutex<BTreeMap<u64, (Topic, Deliver)>>,
+    subscribers: Mutex<BTreeMap<usize, (Topic, Deliver)>>,
 }
 
 #[derive(Default)]
@@ -26,7 +26,9 @@ struct State {
     /// Publishers that are held up.
     waiting: usize,
     left: Vec<(String, Vec<u8>)>,
-    subscribers: u64,
+    kept: Vec<(String, Vec<u8>)>,
+    /// The topics of all subscribers so far.
+    opened: Vec<String>,
 }
 
 impl Manual {
@@ -66,23 +68,28 @@ impl Manual {
         lock(&self.0.subscribers).values().filter(|(own, _)| topic_matches(&own.name, topic)).count()
     }
 
+    /// The number of subscribers of this very topic so far, those that have closed included.
+    pub fn opened(&self, topic: &str) -> usize {
+        lock(&self.0.state).opened.iter().filter(|opened| *opened == topic).count()
+    }
+
+    /// Each subscriber of the topic gets this sample when it opens from now on, as from a publisher that keeps it for late joiners.
+    pub fn keep(&self, topic: &str, message: &[u8]) {
+        lock(&self.0.state).kept.push((topic.to_owned(), message.to_vec()));
+    }
+
     /// Gives a sample to each subscriber of its topic.
     pub fn deliver(&self, topic: &str, message: &[u8]) {
-        let sample = Sample {
-            topic,
-            message,
-            publisher: 0,
-            origin: None,
-            change: Change::Written,
-            age_ns: 0,
-            historical: false,
-        };
         for (own, deliver) in lock(&self.0.subscribers).values_mut() {
             if topic_matches(&own.name, topic) {
-                deliver(&sample);
+                deliver(&sample(topic, message, false));
             }
         }
     }
+}
+
+fn sample<'a>(topic: &'a str, message: &'a [u8], historical: bool) -> Sample<'a> {
+    Sample { topic, message, publisher: 0, origin: None, change: Change::Written, age_ns: 0, historical }
 }
 
 impl Engine for Manual {
@@ -109,12 +116,15 @@ impl Engine for Manual {
         Ok(Box::new(Publishing { space: self.0.clone(), topic: topic.name.clone() }))
     }
 
-    fn subscriber(&self, topic: &Topic, _request: &Qos, deliver: Deliver) -> Result<Box<dyn Subscriber>> {
-        let number = {
+    fn subscriber(&self, topic: &Topic, _request: &Qos, mut deliver: Deliver) -> Result<Box<dyn Subscriber>> {
+        let (number, kept) = {
             let mut state = lock(&self.0.state);
-            state.subscribers += 1;
-            state.subscribers
+            state.opened.push(topic.name.clone());
+            (state.opened.len(), state.kept.clone())
         };
+        for (of, message) in kept.iter().filter(|(of, _)| topic_matches(&topic.name, of)) {
+            deliver(&sample(of, message, true));
+        }
         lock(&self.0.subscribers).insert(number, (topic.clone(), deliver));
         Ok(Box::new(Subscribing { space: self.0.clone(), number }))
     }
@@ -144,7 +154,7 @@ impl Publisher for Publishing {
 
 struct Subscribing {
     space: Arc<Space>,
-    number: u64,
+    number: usize,
 }
 
 impl Subscriber for Subscribing {}

@@ -1,47 +1,13 @@
+use super::testing::{OWN, document, port};
 use super::*;
 use qos::Class;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
-use thalweg::control::{Foreign, PortId};
+use thalweg::control::Foreign;
 
 #[derive(Serialize, Deserialize)]
 struct Point {
     x: f64,
 }
-
-fn port(direction: Direction, topic: &str, message: TypeDescription) -> PortInfo {
-    PortInfo {
-        name: format!("/of{topic}"),
-        direction,
-        topic: topic.to_owned(),
-        message,
-        qos: Qos::default(),
-        carriers: Vec::new(),
-        answers: None,
-        pull: PullRole::Push,
-        foreign: None,
-    }
-}
-
-fn document(node: u64, ports: Vec<PortInfo>) -> Document {
-    Document {
-        node: NodeId(node),
-        name: "n".to_owned(),
-        realm: "r".to_owned(),
-        host: "h".to_owned(),
-        host_name: "h".to_owned(),
-        clock: "c".to_owned(),
-        pid: 1,
-        incarnation: 1,
-        revision: 1,
-        addresses: Vec::<SocketAddr>::new(),
-        socket: None,
-        ports: ports.into_iter().zip(1..).map(|(info, number)| (PortId(number), info)).collect(),
-        relay: None,
-    }
-}
-
-const OWN: NodeId = NodeId(1);
 
 fn found(ports: Vec<PortInfo>, rules: &str) -> Routes {
     with_ends(ports, rules, None)
@@ -49,7 +15,7 @@ fn found(ports: Vec<PortInfo>, rules: &str) -> Routes {
 
 fn with_ends(ports: Vec<PortInfo>, rules: &str, ends: Option<&[Endpoint]>) -> Routes {
     let documents = [document(1, vec![port(Direction::Publisher, "/own", raw())]), document(2, ports)];
-    routes(&documents, OWN, "zenoh", &Rules::parse(rules).unwrap(), ends)
+    routes(super::ports(&documents, OWN), "zenoh", &Rules::parse(rules).unwrap(), ends)
 }
 
 fn point() -> TypeDescription {
