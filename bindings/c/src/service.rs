@@ -79,7 +79,7 @@ static CLIENTS: AtomicU64 = AtomicU64::new(0);
 /// The type of questions or answers on their way.
 fn numbered(form: &Form) -> Result<TypeDescription> {
     let described = &form.description;
-    let body = described.schema.clone().ok_or_else(|| {
+    let body = described.schema.as_deref().cloned().ok_or_else(|| {
         Failure::invalid(format!(
             "the type {} of a service has no structure: describe its fields, or give its .msg text",
             described.name
@@ -88,7 +88,7 @@ fn numbered(form: &Form) -> Result<TypeDescription> {
     let field = |name: &str, schema| Field { name: name.to_owned(), schema };
     let fields = vec![field("asker", Schema::U64), field("number", Schema::U64), field("body", body)];
     let schema = Schema::Struct { name: "Numbered".to_owned(), fields };
-    Ok(TypeDescription { name: "Numbered".to_owned(), hash: schema.hash(), schema: Some(schema), ros: None })
+    Ok(TypeDescription { name: "Numbered".to_owned(), hash: schema.hash(), schema: Some(schema.into()), ros: None })
 }
 
 /// A message with its numbers before it.

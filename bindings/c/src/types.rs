@@ -176,7 +176,7 @@ fn element(name: &str, field: &thalweg_field, nested: Option<&Form>) -> Result<S
         (THALWEG_STRING, Schema::String),
     ];
     if field.kind == THALWEG_STRUCT_KIND as u32 {
-        let schema = nested.and_then(|form| form.description.schema.clone());
+        let schema = nested.and_then(|form| form.description.schema.as_deref().cloned());
         let wanted = || Failure::invalid(format!("field {name}: `nested` is no type with fields or of ROS 2"));
         return schema.ok_or_else(wanted);
     }
@@ -248,7 +248,8 @@ unsafe fn structure(name: &str, size: usize, fields: &[thalweg_field]) -> Result
     let schema = Schema::Struct { name: name.to_owned(), fields: named };
     let memory = if size > 0 { Memory::Struct(Arc::new(Layout { bytes: size, parts })) } else { Memory::None };
     schema.check().map_err(|wrong| Failure::invalid(format!("type {name}: {wrong}")))?;
-    let description = TypeDescription { name: name.to_owned(), hash: schema.hash(), schema: Some(schema), ros: None };
+    let description =
+        TypeDescription { name: name.to_owned(), hash: schema.hash(), schema: Some(Arc::new(schema)), ros: None };
     Form::checked(description, memory)
 }
 
@@ -371,7 +372,7 @@ pub unsafe extern "C" fn thalweg_type_schema(
         schema.check().map_err(|wrong| Failure::invalid(format!("schema: {wrong}")))?;
         let name = name.map_or_else(|| schema.short_name(), str::to_owned);
         out.give(Form::checked(
-            TypeDescription { name, hash: schema.hash(), schema: Some(schema), ros: None },
+            TypeDescription { name, hash: schema.hash(), schema: Some(Arc::new(schema)), ros: None },
             Memory::None,
         )?);
         Ok(())

@@ -63,7 +63,7 @@ fn hashes_are_those_of_rosbags() {
         let described = definitions.describe(name).unwrap();
         let ros = described.ros.as_ref().unwrap();
         assert_eq!((ros.name.as_str(), ros.check()), (name, Ok(())));
-        assert_eq!(described.schema.as_ref().map(Schema::check), Some(Ok(())), "{name}");
+        assert_eq!(described.schema.as_deref().map(Schema::check), Some(Ok(())), "{name}");
         let mut again = Definitions::new();
         again.add_concatenated(name, &ros.source).unwrap();
         assert_eq!(again.describe(name).unwrap(), described, "{name}");

@@ -147,8 +147,12 @@ fn absurd_requests_are_refused_with_the_limit() {
         change(&mut request);
         refused(stranger.ask(&request))
     };
-    let schema =
-        |schema: Schema| TypeDescription { name: "bomb".into(), hash: schema.hash(), schema: Some(schema), ros: None };
+    let schema = |schema: Schema| TypeDescription {
+        name: "bomb".into(),
+        hash: schema.hash(),
+        schema: Some(schema.into()),
+        ros: None,
+    };
     let parts = schema(Schema::Tuple(vec![Schema::Unit; 5000]));
     let deep = schema((0..100).fold(Schema::U8, |inner, _| Schema::Option(Box::new(inner))));
     let long =

@@ -98,7 +98,7 @@ impl Type {
             (Some(definitions), Some(name)) => definitions.get().describe(name)?,
             _ => TypeDescription::structured(schema.clone()),
         };
-        if description.schema.as_ref() != Some(&schema) {
+        if description.schema.as_deref() != Some(&schema) {
             return Err(UsageError::new_err(format!("{} has another structure than its definition", description.name)));
         }
         Ok(Self { description, content: Content::Planned(plan, schema) })

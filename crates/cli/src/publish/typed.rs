@@ -4,13 +4,14 @@ use super::source::{Lines, Next, Source};
 use crate::definitions::{describe, directories_or_installed};
 use crate::failure::{Failure, Result};
 use std::path::PathBuf;
+use std::sync::Arc;
 use thalweg::PublisherBuilder;
 use thalweg::codec::{Schema, TypeDescription, Untyped, from_json};
 
 /// A type that was found.
 pub(super) struct Typed {
     message: TypeDescription,
-    schema: Schema,
+    schema: Arc<Schema>,
 }
 
 /// Values in JSON, one in each line. Lines of blanks are skipped.

@@ -93,7 +93,7 @@ impl Types {
             return numbered.unwrap_or_else(|| TypeDescription::opaque(name));
         }
         let same = |ros: &RosType| hash.as_ref().is_none_or(|hash| *hash == ros.type_hash);
-        let described = self.lookup(name).filter(|described| described.ros.as_ref().is_none_or(same));
+        let described = self.lookup(name).filter(|described| described.ros.as_deref().is_none_or(same));
         described.or_else(|| opaque(name, hash.as_ref()?)).unwrap_or_else(|| TypeDescription::opaque(name))
     }
 
@@ -162,7 +162,7 @@ fn opaque(name: &str, hash: &str) -> Option<TypeDescription> {
     let ros = RosType { name: ros_name(name)?, type_hash: hash.to_owned(), source: String::new() };
     let short = ros.name.rsplit('/').next().unwrap_or_default().to_owned();
     ros.check().ok()?;
-    Some(TypeDescription { name: short, ros: Some(ros), ..TypeDescription::opaque(hash) })
+    Some(TypeDescription { name: short, ros: Some(Arc::new(ros)), ..TypeDescription::opaque(hash) })
 }
 
 /// The name of a type of ROS 2 in DDS (`rosidl_generator_dds_idl`): `std_msgs/msg/String` is `std_msgs::msg::dds_::String_`.
@@ -245,7 +245,7 @@ mod tests {
         let hash = string.message.ros.as_ref().map(|ros| ros.type_hash.clone());
         assert_eq!(ros.description(&stated(wire, hash.as_deref())), string.message);
         let other = ros.description(&stated(wire, Some(&hash.unwrap().replace('d', "e"))));
-        assert_eq!((other.schema, other.ros.unwrap().name), (None, "std_msgs/msg/String".to_owned()));
+        assert_eq!((other.schema, &other.ros.unwrap().name[..]), (None, "std_msgs/msg/String"));
         let rust = topic(TypeDescription { ros: None, ..string.message.clone() });
         assert!(ros.of(&rust, &[]).unwrap_err().to_string().contains("--definitions"));
         assert_eq!(ros.of(&rust, &texts(&[wire])).unwrap().stated.name, wire);

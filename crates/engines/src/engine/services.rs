@@ -14,14 +14,15 @@ const REPLY: &str = "/reply";
 #[cfg(feature = "rtps")]
 pub(crate) fn numbered(body: &TypeDescription) -> Option<TypeDescription> {
     let field = |name: &str, schema| Field { name: name.to_owned(), schema };
-    let fields = vec![field("asker", Schema::U64), field("number", Schema::U64), field("body", body.schema.clone()?)];
+    let fields =
+        vec![field("asker", Schema::U64), field("number", Schema::U64), field("body", body.schema.as_deref()?.clone())];
     let schema = Schema::Struct { name: NUMBERED.to_owned(), fields };
-    Some(TypeDescription { name: NUMBERED.to_owned(), hash: schema.hash(), schema: Some(schema), ros: None })
+    Some(TypeDescription { name: NUMBERED.to_owned(), hash: schema.hash(), schema: Some(schema.into()), ros: None })
 }
 
 /// `true` for the type of a question or an answer.
 pub(crate) fn is_numbered(message: &TypeDescription) -> bool {
-    let Some(Schema::Struct { name, fields }) = &message.schema else { return false };
+    let Some(Schema::Struct { name, fields }) = message.schema.as_deref() else { return false };
     let names = fields.iter().map(|field| &field.name[..]);
     name == NUMBERED && names.eq(["asker", "number", "body"])
 }

@@ -46,7 +46,7 @@ impl Types {
     pub(super) fn description(&self, stated: &WireType) -> std::result::Result<TypeDescription, rmw::Malformed> {
         let name = key::ros_type(&stated.wire)?;
         let same = |ros: &RosType| ros.type_hash == stated.hash || stated.hash == key::UNHASHED;
-        let defined = self.lookup(&name).filter(|description| description.ros.as_ref().is_some_and(same));
+        let defined = self.lookup(&name).filter(|description| description.ros.as_deref().is_some_and(same));
         Ok(defined.unwrap_or_else(|| opaque(&name, &stated.hash)))
     }
 
@@ -92,7 +92,7 @@ impl Types {
 fn opaque(name: &str, hash: &str) -> TypeDescription {
     let short = name.rsplit('/').next().unwrap_or(name).to_owned();
     let ros = RosType { name: name.to_owned(), type_hash: hash.to_owned(), source: String::new() };
-    let ros = ros.check().is_ok().then_some(ros);
+    let ros = ros.check().is_ok().then(|| Arc::new(ros));
     TypeDescription { name: short, ros, ..TypeDescription::opaque(hash) }
 }
 

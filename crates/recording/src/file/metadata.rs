@@ -6,6 +6,7 @@ use qos::{Durability, LivelinessKind, Qos, Queue, Reliability};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg::Change;
 use thalweg::codec::TypeDescription;
@@ -173,7 +174,7 @@ pub fn channel_of_ends(of: &ChannelText, change: Change) -> Option<ChannelText> 
 fn type_text(message: &TypeDescription) -> String {
     let mut message = message.clone();
     if let Some(ros) = &mut message.ros {
-        ros.source.clear();
+        Arc::make_mut(ros).source.clear();
     }
     serde_json::to_string(&message).unwrap_or_default()
 }

@@ -42,7 +42,8 @@ fn type_name(name: &str, schema: &Schema) -> String {
 fn reads_as(full: &str, text: &str, fields: &[Field]) -> bool {
     let mut definitions = Definitions::new();
     let read = definitions.add_concatenated(full, text).and_then(|()| definitions.describe(full));
-    matches!(read.ok().and_then(|found| found.schema), Some(Schema::Struct { fields: found, .. }) if found == fields)
+    let read = read.ok().and_then(|found| found.schema);
+    matches!(read.as_deref(), Some(Schema::Struct { fields: found, .. }) if found == fields)
 }
 
 /// The definitions of the structs within a type, by their names.

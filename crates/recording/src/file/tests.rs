@@ -320,7 +320,7 @@ mod texts {
         assert_eq!((found.name.as_str(), found.encoding), ("robot_msgs/msg/Reading", "ros2msg"));
         assert!(found.text.contains("# when") && found.text.contains("MSG: std_msgs/Header"), "{}", found.text);
         let mut without = described;
-        without.ros.as_mut().unwrap().source.clear();
+        Arc::make_mut(without.ros.as_mut().unwrap()).source.clear();
         let made = SchemaText::of(&without).unwrap();
         assert_eq!((made.name.as_str(), made.is_ros2()), ("robot_msgs/msg/Reading", true));
         assert!(made.text.starts_with("robot_msgs/Header header\nfloat64[] values\n"), "{}", made.text);
@@ -367,7 +367,7 @@ mod texts {
         let described = |schema: Schema| TypeDescription {
             name: "Nothing".into(),
             hash: schema.hash(),
-            schema: Some(schema),
+            schema: Some(Arc::new(schema)),
             ros: None,
         };
         for none in [Raw::description().as_ref().clone(), described(nothing), described(Schema::Unit)] {

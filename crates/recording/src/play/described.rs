@@ -1,6 +1,7 @@
 //! The type of a channel's samples, as a publisher states it.
 
 use crate::read::{Channel, Schema, TYPE};
+use std::sync::Arc;
 use thalweg::codec::{Definitions, Idl, TypeDescription};
 
 /// A channel's type.
@@ -41,6 +42,7 @@ fn with_source(mut message: TypeDescription, channel: &Channel) -> TypeDescripti
     let Some(schema) = channel.schema.as_ref().filter(|schema| schema.encoding == ROS2MSG) else { return message };
     let text = std::str::from_utf8(&schema.data).unwrap_or_default();
     if let Some(ros) = message.ros.as_mut().filter(|ros| ros.source.is_empty() && ros.name == schema.name) {
+        let ros = Arc::make_mut(ros);
         ros.source = text.to_owned();
         if ros.check().is_err() {
             ros.source.clear();
@@ -90,7 +92,6 @@ const ROS2MSG: &str = "ros2msg";
 mod tests {
     use super::*;
     use crate::read::tests::channel;
-    use std::sync::Arc;
 
     fn with_schema(name: &str, encoding: &str, text: &str) -> Channel {
         let schema = Schema { name: name.to_owned(), encoding: encoding.to_owned(), data: text.as_bytes().to_vec() };

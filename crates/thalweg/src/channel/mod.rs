@@ -370,7 +370,7 @@ mod tests {
     fn samples_are_sent_as_far_apart_as_asked_to_the_nanosecond_per_instance() {
         let schema = TypeDescription::of::<Pair>().schema;
         let requested = Qos { separation: Some(Duration::from_nanos(20)), ..Qos::default() };
-        let policy_fields = PolicyFields::find(schema.as_ref(), &["id".to_owned()], None).unwrap();
+        let policy_fields = PolicyFields::find(schema.as_deref(), &["id".to_owned()], None).unwrap();
         let selection = SentSelection::of(&requested, policy_fields).unwrap();
         let sent = |id, now| selection.takes(&to_cdr(&Pair { id, x: 0 }).unwrap(), now);
         let first: Vec<bool> = [100, 119, 120, 139, 140, 161, 180].map(|now| sent(1, now)).into();
@@ -389,7 +389,7 @@ mod tests {
         let schema = TypeDescription::of::<Pair>().schema;
         let filter = Some(Filter { expression: "x > 3".into(), parameters: Vec::new() });
         let requested = Qos { separation: Some(Duration::from_nanos(20)), filter, ..Qos::default() };
-        let policy_fields = PolicyFields::find(schema.as_ref(), &[], requested.filter.as_ref()).unwrap();
+        let policy_fields = PolicyFields::find(schema.as_deref(), &[], requested.filter.as_ref()).unwrap();
         let selection = SentSelection::of(&requested, policy_fields.clone()).unwrap();
         let sent = |x, now| selection.takes(&to_cdr(&Pair { id: 0, x }).unwrap(), now);
         assert!(!sent(3, 100) && sent(4, 101) && !sent(4, 102) && !sent(0, 200) && sent(4, 201));

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// The deepest [`Schema`] that is traced or accepted from others.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -241,7 +242,7 @@ fn check_names<'a>(owner: &str, names: impl Iterator<Item = &'a String>) -> Resu
     Ok(seen.len())
 }
 
-/// Name, hash and structure of a message type, which a publisher and a subscriber compare when they match.
+/// Name, hash and structure of a message type, which a publisher and a subscriber compare when they match. Its copies share the structure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeDescription {
     /// The type's name without its path. `*` takes any type.
@@ -252,10 +253,10 @@ pub struct TypeDescription {
     pub hash: u64,
     /// The structure, where the codec knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Schema>,
+    pub schema: Option<Arc<Schema>>,
     /// The type of ROS 2 that it is, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ros: Option<RosType>,
+    pub ros: Option<Arc<RosType>>,
 }
 
 impl TypeDescription {
@@ -272,7 +273,7 @@ impl TypeDescription {
         match (traced.schema, traced.name) {
             (Some(schema), name) => {
                 let name = name.map_or_else(|| schema.short_name(), str::to_owned);
-                Self { name, hash: schema.hash(), schema: Some(schema), ros: None }
+                Self { name, hash: schema.hash(), schema: Some(Arc::new(schema)), ros: None }
             }
             (None, Some(name)) => Self::opaque(name),
             (None, None) => Self::opaque(&text::without_paths(std::any::type_name::<T>())),
@@ -285,7 +286,7 @@ impl TypeDescription {
             Schema::Struct { name, .. } | Schema::Enum { name, .. } => name.clone(),
             other => other.short_name(),
         };
-        Self { name, hash: schema.hash(), schema: Some(schema), ros: None }
+        Self { name, hash: schema.hash(), schema: Some(Arc::new(schema)), ros: None }
     }
 
     /// A type known by its name only.
@@ -327,7 +328,8 @@ impl TypeDescription {
 
     /// Its approximate size in memory beyond its own, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        self.name.len() + self.schema.as_ref().map_or(0, Schema::weight) + self.ros.as_ref().map_or(0, RosType::weight)
+        let schema = self.schema.as_deref().map_or(0, Schema::weight);
+        self.name.len() + schema + self.ros.as_deref().map_or(0, RosType::weight)
     }
 
     /// Checks a peer's description: its schema is within the limits of [`Schema::check`], and the hash is that of the
@@ -337,7 +339,7 @@ impl TypeDescription {
     /// # Errors
     /// [`SchemaError`] with the limit that is passed, or with both hashes.
     pub fn check(&self) -> Result<(), SchemaError> {
-        self.ros.as_ref().map_or(Ok(()), RosType::check).map_err(SchemaError::Ros)?;
+        self.ros.as_deref().map_or(Ok(()), RosType::check).map_err(SchemaError::Ros)?;
         let Some(schema) = &self.schema else { return Ok(()) };
         schema.check()?;
         match schema.hash() {

@@ -257,7 +257,7 @@ fn compare_policies(publisher: &PortInfo, subscriber: &PortInfo) -> (Vec<Mismatc
 /// Compares the type's fields with those that the subscriber's filter and key look at.
 fn compare_fields(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
     let (key, filter) = (&subscriber.qos.key, subscriber.qos.filter.as_ref());
-    let problem = PolicyFields::find(publisher.message.schema.as_ref(), key, filter).err()?;
+    let problem = PolicyFields::find(publisher.message.schema.as_deref(), key, filter).err()?;
     let policy = if filter.is_some() { Subject::Filter } else { Subject::Policy(PolicyName::Key) };
     let requested = filter.map_or_else(|| key.join(", "), |filter| filter.expression.clone());
     let remedy = format!("name fields of the publisher's type: {problem}");
@@ -284,6 +284,7 @@ mod tests {
     use crate::codec::RosType;
     use proptest::prelude::*;
     use qos::Reliability;
+    use std::sync::Arc;
 
     fn brute_force(pattern: &[&str], topic: &[&str]) -> bool {
         match (pattern.split_first(), topic.split_first()) {
@@ -389,9 +390,9 @@ mod tests {
     fn types_of_ros_are_compared_where_both_ports_state_one() {
         let of_ros = |name: &str, digit: &str| {
             let (name, type_hash) = (name.to_owned(), format!("RIHS01_{}", digit.repeat(64)));
-            Some(RosType { name, type_hash, source: String::new() })
+            Some(Arc::new(RosType { name, type_hash, source: String::new() }))
         };
-        let found = |offered: Option<RosType>, requested: Option<RosType>| {
+        let found = |offered: Option<Arc<RosType>>, requested: Option<Arc<RosType>>| {
             let [mut publisher, mut subscriber] = [Direction::Publisher, Direction::Subscriber].map(|d| port(d, "/a"));
             (publisher.message.ros, subscriber.message.ros) = (offered, requested);
             compare(&publisher, &subscriber)

@@ -78,7 +78,7 @@ impl Control {
         let key = if asked.qos.key.is_empty() { &offered.qos.key } else { &asked.qos.key };
         let filter = asked.qos.filter.as_ref();
         // The two ports have matched, so the fields exist.
-        let policy_fields = || PolicyFields::find(offered.message.schema.as_ref(), key, filter).ok();
+        let policy_fields = || PolicyFields::find(offered.message.schema.as_deref(), key, filter).ok();
         let shared = self.state.carrier(carrier).is_some_and(|carrier| carrier.capabilities().multicast);
         if subscriber.node == self.state.id
             && let Some(subscriber_port) = self.state.subscriber_port(subscriber.port)

@@ -347,7 +347,7 @@ impl Node {
         self.bound_sources(&mut message);
         // A subscriber that takes any type looks up the type in each publisher's description.
         if direction == Direction::Publisher || message.schema.is_some() {
-            PolicyFields::find(message.schema.as_ref(), &request.qos.key, request.qos.filter.as_ref())
+            PolicyFields::find(message.schema.as_deref(), &request.qos.key, request.qos.filter.as_ref())
                 .map_err(|wrong| Error::Usage(format!("QoS: key or filter: {wrong}")))?;
         }
         request.priority.check().map_err(|wrong| Error::Usage(wrong.to_string()))?;
@@ -394,7 +394,7 @@ impl Node {
             LOCAL.subscribers().iter().filter(|(at, _)| is_own(at)).map(|(_, port)| length(port.info())).sum();
         let told = publishers + subscribers;
         if told.saturating_add(ros.source.len()) > MOST_SOURCES {
-            ros.source.clear();
+            Arc::make_mut(ros).source.clear();
         }
     }
 

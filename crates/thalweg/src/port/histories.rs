@@ -85,7 +85,7 @@ impl Histories {
         let mut histories = Self::new(kept_at_publisher(&port.qos)?, account);
         if is_kept_by_instance(&port.qos) {
             // The key was looked up when the port was described.
-            histories.key = PolicyFields::find(port.message.schema.as_ref(), &port.qos.key, None).ok();
+            histories.key = PolicyFields::find(port.message.schema.as_deref(), &port.qos.key, None).ok();
             histories.sources.lock().instances = Some(Instances::new(&port.qos).within(Account::of(account)));
         }
         Some(histories)

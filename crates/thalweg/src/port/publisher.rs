@@ -116,7 +116,7 @@ impl<M: Message> PublisherPort<M> {
         }
         let now = linux::clock::monotonic_ns();
         // The key was looked up when the port was described.
-        let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_ref(), now).ok().flatten();
+        let judge = judge_of_publisher(&info.name, &info.qos, info.message.schema.as_deref(), now).ok().flatten();
         let state = PublishState { seq: 0, pool, turn: Turn::default(), attached: Vec::new(), memory: None };
         Self {
             info,

@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-fn schema<T: DeserializeOwned>() -> Schema {
+fn schema<T: DeserializeOwned>() -> Arc<Schema> {
     TypeDescription::of::<T>().schema.expect("traced")
 }
 

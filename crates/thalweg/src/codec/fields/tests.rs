@@ -3,6 +3,7 @@ use crate::codec::samples::*;
 use crate::codec::{TypeDescription, to_cdr, to_json};
 use proptest::prelude::*;
 use serde_json::json;
+use std::sync::Arc;
 
 /// The JSON of the fields by the slow way and of those read in place, which must agree.
 fn read(schema: &Schema, bytes: &[u8], paths: &[&str]) -> Result<Vec<Option<String>>, CodecError> {
@@ -20,7 +21,7 @@ fn read(schema: &Schema, bytes: &[u8], paths: &[&str]) -> Result<Vec<Option<Stri
     Ok(found)
 }
 
-fn schema<T: serde::de::DeserializeOwned>() -> Schema {
+fn schema<T: serde::de::DeserializeOwned>() -> Arc<Schema> {
     TypeDescription::of::<T>().schema.unwrap()
 }
 
@@ -125,7 +126,7 @@ fn policy_fields(key: &[&str], filter: &str) -> PolicyFields {
     let schema = TypeDescription::of::<Arm>().schema;
     let key: Vec<String> = key.iter().map(|k| (*k).to_owned()).collect();
     let filter = Filter { expression: filter.into(), parameters: Vec::new() };
-    PolicyFields::find(schema.as_ref(), &key, Some(&filter)).unwrap()
+    PolicyFields::find(schema.as_deref(), &key, Some(&filter)).unwrap()
 }
 
 fn arm(name: &str, joint: u8, angle: f64) -> Vec<u8> {
@@ -155,8 +156,8 @@ fn a_filter_looks_at_the_message() {
 
 #[test]
 fn missing_fields_are_named() {
-    let find = |schema: Option<Schema>, key: &str| {
-        PolicyFields::find(schema.as_ref(), &[key.to_owned()], None).unwrap_err().to_string()
+    let find = |schema: Option<Arc<Schema>>, key: &str| {
+        PolicyFields::find(schema.as_deref(), &[key.to_owned()], None).unwrap_err().to_string()
     };
     assert!(find(None, "id").contains("not known"));
     assert!(find(TypeDescription::of::<Arm>().schema, "id").contains("Arm has no id, it has name, joint, angle"));

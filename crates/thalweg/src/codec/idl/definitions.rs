@@ -73,7 +73,7 @@ impl Idl {
     pub fn describe(&self, name: &str) -> Result<TypeDescription, IdlError> {
         let schema = structure(&self.tree, name)?;
         let short = name.rsplit("::").next().unwrap_or(name).to_owned();
-        Ok(TypeDescription { name: short, hash: schema.hash(), schema: Some(schema), ros: None })
+        Ok(TypeDescription { name: short, hash: schema.hash(), schema: Some(schema.into()), ros: None })
     }
 
     /// The key of a type by its full name: dotted paths of its `@key` members, as QoS `key` takes them (DDS-XTypes 1.3,

@@ -60,7 +60,7 @@ fn typedefs_enums_and_bases() {
         "A{id:i32,m:array<array<f64,3>,3>,t:array<array<array<f64,3>,3>,2>,o:Inner{c:Color[RED,GREEN,BLUE]},x:Other[X],s:Same[ONE]}"
     );
     assert!(
-        matches!(set(text).describe("Color").unwrap().schema, Some(Schema::Enum { variants, .. }) if variants.len() == 3)
+        matches!(set(text).describe("Color").unwrap().schema.as_deref(), Some(Schema::Enum { variants, .. }) if variants.len() == 3)
     );
     let described = set(text).describe("Two").unwrap();
     assert_eq!((described.name.as_str(), described.ros), ("Two", None));

@@ -12,6 +12,7 @@ use super::{MAX_SOURCE, MAX_TEXT, MAX_TEXTS};
 use crate::codec::TypeDescription;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The ROS 2 type that a message type is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,11 +147,11 @@ impl Definitions {
         };
         let described = match found.schema {
             Some(schema) => {
-                TypeDescription { name: parsed.short, hash: schema.hash(), schema: Some(schema), ros: None }
+                TypeDescription { name: parsed.short, hash: schema.hash(), schema: Some(Arc::new(schema)), ros: None }
             }
             None => TypeDescription { name: parsed.short, ..TypeDescription::opaque(&ros.type_hash) },
         };
-        Ok(TypeDescription { ros: Some(ros), ..described })
+        Ok(TypeDescription { ros: Some(Arc::new(ros)), ..described })
     }
 
     /// A definition by its full name.

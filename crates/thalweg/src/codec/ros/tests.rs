@@ -24,7 +24,7 @@ fn wrong(text: &str) -> String {
 }
 
 fn hash(definitions: &Definitions, name: &str) -> String {
-    definitions.describe(name).unwrap().ros.unwrap().type_hash
+    definitions.describe(name).unwrap().ros.unwrap().type_hash.clone()
 }
 
 #[test]
@@ -317,8 +317,8 @@ proptest! {
                 prop_assert!(read.is_err() != (definitions.names().count() > 0));
                 for name in definitions.names() {
                     let Ok(described) = definitions.describe(name) else { continue };
-                    prop_assert_eq!(described.ros.as_ref().map(RosType::check), Some(Ok(())));
-                    prop_assert_eq!(described.schema.as_ref().map_or(Ok(()), Schema::check), Ok(()));
+                    prop_assert_eq!(described.ros.as_deref().map(RosType::check), Some(Ok(())));
+                    prop_assert_eq!(described.schema.as_deref().map_or(Ok(()), Schema::check), Ok(()));
                 }
             }
         }

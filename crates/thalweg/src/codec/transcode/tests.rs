@@ -3,6 +3,7 @@ use crate::codec::{TypeDescription, from_cdr, to_cdr};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Point {
@@ -76,7 +77,7 @@ fn without_option() -> WithoutOption {
     WithoutOption { flag, small, wide, ratio, number, text, numbers, doubles, words, fixed, points, pair, octets }
 }
 
-fn schema<T: serde::de::DeserializeOwned>() -> Schema {
+fn schema<T: serde::de::DeserializeOwned>() -> Arc<Schema> {
     TypeDescription::of::<T>().schema.unwrap()
 }
 

@@ -141,7 +141,7 @@ mod tests {
         }
         let key = vec!["name".to_owned()];
         let policy_fields =
-            PolicyFields::find(crate::codec::TypeDescription::of::<Arm>().schema.as_ref(), &key, None).unwrap();
+            PolicyFields::find(crate::codec::TypeDescription::of::<Arm>().schema.as_deref(), &key, None).unwrap();
         let offered = Qos { deadline: Some(Duration::from_nanos(20)), key, ..Qos::default() };
         let mut writing = Writing::new(&offered, policy_fields, 1000);
         let mut says = |now, name: &str, change| {

@@ -95,7 +95,7 @@ pub fn types(bytes: &[u8]) {
     }
     let again = serde_json::from_slice::<TypeDescription>(&serde_json::to_vec(&told).unwrap_or_default());
     assert_eq!(again.ok().as_ref(), Some(&told), "a type survives the way");
-    let Some(schema) = &told.schema else { return };
+    let Some(schema) = told.schema.as_deref() else { return };
     if let Ok(json) = codec::to_json(schema, message) {
         let _ = codec::from_json(schema, &json);
     }

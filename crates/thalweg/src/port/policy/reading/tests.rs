@@ -33,7 +33,7 @@ impl Bench {
 
     fn came(&mut self, publisher: PortRef, offered: Qos, now: u64) {
         let schema = TypeDescription::of::<Arm>().schema;
-        let policy_fields = PolicyFields::find(schema.as_ref(), &offered.key, None).unwrap();
+        let policy_fields = PolicyFields::find(schema.as_deref(), &offered.key, None).unwrap();
         let name = format!("/{}", publisher.port.0);
         let key = offered.key.clone();
         self.reading
