@@ -248,7 +248,7 @@ impl Participant {
 
     /// All other nodes known now, sorted by name.
     pub(crate) fn others(&self) -> Vec<Document> {
-        let mut others: Vec<_> = self.node.nodes().into_iter().filter(|d| d.node != self.node.id()).collect();
+        let mut others = self.node.others();
         others.sort_by(|a, b| (&a.name, a.node).cmp(&(&b.name, b.node)));
         others
     }

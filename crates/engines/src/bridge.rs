@@ -137,8 +137,8 @@ impl Bridge {
         revisions.retain(|(node, ..)| *node != own);
         let changed = revisions != self.revisions;
         if changed {
-            let documents = self.node.nodes();
-            *lock(&self.around.known) = documents.iter().map(|document| document.node).collect();
+            let documents = self.node.others();
+            *lock(&self.around.known) = documents.iter().map(|document| document.node).chain([own]).collect();
             self.left.note(&self.around.documents, &documents, own, Instant::now());
             self.around.documents = Arc::new(documents);
             self.revisions = revisions;

@@ -9,6 +9,11 @@ use qos::{Queue as Policy, ResourceLimit};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// The longest queue that has room for all its samples from the start, and the room of a longer one at first. A bridge has a channel with a
+/// queue of 1,024 for each topic that comes in, and few of them ever fill.
+const SHORT: u32 = 256;
+const AT_FIRST: u32 = 64;
+
 /// A message that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -112,8 +117,9 @@ pub(crate) struct Queue {
 impl Queue {
     /// An empty queue, bounded in samples only.
     pub(crate) fn new(policy: Policy) -> Self {
-        // Room for a keep-last queue at once; the others grow towards their limit as they fill (then steady again).
-        let entries = VecDeque::with_capacity((policy.limit() as usize).min(256));
+        // Room for all of a short queue at once; a long one is for bursts, and grows towards its limit as it fills (then steady again).
+        let room = if policy.limit() <= SHORT { policy.limit() } else { AT_FIRST };
+        let entries = VecDeque::with_capacity(room as usize);
         Self { policy, entries, bytes: 0, most_bytes: usize::MAX, together: 0, account: None }
     }
 

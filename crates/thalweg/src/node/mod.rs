@@ -184,6 +184,13 @@ impl Node {
         self.state().directory().nodes().cloned().collect()
     }
 
+    /// As [`nodes`](Self::nodes), without this node's own document.
+    pub fn others(&self) -> Vec<Document> {
+        self.state().meet(Shares::All);
+        let own = self.id();
+        self.state().directory().nodes().filter(|one| one.node != own).cloned().collect()
+    }
+
     /// The node, incarnation and revision of each document that [`nodes`](Self::nodes) would give now, without its ports: a look whether
     /// any of them has changed.
     pub fn revisions(&self) -> Vec<(NodeId, u64, u64)> {
