@@ -39,7 +39,8 @@ use cyclone::{Participant, Place, Watching};
 use graph::Graph;
 use participants::{Participants, Setup};
 use publishing::{Around, Publishing};
-use qos::Qos;
+use qos::priority::Dscp;
+use qos::{Class, Qos};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -73,13 +74,16 @@ pub struct Settings {
     pub node: Option<String>,
     /// Largest message that is taken or sent, in bytes. Default 16 MiB.
     pub max_message: u32,
+    /// Code points for the packets of classes but NORMAL, whose packets have none; of two for one class the last. Default: the classes' own.
+    pub marks: Vec<(Class, Dscp)>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let Place { domain, interfaces, peers, multicast, max_message, configuration, .. } = Place::default();
         let describe: Describe = Arc::new(|_| None);
-        Self { domain, interfaces, peers, multicast, configuration, describe, node: None, max_message }
+        let marks = Vec::new();
+        Self { domain, interfaces, peers, multicast, configuration, describe, node: None, max_message, marks }
     }
 }
 
@@ -110,11 +114,16 @@ impl Dds {
     /// Joins a domain, as the bridge of a node or as any program.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a domain or a configuration that cannot be used, [`Error::Engine`] when Cyclone does not open.
+    /// [`Error::Usage`] for a domain, a mark or a configuration that cannot be used, [`Error::Engine`] when Cyclone does not open.
     pub fn open(settings: Settings, bridge: Option<Identity>) -> Result<Self> {
-        let Settings { domain, interfaces, peers, multicast, configuration, describe, node, max_message } = settings;
+        let Settings { domain, interfaces, peers, multicast, configuration, describe, node, max_message, marks } =
+            settings;
         if domain > MAX_DOMAIN {
             return Err(Error::Usage(format!("domain {domain}: 0 … {MAX_DOMAIN} are allowed")));
+        }
+        if marks.iter().any(|(class, _)| *class == Class::Normal) {
+            let why = "packets of class normal have none; low, high and critical are allowed";
+            return Err(Error::Usage(format!("a mark for class normal: {why}")));
         }
         let place = Place { domain, interfaces, peers, multicast, max_message, configuration, ..Place::default() };
         let own_bridge = bridge.as_ref().map(|bridge| bridge.node);
@@ -131,7 +140,7 @@ impl Dds {
         let told = graph.clone();
         let watching = participant.watch(move |found| told.take(found, now())).map_err(failed)?;
         // A bridge is found by its first participant alone: it is there as long as the bridge.
-        let participants = Participants::new(participant, Setup { place, user_data: enclave, node }, &graph)?;
+        let participants = Participants::new(participant, Setup { place, user_data: enclave, node, marks }, &graph)?;
         let around = Around { participants: Arc::new(participants), graph, types, max_message };
         Ok(Self { around, own_bridge, _watching: watching })
     }

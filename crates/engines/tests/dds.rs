@@ -11,7 +11,8 @@ mod services;
 
 use super::running::{Running, until};
 use super::world::{LONG, node, realm};
-use qos::{Durability, Qos, Reliability};
+use qos::priority::Dscp;
+use qos::{Class, Durability, Qos, Reliability};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -136,6 +137,8 @@ fn a_sample_without_its_header_is_refused_and_so_is_a_topic_with_a_key() {
     let keyed = Qos { key: vec!["number".to_owned()], ..Qos::default() };
     assert!(engine.publisher(&topic("/a"), &keyed).err().unwrap().to_string().contains("keys"));
     assert!(matches!(Dds::open(settings(233), None), Err(Error::Usage(_))));
+    let normal = Settings { marks: vec![(Class::Normal, Dscp::default())], ..settings(domain()) };
+    assert!(matches!(Dds::open(normal, None), Err(Error::Usage(why)) if why.contains("low, high and critical")));
     let wrong = Settings { configuration: "<CycloneDDS><Nonsense/></CycloneDDS>".to_owned(), ..settings(domain()) };
     assert!(matches!(Dds::open(wrong, None), Err(Error::Usage(why)) if why.contains("Nonsense")));
 }

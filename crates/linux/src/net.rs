@@ -256,15 +256,16 @@ impl SocketsAtPort {
 }
 
 /// Marks the UDP sockets of this process whose send buffer has this size, in bytes as SO_SNDBUF tells it: twice what was asked for
-/// (socket(7)). So the sockets of a library are found that opens them with a size that nobody else asks for. Returns their number.
+/// (socket(7)). So the sockets of a library are found that opens them with a size that nobody else asks for. `priority` is their socket
+/// priority, which chooses the band on this host. Returns their number.
 ///
 /// # Errors
 /// `/proc` cannot be read, or the error of setsockopt(2).
-pub fn mark_by_send_buffer(bytes: usize, mark: &Mark) -> io::Result<usize> {
+pub fn mark_by_send_buffer(bytes: usize, mark: &Mark, priority: u32) -> io::Result<usize> {
     let mut marked = 0;
     for fd in numbers()? {
         if with(fd, |fd| is_datagram_with(fd, bytes)) {
-            with(fd, |fd| marks::set(fd, mark, mark.socket_priority()))?;
+            with(fd, |fd| marks::set(fd, mark, priority))?;
             marked += 1;
         }
     }
@@ -386,10 +387,10 @@ mod tests {
         let (other, _peer) = std::os::unix::net::UnixDatagram::pair().unwrap();
         SockRef::from(&other).set_send_buffer_size(ASKED).unwrap();
         let mark = Mark::Class(qos::Class::Critical);
-        assert_eq!(mark_by_send_buffer(2 * ASKED, &mark).unwrap(), 2);
+        assert_eq!(mark_by_send_buffer(2 * ASKED, &mark, 6).unwrap(), 2);
         let marks = sockets.map(|socket| marks::read(socket.as_fd()).unwrap());
         assert_eq!(marks.map(|marks| (marks.tos, marks.priority)), [(0xb0, 6), (0xb0, 6), (0, 0)]);
-        assert_eq!(mark_by_send_buffer(2 * ASKED + 4, &mark).unwrap(), 0);
+        assert_eq!(mark_by_send_buffer(2 * ASKED + 4, &mark, 6).unwrap(), 0);
     }
 
     fn connect(from: [u8; 4], to: SocketAddr) -> io::Result<TcpStream> {

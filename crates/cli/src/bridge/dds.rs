@@ -6,7 +6,10 @@ use crate::failure::Failure;
 use crate::participant::Common;
 use clap::Args;
 use engines::dds::{Dds, Settings};
+use qos::Class;
+use qos::priority::{Dscp, PriorityError};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +36,9 @@ pub(super) struct DdsArguments {
     /// Be this node of ROS 2 over DDS: topic /a/b is that of ROS 2, rt/a/b in DDS
     #[arg(long, value_name = "NAME", help_heading = "DDS")]
     ros_node: Option<String>,
+    /// Mark packets of a class with this code point instead of its own, such as critical=EF (repeatable)
+    #[arg(long, value_name = "CLASS=DSCP", value_parser = mark, help_heading = "DDS")]
+    mark: Vec<(Class, Dscp)>,
     /// Do not look for others by multicast
     #[arg(long, help_heading = "DDS")]
     no_multicast: bool,
@@ -51,9 +57,10 @@ pub(super) struct DdsArguments {
 /// Runs until told to stop.
 pub(super) fn run(arguments: &DdsArguments) -> Result {
     let settings = arguments.settings()?;
+    let marks: BTreeMap<_, _> = settings.marks.iter().map(|(class, dscp)| (class.name(), dscp.value())).collect();
     let about = json!({
         "domain": settings.domain, "interfaces": settings.interfaces, "peers": settings.peers, "multicast": settings.multicast,
-        "node": settings.node,
+        "node": settings.node, "marks": marks,
     });
     let open = |bridge| Dds::open(settings.clone(), Some(bridge));
     carry(&arguments.common, &arguments.topics, &about, open)
@@ -75,6 +82,7 @@ impl DdsArguments {
             multicast: !self.no_multicast,
             configuration: std::env::var("CYCLONEDDS_URI").unwrap_or_default(),
             describe: Arc::new(described),
+            marks: self.mark.clone(),
             ..Settings::default()
         })
     }
@@ -93,6 +101,12 @@ impl DdsArguments {
             .parse()
             .map_err(|_| Failure::Usage(format!("{NAME} is {text:?}: a number is expected, or --domain")))
     }
+}
+
+fn mark(text: &str) -> std::result::Result<(Class, Dscp), String> {
+    let (class, dscp) = text.split_once('=').ok_or("CLASS=DSCP is expected, such as critical=EF")?;
+    let of = |wrong: PriorityError| wrong.to_string();
+    Ok((class.parse().map_err(of)?, dscp.parse().map_err(of)?))
 }
 
 fn definitions(files: &[PathBuf]) -> Result<Idl> {

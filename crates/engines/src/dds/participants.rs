@@ -14,7 +14,7 @@ use crate::lock;
 use cyclone::{Complaints, Guid, Participant, Place, Reader};
 use linux::net::mark_by_send_buffer;
 use qos::Class;
-use qos::priority::Mark;
+use qos::priority::{Dscp, Mark};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -39,6 +39,16 @@ pub(super) struct Setup {
     pub(super) user_data: &'static str,
     /// The node of ROS 2, if this is one.
     pub(super) node: Option<String>,
+    /// Code points of classes that have others than their own.
+    pub(super) marks: Vec<(Class, Dscp)>,
+}
+
+impl Setup {
+    /// The mark of a class's packets.
+    fn mark(&self, class: Class) -> Mark {
+        let stated = self.marks.iter().rev().find(|(of, _)| *of == class);
+        stated.map_or(Mark::Class(class), |(_, dscp)| Mark::Dscp(*dscp))
+    }
 }
 
 pub(super) struct Participants {
@@ -88,7 +98,7 @@ impl Participants {
             *at = Some(self.open(class)?);
         }
         match at {
-            Some(opened) => opened.marked(class),
+            Some(opened) => opened.marked(class, &self.setup.mark(class)),
             None => Err(Error::Engine(format!("class {class} has no participant"))),
         }
     }
@@ -123,11 +133,11 @@ impl Participants {
 }
 
 impl Marked {
-    /// Its presence, with marked sockets.
-    fn marked(&mut self, class: Class) -> Result<Presence> {
+    /// Its presence, with marked sockets. On this host they wait in the band of the class, whatever their mark is.
+    fn marked(&mut self, class: Class, mark: &Mark) -> Result<Presence> {
         if let Some(asked) = self.to_mark {
             let size = 2 * asked as usize;
-            let marked = mark_by_send_buffer(size, &Mark::Class(class))
+            let marked = mark_by_send_buffer(size, mark, class.socket_priority())
                 .map_err(|error| Error::Engine(format!("DDS: the mark of class {class}: {error}")))?;
             if marked == 0 {
                 return Err(Error::Engine(format!(

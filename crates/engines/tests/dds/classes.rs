@@ -86,6 +86,47 @@ fn a_topic_has_the_mark_of_its_class_and_then_of_the_one_that_is_set() {
     assert!(!other.is_empty() && other.iter().all(|(_, mark)| *mark == LOW), "{other:?}");
 }
 
+/// Topic A leaves with EF, topic B with AF11, as the settings say; A's mark follows `thalweg set`.
+#[test]
+fn a_class_has_the_mark_that_the_settings_say() {
+    const EF: u8 = 46 << 2;
+    let (domain, realm) = (domain(), realm("dds-ef"));
+    let Some(capture) = Capture::start(domain) else { return };
+    let here = node("here", &realm);
+    let open_at = |name: &str, port: &str| here.publisher::<Text>(name).named(port).open().unwrap();
+    let (mut a, mut b) = (open_at("/a", "/pub/a"), open_at("/b", "/pub/b"));
+    let own = node("bridge", &realm);
+    let marks = vec![(Class::Critical, "EF".parse().unwrap())];
+    let engine = Dds::open(Settings { marks, ..settings(domain) }, Some(Rules::default().identity(own.id()))).unwrap();
+    let rules = "[[rule]]\ntopic = \"/a\"\nclass = \"critical\"\n[[rule]]\ntopic = \"/b\"\nclass = \"low\"";
+    let bridge = Running::with(own.clone(), Box::new(engine), rules);
+    let there = open(domain);
+    let subscribe = |name| there.subscriber(&topic(name), &Qos::default(), Box::new(|_| {})).unwrap();
+    let _subscribers = ["/a", "/b"].map(subscribe);
+    assert!(a.wait_connected(1, LONG) && b.wait_connected(1, LONG), "{:?}", bridge.notices());
+    let to = a.channels()[0].subscriber.clone();
+    let mut number = 0;
+    let mut until_last = |name: &str, mark: u8| {
+        until("packets have the mark", || {
+            number += 1;
+            a.publish(&named("alpha", number)).unwrap();
+            b.publish(&named("beta", number)).unwrap();
+            capture.samples(name).last().is_some_and(|(_, last)| *last == mark)
+        });
+    };
+    until_last("alpha", EF);
+    until_last("beta", LOW);
+    let marks = |name: &str| {
+        let mut marks: Vec<u8> = capture.samples(name).into_iter().map(|(_, mark)| mark).collect();
+        marks.dedup();
+        marks
+    };
+    assert_eq!((marks("alpha"), marks("beta")), (vec![EF], vec![LOW]));
+    own.set_priority(&to, "/pub/a", &"class=low".parse().unwrap()).unwrap();
+    until_last("alpha", LOW);
+    assert_eq!((marks("alpha"), marks("beta")), (vec![EF, LOW], vec![LOW]));
+}
+
 /// Subscribers there that have its sample do not get it again, and later ones get the newest alone.
 #[test]
 fn a_publisher_that_keeps_one_sample_changes_its_class_with_the_next() {
