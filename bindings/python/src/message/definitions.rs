@@ -52,7 +52,7 @@ impl Definitions {
                 "{name} has no structure of one message: it is a service or an action, or has a wstring"
             ))
         };
-        layout(py, &description.schema.ok_or_else(none)?)
+        layout(py, &*description.schema.ok_or_else(none)?)
     }
 }
 

@@ -242,6 +242,7 @@ mod texts {
     use super::super::schema::SchemaText;
     use serde::{Deserialize, Serialize};
     use std::collections::BTreeMap;
+    use std::sync::Arc;
     use thalweg::codec::{Definitions, Idl, Raw, Schema, TypeDescription};
 
     #[derive(Serialize, Deserialize)]

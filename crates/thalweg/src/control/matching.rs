@@ -403,7 +403,7 @@ mod tests {
         }
         for other in [of_ros("b/msg/Pose", "0"), of_ros("a/msg/Pose", "1")] {
             let Match::Mismatched(between) = found(pose(), other.clone()) else { panic!("{other:?} matches") };
-            let shown = |ros: Option<RosType>| ros.map(|ros| format!("{} ({})", ros.name, ros.type_hash));
+            let shown = |ros: Option<Arc<RosType>>| ros.map(|ros| format!("{} ({})", ros.name, ros.type_hash));
             assert_eq!(
                 [Some(&between[0].offered), Some(&between[0].requested)],
                 [shown(pose()).as_ref(), shown(other).as_ref()]
