@@ -162,7 +162,6 @@ fn the_page_shows_network_stages_losses_and_log_without_an_error() {
 }
 
 /// The picture of the page in the README: the page during the demo. `THALWEG_PICTURE` names the file.
-#[cfg(feature = "foxglove")]
 #[test]
 #[ignore = "makes the picture of the README"]
 fn picture() {

@@ -3,16 +3,16 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `handshake` | the request that opens a WebSocket, and whose is accepted |
-//! | `frame` | frames in, frames out |
+//! | `handshake` | whose request opens a WebSocket |
 //! | `protocol` | Foxglove's messages |
 //! | `queue` | the last samples, in bounded memory |
-//! | `client` | one client: subscriptions, rates, the bytes that it gets |
+//! | `client` | one client: subscriptions, rates, the messages that it gets |
+//! | `connection` | a client's WebSocket (`tungstenite`), its limits and deadlines |
 //! | `topics` | topics as channels; the subscribers |
 //! | `server` | the thread: connections, and time |
 
 mod client;
-mod frame;
+mod connection;
 mod handshake;
 mod protocol;
 mod queue;

@@ -1,47 +1,30 @@
-//! One client: what it asks for, and the bytes that it gets. Time and bytes in, bytes out.
+//! One client: what it asks for, and the messages that it gets. Time and messages in, messages out.
 //!
 //! Of a sample one frame at a time is on its way to a client, of a subscription after the other, so that a big topic delays a small one by
 //! one sample at most. What waits meanwhile is bounded: of each subscription the last samples, of all of them [`HELD`] bytes.
 
-use super::frame::{self, Message, Reader};
-use super::handshake::{self, Rules};
 use super::protocol::{Ask, Level, Offer, Wanted, advertise, data_head, server_info, status, unadvertise};
 use super::queue::{Queue, Sample};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use tungstenite::protocol::frame::Frame;
+use tungstenite::protocol::frame::coding::{Data, OpCode};
+use tungstenite::{Bytes, Message};
 
 /// Most subscriptions of a client.
 const SUBSCRIPTIONS: usize = 1024;
 /// Most bytes of samples that wait for a client, over all its subscriptions.
 const HELD: usize = 64 << 20;
-/// Most bytes of other messages that wait for a client: beyond, it does not read, and is let go.
-const SAID: usize = 8 << 20;
-/// A sample up to this size is copied behind its head, so that both leave in one packet.
-const SMALL: usize = 16 << 10;
+/// Most bytes of texts that wait for a client: beyond, it does not read, and is let go.
+pub(super) const SAID: usize = 8 << 20;
+/// Most bytes of a sample in a frame: of a larger one only so much is copied at a time.
+const FRAME: usize = 256 << 10;
 /// Samples that may leave at once above the rate.
 const BURST: u64 = 8;
-/// A client that has sent nothing for so long is asked whether it is there.
-const ASKED_NS: u64 = 20_000_000_000;
-/// And is let go after this time.
-const SILENT_NS: u64 = 60_000_000_000;
-/// Longest time until its request is complete.
-const OPENING_NS: u64 = 10_000_000_000;
 
 /// The offered channels, by their numbers.
 pub(super) type Offers = BTreeMap<u32, Offer>;
-
-/// The state of a client.
-#[derive(Debug)]
-enum Phase {
-    /// Its request so far.
-    Opening(Vec<u8>),
-    Open,
-    /// Nothing is read from it any more; what waits is written.
-    Ending,
-    /// It is let go at once.
-    Over,
-}
 
 #[derive(Debug)]
 struct Subscription {
@@ -54,11 +37,6 @@ struct Subscription {
 /// A client.
 #[derive(Debug)]
 pub(super) struct Client {
-    phase: Phase,
-    reader: Reader,
-    began_ns: u64,
-    heard_ns: u64,
-    asked: bool,
     /// Nanoseconds from one sample of a topic to the next, at the highest rate.
     period_ns: u64,
     subscriptions: BTreeMap<u32, Subscription>,
@@ -68,85 +46,51 @@ pub(super) struct Client {
     turn: u32,
     /// Bytes of samples that wait.
     held: usize,
-    /// Frames that wait, and go before samples.
-    said: Vec<u8>,
-    /// What is being written: a head, a sample behind it, and the bytes of both that are written.
-    head: Vec<u8>,
-    body: Option<Arc<Sample>>,
-    written: usize,
+    /// Texts that wait, and go before samples.
+    said: VecDeque<String>,
+    said_bytes: usize,
+    /// More texts would wait than may.
+    overrun: bool,
+    /// The part still to be sent of the sample that is on its way.
+    rest: Bytes,
 }
 
 impl Client {
-    /// A client that has connected now, and gets this many samples per second of each topic.
-    pub(super) fn new(rate_hz: u32, now_ns: u64) -> Self {
-        Self {
-            phase: Phase::Opening(Vec::new()),
-            reader: Reader::default(),
-            began_ns: now_ns,
-            heard_ns: now_ns,
-            asked: false,
+    /// A client of this session, which gets so many samples per second of each topic, and is told of the channels.
+    pub(super) fn new(rate_hz: u32, session: &str, offers: &Offers) -> Self {
+        let mut client = Self {
             period_ns: 1_000_000_000 / u64::from(rate_hz.max(1)),
             subscriptions: BTreeMap::new(),
             joined: Vec::new(),
             turn: 0,
             held: 0,
-            said: Vec::new(),
-            head: Vec::new(),
-            body: None,
-            written: 0,
-        }
+            said: VecDeque::new(),
+            said_bytes: 0,
+            overrun: false,
+            rest: Bytes::new(),
+        };
+        client.tell(server_info(session));
+        client.tell(advertise(offers.iter().map(|(id, offer)| (*id, offer))));
+        client
     }
 
-    /// Takes what it has sent.
-    pub(super) fn receive(&mut self, bytes: &[u8], rules: &Rules, offers: &Offers, now_ns: u64) {
-        (self.heard_ns, self.asked) = (now_ns, false);
-        match &mut self.phase {
-            Phase::Opening(request) => {
-                request.extend_from_slice(bytes);
-                self.open(rules, offers);
-            }
-            Phase::Open => self.reader.add(bytes),
-            Phase::Ending | Phase::Over => return,
-        }
-        while matches!(self.phase, Phase::Open) {
-            match self.reader.next() {
-                Ok(Some(message)) => self.answer(message, offers),
-                Ok(None) => return,
-                Err(violation) => self.end(&violation.close()),
-            }
-        }
-    }
-
-    fn open(&mut self, rules: &Rules, offers: &Offers) {
-        let Phase::Opening(request) = &self.phase else { return };
-        match handshake::answer(request, rules) {
-            Some(answer) if answer.accepted => {
-                self.reader.add(&request[answer.end..]);
-                self.phase = Phase::Open;
-                self.say(answer.text.as_bytes());
-                self.tell(&server_info(&format!("{:x}", self.began_ns)));
-                self.tell(&advertise(offers.iter().map(|(id, offer)| (*id, offer))));
-            }
-            Some(refused) => self.end(refused.text.as_bytes()),
-            None if request.len() > handshake::MOST => self.end(handshake::too_long().as_bytes()),
-            None => {}
-        }
-    }
-
-    fn answer(&mut self, message: Message, offers: &Offers) {
+    /// Takes a message of it. Pings and the end are its connection's.
+    pub(super) fn receive(&mut self, message: &Message, offers: &Offers) {
         match message {
-            Message::Text(text) => match serde_json::from_str(&text) {
-                Ok(Ask::Subscribe { subscriptions }) => {
-                    subscriptions.iter().for_each(|wanted| self.subscribe(wanted, offers));
-                }
-                Ok(Ask::Unsubscribe { ids }) => ids.iter().for_each(|id| self.unsubscribe(*id)),
-                Ok(Ask::Other) => {}
-                Err(wrong) => self.warn(Level::Error, &format!("no message of Foxglove's protocol: {wrong}")),
-            },
-            Message::Binary => self.warn(Level::Error, "nothing can be published or called here"),
-            Message::Ping(payload) => self.say(&frame::pong(&payload)),
-            Message::Pong => {}
-            Message::Close => self.end(&frame::close(1000, "")),
+            Message::Text(text) => self.answer(text, offers),
+            Message::Binary(_) => self.warn(Level::Error, "nothing can be published or called here"),
+            Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {}
+        }
+    }
+
+    fn answer(&mut self, text: &str, offers: &Offers) {
+        match serde_json::from_str(text) {
+            Ok(Ask::Subscribe { subscriptions }) => {
+                subscriptions.iter().for_each(|wanted| self.subscribe(wanted, offers));
+            }
+            Ok(Ask::Unsubscribe { ids }) => ids.iter().for_each(|id| self.unsubscribe(*id)),
+            Ok(Ask::Other) => {}
+            Err(wrong) => self.warn(Level::Error, &format!("no message of Foxglove's protocol: {wrong}")),
         }
     }
 
@@ -184,17 +128,14 @@ impl Client {
 
     /// Tells of channels that have come and gone. Subscriptions to those that are gone end.
     pub(super) fn announce(&mut self, come: &[u32], gone: &[u32], offers: &Offers) {
-        if !matches!(self.phase, Phase::Open) {
-            return;
-        }
         if !gone.is_empty() {
             let ended: Vec<u32> =
                 self.subscriptions.iter().filter(|(_, one)| gone.contains(&one.channel)).map(|(id, _)| *id).collect();
             ended.into_iter().for_each(|id| self.unsubscribe(id));
-            self.tell(&unadvertise(gone));
+            self.tell(unadvertise(gone));
         }
         if !come.is_empty() {
-            self.tell(&advertise(come.iter().filter_map(|id| Some((*id, offers.get(id)?)))));
+            self.tell(advertise(come.iter().filter_map(|id| Some((*id, offers.get(id)?)))));
         }
     }
 
@@ -223,33 +164,30 @@ impl Client {
         }
     }
 
-    /// The next bytes to write; none: nothing is to be said now.
-    pub(super) fn bytes(&mut self, now_ns: u64) -> &[u8] {
-        let body = self.body.as_ref().map_or(0, |sample| sample.bytes.len());
-        if self.written == self.head.len() + body {
-            (self.written, self.body) = (0, None);
-            self.head.clear();
-            self.fill(now_ns);
+    /// The next message, which may be a part of one; `None`: nothing is to be said now.
+    pub(super) fn next(&mut self, now_ns: u64) -> Option<Message> {
+        if !self.rest.is_empty() {
+            let part = self.part();
+            return Some(self.frame(Data::Continue, part));
         }
-        match &self.body {
-            Some(sample) if self.written >= self.head.len() => &sample.bytes[self.written - self.head.len()..],
-            _ => &self.head[self.written..],
+        if let Some(text) = self.said.pop_front() {
+            self.said_bytes -= text.len();
+            return Some(Message::text(text));
         }
+        let (id, sample) = self.pick(now_ns)?;
+        self.rest = sample.bytes.clone();
+        let first = [&data_head(id, sample.time_ns)[..], &self.part()[..]].concat();
+        Some(self.frame(Data::Binary, first.into()))
     }
 
-    fn fill(&mut self, now_ns: u64) {
-        if !self.said.is_empty() {
-            return std::mem::swap(&mut self.head, &mut self.said);
-        }
-        let Some((id, sample)) = self.pick(now_ns) else { return };
-        let data = data_head(id, sample.time_ns);
-        self.head = frame::binary(data.len() + sample.bytes.len());
-        self.head.extend_from_slice(&data);
-        if sample.bytes.len() <= SMALL {
-            self.head.extend_from_slice(&sample.bytes);
-        } else {
-            self.body = Some(sample);
-        }
+    /// The next part of the sample that is on its way.
+    fn part(&mut self) -> Bytes {
+        self.rest.split_to(self.rest.len().min(FRAME))
+    }
+
+    /// A frame of the message with that sample: the last one if nothing is left.
+    fn frame(&self, opcode: Data, payload: Bytes) -> Message {
+        Message::Frame(Frame::message(payload, OpCode::Data(opcode), self.rest.is_empty()))
     }
 
     /// The next sample: of the subscriptions that may send one, each in its turn.
@@ -266,11 +204,6 @@ impl Client {
         Some((id, sample))
     }
 
-    /// Notes that so many of these bytes are written.
-    pub(super) fn wrote(&mut self, count: usize) {
-        self.written += count;
-    }
-
     /// Time until a sample may be sent that waits for its rate.
     pub(super) fn due_in(&self, now_ns: u64) -> Option<Duration> {
         let waiting = self.subscriptions.values().filter(|one| !one.queue.is_empty());
@@ -278,51 +211,21 @@ impl Client {
         Some(Duration::from_nanos(due.saturating_sub(now_ns)))
     }
 
-    /// Asks a client that has been silent whether it is there, and lets one go that does not answer.
-    pub(super) fn tend(&mut self, now_ns: u64) {
-        let silent = now_ns.saturating_sub(self.heard_ns);
-        match self.phase {
-            Phase::Opening(_) if now_ns.saturating_sub(self.began_ns) > OPENING_NS => self.phase = Phase::Over,
-            Phase::Open if silent > ASKED_NS && !self.asked => {
-                self.asked = true;
-                self.say(&frame::ping());
-            }
-            Phase::Open | Phase::Ending if silent > SILENT_NS => self.phase = Phase::Over,
-            _ => {}
-        }
-    }
-
-    /// `true` if its connection is to be closed.
-    pub(super) fn is_over(&self) -> bool {
-        match self.phase {
-            Phase::Over => true,
-            Phase::Ending => self.said.is_empty() && self.written == self.head.len(),
-            Phase::Opening(_) | Phase::Open => false,
-        }
-    }
-
-    fn tell(&mut self, text: &str) {
-        self.say(&frame::text(text));
+    /// `true` if it does not read what it is told, and is to be let go.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.overrun
     }
 
     fn warn(&mut self, level: Level, text: &str) {
-        self.tell(&status(level, text));
+        self.tell(status(level, text));
     }
 
-    fn say(&mut self, bytes: &[u8]) {
-        if self.said.len() + bytes.len() > SAID {
-            self.phase = Phase::Over;
-        } else {
-            self.said.extend_from_slice(bytes);
+    fn tell(&mut self, text: String) {
+        self.overrun |= self.said_bytes + text.len() > SAID;
+        if !self.overrun {
+            self.said_bytes += text.len();
+            self.said.push_back(text);
         }
-    }
-
-    /// Says the last bytes, behind what is being written.
-    fn end(&mut self, bytes: &[u8]) {
-        self.subscriptions.clear();
-        self.held = 0;
-        self.phase = Phase::Ending;
-        self.say(bytes);
     }
 }
 
@@ -340,4 +243,4 @@ fn push(subscription: &mut Subscription, held: &mut usize, sample: &Arc<Sample>)
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

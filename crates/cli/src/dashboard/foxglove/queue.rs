@@ -4,6 +4,7 @@ use linux::poll::Waker;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg::PortRef;
+use tungstenite::Bytes;
 
 /// Most samples of one subscription that wait.
 pub(super) const KEPT: usize = 32;
@@ -17,7 +18,7 @@ pub(super) struct Sample {
     pub(super) publisher: PortRef,
     /// When it came here, ns since 1970.
     pub(super) time_ns: u64,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Bytes,
 }
 
 /// The last samples, in their order.
@@ -96,7 +97,7 @@ pub(super) mod tests {
 
     /// A sample whose bytes begin with a number.
     pub(in super::super) fn sample(channel: u32, number: u8, length: usize) -> Arc<Sample> {
-        let (publisher, bytes) = (PortRef { node: NodeId(1), port: PortId(1) }, vec![number; length]);
+        let (publisher, bytes) = (PortRef { node: NodeId(1), port: PortId(1) }, vec![number; length].into());
         Arc::new(Sample { channel, publisher, time_ns: u64::from(number), bytes })
     }
 

@@ -1,6 +1,6 @@
 //! The thread that serves all viewers: it waits for their sockets and for samples, and for nothing else.
 
-use super::client::Client;
+use super::connection::Connection;
 use super::handshake::Rules;
 use super::queue::Inbox;
 use super::topics::Topics;
@@ -8,7 +8,7 @@ use linux::clock::monotonic_ns;
 use linux::poll::{Poller, Readiness, Ready};
 use linux::thread;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,8 +20,6 @@ use thalweg::Node;
 const CLIENTS: usize = 16;
 /// Bytes that the kernel holds for one: what is there delays samples that come later.
 const SEND_BUFFER: usize = 256 << 10;
-/// Bytes that are read at once.
-const READ: usize = 16 << 10;
 /// Pause between two looks at the realm, while there are viewers.
 const LOOK: Duration = Duration::from_millis(200);
 /// Pause after a connection could not be taken: too many open files.
@@ -87,18 +85,11 @@ struct Server {
     topics: Topics,
     rules: Rules,
     rate_hz: u32,
-    clients: BTreeMap<u64, Connection>,
+    clients: BTreeMap<u64, Connection<TcpStream>>,
     next: u64,
     looked_ns: u64,
     /// Subscriptions may have changed.
     changed: bool,
-}
-
-struct Connection {
-    stream: TcpStream,
-    client: Client,
-    /// The socket takes nothing more now.
-    full: bool,
 }
 
 impl Server {
@@ -114,8 +105,7 @@ impl Server {
 
     /// Time until something is due; `None`: nothing, as there are no viewers.
     fn pause(&self, now_ns: u64) -> Option<Duration> {
-        let waiting = self.clients.values().filter(|connection| !connection.full);
-        let due = waiting.filter_map(|connection| connection.client.due_in(now_ns)).min();
+        let due = self.clients.values().filter_map(|connection| connection.due_in(now_ns)).min();
         (!self.clients.is_empty()).then(|| due.unwrap_or(LOOK).min(LOOK))
     }
 
@@ -143,8 +133,8 @@ impl Server {
             // Beyond the most, a connection is closed at once.
             let prepared = self.clients.len() < CLIENTS && prepare(&stream).is_ok();
             if prepared && self.poller.add(&stream, self.next, Readiness::IN).is_ok() {
-                let client = Client::new(self.rate_hz, now_ns);
-                self.clients.insert(self.next, Connection { stream, client, full: false });
+                let connection = Connection::new(stream, self.rules.clone(), self.rate_hz, now_ns);
+                self.clients.insert(self.next, connection);
                 self.next += 1;
             }
         }
@@ -153,16 +143,12 @@ impl Server {
     fn serve(&mut self, token: u64, flags: Readiness, now_ns: u64) {
         let Some(connection) = self.clients.get_mut(&token) else { return };
         if flags.contains(Readiness::OUT) {
-            connection.full = false;
-            let _ = self.poller.change(&connection.stream, token, Readiness::IN);
+            connection.resume();
+            watch(&self.poller, token, connection, Readiness::IN);
         }
         if flags.intersects(Readiness::IN | Readiness::HUP | Readiness::ERR) {
-            let offers = self.topics.offers();
-            let open = connection.read(|client, bytes| client.receive(bytes, &self.rules, offers, now_ns));
+            connection.read(self.topics.offers(), now_ns);
             self.changed = true;
-            if !open {
-                self.clients.remove(&token);
-            }
         }
     }
 
@@ -170,7 +156,7 @@ impl Server {
     fn deliver(&mut self) {
         for sample in self.inbox.take() {
             if self.topics.has(&sample) {
-                self.clients.values_mut().for_each(|connection| connection.client.offer(&sample));
+                self.clients.values_mut().filter_map(Connection::client_mut).for_each(|client| client.offer(&sample));
             }
         }
     }
@@ -184,16 +170,21 @@ impl Server {
         let (come, gone) = self.topics.look();
         self.changed |= !gone.is_empty();
         for connection in self.clients.values_mut() {
-            connection.client.announce(&come, &gone, self.topics.offers());
-            connection.client.tend(now_ns);
+            if let Some(client) = connection.client_mut() {
+                client.announce(&come, &gone, self.topics.offers());
+            }
+            connection.tend(now_ns);
         }
     }
 
     fn write(&mut self, now_ns: u64) {
-        let poller = &self.poller;
-        let before = self.clients.len();
-        self.clients
-            .retain(|token, connection| connection.write(poller, *token, now_ns) && !connection.client.is_over());
+        let (poller, before) = (&self.poller, self.clients.len());
+        self.clients.retain(|token, connection| {
+            if connection.write(now_ns) {
+                watch(poller, *token, connection, Readiness::IN | Readiness::OUT);
+            }
+            !connection.is_over()
+        });
         self.changed |= self.clients.len() != before;
     }
 
@@ -202,11 +193,12 @@ impl Server {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        let wanted: BTreeSet<u32> = self.clients.values().flat_map(|connection| connection.client.channels()).collect();
+        let clients = self.clients.values().filter_map(Connection::client);
+        let wanted: BTreeSet<u32> = clients.flat_map(|client| client.channels()).collect();
         self.topics.follow(&wanted);
-        for connection in self.clients.values_mut() {
-            for (id, channel) in connection.client.take_joined() {
-                self.topics.last(channel).for_each(|sample| connection.client.offer_to(id, sample));
+        for client in self.clients.values_mut().filter_map(Connection::client_mut) {
+            for (id, channel) in client.take_joined() {
+                self.topics.last(channel).for_each(|sample| client.offer_to(id, sample));
             }
         }
     }
@@ -218,37 +210,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER)?)
 }
 
-impl Connection {
-    /// Reads what has come, a bounded part of it at once; `false`: the viewer is gone.
-    fn read(&mut self, mut take: impl FnMut(&mut Client, &[u8])) -> bool {
-        let mut bytes = [0; READ];
-        match self.stream.read(&mut bytes) {
-            Ok(0) => false,
-            Ok(count) => {
-                take(&mut self.client, &bytes[..count]);
-                true
-            }
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-        }
-    }
-
-    /// Writes what the socket takes; `false`: the viewer is gone.
-    fn write(&mut self, poller: &Poller, token: u64, now_ns: u64) -> bool {
-        while !self.full {
-            let bytes = self.client.bytes(now_ns);
-            if bytes.is_empty() {
-                return true;
-            }
-            match self.stream.write(bytes) {
-                Ok(count) => self.client.wrote(count),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.full = true;
-                    let _ = poller.change(&self.stream, token, Readiness::IN | Readiness::OUT);
-                }
-                Err(_) => return false,
-            }
-        }
-        true
-    }
+/// Waits for this readiness of a connection's stream from now on.
+fn watch(poller: &Poller, token: u64, connection: &Connection<TcpStream>, readiness: Readiness) {
+    // The stream is in the set as long as it is open, so that this cannot fail.
+    let _ = connection.stream().map(|stream| poller.change(stream, token, readiness));
 }

@@ -179,7 +179,7 @@ fn subscribe(
             return; // the end of an instance has no bytes that a viewer could show
         }
         let publisher = PortRef { node: sample.info().node, port: sample.info().port };
-        inbox.put(Sample { channel, publisher, time_ns: linux::clock::wall_ns(), bytes: sample.to_vec() });
+        inbox.put(Sample { channel, publisher, time_ns: linux::clock::wall_ns(), bytes: sample.to_vec().into() });
     })
 }
 
