@@ -19,10 +19,9 @@ pub struct Found {
     pub hurried: bool,
 }
 
-/// Offers for a session (name) that does not run, looked at for so long at most. None where no way leads to it, or where it needs a session that does
+/// Offers for a session (name) that does not run: what was found is tried for so long at most. None where no way leads to it, or where it needs a session that does
 /// not run.
 pub fn find(present: Present<'_>, name: &str, time: Duration, watch: &mut dyn Watch) -> Found {
-    let until = watch.elapsed() + time;
     let mut found = Found::default();
     let Some(session) = present.sessions.iter().find(|session| session.name == name) else { return found };
     let Ok(reduction) = resumed(present, name) else { return found };
@@ -30,6 +29,8 @@ pub fn find(present: Present<'_>, name: &str, time: Duration, watch: &mut dyn Wa
     let refused = offered(beside, name, STEPS, watch);
     let Err(Unadmitted::Unfit(refusals)) = refused else { return found };
     let Some((whole, part)) = part(beside, name) else { return found };
+    // The search itself has its steps: on a slow host it leaves no less time to try what it found.
+    let until = watch.elapsed() + time;
     for offer in refusals.into_iter().next().map(|first| first.offers).unwrap_or_default() {
         if watch.elapsed() > until {
             found.hurried = true;

@@ -52,7 +52,8 @@ pub(super) struct Offered {
 impl Offered {
     /// For what is kept now, nothing was found yet.
     fn begin(&mut self, kept: &Kept) {
-        let suspended = kept.sessions.iter().filter(|one| kept.reduction.suspended.contains_key(&one.name));
+        // Of equally important ones the oldest is looked at first, as it is the last to be suspended.
+        let suspended = kept.sessions.iter().rev().filter(|one| kept.reduction.suspended.contains_key(&one.name));
         let importance = |text: &str| Session::read(text).map_or(i64::MIN, |read| read.importance);
         let mut all: Vec<(i64, String)> = suspended.map(|one| (importance(&one.text), one.name.clone())).collect();
         all.sort_by_key(|(importance, _)| *importance);
@@ -85,6 +86,7 @@ impl Broker {
     /// The next session to look at. While there is no plan for the links, nothing is admitted.
     fn next_without_offers(&self) -> Option<String> {
         if self.without_plan().is_some() {
+            *self.offered_so_far() = Offered::default();
             return None;
         }
         let hosts = self.hosts();
