@@ -102,7 +102,7 @@ impl Broker {
             return;
         }
         let kept = Kept { links: links.clone(), ..self.hosts().kept().clone() };
-        let planned = kept.revision + 1;
+        let (planned, sessions) = (kept.revision + 1, asked(&kept));
         let at_once = self.at_once;
         let decide = move |present: Present<'_>, _| adapt(present, at_once, &mut super::sessions::clock());
         let decided = self.decide(turn, kept, decide).await;
@@ -115,24 +115,28 @@ impl Broker {
         };
         if matches!(made, Ok(true)) {
             let (broker, links) = (self.clone(), links.clone());
-            tokio::spawn(async move { broker.give_back(links).await });
+            tokio::spawn(async move { broker.give_back(links, sessions).await });
         }
         let at = self.now();
         *self.unplanned() = made.err().map(|why| Unplanned { links, because: why.text(), at });
     }
 
-    /// Gives back what was taken in a hurry, if that was more than needed, or takes it from others, if a whole search says so.
-    async fn give_back(self: Arc<Self>, links: Rates) {
+    /// Gives back what was taken in a hurry, if that was more than needed, or takes it from others, if a whole search says so. For a session that has
+    /// come since (`sessions` are those of before) nothing is taken from others.
+    async fn give_back(self: Arc<Self>, links: Rates, sessions: Vec<(String, u64)>) {
         let turn = self.turn().await;
         let kept = self.hosts().kept().clone();
         let (planned, taken) = (kept.revision + 1, kept.reduction.clone());
+        let are_same = asked(&kept) == sessions;
         if kept.links != links {
             return;
         }
         let mut watch = Meanwhile { broker: self.clone(), links, clock: super::sessions::clock() };
         let decide = move |present: Present<'_>, _| adapt(present, AT_LEISURE, &mut watch);
-        let is_better =
-            |change: &Change| change.reduction.takes_less_than(&taken) || !change.hurried && change.reduction != taken;
+        let is_better = |change: &Change| {
+            let is_whole = are_same && !change.hurried;
+            change.reduction.takes_less_than(&taken) || is_whole && change.reduction != taken
+        };
         if let Ok((turn, change)) = self.decide(turn, kept, decide).await
             && is_better(&change)
         {
@@ -223,6 +227,11 @@ impl Broker {
         let _ = self.links().state(link, rate);
         Ok(())
     }
+}
+
+/// The sessions, with the revisions for which they were asked for.
+fn asked(kept: &Kept) -> Vec<(String, u64)> {
+    kept.sessions.iter().map(|one| (one.name.clone(), one.asked)).collect()
 }
 
 pub(super) async fn list(_: User, State(broker): Shared) -> Answer<message::Links> {
