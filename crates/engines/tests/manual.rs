@@ -113,8 +113,10 @@ fn who_comes_when_the_last_one_has_left_finds_the_same_port() {
     turn_until("the second one has the history", &comes);
     turns.set(0);
     turn_until("more could have come", &some);
-    assert!(second.connected() == 1 && told.try_recv().is_err(), "once");
+    let (connected, more) = (second.connected(), told.try_recv());
+    // Later the port may have closed just when the second one came.
     if left.elapsed() < STAYS {
+        assert!(connected == 1 && more.is_err(), "once");
         assert_eq!(engine.opened("/map"), 1);
     } else {
         println!("skipped: one port for both: because it stays for {STAYS:?}, and this took {:?}", left.elapsed());

@@ -3,7 +3,7 @@
 //! Who subscribes in this moment finds the bridge's ports. If they closed at once, it could still get a channel of one of them, with its
 //! history, and then the same history of the port that opens for it.
 
-use super::routes::{In, InKey, ports};
+use super::routes::{In, InKey, MOST_ROUTES, ports};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use thalweg::PortRef;
@@ -23,7 +23,9 @@ impl Left {
         let there: HashSet<PortRef> = ports(now, own).map(|(port, _)| port).collect();
         let subscribers = ports(before, own).filter(|(_, info)| info.direction == Direction::Subscriber);
         let gone = subscribers.filter(|(port, _)| !there.contains(port));
-        self.0.extend(gone.map(|(port, info)| (at, port, info.clone())));
+        // Of whoever comes and goes faster than that, the routes close at once.
+        let room = MOST_ROUTES.saturating_sub(self.0.len());
+        self.0.extend(gone.take(room).map(|(port, info)| (at, port, info.clone())));
     }
 
     /// `true` if the routes of some of them are to close now.
