@@ -38,7 +38,10 @@ pub(super) fn read(environment: &Environment<'_>) -> Result<Option<(PathBuf, Val
             Ok(None) if !named => {}
             Ok(None) => {
                 let remedy = "write one, or unset THALWEG_CONFIG";
-                return Err(Error::Configuration(format!("{}: there is no such file: {remedy}", file.display())));
+                return Err(Error::Configuration(format!(
+                    "{}: there is no such file, or none that this user may look at: {remedy}",
+                    file.display()
+                )));
             }
             Err(error) => {
                 return Err(Error::Configuration(format!("{}: cannot be read: {error}", file.display())));

@@ -120,7 +120,8 @@ impl Node {
     /// Opens a node with the [default settings](Settings::default): it listens on loopback only. Takes a few milliseconds: peers of this host are known when it returns.
     ///
     /// # Errors
-    /// [`Error::System`] when a listener, thread or the run directory cannot be had.
+    /// [`Error::System`] when a listener, thread or the run directory cannot be had; [`Error::Configuration`] for an environment or configuration
+    /// file that says what is not allowed.
     pub fn open(name: &str) -> Result<Self> {
         Self::with_settings(Settings { name: name.to_owned(), ..Settings::default() })
     }
@@ -128,8 +129,8 @@ impl Node {
     /// Opens a node with settings.
     ///
     /// # Errors
-    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used, or an environment or configuration file that
-    /// says what is not allowed; [`Error::System`] with the remedy if memory is to be locked and may not be.
+    /// As [`Node::open`]; [`Error::Configuration`] for a discovery file that cannot be used; [`Error::System`] with the remedy if memory is to be
+    /// locked and may not be.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         Settings::configured()?; // the run directory comes from there, too
         check_label("node", &settings.name)?;
