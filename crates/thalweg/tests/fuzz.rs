@@ -90,7 +90,7 @@ fn contract() {
 #[test]
 fn planner() {
     let Some(rate) = run("planner").rate() else {
-        return println!("skipped: the rate of planner, because this kernel has no /proc/thread-self/schedstat");
+        return println!("skipped: the rate of planner: because this kernel has no /proc/thread-self/schedstat");
     };
     assert!(cfg!(debug_assertions) || rate >= SYSTEMS, "{rate:.0} systems in a second of processor time");
 }
