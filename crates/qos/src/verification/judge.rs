@@ -24,7 +24,7 @@ pub struct Judged {
 }
 
 /// Judges the measurements of a part of the whole time, or of all of it: the worst verdict on delay, loss, order, rate,
-/// route and own queue, with its reasons. What is dropped in that is a reason for whatever is broken, too. Promises on average are judged over the whole
+/// route and own queue, with its reasons. What is dropped in that is a reason beside a worse verdict, too. Promises on average are judged over the whole
 /// time only: [`on_average`].
 pub(super) fn judge(promise: &Promise, part: &Total, whole: &Total) -> Judged {
     let (seen, all) = (&part.seen, &whole.seen);
@@ -32,9 +32,8 @@ pub(super) fn judge(promise: &Promise, part: &Total, whole: &Total) -> Judged {
     let own = own_queue(promise, seen);
     let verdicts = parts.iter().chain([&own]).map(|(verdict, _)| *verdict);
     let verdict = verdicts.max_by_key(|v| v.severity()).unwrap_or_default();
-    let is_cause = own.0 == verdict || verdict == Verdict::Broken;
     let reasons = parts.into_iter().filter(|(one, _)| *one == verdict).map(|(_, because)| because);
-    let reasons = reasons.chain(Some(own.1).filter(|_| is_cause));
+    let reasons = reasons.chain(Some(own.1));
     let because = reasons.filter(|because| !because.is_empty()).collect::<Vec<_>>().join("; ");
     Judged { verdict, because }
 }
