@@ -58,7 +58,7 @@ pub(super) fn start(at: SocketAddr, node: Node, rules: Rules, rate_hz: u32) -> i
     poller.add(&listener, LISTENER, Readiness::IN)?;
     poller.add(&inbox.waker, INBOX, Readiness::IN)?;
     let ended = Arc::new(AtomicBool::new(false));
-    let topics = Topics::new(node, inbox.clone());
+    let topics = Topics::new(node, inbox.clone())?;
     let (clients, next) = (BTreeMap::new(), FIRST_CLIENT);
     let mut server = Server {
         listener,

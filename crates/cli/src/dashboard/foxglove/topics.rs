@@ -7,6 +7,7 @@ use qos::priority::{Change, Changes, Mark, PrioritySettings, Scheduling};
 use qos::{Class, Durability, Qos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use thalweg::admin::Request;
 use thalweg::codec::Untyped;
@@ -19,8 +20,13 @@ const MOST: usize = 4096;
 const MOST_LAST: usize = 64;
 /// Time that a publisher's node may take to answer.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// Subscribers whose publishers are still to be asked for class LOW.
+const WAITING: usize = 1024;
 /// Threads that copy samples for viewers give way to those of programs.
 const NICE: i8 = 5;
+
+/// What the nodes of a channel's publishers are asked.
+type Requests = Vec<(NodeId, Request)>;
 
 /// A publisher of a topic.
 struct Source {
@@ -43,10 +49,22 @@ struct Followed {
     last: BTreeMap<PortRef, Arc<Sample>>,
 }
 
+impl Channel {
+    /// Drops the last samples of publishers that are gone.
+    fn forget_gone(&mut self) {
+        let Self { sources, followed } = self;
+        if let Some(followed) = followed {
+            followed.last.retain(|port, _| sources.iter().any(|source| source.port == *port));
+        }
+    }
+}
+
 /// The topics of the realm.
 pub(super) struct Topics {
     node: Node,
     inbox: Arc<Inbox>,
+    /// To the thread that asks publishers' nodes.
+    asking: SyncSender<Requests>,
     offers: Offers,
     channels: BTreeMap<u32, Channel>,
     next: u32,
@@ -56,8 +74,14 @@ pub(super) struct Topics {
 
 impl Topics {
     /// Nothing is known yet.
-    pub(super) fn new(node: Node, inbox: Arc<Inbox>) -> Self {
-        Self { node, inbox, offers: Offers::new(), channels: BTreeMap::new(), next: 1, seen: None }
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(super) fn new(node: Node, inbox: Arc<Inbox>) -> std::io::Result<Self> {
+        let (asking, requests) = sync_channel(WAITING);
+        let asks = node.clone();
+        linux::thread::spawn(linux::thread::Settings::named("foxglove-lower"), move || ask(&asks, &requests))?;
+        Ok(Self { node, inbox, asking, offers: Offers::new(), channels: BTreeMap::new(), next: 1, seen: None })
     }
 
     /// The channels, by their numbers.
@@ -79,6 +103,7 @@ impl Topics {
             self.channels.remove(id);
             self.offers.remove(id);
         }
+        self.channels.values_mut().for_each(Channel::forget_gone);
         (come, gone)
     }
 
@@ -115,7 +140,13 @@ impl Topics {
     pub(super) fn follow(&mut self, wanted: &BTreeSet<u32>) {
         for (id, channel) in &mut self.channels {
             match (channel.followed.is_some(), wanted.contains(id)) {
-                (false, true) => channel.followed = Some(followed(&self.node, &self.inbox, *id, &channel.sources)),
+                (false, true) => {
+                    let topic = channel.sources.first().map_or("", |source| &source.info.topic);
+                    let subscriber = subscribe(&self.node, &self.inbox, *id, topic, &channel.sources);
+                    let subscriber = shown(subscriber, topic);
+                    subscriber.iter().for_each(|one| lower(&self.asking, one.name(), &channel.sources));
+                    channel.followed = Some(Followed { _subscriber: subscriber, last: BTreeMap::new() });
+                }
                 (true, false) => channel.followed = None,
                 _ => {}
             }
@@ -147,19 +178,12 @@ impl Topics {
     }
 }
 
-fn followed(node: &Node, inbox: &Arc<Inbox>, id: u32, sources: &[Source]) -> Followed {
-    let topic = sources.first().map(|source| source.info.topic.clone()).unwrap_or_default();
-    let subscriber = match subscribe(node, inbox, id, &topic, sources) {
-        Ok(subscriber) => {
-            lower(node, subscriber.name(), sources);
-            Some(subscriber)
-        }
-        Err(wrong) => {
-            crate::output::tell(&format!("thalweg dashboard: {topic} is not shown to viewers: {wrong}"));
-            None
-        }
+/// A subscriber; if it was refused, that is told.
+fn shown(subscriber: thalweg::Result<Subscriber<Untyped>>, topic: &str) -> Option<Subscriber<Untyped>> {
+    let told = |wrong: &thalweg::Error| {
+        crate::output::tell(&format!("thalweg dashboard: {topic} is not shown to viewers: {wrong}"));
     };
-    Followed { _subscriber: subscriber, last: BTreeMap::new() }
+    subscriber.inspect_err(told).ok()
 }
 
 fn subscribe(
@@ -184,13 +208,16 @@ fn subscribe(
 }
 
 /// Makes the channels from publishers on other hosts ones of class LOW, so that a viewer costs others nothing on links. Nobody waits for
-/// that; a publisher that does not permit it is shown all the same.
-fn lower(node: &Node, subscriber: &str, sources: &[Source]) {
+/// that; a publisher that does not permit it is shown all the same, and so is one for which too many requests wait already.
+fn lower(asking: &SyncSender<Requests>, subscriber: &str, sources: &[Source]) {
     let changes = Changes { mark: Change::Set(Mark::Class(Class::Low)), ..Changes::default() };
     let request =
         |port: &str| Request::Set { port: port.to_owned(), other: subscriber.to_owned(), changes: changes.clone() };
-    let requests: Vec<_> = sources.iter().map(|source| (source.port.node, request(&source.info.name))).collect();
-    let asking = node.clone();
-    let ask = move || requests.iter().for_each(|(to, request)| drop(asking.ask(*to, request, PATIENCE)));
-    let _ = linux::thread::spawn(linux::thread::Settings::named("foxglove-lower"), ask);
+    let requests = sources.iter().map(|source| (source.port.node, request(&source.info.name))).collect();
+    let _ = asking.try_send(requests);
+}
+
+/// Asks one node after the other, on one thread however often viewers subscribe.
+fn ask(node: &Node, requests: &Receiver<Requests>) {
+    requests.iter().flatten().for_each(|(to, request)| drop(node.ask(to, &request, PATIENCE)));
 }
