@@ -171,6 +171,10 @@ fn token(file: &Path) -> Result<String> {
     let text = std::fs::read_to_string(file);
     let text = text.map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
     let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    if !token.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        let why = "a token of ASCII only is needed, because it is sent in a header of HTTP";
+        return Err(Failure::Usage(format!("{}: {why}", file.display())));
+    }
     match token.len() {
         SHORTEST.. => Ok(token),
         short => Err(Failure::Usage(format!(

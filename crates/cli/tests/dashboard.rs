@@ -153,7 +153,7 @@ fn only_who_knows_the_token_may_set() {
 
 #[test]
 fn hostile_clients_get_nothing_and_hold_up_nobody() {
-    let scene = Scene::new("");
+    let scene = Scene::new("--allow-set TOKEN");
     for host in ["evil.example", "localhost.evil.example", "10.0.0.1"] {
         let (status, _, body) =
             scene.ask(&format!("GET /api/state HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
@@ -161,7 +161,7 @@ fn hostile_clients_get_nothing_and_hold_up_nobody() {
     }
     let (status, ..) = scene.ask("GET / HTTP/1.0\r\n\r\n");
     assert_eq!(status, 421, "no host at all");
-    // Connections that say nothing, more than there may be, and an endless header.
+    // Connections that say nothing, half of those there may be, and an endless header.
     let silent: Vec<TcpStream> = (0..32).map(|_| scene.connect()).collect();
     let mut endless = scene.connect();
     let line = [b"X-Long: ", &[b'x'; 8000][..], b"\r\n"].concat();
@@ -169,7 +169,8 @@ fn hostile_clients_get_nothing_and_hold_up_nobody() {
     let ended = (0..1000).any(|_| endless.write_all(&line).is_err());
     assert!(ended, "8 MB of headers are not taken");
     let large = "x".repeat(20_000);
-    assert_eq!(scene.set("", &format!("{{\"words\": [\"{large}\"]}}")).0, 403);
+    let known = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(scene.set(&known, &format!("{{\"words\": [\"{large}\"]}}")).0, 413);
     assert_eq!(scene.get("/api/stages?topic=a//b").0, 400);
     assert_eq!(scene.get("/api/state").0, 200);
     drop(silent);
@@ -180,9 +181,11 @@ fn unusable_arguments_are_refused_with_the_reason() {
     let house = Testbed::new();
     std::fs::write(house.path("short.txt"), "short\n").unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let short = house.path("short.txt").display().to_string();
+    std::fs::write(house.path("umlauts.txt"), "äöüäöüäöüäöüäöüäöü\n").unwrap();
+    let [short, umlauts] = ["short.txt", "umlauts.txt"].map(|name| house.path(name).display().to_string());
     for (arguments, says) in [
         (format!("dashboard --at 127.0.0.1:0 --allow-set {short}"), "at least 16"),
+        (format!("dashboard --at 127.0.0.1:0 --allow-set {umlauts}"), "ASCII"),
         (format!("dashboard --at {}", taken.local_addr().unwrap()), "name another port"),
         ("dashboard --at 127.0.0.1:0 --plan /does/not/exist".to_owned(), "/does/not/exist"),
     ] {

@@ -38,6 +38,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 const CONNECTIONS: usize = 64;
 /// Longest time until the header of a request is complete.
 const HEADER: Duration = Duration::from_secs(10);
+/// Longest time until the answer begins: a body may come slowly, and the node's thread may be busy.
+const REQUEST: Duration = Duration::from_secs(20);
 /// Most bytes of a request's body.
 const BODY: usize = 16 << 10;
 /// Most words of one change, and bytes of one.
@@ -198,7 +200,9 @@ fn router(shared: Arc<Shared>) -> Router {
 async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let host = text_of(request.headers(), &HOST).unwrap_or_default().to_owned();
     let mut response = if shared.access.is_host(&host) {
-        next.run(request).await
+        let answered = tokio::time::timeout(REQUEST, next.run(request)).await;
+        let late = || Refused(StatusCode::REQUEST_TIMEOUT, format!("the request took more than {REQUEST:?}"));
+        answered.unwrap_or_else(|_| late().into_response())
     } else {
         let why = format!("this server is not {host:?}: name it with --host");
         Refused(StatusCode::MISDIRECTED_REQUEST, why).into_response()

@@ -150,6 +150,7 @@ function log() {
 }
 
 // One channel's stages, as long as it is chosen.
+let asking = false;
 async function stages() {
   const key = chosen;
   at('detail').hidden = !key;
@@ -157,12 +158,17 @@ async function stages() {
   const [publisher, subscriber] = key.split('\n');
   const promise = promises().get(key);
   const topic = state.channels.find((one) => one.publisher === publisher && one.subscriber === subscriber)?.topic ?? promise?.topic;
+  at('detail').hidden = !topic; // the channel is closed
+  if (!topic) return;
   put(at('detail-title'), `${topic}: ${publisher} → ${subscriber}`);
   put(at('detail-why'), promise ? `${promise.verdict}${promise.because ? `: ${promise.because}` : ''}${promise.stage ? `; most of the worst delay: ${promise.stage}` : ''}` : '');
   at('set').hidden = !about.may_set;
+  if (asking) return; // a slow node has one question at a time
+  asking = true;
   try {
     const answer = await fetch(`api/stages?topic=${encodeURIComponent(topic)}`);
     const channels = answer.ok ? await answer.json() : [];
+    if (key !== chosen) return;
     const one = channels.find((channel) => channel.publisher === publisher && channel.subscriber === subscriber);
     const lines = Object.entries(one?.stages_us ?? {}).map(([name, figures]) => {
       const line = document.createElement('tr');
@@ -170,7 +176,7 @@ async function stages() {
       return line;
     });
     document.querySelector('#stages tbody').replaceChildren(...lines);
-  } catch { /* the server is gone, which the events tell */ }
+  } catch { /* the server is gone, which the events tell */ } finally { asking = false; }
 }
 
 at('set').addEventListener('submit', async (event) => {
