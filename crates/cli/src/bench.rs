@@ -110,7 +110,7 @@ enum What {
         after_help = "Example: thalweg bench recording --dir /data\n         thalweg bench recording --quick --json"
     )]
     Recording(tools::ToolOptions),
-    /// `thalweg play`: the intervals of a replay, and whether --check names a delay of 2 ms and nothing else; exit 1 if not
+    /// `thalweg play`: the intervals of a replay, and whether --check names a delay of 2 ms, and passes without one; exit 1 if not
     #[cfg(all(feature = "dashboard", feature = "recording"))]
     #[command(after_help = "Example: thalweg bench replay --rounds 7")]
     Replay(tools::ToolOptions),

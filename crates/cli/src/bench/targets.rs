@@ -351,7 +351,7 @@ pub(super) const ROWS: &[Row] = &[
         against: Against::Nothing,
         ..row(
             "page-p99",
-            "p99, page and metrics on / off",
+            "p99, page and metrics / no dashboard",
             PAGE,
             Figure::Tool("/figures/p99_ratio", "×"),
             Target::AtMost(1.03),

@@ -9,7 +9,7 @@ use ::recording::file::{ChannelText, ClockAnchor, Limits, Output, Profile, Serie
 use lab::results::Check;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::codec::{Message, Raw};
 
 /// Measures and judges.
@@ -19,16 +19,19 @@ pub(in crate::bench) fn run(options: &ToolOptions) -> Result<bool, Error> {
     let mut report = Report::new("replay", options, time.as_secs_f64())?;
     let file = folder.file("ticks.mcap");
     write_ticks(&file, time).map_err(|wrong| Error::System(wrong.to_string()))?;
-    let mut errors = Vec::new();
+    let (mut errors, mut missing) = (Vec::new(), 0.0);
     for round in 0..options.rounds() {
         tell(&format!("replay: round {}", round + 1));
         let found = replay(&file, round)?;
         errors.push(number(&found, "/listened/interval_error_us/p99"));
+        missing += f64::from(ticks(time)) - number(&found, "/listened/count");
         report.measured(found);
     }
     let builds = if options.quick { QUICK_BUILDS } else { BUILDS };
     let found = builds_of(&folder, options, builds)?;
     let limit = f64::from(builds);
+    // Samples that did not come are in no interval.
+    report.count("missing", Check::at_most("samples of the replays that did not come", missing, 0.0));
     let name = "interval error at a subscriber, p99, us";
     report.time("interval_error_p99_us", &errors, 10.0, |p99| Check::at_most(name, p99, 100.0));
     report.timed_count("equal_passed", Check::at_least("equal builds that pass", found.passed.into(), limit));
@@ -48,8 +51,7 @@ fn write_ticks(file: &Path, time: Duration) -> Result<(), Box<dyn std::error::Er
     output.begin(Profile::Thalweg, 0)?;
     let metadata = channel_metadata(&qos::Qos::default(), &Raw::description(), ("/bench/ticks", "/record"), "shm");
     let channel = output.add(ChannelText { topic: TICKS.to_owned(), schema: None, encoding: "cdr", metadata })?;
-    let count = u32::try_from(time.as_nanos() / u128::from(TICK_NS)).unwrap_or(u32::MAX);
-    for sequence in 0..count {
+    for sequence in 0..ticks(time) {
         let at_ns = BEGIN_NS + u64::from(sequence) * TICK_NS;
         output.write(channel, Stamped { sequence, log_ns: at_ns, publish_ns: at_ns }, &[7; 64])?;
         if output.is_full() {
@@ -57,6 +59,11 @@ fn write_ticks(file: &Path, time: Duration) -> Result<(), Box<dyn std::error::Er
         }
     }
     Ok(output.finish()?)
+}
+
+/// The ticks of this time.
+fn ticks(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos() / u128::from(TICK_NS)).unwrap_or(u32::MAX)
 }
 
 /// Plays the ticks to a listener.
@@ -67,9 +74,15 @@ fn replay(file: &Path, round: u32) -> Result<Value, Error> {
     let mut player = Other::start(&["play", &file.display().to_string(), "--realm", &realm, "--json"])?;
     let played = player.document()?;
     player.end()?;
-    std::thread::sleep(SETTLE);
-    listener.tell("report")?;
-    let listened = listener.document()?;
+    let (wanted, until) = (number(&played, "/samples"), Instant::now() + PATIENCE);
+    let listened = loop {
+        listener.tell("report")?;
+        let listened = listener.document()?;
+        if number(&listened, "/count") >= wanted || Instant::now() >= until {
+            break listened;
+        }
+        std::thread::sleep(SETTLE);
+    };
     let (error, slowed) = (&played["interval_error_us"], &played["slowed_ms"]);
     Ok(json!({"round": round + 1, "played": played["samples"], "player_interval_error_us": error, "slowed_ms": slowed,
         "listened": listened}))
@@ -178,5 +191,7 @@ const QUICK_BUILDS: u32 = 2;
 const BASELINES: u32 = 3;
 /// The delay in the callback.
 const DELAY: Duration = Duration::from_millis(2);
+/// The longest wait for what was played.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The time in which what was sent arrives.
 const SETTLE: Duration = Duration::from_millis(300);
