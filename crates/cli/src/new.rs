@@ -157,6 +157,9 @@ fn checkout(given: &Path) -> Result<String> {
 
 /// Makes the directory; one that is there has to be empty.
 fn make(dir: &Path) -> Result {
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure::Usage(format!("{}: it is no directory: name another with --dir", dir.display())));
+    }
     fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
     match fs::read_dir(dir).map_err(|error| failed(dir, &error))?.next() {
         None => Ok(()),

@@ -98,7 +98,7 @@ fn what_cannot_be_a_project_is_refused_with_the_reason() {
         ("rust arm --thalweg none", 2, "--thalweg none: "),
         ("c full", 2, "full: it is not empty"),
         ("c arm --dir full", 2, "full: it is not empty"),
-        ("c arm --dir file", 3, "file: cannot be written"),
+        ("c arm --dir file", 2, "file: it is no directory"),
     ] {
         let done = new(&house, arguments);
         assert_eq!(done.code(), code, "{arguments}: {}", done.errors);
