@@ -70,7 +70,7 @@ impl<'a> Looker<'a> {
         screen.channels.retain(|row| row.channel.topic != TOPIC);
         let channels =
             screen.channels.iter().map(|row| (row.channel.publisher.clone(), row.channel.subscriber.clone()));
-        self.note_channels(participant, channels.collect());
+        self.note_channels(participant, channels.collect(), &screen.silent);
         self.judge(participant);
         self.note_admissions();
         let map = self.topology.svg(participant, &screen, self.gatherer.as_ref());
@@ -93,8 +93,8 @@ impl<'a> Looker<'a> {
     }
 
     /// Notes channels that have come and gone, and those of which somebody has changed the priority.
-    fn note_channels(&mut self, participant: &Participant, now: BTreeSet<(String, String)>) {
-        let set = self.settings.look(participant, &now);
+    fn note_channels(&mut self, participant: &Participant, now: BTreeSet<(String, String)>, silent: &[String]) {
+        let set = self.settings.look(participant, &now, silent);
         if let Some(before) = &self.known {
             let told =
                 |what: &str, (publisher, subscriber): &(String, String)| format!("{publisher} → {subscriber}: {what}");

@@ -22,10 +22,16 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Asks each node for one of its ports. Gives what has changed since, in words.
-    pub(super) fn look(&mut self, participant: &Participant, channels: &BTreeSet<(String, String)>) -> Vec<String> {
+    /// Asks each node for one of its ports, but those of these names, which have just been silent: each would take its patience once more.
+    /// Gives what has changed since, in words.
+    pub(super) fn look(
+        &mut self,
+        participant: &Participant,
+        channels: &BTreeSet<(String, String)>,
+        silent: &[String],
+    ) -> Vec<String> {
         let mut nodes = participant.others();
-        nodes.retain(|node| !node.ports.is_empty());
+        nodes.retain(|node| !node.ports.is_empty() && !silent.contains(&node.name));
         self.looks += 1;
         // Of channels that are closed nobody asks any more.
         let is_open = |(publisher, subscriber, _): &End| channels.contains(&(publisher.clone(), subscriber.clone()));
