@@ -87,6 +87,13 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut plan = arguments.plan.as_deref().map(read_plan).transpose()?;
     let contract = arguments.contract.as_deref().map(read_system).transpose()?;
+    if let (Some(plan), Some(contract)) = (&plan, &contract)
+        && !topology::is_of(plan, contract)
+    {
+        let remedy = "its links are not those of --plan: name the contract from which the plan was made";
+        let file = arguments.contract.as_deref().unwrap_or(Path::new("")).display();
+        return Err(Failure::Usage(format!("--contract {file}: {remedy}")));
+    }
     plan.iter_mut().for_each(|plan| plan.channels.retain(|channel| !channel.pipe)); // no program has its ports
     let token = arguments.allow_set.as_deref().map(token).transpose()?;
     #[cfg(feature = "sessions")]

@@ -45,6 +45,13 @@ impl<'a> Topology<'a> {
     }
 }
 
+/// `true` if a plan is of a contract's network: its links are the same, in the same order. A plan without links is drawn without them.
+pub(super) fn is_of(plan: &Plan, contract: &System) -> bool {
+    let planned = plan.links.iter().map(|link| link.name.as_str());
+    let both = contract.links.iter().flat_map(|link| [link.name.as_str(); 2]);
+    plan.links.is_empty() || planned.eq(both)
+}
+
 /// The system behind a plan, as far as the plan tells: nodes that have no port forward.
 fn system_of(plan: &Plan) -> System {
     let names: BTreeSet<&str> = plan.links.iter().map(|link| link.from.as_str()).collect();
@@ -165,6 +172,7 @@ mod tests {
         let map = measured(map, &plan, &HashMap::from([("lan to a".to_owned(), 0.9e6)]));
         let [there, back] = &map.links[0].both[..] else { panic!("two directions") };
         assert!(there.is_idle && !back.is_idle && back.words == "90 %", "{map:?}");
+        assert!(is_of(&plan, &system_of(&plan)) && !is_of(&plan, &System::default()));
         assert!(Topology::new(Some(&Plan::default()), None).planned.is_none(), "no network: the nodes are drawn");
     }
 }
