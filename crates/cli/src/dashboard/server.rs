@@ -294,8 +294,13 @@ struct Topic {
 
 async fn stages(
     State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
     topic: Result<Query<Topic>, QueryRejection>,
 ) -> Result<Json<Value>, Refused> {
+    // A link or picture on a page of another site would have channels measured, although that page cannot read the answer.
+    if headers.get("sec-fetch-site").is_some_and(|site| site.as_bytes() == b"cross-site") {
+        return Err(Refused(StatusCode::FORBIDDEN, "a page of another site may have nothing measured".to_owned()));
+    }
     let Query(Topic { topic }) = topic.map_err(|wrong| Refused(StatusCode::BAD_REQUEST, wrong.body_text()))?;
     check_name(&topic).map_err(|wrong| Refused(StatusCode::BAD_REQUEST, format!("topic {wrong}")))?;
     shared.ask(Ask::Stages(topic)).await.map(Json)
