@@ -63,25 +63,33 @@ fn prometheus_scrapes_the_counters() {
         return;
     }
     let scene = Scene::new("");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let at = format!("127.0.0.1:{port}");
     let settings = scene.house.path("prometheus.yml");
     let target = &scene.address;
     let text = format!(
         "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: robot\n    static_configs:\n      - targets: ['{target}']\n"
     );
     std::fs::write(&settings, text).unwrap();
-    let mut command = Command::new("prometheus");
-    command.arg(format!("--config.file={}", settings.display()));
-    command.arg(format!("--storage.tsdb.path={}", scene.house.path("tsdb").display()));
-    command.arg(format!("--web.listen-address={at}"));
-    let _prometheus = Running::start(command);
+    let start = |name: &str| {
+        let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let mut command = Command::new("prometheus");
+        command.arg(format!("--config.file={}", settings.display()));
+        command.arg(format!("--storage.tsdb.path={}", scene.house.path(name).display()));
+        command.arg(format!("--web.listen-address={at}"));
+        (Running::start(command), at)
+    };
+    let (mut prometheus, mut at) = start("tsdb");
+    let mut may_end = true;
     let query = "/api/v1/query?query=thalweg_channel_samples_total";
     let until = Instant::now() + LONG;
     let found: Value = loop {
         let answer = get(&at, query).and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
         if answer["data"]["result"].as_array().is_some_and(|found| !found.is_empty()) {
             break answer;
+        }
+        if prometheus.has_ended() {
+            assert!(may_end, "{:?}", prometheus.error_line());
+            may_end = false; // the port was free, and another program may have taken it since
+            (prometheus, at) = start("tsdb-again");
         }
         assert!(Instant::now() < until, "{answer}");
         std::thread::sleep(std::time::Duration::from_millis(100)); // Prometheus begins, on the same processors
