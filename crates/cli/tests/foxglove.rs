@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tungstenite::{Bytes, ClientRequestBuilder, Message, WebSocket};
 
 /// A dashboard, which viewers reach at an address.
@@ -278,7 +278,8 @@ fn the_client_library_of_foxglove_decodes_samples() {
         if Command::new("node").arg("--version").output().is_err() {
             return println!("skipped: because node is not installed (apt-get install nodejs npm)");
         }
-        let client = Running::start(command);
+        let mut client = Running::start(command);
+        let mut written = 0;
         let mut found = BTreeSet::new();
         let until = Instant::now() + LONG;
         while let Some(line) = client.try_line() {
@@ -290,7 +291,17 @@ fn the_client_library_of_foxglove_decodes_samples() {
                 }
                 "subscribed" => {
                     scene.wait_for_channel("/text");
-                    (0..5).for_each(|n| talker.write(&format!("{protocol} {n}\n")));
+                    // A channel that the viewer before has left may be listed, and lead nowhere: samples come until five were heard.
+                    while !client.has_ended() {
+                        talker.write(&format!("{protocol} {written}\n"));
+                        written += 1;
+                        std::thread::sleep(Duration::from_millis(50)); // far below the rate of a viewer
+                        assert!(
+                            Instant::now() < until,
+                            "{written} samples are not enough: {:?}",
+                            client.lines_so_far()
+                        );
+                    }
                 }
                 sample => {
                     found.insert(sample.to_owned());
@@ -299,8 +310,8 @@ fn the_client_library_of_foxglove_decodes_samples() {
             assert!(Instant::now() < until, "{found:?}");
         }
         let expected: BTreeSet<String> =
-            (0..5).map(|n| format!("thalweg/msg/String string data {protocol} {n}")).collect();
-        assert_eq!(found, expected, "{}", client.finish().errors);
+            (0..written).map(|n| format!("thalweg/msg/String string data {protocol} {n}")).collect();
+        assert!(found.len() == 5 && found.is_subset(&expected), "{found:?} {}", client.finish().errors);
         scene.wait_for_subscribers("/text", 0);
     }
 }
