@@ -5,7 +5,7 @@
 
 use super::protocol::{Ask, Level, Offer, Wanted, advertise, data_head, server_info, status, unadvertise};
 use super::queue::{Queue, Sample};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tungstenite::protocol::frame::Frame;
@@ -20,11 +20,13 @@ const HELD: usize = 64 << 20;
 pub(super) const SAID: usize = 8 << 20;
 /// Most bytes of a sample in a frame: of a larger one only so much is copied at a time.
 const FRAME: usize = 256 << 10;
+/// Bytes up to which channels are told in one message; one with a longer type has a message of its own.
+const ADVERTISED: usize = 256 << 10;
 /// Samples that may leave at once above the rate.
 const BURST: u64 = 8;
 
 /// The offered channels, by their numbers.
-pub(super) type Offers = BTreeMap<u32, Offer>;
+pub(super) type Offers = BTreeMap<u32, Arc<Offer>>;
 
 #[derive(Debug)]
 struct Subscription {
@@ -49,6 +51,10 @@ pub(super) struct Client {
     /// Texts that wait, and go before samples.
     said: VecDeque<String>,
     said_bytes: usize,
+    /// Channels that it is still to be told of, after the texts.
+    come: VecDeque<(u32, Arc<Offer>)>,
+    /// Channels with a sample that may not wait because of its size, which is told once.
+    too_large: BTreeSet<u32>,
     /// More texts would wait than may.
     overrun: bool,
     /// The part still to be sent of the sample that is on its way.
@@ -66,11 +72,12 @@ impl Client {
             held: 0,
             said: VecDeque::new(),
             said_bytes: 0,
+            come: offers.iter().map(|(id, offer)| (*id, offer.clone())).collect(),
+            too_large: BTreeSet::new(),
             overrun: false,
             rest: Bytes::new(),
         };
         client.tell(server_info(session));
-        client.tell(advertise(offers.iter().map(|(id, offer)| (*id, offer))));
         client
     }
 
@@ -132,15 +139,18 @@ impl Client {
             let ended: Vec<u32> =
                 self.subscriptions.iter().filter(|(_, one)| gone.contains(&one.channel)).map(|(id, _)| *id).collect();
             ended.into_iter().for_each(|id| self.unsubscribe(id));
+            self.too_large.retain(|channel| !gone.contains(channel));
+            self.come.retain(|(id, _)| !gone.contains(id));
             self.tell(unadvertise(gone));
         }
-        if !come.is_empty() {
-            self.tell(advertise(come.iter().filter_map(|id| Some((*id, offers.get(id)?)))));
-        }
+        self.come.extend(come.iter().filter_map(|id| Some((*id, offers.get(id)?.clone()))));
     }
 
     /// Gives it a sample, if it has subscribed to its channel.
     pub(super) fn offer(&mut self, sample: &Arc<Sample>) {
+        if !self.takes(sample) {
+            return;
+        }
         for subscription in self.subscriptions.values_mut().filter(|one| one.channel == sample.channel) {
             push(subscription, &mut self.held, sample);
         }
@@ -149,10 +159,24 @@ impl Client {
 
     /// Gives a sample to one subscription.
     pub(super) fn offer_to(&mut self, id: u32, sample: &Arc<Sample>) {
+        if !self.takes(sample) {
+            return;
+        }
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
             push(subscription, &mut self.held, sample);
         }
         self.thin();
+    }
+
+    /// `false` if a sample is larger than all that may wait, which is told once to those who have subscribed to its channel.
+    fn takes(&mut self, sample: &Sample) -> bool {
+        let Sample { channel, bytes, .. } = sample;
+        let fits = bytes.len() <= HELD;
+        if !fits && self.channels().any(|one| one == *channel) && self.too_large.insert(*channel) {
+            let what = format!("a sample of channel {channel} has {} bytes", bytes.len());
+            self.warn(Level::Warning, &format!("{what}: those of more than {HELD} are not shown"));
+        }
+        fits
     }
 
     /// Of what is too much, the subscription that holds most loses its oldest sample.
@@ -173,6 +197,9 @@ impl Client {
         if let Some(text) = self.said.pop_front() {
             self.said_bytes -= text.len();
             return Some(Message::text(text));
+        }
+        if !self.come.is_empty() {
+            return Some(Message::text(advertise(&mut self.come, ADVERTISED)));
         }
         let (id, sample) = self.pick(now_ns)?;
         self.rest = sample.bytes.clone();
@@ -209,6 +236,11 @@ impl Client {
         let waiting = self.subscriptions.values().filter(|one| !one.queue.is_empty());
         let due = waiting.map(|one| one.due_ns(self.period_ns)).min()?;
         Some(Duration::from_nanos(due.saturating_sub(now_ns)))
+    }
+
+    /// Tells that a channel is not shown to it, and why.
+    pub(super) fn refuse(&mut self, channel: u32, why: &str) {
+        self.warn(Level::Warning, &format!("channel {channel} is not shown, which is tried again: {why}"));
     }
 
     /// `true` if it does not read what it is told, and is to be let go.

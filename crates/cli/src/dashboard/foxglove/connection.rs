@@ -83,6 +83,12 @@ impl<S: Read + Write> Connection<S> {
     /// Sends what is to be said, as far as the stream takes it. `true`: from now on it takes nothing more, until [`Self::resume`].
     pub(super) fn write(&mut self, now_ns: u64) -> bool {
         let Phase::Open(socket, client) = &mut self.phase else { return false };
+        if client.is_overrun() {
+            // If the stream takes nothing, the client is let go without the reason.
+            let _ = socket.close(Some(overrun()));
+            self.phase = Phase::Over;
+            return false;
+        }
         if self.full {
             return false;
         }
@@ -125,6 +131,11 @@ impl<S: Read + Write> Connection<S> {
             Phase::Open(_, client) => Some(client),
             Phase::Opening(_) | Phase::Over => None,
         }
+    }
+
+    /// `true` until its request is complete.
+    pub(super) fn is_opening(&self) -> bool {
+        matches!(self.phase, Phase::Opening(_))
     }
 
     /// The same, to be changed.
@@ -194,6 +205,11 @@ fn violation(error: &Error) -> Option<CloseFrame> {
         _ => return None,
     };
     Some(CloseFrame { code, reason: Utf8Bytes::from_static(reason) })
+}
+
+/// The reason why a connection is closed whose client does not read.
+fn overrun() -> CloseFrame {
+    CloseFrame { code: CloseCode::Policy, reason: Utf8Bytes::from_static("more messages wait than may: read faster") }
 }
 
 /// A stream of which so many bytes may still be read. `tungstenite` itself reads as long as there is something.

@@ -3,6 +3,8 @@
 use recording::file::SchemaText;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use thalweg::codec::TypeDescription;
 
 /// Opcode of a sample.
@@ -73,10 +75,19 @@ pub(super) fn server_info(session: &str) -> String {
         .to_string()
 }
 
-/// Channels that there are.
-pub(super) fn advertise<'a>(offers: impl Iterator<Item = (u32, &'a Offer)>) -> String {
-    let channels: Vec<Value> = offers.map(|(id, offer)| offer.json(id)).collect();
-    json!({"op": "advertise", "channels": channels}).to_string()
+/// Channels that there are: the first of those that wait, at least one, in so many bytes if that one is not longer.
+pub(super) fn advertise(waiting: &mut VecDeque<(u32, Arc<Offer>)>, most: usize) -> String {
+    let (mut channels, mut bytes) = (Vec::new(), 0);
+    while let Some((id, offer)) = waiting.front() {
+        let text = offer.json(*id).to_string();
+        bytes += text.len() + 1;
+        if bytes > most && !channels.is_empty() {
+            break;
+        }
+        channels.push(text);
+        waiting.pop_front();
+    }
+    format!("{{\"op\":\"advertise\",\"channels\":[{}]}}", channels.join(","))
 }
 
 /// Channels that are gone.
@@ -135,7 +146,9 @@ mod tests {
     }
 
     fn told<const N: usize>(offers: [(u32, &Offer); N]) -> Vec<Value> {
-        let message: Value = serde_json::from_str(&advertise(offers.into_iter())).unwrap();
+        let mut waiting: VecDeque<_> = offers.into_iter().map(|(id, offer)| (id, Arc::new(offer.clone()))).collect();
+        let message: Value = serde_json::from_str(&advertise(&mut waiting, 1 << 20)).unwrap();
+        assert!(waiting.is_empty());
         message["channels"].as_array().unwrap().clone()
     }
 }

@@ -7,8 +7,9 @@ use super::topics::Topics;
 use linux::clock::monotonic_ns;
 use linux::poll::{Poller, Readiness, Ready};
 use linux::thread;
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +23,7 @@ const CLIENTS: usize = 16;
 const SEND_BUFFER: usize = 256 << 10;
 /// Pause between two looks at the realm, while there are viewers.
 const LOOK: Duration = Duration::from_millis(200);
-/// Pause after a connection could not be taken: too many open files.
+/// Pause after a connection could not be taken: too many open files, or no memory.
 const AGAIN: Duration = Duration::from_millis(50);
 /// The types of others are walked by recursion.
 const STACK: usize = 1 << 20;
@@ -127,10 +128,14 @@ impl Server {
         loop {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => return std::thread::sleep(AGAIN),
+                Err(error) if is_short(&error) => return std::thread::sleep(AGAIN),
+                Err(_) => return, // nobody is there, or has gone again
             };
-            // Beyond the most, a connection is closed at once.
+            // A place that is held by who says nothing is another one's. If there is none, the connection is closed at once.
+            let silent = self.clients.iter().find(|(_, one)| one.is_opening()).map(|(token, _)| *token);
+            if let Some(oldest) = silent.filter(|_| self.clients.len() >= CLIENTS) {
+                self.clients.remove(&oldest);
+            }
             let prepared = self.clients.len() < CLIENTS && prepare(&stream).is_ok();
             if prepared && self.poller.add(&stream, self.next, Readiness::IN).is_ok() {
                 let connection = Connection::new(stream, self.rules.clone(), self.rate_hz, now_ns);
@@ -204,6 +209,11 @@ impl Server {
     }
 }
 
+/// `true` if a connection waits for which there is no descriptor or memory: it would be tried again at once.
+fn is_short(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
@@ -214,4 +224,19 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 fn watch(poller: &Poller, token: u64, connection: &Connection<TcpStream>, readiness: Readiness) {
     // The stream is in the set as long as it is open, so that this cannot fail.
     let _ = connection.stream().map(|stream| poller.change(stream, token, readiness));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_short_is_waited_for() {
+        for short in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(is_short(&short.into()), "{short}");
+        }
+        for other in [Errno::AGAIN, Errno::CONNABORTED, Errno::INTR] {
+            assert!(!is_short(&other.into()), "{other}");
+        }
+    }
 }

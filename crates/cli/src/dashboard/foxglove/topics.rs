@@ -131,7 +131,7 @@ impl Topics {
         }
         let id = self.next;
         self.next = self.next.checked_add(1)?;
-        self.offers.insert(id, Offer::new(topic, message));
+        self.offers.insert(id, Arc::new(Offer::new(topic, message)));
         self.channels.insert(id, Channel { sources: vec![source], followed: None });
         Some(id)
     }

@@ -8,7 +8,7 @@ use thalweg::codec::TypeDescription;
 const SECOND: u64 = 1_000_000_000;
 
 pub(in super::super) fn offers() -> Offers {
-    (1..=3).map(|id| (id, Offer::new(&format!("/topic{id}"), &TypeDescription::of::<String>()))).collect()
+    (1..=3).map(|id| (id, Arc::new(Offer::new(&format!("/topic{id}"), &TypeDescription::of::<String>())))).collect()
 }
 
 /// The message that subscribes to channels.
@@ -63,6 +63,36 @@ fn a_client_is_told_of_the_channels_and_gets_samples_of_those_it_wants() {
     client.receive(&Message::text(r#"{"op": "unsubscribe", "subscriptionIds": [7]}"#), &offers());
     (1..=3).for_each(|channel| client.offer(&sample(channel, channel as u8, 4)));
     assert_eq!(samples(&mut client, 0), [(8, 2)]);
+}
+
+#[test]
+fn many_channels_are_told_in_several_messages_and_those_that_are_gone_not_at_all() {
+    let long = |id: u32| {
+        Arc::new(Offer::new(&format!("/{id}/{}", "x".repeat(ADVERTISED / 4)), &TypeDescription::of::<String>()))
+    };
+    let offers: Offers = (0..100).map(|id| (id, long(id))).collect();
+    let mut client = Client::new(10, "1", &offers);
+    client.announce(&[], &[99], &offers);
+    let told = all(&mut client, 0);
+    let texts: Vec<&str> = told.iter().map(|message| message.to_text().unwrap()).collect();
+    assert!(!client.is_overrun() && texts.iter().all(|text| text.len() <= ADVERTISED + 64));
+    let channels = |text: &&str| -> usize {
+        let message: Value = serde_json::from_str(text).unwrap();
+        message["channels"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(texts.iter().map(channels).sum::<usize>(), 99);
+}
+
+#[test]
+fn a_sample_that_is_larger_than_all_that_may_wait_is_told_once() {
+    let mut client = subscribed(&[(7, 1)]);
+    let large = sample(1, 0, HELD + 1);
+    client.offer(&large);
+    client.offer(&large);
+    client.offer(&sample(2, 0, HELD + 1));
+    let told = text(&mut client);
+    assert!(told.matches("not shown").count() == 1 && told.contains("channel 1 "), "{told}");
+    assert_eq!(client.held, 0);
 }
 
 #[test]

@@ -134,6 +134,18 @@ fn messages_are_answered_whatever_their_frames_and_an_end_by_an_end() {
 }
 
 #[test]
+fn a_client_that_does_not_read_is_told_so_by_a_code() {
+    let (mut connection, mut viewer) = opened();
+    let (wrong, offers) = (Message::text("}"), offers());
+    while !connection.is_over() {
+        connection.client_mut().unwrap().receive(&wrong, &offers);
+    }
+    assert!(!connection.write(0) && connection.client().is_none());
+    let told = viewer.read();
+    assert!(matches!(&told, Ok(Message::Close(Some(close))) if close.code == CloseCode::Policy), "{told:?}");
+}
+
+#[test]
 fn a_turn_reads_a_bounded_part() {
     let (mut connection, mut viewer) = opened();
     for id in 1..=3 {
