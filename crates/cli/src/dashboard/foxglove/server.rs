@@ -104,10 +104,15 @@ impl Server {
         }
     }
 
+    /// `true` if there are no viewers, and nothing is left of them.
+    fn is_idle(&self) -> bool {
+        self.clients.is_empty() && !self.topics.follows()
+    }
+
     /// Time until something is due; `None`: nothing, as there are no viewers.
     fn pause(&self, now_ns: u64) -> Option<Duration> {
         let due = self.clients.values().filter_map(|connection| connection.due_in(now_ns)).min();
-        (!self.clients.is_empty()).then(|| due.unwrap_or(LOOK).min(LOOK))
+        (!self.is_idle()).then(|| due.unwrap_or(LOOK).min(LOOK))
     }
 
     fn turn(&mut self, ready: &[Ready], now_ns: u64) {
@@ -121,7 +126,7 @@ impl Server {
         self.deliver();
         self.look(now_ns);
         self.write(now_ns);
-        self.follow();
+        self.follow(now_ns);
     }
 
     fn accept(&mut self, now_ns: u64) {
@@ -166,14 +171,14 @@ impl Server {
         }
     }
 
-    /// Looks at the realm, if there is somebody to tell.
+    /// Looks at the realm, if there is somebody to tell, or something to let go.
     fn look(&mut self, now_ns: u64) {
-        if self.clients.is_empty() || now_ns.saturating_sub(self.looked_ns) < LOOK.as_nanos() as u64 {
+        if self.is_idle() || now_ns.saturating_sub(self.looked_ns) < LOOK.as_nanos() as u64 {
             return;
         }
         self.looked_ns = now_ns;
         let (come, gone) = self.topics.look();
-        self.changed |= !gone.is_empty();
+        self.changed = true; // with time channels are let go, and refused ones are tried again
         for connection in self.clients.values_mut() {
             if let Some(client) = connection.client_mut() {
                 client.announce(&come, &gone, self.topics.offers());
@@ -194,15 +199,16 @@ impl Server {
     }
 
     /// Subscribes to what the viewers want, and gives those who are new the samples that are kept.
-    fn follow(&mut self) {
+    fn follow(&mut self, now_ns: u64) {
         if !std::mem::take(&mut self.changed) {
             return;
         }
         let clients = self.clients.values().filter_map(Connection::client);
         let wanted: BTreeSet<u32> = clients.flat_map(|client| client.channels()).collect();
-        self.topics.follow(&wanted);
+        self.topics.follow(&wanted, now_ns);
         for client in self.clients.values_mut().filter_map(Connection::client_mut) {
             for (id, channel) in client.take_joined() {
+                self.topics.refusal(channel).into_iter().for_each(|why| client.refuse(channel, why));
                 self.topics.last(channel).for_each(|sample| client.offer_to(id, sample));
             }
         }

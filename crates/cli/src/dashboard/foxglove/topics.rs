@@ -22,6 +22,10 @@ const MOST_LAST: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Subscribers whose publishers are still to be asked for class LOW.
 const WAITING: usize = 1024;
+/// A channel that no viewer wants is let go after this time: opening and closing a port is told to all nodes.
+const RELEASE_NS: u64 = 2_000_000_000;
+/// A subscriber that was refused is tried again after this time.
+const RETRY_NS: u64 = 1_000_000_000;
 /// Threads that copy samples for viewers give way to those of programs.
 const NICE: i8 = 5;
 
@@ -41,10 +45,19 @@ struct Channel {
     followed: Option<Followed>,
 }
 
-/// A channel that a client wants.
+/// A channel that a client wants, or has wanted just now.
+#[derive(Default)]
 struct Followed {
-    /// `None`: it was refused, which is told once.
-    _subscriber: Option<Subscriber<Untyped>>,
+    /// `None`: it was refused.
+    subscriber: Option<Subscriber<Untyped>>,
+    /// Why it was refused, which is told once.
+    refusal: Option<String>,
+    /// When it was tried last; `None`: never.
+    tried_ns: Option<u64>,
+    /// When a client wanted it last.
+    wanted_ns: u64,
+    /// Publishers that were asked for class LOW.
+    asked: BTreeSet<PortRef>,
     /// The last sample of each publisher that keeps some for those who come later.
     last: BTreeMap<PortRef, Arc<Sample>>,
 }
@@ -55,6 +68,46 @@ impl Channel {
         let Self { sources, followed } = self;
         if let Some(followed) = followed {
             followed.last.retain(|port, _| sources.iter().any(|source| source.port == *port));
+        }
+    }
+
+    /// Lets go of it, if no client has wanted it for long enough.
+    fn release(&mut self, now_ns: u64) {
+        if self.followed.as_ref().is_some_and(|one| now_ns.saturating_sub(one.wanted_ns) >= RELEASE_NS) {
+            self.followed = None;
+        }
+    }
+
+    /// Asks publishers that were not asked yet for class LOW.
+    fn lower_new(&mut self, asking: &SyncSender<Requests>) {
+        let Self { sources, followed: Some(Followed { subscriber: Some(subscriber), asked, .. }) } = self else {
+            return;
+        };
+        let new: Vec<&Source> = sources.iter().filter(|source| !asked.contains(&source.port)).collect();
+        if !new.is_empty() {
+            lower(asking, subscriber.name(), &new);
+        }
+        *asked = sources.iter().map(|source| source.port).collect();
+    }
+}
+
+impl Followed {
+    /// `true` if there is no subscriber, and it is time to try.
+    fn is_due(&self, now_ns: u64) -> bool {
+        self.subscriber.is_none() && self.tried_ns.is_none_or(|tried| now_ns.saturating_sub(tried) >= RETRY_NS)
+    }
+
+    /// Takes the subscriber, or why it was refused.
+    fn take(&mut self, tried: Result<Subscriber<Untyped>, String>, topic: &str, now_ns: u64) {
+        self.tried_ns = Some(now_ns);
+        match tried {
+            Ok(subscriber) => (self.subscriber, self.refusal) = (Some(subscriber), None),
+            Err(why) => {
+                if self.refusal.is_none() {
+                    crate::output::tell(&format!("thalweg dashboard: {topic} is not shown to viewers: {why}"));
+                }
+                self.refusal = Some(why);
+            }
         }
     }
 }
@@ -103,7 +156,10 @@ impl Topics {
             self.channels.remove(id);
             self.offers.remove(id);
         }
-        self.channels.values_mut().for_each(Channel::forget_gone);
+        for channel in self.channels.values_mut() {
+            channel.forget_gone();
+            channel.lower_new(&self.asking);
+        }
         (come, gone)
     }
 
@@ -136,21 +192,32 @@ impl Topics {
         Some(id)
     }
 
-    /// Subscribes to these channels, and to no other one.
-    pub(super) fn follow(&mut self, wanted: &BTreeSet<u32>) {
+    /// Subscribes to these channels, and to no other one for long. It is to be called again and again while [`Self::follows`].
+    pub(super) fn follow(&mut self, wanted: &BTreeSet<u32>, now_ns: u64) {
         for (id, channel) in &mut self.channels {
-            match (channel.followed.is_some(), wanted.contains(id)) {
-                (false, true) => {
-                    let topic = channel.sources.first().map_or("", |source| &source.info.topic);
-                    let subscriber = subscribe(&self.node, &self.inbox, *id, topic, &channel.sources);
-                    let subscriber = shown(subscriber, topic);
-                    subscriber.iter().for_each(|one| lower(&self.asking, one.name(), &channel.sources));
-                    channel.followed = Some(Followed { _subscriber: subscriber, last: BTreeMap::new() });
-                }
-                (true, false) => channel.followed = None,
-                _ => {}
+            if !wanted.contains(id) {
+                channel.release(now_ns);
+                continue;
+            }
+            let followed = channel.followed.get_or_insert_default();
+            followed.wanted_ns = now_ns;
+            if followed.is_due(now_ns) {
+                let topic = channel.sources.first().map_or("", |source| &source.info.topic);
+                let tried = subscribe(&self.node, &self.inbox, *id, topic, &channel.sources);
+                followed.take(tried.map_err(|wrong| wrong.to_string()), topic, now_ns);
+                channel.lower_new(&self.asking);
             }
         }
+    }
+
+    /// `true` while there is a channel that is followed.
+    pub(super) fn follows(&self) -> bool {
+        self.channels.values().any(|channel| channel.followed.is_some())
+    }
+
+    /// Why a channel is not shown, if its subscriber was refused.
+    pub(super) fn refusal(&self, channel: u32) -> Option<&str> {
+        self.channels.get(&channel)?.followed.as_ref()?.refusal.as_deref()
     }
 
     /// `true` if a sample belongs to its channel. A topic with publishers of several types has a channel for each type, and each subscriber
@@ -178,14 +245,6 @@ impl Topics {
     }
 }
 
-/// A subscriber; if it was refused, that is told.
-fn shown(subscriber: thalweg::Result<Subscriber<Untyped>>, topic: &str) -> Option<Subscriber<Untyped>> {
-    let told = |wrong: &thalweg::Error| {
-        crate::output::tell(&format!("thalweg dashboard: {topic} is not shown to viewers: {wrong}"));
-    };
-    subscriber.inspect_err(told).ok()
-}
-
 fn subscribe(
     node: &Node,
     inbox: &Arc<Inbox>,
@@ -209,7 +268,7 @@ fn subscribe(
 
 /// Makes the channels from publishers on other hosts ones of class LOW, so that a viewer costs others nothing on links. Nobody waits for
 /// that; a publisher that does not permit it is shown all the same, and so is one for which too many requests wait already.
-fn lower(asking: &SyncSender<Requests>, subscriber: &str, sources: &[Source]) {
+fn lower(asking: &SyncSender<Requests>, subscriber: &str, sources: &[&Source]) {
     let changes = Changes { mark: Change::Set(Mark::Class(Class::Low)), ..Changes::default() };
     let request =
         |port: &str| Request::Set { port: port.to_owned(), other: subscriber.to_owned(), changes: changes.clone() };
@@ -221,3 +280,6 @@ fn lower(asking: &SyncSender<Requests>, subscriber: &str, sources: &[Source]) {
 fn ask(node: &Node, requests: &Receiver<Requests>) {
     requests.iter().flatten().for_each(|(to, request)| drop(node.ask(to, &request, PATIENCE)));
 }
+
+#[cfg(test)]
+mod tests;
