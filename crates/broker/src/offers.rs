@@ -1,43 +1,64 @@
 //! Offers for sessions that are suspended: what each could have at once, on the links as they are and beside what is left of the others. Pure.
 
-use crate::planning::{Present, Unadmitted, joined, offered, running};
+use crate::planning::{Present, joined, offered, running};
 use crate::sessions::{admits, resumed};
 use qos::contract::joined::{Joined, Part};
-use qos::placement::Watch;
+use qos::placement::{Effort, Watch};
 use qos::plan::{Offer, rewrite_part};
 use std::time::Duration;
 
 /// Steps of all plans that are tried for one session: some 50 ms.
 const STEPS: u64 = 5_000_000;
+/// Longest search of one session's offers, but for the plan that is being tried: its steps are not all of its work.
+const LONGEST: Duration = Duration::from_millis(200);
 
 /// The result of a search for offers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Each is admitted if it is asked for at once, the nearest to the session as it is first.
     pub offers: Vec<Offer>,
-    /// There was no time to look at all that was found.
+    /// There was no time to look for all, or to try all that was found.
     pub hurried: bool,
+    /// It fits as it is, beside what is left of the others.
+    pub fits: bool,
 }
 
-/// Offers for a session (name) that does not run: what was found is tried for so long at most. None where no way leads to it, or where it needs a session that does
-/// not run.
+/// A clock that is ahead of another by so much: a placement ends as much earlier.
+struct Ahead<'a> {
+    watch: &'a mut dyn Watch,
+    by: Duration,
+}
+
+impl Watch for Ahead<'_> {
+    fn elapsed(&mut self) -> Duration {
+        self.watch.elapsed() + self.by
+    }
+}
+
+/// Offers for a session (name) that does not run, from the beginning of the clock on. The search takes 0.2 s at most, and with trying what was found so much more. None where no way leads
+/// to it, or where it needs a session that does not run.
 pub fn find(present: Present<'_>, name: &str, time: Duration, watch: &mut dyn Watch) -> Found {
     let mut found = Found::default();
     let Some(session) = present.sessions.iter().find(|session| session.name == name) else { return found };
     let Ok(reduction) = resumed(present, name) else { return found };
     let beside = Present { reduction: &reduction, ..present };
-    let refused = offered(beside, name, STEPS, watch);
-    let Err(Unadmitted::Unfit(refusals)) = refused else { return found };
+    let offers = match offered(beside, name, (LONGEST, STEPS), watch) {
+        Ok(Some(offers)) => offers,
+        Ok(None) => return Found { fits: true, ..found },
+        Err(_) => return found,
+    };
     let Some((whole, part)) = part(beside, name) else { return found };
-    // The search itself has its steps: on a slow host it leaves no less time to try what it found.
-    let until = watch.elapsed() + time;
-    for offer in refusals.into_iter().next().map(|first| first.offers).unwrap_or_default() {
+    found.hurried = watch.elapsed() > LONGEST;
+    // The search has a time of its own: on a slow host it leaves no less to try what it found.
+    let until = LONGEST + time;
+    let by = Effort::default().time.saturating_sub(until);
+    for offer in offers {
         if watch.elapsed() > until {
             found.hurried = true;
             break;
         }
         let text = rewrite_part(&session.text, &whole.contract.system, &part, &offer.changes);
-        if text.is_ok_and(|text| admits(present, (&session.owner, &text), watch)) {
+        if text.is_ok_and(|text| admits(present, (&session.owner, &text), &mut Ahead { watch: &mut *watch, by })) {
             found.offers.push(offer);
         }
     }
@@ -153,7 +174,16 @@ deadline = "3 s"
     fn without_time_it_says_so() {
         let (links, change) = adapted(&[(9, 550), (1, 550)], 500_000);
         let now = present(&links, &change.reduction, &change.sessions);
-        assert_eq!(find(now, "s1", AT_ONCE, &mut Hasty(0)), Found { offers: Vec::new(), hurried: true });
+        assert_eq!(find(now, "s1", AT_ONCE, &mut Hasty(0)), Found { hurried: true, ..Found::default() });
+    }
+
+    #[test]
+    fn what_fits_as_it_is_is_told() {
+        let (links, change) = adapted(&[(9, 550), (1, 550)], 2_000_000);
+        let mut reduction = change.reduction.clone();
+        reduction.suspended.insert("s1".into(), "in a hurry".into());
+        let found = find(present(&links, &reduction, &change.sessions), "s1", AT_ONCE, &mut Patient);
+        assert_eq!(found, Found { fits: true, ..Found::default() });
     }
 
     proptest! {

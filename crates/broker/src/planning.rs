@@ -8,7 +8,7 @@ use qos::contract::joined::{JoinError, Joined, Part, join};
 use qos::contract::session::Session;
 use qos::contract::{Contract, ContractError, pipe};
 use qos::placement::Watch;
-use qos::plan::{Model, Plan, Refusal, Work, attempt, make_for};
+use qos::plan::{Model, Offer, Plan, Refusal, Work, attempt, make_for, offers_for};
 use qos::system::System;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -208,27 +208,27 @@ pub(crate) fn joined<'a>(
 pub fn planned(present: Present<'_>, asked: Option<&str>, watch: &mut dyn Watch) -> Result<Change, Unadmitted> {
     made(present, asked, |part, contract| {
         // Without an asker there is nothing that may be changed.
-        make_for(&part.unwrap_or_default(), contract, Model::Bound, Work::of(&contract.system), watch)
+        make_for(&part, contract, Model::Bound, Work::of(&contract.system), watch)
     })
 }
 
-/// The same for the asker of a session (name), with so many steps for all offers together.
+/// The offers for a session (name) until this time, with so many steps for all of them together. `None`: it fits as it is.
 ///
 /// # Errors
-/// [`Unadmitted`]
+/// [`Unadmitted`], but not [`Unadmitted::Unfit`].
 pub(crate) fn offered(
     present: Present<'_>,
     asked: &str,
-    steps: u64,
+    (until, steps): (Duration, u64),
     watch: &mut dyn Watch,
-) -> Result<Change, Unadmitted> {
-    made(present, Some(asked), |part, contract| {
-        let work = Work { offers: steps, ..Work::of(&contract.system) };
-        make_for(&part.unwrap_or_default(), contract, Model::Bound, work, watch)
-    })
+) -> Result<Option<Vec<Offer>>, Unadmitted> {
+    let running = Running::of(present, Some(asked))?;
+    let contract = &running.joined.contract;
+    let work = Work { offers: steps, time: until, ..Work::of(&contract.system) };
+    Ok(offers_for(&running.part(Some(asked)), contract, Model::Bound, work, watch))
 }
 
-/// The same without reasons, which take longer than the plan: [`Unadmitted::Unfit`] has none.
+/// The plan of what a domain has, without reasons, which take longer than itself: [`Unadmitted::Unfit`] has none.
 ///
 /// # Errors
 /// [`Unadmitted`]
@@ -239,21 +239,11 @@ pub fn attempted(present: Present<'_>, watch: &mut dyn Watch) -> Result<Change, 
 fn made(
     present: Present<'_>,
     asked: Option<&str>,
-    make: impl FnOnce(Option<Part>, &Contract) -> Plan,
+    make: impl FnOnce(Part, &Contract) -> Plan,
 ) -> Result<Change, Unadmitted> {
-    let Present { contract, links, reduction, sessions, .. } = present;
-    let mut reduction = reduction.clone();
-    let running = running(sessions, &reduction);
-    let mut joined = joined(contract, running.iter().copied(), asked)?;
-    let unfit = on(&mut joined, links);
-    if let Some((name, because)) = without_way(&joined, &running, links).into_iter().next() {
-        return Err(Unadmitted::Cut(name, because));
-    }
-    let own: BTreeMap<String, Own> =
-        running.iter().zip(&joined.parts).map(|(one, part)| (one.name.clone(), Own::of(&joined, part))).collect();
-    reduce(&mut joined, unfit, &mut reduction);
-    let part = running.iter().zip(&joined.parts).find(|(session, _)| asked == Some(&session.name));
-    let plan = make(part.map(|(_, part)| part.clone()), &joined.contract);
+    let all = Running::of(present, asked)?;
+    let plan = make(all.part(asked), &all.joined.contract);
+    let Running { sessions: running, joined, own, reduction } = all;
     if !plan.feasible {
         return Err(Unadmitted::Unfit(plan.refusals));
     }
@@ -268,8 +258,43 @@ fn made(
         let Own { ports, rate } = own.unwrap_or_else(|| Own { ports: session.ports.clone(), rate: session.rate });
         Admitted { subscribers, ports, rate, ..session.clone() }
     };
-    let sessions = sessions.iter().map(with).collect();
-    Ok(Change { sessions, links: links.clone(), reduction, plan, hurried: false })
+    let sessions = present.sessions.iter().map(with).collect();
+    Ok(Change { sessions, links: present.links.clone(), reduction, plan, hurried: false })
+}
+
+/// What runs of a domain, on its links as they are.
+struct Running<'a> {
+    sessions: Vec<&'a Admitted>,
+    /// Contract and sessions, without what is taken back.
+    joined: Joined,
+    /// What each session has by itself.
+    own: BTreeMap<String, Own>,
+    /// What is taken back.
+    reduction: Reduction,
+}
+
+impl<'a> Running<'a> {
+    fn of(present: Present<'a>, asked: Option<&str>) -> Result<Self, Unadmitted> {
+        let Present { contract, links, reduction, sessions, .. } = present;
+        let mut reduction = reduction.clone();
+        let sessions = running(sessions, &reduction);
+        let mut joined = joined(contract, sessions.iter().copied(), asked)?;
+        let unfit = on(&mut joined, links);
+        if let Some((name, because)) = without_way(&joined, &sessions, links).into_iter().next() {
+            return Err(Unadmitted::Cut(name, because));
+        }
+        let each = sessions.iter().zip(&joined.parts);
+        let own = each.map(|(one, part)| (one.name.clone(), Own::of(&joined, part))).collect();
+        reduce(&mut joined, unfit, &mut reduction);
+        Ok(Self { sessions, joined, own, reduction })
+    }
+
+    /// The part of a session (name); nothing without a name.
+    fn part(&self, name: Option<&str>) -> Part {
+        let mut each = self.sessions.iter().zip(&self.joined.parts);
+        let found = each.find(|(session, _)| name == Some(session.name.as_str()));
+        found.map(|(_, part)| part.clone()).unwrap_or_default()
+    }
 }
 
 /// What a session has by itself, whatever is taken back.

@@ -22,7 +22,7 @@ mod rewrite;
 pub use border::{Admitted, Border, TunnelEnd};
 pub use file::{Change, PlanError, differences};
 #[cfg(feature = "placement")]
-pub use make::{Work, attempt, fits, make, make_for, make_within};
+pub use make::{Work, attempt, fits, make, make_for, make_within, offers_for};
 pub use model::{Model, ModelError};
 #[cfg(feature = "placement")]
 pub use rewrite::{rewrite, rewrite_part};

@@ -255,7 +255,7 @@ fn plan_of(seed: u64, model: Model, whole: bool) {
 /// With that for each, a run of 2 s had 6 to 12 inputs.
 const RARE: u64 = 128;
 /// The work for the others: it suffices for most bounds and some offers, and runs out in the rest.
-const LITTLE: Work = Work { plan: 100_000, offers: 200_000 };
+const LITTLE: Work = Work { plan: 100_000, offers: 200_000, time: Duration::MAX };
 
 /// Checks a plan: its numbers are finite, its terms add up, it keeps every deadline or gives the reason, and its file
 /// is read back unchanged.

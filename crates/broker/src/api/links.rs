@@ -32,10 +32,17 @@ pub(super) struct Unplanned {
 }
 
 /// The clock of a search that nobody waits for. It has no time left when links have changed.
-struct Meanwhile {
+pub(super) struct Meanwhile {
     broker: Arc<Broker>,
     links: Rates,
     clock: Clock,
+}
+
+impl Meanwhile {
+    /// While links are these.
+    pub(super) fn new(broker: Arc<Broker>, links: Rates) -> Self {
+        Self { broker, links, clock: super::sessions::clock() }
+    }
 }
 
 impl Watch for Meanwhile {
@@ -131,7 +138,7 @@ impl Broker {
         if kept.links != links {
             return;
         }
-        let mut watch = Meanwhile { broker: self.clone(), links, clock: super::sessions::clock() };
+        let mut watch = Meanwhile::new(self.clone(), links);
         let decide = move |present: Present<'_>, _| adapt(present, AT_LEISURE, &mut watch);
         let is_better = |change: &Change| {
             let is_whole = are_same && !change.hurried;

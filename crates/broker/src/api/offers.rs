@@ -2,7 +2,7 @@
 //! turn between two of them.
 
 use super::Broker;
-use super::sessions::clock;
+use super::links::Meanwhile;
 use crate::degradation::AT_ONCE;
 use crate::hosts::Kept;
 use crate::links::Rates;
@@ -10,8 +10,8 @@ use crate::offers::{Found, find};
 use crate::planning::{Present, Reduction};
 use qos::contract::session::Session;
 use qos::plan::Offer;
-use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Pause between two searches: at most a part of one processor is theirs.
@@ -46,6 +46,8 @@ pub(super) struct Offered {
     basis: Basis,
     /// Sessions that are still to be looked at, the most important last.
     left: Vec<String>,
+    /// Those for which there was no time, and that were put back.
+    again: BTreeSet<String>,
     found: BTreeMap<String, Found>,
 }
 
@@ -63,8 +65,17 @@ impl Offered {
         *self = Self {
             basis: Basis::of(kept),
             left: left.into_iter().map(|(_, name)| name).collect(),
+            again: BTreeSet::new(),
             found: all.into_iter().map(hurried).collect(),
         };
+    }
+
+    /// Notes what was found for a session. One for which there was no time is looked at once more, after all others.
+    fn note(&mut self, name: String, found: Found) {
+        if found.hurried && found.offers.is_empty() && self.again.insert(name.clone()) {
+            self.left.insert(0, name.clone());
+        }
+        self.found.insert(name, found);
     }
 }
 
@@ -74,7 +85,7 @@ impl Broker {
     }
 
     /// Looks for offers as long as the broker runs.
-    pub(crate) async fn follow_offers(&self) {
+    pub(crate) async fn follow_offers(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             if let Some(name) = self.next_without_offers() {
@@ -97,7 +108,7 @@ impl Broker {
         offered.left.last().cloned()
     }
 
-    async fn look_for_offers(&self, name: String) {
+    async fn look_for_offers(self: &Arc<Self>, name: String) {
         let turn = self.turn().await;
         let kept = self.hosts().kept().clone();
         if !self.offered_so_far().basis.is_of(&kept) {
@@ -105,31 +116,49 @@ impl Broker {
         }
         let sold = self.sold(&kept);
         let searched = name.clone();
+        // Links that change wait for the turn: the search ends.
+        let mut watch = Meanwhile::new(self.clone(), kept.links.clone());
         let search = move || {
             let _turn = turn;
             let Kept { contract, sessions, links, reduction, .. } = &kept;
             let contract = contract.as_deref()?;
             let present = Present { contract, links, reduction, sessions, sold: &sold };
-            Some(find(present, &searched, AT_ONCE, &mut clock()))
+            Some(find(present, &searched, AT_ONCE, &mut watch))
         };
         let found = tokio::task::spawn_blocking(search).await.ok().flatten().unwrap_or_default();
         let mut offered = self.offered_so_far();
         // What has changed meanwhile is looked at anew.
         if offered.left.last() == Some(&name) {
             offered.left.pop();
-            offered.found.insert(name, found);
+            offered.note(name, found);
         }
     }
 
     /// What a suspended session (name) could have at once, and what there is to say about that.
     pub(super) fn offers_for(&self, name: &str) -> (Vec<Offer>, Option<String>) {
         let offered = self.offered_so_far();
-        let Some(Found { offers, hurried }) = offered.found.get(name) else { return (Vec::new(), None) };
-        let said = match (offers.is_empty(), hurried) {
-            (true, true) => Some("there was no time to look for what it could have now"),
-            (true, false) => Some("nothing less was found that it could have now"),
-            (false, _) => None,
+        let Some(found) = offered.found.get(name) else { return (Vec::new(), None) };
+        let said = match found {
+            Found { offers, .. } if !offers.is_empty() => None,
+            Found { fits: true, .. } => Some("it fits as it is beside what is left now, and waits for the next plan"),
+            Found { hurried: true, .. } => Some("there was no time to look for what it could have now"),
+            Found { .. } => Some("nothing less was found that it could have now"),
         };
-        (offers.clone(), said.map(str::to_owned))
+        (found.offers.clone(), said.map(str::to_owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_had_no_time_is_looked_at_once_more() {
+        let mut offered = Offered { left: vec!["low".into(), "high".into()], ..Offered::default() };
+        for name in ["high", "low", "high", "low"] {
+            assert_eq!(offered.left.pop().as_deref(), Some(name));
+            offered.note(name.to_owned(), Found { hurried: true, ..Found::default() });
+        }
+        assert!(offered.left.is_empty() && offered.found["low"].hurried);
     }
 }

@@ -22,7 +22,7 @@ mod parties;
 mod refusal;
 mod trials;
 
-use super::{Channel, Cost, For, Link, Model, Node, Plan, Proxy, Setting, Solver, Term, border, settle};
+use super::{Channel, Cost, For, Link, Model, Node, Offer, Plan, Proxy, Setting, Solver, Term, border, settle};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::chain::Unsteady;
@@ -38,20 +38,29 @@ use crate::system::{self, LatencyBudget, PlacementDelay, Scheduler, Subscriber, 
 use delay::{Bounds, Delay, Queue, delay};
 use offers::{WayOut, settings, smallest, way_out};
 use std::borrow::Cow;
+use std::time::Duration;
 
-/// Most steps of one plan's analyses, and of those of all plans that are tried for offers.
+/// Limits of the work on a plan, and on all plans that are tried for offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Steps of the plan itself, and at most as many of each that is tried.
     pub plan: u64,
     /// Steps of all that are tried together. 0: no offers.
     pub offers: u64,
+    /// Time since the work began after which no further one is tried. Each placement has as much, and 30 s at most.
+    pub time: Duration,
 }
 
 impl Work {
     /// As much as a system of this size may take.
     pub fn of(system: &System) -> Self {
-        Self { plan: Steps::of(system).left(), offers: OFFERS }
+        Self { plan: Steps::of(system).left(), offers: OFFERS, time: Duration::MAX }
+    }
+
+    /// The effort for the placement of a plan of which no reasons are asked.
+    fn effort(&self) -> Effort {
+        let usual = Effort::default();
+        Effort { time: usual.time.min(self.time), explain: false, ..usual }
     }
 }
 
@@ -71,7 +80,29 @@ pub fn make_for(part: &Part, contract: &Contract, model: Model, work: Work, watc
     planned(contract, Some(part), model, work, watch)
 }
 
-/// The same, but without reasons and offers where it does not fit: the search for them may take ten times as long as the plan.
+/// The offers for the asker of a part of the contract alone: without a plan, and without reasons, which take longer. `None`: the contract fits as it is.
+pub fn offers_for(
+    part: &Part,
+    contract: &Contract,
+    model: Model,
+    work: Work,
+    watch: &mut dyn Watch,
+) -> Option<Vec<Offer>> {
+    let system = &contract.system;
+    let mut computed = compute(system, model, &Steps::new(work.plan), work.effort(), watch);
+    if !computed.plan.feasible {
+        computed = paces::slowest(system, computed, work, watch).1;
+    }
+    if computed.plan.feasible {
+        return None;
+    }
+    match way_out(system, Some(part), &computed, work, watch) {
+        WayOut::Settings(_) => None,
+        WayOut::Offers(offers) => Some(offers),
+    }
+}
+
+/// The plan of a contract, but without reasons and offers where it does not fit: the search for them may take ten times as long as the plan.
 pub fn attempt(contract: &Contract, model: Model, watch: &mut dyn Watch) -> Plan {
     let work = Work::of(&contract.system);
     let effort = Effort { explain: false, ..Effort::default() };

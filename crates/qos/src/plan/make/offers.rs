@@ -119,6 +119,8 @@ struct Search<'a> {
     model: Model,
     watch: &'a mut dyn Watch,
     trials: Trials,
+    /// The time after which nothing is tried any more.
+    until: Duration,
     /// Changes that each offer needs besides its own.
     base: Vec<Edit>,
     /// The offers with their costs to those concerned.
@@ -134,7 +136,7 @@ impl<'a> Search<'a> {
         watch: &'a mut dyn Watch,
     ) -> Self {
         let (model, trials) = (computed.plan.model, Trials::new(TRIALS, work));
-        Self { system, part, model, watch, trials, base: Vec::new(), found: Vec::new() }
+        Self { system, part, model, watch, trials, until: work.time, base: Vec::new(), found: Vec::new() }
     }
 }
 
@@ -167,8 +169,11 @@ impl Search<'_> {
 
     /// The plan of a changed system; `None`: no more are tried.
     fn planned(&mut self, tried: &System) -> Option<Computed> {
-        // It has as much time as it will have when it is planned for itself.
         let began = self.watch.elapsed();
+        if began > self.until {
+            return None;
+        }
+        // It has as much time as it will have when it is planned for itself.
         self.trials.plan(tried, self.model, &mut Since { watch: &mut *self.watch, began })
     }
 
