@@ -29,7 +29,7 @@ pub fn request(
     beside_what_is_left(all, &name, watch)
 }
 
-/// `true` if [`request`] admits it now. Takes a part of its time: nothing is looked for that others could get back.
+/// `true` if [`request`] admits it now; whether a rule lets its owner ask ([`permit`]) is not looked at. Takes a part of its time: nothing is looked for that others could get back.
 pub fn admits(present: Present<'_>, (owner, text): (&str, &str), watch: &mut dyn Watch) -> bool {
     let Ok((sessions, name)) = with(present.sessions, (owner, text), 0) else { return false };
     let all = Present { sessions: &sessions, ..present };

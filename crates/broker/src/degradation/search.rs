@@ -110,9 +110,7 @@ impl<'a> Search<'a> {
     /// Leaves out the steps of kinds that are not needed: all of the earlier ones are enough.
     fn confine(&mut self) -> Result<(), Unadmitted> {
         let order: Vec<usize> = (0..self.steps.len()).collect();
-        let is_end = |at: &usize| self.steps[at - 1].order() != self.steps[*at].order();
-        let ends: Vec<usize> = (1..self.steps.len()).filter(is_end).collect();
-        for end in ends {
+        for end in self.ends() {
             if self.overload(&order[..end]) {
                 continue;
             }
@@ -126,6 +124,12 @@ impl<'a> Search<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The numbers of first steps that are all of some kinds, without that of all steps.
+    fn ends(&self) -> Vec<usize> {
+        let is_end = |at: &usize| self.steps[at - 1].order() != self.steps[*at].order();
+        (1..self.steps.len()).filter(is_end).collect()
     }
 
     fn searched(&mut self) -> Result<Vec<usize>, Unadmitted> {
@@ -205,11 +209,25 @@ impl<'a> Search<'a> {
         }))
     }
 
-    /// The first steps that are enough.
+    /// The first steps that are enough; if there is no time, all steps of the kinds that are needed.
     fn first(&mut self) -> Result<Vec<usize>, Unadmitted> {
         let order: Vec<usize> = (0..self.steps.len()).collect();
         let (mut too_few, mut enough) = (0, order.len());
+        // Kinds first, at most a plan for each: what is taken of a pipe in a hurry does not come back by itself.
+        for end in self.ends() {
+            if self.fits(&order[..end])? {
+                enough = end;
+                break;
+            }
+            too_few = end;
+        }
+        // After a whole search, half of its time.
+        let last = self.until.max(self.watch.elapsed() + (self.until - self.half));
         while enough - too_few > 1 {
+            if self.watch.elapsed() > last {
+                self.hurried = true;
+                break;
+            }
             let middle = usize::midpoint(too_few, enough);
             if self.fits(&order[..middle])? { enough = middle } else { too_few = middle }
         }
