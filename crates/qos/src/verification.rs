@@ -130,8 +130,8 @@ pub struct Window {
     pub late_at_relay: u64,
     /// The path, if it differs from the planned one.
     pub strays: Option<String>,
-    /// Packets that the kernel dropped in the channel's own queue; 0 also where nobody sees it.
-    pub own_queue: u64,
+    /// Packets that the kernel dropped in the channel's own queue; `None`: it was not read.
+    pub own_queue: Option<u64>,
 }
 
 /// The cost of one sample.
@@ -275,7 +275,10 @@ impl Total {
         *late = late.saturating_add(window.late);
         *disordered = disordered.saturating_add(window.disordered);
         *late_at_relay = late_at_relay.saturating_add(window.late_at_relay);
-        *own_queue = own_queue.saturating_add(window.own_queue);
+        *own_queue = match (*own_queue, window.own_queue) {
+            (Some(before), Some(more)) => Some(before.saturating_add(more)),
+            (before, more) => before.or(more),
+        };
         *strays = window.strays.clone().or(strays.take());
         // By certain figures: a vague one does not hide a known one.
         let certain = |worst: &Option<Worst>| worst.as_ref().map_or(f64::MIN, |worst| worst.us - worst.uncertainty_us);

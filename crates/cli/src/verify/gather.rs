@@ -126,7 +126,7 @@ impl<'a> Gatherer<'a> {
                 (Some(route), Some(Running { live, carrier, strays })) => {
                     let Pairs { whole, to_relay } = &pairs[index];
                     let delays = reports.window(live, carrier, whole.as_ref(), to_relay.as_ref());
-                    let own_queue = dropped.get(index).copied().unwrap_or(0);
+                    let own_queue = dropped.get(index).copied().flatten();
                     let window = Window { off, strays: strays.clone(), own_queue, ..delays };
                     self.count(index, route, &channels, window)
                 }
@@ -145,8 +145,8 @@ impl<'a> Gatherer<'a> {
         changes
     }
 
-    /// Packets dropped in channels' own queues since the last look, where their publishers run on this host.
-    fn look_at_own_queues(&mut self, holders: &HashMap<&str, &Document>) -> Vec<u64> {
+    /// Packets dropped in channels' own queues since the last look, where their publishers run on this host, in this network namespace.
+    fn look_at_own_queues(&mut self, holders: &HashMap<&str, &Document>) -> Vec<Option<u64>> {
         let (running, here) = (&self.running, linux::clock::host_id());
         let is_here = |index: usize| {
             let publisher = running.get(index).and_then(Option::as_ref).map(|running| running.live.publisher.as_str());

@@ -14,8 +14,8 @@ impl OwnQueues {
         Self(vec![None; plan.channels.len()])
     }
 
-    /// Packets that were dropped since the last look, by channel; 0 where nobody sees it: its publisher is not here.
-    pub(super) fn look(&mut self, plan: &Plan, is_here: impl Fn(usize) -> bool) -> Vec<u64> {
+    /// Packets that were dropped since the last look, by channel; `None` where it was not read, such as where its publisher is not here.
+    pub(super) fn look(&mut self, plan: &Plan, is_here: impl Fn(usize) -> bool) -> Vec<Option<u64>> {
         let mut read: HashMap<&str, Option<Queues>> = HashMap::new();
         let mut now = |(index, channel): (usize, &'_ Channel)| {
             let own = channel.own_queue.as_ref().filter(|_| is_here(index))?;
@@ -31,10 +31,11 @@ impl OwnQueues {
     }
 }
 
-/// A counter that went back is that of a queue that was made anew.
-fn grown(before: Option<u32>, now: Option<u32>) -> u64 {
-    let (Some(before), Some(now)) = (before, now) else { return 0 };
-    now.checked_sub(before).unwrap_or(now).into()
+/// A counter that went back is that of a queue that was made anew. The first look counts nothing.
+fn grown(before: Option<u32>, now: Option<u32>) -> Option<u64> {
+    let now = now?;
+    let before = before.unwrap_or(now);
+    Some(now.checked_sub(before).unwrap_or(now).into())
 }
 
 #[cfg(test)]
@@ -44,6 +45,6 @@ mod tests {
     #[test]
     fn a_queue_counts_from_the_first_look_at_it() {
         let looks = [(None, Some(7)), (Some(7), Some(9)), (Some(9), Some(2)), (Some(2), None)];
-        assert_eq!(looks.map(|(before, now)| grown(before, now)), [0, 2, 2, 0]);
+        assert_eq!(looks.map(|(before, now)| grown(before, now)), [Some(0), Some(2), Some(2), None]);
     }
 }

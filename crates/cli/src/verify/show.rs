@@ -68,8 +68,7 @@ struct Row<'a> {
     planned_hz: Option<f64>,
     lost: u64,
     disordered: u64,
-    /// Packets that the kernel dropped in its own queue, if it has one; 0 also where its publisher is on another host.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Packets that the kernel dropped in its own queue; `None`: it has none, or it was not read.
     own_queue_dropped: Option<u64>,
     /// The largest cost of one sample.
     measured: Cost,
@@ -357,7 +356,7 @@ impl<'a> Row<'a> {
             planned_hz: promise.rate_hz,
             lost: total.seen.lost,
             disordered: total.seen.disordered,
-            own_queue_dropped: promise.own_queue.as_ref().map(|_| total.seen.own_queue),
+            own_queue_dropped: promise.own_queue.as_ref().and(total.seen.own_queue),
             measured: total.seen.cost,
         })
     }

@@ -150,8 +150,8 @@ fn route(seen: &Window) -> Part {
 
 /// Its own queue lets pass what the contract says: what is dropped there is more.
 fn own_queue(promise: &Promise, seen: &Window) -> Part {
-    let Some(place) = promise.own_queue.as_ref().filter(|_| seen.own_queue > 0) else { return kept() };
-    let dropped = seen.own_queue;
+    let dropped = seen.own_queue.unwrap_or(0);
+    let Some(place) = promise.own_queue.as_ref().filter(|_| dropped > 0) else { return kept() };
     (
         Verdict::AtRisk,
         format!("{dropped} packets dropped in its own queue before {place}: more is sent than the contract says"),

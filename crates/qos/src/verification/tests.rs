@@ -393,7 +393,7 @@ fn what_its_own_queue_dropped_is_the_channel_s_own_fault() {
         verification.judged(0)
     };
     let says = "7 packets dropped in its own queue before link left at a: more is sent than the contract says";
-    let dropped = Window { own_queue: 7, ..window(100.0, 0.0) };
+    let dropped = Window { own_queue: Some(7), ..window(100.0, 0.0) };
     let lossy = Window { lost: 3, ..dropped.clone() };
     let lost = format!("3 of 103 samples lost; {says}");
     for (window, expected, because) in [
@@ -404,6 +404,11 @@ fn what_its_own_queue_dropped_is_the_channel_s_own_fault() {
     ] {
         let judged = verdict(window);
         assert_eq!((judged.verdict, judged.because.as_str()), (expected, because));
+    }
+    let mut seen = Verification::new(&plan);
+    for (at, own_queue, total) in [(1, None, None), (2, Some(0), Some(0)), (3, None, Some(0)), (4, Some(7), Some(7))] {
+        seen.measured(0, second(at), &Window { own_queue, ..window(100.0, 0.0) });
+        assert_eq!(seen.total(0).unwrap().seen.own_queue, total);
     }
     plan.channels[0].own_queue = None;
     assert_eq!(Verification::new(&plan).promise(0).unwrap().own_queue, None);
