@@ -58,10 +58,10 @@ fn session(name: &str, importance: i64, bytes: u64, rate: u64, more: &str) -> St
 struct Flood(Vec<Child>);
 
 impl Flood {
-    /// Each has a socket whose buffer is full: it sends what the device takes, and no more.
+    /// Each has a socket whose buffer is full: it sends what the device takes, and no more. What waits of two is more than the ring holds.
     fn new(domain: &Domain) -> Self {
         let line = "exec dd if=/dev/zero bs=100 2>/dev/null >/dev/udp/10.96.1.254/9";
-        Self((0..4).map(|_| domain.command(0, "bash").args(["-c", line]).spawn().unwrap()).collect())
+        Self((0..2).map(|_| domain.command(0, "bash").args(["-c", line]).spawn().unwrap()).collect())
     }
 }
 
@@ -105,7 +105,10 @@ fn prepare(domain: &Domain, test: &str) -> bool {
     for (host, device, feature, state) in features {
         let mut command = domain.command(host, "ethtool");
         command.args(["-K", device, feature, state]);
-        assert!(succeeds(command), "{device} {feature}");
+        if !succeeds(command) {
+            println!("skipped: {test}: because ethtool -K {device} {feature} {state} is refused");
+            return false;
+        }
     }
     let rules = "add table inet sink; add chain inet sink in { type filter hook input priority 0; }; \
                  add rule inet sink in udp dport 9 drop";
@@ -170,7 +173,8 @@ fn a_device_that_takes_less_thins_the_least_important_session() {
     let because = |name: &str| shown(name)["because"].as_str().unwrap_or_default().to_owned();
     until("the less important session is thinned", || because("low").contains("gets one of"), || shown("low"));
     assert!(because("low").contains("link left carries"), "{}", because("low"));
-    assert!(!because("top").contains("gets one of"), "{}", because("top"));
+    let top = shown("top");
+    assert!(top["state"] == "active" && top["channels"][0]["scale"] == 1, "{top}");
     // The publisher leaves samples out.
     arrive(&subscriber, |apart| apart > 1);
 
