@@ -83,7 +83,7 @@ fn parse(file: &Path, text: &str) -> Result<Values> {
     for (key, value) in &table {
         let at = key.span().start;
         let name = Setting::named(key.get_ref()).map_err(|unknown| wrong(at, &unknown))?.name;
-        let kinds = "a text, a number, true, false, or a list of texts";
+        let kinds = "a text, a whole number, true, false, or a list of texts";
         let text =
             text_in(value.get_ref()).ok_or_else(|| wrong(at, &format!("{name}: its value has to be {kinds}")))?;
         if is_relative(name, &text) {

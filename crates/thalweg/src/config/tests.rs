@@ -61,6 +61,7 @@ fn a_wrong_file_is_refused_with_its_line() {
         ("\nrealm = 'a/b'", "/config.toml:2: realm: \"a/b\": realm \"a/b\": allowed are 1 to 32 letters"),
         ("listen = \"here\"", "/config.toml:1: listen: \"here\": an IP address of this host"),
         ("peer = [\"10.0.0.1\", \"there\"]", "an address of a node or router"),
+        ("channels = 9.5", "/config.toml:1: channels: its value has to be a text, a whole number, "),
         ("channels = 0", "/config.toml:1: channels: \"0\": 1 to 4294967295"),
         ("memory = \"much\"", "memory: \"much\": "),
         ("lock-memory = 1", "lock-memory: \"1\": true or false"),
