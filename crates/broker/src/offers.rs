@@ -35,8 +35,8 @@ impl Watch for Ahead<'_> {
     }
 }
 
-/// Offers for a session (name) that does not run, from the beginning of the clock on. The search takes 0.2 s at most, and with trying what was found so much more. None where no way leads
-/// to it, or where it needs a session that does not run.
+/// Offers for a session (name) that does not run, from the beginning of the clock on: the search takes 0.2 s at most, and with trying what was found this time more. None
+/// where no way leads to it, or where it needs a session that does not run.
 pub fn find(present: Present<'_>, name: &str, time: Duration, watch: &mut dyn Watch) -> Found {
     let mut found = Found::default();
     let Some(session) = present.sessions.iter().find(|session| session.name == name) else { return found };
