@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// The longest wait for a line: a program without one hangs.
-const LONG: Duration = Duration::from_secs(60);
+/// The longest wait, such as for a line: a program without one hangs.
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// The run directory of a test's programs, which see no others; removed when dropped.
 pub struct World {

@@ -39,6 +39,9 @@ pub(super) struct ToolOptions {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    /// Bytes per second that are enough for a recording, instead of 500 MB
+    #[arg(long, hide = true)]
+    rate: Option<f64>,
     /// Break what is measured, to show that it is found
     #[arg(long, hide = true)]
     broken: bool,

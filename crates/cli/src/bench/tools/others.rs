@@ -5,10 +5,12 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest wait for a line: of a recorder whose disk is slow at the end.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// The longest wait for the end of a process that has told its last.
+const ENDING: Duration = Duration::from_secs(30);
 
 /// A process.
 pub(super) struct Other {
@@ -59,8 +61,19 @@ impl Other {
     /// Closes its input, and waits for its end.
     pub(super) fn end(&mut self) -> Result<(), Error> {
         self.input = None;
-        self.child.wait()?;
+        let until = Instant::now() + ENDING;
+        while self.is_alive()? {
+            if Instant::now() >= until {
+                return Err(Error::Peer(format!("{} has not ended within {ENDING:?}", self.what)));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
+    }
+
+    /// `true` until it has ended.
+    pub(super) fn is_alive(&mut self) -> Result<bool, Error> {
+        Ok(self.child.try_wait()?.is_none())
     }
 
     /// Its process id.

@@ -10,7 +10,7 @@ use crate::bench::Error;
 use crate::output::tell;
 use ::recording::read::Recording;
 use lab::results::Check;
-use lab::statistics::rounded;
+use lab::statistics::{median, rounded};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -24,9 +24,11 @@ pub(in crate::bench) fn run(options: &ToolOptions) -> Result<bool, Error> {
     let folder = Folder::new(&options.dir)?;
     let mut report = Report::new("recording", options, time.as_secs_f64())?;
     let (mut shares, mut p99, mut unaccounted, mut lost) = (Vec::new(), [(); 4].map(|()| Vec::new()), 0.0, 0.0);
+    let (mut rates, mut heard) = ([Vec::new(), Vec::new()], 1.0);
     for round in 0..options.rounds() {
-        let disk = disk_rate(&folder, time.min(DISK))?;
-        let wanted = MOST.min(disk * SHARE);
+        let most = options.rate.unwrap_or(MOST);
+        let disk = disk_rate(&folder, time.min(DISK), most)?;
+        let wanted = most.min(disk * SHARE);
         room(&folder, wanted * OFFERED * time.as_secs_f64())?;
         let run = Run { time, rate: wanted * OFFERED, broken: options.broken, round };
         let mut sides = [true, false];
@@ -40,6 +42,8 @@ pub(in crate::bench) fn run(options: &ToolOptions) -> Result<bool, Error> {
             let side = usize::from(!recorded) * 2;
             p99[side].push(found.p99(0));
             p99[side + 1].push(found.p99(1));
+            rates[usize::from(!recorded)].push(rounded(found.rate() / 1e6, 1));
+            heard = least(heard, found.heard());
             if let Some(kept) = &found.kept {
                 shares.push(kept.rate / wanted);
                 unaccounted += kept.unaccounted;
@@ -51,6 +55,10 @@ pub(in crate::bench) fn run(options: &ToolOptions) -> Result<bool, Error> {
     }
     let [big, small, big_alone, small_alone] = &p99;
     report.figure("lost", lost);
+    report.figure("published_mb_s", median(&rates[0]));
+    report.figure("published_mb_s_alone", median(&rates[1]));
+    // Samples that did not come are in no percentile.
+    report.whole("heard", Check::at_least("samples heard / published, the least of topics and sides", heard, HEARD));
     let name = "samples that are neither in the file nor counted as lost at a place";
     report.count("unaccounted", Check::at_most(name, unaccounted, 0.0));
     let name = "recorded rate / the smaller of 500 MB/s and 90 % of the disk's";
@@ -98,7 +106,7 @@ impl Run {
             part("publish", &realm, topic, &["--rate", &rate, "--time", &time, "--channels", channels])
         };
         listeners.iter().try_for_each(|listener| listener.line().map(drop))?;
-        let mut publishers = [publish(BIG, self.rate / (1 << 20) as f64)?, publish(SMALL, 1000.0)?];
+        let mut publishers = [publish(BIG, self.rate / f64::from(BIG_BYTES))?, publish(SMALL, 1000.0)?];
         publishers.iter().try_for_each(|publisher| publisher.line().map(drop))?;
         publishers.iter_mut().try_for_each(|publisher| publisher.tell("go"))?;
         let published = documents(&mut publishers, None)?;
@@ -141,11 +149,22 @@ impl Found {
         number(&self.listened[topic], "/latency_us/p99")
     }
 
+    /// Bytes of the big topic that were published per second.
+    fn rate(&self) -> f64 {
+        number(&self.published[0], "/published") * f64::from(BIG_BYTES) / number(&self.published[0], "/seconds")
+    }
+
+    /// The part of the published samples that the listener of a topic heard: the lesser one.
+    fn heard(&self) -> f64 {
+        let parts = self.listened.iter().zip(&self.published);
+        parts.map(|(listened, published)| number(listened, "/count") / number(published, "/published")).fold(1.0, least)
+    }
+
     fn document(&self, round: u32, disk: f64, wanted: f64) -> Value {
         let megabytes = |rate: f64| rounded(rate / 1e6, 1);
         json!({
             "round": round + 1, "recorder": self.kept.is_some(), "disk_mb_s": megabytes(disk), "target_mb_s": megabytes(wanted),
-            "recorded_mb_s": self.kept.as_ref().map(|kept| megabytes(kept.rate)),
+            "published_mb_s": megabytes(self.rate()), "recorded_mb_s": self.kept.as_ref().map(|kept| megabytes(kept.rate)),
             "channels": self.kept.as_ref().map(|kept| &kept.summary["channels"]),
             "listened": {BIG: self.listened[0], SMALL: self.listened[1]},
             "published": {BIG: self.published[0], SMALL: self.published[1]},
@@ -154,8 +173,9 @@ impl Found {
 }
 
 fn part(role: &str, realm: &str, topic: &str, further: &[&str]) -> Result<Other, Error> {
-    let size = if topic == BIG { "1048576" } else { "64" };
-    let arguments = ["bench", "part", role, "--realm", realm, "--topic", topic, "--size", size];
+    let size = if topic == BIG { BIG_BYTES } else { 64 };
+    let size = size.to_string();
+    let arguments = ["bench", "part", role, "--realm", realm, "--topic", topic, "--size", &size];
     Other::start(&[&arguments[..], further].concat())
 }
 
@@ -172,6 +192,11 @@ fn documents(parts: &mut [Other; 2], told: Option<&str>) -> Result<[Value; 2], E
         *found = part.document()?;
     }
     Ok(found)
+}
+
+/// The smaller one; not a number if one of them is none.
+fn least(one: f64, other: f64) -> f64 {
+    if one.is_nan() || one < other { one } else { other }
 }
 
 fn number(document: &Value, place: &str) -> f64 {
@@ -199,12 +224,12 @@ fn counts(file: &Path) -> Result<BTreeMap<String, (u64, u64)>, Error> {
 }
 
 /// Bytes per second that the disk takes in sequence, until all of it is there. A faster disk than decides gets no more than such a one.
-fn disk_rate(folder: &Folder, time: Duration) -> Result<f64, Error> {
+fn disk_rate(folder: &Folder, time: Duration, most: f64) -> Result<f64, Error> {
     let path = folder.file("disk");
     let unusable = |wrong: std::io::Error| Error::System(format!("cannot write {}: {wrong}", path.display()));
     let (block, began, mut bytes) = (vec![0x5a; 1 << 20], Instant::now(), 0u64);
     let mut file = File::create(&path).map_err(unusable)?;
-    while began.elapsed() < time && (bytes as f64) < MOST / SHARE * time.as_secs_f64() {
+    while began.elapsed() < time && (bytes as f64) < most / SHARE * time.as_secs_f64() {
         file.write_all(&block).map_err(unusable)?;
         bytes += block.len() as u64;
     }
@@ -232,6 +257,10 @@ fn room(folder: &Folder, bytes: f64) -> Result<(), Error> {
 const BIG: &str = "/big";
 const SMALL: &str = "/small";
 const TOPICS: [&str; 2] = [BIG, SMALL];
+/// Bytes of a sample of the big topic.
+const BIG_BYTES: u32 = 1 << 20;
+/// The part of the samples that a listener hears, where its percentiles count.
+const HEARD: f64 = 0.99;
 /// Bytes per second that are enough.
 const MOST: f64 = 500e6;
 /// The part of the disk's rate that is.

@@ -1,5 +1,5 @@
 //! Figures and checks of a measurement, and the verdict. A check of times is inconclusive where the rounds scatter more than its margin, or
-//! where the machine's host took processors away.
+//! where the machine's host took processors away and the target is missed by no more than chance makes.
 
 use super::ToolOptions;
 use crate::bench::compare::Environment;
@@ -22,18 +22,26 @@ pub(super) struct Report {
     figures: BTreeMap<&'static str, f64>,
     /// What each round found: counts, percentiles and tails.
     measured: Vec<Value>,
-    checks: Vec<Check>,
+    checks: Vec<Judged>,
     /// Checks of times in a quick run.
-    not_judged: Vec<Check>,
+    not_judged: Vec<Judged>,
     /// The part of the processors' time that the machine's host took away.
     stolen: f64,
     verdict: Verdict,
     pass: bool,
     #[serde(skip)]
     began: Ticks,
-    /// The names of checks that depend on times.
+    /// The figures whose checks depend on times, and are within chance of their limits.
     #[serde(skip)]
-    timed: BTreeSet<String>,
+    near: BTreeSet<&'static str>,
+}
+
+/// A check, and the figure that it judges.
+#[derive(Serialize)]
+struct Judged {
+    figure: &'static str,
+    #[serde(flatten)]
+    check: Check,
 }
 
 impl Report {
@@ -57,7 +65,7 @@ impl Report {
             verdict: Verdict::Fail,
             pass: false,
             began: Ticks::now(),
-            timed: BTreeSet::new(),
+            near: BTreeSet::new(),
         })
     }
 
@@ -74,19 +82,26 @@ impl Report {
     /// A check of a count, which is judged in every run.
     pub(super) fn count(&mut self, name: &'static str, check: Check) {
         check.value.into_iter().for_each(|value| self.figure(name, value));
-        self.checks.push(check);
+        self.checks.push(Judged { figure: name, check });
     }
 
-    /// A check of a count that depends on times.
-    pub(super) fn timed_count(&mut self, name: &'static str, check: Check) {
-        self.timed.insert(check.name.clone());
+    /// A check of the part of so many tries, whose outcomes depend on times. It is judged in every run.
+    pub(super) fn part(&mut self, name: &'static str, check: Check, tries: u32) {
+        let part = check.value.unwrap_or(f64::NAN);
+        self.note_if_near(name, &check, (part * (1.0 - part) / f64::from(tries)).sqrt());
         self.count(name, check);
+    }
+
+    /// A check that a short run has too few samples for.
+    pub(super) fn whole(&mut self, name: &'static str, check: Check) {
+        self.judge(name, check);
     }
 
     /// A check of times: of the median of these values, with a margin that their scatter may not pass.
     pub(super) fn time(&mut self, name: &'static str, values: &[f64], margin: f64, check: impl FnOnce(f64) -> Check) {
-        let check = check(median(values));
-        self.judge(name, check.certain_within(uncertainty(values), margin));
+        let (check, error) = (check(median(values)), uncertainty(values));
+        self.note_if_near(name, &check, error);
+        self.judge(name, check.certain_within(error, margin));
     }
 
     /// A check of the quotient of two medians, which is at most `limit`.
@@ -102,9 +117,14 @@ impl Report {
 
     fn judge(&mut self, name: &'static str, check: Check) {
         check.value.into_iter().for_each(|value| self.figure(name, value));
-        self.timed.insert(check.name.clone());
         let kept = if self.quick { &mut self.not_judged } else { &mut self.checks };
-        kept.push(check);
+        kept.push(Judged { figure: name, check });
+    }
+
+    fn note_if_near(&mut self, name: &'static str, check: &Check, error: f64) {
+        if is_near(check, error) {
+            self.near.insert(name);
+        }
     }
 
     /// Prints all of it, and answers.
@@ -112,12 +132,13 @@ impl Report {
         self.stolen = rounded(self.began.stolen(), 4);
         if self.stolen > STOLEN && !self.quick {
             let because = format!("the machine's host took {:.1} % of the processors' time", self.stolen * 100.0);
-            let excused = |check: &&mut Check| check.verdict == Verdict::Fail && self.timed.contains(&check.name);
-            for check in self.checks.iter_mut().filter(excused) {
-                *check = check.clone().inconclusive(because.clone());
+            for Judged { figure, check } in &mut self.checks {
+                if check.verdict == Verdict::Fail && self.near.contains(figure) {
+                    *check = check.clone().inconclusive(because.clone());
+                }
             }
         }
-        let any = |verdict| self.checks.iter().any(|check| check.verdict == verdict);
+        let any = |verdict| self.checks.iter().any(|judged| judged.check.verdict == verdict);
         self.verdict = match () {
             () if any(Verdict::Fail) => Verdict::Fail,
             () if any(Verdict::Inconclusive) => Verdict::Inconclusive,
@@ -144,10 +165,16 @@ impl Report {
             let because = check.because.as_deref().map_or(String::new(), |because| format!(": {because}"));
             format!("  {}: {value} {} {}: {verdict}{because}", check.name, check.relation, check.limit)
         };
-        lines.extend(self.checks.iter().map(|check| line(check, word(check.verdict))));
-        lines.extend(self.not_judged.iter().map(|check| line(&Check { because: None, ..check.clone() }, "not judged")));
+        lines.extend(self.checks.iter().map(|Judged { check, .. }| line(check, word(check.verdict))));
+        let unjudged = |check: &Check| line(&Check { because: None, ..check.clone() }, "not judged");
+        lines.extend(self.not_judged.iter().map(|Judged { check, .. }| unjudged(check)));
         lines.join("\n")
     }
+}
+
+/// `true` if chance alone may have moved the value, with this standard error, to the other side of its limit.
+fn is_near(check: &Check, error: f64) -> bool {
+    check.value.is_some_and(|value| (value - check.limit).abs() <= SURELY * error)
 }
 
 /// A verdict for people.
@@ -187,6 +214,8 @@ impl Ticks {
 
 /// The part of the processors' time whose loss makes a missed target inconclusive.
 const STOLEN: f64 = 0.01;
+/// So many standard errors from a limit are no chance.
+const SURELY: f64 = 3.0;
 
 #[cfg(test)]
 mod tests {
@@ -197,5 +226,12 @@ mod tests {
         let Ticks { all, stolen } = Ticks::of("cpu  10 20 30 40 50 60 70 80 5 5\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
         assert_eq!((all, stolen), (360, 80));
         assert_eq!(Ticks::of("").all, 0);
+    }
+
+    #[test]
+    fn only_a_near_miss_is_excused_by_stolen_time() {
+        let check = |value| Check::at_most("p99", value, 100.0);
+        assert!(is_near(&check(102.0), 1.0) && !is_near(&check(104.0), 1.0));
+        assert!(!is_near(&check(102.0), f64::NAN) && !is_near(&check(f64::NAN), 1.0));
     }
 }
