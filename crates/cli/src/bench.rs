@@ -100,9 +100,10 @@ enum What {
     #[command(after_help = "Example: thalweg bench resume --carrier udp --count 10")]
     Resume(Options),
     /// Thalweg against bare sockets and a bare futex ring, and its bindings against Rust, alternating, with a target for each row; exit 1 if
-    /// one is missed, 4 if noise hides whether a binding's is
+    /// one is missed, 4 if noise hides whether a binding's or a tool's is
     #[command(after_help = "Example: thalweg bench compare tcp-64-p50 tcp-64-p99 --rounds 7 --json\n         \
-                      thalweg bench compare python cpp")]
+                      thalweg bench compare python cpp\n         \
+                      thalweg bench compare record page --dir /data")]
     Compare(CompareOptions),
     /// `thalweg record`: its rate, what it loses, and its cost for the channels that it records; exit 1 if a target is missed
     #[cfg(all(feature = "dashboard", feature = "recording"))]
@@ -206,7 +207,8 @@ struct Options {
 /// Options of the comparison.
 #[derive(Args, Clone, Debug)]
 struct CompareOptions {
-    /// The rows to measure, by name or the beginning of a name (all)
+    /// The rows to measure, by name or the beginning of a name [default: all but those of tools (record, replay, check, page), which take
+    /// minutes each, and 10 GB of disk]
     rows: Vec<String>,
     /// Measurements of each row
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -230,6 +232,9 @@ struct CompareOptions {
     /// one, the installed bindings]
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
+    /// A folder for the recordings of tools, which are removed afterwards
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
     /// Print one JSON document
     #[arg(long)]
     json: bool,

@@ -3,8 +3,8 @@
 //! The rows and their targets are data ([`super::targets`]). Both sides of a row are measured in turn, each measurement in
 //! processes of its own. The median of the rounds' ratios decides.
 //!
-//! Rows of bindings also say when they cannot tell: where the reference's own rounds scatter by more than the distance to the target. Those
-//! whose programs cannot run here are skipped, with the reason.
+//! Rows of bindings also say when they cannot tell: where the median ratio is less certain than its distance to the target. Those whose
+//! programs cannot run here are skipped, with the reason. Rows of tools have the verdicts of the tools' own reports; they run when named.
 
 mod verdict;
 
@@ -13,6 +13,7 @@ use super::roles::allowed_cpus;
 use super::targets::{Against, Job, ROWS, Row};
 use super::{CompareOptions, EngineName, Error, name_of, print};
 use crate::output::tell;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
@@ -20,7 +21,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use verdict::Verdict;
 
 /// The document of the comparison.
@@ -31,6 +32,9 @@ struct Comparison {
     rows: Vec<Verdict>,
     pass: bool,
 }
+
+/// Processes that run where the scheduler puts them.
+const UNPINNED: &str = "not pinned";
 
 /// The machine a comparison ran on, as far as it matters for the figures.
 #[derive(Clone, Debug, Serialize)]
@@ -65,7 +69,7 @@ impl Environment {
     pub(super) fn unpinned() -> Result<Self, Error> {
         let cpus = allowed_cpus()?;
         let first = cpus.first().copied().unwrap_or(0);
-        Ok(Self { pinning: "not pinned".to_owned(), ..Self::read([first, first], cpus.len()) })
+        Ok(Self { pinning: UNPINNED.to_owned(), ..Self::read([first, first], cpus.len()) })
     }
 
     /// One line for people.
@@ -86,7 +90,13 @@ fn load() -> Vec<f64> {
 pub(super) fn run(options: &CompareOptions) -> Result<u8, Error> {
     let rows = choose(&options.rows)?;
     let plan = plan(options)?;
-    let environment = Environment::read(plan.pins, allowed_cpus()?.len());
+    let mut environment = Environment::read(plan.pins, allowed_cpus()?.len());
+    if rows.iter().any(|row| row.job.is_tool) {
+        let is_pinned = rows.iter().any(|row| !row.job.is_tool);
+        let pinning =
+            if is_pinned { format!("{}, tools not pinned", environment.pinning) } else { UNPINNED.to_owned() };
+        environment.pinning = pinning;
+    }
     if !options.json {
         print(&format!("{}\n{}", environment.line(), Verdict::head()));
     }
@@ -172,7 +182,8 @@ fn measure(row: &Row, pair: &Pair, plan: &Plan, folder: Option<&Path>) -> Result
         tell(&format!("{}: measurement {done}: {}, {}", row.name, name_of(side.engine), side.job.text()));
         measure_side(side, plan, folder)
     };
-    alternate(pair, plan.rounds, one).map_err(|e| e.to_string())
+    let rounds = if row.job.is_tool { 1 } else { plan.rounds };
+    alternate(pair, rounds, one).map_err(|e| e.to_string())
 }
 
 fn judge(row: &Row, outcome: &Result<Vec<Round>, Unmeasured>, plan: &Plan) -> Verdict {
@@ -185,13 +196,14 @@ fn judge(row: &Row, outcome: &Result<Vec<Round>, Unmeasured>, plan: &Plan) -> Ve
     verdict
 }
 
-/// The rows whose names begin with one of `wanted`; all rows if it is empty.
+/// The rows whose names begin with one of `wanted`; if it is empty all but those of tools, which take long and fill the disk.
 fn choose(wanted: &[String]) -> Result<Vec<&'static Row>, Error> {
     if let Some(unknown) = wanted.iter().find(|w| !ROWS.iter().any(|row| row.name.starts_with(w.as_str()))) {
         let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
         return Err(Error::Usage(format!("no row \"{unknown}\": allowed are {}", names.join(", "))));
     }
-    let chosen = |row: &&Row| wanted.is_empty() || wanted.iter().any(|w| row.name.starts_with(w.as_str()));
+    let chosen =
+        |row: &&Row| (wanted.is_empty() && !row.job.is_tool) || wanted.iter().any(|w| row.name.starts_with(w.as_str()));
     Ok(ROWS.iter().filter(chosen).collect())
 }
 
@@ -204,8 +216,8 @@ fn plan(options: &CompareOptions) -> Result<Plan, Error> {
         (true, Some(second)) => [first, second],
         (true, None) => return Err(Error::Usage("--two-cores: this process may use one processor only".to_owned())),
     };
-    let (count, tree) = (options.count, options.tree.clone());
-    Ok(Plan { rounds: if options.quick { 1 } else { options.rounds }, pins, quick: options.quick, count, tree })
+    let (count, tree, dir) = (options.count, options.tree.clone(), options.dir.clone());
+    Ok(Plan { rounds: if options.quick { 1 } else { options.rounds }, pins, quick: options.quick, count, tree, dir })
 }
 
 /// One side of a comparison: an engine and its work.
@@ -261,6 +273,8 @@ struct Plan {
     count: Option<u64>,
     /// The source tree of the bindings.
     tree: Option<PathBuf>,
+    /// The folder for the recordings of tools.
+    dir: PathBuf,
 }
 
 impl Plan {
@@ -289,7 +303,11 @@ fn alternate(
 
 /// Makes one measurement in processes of its own, and returns the document that they print.
 fn measure_side(side: &Side, plan: &Plan, folder: Option<&Path>) -> Result<Value, Error> {
-    let arguments = side.job.arguments(side.engine, plan.pins, plan.count(&side.job), plan.quick);
+    let mut arguments = side.job.arguments(side.engine, plan.pins, plan.count(&side.job), plan.quick);
+    if side.job.is_tool {
+        let (rounds, dir) = (plan.rounds.to_string(), plan.dir.display().to_string());
+        arguments.extend(["--rounds".to_owned(), rounds, "--dir".to_owned(), dir]);
+    }
     let programs = folder.filter(|_| is_binding(side.engine)).map(|folder| [Path::new("--programs"), folder]);
     let mut child = Command::new("/proc/self/exe")
         .args(&arguments)
@@ -299,15 +317,15 @@ fn measure_side(side: &Side, plan: &Plan, folder: Option<&Path>) -> Result<Value
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| Error::System(format!("cannot start a measurement: {e}")))?;
-    let limit = side.job.longest();
+    let limit = side.job.longest(plan.rounds);
     let said = hear(&mut child, limit);
     if said.is_none() {
-        let _ = child.kill();
+        stop(&mut child);
     }
     let status = child.wait()?;
     let (document, complaint) =
         said.ok_or_else(|| Error::Peer(format!("no result within {limit:?}: {}", arguments.join(" "))))?;
-    // The verdict of a tool's own report is not needed here.
+    // The verdict stands in a tool's own report, too.
     let has_answered = side.job.is_tool && !document.is_empty();
     if !status.success() && !has_answered {
         let text = complaint.trim().trim_start_matches("thalweg bench: ");
@@ -315,6 +333,30 @@ fn measure_side(side: &Side, plan: &Plan, folder: Option<&Path>) -> Result<Value
     }
     serde_json::from_str(&document).map_err(|e| Error::Peer(format!("a measurement printed no document: {e}")))
 }
+
+/// Ends a measurement after its limit. When its own processes are killed, its waits for them fail, and it cleans up and ends by itself.
+fn stop(child: &mut Child) {
+    let until = Instant::now() + GRACE;
+    while Instant::now() < until && !matches!(child.try_wait(), Ok(Some(_))) {
+        children(child.id()).into_iter().for_each(|pid| {
+            let _ = kill_process(pid, Signal::KILL); // it may have ended meanwhile
+        });
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let _ = child.kill();
+}
+
+/// The processes that this one has started (proc_pid_task_children(5)).
+fn children(process: u32) -> Vec<Pid> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let numbers =
+        lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+/// The time that a measurement gets for cleaning up.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Standard output and standard error of `child` up to their ends; `None` after a timeout.
 fn hear(child: &mut Child, limit: Duration) -> Option<(String, String)> {
@@ -340,10 +382,24 @@ mod tests {
             let wanted: Vec<_> = wanted.iter().map(|w| (*w).to_owned()).collect();
             choose(&wanted).unwrap().iter().map(|row| row.name).collect()
         };
-        assert_eq!(names(&[]).len(), ROWS.len());
+        assert_eq!(names(&[]).len(), ROWS.iter().filter(|row| !row.job.is_tool).count());
+        assert!(!names(&[]).contains(&"record-rate"), "tools are measured if they are named");
         assert_eq!(names(&["shm-1m", "udp"]), ["udp-64", "udp-reliable-64", "shm-1m-loaned", "shm-1m-checked"]);
         let error = choose(&["tpc".to_owned()]).err().map(|e| e.to_string()).unwrap();
         assert!(error.contains("\"tpc\"") && error.contains("tcp-64-p50"), "{error}");
+    }
+
+    #[test]
+    fn processes_of_a_measurement_that_hangs_are_ended() {
+        if !Path::new("/proc/thread-self/children").exists() {
+            return println!("skipped: because this kernel has no lists of children (CONFIG_PROC_CHILDREN)");
+        }
+        let mut shell = Command::new("sh").args(["-c", "sleep 600; exit 7"]).spawn().unwrap();
+        while children(shell.id()).is_empty() {
+            std::thread::yield_now();
+        }
+        stop(&mut shell);
+        assert_eq!(shell.wait().unwrap().code(), Some(7), "it ended by itself");
     }
 
     #[test]

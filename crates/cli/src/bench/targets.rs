@@ -141,13 +141,13 @@ const SMALL: Job = latency(Carrier::Tcp, 64, 2_000);
 const START: Job = start(1);
 const HOSTS: Job = Job { further: &["--hosts"], ..START };
 const MIB: usize = 1 << 20;
-// One round of a tool has both sides. The rounds of the comparison are its repetitions.
+// A tool alternates its sides itself, and judges its rounds.
 #[cfg(all(feature = "dashboard", feature = "recording"))]
-const RECORDING: Job = tool("recording", &["--rounds", "1", "--time", "20s"]);
+const RECORDING: Job = tool("recording", &["--time", "20s"]);
 #[cfg(all(feature = "dashboard", feature = "recording"))]
-const REPLAY: Job = tool("replay", &["--rounds", "1"]);
+const REPLAY: Job = tool("replay", &[]);
 #[cfg(all(feature = "dashboard", feature = "recording"))]
-const PAGE: Job = tool("dashboard", &["--rounds", "1"]);
+const PAGE: Job = tool("dashboard", &[]);
 
 /// All rows.
 pub(super) const ROWS: &[Row] = &[
@@ -259,7 +259,7 @@ pub(super) const ROWS: &[Row] = &[
     binding("python-shm-64", "Python vs Rust, 64 B, shm, p50", PYTHON, SMALL_SHM, 1.6),
     binding("python-tcp-64", "Python vs Rust, 64 B, tcp, p50", PYTHON, SMALL_TCP, 1.2),
     binding("python-shm-1m", "Python vs Rust, 1 MiB in place, shm", PYTHON, LARGE, 1.2),
-    alone("python-copies", "Python: copies of 1 MiB in place, shm", of(PYTHON, LARGE), Figure::Copies, 0.0),
+    alone("python-copies", "Python: copies, 1 MiB, in the warm-up", of(PYTHON, LARGE), Figure::Copies, 0.0),
     Row { figure: Figure::CpuOfAll, ..binding("python-cpu", "Python vs Rust, CPU at 1 kHz", PYTHON, ONE, 2.0) },
     Row {
         figure: Figure::LastP99,
@@ -362,9 +362,9 @@ pub(super) const ROWS: &[Row] = &[
         against: Against::Nothing,
         ..row(
             "page-off",
-            "channels of a publisher, page closed",
+            "more in a publisher, page closed",
             PAGE,
-            Figure::Tool("/figures/off_beyond", "channels"),
+            Figure::Tool("/figures/off_beyond", "pieces"),
             Target::AtMost(0.0),
         )
     },
@@ -493,9 +493,10 @@ impl Job {
         arguments
     }
 
-    /// The longest time until it has a result.
-    pub(super) fn longest(&self) -> Duration {
-        Duration::from_secs(if self.is_tool { 3600 } else { 120 })
+    /// The longest time until it has a result. A tool makes all rounds.
+    pub(super) fn longest(&self, rounds: u32) -> Duration {
+        let of_a_tool = 1800 + 300 * u64::from(rounds);
+        Duration::from_secs(if self.is_tool { of_a_tool } else { 120 })
     }
 
     /// Its description, for people.
@@ -510,6 +511,13 @@ impl Job {
 }
 
 impl Target {
+    /// The limit.
+    pub(super) fn limit(self) -> f64 {
+        match self {
+            Target::AtMost(limit) | Target::AtLeast(limit) => limit,
+        }
+    }
+
     /// `true` if `value` meets it.
     pub(super) fn met_by(self, value: f64) -> bool {
         match self {

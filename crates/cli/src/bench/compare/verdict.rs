@@ -3,8 +3,9 @@
 use super::Round;
 use crate::bench::Carrier;
 use crate::bench::targets::{Against, Row, short};
-use lab::statistics::{Spread, median, rounded};
+use lab::statistics::{Spread, median, rounded, uncertainty};
 use serde::Serialize;
+use serde_json::Value;
 
 /// One row of the result. If the figures are null, `error` gives the reason.
 #[derive(Clone, Debug, Serialize)]
@@ -35,10 +36,12 @@ pub(super) struct Verdict {
     error: Option<String>,
     /// Reason why it cannot be measured here; null if it was.
     pub skipped: Option<String>,
-    /// The middle half of the reference's rounds, in percent of their median; null without a reference.
-    noise_percent: Option<f64>,
+    /// The standard error of the median ratio; null without a reference, or of fewer than three rounds.
+    uncertainty: Option<f64>,
     /// `true` if the noise, or too few rounds, hide whether the target is met.
     pub inconclusive: bool,
+    /// The reason why it is inconclusive.
+    because: Option<String>,
 }
 
 impl Verdict {
@@ -46,19 +49,28 @@ impl Verdict {
     pub(super) fn new(row: &Row, rounds: &[Round], quick: bool) -> Self {
         let values = |theirs: bool| -> Vec<f64> { rounds.iter().filter_map(|r| figure(row, r, theirs)).collect() };
         let (ours, theirs) = (values(false), values(true));
-        let noise = noise_percent(&theirs);
-        let ratio = Spread::of(ours.iter().zip(&theirs).map(|(o, t)| o / t.max(f64::MIN_POSITIVE)));
+        let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(o, t)| o / t.max(f64::MIN_POSITIVE)).collect();
+        let error = Some(uncertainty(&ratios)).filter(|error| error.is_finite()).map(|error| rounded(error, 4));
+        let (ratio, told) = (Spread::of(ratios.iter().copied()), told(row, rounds));
         let (thalweg, baseline) = (Spread::of(ours), Spread::of(theirs));
         let judged = if row.against == Against::Nothing { thalweg } else { ratio };
-        let rounds_made = rounds.len();
+        let rounds_made = rounds.first().filter(|_| row.job.is_tool).and_then(|round| round.ours["rounds"].as_u64());
+        let rounds_made = rounds_made.and_then(|made| usize::try_from(made).ok()).unwrap_or(rounds.len());
         let mut verdict =
-            Self { baseline, thalweg, ratio, rounds: rounds_made, noise_percent: noise, ..Self::empty(row, quick) };
+            Self { baseline, thalweg, ratio, rounds: rounds_made, uncertainty: error, ..Self::empty(row, quick) };
         match judged {
-            Some(spread) if !quick && hidden(row, spread.median, rounds_made, noise) => verdict.inconclusive = true,
             Some(spread) if !quick => {
-                let pass = row.target.met_by(spread.median);
-                verdict.pass = Some(pass);
-                verdict.missed_by_percent = (!pass).then(|| rounded(row.target.missed_by_percent(spread.median), 3));
+                verdict.because = match told {
+                    Some(check) => unsure(check),
+                    None => doubt(row, &ratios),
+                };
+                verdict.inconclusive = verdict.because.is_some();
+                if !verdict.inconclusive {
+                    let pass = told.map_or_else(|| row.target.met_by(spread.median), |check| check["pass"] == true);
+                    let missed_by = row.target.missed_by_percent(spread.median).max(0.0);
+                    verdict.pass = Some(pass);
+                    verdict.missed_by_percent = (!pass).then(|| rounded(missed_by, 3));
+                }
             }
             Some(_) => {}
             None => verdict.error = Some("the measurement gave no such figure".to_owned()),
@@ -97,8 +109,9 @@ impl Verdict {
             rounds: 0,
             error,
             skipped: None,
-            noise_percent: None,
+            uncertainty: None,
             inconclusive: false,
+            because: None,
         }
     }
 
@@ -122,8 +135,8 @@ impl Verdict {
         if let Some(because) = &self.skipped {
             return format!("skipped: because {because}");
         }
-        if self.inconclusive {
-            return format!("inconclusive: equal rounds differ by {:.1} %", self.noise_percent.unwrap_or_default());
+        if let Some(because) = &self.because {
+            return format!("inconclusive: {because}");
         }
         match (&self.error, self.pass, self.missed_by_percent) {
             (Some(error), ..) => format!("failed: {}", error.lines().next().unwrap_or_default()),
@@ -142,19 +155,30 @@ impl Verdict {
     }
 }
 
-/// The middle half of equal measurements, in percent of their median: what the machine alone makes of them.
-fn noise_percent(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let quarter = sorted.len() / 4;
-    let (first, last) = (sorted.get(quarter)?, sorted.get(sorted.len() - 1 - quarter)?);
-    Some(rounded((last - first) / median(&sorted).max(f64::MIN_POSITIVE) * 100.0, 3))
+/// The check of a tool's own report that judges the figure of a row.
+fn told<'a>(row: &Row, rounds: &'a [Round]) -> Option<&'a Value> {
+    let figure = row.figure.place().0.strip_prefix("/figures/").filter(|_| row.job.is_tool)?;
+    let checks = rounds.first()?.ours["checks"].as_array()?;
+    checks.iter().find(|check| check["figure"] == figure)
 }
 
-/// `true` if the noise is wider than the distance to a binding's target, or nobody knows it.
-fn hidden(row: &Row, ratio: f64, rounds: usize, noise: Option<f64>) -> bool {
-    let Some(noise) = noise.filter(|_| row.job.engine.is_some()) else { return false };
-    rounds < LEAST_ROUNDS || noise > row.target.missed_by_percent(ratio).abs()
+/// The reason why a tool's check is inconclusive, if it is.
+fn unsure(check: &Value) -> Option<String> {
+    let because = check["because"].as_str().unwrap_or("the machine was too noisy");
+    (check["verdict"] == "inconclusive").then(|| because.to_owned())
+}
+
+/// The reason why a binding's ratios do not tell whether its target is met: chance may have moved their median to this side of it.
+fn doubt(row: &Row, ratios: &[f64]) -> Option<String> {
+    if row.job.engine.is_none() || ratios.is_empty() {
+        return None;
+    }
+    let error = SURELY * uncertainty(ratios);
+    if error.is_nan() {
+        return Some("fewer than three rounds do not show how certain it is".to_owned());
+    }
+    let distance = (median(ratios) - row.target.limit()).abs();
+    (error > distance).then(|| format!("the ratio is uncertain by {error:.3}"))
 }
 
 /// Messages that did not come are in no latency and in no rate: more than the carrier may lose fails the row.
@@ -172,8 +196,8 @@ fn figure(row: &Row, round: &Round, theirs: bool) -> Option<f64> {
     Some(document.pointer(place)?.as_f64()? * factor)
 }
 
-/// Fewer rounds do not show how much they scatter.
-const LEAST_ROUNDS: usize = 3;
+/// So many standard errors from a limit are no chance.
+const SURELY: f64 = 3.0;
 
 #[cfg(test)]
 mod tests {
@@ -209,14 +233,16 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_judged_where_equal_rounds_differ_by_less_than_the_distance_to_its_target() {
+    fn a_binding_is_judged_where_its_ratio_is_certain_enough() {
         let met = against(12.0, &[10.0, 10.0, 10.0, 10.1, 30.0]);
-        assert_eq!((met.pass, met.inconclusive, met.noise_percent), (Some(true), false, Some(1.0)));
+        assert_eq!((met.pass, met.inconclusive, met.uncertainty), (Some(true), false, Some(0.0)));
         let missed = against(20.0, &[10.0, 10.0, 10.1]);
         assert_eq!((missed.pass, missed.inconclusive), (Some(false), false));
         let noisy = against(15.0, &[10.0, 11.0, 9.0]);
         assert_eq!((noisy.pass, noisy.inconclusive, noisy.good()), (None, true, true));
-        assert!(noisy.line().contains("inconclusive: equal rounds differ by 20.0 %"), "{}", noisy.line());
+        assert!(noisy.line().contains("inconclusive: the ratio is uncertain by 0.4"), "{}", noisy.line());
+        let long: Vec<f64> = [10.0, 11.0, 9.0].into_iter().cycle().take(150).collect();
+        assert_eq!(against(15.0, &long).pass, Some(true), "more of such rounds tell");
         assert!(against(99.0, &[10.0, 10.0]).inconclusive, "two rounds show no noise");
         let skipped = Verdict::skipped(python(), false, "no module thalweg".to_owned());
         assert!(skipped.line().contains("skipped: because no module thalweg"), "{}", skipped.line());
@@ -224,6 +250,22 @@ mod tests {
         assert_eq!(exit_code(&[met.clone(), noisy.clone()]), 4);
         assert_eq!(exit_code(&[missed, noisy]), 1);
         assert_eq!(exit_code(&[skipped]), 3);
+    }
+
+    #[cfg(all(feature = "dashboard", feature = "recording"))]
+    #[test]
+    fn a_tool_s_own_verdict_is_that_of_its_row() {
+        let row = ROWS.iter().find(|row| row.name == "record-p99").unwrap();
+        let verdict = |word: &str| {
+            let check = json!({"figure": "p99_ratio", "pass": word == "pass", "verdict": word, "because": "noise"});
+            let ours = json!({"rounds": 5, "figures": {"p99_ratio": 1.2}, "checks": [check]});
+            Verdict::new(row, &[Round { ours, theirs: None }], false)
+        };
+        let (missed, unsure) = (verdict("fail"), verdict("inconclusive"));
+        assert_eq!((missed.pass, missed.inconclusive, missed.rounds), (Some(false), false, 5));
+        assert_eq!((unsure.pass, unsure.inconclusive), (None, true));
+        assert!(unsure.line().contains("inconclusive: noise"), "{}", unsure.line());
+        assert_eq!(verdict("pass").pass, Some(true));
     }
 
     #[test]
