@@ -10,7 +10,7 @@ mod verdict;
 
 use super::engine::bindings::{Programs, is_binding};
 use super::roles::allowed_cpus;
-use super::targets::{Against, Job, ROWS, Row};
+use super::targets::{Against, Job, Row, rows};
 use super::{CompareOptions, EngineName, Error, name_of, print};
 use crate::output::tell;
 use rustix::process::{Pid, Signal, kill_process};
@@ -198,13 +198,13 @@ fn judge(row: &Row, outcome: &Result<Vec<Round>, Unmeasured>, plan: &Plan) -> Ve
 
 /// The rows whose names begin with one of `wanted`; if it is empty all but those of tools, which take long and fill the disk.
 fn choose(wanted: &[String]) -> Result<Vec<&'static Row>, Error> {
-    if let Some(unknown) = wanted.iter().find(|w| !ROWS.iter().any(|row| row.name.starts_with(w.as_str()))) {
-        let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+    if let Some(unknown) = wanted.iter().find(|w| !rows().any(|row| row.name.starts_with(w.as_str()))) {
+        let names: Vec<_> = rows().map(|row| row.name).collect();
         return Err(Error::Usage(format!("no row \"{unknown}\": allowed are {}", names.join(", "))));
     }
     let chosen =
         |row: &&Row| (wanted.is_empty() && !row.job.is_tool) || wanted.iter().any(|w| row.name.starts_with(w.as_str()));
-    Ok(ROWS.iter().filter(chosen).collect())
+    Ok(rows().filter(chosen).collect())
 }
 
 fn plan(options: &CompareOptions) -> Result<Plan, Error> {
@@ -382,7 +382,7 @@ mod tests {
             let wanted: Vec<_> = wanted.iter().map(|w| (*w).to_owned()).collect();
             choose(&wanted).unwrap().iter().map(|row| row.name).collect()
         };
-        assert_eq!(names(&[]).len(), ROWS.iter().filter(|row| !row.job.is_tool).count());
+        assert_eq!(names(&[]).len(), rows().filter(|row| !row.job.is_tool).count());
         assert!(!names(&[]).contains(&"record-rate"), "tools are measured if they are named");
         assert_eq!(names(&["shm-1m", "udp"]), ["udp-64", "udp-reliable-64", "shm-1m-loaned", "shm-1m-checked"]);
         let error = choose(&["tpc".to_owned()]).err().map(|e| e.to_string()).unwrap();
@@ -427,7 +427,7 @@ mod tests {
     fn rows_that_differ_in_the_figure_only_share_their_measurements() {
         let [p50, p99, cpu] = [0, 1, 2].map(|n| Pair::of(&ROWS[n], EngineName::Thalweg));
         assert!(p50 == p99 && p99 == cpu);
-        let own = ROWS.iter().find(|r| r.name == "shm-1m-loaned").unwrap();
+        let own = rows().find(|r| r.name == "shm-1m-loaned").unwrap();
         assert_eq!(
             Pair::of(own, EngineName::Thalweg).theirs.map(|s| (s.engine, s.job.size)),
             Some((EngineName::Thalweg, 64))

@@ -1,5 +1,9 @@
 //! The rows of the comparison and their targets.
 
+mod bindings;
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+mod tools;
+
 use crate::bench::{Carrier, EngineName, Payload, name_of};
 use std::time::Duration;
 
@@ -141,15 +145,18 @@ const SMALL: Job = latency(Carrier::Tcp, 64, 2_000);
 const START: Job = start(1);
 const HOSTS: Job = Job { further: &["--hosts"], ..START };
 const MIB: usize = 1 << 20;
-// A tool alternates its sides itself, and judges its rounds.
-#[cfg(all(feature = "dashboard", feature = "recording"))]
-const RECORDING: Job = tool("recording", &["--time", "20s"]);
-#[cfg(all(feature = "dashboard", feature = "recording"))]
-const REPLAY: Job = tool("replay", &[]);
-#[cfg(all(feature = "dashboard", feature = "recording"))]
-const PAGE: Job = tool("dashboard", &[]);
 
 /// All rows.
+pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().chain(bindings::ROWS).chain(TOOLS)
+}
+
+#[cfg(all(feature = "dashboard", feature = "recording"))]
+const TOOLS: &[Row] = tools::ROWS;
+#[cfg(not(all(feature = "dashboard", feature = "recording")))]
+const TOOLS: &[Row] = &[];
+
+/// The rows of the library itself.
 pub(super) const ROWS: &[Row] = &[
     row("tcp-64-p50", "64 B round trip, tcp, p50", TCP, Figure::RoundTripP50, Target::AtMost(1.10)),
     row("tcp-64-p99", "64 B round trip, tcp, p99", TCP, Figure::RoundTripP99, Target::AtMost(1.3)),
@@ -256,154 +263,7 @@ pub(super) const ROWS: &[Row] = &[
     alone("storm-shm", "publish(), others join, shm, p99", trial("storm", Carrier::Shm, 4_000), Figure::CallP99, 50.0),
     alone("resume-tcp", "first sample after 10 s down, tcp", trial("resume", Carrier::Tcp, 10), Figure::Resumed, 1e3),
     alone("resume-udp", "first sample after 10 s down, udp", trial("resume", Carrier::Udp, 10), Figure::Resumed, 1e3),
-    binding("python-shm-64", "Python vs Rust, 64 B, shm, p50", PYTHON, SMALL_SHM, 1.6),
-    binding("python-tcp-64", "Python vs Rust, 64 B, tcp, p50", PYTHON, SMALL_TCP, 1.2),
-    binding("python-shm-1m", "Python vs Rust, 1 MiB in place, shm", PYTHON, LARGE, 1.2),
-    alone("python-copies", "Python: copies, 1 MiB, in the warm-up", of(PYTHON, LARGE), Figure::Copies, 0.0),
-    Row { figure: Figure::CpuOfAll, ..binding("python-cpu", "Python vs Rust, CPU at 1 kHz", PYTHON, ONE, 2.0) },
-    Row {
-        figure: Figure::LastP99,
-        against: Against::Itself(AWAKE),
-        ..binding("python-asleep", "p99, beside a callback that sleeps", PYTHON, ASLEEP, 1.1)
-    },
-    binding("cpp-shm-64", "C++ vs Rust, 64 B, shm, p50", CPP, SMALL_SHM, 1.05),
-    binding("cpp-tcp-64", "C++ vs Rust, 64 B, tcp, p50", CPP, SMALL_TCP, 1.05),
-    binding("cpp-shm-1m", "C++ vs Rust, 1 MiB in place, shm", CPP, LARGE, 1.05),
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "record-rate",
-            "recorded rate / min(500 MB/s, 90 % of disk)",
-            RECORDING,
-            Figure::Tool("/figures/share_of_target", "×"),
-            Target::AtLeast(1.0),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "record-accounted",
-            "neither recorded nor counted as lost",
-            RECORDING,
-            Figure::Tool("/figures/unaccounted", "samples"),
-            Target::AtMost(0.0),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "record-p99",
-            "p99 of 64 B, recorded / not",
-            RECORDING,
-            Figure::Tool("/figures/p99_ratio", "×"),
-            Target::AtMost(1.1),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "record-big-p99",
-            "p99 of 1 MiB, recorded / not",
-            RECORDING,
-            Figure::Tool("/figures/p99_big_ratio", "×"),
-            Target::AtMost(1.1),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "replay-interval",
-            "interval error of a replay, p99",
-            REPLAY,
-            Figure::Tool("/figures/interval_error_p99_us", "µs"),
-            Target::AtMost(100.0),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "check-equal",
-            "equal builds that pass the timing test",
-            REPLAY,
-            Figure::Tool("/figures/equal_passed_share", "×"),
-            Target::AtLeast(1.0),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "check-delay",
-            "builds with 2 ms more that are named",
-            REPLAY,
-            Figure::Tool("/figures/delays_named_share", "×"),
-            Target::AtLeast(1.0),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "page-p99",
-            "p99, page and metrics / no dashboard",
-            PAGE,
-            Figure::Tool("/figures/p99_ratio", "×"),
-            Target::AtMost(1.03),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "page-off",
-            "more in a publisher, page closed",
-            PAGE,
-            Figure::Tool("/figures/off_beyond", "pieces"),
-            Target::AtMost(0.0),
-        )
-    },
-    #[cfg(all(feature = "dashboard", feature = "recording"))]
-    Row {
-        against: Against::Nothing,
-        ..row(
-            "page-cpu",
-            "500 channels on a page, of a core",
-            PAGE,
-            Figure::Tool("/figures/core_percent", "%"),
-            Target::AtMost(10.0),
-        )
-    },
 ];
-
-const PYTHON: EngineName = EngineName::Python;
-const CPP: EngineName = EngineName::Cpp;
-/// Bindings do not declare that two channels belong together, so Rust does not here.
-const PAIRS: &[&str] = &["--plain"];
-const SMALL_SHM: Job = Job { further: PAIRS, ..latency(Carrier::Shm, 64, 20_000) };
-const SMALL_TCP: Job = Job { further: PAIRS, ..latency(Carrier::Tcp, 64, 20_000) };
-const LARGE: Job = Job { further: PAIRS, ..with(latency(Carrier::Shm, MIB, 1_000), Payload::Checked) };
-/// 12 s at 1 kHz: five rounds are a minute.
-const ONE: Job = Job { count: 12_000, further: &["--subscribers", "1"], ..fanout(Carrier::Shm) };
-
-/// A subscriber beside a callback of the same process that sleeps, and beside one that does not.
-const ASLEEP: Job = Job { further: &["--subscribers", "1", "--beside", "asleep"], ..ONE };
-const AWAKE: Job = Job { further: &["--subscribers", "1", "--beside", "awake"], ..of(PYTHON, ONE) };
-
-const fn of(engine: EngineName, job: Job) -> Job {
-    Job { engine: Some(engine), ..job }
-}
-
-/// A binding beside Rust, both with the same work: the median round trip.
-const fn binding(name: &'static str, what: &'static str, engine: EngineName, job: Job, limit: f64) -> Row {
-    let against = Against::Itself(of(EngineName::Thalweg, job));
-    Row { against, ..row(name, what, of(engine, job), Figure::RoundTripP50, Target::AtMost(limit)) }
-}
 
 /// A row without a reference.
 const fn alone(name: &'static str, what: &'static str, job: Job, figure: Figure, limit: f64) -> Row {
@@ -446,11 +306,6 @@ const fn start(channels: u64) -> Job {
 /// A trial of whole nodes: their threads run where the scheduler puts them.
 const fn trial(mode: &'static str, carrier: Carrier, count: u64) -> Job {
     Job { mode, pinned: false, ..latency(carrier, 64, count) }
-}
-
-#[cfg(all(feature = "dashboard", feature = "recording"))]
-const fn tool(mode: &'static str, further: &'static [&'static str]) -> Job {
-    Job { mode, further, is_tool: true, ..latency(Carrier::Shm, 64, 1) }
 }
 
 const fn with(job: Job, payload: Payload) -> Job {
@@ -562,8 +417,8 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_every_job_says_what_it_does() {
-        let names: HashSet<_> = ROWS.iter().map(|r| r.name).collect();
-        assert_eq!(names.len(), ROWS.len());
+        let names: HashSet<_> = rows().map(|r| r.name).collect();
+        assert_eq!(names.len(), rows().count());
         let arguments = ROWS[0].job.arguments(EngineName::Raw, [0, 1], ROWS[0].job.count, false).join(" ");
         let wanted = "bench latency --json --role both --engine raw --carrier tcp --payload copied --size 64 \
                       --count 30000 --warmup 3000 --pin 0 --pin-peer 1";

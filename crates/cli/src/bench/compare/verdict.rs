@@ -204,7 +204,7 @@ mod tests {
     use super::super::{Pair, exit_code};
     use super::*;
     use crate::bench::EngineName;
-    use crate::bench::targets::ROWS;
+    use crate::bench::targets::{ROWS, rows};
     use serde_json::json;
 
     fn rounds(ours: &[f64], theirs: f64) -> Vec<Round> {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn python() -> &'static Row {
-        ROWS.iter().find(|row| row.name == "python-shm-64").unwrap()
+        rows().find(|row| row.name == "python-shm-64").unwrap()
     }
 
     fn against(ours: f64, theirs: &[f64]) -> Verdict {
@@ -255,7 +255,7 @@ mod tests {
     #[cfg(all(feature = "dashboard", feature = "recording"))]
     #[test]
     fn a_tool_s_own_verdict_is_that_of_its_row() {
-        let row = ROWS.iter().find(|row| row.name == "record-p99").unwrap();
+        let row = rows().find(|row| row.name == "record-p99").unwrap();
         let verdict = |word: &str| {
             let check = json!({"figure": "p99_ratio", "pass": word == "pass", "verdict": word, "because": "noise"});
             let ours = json!({"rounds": 5, "figures": {"p99_ratio": 1.2}, "checks": [check]});
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(pair.theirs.map(|side| side.engine), Some(EngineName::Thalweg));
         let arguments = pair.ours.job.arguments(pair.ours.engine, [0, 0], 20, false).join(" ");
         assert!(arguments.contains("--engine python") && arguments.ends_with("--plain"), "{arguments}");
-        let copies = ROWS.iter().find(|row| row.name == "python-copies").unwrap();
+        let copies = rows().find(|row| row.name == "python-copies").unwrap();
         let counted = |copies: u64| Round { ours: json!({"copies": copies}), theirs: None };
         assert_eq!(Verdict::new(copies, &[counted(0)], false).pass, Some(true));
         assert_eq!(Verdict::new(copies, &[counted(1)], false).missed_by_percent, Some(100.0));
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn lost_messages_fail_a_row() {
         let verdict = |name: &str, lost: u64| {
-            let row = ROWS.iter().find(|row| row.name == name).unwrap();
+            let row = rows().find(|row| row.name == name).unwrap();
             let document = json!({"latency_us": {"p50": 1.0}, "count": 1000, "lost": lost});
             Verdict::new(row, &[Round { ours: document.clone(), theirs: Some(document) }], false)
         };
