@@ -17,13 +17,13 @@ pub enum Language {
 /// All warnings, and none is left.
 const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-pthread"];
 
-/// The folder of this package.
+/// The folder of the examples.
 pub fn home() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 impl Language {
-    /// The folder of the examples.
+    /// The folder of its examples.
     pub fn folder(self) -> PathBuf {
         home().join(match self {
             Self::Rust => "rust",
