@@ -1,4 +1,4 @@
-"""Says how many pictures of camera.py came in each second. See docs/first-steps.md."""
+"""Says how many images of camera.py came in each second. See docs/first-steps.md."""
 
 import time
 
@@ -9,5 +9,5 @@ with thalweg.Node("viewer") as node:
     for sample in node.subscriber("/camera", bytes, name="/viewer/camera", depth=2):
         came += 1
         if time.monotonic() - since >= 1:
-            print(f"{came} pictures of {len(sample.value)} bytes", flush=True)
+            print(f"{came} images of {len(sample.value)} bytes", flush=True)
             came, since = 0, time.monotonic()

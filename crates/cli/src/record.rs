@@ -163,7 +163,7 @@ fn text(channels: &[Recorded]) -> String {
         ("publisher", '<'),
         ("samples", '>'),
         ("size", '>'),
-        ("ended", '>'),
+        ("ends of instances", '>'),
         ("lost", '>'),
         ("where", '<'),
     ];

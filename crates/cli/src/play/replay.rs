@@ -193,7 +193,7 @@ impl Summary {
             ("topic", '<'),
             ("samples", '>'),
             ("bytes", '>'),
-            ("ended", '>'),
+            ("ends of instances", '>'),
             ("dropped", '>'),
             ("interval p50", '>'),
             ("p99", '>'),
