@@ -89,9 +89,9 @@ pub(super) const ROWS: &[Row] = &[
         against: Against::Nothing,
         ..row(
             "page-off",
-            "more in a publisher, page closed",
+            "channels, threads, files, page closed",
             PAGE,
-            Figure::Tool("/figures/off_beyond", "pieces"),
+            Figure::Tool("/figures/off_beyond", "more"),
             Target::AtMost(0.0),
         )
     },

@@ -132,9 +132,9 @@ impl Report {
         self.stolen = rounded(self.began.stolen(), 4);
         if self.stolen > STOLEN && !self.quick {
             let because = format!("the machine's host took {:.1} % of the processors' time", self.stolen * 100.0);
-            for Judged { figure, check } in &mut self.checks {
-                if check.verdict == Verdict::Fail && self.near.contains(figure) {
-                    *check = check.clone().inconclusive(because.clone());
+            for judged in &mut self.checks {
+                if judged.check.verdict == Verdict::Fail && self.near.contains(judged.figure) {
+                    judged.check = judged.check.clone().inconclusive(because.clone());
                 }
             }
         }
