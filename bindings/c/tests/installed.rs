@@ -88,7 +88,7 @@ fn a_new_project_keeps_its_promise() {
     done(make.env("PKG_CONFIG_PATH", libraries.join("pkgconfig")));
     let start = |name: &str| Running::start(bench.command(&project.join(name)).env("LD_LIBRARY_PATH", &libraries));
     let (mut publisher, mut subscriber) = (start("publisher"), start("subscriber"));
-    assert_eq!(publisher.line(), "/publisher/position publishes /position; stop with Ctrl-C");
+    assert_eq!(publisher.line(), "/publisher/position/pub1 publishes /position; stop with Ctrl-C");
     // Until the first position comes it says that there is none.
     let position = (0..100).map(|_| subscriber.line()).find(|line| line.starts_with('(') && line.ends_with(" us"));
     assert!(position.is_some(), "no position came");

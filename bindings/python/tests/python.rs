@@ -65,7 +65,7 @@ fn a_new_project_keeps_its_promise() {
         support::Program::start(command)
     };
     let (mut publisher, mut subscriber) = (start("publisher"), start("subscriber"));
-    assert_eq!(publisher.line(), "/publisher/position publishes /position; stop with Ctrl-C");
+    assert_eq!(publisher.line(), "/publisher/position/pub1 publishes /position; stop with Ctrl-C");
     // Until the first position comes it says that there is none.
     let position = (0..100).map(|_| subscriber.line()).find(|line| line.starts_with('(') && line.ends_with(" us"));
     assert!(position.is_some(), "no position came");

@@ -23,7 +23,7 @@ fn first_steps_lead_to_a_measured_promise() {
     let start = |name: &str| Program::start(python.example(&package, name));
     let (_camera, _imu, mut viewer, mut balance) = (start("camera"), start("imu"), start("viewer"), start("balance"));
     let (seen, said) = (viewer.line(), balance.line());
-    assert!(seen.ends_with(" pictures of 2764800 bytes"), "{seen}");
+    assert!(seen.ends_with(" images of 2764800 bytes"), "{seen}");
     assert!(said.starts_with("angle ") && said.ends_with(" ms"), "{said}");
     let Some(command) = command() else { return };
     let thalweg = |arguments: &[&str]| {
