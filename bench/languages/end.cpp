@@ -7,6 +7,7 @@
 #include <thalweg.hpp>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -341,7 +342,8 @@ int main(int argc, char** argv) try {
     const Terms terms(stated);
     thalweg::NodeOptions options;
     options.realm = terms.realm;
-    const thalweg::Node node(role->first, options);
+    // Several subscribers are in one realm, where names are unique.
+    const thalweg::Node node(role->first + "-" + std::to_string(::getpid()), options);
     role->second(node, terms);
     return 0;
 } catch (const std::exception& error) {

@@ -269,7 +269,8 @@ ROLES: dict[str, Callable[[thalweg.Node, Terms], None]] = {"ping": ping, "pong":
 
 def main() -> None:
     role, terms = ROLES[sys.argv[1]], Terms(sys.argv[2:])
-    with thalweg.Node(sys.argv[1], realm=terms.realm) as node:
+    # Several subscribers are in one realm, where names are unique.
+    with thalweg.Node(f"{sys.argv[1]}-{os.getpid()}", realm=terms.realm) as node:
         role(node, terms)
 
 

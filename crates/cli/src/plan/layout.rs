@@ -12,8 +12,48 @@ pub(super) struct Place {
     pub(super) y: f64,
 }
 
-/// A place for each of so many nodes, of which some are joined, within `size`.
+/// A place for each of so many nodes, of which some are joined, within `size`. Networks without a link between them stand side by side, each
+/// as wide as it has nodes: together they would drift apart until nothing of them could be seen. Single nodes stand in a row below.
 pub(super) fn places(count: usize, joins: &[[usize; 2]], size: [f64; 2]) -> Vec<Place> {
+    let (lone, networks): (Vec<_>, Vec<_>) = parts(count, joins).into_iter().partition(|part| part.len() == 1);
+    if networks.is_empty() || count > MOST {
+        return together(count, joins, size);
+    }
+    let mut places = vec![Place { x: 0.0, y: 0.0 }; count];
+    let height = if lone.is_empty() { size[1] } else { size[1] - 2.0 * MARGIN[1] };
+    let all: usize = networks.iter().map(Vec::len).sum();
+    let mut left = 0.0;
+    for part in &networks {
+        let width = size[0] * part.len() as f64 / all as f64;
+        let own = |node: usize| part.iter().position(|other| *other == node);
+        let inside: Vec<[usize; 2]> = joins.iter().filter_map(|&[a, b]| Some([own(a)?, own(b)?])).collect();
+        for (node, place) in part.iter().zip(together(part.len(), &inside, [width, height])) {
+            places[*node] = Place { x: left + place.x, y: place.y };
+        }
+        left += width;
+    }
+    let step = size[0] / (lone.len() + 1) as f64;
+    for (at, node) in lone.iter().flatten().enumerate() {
+        places[*node] = Place { x: step * (at + 1) as f64, y: size[1] - MARGIN[1] };
+    }
+    places
+}
+
+/// The nodes of each network that hangs together, in their order.
+fn parts(count: usize, joins: &[[usize; 2]]) -> Vec<Vec<usize>> {
+    let mut part_of: Vec<usize> = (0..count).collect();
+    for &[a, b] in joins {
+        let (from, to) = (part_of[a].max(part_of[b]), part_of[a].min(part_of[b]));
+        part_of.iter_mut().filter(|part| **part == from).for_each(|part| *part = to);
+    }
+    let mut parts = vec![Vec::new(); count];
+    part_of.iter().enumerate().for_each(|(node, part)| parts[*part].push(node));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Places of nodes that are all moved together.
+fn together(count: usize, joins: &[[usize; 2]], size: [f64; 2]) -> Vec<Place> {
     let mut places: Vec<Place> = (0..count).map(|n| on_circle(n, count)).collect();
     if count <= MOST {
         let apart = (1.0 / count.max(1) as f64).sqrt();
@@ -76,9 +116,10 @@ fn fit(places: &mut [Place], size: [f64; 2]) {
     let scaled = |value: f64, (low, high): (f64, f64), from: f64, to: f64| {
         if high - low < 1e-6 { (from + to) / 2.0 } else { from + (value - low) / (high - low) * (to - from) }
     };
+    let [side, top] = [0, 1].map(|axis: usize| MARGIN[axis].min(size[axis] / 2.0));
     for place in places {
-        place.x = scaled(place.x, across, MARGIN[0], size[0] - MARGIN[0]);
-        place.y = scaled(place.y, down, MARGIN[1], size[1] - MARGIN[1]);
+        place.x = scaled(place.x, across, side, size[0] - side);
+        place.y = scaled(place.y, down, top, size[1] - top);
     }
 }
 
@@ -86,3 +127,24 @@ fn fit(places: &mut [Place], size: [f64; 2]) {
 const MARGIN: [f64; 2] = [70.0, 40.0];
 /// Largest number of nodes that are moved. More of them stay on the circle: moving them costs more than it gives.
 const MOST: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_without_a_link_stand_side_by_side_and_single_nodes_below() {
+        let size = [600.0, 400.0];
+        let placed = places(7, &[[0, 1], [1, 2], [3, 4], [4, 5]], size);
+        assert!(placed[..3].iter().all(|place| place.x < 300.0), "{placed:?}");
+        assert!(placed[3..6].iter().all(|place| place.x > 300.0), "{placed:?}");
+        assert!(placed[..6].iter().all(|place| place.y < placed[6].y), "{placed:?}");
+        for (at, one) in placed.iter().enumerate() {
+            let nearest = placed[..at].iter().map(|other| f64::hypot(one.x - other.x, one.y - other.y));
+            assert!(nearest.fold(f64::INFINITY, f64::min) > 60.0, "{placed:?}");
+            assert!((0.0..=size[0]).contains(&one.x) && (0.0..=size[1]).contains(&one.y), "{placed:?}");
+        }
+        assert_eq!(places(7, &[], size), together(7, &[], size));
+        assert_eq!(parts(5, &[[3, 4], [4, 0]]), [vec![0, 3, 4], vec![1], vec![2]]);
+    }
+}
