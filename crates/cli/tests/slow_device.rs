@@ -58,10 +58,10 @@ fn session(name: &str, importance: i64, bytes: u64, rate: u64, more: &str) -> St
 struct Flood(Vec<Child>);
 
 impl Flood {
-    /// Each has a socket whose buffer is full: it sends what the device takes, and no more. What waits of two is more than the ring holds.
+    /// Each has a socket whose buffer is full: it sends what the device takes, and no more. What waits of four is more than the ring holds.
     fn new(domain: &Domain) -> Self {
         let line = "exec dd if=/dev/zero bs=100 2>/dev/null >/dev/udp/10.96.1.254/9";
-        Self((0..2).map(|_| domain.command(0, "bash").args(["-c", line]).spawn().unwrap()).collect())
+        Self((0..4).map(|_| domain.command(0, "bash").args(["-c", line]).spawn().unwrap()).collect())
     }
 }
 

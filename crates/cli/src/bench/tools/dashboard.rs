@@ -86,9 +86,13 @@ fn note(counts: &mut Counts, found: &Value) {
     }
 }
 
+/// Channels, threads and descriptors that any node more in the realm costs each other one: a connection for its documents.
+const OF_A_NODE: [f64; 3] = [0.0, 0.0, 1.0];
+
 /// What a usual round has more; less of one kind does not excuse more of another.
 fn beyond(counts: &Counts, without: &Counts) -> f64 {
-    let more = counts.iter().zip(without).map(|(counts, without)| median(counts) - median(without));
+    let sides = counts.iter().zip(without).zip(OF_A_NODE);
+    let more = sides.map(|((counts, without), of_a_node)| median(counts) - median(without) - of_a_node);
     more.map(|more| if more < 0.0 { 0.0 } else { more }).sum() // one that is not a number stays
 }
 
