@@ -9,9 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The mark and the content of each packet.
+type Packets = Arc<Mutex<Vec<(u8, Vec<u8>)>>>;
+
+/// A running capture.
 pub(super) struct Capture {
     child: Child,
-    packets: Arc<Mutex<Vec<(u8, Vec<u8>)>>>,
+    packets: Packets,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -28,7 +31,7 @@ impl Capture {
             return None;
         };
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let packets: Arc<Mutex<Vec<_>>> = Arc::default();
+        let packets = Packets::default();
         let keep = packets.clone();
         let thread = std::thread::spawn(move || {
             let came = lines.map_while(Result::ok).filter_map(|line| packet(&line));
