@@ -175,8 +175,6 @@ fn a_device_that_takes_less_thins_the_least_important_session() {
     assert!(because("low").contains("link left carries"), "{}", because("low"));
     let top = shown("top");
     assert!(top["state"] == "active" && top["channels"][0]["scale"] == 1, "{top}");
-    // The publisher leaves samples out.
-    arrive(&subscriber, |apart| apart > 1);
 
     drop(flood);
     takes_every(&domain, 0);

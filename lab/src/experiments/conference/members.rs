@@ -118,7 +118,7 @@ impl Members {
 
     /// Runs some slices of time, each shown as a line of the live table.
     pub(super) fn slices(&mut self, lab: &Lab, count: u32, heard: &mut Heard) -> Result {
-        let slice = if lab.options.size == Size::Tiny { Duration::from_millis(400) } else { Duration::from_secs(1) };
+        let slice = if lab.options.size == Size::Tiny { Duration::from_millis(600) } else { Duration::from_secs(1) };
         self.arrived(lab)?;
         heard.published.push(self.published(lab)?);
         for number in 1..=count {
