@@ -48,7 +48,12 @@ def publish():
             publisher.publish(1)
         except thalweg.ClosedError:
             pass
-for work in [wait] * 3 + [publish] * 2 + [lambda: publisher.wait_connected(9)]:
+def connect():
+    try:
+        publisher.wait_connected(9)
+    except thalweg.ClosedError:
+        pass
+for work in [wait] * 3 + [publish] * 2 + [connect]:
     threading.Thread(target=work, daemon=True).start()
 time.sleep(0.1)
 """
