@@ -37,7 +37,7 @@ pub struct PublisherBuilder<M: Message> {
 }
 
 impl<M: Message> PublisherBuilder<M> {
-    /// The port's name, such as `/publisher1`: unique among all nodes. Default: `/<node>/<topic>`, numbered if need be.
+    /// The port's name, such as `/publisher1`: unique among all nodes. Default: `/<node>/<topic>/pub1`, numbered in its node.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.request.name = Some(name.into());
         self

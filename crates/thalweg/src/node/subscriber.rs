@@ -69,7 +69,7 @@ impl<M: Message> SubscriberBuilder<M> {
     pub(crate) fn new(node: Node, request: PortRequest) -> Self {
         Self { node, request, on_publisher: false, mode: Mode::Queue, message: PhantomData }
     }
-    /// The port's name, such as `/subscriber1`: unique among all nodes. Default: `/<node>/<topic>`, numbered.
+    /// The port's name, such as `/subscriber1`: unique among all nodes. Default: `/<node>/<topic>/sub1`, numbered in its node.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.request.name = Some(name.into());
         self
