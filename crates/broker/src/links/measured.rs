@@ -50,6 +50,8 @@ pub(super) struct Measured {
     since: Duration,
     /// How long that has to last.
     held: Duration,
+    /// The rate was raised, and has not lasted for `held` yet.
+    tried: bool,
     /// The last time that the rate was taken down.
     fell: Option<Duration>,
 }
@@ -65,7 +67,7 @@ struct Low {
 impl Measured {
     /// A device of which nothing is known yet, at a link with this rate by the contract.
     pub fn new(now: Duration, least: u64, most: u64, rule: &Hysteresis) -> Self {
-        Self { rate: most, most, least, low: None, since: now, held: rule.held, fell: None }
+        Self { rate: most, most, least, low: None, since: now, held: rule.held, tried: false, fell: None }
     }
 
     /// bit/s that is planned for.
@@ -76,7 +78,10 @@ impl Measured {
     /// `true` if nothing is to be remembered of it.
     pub fn is_forgotten(&self, now: Duration) -> bool {
         let is_old = |at: Duration| now.saturating_sub(at) > 2 * self.held;
-        self.rate == self.most && self.fell.is_none_or(is_old) && self.low.is_none_or(|low| is_old(low.at))
+        self.rate == self.most
+            && !self.tried
+            && self.fell.is_none_or(is_old)
+            && self.low.is_none_or(|low| is_old(low.at))
     }
 
     /// It took this rate of a queue that was full all the time and gives the other one, bit/s.
@@ -101,15 +106,20 @@ impl Measured {
     }
 
     fn fall(&mut self, now: Duration, rule: &Hysteresis, rate: u64) {
-        let again = self.fell.is_some_and(|fell| now.saturating_sub(fell) <= 2 * self.held);
+        // Reports of a full link cross it themselves, and may take longer than a rate has to hold.
+        let again = self.tried || self.fell.is_some_and(|fell| now.saturating_sub(fell) <= 2 * self.held);
         self.held = if again { (2 * self.held).min(LONGEST_HELD.max(rule.held)) } else { rule.held };
         self.rate = rate.clamp(self.least, self.most);
-        (self.fell, self.low) = (Some(now), None);
+        (self.fell, self.low, self.tried) = (Some(now), None, false);
     }
 
     /// Time has passed.
     pub fn passes(&mut self, now: Duration) {
-        if self.rate < self.most && now.saturating_sub(self.since) >= self.held {
+        if now.saturating_sub(self.since) < self.held {
+            return;
+        }
+        self.tried = self.rate < self.most;
+        if self.tried {
             self.rate = self.rate.saturating_mul(2).min(self.most);
             self.since = now;
         }
@@ -190,6 +200,26 @@ mod tests {
         link.changes.clear();
         link.carries(4_000_000, false, at(1_300_000));
         assert_eq!(link.changes.last(), Some(&MOST));
+    }
+
+    #[test]
+    fn an_attempt_whose_failure_is_reported_late_makes_the_next_one_later() {
+        let rule = Hysteresis { held: at(2000), ..Hysteresis::default() };
+        let (mut device, mut raised) = (Measured::new(at(0), 10_000, MOST, &rule), Vec::new());
+        for ms in (0..200_000).step_by(100) {
+            let before = device.rate();
+            if ms % 1000 == 0 {
+                device.took(at(ms), &rule, before.min(4_000_000), before);
+            }
+            device.passes(at(ms));
+            if device.rate() > before {
+                raised.push(ms);
+            }
+        }
+        // Three reports take as long as the first rate had to hold, and more.
+        let pauses: Vec<u64> = raised.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(pauses.len() >= 4, "{raised:?}");
+        assert!(pauses.windows(2).all(|two| 2 * two[1] > 3 * two[0]), "{pauses:?}");
     }
 
     #[test]
