@@ -340,7 +340,7 @@ impl Control {
         if way.carrier == carrier::Name::Shm && others && !self.state.readers.has_own_thread_left() {
             return self.matching.pass_over(pair, now);
         }
-        match ClientHandshake::start(&self.state, pair, wanted, way, false) {
+        match ClientHandshake::start(&self.state, pair, wanted, way, None) {
             Ok(handshake) => {
                 if self.watch(Entry::ClientHandshake(Box::new(handshake)), Readiness::OUT).is_none() {
                     self.try_failed(pair, "the connection cannot be watched: out of descriptors?");

@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct ClientHandshake {
     pub pair: Pair,
     pub stream: OwnedFd,
+    begun: Instant,
+    /// The time that the connection took.
+    connected_in: Duration,
     pub until: Instant,
     /// The handshake opens a channel beside the present one, for a proxy that moves.
     pub moves: bool,
@@ -51,6 +54,9 @@ pub(crate) struct ClientHandshake {
 /// Longest wait for the answer to an attempt; then the next attempt begins afresh. The time is short, because the first attempt that
 /// reaches the peer after an outage should not wait for a retransmission (P-16: within a second).
 pub(super) const ATTEMPT: Duration = Duration::from_millis(500);
+/// The answer may take so many times as long as the connection did: both wait in the same queue, which may hold more than [`ATTEMPT`] where a link
+/// is full. An outage lets no connection come about, so attempts stay short then.
+const ANSWER: u32 = 4;
 
 /// Most handshakes over TCP at once. The address in a document may lead to no node, or to another one.
 pub(super) const MOST_HANDSHAKES: usize = 64;
@@ -66,14 +72,15 @@ impl ClientHandshake {
         self.elsewhere
     }
 
-    /// Begins to connect, without waiting.
+    /// Begins to connect, without waiting. `moving`: the patience of a move; `None`: the pair has no channel.
     pub(crate) fn start(
         state: &NodeState,
         pair: Pair,
         wanted: &Wanted,
         candidate: &Candidate,
-        moves: bool,
+        moving: Option<Duration>,
     ) -> Result<Self, String> {
+        let (begun, moves) = (Instant::now(), moving.is_some());
         let stream = connect(&candidate.route).map_err(|e| format!("cannot connect to {:?}: {e}", candidate.route))?;
         let via = state.carrier(&candidate.carrier);
         let loses = via.as_ref().map(|via| via.capabilities()).filter(|of| !of.reliable && !of.multicast);
@@ -104,7 +111,9 @@ impl ClientHandshake {
         Ok(Self {
             pair,
             stream,
-            until: Instant::now() + ATTEMPT,
+            begun,
+            connected_in: Duration::ZERO,
+            until: begun + moving.unwrap_or(ATTEMPT),
             moves,
             proxy,
             carrier: candidate.carrier.clone(),
@@ -119,6 +128,11 @@ impl ClientHandshake {
             bytes: Vec::new(),
             descriptors: Vec::new(),
         })
+    }
+
+    /// The longest wait for an answer.
+    pub(super) fn patience(&self) -> Duration {
+        ATTEMPT.max(ANSWER * self.connected_in)
     }
 
     /// The connection is established: opens this end and sends the request. The peer at a unix socket must be one of `users`; `account` is
@@ -150,6 +164,9 @@ impl ClientHandshake {
             return Err(io::ErrorKind::WriteZero.into());
         }
         self.connecting = false;
+        // This process may have been stopped meanwhile.
+        self.connected_in = self.begun.elapsed().min(self.until - self.begun);
+        self.until = self.until.max(Instant::now() + ANSWER * self.connected_in);
         Ok(())
     }
 

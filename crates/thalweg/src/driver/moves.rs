@@ -10,6 +10,7 @@
 //! | the move is not wanted any more | [`give_up`](Moves::give_up) |
 //! | time passed | [`look`](Moves::look), [`laggards`](Moves::laggards), [`due`](Moves::due), [`retry`](Moves::retry), at [`next_deadline`](Moves::next_deadline) |
 
+use super::handshake_client::ATTEMPT;
 use super::matching::{Candidate, Pair};
 use crate::channel::proxy::Proxy;
 use qos::Place;
@@ -18,7 +19,10 @@ use std::time::{Duration, Instant};
 
 /// Pause before a failed move is tried again, as long as the channel is not at its wanted place.
 const RETRY: Duration = Duration::from_millis(500);
-/// A new channel that has not caught up with the old one within this time is given up, and tried again.
+/// The patience of a handshake doubles each time that all ways of its move failed, so often: to 2 s. A channel that is to become thinner has to open its
+/// thinner one over a link that is full. The present one goes on meanwhile.
+const DOUBLINGS: u32 = 2;
+/// A new channel that has not caught up with the old one within this time is given up, and tried again. The time begins when it has something to bring.
 pub(super) const LONGEST_BOTH_OPEN: Duration = Duration::from_secs(5);
 
 /// Both channels of a move, open at the same time.
@@ -27,6 +31,10 @@ pub(super) trait Passing {
     fn is_taken_over(&self) -> bool;
     /// Keeps the old channel, and gives up the new one; `false`: the new one has taken over already.
     fn keep_old(&self) -> bool;
+    /// `true` if the new channel should have brought a sample when the old one has brought this one: a thinner stream begins later.
+    fn is_due(&self, _came: u64) -> bool {
+        true
+    }
 }
 
 /// The proxy of an open channel that is to move.
@@ -35,6 +43,8 @@ struct Move<P, L> {
     stage: Stage<P, L>,
     /// The move leaves a silent relay: samples that the relay may still have are not waited for.
     leaves: bool,
+    /// The times that all ways failed.
+    failures: u32,
     /// The failure of this move was reported.
     told: bool,
 }
@@ -123,7 +133,7 @@ impl<P, L> Moves<P, L> {
         // There are no ways while the publisher's node is not known: they are looked up again later.
         let later = waits || ways.is_empty();
         let stage = if later { Stage::Waiting(now + RETRY) } else { Stage::Handshake };
-        self.all.insert(pair, Move { ways, stage, leaves: false, told: false });
+        self.all.insert(pair, Move { ways, stage, leaves: false, failures: 0, told: false });
         if later { None } else { self.next_way(pair) }
     }
 
@@ -132,7 +142,7 @@ impl<P, L> Moves<P, L> {
         if ways.is_empty() {
             return None;
         }
-        self.all.insert(pair, Move { ways, stage: Stage::Handshake, leaves: true, told: false });
+        self.all.insert(pair, Move { ways, stage: Stage::Handshake, leaves: true, failures: 0, told: false });
         self.next_way(pair)
     }
 
@@ -142,7 +152,7 @@ impl<P, L> Moves<P, L> {
             return false;
         }
         let stage = Stage::Waiting(now + RETRY);
-        self.all.insert(pair, Move { ways: Vec::new(), stage, leaves: false, told: false });
+        self.all.insert(pair, Move { ways: Vec::new(), stage, leaves: false, failures: 0, told: false });
         true
     }
 
@@ -151,6 +161,12 @@ impl<P, L> Moves<P, L> {
         let way = moving.ways.first()?.clone();
         moving.stage = Stage::Handshake;
         Some(way)
+    }
+
+    /// The time that a handshake of this move may take.
+    pub(super) fn patience(&self, pair: &Pair) -> Duration {
+        let failures = self.all.get(pair).map_or(0, |moving| moving.failures);
+        ATTEMPT.saturating_mul(1 << failures.min(DOUBLINGS))
     }
 
     /// `true` if this channel is to move, now or later.
@@ -190,6 +206,7 @@ impl<P, L> Moves<P, L> {
             moving.stage = Stage::Handshake;
             return Failed::Try(way.clone());
         }
+        moving.failures = moving.failures.saturating_add(u32::from(failed.is_some()));
         (moving.ways, moving.stage) = (again, Stage::Waiting(now + RETRY));
         Failed::Later { tell: failed.is_some() && !std::mem::replace(&mut moving.told, true) }
     }
@@ -220,7 +237,8 @@ impl<P, L> Moves<P, L> {
 
     /// The channel past a silent relay is open: it begins when the relay's channel has ended.
     pub(super) fn arrives(&mut self, pair: Pair, leaving: L) {
-        self.all.insert(pair, Move { ways: Vec::new(), stage: Stage::Leaving(leaving), leaves: true, told: false });
+        let stage = Stage::Leaving(leaving);
+        self.all.insert(pair, Move { ways: Vec::new(), stage, leaves: true, failures: 0, told: false });
     }
 
     /// The relay's channel has ended: returns the channel that begins in its place, if any.
@@ -255,22 +273,6 @@ impl<P, L> Moves<P, L> {
         self.all.iter().filter(|(_, moving)| matches!(moving.stage, Stage::Passing(_))).map(|(pair, _)| pair)
     }
 
-    /// Looks whether samples arrive, in the moves whose look is due. `came`: the last sample that each old channel brought. Returns the
-    /// moves in which none arrived since the last look, with that sample: no further sample shows then that the old channel has brought
-    /// all.
-    pub(super) fn look(&mut self, now: Instant, came: &BTreeMap<Pair, u64>) -> Vec<(Pair, u64)> {
-        let mut still = Vec::new();
-        for (pair, moving) in &mut self.all {
-            let Stage::Passing(both_open) = &mut moving.stage else { continue };
-            let Some(came) = came.get(pair).copied().filter(|_| both_open.look <= now) else { continue };
-            both_open.look = now + RETRY;
-            if std::mem::replace(&mut both_open.came, came) == came {
-                still.push((*pair, came));
-            }
-        }
-        still
-    }
-
     /// The waiting moves that are due.
     pub(super) fn due(&self, now: Instant) -> Vec<Pair> {
         let due = |moving: &Move<P, L>| matches!(moving.stage, Stage::Waiting(at) if at <= now);
@@ -297,6 +299,25 @@ impl<P: Passing, L> Moves<P, L> {
     /// `true` if a move is over. The message that it is over may arrive late, when the next move has begun.
     pub(super) fn is_over(&self, pair: &Pair) -> bool {
         self.passing(pair).is_some_and(Passing::is_taken_over)
+    }
+
+    /// Looks whether samples arrive, in the moves whose look is due. `came`: the last sample that each old channel brought. Returns the
+    /// moves in which none arrived since the last look, with that sample: no further sample shows then that the old channel has brought
+    /// all.
+    pub(super) fn look(&mut self, now: Instant, came: &BTreeMap<Pair, u64>) -> Vec<(Pair, u64)> {
+        let mut still = Vec::new();
+        for (pair, moving) in &mut self.all {
+            let Stage::Passing(both_open) = &mut moving.stage else { continue };
+            let Some(came) = came.get(pair).copied().filter(|_| both_open.look <= now) else { continue };
+            both_open.look = now + RETRY;
+            if !both_open.passing.is_due(came) {
+                both_open.until = now + LONGEST_BOTH_OPEN;
+            }
+            if std::mem::replace(&mut both_open.came, came) == came {
+                still.push((*pair, came));
+            }
+        }
+        still
     }
 
     /// Gives up a move that is not wanted any more.

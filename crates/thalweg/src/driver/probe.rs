@@ -5,7 +5,7 @@
 use super::admission::oldest_of_most;
 use super::control::Control;
 use super::entries::Entry;
-use super::handshake_client::{ATTEMPT, ClientHandshake};
+use super::handshake_client::ClientHandshake;
 use super::handshake_server::answer;
 use crate::carrier::mcast::{cannot, nothing_came};
 use crate::carrier::{Carrier, Place};
@@ -87,7 +87,7 @@ impl ClientHandshake {
     /// Reports the arrival of the probe. The answer may take as long as any other.
     fn heard(&mut self) -> io::Result<()> {
         self.hearing = None;
-        self.until = Instant::now() + ATTEMPT;
+        self.until = Instant::now() + self.patience();
         linux::socket::send(self.stream.as_fd(), &[HEARD]).map(drop) // one byte always fits
     }
 

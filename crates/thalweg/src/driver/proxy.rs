@@ -32,6 +32,8 @@ pub(crate) struct Passing {
     new: Arc<Channel>,
     subscriber_port: Arc<dyn AnySubscriber>,
     shared_handover: Arc<SharedHandover>,
+    /// The first sample that the new channel has to bring.
+    first: u64,
 }
 
 impl moves::Passing for Passing {
@@ -40,6 +42,9 @@ impl moves::Passing for Passing {
     }
     fn keep_old(&self) -> bool {
         self.shared_handover.keep_old()
+    }
+    fn is_due(&self, came: u64) -> bool {
+        came >= self.first
     }
 }
 
@@ -175,7 +180,8 @@ impl Control {
     /// Tries this way of a move, if there is one.
     fn try_move(&mut self, pair: Pair, way: Option<Candidate>) {
         let (Some(wanted), Some(way)) = (self.matching.get(&pair), way) else { return };
-        let handshake = ClientHandshake::start(&self.state, pair, wanted, &way, true);
+        let patience = Some(self.moves.patience(&pair));
+        let handshake = ClientHandshake::start(&self.state, pair, wanted, &way, patience);
         let watched =
             handshake.map(|handshake| self.watch(Entry::ClientHandshake(Box::new(handshake)), Readiness::OUT));
         match watched {
@@ -228,7 +234,8 @@ impl Control {
         inbound.channel.gate.shut(Role::New, inbound.subscriber_port.as_ref(), shared_handover.clone());
         old.gate.shut(Role::Old, inbound.subscriber_port.as_ref(), shared_handover.clone());
         let new = inbound.channel.clone();
-        self.moves.passes(pair, Passing { new, subscriber_port, shared_handover }, Instant::now());
+        let first = wanted_of(&new).first_after(after);
+        self.moves.passes(pair, Passing { new, subscriber_port, shared_handover, first }, Instant::now());
         self.serve_inbound(pair, inbound);
     }
 
@@ -253,7 +260,7 @@ impl Control {
 
     /// The new channel has taken over: the old one ends.
     fn proxy_moved(&mut self, pair: Pair) {
-        let Some(Passing { new, subscriber_port, shared_handover }) = self.moves.finish(pair) else { return };
+        let Some(Passing { new, subscriber_port, shared_handover, .. }) = self.moves.finish(pair) else { return };
         if !self.matching.is_wanted(&pair) {
             return;
         }

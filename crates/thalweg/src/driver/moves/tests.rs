@@ -146,6 +146,51 @@ fn a_new_channel_takes_over_or_is_given_up_after_five_seconds() {
 }
 
 #[test]
+fn a_handshake_has_more_time_each_time_that_all_ways_failed() {
+    let (mut moves, begun) = new();
+    let ways = || vec![way(Name::Tcp, Place::Publisher)];
+    moves.begin(pair(1), ways(), false, begun);
+    let mut patience = Vec::new();
+    for _ in 0..4 {
+        patience.push(moves.patience(&pair(1)));
+        moves.failed(pair(1), &Place::Subscriber, ways(), begun);
+    }
+    assert_eq!(patience, [500, 1000, 2000, 2000].map(ms));
+    moves.begin(pair(1), ways(), false, begun);
+    assert_eq!(moves.patience(&pair(1)), ATTEMPT, "another move");
+    assert_eq!(moves.patience(&pair(2)), ATTEMPT);
+}
+
+/// Its new channel brings nothing before sample 64.
+struct Thinner;
+
+impl Passing for Thinner {
+    fn is_taken_over(&self) -> bool {
+        false
+    }
+    fn keep_old(&self) -> bool {
+        true
+    }
+    fn is_due(&self, came: u64) -> bool {
+        came >= 64
+    }
+}
+
+#[test]
+fn a_thinner_stream_lags_only_when_it_has_something_to_bring() {
+    let (mut moves, begun) = (Moves::<Thinner, u32>::default(), Instant::now());
+    let at = |seconds| begun + Duration::from_secs(seconds);
+    moves.begin(pair(1), vec![way(Name::Tcp, Place::Publisher)], false, begun);
+    moves.passes(pair(1), Thinner, begun);
+    moves.look(at(4), &[(pair(1), 10)].into());
+    assert!(moves.laggards(at(8)).is_empty());
+    moves.look(at(8), &[(pair(1), 63)].into());
+    moves.look(at(9), &[(pair(1), 64)].into());
+    assert!(moves.laggards(at(12)).is_empty());
+    assert_eq!(moves.laggards(at(13)), [pair(1)]);
+}
+
+#[test]
 fn a_stream_without_samples_is_noticed_at_the_second_look() {
     let (mut moves, begun) = new();
     moves.begin(pair(1), vec![way(Name::Tcp, relay("r"))], false, begun);
