@@ -126,6 +126,26 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool, now: impl Fn() -> Value) {
     }
 }
 
+/// The channel of `/out` as its publisher's end reports it: the subscriber's program is not reached from here.
+fn sent(domain: &Domain) -> Value {
+    let mut command = domain.command(0, env!("CARGO_BIN_EXE_thalweg"));
+    command.args(["info", "/out", "--json"]).env("THALWEG_RUN_DIR", domain.house.path("run0"));
+    Running::start(command).finish().json()["channels"][0].clone()
+}
+
+/// Waits until the publisher has left samples out: more numbers have arrived since its channel is thinner than it has sent samples.
+fn leaves_out(domain: &Domain, subscriber: &Running) {
+    let number = |line: &String| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64().unwrap();
+    let mut newest = 0;
+    let is_so = || {
+        newest = subscriber.lines_so_far().last().map_or(newest, number);
+        let channel = sent(domain);
+        let (from, sent) = (channel["proxied"]["from"].as_u64(), channel["sent"].as_u64());
+        from.zip(sent).is_some_and(|(from, sent)| newest > from + sent + 10)
+    };
+    until("the publisher leaves samples out", is_so, || sent(domain));
+}
+
 /// Samples of which each two neighbours are so far apart, three times in a row.
 fn arrive(subscriber: &Running, is_so: impl Fn(u64) -> bool) {
     let (until, mut last, mut in_a_row) = (Instant::now() + PATIENCE, None, 0);
@@ -152,7 +172,7 @@ fn a_device_that_takes_less_thins_the_least_important_session() {
         path.display().to_string()
     };
     let contract = file("system.toml", CONTRACT);
-    let _broker = domain.broker_with(&format!("--contract {contract} --faster-after 2s"));
+    let _broker = domain.broker_with(&format!("--contract {contract} --faster-after 4s"));
     let _agents = [0, 1, 2].map(|host| domain.agent(host));
     let links = || domain.ask("links").json();
     until("the queues are there", || HOSTS.iter().all(|host| domain.host(host)["state"] == "applied"), links);
@@ -175,6 +195,7 @@ fn a_device_that_takes_less_thins_the_least_important_session() {
     assert!(because("low").contains("link left carries"), "{}", because("low"));
     let top = shown("top");
     assert!(top["state"] == "active" && top["channels"][0]["scale"] == 1, "{top}");
+    leaves_out(&domain, &subscriber);
 
     drop(flood);
     takes_every(&domain, 0);
@@ -185,6 +206,7 @@ fn a_device_that_takes_less_thins_the_least_important_session() {
             && shown("low")["channels"][0]["scale"] == 1
     };
     until("it has all again", whole, links);
+    until("the publisher sends all again", || sent(&domain)["proxied"].is_null(), || sent(&domain));
     arrive(&subscriber, |apart| apart == 1);
     let log = domain.ask("session log top").json();
     let mut events = log.as_array().unwrap().iter().map(|record| &record["event"]);
