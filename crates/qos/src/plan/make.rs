@@ -2,16 +2,20 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `answer` | places of the proxies, and the analysis of them |
 //! | `budgets` | latency budgets that the plan computes, tried |
 //! | `delay` | the delay of a channel: bounds by the analysis of processors and links, or by the closed forms of the papers |
 //! | `chain` | chains over several topics: sums of channels |
 //! | `own` | queues of channels' own |
 //! | `paces` | paces that the plan computes, tried |
+//! | `path` | the links that a channel crosses, and what crosses them |
 //! | `refusal` | reasons why not all fits |
 //! | `parties` | who is late, and who can give way |
+//! | `shown` | channels, links, nodes and proxies as the plan shows them |
 //! | `trials` | plans that are tried, within limits |
 //! | `offers` | settings of hosts, or changes of the contract, with which it fits, tried |
 
+mod answer;
 mod budgets;
 mod chain;
 mod delay;
@@ -19,25 +23,25 @@ mod offers;
 mod own;
 mod paces;
 mod parties;
+mod path;
 mod refusal;
+mod shown;
 mod trials;
 
-use super::{Channel, Cost, For, Link, Model, Node, Offer, Plan, Proxy, Setting, Solver, Term, border, settle};
-use crate::Class;
+use super::{Channel, For, Model, Offer, Plan, Setting, border, settle};
 use crate::analysis::Steps;
 use crate::analysis::chain::Unsteady;
-use crate::analysis::end_to_end::Where;
 use crate::analysis::stages::Classes;
 use crate::contract::Contract;
 use crate::contract::joined::Part;
-use crate::gathering;
-use crate::network::{Direction, Network, packets, wire_bytes, wire_load};
-use crate::placement::{self, Effort, Group, Outcome, Placed, Status, Watch};
-use crate::priority::Policing;
-use crate::system::{self, LatencyBudget, PlacementDelay, Scheduler, Subscriber, System, Topic, Transport};
-use delay::{Bounds, Delay, Queue, delay};
+use crate::network::Network;
+use crate::placement::{Effort, Watch};
+use crate::system::System;
+use answer::{Answer, answer};
+use delay::{Bounds, delay};
 use offers::{WayOut, settings, smallest, way_out};
-use std::borrow::Cow;
+use path::{Path, loads, paths};
+use shown::{channel, links, nodes, proxy, solver};
 use std::time::Duration;
 
 /// Limits of the work on a plan, and on all plans that are tried for offers.
@@ -232,362 +236,4 @@ fn compute(system: &System, model: Model, steps: &Steps, effort: Effort, watch: 
         solver: solver(&found, watch),
     };
     Computed { plan, unsteady, loads: bounds.as_ref().map(Bounds::loads).unwrap_or_default() }
-}
-
-/// Places, and the analysis of them.
-struct Answer {
-    found: Outcome,
-    /// The places found; if there are none, each proxy at its publisher.
-    placed: Vec<Placed>,
-    bounds: Option<Bounds>,
-}
-
-/// The most times that places are searched again because a proxy's delay did not keep the analysis' bound.
-const ROUNDS: u32 = 16;
-
-/// Places proxies; with `delay = "bound"`, again without the places that the analysis found late, as long as others remain.
-fn answer(
-    system: &System,
-    network: &Network,
-    model: Model,
-    steps: &Steps,
-    mut effort: Effort,
-    watch: &mut dyn Watch,
-) -> Answer {
-    // The model of P-21 does not count if the analysis' bound decides.
-    let placing = match system.placement.delay {
-        PlacementDelay::Paper => Cow::Borrowed(system),
-        PlacementDelay::Bound => Cow::Owned(without_deadlines(system)),
-    };
-    let mut attempt = |effort: &Effort| {
-        let found = placement::place(&placing, network, effort, watch);
-        let placed = if found.placed.is_empty() { at_publishers(system, network) } else { found.placed.clone() };
-        let bounds = Bounds::new(system, network, &placed, model, steps);
-        Answer { found, placed, bounds }
-    };
-    let first = attempt(&effort);
-    let mut late = first.late(system);
-    if late.is_empty() {
-        return first;
-    }
-    for _ in 0..ROUNDS {
-        effort.excluded.append(&mut late);
-        let again = attempt(&effort);
-        if again.found.placed.is_empty() || steps.left() == 0 {
-            break;
-        }
-        late = again.late(system);
-        if late.is_empty() {
-            return again;
-        }
-    }
-    // No places keep all bounds: the best ones otherwise show the late pairs.
-    first
-}
-
-fn without_deadlines(system: &System) -> System {
-    let mut system = system.clone();
-    system.subscribers.iter_mut().for_each(|subscriber| subscriber.deadline = None);
-    system
-}
-
-impl Answer {
-    /// All limits and deadlines are kept.
-    fn fits(&self, system: &System, network: &Network) -> bool {
-        let asks = system.topics.iter().any(|topic| topic.own_queue);
-        let has_room = || own::refusals(system, &paths(system, network, &self.placed), self.bounds.as_ref()).is_empty();
-        if asks && !has_room() {
-            return false;
-        }
-        let is_placed = !self.found.placed.is_empty() || system.subscribers.is_empty();
-        let keeps = |bounds: &Bounds| bounds.in_time() && bounds.exceeded().is_empty() && bounds.unsteady().is_empty();
-        is_placed && refusal::of_placement(system, &self.found).is_empty() && self.bounds.as_ref().is_some_and(keeps)
-    }
-
-    /// Proxies with a subscriber that gets its samples too late, if that counts: (topic, publisher's node, node).
-    fn late(&self, system: &System) -> Vec<(usize, usize, usize)> {
-        let Some(bounds) = self.bounds.as_ref().filter(|_| system.placement.delay == PlacementDelay::Bound) else {
-            return Vec::new();
-        };
-        let is_late = |placed: &&Placed| {
-            let Group { topic, publisher, subscribers } = &placed.group;
-            let late = |index: &usize| {
-                let subscriber = &system.subscribers[*index];
-                let deadline = subscriber.deadline.filter(|_| scales(&system.topics[*topic], subscriber));
-                let us = || bounds.of(*topic, *publisher, *index).us;
-                deadline.is_some_and(|deadline| us().is_none_or(|us| us * 1e3 > deadline as f64))
-            };
-            subscribers.iter().any(late)
-        };
-        let late = self.found.placed.iter().filter(is_late);
-        late.map(|placed| (placed.group.topic, placed.group.publisher, placed.node)).collect()
-    }
-}
-
-/// Each subscriber with its stream scaled at the publisher: shown when no placement fits.
-fn at_publishers(system: &System, network: &Network) -> Vec<Placed> {
-    let each = |(index, subscriber): (usize, &Subscriber)| {
-        let publishers = &system.topics[subscriber.topic].publishers;
-        let placed = |publisher: &usize| Placed {
-            group: Group { topic: subscriber.topic, publisher: *publisher, subscribers: vec![index] },
-            node: *publisher,
-            cost: Default::default(),
-            delays: Vec::new(),
-        };
-        let reached = |publisher: &&usize| network.hops(**publisher, subscriber.node).is_some();
-        publishers.iter().filter(reached).map(placed).collect::<Vec<_>>()
-    };
-    system.subscribers.iter().enumerate().flat_map(each).collect()
-}
-
-fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel {
-    let Delay { us, mean, terms, also, loss, occupancy } = delay;
-    let route: Vec<String> = path.hops.iter().map(|hop| Where::Link(hop.direction).name(system)).collect();
-    let hops_to_proxy = if path.proxy.is_some() { path.before } else { 0 };
-    Channel {
-        topic: path.topic.name.clone(),
-        publisher: system.nodes[path.publisher].name.clone(),
-        subscriber: path.subscriber.name.clone(),
-        node: system.nodes[path.subscriber.node].name.clone(),
-        class,
-        dscp: class.dscp(),
-        sched: None,
-        sched_publisher: None,
-        pipe: path.topic.pipe,
-        proxy: path.proxy.map(|node| system.nodes[node].name.clone()),
-        proxied_us: us.filter(|_| !mean && hops_to_proxy > 0).and_then(|_| until(&terms, route.get(hops_to_proxy)?)),
-        route,
-        hops_to_proxy,
-        scale: path.subscriber.scale,
-        picture: path.subscriber.picture.map(|[width, height]| format!("{width}x{height}")),
-        rate_hz: Some(path.topic.rate / f64::from(path.subscriber.scale)),
-        burst: Some(path.at_once()),
-        police: path.policing().map(|policing| policing.to_string()),
-        latency_budget_us: path.latency_budget().map(|ns| ns as f64 / 1e3),
-        batch: path.latency_budget().map(|ns| path.batch(ns)),
-        pace_bits_per_s: path.pace(system),
-        own_queue: None,
-        mean_us: us.filter(|_| mean),
-        bound_us: us.filter(|_| !mean),
-        deadline_us: path.subscriber.deadline.map(|ns| ns as f64 / 1e3),
-        percentiles: None,
-        loss,
-        terms: terms.iter().map(|term| (term.name.clone(), term.us)).collect(),
-        derivation: terms,
-        also,
-        occupancy,
-    }
-}
-
-/// Sum of a bound's terms before the first one of this direction of a link.
-fn until(terms: &[Term], direction: &str) -> Option<f64> {
-    let start = format!("{direction}: ");
-    let first = terms.iter().position(|term| term.name.starts_with(&start))?;
-    Some(terms[..first].iter().map(|term| term.us).sum())
-}
-
-fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Link> {
-    let direction = |index: usize| {
-        let direction = Direction::at(index);
-        let (link, [from, to]) = (&system.links[direction.link], direction.ends(system));
-        let load = loads.get(index).copied().unwrap_or(0.0);
-        let queue = queues.get(index).copied().unwrap_or_default();
-        let device = direction.device(system).map(str::to_owned);
-        Link {
-            name: link.name.clone(),
-            from: system.nodes[from].name.clone(),
-            to: system.nodes[to].name.clone(),
-            rate_bits_per_s: link.rate as f64,
-            load_bits_per_s: load,
-            background_bits_per_s: link.background as f64,
-            utilisation: (load + link.background as f64) / link.rate as f64,
-            scheduler: scheduler(link.scheduler).to_owned(),
-            backlog_bytes: queue.bytes,
-            down: link.down,
-            queue_packets: queue.packets.filter(|_| device.is_some()),
-            shares: queue.shares,
-            device,
-        }
-    };
-    (0..2 * system.links.len()).map(direction).collect()
-}
-
-fn scheduler(scheduler: Scheduler) -> &'static str {
-    match scheduler {
-        Scheduler::Fifo => "fifo",
-        Scheduler::Strict => "strict",
-        Scheduler::Htb => "htb",
-        Scheduler::Hfsc => "hfsc",
-    }
-}
-
-fn nodes(system: &System, found: &Outcome, bounds: Option<&Bounds>) -> Vec<Node> {
-    let node = |(index, node): (usize, &system::Node)| Node {
-        name: node.name.clone(),
-        kind: node.kind,
-        cpus: node.cpus,
-        cpus_reserved: bounds.map_or(0.0, |bounds| bounds.reserved(index)),
-        cpus_used: found.processors.get(index).copied().unwrap_or(0.0),
-        proxied_per_s: found.proxied.get(index).copied().unwrap_or(0.0),
-    };
-    system.nodes.iter().enumerate().map(node).collect()
-}
-
-fn proxy(system: &System, placed: &Placed) -> Proxy {
-    let name = |index: &usize| system.subscribers[*index].name.clone();
-    let subscribers: Vec<String> = placed.group.subscribers.iter().map(name).collect();
-    let placement::Cost { messages_per_s, bits_per_s, cpu } = placed.cost;
-    Proxy {
-        topic: system.topics[placed.group.topic].name.clone(),
-        publisher: system.nodes[placed.group.publisher].name.clone(),
-        delay_us: subscribers.iter().cloned().zip(placed.delays.iter().map(|ns| ns / 1e3)).collect(),
-        subscribers,
-        node: system.nodes[placed.node].name.clone(),
-        cost: Cost { messages_per_s, bits_per_s, cpu },
-    }
-}
-
-fn solver(found: &Outcome, watch: &mut dyn Watch) -> Solver {
-    Solver {
-        name: found.solver.to_owned(),
-        ms: Some(watch.elapsed().as_secs_f64() * 1e3),
-        optimal: matches!(found.status, Status::Optimal | Status::Infeasible),
-        gap: found.gap(),
-    }
-}
-
-/// A channel's path: from its publisher, through its proxy if it has one, to its subscriber.
-struct Path<'a> {
-    topic: &'a Topic,
-    /// The publisher's node (index).
-    publisher: usize,
-    subscriber: &'a Subscriber,
-    /// The subscriber (index).
-    index: usize,
-    /// The proxy's node (index).
-    proxy: Option<usize>,
-    hops: Vec<Hop>,
-    /// Number of the first hops, which carry samples as they were published.
-    before: usize,
-}
-
-/// One direction of a link, and the samples that cross it.
-struct Hop {
-    direction: Direction,
-    /// Bytes of a sample.
-    size: u64,
-}
-
-impl Path<'_> {
-    /// Time between two samples that the subscriber gets, ns.
-    fn scaled_period(&self) -> u64 {
-        self.topic.period.saturating_mul(u64::from(self.subscriber.scale))
-    }
-
-    /// Samples that may come at once, by burst and jitter.
-    fn at_once(&self) -> f64 {
-        f64::from(self.topic.burst) + self.topic.jitter as f64 * self.topic.rate / 1e9
-    }
-
-    /// The latency budget of the samples that leave the publisher, ns.
-    fn latency_budget(&self) -> Option<u64> {
-        let budget = self.topic.latency_budget.filter(|_| !self.hops.is_empty())?;
-        Some(if let LatencyBudget::Stated(ns) = budget { ns } else { 0 })
-    }
-
-    /// The pace at which samples leave the publisher, in bit/s: on a channel of its own to the subscriber.
-    fn pace(&self, system: &System) -> Option<u64> {
-        let is_own = self.proxy.is_none_or(|proxy| proxy == self.publisher);
-        let has = is_own && !self.hops.is_empty() && system.placement.transport == Transport::Unicast;
-        self.topic.paced().filter(|_| has && !self.topic.forwarded)
-    }
-
-    /// Samples that may leave the publisher together.
-    fn batch(&self, budget: u64) -> u64 {
-        let (scale, size) = self.leaving();
-        match size {
-            size if size > gathering::LARGEST => 1,
-            _ => gathering::batch(budget, self.topic.period.saturating_mul(u64::from(scale)), self.topic.burst)
-                .min(gathering::BYTES as u64 / size.max(1) + 1),
-        }
-    }
-
-    /// The ratio of samples to those that leave the publisher, at least 1, and their bytes.
-    fn leaving(&self) -> (u32, u64) {
-        let (scale, size) = match self.proxy == Some(self.publisher) {
-            true => (self.subscriber.scale, self.subscriber.scaled_size.unwrap_or(self.topic.size)),
-            false => (self.subscriber.scale_before_proxy(), self.topic.size),
-        };
-        (scale.max(1), size)
-    }
-
-    /// The samples that leave the publisher by the contract, if they are policed.
-    fn policing(&self) -> Option<Policing> {
-        let is_here = self.proxy == Some(self.publisher);
-        let (scale, size) = self.leaving();
-        let scale = f64::from(scale);
-        // The samples between come and go: what may come early stays as long.
-        let at_once = 1.0 + (self.at_once() - 1.0) / scale;
-        let policing = || Policing::new(self.topic.rate / scale, at_once, size);
-        // A relay takes the stream by a channel of its own.
-        let is_whole = is_here || self.proxy.is_none();
-        (self.topic.police && is_whole).then(policing).flatten()
-    }
-
-    /// Packets of one sample on the hop that needs the most.
-    fn packets(&self, system: &System) -> u64 {
-        let on = |hop: &Hop| packets(&system.links[hop.direction.link], hop.size);
-        self.hops.iter().map(on).max().unwrap_or(1)
-    }
-}
-
-/// Nanoseconds that one (the largest) packet of a sample takes on a link's wire.
-fn transmission(system: &System, hop: &Hop) -> f64 {
-    let link = &system.links[hop.direction.link];
-    let bytes = wire_bytes(link, hop.size.min(link.mtu));
-    link.transmission.map_or(bytes as f64 * 8e9 / link.rate as f64, |stated| stated as f64)
-}
-
-/// Each publisher with each of its subscribers, in the order of the placement's groups.
-fn paths<'a>(system: &'a System, network: &Network, placed: &[Placed]) -> Vec<Path<'a>> {
-    let mut paths: Vec<Path> = placed.iter().flat_map(|placed| of_group(system, network, placed)).collect();
-    paths.sort_by_key(|path| (path.subscriber.topic, path.publisher, path.index));
-    paths
-}
-
-fn of_group<'a>(system: &'a System, network: &Network, placed: &Placed) -> Vec<Path<'a>> {
-    let (topic, publisher) = (&system.topics[placed.group.topic], placed.group.publisher);
-    let scales = |index: &usize| scales(topic, &system.subscribers[*index]);
-    let proxy = placed.group.subscribers.iter().any(scales).then_some(placed.node);
-    let to_proxy = network.route(publisher, placed.node).unwrap_or_default();
-    let path = |index: &usize| {
-        let subscriber = &system.subscribers[*index];
-        let scaled = subscriber.scaled_size.unwrap_or(topic.size);
-        let from_proxy = network.route(placed.node, subscriber.node).unwrap_or_default();
-        let before = to_proxy.iter().map(|direction| Hop { direction: *direction, size: topic.size });
-        let after = from_proxy.iter().map(|direction| Hop { direction: *direction, size: scaled });
-        let hops = before.chain(after).collect();
-        Path { topic, publisher, subscriber, index: *index, proxy, hops, before: to_proxy.len() }
-    };
-    placed.group.subscribers.iter().map(path).collect()
-}
-
-/// `true` if this subscriber gets less than the whole stream.
-fn scales(topic: &Topic, subscriber: &Subscriber) -> bool {
-    let smaller = subscriber.scaled_size.is_some_and(|size| size != topic.size);
-    subscriber.scale > 1 || smaller || subscriber.picture.is_some()
-}
-
-/// Bit/s on the wire in each direction of each link, every channel a flow of its own.
-fn loads(system: &System, paths: &[Path]) -> Vec<f64> {
-    let mut loads = vec![0.0; 2 * system.links.len()];
-    for path in paths {
-        for (at, hop) in path.hops.iter().enumerate() {
-            let Subscriber { scale, .. } = path.subscriber;
-            let scale = f64::from(if at < path.before { path.subscriber.scale_before_proxy() } else { *scale });
-            let link = &system.links[hop.direction.link];
-            loads[hop.direction.index()] += wire_load(link, hop.size, path.topic.rate / scale);
-        }
-    }
-    loads
 }

@@ -1,6 +1,6 @@
 //! Chains over several topics: the sums of their channels, and the reasons why one does not fit.
 
-use super::Path;
+use super::path::Path;
 use crate::analysis::chain::{Unsteady, wait};
 use crate::plan::{Chain, ChainPart, Channel, Model, Refusal};
 use crate::quantity::show_time;

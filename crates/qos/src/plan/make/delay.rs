@@ -1,6 +1,6 @@
 //! The delay of a channel by a model: bounds of processors and links together, or the closed forms of the papers.
 
-use super::{Path, scales, transmission};
+use super::path::{self, Path, scales, transmission};
 use crate::Class;
 use crate::analysis::Steps;
 use crate::analysis::chain::{Unsteady, unsteady};
@@ -276,7 +276,7 @@ fn because(system: &System, term: &end_to_end::Term) -> String {
 fn paper_hop(system: &System, path: &Path) -> Delay {
     let scaled = path.scaled_period();
     let period = path.topic.period.saturating_mul(u64::from(path.subscriber.scale_before_proxy()));
-    let each = |(at, hop): (usize, &super::Hop)| {
+    let each = |(at, hop): (usize, &path::Hop)| {
         let from = &system.nodes[hop.direction.ends(system)[0]].name;
         let (time, which) = if at < path.before { (period, "T") } else { (scaled, "T'") };
         let because = format!("{from} may hold a sample for one period {which} before it sends it on (P-21)");
@@ -317,7 +317,7 @@ fn velox(system: &System, path: &Path, model: Model) -> Delay {
 
 /// Eq. 6, with the parts of each hop.
 fn network(system: &System, path: &Path) -> Term {
-    let hop = |hop: &super::Hop| {
+    let hop = |hop: &path::Hop| {
         let link = &system.links[hop.direction.link];
         Hop {
             forwarding: micros(link.forwarding),

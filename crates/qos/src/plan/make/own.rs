@@ -1,7 +1,7 @@
 //! Queues of channels' own, where the contract asks for them, and reasons why a link has no room for them.
 
 use super::delay::Bounds;
-use super::{Hop, Path};
+use super::path::{Hop, Path};
 use crate::analysis::stages::{Leaf, has_leaf};
 use crate::network::Direction;
 use crate::plan::{Channel, OwnQueue, Refusal};
