@@ -64,7 +64,7 @@ impl Layout {
     /// As [`Self::encode`].
     unsafe fn write(&self, value: *const u8, body: usize, out: &mut Vec<u8>) -> Result<()> {
         for part in &self.parts {
-            // SAFETY: each part lies within the struct (`types::part`).
+            // SAFETY: each part lies within the struct (`types::form::part`).
             let at = unsafe { value.add(part.offset) };
             match &part.content {
                 Content::Numbers { width, count } => {
@@ -108,7 +108,7 @@ impl Layout {
     /// As [`Self::decode`].
     unsafe fn read(&self, reader: &mut Reader<'_>, value: *mut u8) -> Result<()> {
         for part in &self.parts {
-            // SAFETY: each part lies within the struct (`types::part`).
+            // SAFETY: each part lies within the struct (`types::form::part`).
             let at = unsafe { value.add(part.offset) };
             match &part.content {
                 Content::Numbers { width, count } => {
