@@ -31,6 +31,8 @@ mod services;
 mod subscribing;
 mod types;
 
+pub use crate::engine::descriptions::Describe;
+
 use crate::engine::{
     Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
     Subscriber, Support, Topic,
@@ -48,7 +50,6 @@ use subscribing::{Pattern, Single, Target};
 use thalweg::codec::TypeDescription;
 use thalweg::control::NodeId;
 use thalweg::control::matching::is_pattern;
-pub use types::Describe;
 use types::{Naming, Types};
 use xxhash_rust::xxh3::xxh3_64;
 

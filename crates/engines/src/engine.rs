@@ -1,5 +1,9 @@
 //! The face of every engine: publishers and subscribers of topics, and the truth about what the engine enforces (D-01, D-06).
 
+#[cfg(any(feature = "rtps", feature = "zenoh"))]
+pub(crate) mod descriptions;
+#[cfg(any(feature = "rtps", feature = "zenoh"))]
+pub(crate) mod ends;
 mod reports;
 pub(crate) mod services;
 

@@ -15,6 +15,8 @@ mod graph;
 pub mod rmw;
 mod types;
 
+pub use crate::engine::descriptions::Describe;
+
 use crate::engine::{
     Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
     Subscriber, Support, Topic,
@@ -35,7 +37,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use thalweg::control::matching::is_pattern;
 use thalweg::control::{Direction, NodeId};
-pub use types::Describe;
 use types::Types;
 
 /// The place of a ROS graph, and of this program in it.

@@ -2,19 +2,13 @@
 
 use super::ros::ros_name;
 use super::services;
+use crate::engine::descriptions::{Describe, Descriptions};
 use crate::engine::services::{is_numbered, numbered};
 use crate::engine::{Error, Result, Topic};
-use crate::lock;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use thalweg::codec::{RosType, TypeDescription};
 use thalweg::control::matching::check_name;
 
-/// Finds the description of a type by its full name, `robot::Arm`.
-pub type Describe = Arc<dyn Fn(&str) -> Option<TypeDescription> + Send + Sync>;
-
-/// Types that were looked up. Most are remembered, found or not.
-const MOST_TYPES: usize = 4096;
 /// Longest name of a type, in bytes.
 const MAX_TYPE: usize = 256;
 
@@ -76,37 +70,24 @@ pub(super) struct Named {
 /// Descriptions of types.
 pub(super) struct Types {
     pub(super) naming: Naming,
-    describe: Describe,
-    found: Mutex<HashMap<String, Option<TypeDescription>>>,
+    descriptions: Descriptions,
 }
 
 impl Types {
     pub(super) fn new(naming: Naming, describe: Describe) -> Self {
-        Self { naming, describe, found: Mutex::default() }
+        Self { naming, descriptions: Descriptions::new(describe) }
     }
 
     /// The description of a type that an endpoint states: its name alone, with the hash if it is one of ROS 2, unless definitions of it are
     /// known.
     pub(super) fn description(&self, Stated { name, hash }: &Stated) -> TypeDescription {
         if self.naming == Naming::Ros && services::is_part(name) {
-            let numbered = self.lookup(name).and_then(|body| numbered(&body)); // the hash is that of the service
+            let numbered = self.descriptions.of(name).and_then(|body| numbered(&body)); // the hash is that of the service
             return numbered.unwrap_or_else(|| TypeDescription::opaque(name));
         }
         let same = |ros: &RosType| hash.as_ref().is_none_or(|hash| *hash == ros.type_hash);
-        let described = self.lookup(name).filter(|described| described.ros.as_deref().is_none_or(same));
+        let described = self.descriptions.of(name).filter(|described| described.ros.as_deref().is_none_or(same));
         described.or_else(|| opaque(name, hash.as_ref()?)).unwrap_or_else(|| TypeDescription::opaque(name))
-    }
-
-    fn lookup(&self, name: &str) -> Option<TypeDescription> {
-        let mut found = lock(&self.found);
-        if let Some(known) = found.get(name) {
-            return known.clone();
-        }
-        let described = (self.describe)(name);
-        if found.len() < MOST_TYPES {
-            found.insert(name.to_owned(), described.clone());
-        }
-        described
     }
 
     /// The name of a topic's type in DDS: that of an endpoint of the topic with the same description, else the one that its description

@@ -2,9 +2,10 @@
 
 use super::rmw::{Entity, Gid, Kind};
 use super::types::{Types, WireType, thalweg_qos};
+use crate::engine::ends::{self, Side};
 use crate::engine::{Endpoint, Incompatible, Mismatches, Refusals, Refused, Topic};
 use crate::lock;
-use qos::{Qos, match_qos};
+use qos::Qos;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -193,12 +194,9 @@ impl Graph {
         if !told.are_due((self.changes(), own.next)) {
             return Vec::new();
         }
-        let mut by_topic: HashMap<&str, Vec<&OwnEnd>> = HashMap::new();
-        own.ends.values().for_each(|end| by_topic.entry(&end.topic).or_default().push(end));
-        let pairs = others.by_token.values().flat_map(|other| {
-            by_topic.get(&other.endpoint.topic.name[..]).into_iter().flatten().map(move |own| (*own, other))
-        });
-        told.untold(pairs.flat_map(|(own, other)| between(own, other)).collect())
+        let ours = own.ends.values().map(|end| (end.topic.as_str(), end));
+        let theirs = others.by_token.values().map(|other| (other.endpoint.topic.name.as_str(), other));
+        told.untold(ends::compared(ours, theirs, between))
     }
 }
 
@@ -210,23 +208,9 @@ impl Known {
 
 /// What stands between an end of ours and one of another node.
 fn between(own: &OwnEnd, Known { wire, endpoint }: &Known) -> Vec<Incompatible> {
-    if own.direction == endpoint.direction {
-        return Vec::new();
-    }
-    let of = |policy: String, offered: String, requested: String| Incompatible {
-        topic: own.topic.clone(),
-        policy,
-        offered,
-        requested,
-    };
-    let offers = own.direction == Direction::Publisher;
-    if own.type_name != wire.wire {
-        let (offered, requested) = if offers { (&own.type_name, &wire.wire) } else { (&wire.wire, &own.type_name) };
-        return vec![of("type".to_owned(), offered.clone(), requested.clone())];
-    }
-    let (offered, requested) = if offers { (&own.qos, &endpoint.qos) } else { (&endpoint.qos, &own.qos) };
-    let mismatches = match_qos(offered, requested).err().unwrap_or_default();
-    mismatches.into_iter().map(|wrong| of(wrong.policy.to_string(), wrong.offered, wrong.requested)).collect()
+    let ours = Side { direction: own.direction, type_name: &own.type_name, qos: &own.qos };
+    let theirs = Side { direction: endpoint.direction, type_name: &wire.wire, qos: &endpoint.qos };
+    ends::between(&own.topic, ours, theirs)
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! Types and policies of ROS 2 as Thalweg has them.
 
 use super::rmw::{self, RosQos, key};
+use crate::engine::descriptions::{Describe, Descriptions};
 use crate::engine::{Error, Result, Topic};
 use qos::{Durability, Liveliness, LivelinessKind, Qos, Queue, Reliability};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use thalweg::codec::{Definitions, RosType, TypeDescription};
-
-/// Finds the description of a type by its full name.
-pub type Describe = Arc<dyn Fn(&str) -> Option<TypeDescription> + Send + Sync>;
 
 /// The types that everybody refers to, without any file.
 pub(super) fn known() -> Describe {
@@ -25,18 +22,12 @@ pub(super) struct WireType {
     pub(super) hash: String,
 }
 
-/// Types that were looked up. Most are remembered, found or not.
-const MOST_TYPES: usize = 4096;
-
 /// Descriptions of types.
-pub(super) struct Types {
-    describe: Describe,
-    found: Mutex<HashMap<String, Option<TypeDescription>>>,
-}
+pub(super) struct Types(Descriptions);
 
 impl Types {
     pub(super) fn new(describe: Describe) -> Self {
-        Self { describe, found: Mutex::default() }
+        Self(Descriptions::new(describe))
     }
 
     /// The description of a type that an endpoint states: with its structure where definitions of the same type hash are known.
@@ -46,7 +37,7 @@ impl Types {
     pub(super) fn description(&self, stated: &WireType) -> std::result::Result<TypeDescription, rmw::Malformed> {
         let name = key::ros_type(&stated.wire)?;
         let same = |ros: &RosType| ros.type_hash == stated.hash || stated.hash == key::UNHASHED;
-        let defined = self.lookup(&name).filter(|description| description.ros.as_deref().is_some_and(same));
+        let defined = self.0.of(&name).filter(|description| description.ros.as_deref().is_some_and(same));
         Ok(defined.unwrap_or_else(|| opaque(&name, &stated.hash)))
     }
 
@@ -73,18 +64,6 @@ impl Types {
                 topic.name, topic.message.name
             ))
         })
-    }
-
-    fn lookup(&self, name: &str) -> Option<TypeDescription> {
-        let mut found = crate::lock(&self.found);
-        if let Some(known) = found.get(name) {
-            return known.clone();
-        }
-        let described = (self.describe)(name);
-        if found.len() < MOST_TYPES {
-            found.insert(name.to_owned(), described.clone());
-        }
-        described
     }
 }
 

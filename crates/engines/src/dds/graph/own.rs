@@ -1,11 +1,12 @@
 //! Our ends, and those of others that do not match one of them.
 
-use super::{Graph, Known, Stated};
+use super::{Graph, Known};
 use crate::engine::Incompatible;
+use crate::engine::ends::{self, Side};
 use crate::lock;
 use cyclone::Policies;
-use qos::{Qos, match_qos};
-use std::collections::{BTreeMap, HashMap};
+use qos::Qos;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use thalweg::control::Direction;
 
@@ -60,42 +61,30 @@ impl Graph {
         if !told.are_due((changes, own.next)) {
             return Vec::new();
         }
-        let mut by_topic: HashMap<&str, Vec<&OwnEnd>> = HashMap::new();
-        own.ends.values().for_each(|end| by_topic.entry(&end.topic).or_default().push(end));
-        let pairs = others.ends.values().flat_map(|other| {
-            by_topic.get(&other.endpoint.topic.name[..]).into_iter().flatten().map(move |own| (*own, other))
-        });
-        told.untold(pairs.flat_map(|(own, other)| between(own, other)).collect())
+        let ours = own.ends.values().map(|end| (end.topic.as_str(), end));
+        let theirs = others.ends.values().map(|other| (other.endpoint.topic.name.as_str(), other));
+        told.untold(ends::compared(ours, theirs, between))
     }
 }
 
 /// What stands between an end of ours and one of another program.
-fn between(
-    own: &OwnEnd,
-    Known { stated: Stated { name: type_name, .. }, policies, endpoint, .. }: &Known,
-) -> Vec<Incompatible> {
-    if own.direction == endpoint.direction {
-        return Vec::new();
+fn between(own: &OwnEnd, Known { stated, policies, endpoint, .. }: &Known) -> Vec<Incompatible> {
+    let ours = Side { direction: own.direction, type_name: &own.type_name, qos: &own.qos };
+    let theirs = Side { direction: endpoint.direction, type_name: &stated.name, qos: &endpoint.qos };
+    let mut found = ends::between(&own.topic, ours, theirs);
+    if ours.direction == theirs.direction || ours.type_name != theirs.type_name {
+        return found;
     }
-    let of = |policy: String, offered: String, requested: String| Incompatible {
-        topic: own.topic.clone(),
-        policy,
-        offered,
-        requested,
-    };
     let offers = own.direction == Direction::Publisher;
-    if own.type_name != *type_name {
-        let (offered, requested) = if offers { (&own.type_name, type_name) } else { (type_name, &own.type_name) };
-        return vec![of("type".to_owned(), offered.clone(), requested.clone())];
-    }
-    let (offered, requested) = if offers { (&own.qos, &endpoint.qos) } else { (&endpoint.qos, &own.qos) };
-    let mismatches = match_qos(offered, requested).err().unwrap_or_default();
-    let mut found: Vec<_> =
-        mismatches.into_iter().map(|wrong| of(wrong.policy.to_string(), wrong.offered, wrong.requested)).collect();
     let (writer, reader) = if offers { (&own.policies, policies) } else { (policies, &own.policies) };
     if !reader.reads(writer) {
         let of_cdr = |policies: &Policies| format!("{:?}", policies.representations);
-        found.push(of("data representation".to_owned(), of_cdr(writer), of_cdr(reader)));
+        found.push(Incompatible {
+            topic: own.topic.clone(),
+            policy: "data representation".to_owned(),
+            offered: of_cdr(writer),
+            requested: of_cdr(reader),
+        });
     }
     found
 }
